@@ -206,6 +206,15 @@ def test_names_and_dims(network: Any) -> None:
     assert [f"{v.name} {v.type}" for v in graph.inputs] == ["x float32[7, 4]"]
 
 
+@pytest.mark.parametrize("layer", ["LSTM", "GRU", "SimpleRNN"])
+@pytest.mark.parametrize("length", [5, None])
+def test_recurrent_layers_are_those_of_onnx(layer: str, length: int | None) -> None:
+    model = keras.Sequential([keras.Input((length, 6)), getattr(L, layer)(4, return_sequences=True)])
+    kinds = {node.op_type for node in tx.load(model).nodes}
+    assert "Loop" not in kinds
+    assert kinds >= {layer.removeprefix("Simple")}
+
+
 def test_roles_of_variables() -> None:
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4,)), L.Dense(4), L.ReLU(), L.BatchNormalization()])

@@ -11,6 +11,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, TensorType, Value, constant, join_types, static, subgraph
 from tenonnx_tensorflow.held import Complex, Held, Table, TensorList, Variable, int64, scalar
+from tenonnx_tensorflow.recurrent import Loop, recognised
 from tenonnx_tensorflow.state import State
 
 #: How often the types of what a loop carries may widen.
@@ -177,6 +178,11 @@ def looped(
     start = None if count is not None else scalar(condition(list(initial)))
     results = ops.loop(count, start, *all_starts, body=made)
     values = list(results) if isinstance(results, tuple) else [results]
+    if count is not None and len(slots) <= 1:
+        layer = recognised(Loop(made, values[0].producer, count))
+        if layer is not None:
+            values = [layer[0].get(k, value) for k, value in enumerate(values)]
+            values[len(all_starts) :] = [layer[1]] * len(slots)
     found = together([*(templates[k] for k in carried), *(state.read(v) for v in variables)], values)
     for variable, content in zip(variables, found[len(carried) :], strict=True):
         state.assign(variable, content)
