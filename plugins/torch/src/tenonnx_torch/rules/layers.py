@@ -127,13 +127,15 @@ def _(x: torch.Tensor, *, kernel_shape: list[int], auto_pad: str, **given: Any) 
 
 @rule(ops.average_pool, takes=lambda x, **given: _plain_pool(x, **given) and set(given["dilations"] or [1]) == {1})
 def _(x: torch.Tensor, *, kernel_shape: list[int], auto_pad: str, count_include_pad: int, **given: Any) -> torch.Tensor:
-    rank = len(kernel_shape)
+    rank, dtype = len(kernel_shape), x.dtype
     strides = filled(given["strides"], 1, rank)
     flat = _pads(x, kernel_shape, strides, [1] * rank, given["pads"], auto_pad)
+    if rank == 3 and dtype is torch.float16:  # the processor has no kernel for halves
+        x = x.float()
     means = _AVERAGE_POOL[rank](functional.pad(x, flat), kernel_shape, strides)
-    if count_include_pad or not any(flat):
-        return means
-    return means / _AVERAGE_POOL[rank](functional.pad(torch.ones_like(x[:1, :1]), flat), kernel_shape, strides)
+    if not count_include_pad and any(flat):
+        means = means / _AVERAGE_POOL[rank](functional.pad(torch.ones_like(x[:1, :1]), flat), kernel_shape, strides)
+    return means.to(dtype)
 
 
 @rule(ops.global_average_pool)
