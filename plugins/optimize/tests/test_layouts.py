@@ -137,3 +137,24 @@ def test_the_command_line_has_a_flag_for_it(tmp_path):
     tx.export(graph_of(network, (2, 8, 6, 3)), before)
     assert main(["convert", str(before), "-o", str(after), "--channels-first", "--verify"]) == 0
     assert op_types(tx.load(after)).count("Transpose") == 1
+
+
+def test_paddings_are_of_the_axes_that_were_moved():
+    def build(graph, x):
+        y = ops.pad(convolved(graph, x, 4, "first"), [0, 1, 0, 2, 0, 0, 3, 0], mode="constant")
+        return convolved(graph, y, 2, "second")
+
+    before = graph_of(build, (2, 8, 6, 3))
+    after = channels_first(before)
+    assert op_types(before).count("Transpose") == 4
+    assert op_types(after).count("Transpose") == 2
+    same_numbers(before, after, array(2, 8, 6, 3))
+
+
+def test_paddings_that_are_computed_stay_where_they_are():
+    def build(graph, x, pads):
+        y = ops.transpose(ops.relu(ops.transpose(x, perm=FIRST)), perm=LAST)
+        return ops.pad(y, ops.cast(pads, to=tx.DType.int64))
+
+    before = graph_of(build, (1, 4, 3, 2), (8,))
+    same_numbers(before, channels_first(before), array(1, 4, 3, 2), np.float32([0, 1, 0, 0, 0, 0, 2, 0]))

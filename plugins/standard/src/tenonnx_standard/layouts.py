@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx.extend import TensorType, Value, static
+import numpy as np
+
+from tenonnx.extend import NotRepresentable, TensorType, Value, static
 from tenonnx_standard.activation import (
     celu,
     elu,
@@ -27,6 +29,7 @@ from tenonnx_standard.axis_activation import hardmax, log_softmax, softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.joining import concat
 from tenonnx_standard.math import clip
+from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum
 from tenonnx_standard.shapes import reshape, squeeze, transpose, unsqueeze
 
@@ -89,6 +92,16 @@ for _op in (softmax, log_softmax, hardmax):
 @concat.rule("laid_out")
 def _(layout: Any, *inputs: Value, axis: int) -> Any:
     return concat(*map(layout.of, inputs), axis=layout.axis(axis))
+
+
+@pad.rule("laid_out")
+def _(layout: Any, data: Value, pads: Value, constant_value: Value | None, axes: Value | None, *, mode: str) -> Any:
+    laid, amounts = layout.of(data), static(pads)
+    if amounts is None or axes is not None or laid.ndim != data.ndim:
+        raise NotRepresentable("the axes of a padding must be those that were moved", given=str(data.type))
+    moved = np.zeros((2, data.ndim), np.int64)
+    moved[:, [layout.axis(k) for k in range(data.ndim)]] = np.reshape(amounts, (2, -1))
+    return pad(laid, moved.reshape(-1).tolist(), constant_value, mode=mode)
 
 
 for _op in (reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum):
