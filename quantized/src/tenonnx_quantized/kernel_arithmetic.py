@@ -21,6 +21,10 @@ from tenonnx_standard.average_pooling import average_pool
 Array = np.ndarray[Any, Any]
 
 
+#: The least scale whose reciprocal is finite in float32, whatever a processor makes of denormal numbers.
+_LEAST = np.finfo(np.float32).tiny
+
+
 def _number(parameter: Array | None) -> Any:
     """A scale or zero point in float32; without one, zero."""
     return np.float32(0 if parameter is None else parameter.reshape(()))
@@ -34,7 +38,8 @@ def _fused(a: Array, b: Any, c: Any) -> Array:
 def _by_kernel(op: Op) -> Callable[[Callable[..., Array]], None]:
     """Let ``units(*inputs)`` say what is rounded, zero point included, and has the type of the first codes.
 
-    The definition stands where kernels differ from each other: without elements, and for scales of no finite size.
+    The definition stands where kernels differ from each other: without elements, and for scales that are not finite
+    or denormal.
     """
     scales = [place for place, each in enumerate(op.signature.inputs) if each.name.lower().endswith("_scale")]
 
@@ -43,7 +48,9 @@ def _by_kernel(op: Op) -> Callable[[Callable[..., Array]], None]:
         @np.errstate(all="ignore")
         def _(*inputs: Array | None, **attributes: Any) -> Array:
             given = [each for each in inputs if each is not None]
-            plain = all(each.size for each in given) and all(0 < _number(inputs[place]) < np.inf for place in scales)
+            plain = all(each.size for each in given) and all(
+                _LEAST <= _number(inputs[place]) < np.inf for place in scales
+            )
             if not plain:
                 return _by_definition(op, inputs, attributes)
             return encode_array(np.array(units(*inputs, **attributes), np.float32), None, DType.of(given[0].dtype))

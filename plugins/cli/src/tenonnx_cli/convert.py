@@ -63,7 +63,7 @@ def command(
     task: str | None,
     input_names: Sequence[str] | None,
     output_names: Sequence[str] | None,
-    simplify: bool | None,
+    fold: bool | None,
     trust: bool,
     inputs: Sequence[str],
     archive: str | None,
@@ -86,7 +86,7 @@ def command(
     check_output(output, model)
     config = ConvertConfig(transforms=transforms_given(), **options)
     reading = {
-        "dims": dims, "task": task, "input_names": input_names, "output_names": output_names, "simplify": simplify,
+        "dims": dims, "task": task, "input_names": input_names, "output_names": output_names, "simplify": fold,
     }  # fmt: skip
     check_reading(model, examples, reading)
     made = (

@@ -58,7 +58,7 @@ def made_options(command: Command) -> Command:
             help="For FILE.py:FUNCTION: names of the outputs, such as boxes,scores.",
         ),
         click.option(
-            "--fold/--no-fold", "simplify", default=None,
+            "--fold/--no-fold", "fold", default=None,
             help="For FILE.py:FUNCTION, a PyTorch module: fold BatchNormalization and transposed weights into weights "
             "and make one weight of several, or keep every parameter as it is. By default, they are folded where each "
             "parameter stays apart from the others, unless the module is in training mode.",
