@@ -39,7 +39,7 @@ def _expected(source: Any, case: Any, graph: tx.Graph) -> tuple[dict[str, Any], 
     if isinstance(source, Path):
         feeds = drawn(graph, dict.fromkeys(("batch",), 1))
         return feeds, outputs_of(source, [feeds[v.name] for v in graph.inputs])
-    model = model_of(source, case.examples, *[None] * 5, {}, False, None, False)
+    model = model_of(source, case.examples)
     arrays = [e for e in case.examples if isinstance(e, np.ndarray)]
     names = [i.name for i in model.inputs]
     feeds = dict(zip(names, arrays, strict=True)) if len(arrays) == len(names) else drawn(graph, {})

@@ -60,8 +60,8 @@ def read(
     """
     allowed = Allowed.of(verify, atol, rtol)
     model = model_of(
-        source, examples, signature, tags, inputs, outputs, shapes, read_dims(dims, dynamic_axes), dynamic_batch,
-        input_names, training,
+        source, examples, signature=signature, tags=tags, inputs=inputs, outputs=outputs, shapes=shapes, dims=dims,
+        dynamic_axes=dynamic_axes, dynamic_batch=dynamic_batch, input_names=input_names, training=training,
     )  # fmt: skip
     graph = graph_of(model, registry, output_names)
     if allowed is not None and model.run is not None:
@@ -74,23 +74,14 @@ def read(
 def verifier(
     source: Any,
     *examples: Any,
-    signature: str | None = None,
-    tags: Sequence[str] | None = None,
-    inputs: Sequence[str] | None = None,
-    outputs: Sequence[str] | None = None,
-    shapes: Shapes | None = None,
-    dims: Dims | str | os.PathLike[str] | None = None,
-    dynamic_axes: Dims | str | os.PathLike[str] | None = None,
-    dynamic_batch: bool = False,
-    input_names: Sequence[str] | None = None,
-    training: bool = False,
-    **_: Any,
+    output_names: Sequence[str] | None = None,
+    verify: bool | float = True,
+    atol: float | None = None,
+    rtol: float | None = None,
+    **options: Any,
 ) -> Callable[..., Verification] | None:
     """What compares a graph with ``source``, called with the options of ``read``; None where it cannot be run."""
-    model = model_of(
-        source, examples, signature, tags, inputs, outputs, shapes, read_dims(dims, dynamic_axes), dynamic_batch,
-        input_names, training,
-    )  # fmt: skip
+    model = model_of(source, examples, **options)
     run = model.run
     if run is None:
         return None
@@ -103,19 +94,31 @@ def verifier(
 
 
 def model_of(
-    source: Any, examples: Sequence[Any], signature: Any, tags: Any, inputs: Any, outputs: Any, shapes: Any, dims: Any,
-    dynamic_batch: bool, names: Any, training: bool,
-) -> Model:  # fmt: skip
+    source: Any,
+    examples: Sequence[Any] = (),
+    *,
+    signature: str | None = None,
+    tags: Sequence[str] | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    shapes: Shapes | None = None,
+    dims: Dims | str | os.PathLike[str] | None = None,
+    dynamic_axes: Dims | str | os.PathLike[str] | None = None,
+    dynamic_batch: bool = False,
+    input_names: Sequence[str] | None = None,
+    training: bool = False,
+) -> Model:
+    """The model of a source, with its inputs named and shaped as the options of ``read`` say."""
     table.load_rules_of_packages()
-    model = _read(source, examples, signature, tags, inputs, outputs, shapes, training)
+    model = _read(source, examples, signature, tags, inputs, outputs, training)
     ranked = {each.name: each.shape or () for each in model.inputs}
-    axes, others = named_axes(dims, ranked)
+    axes, others = named_axes(read_dims(dims, dynamic_axes), ranked)
     wrong = [name for name in (*others, *(shapes or {})) if name not in ranked]
     if wrong:
         raise unknown_dims(wrong[0], list(ranked))
     given = [_shaped(each, (shapes or {}).get(each.name), axes.get(each.name), dynamic_batch) for each in model.inputs]
     old = [each.name for each in given]
-    chosen = chosen_names("inputs", names, old)
+    chosen = chosen_names("inputs", input_names, old)
     run = model.run
     if run is not None and chosen != old:
         model.run = lambda feeds: run({o: feeds[n] for o, n in zip(old, chosen, strict=True)})
@@ -124,20 +127,18 @@ def model_of(
     return model
 
 
-def _read(
-    source: Any, examples: Any, signature: Any, tags: Any, inputs: Any, outputs: Any, shapes: Any, training: bool
-) -> Model:
+def _read(source: Any, examples: Any, signature: Any, tags: Any, inputs: Any, outputs: Any, training: bool) -> Model:
     if not isinstance(source, str | os.PathLike):
         _needs_tensorflow(type(source).__qualname__)
         from tenonnx_tensorflow.functions import read_function
 
-        return read_function(source, examples, signature, shapes, training)
+        return read_function(source, examples, signature, training)
     path = Path(source)
     if path.suffix in (".keras", ".h5", ".hdf5"):
         _needs_tensorflow(f'"{path}"')
         from tenonnx_tensorflow.functions import read_function, read_keras_file
 
-        return read_function(read_keras_file(path), examples, signature, shapes, training)
+        return read_function(read_keras_file(path), examples, signature, training)
     if path.name == "saved_model.pb":
         path = path.parent
     if path.is_dir():

@@ -28,9 +28,7 @@ def read_keras_file(path: Path) -> Any:
         raise InvalidCall(f'"{path}" must be a model that Keras loads', given=str(error).split("\n")[0]) from error
 
 
-def read_function(
-    source: Any, examples: Sequence[Any], signature: str | None, shapes: Mapping[str, Any] | None, training: bool
-) -> Model:
+def read_function(source: Any, examples: Sequence[Any], signature: str | None, training: bool) -> Model:
     """What a model, function or module computes for examples, or for the types that it was declared with."""
     if isinstance(source, keras.Layer):
         if keras.backend.backend() != "tensorflow":
