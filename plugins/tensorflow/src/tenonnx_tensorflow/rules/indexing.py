@@ -296,14 +296,16 @@ def arg(node: Any, x: Value, axis: Value) -> Value:
 
 @rule("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", outputs="y idx count")
 def unique(node: Any, x: Value, axis: Value | None = None) -> list[Value]:
-    """In the order in which they come first."""
+    """In the order in which they come first; of integers by 64 bits, which runtimes have a kernel for."""
+    narrow = x.dtype if x.dtype in (DType.int32, DType.int16, DType.uint8) else None
+    x = x if narrow is None else ops.cast(x, to=DType.int64)
     along = None if axis is None else integers(axis, "the axis of unique elements")
     if along and (x.ndim > 1):
         y, _, inverse, counts = ops.unique(x, axis=along[0] % x.ndim, sorted=0)
     else:
         y, _, inverse, counts = ops.unique(x, sorted=0)
     kind = dtype_of(node.get("out_idx", 3))
-    found = [y, as_dtype(inverse, kind)]
+    found = [y if narrow is None else ops.cast(y, to=narrow), as_dtype(inverse, kind)]
     return [*found, as_dtype(counts, kind)] if "Counts" in node.op else found
 
 
