@@ -248,3 +248,15 @@ def test_bits_that_jax_would_drop_are_refused():
 def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(tx.InvalidCall, match="device must be one"):
         network().compile("jax", device="tpu:7")
+
+
+def test_a_large_weight_may_be_an_input_with_a_default() -> None:
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    weight = np.arange(4096, dtype=np.float32).reshape(64, 64) / 4096
+    x, w = graph.input("x", "float32", (2, 64)), graph.variable("w", weight)
+    graph.output("y", x @ w)
+    graph.all_inputs.append(w)
+    feeds = {"x": np.ones((2, 64), np.float32)}
+    program = graph.compile("jax")
+    np.testing.assert_allclose(program(feeds)["y"], feeds["x"] @ weight, rtol=1e-5)
+    np.testing.assert_allclose(program({**feeds, "w": weight * 2})["y"], feeds["x"] @ weight * 2, rtol=1e-5)

@@ -76,7 +76,7 @@ def planned(graph: Graph, free: Sequence[str]) -> Plan:
     held.all_inputs += [v for v in held.variables if v.name in free and v.name not in listed]
     plain = lowered(opened(held, free))
     values = {value.name: value for value in (*plain.variables, *plain.all_inputs)}
-    plain.all_inputs = [value for value in plain.all_inputs if value.name in listed]
+    plain.all_inputs = [v for v in plain.all_inputs if v.name in listed and v.name not in free]
     return Plan(plain, [values[name] for name in free])
 
 
