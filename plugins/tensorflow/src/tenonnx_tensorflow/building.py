@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Graph, InvalidCall, InvalidModel, NotRepresentable, Registry, TenonnxError, Value, constant
+from tenonnx.extend import Graph, InvalidCall, NotRepresentable, Registry, TenonnxError, Value, constant
 from tenonnx.extend.transforms import prune, retarget
 from tenonnx_frontends import chosen_names
 from tenonnx_optimize import channels_first, fuse, simplify
 from tenonnx_tensorflow.attributes import dtype_of, is_complex
-from tenonnx_tensorflow.held import Complex, Held, Variable
+from tenonnx_tensorflow.held import Complex, Held
 from tenonnx_tensorflow.interpreter import Interpreter, check_ops
 from tenonnx_tensorflow.model import Input, Model
 from tenonnx_tensorflow.state import State
@@ -127,10 +126,3 @@ def tidied(graph: Graph, changed: Sequence[str]) -> Graph:
     defaults = [by_name[name] for name in changed if name in by_name]
     pruned.all_inputs += defaults
     return fuse(simplify(channels_first(simplify(pruned))))
-
-
-def types_of(model: Model) -> Mapping[str, Any]:
-    return {given.name: given for given in model.inputs}
-
-
-__all__ = ["InvalidModel", "Variable", "graph_of", "types_of"]

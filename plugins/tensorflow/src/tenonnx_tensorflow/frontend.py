@@ -17,7 +17,6 @@ from tenonnx_frontends import Dims, chosen_names, named_axes, read_dims, unknown
 from tenonnx_tensorflow import table
 from tenonnx_tensorflow.building import graph_of
 from tenonnx_tensorflow.frozen import read_frozen
-from tenonnx_tensorflow.graphs import Reference
 from tenonnx_tensorflow.model import Input, Model
 from tenonnx_tensorflow.saved_model import read_saved_model
 
@@ -195,6 +194,3 @@ def _feeds(model: Model, examples: Sequence[Any]) -> dict[str, Any] | None:
     if not flat or len(flat) != len(examples) or len(flat) != len(model.inputs):
         return None
     return {given.name: array for given, array in zip(model.inputs, flat, strict=True)}
-
-
-__all__ = ["Reference", "model_of", "read", "verifier"]

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tenonnx.extend import InvalidCall, NotRepresentable, TenonnxError
-from tenonnx_tensorflow.attributes import RESOURCE, VARIANT, shape_of
+from tenonnx_tensorflow.attributes import RESOURCE, VARIANT
 from tenonnx_tensorflow.graphs import Library, Reference
 from tenonnx_tensorflow.held import Held, Table, Variable
 from tenonnx_tensorflow.messages import parse
@@ -246,6 +246,3 @@ def _paths(structure: Any, before: str = "") -> Any:
             yield from _paths(each, f"{before}_{key}" if before else str(key))
     elif structure is not None:
         yield before, structure
-
-
-__all__ = ["read_function", "read_keras_file", "shape_of"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenonnx.extend import InvalidModel, NotRepresentable, TenonnxError, Value
+from tenonnx.extend import InvalidModel, NotRepresentable, TenonnxError
 from tenonnx_tensorflow.graphs import Function, Library, Node, Reference
 from tenonnx_tensorflow.held import Complex, Held, Table, Variable
 from tenonnx_tensorflow.rules import RULES
@@ -175,6 +175,3 @@ def check_ops(library: Library, wanted: Sequence[str]) -> None:
         do='compute it with other ops, or give it a rule: @tenonnx_tensorflow.rule("NAME"), in a module that is '
         "imported before, or in a package (entry points tenonnx.tensorflow_ops)",
     )
-
-
-__all__ = ["Interpreter", "Value", "check_ops"]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, NotRepresentable, Value, constant
+from tenonnx.extend import DType, Value, constant
+from tenonnx_tensorflow.attributes import _DTYPES
 from tenonnx_tensorflow.held import as_dtype, int64, number
 from tenonnx_tensorflow.lite.calls import Call, Codes, activated, lite_rule, moves, real_of
-from tenonnx_tensorflow.rules import elementwise
 
 #: The numbers of TensorFlow's types by those of TFLite.
 _TYPES = {0: 1, 1: 19, 2: 3, 3: 4, 4: 9, 5: 7, 6: 10, 7: 5, 8: 8, 9: 6, 10: 2, 12: 23, 15: 22, 16: 17, 18: 14}
@@ -229,8 +229,6 @@ def cast(call: Call) -> Any:
 
 
 def _number_of(dtype: Any) -> int:
-    from tenonnx_tensorflow.attributes import _DTYPES
-
     return next(number for number, kind in _DTYPES.items() if kind is dtype)
 
 
@@ -327,6 +325,3 @@ def fake_quant(call: Call) -> Any:
 def drawn(call: Call) -> Any:
     op = "RandomUniform" if call.name == "RANDOM_UNIFORM" else "RandomStandardNormal"
     return call.as_rule(op, call.raw(0), dtype=1)
-
-
-__all__ = ["NotRepresentable", "elementwise"]

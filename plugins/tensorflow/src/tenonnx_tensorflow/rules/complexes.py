@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, NotRepresentable, Value, constant
-from tenonnx_tensorflow.held import Complex, as_dtype, int64, integers, number
+from tenonnx.extend import Value, constant
+from tenonnx_tensorflow.attributes import dtype_of, is_complex
+from tenonnx_tensorflow.held import Complex, as_dtype, integers, number
 from tenonnx_tensorflow.rules import RULES, rule
 from tenonnx_tensorflow.rules import elementwise as real
 
@@ -58,11 +59,9 @@ def measured(node: Any, *values: Any) -> Any:
 
 @rule("Complex")
 def made(node: Any, x: Value, y: Value) -> Complex:
-    shape = None if x.type == y.type else True
-    if shape is None:
+    if x.type == y.type:
         return Complex(x, y)
-    zero = number(0, x)
-    return Complex(ops.add(x, ops.mul(y, zero)), ops.add(y, ops.mul(x, zero)))
+    return Complex(ops.add(x, ops.zeros_like(y)), ops.add(y, ops.zeros_like(x)))
 
 
 @rule("Real", "Imag", "Conj", "ComplexAbs", "Angle")
@@ -163,8 +162,6 @@ def mean(node: Any, x: Complex, axes: Value) -> Complex:
 
 @of_complex("Cast")
 def cast(node: Any, x: Complex) -> Any:
-    from tenonnx_tensorflow.attributes import dtype_of, is_complex
-
     target = dtype_of(node["DstT"])
     return x.each(lambda part: as_dtype(part, target)) if is_complex(node["DstT"]) else as_dtype(x.real, target)
 
@@ -243,6 +240,3 @@ def inverse_real_fourier(node: Any, x: Complex, length: Value) -> Value:
         )
     found: Value = _transformed(x, -1, inverse=True).real
     return found
-
-
-__all__ = ["OF_COMPLEX", "DType", "NotRepresentable", "int64"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Value, constant, static
+from tenonnx.extend import DType, NotRepresentable, Value, constant, static
 from tenonnx_tensorflow.held import number, scalar
 from tenonnx_tensorflow.loops import branched, looped
 from tenonnx_tensorflow.rules import rule
@@ -21,8 +21,6 @@ def call(interpreter: Any, node: Any, *values: Any) -> list[Any]:
 
 @rule("XlaCallModule", "PyFunc", "EagerPyFunc", "PyFuncStateless", interpreter=True)
 def foreign(interpreter: Any, node: Any, *_: Any) -> Any:
-    from tenonnx.extend import NotRepresentable
-
     raise NotRepresentable(
         "a graph must be made of ops of TensorFlow",
         given=node.title,

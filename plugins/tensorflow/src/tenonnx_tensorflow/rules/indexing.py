@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, NotRepresentable, Value, constant, static
+from tenonnx.extend import DType, NotRepresentable, Value, constant
 from tenonnx_tensorflow.attributes import dtype_of
 from tenonnx_tensorflow.held import as_dtype, int64, integers, number, scalar
 from tenonnx_tensorflow.rules import rule
-from tenonnx_tensorflow.rules.shapes import FIRST, LAST, strided_slice
+from tenonnx_tensorflow.rules.shapes import LAST, strided_slice
 
 
 @rule("GatherV2", "Gather")
@@ -25,7 +25,6 @@ def gather(node: Any, x: Value, indices: Value, axis: Value | None = None) -> Va
 
 def _gather_in_batches(x: Value, indices: Value, axis: int, batched: int) -> Value:
     """Each row of the first axes has indices of its own: GatherND over the axes up to the one that is chosen along."""
-    front = [batched, *[]]
     order = [*range(batched), axis, *(k for k in range(batched, x.ndim) if k != axis)]
     moved = ops.transpose(x, perm=order) if order != list(range(x.ndim)) else x
     found = ops.gather_nd(moved, ops.unsqueeze(indices, [indices.ndim]), batch_dims=batched)
@@ -34,7 +33,7 @@ def _gather_in_batches(x: Value, indices: Value, axis: int, batched: int) -> Val
     if not between:
         return found
     rank = found.ndim
-    middle = list(range(front[0] + added, front[0] + added + between))
+    middle = list(range(batched + added, batched + added + between))
     target = [*range(batched), *middle, *range(batched, batched + added), *range(batched + added + between, rank)]
     return ops.transpose(found, perm=target)
 
@@ -363,6 +362,3 @@ def strided_slice_update(node: Any, x: Value, begin: Value, end: Value, strides:
     flat = ops.reshape(x, [-1])
     rows = ops.reshape(ops.expand(values, ops.shape(places)), [-1])
     return ops.reshape(ops.scatter_elements(flat, ops.reshape(places, [-1]), rows), whole)
-
-
-__all__ = ["FIRST", "gather", "static"]

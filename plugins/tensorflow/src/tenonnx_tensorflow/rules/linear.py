@@ -8,6 +8,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant
+from tenonnx_tensorflow.attributes import dtype_of
 from tenonnx_tensorflow.held import as_dtype, number
 from tenonnx_tensorflow.rules import rule
 
@@ -24,8 +25,6 @@ def matmul(node: Any, a: Value, b: Value) -> Value:
         turned = node.get("adj_x", False), node.get("adj_y", False)
     left, right = _turned(a, turned[0]), _turned(b, turned[1])
     if "Tout" in node and node.op == "BatchMatMulV3":
-        from tenonnx_tensorflow.attributes import dtype_of
-
         wanted = dtype_of(node["Tout"])
         return ops.matmul(as_dtype(left, wanted), as_dtype(right, wanted))
     narrow = left.dtype.numpy.kind in "iu" and left.dtype not in (DType.int32, DType.int64, DType.uint32, DType.uint64)

@@ -8,7 +8,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant, static
-from tenonnx_tensorflow.attributes import array_of, dtype_of, is_complex
+from tenonnx_tensorflow.attributes import dtype_of
 from tenonnx_tensorflow.held import Complex, as_dtype, int64, integers, known, number, scalar, vector
 from tenonnx_tensorflow.rules import rule
 
@@ -407,6 +407,3 @@ def where(node: Any, condition: Value) -> Value:
     if condition.dtype is not DType.bool:
         held = ops.not_(ops.equal(condition, number(0, condition)))
     return ops.transpose(ops.non_zero(held), perm=[1, 0])
-
-
-__all__ = ["FIRST", "LAST", "array_of", "is_complex", "strided_slice"]

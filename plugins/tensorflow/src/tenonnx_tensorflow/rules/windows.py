@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import NotRepresentable, Value, constant, static
+from tenonnx.extend import DType, NotRepresentable, Value, constant, static
 from tenonnx.extend import symbolic as symbols
-from tenonnx_tensorflow.held import as_dtype, int64, number
+from tenonnx_tensorflow.attributes import dtype_of
+from tenonnx_tensorflow.held import as_dtype, int64, integers, number
 from tenonnx_tensorflow.rules import rule
-from tenonnx_tensorflow.rules.shapes import LAST
 
 
 def channels_first(x: Value) -> Value:
@@ -228,8 +228,6 @@ def max_pool(node: Any, x: Value) -> Value:
 
 @rule("MaxPoolV2")
 def max_pool_by_inputs(node: Any, x: Value, sizes: Value, strides: Value) -> Value:
-    from tenonnx_tensorflow.held import integers
-
     held = {"strides": integers(strides, "strides"), "padding": node["padding"]}
     layout = Layout.of(node, x.ndim)
     kernel = layout.inner(integers(sizes, "the sizes of a window"))
@@ -259,8 +257,6 @@ def max_pool_with_places(node: Any, x: Value) -> list[Value]:
     numbered = ops.add(ops.mul(inner, channels), channel)
     if node.get("include_batch_in_index", False):
         numbered = ops.add(numbered, ops.mul(image, ops.mul(plane, channels)))
-    from tenonnx_tensorflow.attributes import dtype_of
-
     return [layout.back(found), as_dtype(layout.back(numbered), dtype_of(node.get("Targmax", 9)))]
 
 
@@ -310,8 +306,6 @@ def patches(node: Any, x: Value) -> Value:
         for c in range(channels):
             ones[place * channels + c, c, place // kernel[1], place % kernel[1]] = 1
     window = Window(kernel, strides, rates, node["padding"])
-    from tenonnx.extend import DType
-
     floats = held if held.dtype.numpy.kind == "f" else ops.cast(held, to=DType.float32)
     found = ops.conv(floats, constant(ones), **window.attributes(held))
     return channels_last(as_dtype(found, x.dtype))
@@ -368,6 +362,3 @@ def old_batch_norm(node: Any, x: Value, mean: Value, variance: Value, beta: Valu
     scale = ops.reciprocal(ops.sqrt(ops.add(variance, number(node["variance_epsilon"], variance))))
     scale = ops.mul(scale, gamma) if node.get("scale_after_normalization", False) else scale
     return ops.add(ops.mul(ops.sub(x, mean), scale), beta)
-
-
-__all__ = ["LAST", "Layout", "Window", "channels_first", "channels_last", "transposed", "window_of"]
