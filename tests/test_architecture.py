@@ -16,7 +16,7 @@ from tenonnx.registry.hints import provider
 ROOT = Path(__file__).parent.parent
 CORE = ROOT / "core" / "src" / "tenonnx"
 
-#: From the ground up, as docs/architecture.md tells it; the values are the folders and files of one floor.
+#: From the ground up, as docs/why/architecture.md tells it; the values are the folders and files of one floor.
 FLOORS = [
     {"errors", "limits", "graph"},
     {"op"},

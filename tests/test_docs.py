@@ -19,11 +19,11 @@ ROOT = Path(__file__).parent.parent
     [
         "README.md",
         "SECURITY.md",
-        "docs/architecture.md",
-        "docs/writing-a-plugin.md",
-        "docs/rules-and-hooks.md",
-        "docs/editing.md",
-        "docs/recipes.md",
+        "docs/why/architecture.md",
+        "docs/how-to/writing-a-plugin.md",
+        "docs/reference/rules-and-hooks.md",
+        "docs/how-to/editing.md",
+        "docs/how-to/recipes.md",
         "plugins/training/README.md",
         "onnx_ml/README.md",
         "quantized/README.md",
@@ -43,7 +43,7 @@ def test_python_blocks_run(name, monkeypatch, tmp_path):
             archive.close()  # a program's end closes it
 
 
-@pytest.mark.parametrize("name", ["docs/editing.md", "docs/recipes.md"])
+@pytest.mark.parametrize("name", ["docs/how-to/editing.md", "docs/how-to/recipes.md"])
 def test_commands_run(name, monkeypatch, tmp_path):
     commands = re.findall(r"^\$ tenonnx (.*)$", (ROOT / name).read_text("utf-8"), re.MULTILINE)
     assert commands

@@ -1,4 +1,4 @@
-"""Write ``docs/certificates``: what the conformance kit finds of each of our families, which takes minutes.
+"""Write ``docs/why/certificates``: what the conformance kit finds of each of our families, which takes minutes.
 
 Names of distributions make those alone. ``--check`` runs no conformance: it tells which of the certificates that are
 there are of other packages, ops, versions or gaps than today's.
@@ -16,7 +16,7 @@ from tenonnx_testing.cases import collected, load
 from tenonnx_testing.report import badge, markdown, outdated
 
 ROOT = Path(__file__).parent.parent
-FOLDER = ROOT / "docs" / "certificates"
+FOLDER = ROOT / "docs" / "why" / "certificates"
 FAMILIES = {
     "tenonnx-standard": "plugins/standard",
     "tenonnx-onnx-ml": "onnx_ml",
@@ -76,7 +76,7 @@ def main() -> int:
     if not stale and (FOLDER / "README.md").read_text("utf-8") != index():
         stale = ["README.md is not that of the certificates"]
     for problem in stale[:20]:
-        sys.stderr.write(f"docs/certificates: {problem}\n")
+        sys.stderr.write(f"docs/why/certificates: {problem}\n")
     if stale:
         sys.stderr.write(f"{len(stale)} problems: run tools/generate_certificates.py NAME for each that is named\n")
     return bool(stale)

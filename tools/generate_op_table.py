@@ -1,4 +1,4 @@
-"""Write ``docs/ops.md``: every op of the packages in this workspace, from the registry. ``--check`` only compares."""
+"""Write ``docs/ops/coverage.md``: every op of the packages here, from the registry. ``--check`` only compares."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tenonnx_testing.kit import known_gaps
 from tenonnx_testing.schemas import history, names, schema_at
 
 ROOT = Path(__file__).parent.parent
-TABLE = ROOT / "docs" / "ops.md"
+TABLE = ROOT / "docs" / "ops" / "coverage.md"
 HINTS = ROOT / "core" / "src" / "tenonnx" / "registry" / "hints.json"
 
 INTRODUCTION = """# Operators

@@ -1,4 +1,4 @@
-"""Write ``docs/planted-defects.md``: what the conformance kit finds, as its own tests plant it."""
+"""Write ``docs/why/planted-defects.md``: what the conformance kit finds, as its own tests plant it."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ import planted_numbers  # noqa: E402, F401
 from planted import page  # noqa: E402
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "planted-defects.md").write_text(page(), "utf-8")
+    (ROOT / "docs" / "why" / "planted-defects.md").write_text(page(), "utf-8")

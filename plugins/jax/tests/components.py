@@ -1,11 +1,11 @@
-"""The table of components in docs/jax.md, from the cases: ``python plugins/jax/tests/components.py`` writes it."""
+"""Write the table of components in docs/how-to/jax.md from the cases: ``python plugins/jax/tests/components.py``."""
 
 import re
 from pathlib import Path
 
 from cases import Case, load_all
 
-PAGE = Path(__file__).parents[3] / "docs" / "jax.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "jax.md"
 START, END = "<!-- components -->\n", "<!-- end of components -->\n"
 
 #: What a row is called, and which cases belong there by their name.

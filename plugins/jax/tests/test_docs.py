@@ -9,7 +9,7 @@ from components import PAGE, page
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("name", ["docs/jax.md", "plugins/jax/README.md"])
+@pytest.mark.parametrize("name", ["docs/how-to/jax.md", "plugins/jax/README.md"])
 def test_python_blocks_run(name, monkeypatch, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
     assert blocks
@@ -20,7 +20,7 @@ def test_python_blocks_run(name, monkeypatch, tmp_path):
 
 
 def test_the_section_on_devices_runs(monkeypatch, tmp_path):
-    text = (ROOT / "docs/devices.md").read_text("utf-8").split("## JAX")[1].split("\n## ")[0]
+    text = (ROOT / "docs/how-to/devices.md").read_text("utf-8").split("## JAX")[1].split("\n## ")[0]
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):

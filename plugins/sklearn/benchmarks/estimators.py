@@ -1,6 +1,6 @@
 """Print what becomes of every case: ``python estimators.py [NAME ...] [--settings] [--beside-skl2onnx]``.
 
-``--table FILE`` writes the page docs/estimators.md: for each estimator how many of its cases are right.
+``--table FILE`` writes the page docs/reference/estimators.md: for each estimator how many of its cases are right.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ TITLES = {"newest": "newest opset", "13": "opset 13", "plain": "plain `ai.onnx`"
 
 HEAD = """# Estimators and their cases
 
-Written by `python plugins/sklearn/benchmarks/estimators.py --beside-skl2onnx --table docs/estimators.md`. A case is an
-estimator in one setting, fitted on small data: by its defaults, and as the lines in
+Written by `python plugins/sklearn/benchmarks/estimators.py --beside-skl2onnx --table docs/reference/estimators.md`.
+A case is an estimator in one setting, fitted on small data: by its defaults, and as the lines in
 `plugins/sklearn/src/tenonnx_sklearn/cases` say. It is right where the file on onnxruntime gives the labels of the
 estimator, its numbers within 1e-4, and no rows for none. What is not right is refused by name.
 """

@@ -13,7 +13,7 @@ from tenonnx_tensorflow.rules import RULES
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("name", ["docs/tensorflow.md", "plugins/tensorflow/README.md"])
+@pytest.mark.parametrize("name", ["docs/how-to/tensorflow.md", "plugins/tensorflow/README.md"])
 def test_python_blocks_run(name: str, monkeypatch: Any, tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
     assert blocks

@@ -11,7 +11,7 @@ from planted import DEFECTS, fails, found, page
 
 from tenonnx_testing.cases import Case
 
-PAGE = Path(__file__).parents[3] / "docs" / "planted-defects.md"
+PAGE = Path(__file__).parents[3] / "docs" / "why" / "planted-defects.md"
 
 #: The ops that the defects are planted in.
 RIGHT = {

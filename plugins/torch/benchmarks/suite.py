@@ -2,8 +2,8 @@
 
 ``python suite.py`` counts the cases, but those of ImageDecoder, that run as PyTorch alone, those of which numpy
 computes a part, and those that fail. The counts and the names of the last go to ``suite.json``, from where
-``table.py`` puts them into docs/pytorch.md. What the installed packages have no op for fails: install all of this
-repository.
+``table.py`` puts them into docs/how-to/pytorch.md. What the installed packages have no op for fails: install all of
+this repository.
 """
 
 import json

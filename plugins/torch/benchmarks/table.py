@@ -1,4 +1,4 @@
-"""What docs/pytorch.md tells of measurements: what ``exports.py`` and ``suite.py`` counted, and the components.
+"""What docs/how-to/pytorch.md tells of measurements: what ``exports.py`` and ``suite.py`` counted, and the components.
 
 ``python table.py`` writes both, ``--check`` stops where they are not up to date.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "pytorch.md"
+PAGE = ROOT / "docs" / "how-to" / "pytorch.md"
 RESULTS = Path(__file__).with_name("exports.json")
 SUITE = Path(__file__).with_name("suite.json")
 OPSETS = (13, 17, 21)
@@ -91,7 +91,7 @@ def main() -> None:
         __import__(f"modules.{name}")
     written = page(modules.CASES)
     if "--check" in sys.argv and written != PAGE.read_text("utf-8"):
-        raise SystemExit("docs/pytorch.md is stale: run python plugins/torch/benchmarks/table.py")
+        raise SystemExit("docs/how-to/pytorch.md is stale: run python plugins/torch/benchmarks/table.py")
     PAGE.write_text(written, "utf-8")
 
 

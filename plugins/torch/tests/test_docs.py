@@ -13,10 +13,10 @@ sys.path.insert(0, str(ROOT / "plugins" / "torch" / "benchmarks"))
 import table  # noqa: E402
 
 
-@pytest.mark.parametrize("name", ["docs/devices.md", "docs/pytorch.md", "plugins/torch/README.md"])
+@pytest.mark.parametrize("name", ["docs/how-to/devices.md", "docs/how-to/pytorch.md", "plugins/torch/README.md"])
 def test_python_blocks_run(name, monkeypatch, tmp_path):
     text = (ROOT / name).read_text("utf-8")
-    text = re.sub(r"(?ms)^## (?!PyTorch).*?(?=^## |\Z)", "", text) if name == "docs/devices.md" else text
+    text = re.sub(r"(?ms)^## (?!PyTorch).*?(?=^## |\Z)", "", text) if name == "docs/how-to/devices.md" else text
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks
     (tmp_path / "examples").symlink_to(ROOT / "examples")

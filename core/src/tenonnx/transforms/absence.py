@@ -45,7 +45,7 @@ def absence(registry: Registry | None, domain: str, name: str, version: int) -> 
 
 
 #: What to do about an op that nobody has.
-_DEFINE = "correct the name, or define the op in a package of your own (tenonnx plugins new, docs/writing-a-plugin.md)"
+_DEFINE = "correct the name, or write a package with the op (tenonnx plugins new, docs/how-to/writing-a-plugin.md)"
 
 
 def _other_name(registry: Registry, meant: str, package: str | None) -> Absence:

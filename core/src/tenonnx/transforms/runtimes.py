@@ -92,7 +92,7 @@ def runtimes() -> tuple[dict[str, Runtime], list[PluginError]]:
                 failures.append(
                     PluginError(
                         f"target file {file.name} of {package} is left out: {error}",
-                        do="docs/writing-a-plugin.md says what is in such a file",
+                        do="docs/how-to/writing-a-plugin.md says what is in such a file",
                     )
                 )
             else:

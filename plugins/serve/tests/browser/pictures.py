@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/page.md anew: ``python plugins/serve/tests/browser/pictures.py``."""
+"""Takes the pictures of docs/how-to/page.md anew: ``python plugins/serve/tests/browser/pictures.py``."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 from playwright.sync_api import expect, sync_playwright
 
 ROOT = Path(__file__).parents[4]
-FOLDER = ROOT / "docs" / "page"
+FOLDER = ROOT / "docs" / "how-to" / "page"
 
 
 def take(browser, address):

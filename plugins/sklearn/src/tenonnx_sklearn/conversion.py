@@ -50,7 +50,7 @@ def convert(model: Any, X: Value | Table) -> Outputs:
         raise NotRepresentable(
             "an estimator must have a rule",
             given=name,
-            do='register one with tenonnx_sklearn.converts, see "tenonnx_sklearn.rules" in docs/sklearn.md',
+            do='register one with tenonnx_sklearn.converts, see "tenonnx_sklearn.rules" in docs/how-to/sklearn.md',
         )
     return rule(model, X)
 

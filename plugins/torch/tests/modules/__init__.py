@@ -1,4 +1,4 @@
-"""Modules to export: what is measured, what is tested, and what the table in docs/pytorch.md tells of."""
+"""Modules to export: what is measured, what is tested, and what the table in docs/how-to/pytorch.md tells of."""
 
 from __future__ import annotations
 
