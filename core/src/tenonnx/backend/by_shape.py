@@ -13,7 +13,7 @@ from tenonnx.backend.state import MovingState, State
 from tenonnx.errors import InvalidModel, UnsupportedOp
 from tenonnx.graph.graph import Graph, Value
 from tenonnx.graph.late_bindings import late_if_installed
-from tenonnx.graph.program import Program
+from tenonnx.graph.program import Bindable, Program
 from tenonnx.graph.types import TensorType
 from tenonnx.transforms.dims import fix_shapes
 from tenonnx.transforms.fold import fold
@@ -28,7 +28,7 @@ Kind = tuple[tuple[str, tuple[int, ...]], ...]
 Check = Callable[[Mapping[str, Any]], Any]
 
 
-class ShapedProgram:
+class ShapedProgram(Bindable):
     """``graph`` by programs for single kinds of feeds, which ``make(graph, state)`` gives at the first call with such.
 
     State goes with the calls from one to the next. Where its own shapes are not known, or those of all feeds are, there

@@ -20,7 +20,7 @@ from tenonnx.backend.state import MovingState
 from tenonnx.backend.strangers import CheckedProgram, differing
 from tenonnx.errors import PluginError, TenonnxError
 from tenonnx.graph.graph import Graph, Value
-from tenonnx.graph.program import Program
+from tenonnx.graph.program import Bindable, Program
 
 #: Of so many graphs the figures are kept.
 REMEMBERED = 1000
@@ -39,7 +39,7 @@ def measured(program: Program, feeds: Mapping[str, Any], seconds: float = SECOND
     return float(np.median(found))
 
 
-class Contest:
+class Contest(Bindable):
     """Programs of one graph, of which the fastest on the first feeds stays; ``decided`` is told the seconds of each.
 
     All begin from the same state, and the state that was measured on is forgotten. A program that fails leaves the

@@ -127,6 +127,7 @@ class FeedCheck:
     def __init__(self, all_inputs: Sequence[Value]) -> None:
         self.all_inputs = list(all_inputs)
         self._plain = [_plain(value) for value in all_inputs]
+        self._is_simple = all(dtype is not None for _, dtype, _ in self._plain)
         self._of_numbers = list(_of_numbers(self.all_inputs))
 
     def __call__(self, feeds: Mapping[str, Any]) -> list[Any]:
@@ -137,23 +138,24 @@ class FeedCheck:
                 raise InvalidFeed(f"{what} must be {requirement.word}", given=str(found))
         return arrays
 
+    def passes(self, feeds: Mapping[str, Any]) -> bool:
+        """Whether the feeds are right as they are, without a default or a cast, as far as can be told at once."""
+        return not self._of_numbers and self._are_plain(feeds)
+
     def _checked(self, feeds: Mapping[str, Any]) -> list[Any]:
-        arrays = []
-        if isinstance(feeds, dict) and len(feeds) == len(self._plain):
-            symbols: dict[str, int] = {}
-            for name, dtype, dims in self._plain:
-                array = feeds.get(name)
-                if (
-                    dtype is None
-                    or type(array) is not np.ndarray
-                    or array.dtype != dtype
-                    or not _fits(array.shape, dims, symbols)
-                ):
-                    break
-                arrays.append(array)
-            else:
-                return arrays
+        if self._are_plain(feeds):
+            return [feeds[name] for name, _, _ in self._plain]
         return check_feeds(self.all_inputs, feeds)
+
+    def _are_plain(self, feeds: Mapping[str, Any]) -> bool:
+        if not self._is_simple or type(feeds) is not dict or len(feeds) != len(self._plain):
+            return False
+        symbols: dict[str, int] = {}
+        for name, dtype, dims in self._plain:
+            array = feeds.get(name)
+            if type(array) is not np.ndarray or array.dtype != dtype or not _fits(array.shape, dims, symbols):
+                return False
+        return True
 
 
 def _of_numbers(all_inputs: Sequence[Value]) -> Iterator[tuple[int, str, Requirement]]:

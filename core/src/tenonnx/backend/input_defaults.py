@@ -55,3 +55,6 @@ class DefaultsProgram(WrappedProgram):
         if self._programs.are_fed(feeds):
             return self._programs.open(self._programs.complete(feeds))
         return self._program(feeds)
+
+    def bind(self, feeds: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
+        return super().bind(feeds) if self._programs.are_fed(feeds) else self._program.bind(feeds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tenonnx.backend.numpy import backend as numpy_backend
@@ -35,6 +35,17 @@ class RescuedProgram(WrappedProgram):
             return self._program(feeds)
         except RunFailure as failure:
             return self._rescue(feeds, failure)
+
+    def bind(self, feeds: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
+        call = self._program.bind(feeds)
+
+        def rescued() -> dict[str, Any]:
+            try:
+                return call()
+            except RunFailure as failure:
+                return self._rescue(feeds, failure)
+
+        return rescued
 
     def _rescue(self, feeds: Mapping[str, Any], failure: RunFailure) -> dict[str, Any]:
         if weight_bytes(self._graph) > LARGEST_RESCUED:

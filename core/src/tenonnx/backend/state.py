@@ -11,6 +11,7 @@ from tenonnx.backend.feeds import FeedCheck, check_feeds
 from tenonnx.backend.input_defaults import Defaults
 from tenonnx.errors import InvalidCall, InvalidFeed
 from tenonnx.graph.graph import Graph
+from tenonnx.graph.program import Bindable
 from tenonnx.transforms.overridable import opened
 
 
@@ -140,7 +141,7 @@ for _name in (
 Turn = Callable[[Mapping[str, Any], Mapping[str, Any]], Results]
 
 
-class StatefulProgram:
+class StatefulProgram(Bindable):
     """Keeps some inputs between calls: each is replaced by an output after every call that succeeds.
 
     ``make(graph)`` gives what computes its calls: a function of the kept state and the feeds, each by name, that checks

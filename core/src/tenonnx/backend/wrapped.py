@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any
 
-from tenonnx.graph.program import Program
+from tenonnx.graph.program import Bindable, Program
 
 
-class WrappedProgram:
+class WrappedProgram(Bindable):
     """What calls ``program`` in its ``__call__``, and has the backend and the state of that."""
 
     def __init__(self, program: Program) -> None:

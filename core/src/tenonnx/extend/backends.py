@@ -16,13 +16,14 @@ from tenonnx.backend.rescue import RescuedProgram, RunFailure
 from tenonnx.backend.state import Results, StateFeedCheck, StatefulProgram, Turn
 from tenonnx.checks.generate import generate_feeds
 from tenonnx.graph.graph import OPTIONAL_INPUTS_IR
-from tenonnx.graph.program import Program
+from tenonnx.graph.program import Bindable, Program
 from tenonnx.transforms.retarget import retarget_to
 from tenonnx.transforms.target import Target, target_for
 
 __all__ = [
     "OPTIONAL_INPUTS_IR",
     "Backend",
+    "Bindable",
     "Defaults",
     "DefaultsProgram",
     "FeedCheck",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+import functools
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 
@@ -21,3 +22,15 @@ class Program(Protocol):
         Raises ``InvalidFeed`` for a feed that is missing, unknown, or not of the input's type.
         """
         ...
+
+    def bind(self, feeds: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
+        """A call that is repeated: it reads the same arrays each time, whose contents may be replaced in between."""
+        ...
+
+
+class Bindable:
+    """``bind`` of a program that prepares nothing for calls that are repeated."""
+
+    def bind(self, feeds: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
+        program: Any = self
+        return functools.partial(program, feeds)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tenonnx.extend import Graph, InvalidCall, UnsupportedOp, Value
 from tenonnx.extend.backends import (
+    Bindable,
     DefaultsProgram,
     FeedCheck,
     Program,
@@ -184,7 +185,7 @@ def _to_caller(contents: Any) -> Any:
     return jax.tree_util.tree_map(lambda a: np.array(a) if isinstance(a, jax.Array) else a, contents)
 
 
-class JaxProgram:
+class JaxProgram(Bindable):
     """A graph without state. Several threads may call it. ``compiled`` says how often JAX compiled."""
 
     backend = "jax"

@@ -15,7 +15,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 from tenonnx import limits
 from tenonnx.extend import DType, OptionalType, SequenceType, TensorType, Type, UnsupportedOp
-from tenonnx.extend.backends import FeedCheck, Results, RunFailure, StateFeedCheck, StatefulProgram
+from tenonnx.extend.backends import Bindable, FeedCheck, Results, RunFailure, StateFeedCheck, StatefulProgram
 from tenonnx_onnxruntime.values import Array, dtype_of, from_runtime, is_extended, to_runtime
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _in_time() -> Iterator[onnxruntime.RunOptions | None]:
         timer.cancel()
 
 
-class RuntimeProgram:
+class RuntimeProgram(Bindable):
     """A session without state, whose inputs with a default cannot be fed. Several threads may call it."""
 
     backend = "onnxruntime"
@@ -73,7 +73,7 @@ class RuntimeProgram:
         self._takes_none = not any(node.op_type in ENDED_BY_NONE for node in graph.walk())
         self._extended = {v.name: v.tensor.dtype for v in graph.inputs if _has_extended(v.type)}
         # Functions, not methods: a program that holds itself would keep its session until garbage is collected.
-        self._run: Callable[[RuntimeProgram, dict[str, Any], Any], list[Any]] = RuntimeProgram._run_arrays
+        self._run: Callable[[RuntimeProgram, Mapping[str, Any], Any], list[Any]] = RuntimeProgram._run_arrays
         if any(is_extended(dtype_of(output.type)) for output in session.get_outputs()):
             _refuse_values(graph, session)
             self._dtypes = {v.name: v.tensor.dtype for v in graph.inputs}
@@ -82,25 +82,55 @@ class RuntimeProgram:
             self._run = RuntimeProgram._run_mixed
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        given = dict(zip(self._names, self._check(feeds), strict=True))
+        given = feeds if self._check.passes(feeds) else dict(zip(self._names, self._check(feeds), strict=True))
         if not self._takes_none and any(isinstance(each, np.ndarray) and not each.size for each in given.values()):
             raise run_failure(ValueError("an empty input would end the process"), given)
         try:
-            with _in_time() as options:
-                results = self._run(self, given, options)
+            if limits.end() is None:
+                results = self._run(self, given, None)
+            else:
+                with _in_time() as options:
+                    results = self._run(self, given, options)
         except _RUN_ERRORS as error:
             raise run_failure(error, given) from error
         return dict(zip(self._outputs, results, strict=True))
 
-    def _run_arrays(self, given: dict[str, Any], options: Any) -> list[Any]:
+    def bind(self, feeds: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
+        """Tensors of the runtime stand for the arrays, so that a call neither looks at them nor copies them."""
+        given = dict(zip(self._names, self._check(feeds), strict=True))
+        kinds = [each.type for each in self._session.get_outputs()]
+        if (
+            not self._takes_none
+            or not all(_is_shared(feeds[n], given[n]) for n in given)
+            or not all(map(_is_plain, kinds))
+        ):
+            return super().bind(feeds)
+        binding = self._session.io_binding()
+        for name, array in given.items():
+            binding.bind_ortvalue_input(name, to_runtime(array, DType.of(array.dtype)))
+        for name in self._outputs:
+            binding.bind_output(name)
+
+        def call() -> dict[str, Any]:
+            if limits.end() is not None:
+                return self(feeds)
+            try:
+                self._session.run_with_iobinding(binding)
+            except _RUN_ERRORS as error:
+                raise run_failure(error, given) from error
+            return dict(zip(self._outputs, binding.copy_outputs_to_cpu(), strict=True))
+
+        return call
+
+    def _run_arrays(self, given: Mapping[str, Any], options: Any) -> list[Any]:
         return self._session.run(self._outputs, given, options)  # type: ignore[no-any-return]
 
-    def _run_mixed(self, given: dict[str, Any], options: Any) -> list[Any]:
+    def _run_mixed(self, given: Mapping[str, Any], options: Any) -> list[Any]:
         """The runtime knows no arrays of ``ml_dtypes``, but takes its own tensors in their place."""
         values = {name: to_runtime(given[name], dtype) for name, dtype in self._extended.items()}
         return self._session.run(self._outputs, {**given, **values}, options)  # type: ignore[no-any-return]
 
-    def _run_values(self, given: dict[str, Any], options: Any) -> list[Any]:
+    def _run_values(self, given: Mapping[str, Any], options: Any) -> list[Any]:
         values = {name: to_runtime(array, self._dtypes[name]) for name, array in given.items()}
         results = self._session.run_with_ort_values(self._outputs, values, options)
         return [from_runtime(value) for value in results]
@@ -217,6 +247,19 @@ def _held(array: Any) -> Any:
 
 def _shown(value: Any) -> Array:
     return from_runtime(value).copy()
+
+
+def _is_shared(feed: Any, given: Any) -> bool:
+    """Whether a tensor of the runtime can lie where the caller's array does."""
+    if given is not feed or not isinstance(given, np.ndarray) or given.dtype.hasobject:
+        return False
+    dtype = DType.of(given.dtype)
+    return given.flags.c_contiguous and dtype.bits >= 8 and not is_extended(dtype)
+
+
+def _is_plain(kind: str) -> bool:
+    """Whether the runtime gives what it calls so as an array of numpy's own types."""
+    return kind.startswith("tensor(") and kind != "tensor(string)" and not is_extended(dtype_of(kind))
 
 
 def _has_extended(kind: Type | None) -> bool:

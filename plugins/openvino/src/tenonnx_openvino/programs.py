@@ -12,7 +12,7 @@ import openvino
 
 from tenonnx import limits
 from tenonnx.extend import DType, Value
-from tenonnx.extend.backends import FeedCheck, Results, RunFailure, StateFeedCheck, StatefulProgram
+from tenonnx.extend.backends import Bindable, FeedCheck, Results, RunFailure, StateFeedCheck, StatefulProgram
 from tenonnx_openvino.conversion import TYPES, shortened
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _check_width(value: Value, array: Array) -> None:
         )
 
 
-class OpenVinoProgram:
+class OpenVinoProgram(Bindable):
     """A compiled model without state. Several threads may call it, each by a request of its own."""
 
     backend = "openvino"

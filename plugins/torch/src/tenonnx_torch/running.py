@@ -19,7 +19,7 @@ from tenonnx.extend import (
     TypeMismatch,
     UnsupportedOp,
 )
-from tenonnx.extend.backends import DefaultsProgram, Program, Results, RunFailure, StatefulProgram, Turn
+from tenonnx.extend.backends import Bindable, DefaultsProgram, Program, Results, RunFailure, StatefulProgram, Turn
 from tenonnx.extend.transforms import decompose_and_fold
 from tenonnx_torch.arrays import Owned, TensorFeeds, giver
 from tenonnx_torch.keeping import has_numpy, is_computed
@@ -171,7 +171,7 @@ class Runner:
         warnings.warn(FallbackWarning(f"numpy computes some nodes on the processor: {told}"), stacklevel=2)
 
 
-class TorchProgram:
+class TorchProgram(Bindable):
     """A graph without state."""
 
     backend = "torch"

@@ -15,7 +15,7 @@ from tenonnx.backend.state import Results, StatefulProgram
 from tenonnx.backend.threads import allowed
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.program import Program
+from tenonnx.graph.program import Bindable, Program
 from tenonnx.op.rules import find_rule
 from tenonnx.transforms.fold import decompose_and_fold
 from tenonnx.transforms.summary import weight_bytes
@@ -24,7 +24,7 @@ from tenonnx.transforms.summary import weight_bytes
 speed = 0
 
 
-class NumpyProgram:
+class NumpyProgram(Bindable):
     """A planned graph, whose inputs with a default cannot be fed.
 
     Calls share nothing that is written, so several threads may call it.
