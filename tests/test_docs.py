@@ -1,4 +1,4 @@
-"""The programs in the documentation run, block after block."""
+"""The programs in the documentation run, block after block, and so do the commands."""
 
 import re
 import shlex
@@ -12,45 +12,51 @@ import pytest
 from tenonnx_cli import main
 
 ROOT = Path(__file__).parent.parent
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "README.md",
-        "SECURITY.md",
-        "docs/why/architecture.md",
-        "docs/how-to/writing-a-plugin.md",
-        "docs/reference/rules-and-hooks.md",
-        "docs/how-to/editing.md",
-        "docs/how-to/recipes.md",
-        "plugins/training/README.md",
-        "onnx_ml/README.md",
-        "quantized/README.md",
-    ],
+#: Pages whose programs need a framework, and run where that is installed: in the tests of the packages of these names.
+OF_FRAMEWORKS = {
+    "docs/how-to/devices.md": "torch", "docs/how-to/jax.md": "jax", "docs/how-to/pytorch.md": "torch",
+    "docs/how-to/tensorflow.md": "tensorflow", "docs/start/a-module.md": "torch",
+    "plugins/jax/README.md": "jax", "plugins/tensorflow/README.md": "tensorflow", "plugins/torch/README.md": "torch",
+}  # fmt: skip
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for pattern in ("*.md", "docs/**/*.md", "*/README.md", "plugins/*/README.md")
+    for path in ROOT.glob(pattern)
 )
-def test_python_blocks_run(name, monkeypatch, tmp_path):
-    text = (ROOT / name).read_text("utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert blocks
+HERE = [name for name in PAGES if name not in OF_FRAMEWORKS]
+
+
+def programs(name):
+    return PYTHON.findall((ROOT / name).read_text("utf-8"))
+
+
+def commands(name):
+    """The commands of a page; a block that needs files of the reader is marked ``console no-run``."""
+    blocks = CONSOLE.findall((ROOT / name).read_text("utf-8")) if name.startswith("docs/") else ()
+    return [command for block in blocks for command in re.findall(r"^\$ tenonnx (.*)$", block, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("name", [name for name in HERE if programs(name) or commands(name)])
+def test_the_page_runs(name, monkeypatch, tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     scope = {"__name__": f"docs.{Path(name).stem}"}
-    for block in blocks:
+    for block in programs(name):
         exec(compile(block, name, "exec"), scope)
     for archive in scope.values():
         if isinstance(archive, np.lib.npyio.NpzFile):
             archive.close()  # a program's end closes it
-
-
-@pytest.mark.parametrize("name", ["docs/how-to/editing.md", "docs/how-to/recipes.md"])
-def test_commands_run(name, monkeypatch, tmp_path):
-    commands = re.findall(r"^\$ tenonnx (.*)$", (ROOT / name).read_text("utf-8"), re.MULTILINE)
-    assert commands
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(tmp_path)
-    for command in commands:
+    for command in commands(name):
         assert main(shlex.split(command)) == 0, command
+
+
+@pytest.mark.parametrize(("name", "package"), OF_FRAMEWORKS.items())
+def test_pages_of_frameworks_run_in_the_tests_of_a_package(name, package):
+    assert programs(name)
+    assert f'"{name}"' in (ROOT / "plugins" / package / "tests" / "test_docs.py").read_text("utf-8")
 
 
 def test_an_op_of_a_script_runs(tmp_path):

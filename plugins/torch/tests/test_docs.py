@@ -13,7 +13,15 @@ sys.path.insert(0, str(ROOT / "plugins" / "torch" / "benchmarks"))
 import table  # noqa: E402
 
 
-@pytest.mark.parametrize("name", ["docs/how-to/devices.md", "docs/how-to/pytorch.md", "plugins/torch/README.md"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "docs/how-to/devices.md",
+        "docs/how-to/pytorch.md",
+        "docs/start/a-module.md",
+        "plugins/torch/README.md",
+    ],
+)
 def test_python_blocks_run(name, monkeypatch, tmp_path):
     text = (ROOT / name).read_text("utf-8")
     text = re.sub(r"(?ms)^## (?!PyTorch).*?(?=^## |\Z)", "", text) if name == "docs/how-to/devices.md" else text

@@ -1,0 +1,1 @@
+"""The parts that the site is made of."""

@@ -1,0 +1,85 @@
+"""The written pages: those in ``docs``, and those that lie elsewhere, with every link resolved."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+#: Pages that lie where a reader of the repository looks for them, and where the site has them.
+ELSEWHERE = {
+    "CHANGELOG.md": "reference/changelog.md",
+    "SECURITY.md": "reference/security.md",
+    "benchmarks/README.md": "why/benchmarks.md",
+    "examples/README.md": "start/examples.md",
+    "plugins/training/README.md": "how-to/training.md",
+    **{
+        str(path.relative_to(ROOT)): f"reference/packages/{path.parent.name.replace('_', '-')}.md"
+        for path in sorted([*ROOT.glob("plugins/*/README.md"), *ROOT.glob("*/README.md")])
+        if path.parent.name not in ("training", "benchmarks", "examples", "docs")
+    },
+}
+
+#: Pages that are made while the site is built, so that no file of the repository stands for them.
+GENERATED = ("reference/api/index.md", "reference/commands.md")
+
+FENCE = re.compile(r"^(```|~~~).*?^\1[ ]*$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+
+
+def places() -> dict[Path, Path]:
+    """The pages of the repository, and where in the site each is."""
+    found = {path: path.relative_to(DOCS) for path in sorted(DOCS.rglob("*.md"))}
+    return found | {ROOT / path: Path(place) for path, place in ELSEWHERE.items() if (ROOT / path).exists()}
+
+
+def write(folder: Path) -> None:
+    """Write the pages into a new folder. Raises ``SystemExit`` naming the links that lead nowhere."""
+    ignored = shutil.ignore_patterns("*.md", "__pycache__")
+    shutil.copytree(DOCS, folder, ignore=ignored)
+    known, dead = places(), []
+    for path, place in known.items():
+        text, lost = resolved(path, known)
+        dead += [f"{path.relative_to(ROOT)}: {target}" for target in lost]
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_text(text, "utf-8")
+    packages = sorted(place.stem for place in known.values() if place.parent == Path("reference/packages"))
+    tree = "".join(f"{name}\n" for name in packages)
+    (folder / "reference" / "packages" / "index.md").write_text(
+        f"# Packages\n\n```{{toctree}}\n:maxdepth: 1\n\n{tree}```\n", "utf-8"
+    )
+    if dead:
+        raise SystemExit("links that lead nowhere:\n" + "\n".join(dead))
+
+
+def resolved(path: Path, known: dict[Path, Path]) -> tuple[str, list[str]]:
+    """The text of a page with its links as they are in the site, and the targets that do not exist."""
+    text, dead, parts, start = path.read_text("utf-8"), [], [], 0
+
+    def link(match: re.Match[str]) -> str:
+        mark, said, target = match.groups()
+        if re.match(r"[a-z]+:|#", target):
+            return match[0]
+        name, _, anchor = target.partition("#")
+        meant = Path(os.path.normpath(path.parent / name))
+        if meant.is_dir() and meant / "README.md" in known:
+            meant /= "README.md"
+        if meant in known or (DOCS in meant.parents and meant.is_file()):
+            place = known.get(meant) or meant.relative_to(DOCS)
+            address = os.path.relpath(place, known[path].parent) + (f"#{anchor}" if anchor else "")
+            return f"{mark}[{said}]({address})"
+        if meant in (DOCS / made for made in GENERATED):
+            return match[0]
+        if not meant.exists():
+            dead.append(target)
+        file = str(meant.relative_to(ROOT))
+        return f"`{file}`" if said.strip("`") == file else f"{said} (`{file}`)"
+
+    for fence in FENCE.finditer(text):
+        parts += [LINK.sub(link, text[start : fence.start()]), fence[0]]
+        start = fence.end()
+    return "".join([*parts, LINK.sub(link, text[start:])]), dead
