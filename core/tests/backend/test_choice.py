@@ -129,7 +129,7 @@ def test_under_a_deadline_nothing_is_measured(installed, cache):
 
 
 def test_a_large_graph_is_compiled_once(installed, monkeypatch):
-    monkeypatch.setattr("tenonnx.backend.compiling.LARGEST_COMPARED", 0)
+    monkeypatch.setattr("tenonnx.backend.auto.LARGEST_COMPARED", 0)
     installed.update(first=Timed("first", 0.01, speed=9), other=Timed("other", 0.0))
     assert graph().compile().backend == "first"
 
@@ -218,7 +218,7 @@ def test_rounding_is_not_wrong_and_who_is_right_is_not_asked_again(strangers):
 
 
 def test_of_a_large_graph_ours_is_taken_first(strangers, monkeypatch):
-    monkeypatch.setattr("tenonnx.backend.compiling.LARGEST_COMPARED", 0)
+    monkeypatch.setattr("tenonnx.backend.auto.LARGEST_COMPARED", 0)
     monkeypatch.setattr(Plugin, "is_ours", property(lambda plugin: plugin.name == "ours"))
     strangers.update(ours=Timed("ours", 0.01), wrong=Wrong())
     program = graph().compile()

@@ -1,4 +1,4 @@
-"""Calls that a runtime refuses although it took the graph: numpy computes them, or says which node is wrong."""
+"""What a runtime refuses, a graph or a call of it: numpy computes it, or says which node is wrong."""
 
 from __future__ import annotations
 
@@ -61,3 +61,13 @@ class RescuedProgram(WrappedProgram):
         self._numpy = numpy
         self.state.update(numpy.state)
         return results
+
+
+def fall_back(graph: Graph, reason: TenonnxError, state: Mapping[str, str] | None = None) -> Program:
+    """``graph`` on numpy, with a ``FallbackWarning`` that says why no faster backend runs it."""
+    try:
+        program = numpy_backend.compile(graph, state=state)
+    except TenonnxError as error:
+        raise error from reason
+    warnings.warn(FallbackWarning(f"numpy runs the graph: {reason}"), stacklevel=3)
+    return program

@@ -211,8 +211,10 @@ def _interface_problems(graph: Graph, other: Graph) -> list[str]:
 
 def drawn_outputs(graph: Graph) -> set[str]:
     """The outputs that depend on a node that draws random numbers; one that is not in use, as a Dropout, does not."""
+    if not any(map(_draws, graph.nodes)):
+        return set()
     simplify = late_if_installed("simplify")
-    if simplify is not None and any(map(_draws, graph.nodes)):
+    if simplify is not None:
         graph = simplify(graph)
     drawn: set[Value] = set()
     for node in graph.nodes:

@@ -9,10 +9,10 @@ ended in a ``RunFailure``. Inputs are made up by ``generate_feeds``.
 
 from tenonnx.backend.base import Backend
 from tenonnx.backend.by_shape import ShapedProgram
-from tenonnx.backend.compiling import compile_graph, fall_back
+from tenonnx.backend.compiling import compile_graph
 from tenonnx.backend.feeds import FeedCheck, check_feeds
 from tenonnx.backend.input_defaults import Defaults, DefaultsProgram
-from tenonnx.backend.rescue import RescuedProgram, RunFailure
+from tenonnx.backend.rescue import RescuedProgram, RunFailure, fall_back
 from tenonnx.backend.state import Results, StateFeedCheck, StatefulProgram, Turn
 from tenonnx.checks.generate import generate_feeds
 from tenonnx.graph.graph import OPTIONAL_INPUTS_IR

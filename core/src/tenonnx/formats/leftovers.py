@@ -10,6 +10,7 @@ import mmap
 import os
 import re
 import threading
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -21,9 +22,7 @@ except ImportError:  # Windows, which does not remove a file that is open
 
 def temporary_prefix(name: str) -> str:
     """How the temporary files of exports to the file ``name`` begin."""
-    import hashlib  # which takes as long as all of this package, and reading needs none
-
-    return f".tenonnx-{hashlib.blake2b(os.fsencode(name), digest_size=6).hexdigest()}-"
+    return f".tenonnx-{zlib.crc32(os.fsencode(name)):08x}-"
 
 
 def lock(descriptor: int) -> int | None:

@@ -159,7 +159,7 @@ class Node:
         self._op = op
         self._version = version
         self._inputs = Places(inputs)
-        self._attributes = Attributes(attributes, self)
+        self._attributes = Attributes.of(self, attributes)
         self._subgraphs: tuple[Graph, ...] | None = None if attributes else ()
         self._outputs = Places(outputs)
         self.name = name
@@ -253,7 +253,8 @@ class Node:
     @property
     def uses(self) -> tuple[Value, ...]:
         """Every value that the node reads: present inputs, then captures."""
-        return tuple(v for v in self._inputs if v is not None) + self._captures
+        inputs = self._inputs
+        return (tuple([v for v in inputs if v is not None]) if None in inputs else inputs) + self._captures  # type: ignore[return-value]
 
     @property
     def subgraphs(self) -> Sequence[Graph]:
@@ -343,7 +344,8 @@ class Graph(Methods):
         """Every value of this graph wherever it is named."""
         yield from (*self.all_inputs, *self.captures, *self.variables)
         for node in self.nodes:
-            yield from (value for value in (*node.inputs, *node.captures, *node.outputs) if value is not None)
+            yield from node.uses
+            yield from [value for value in node.outputs if value is not None]
         yield from self.outputs
 
     def __getitem__(self, name: str) -> Value:
@@ -387,8 +389,8 @@ class Graph(Methods):
         if root._names is None:
             names: dict[str, int] = {}
             for graph in root.nested():
-                names.update((value.name, 0) for value in graph._values())
-                names.update((node.name, 0) for node in graph.nodes)
+                names.update(dict.fromkeys([value.name for value in graph._values()], 0))
+                names.update(dict.fromkeys([node.name for node in graph.nodes], 0))
             root._names = names  # whole, as another thread may look
         return root._names
 
@@ -457,8 +459,10 @@ class Graph(Methods):
         """The nodes of this graph that read each value, in order."""
         found: dict[Value, list[Node]] = {}
         for node in self.nodes:
-            for value in dict.fromkeys(node.uses):
-                found.setdefault(value, []).append(node)
+            for value in node.uses:
+                readers = found.setdefault(value, [])
+                if not readers or readers[-1] is not node:
+                    readers.append(node)
         return found
 
     def find(self, value: Value | str) -> Value:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from tenonnx.errors import PluginError
+from tenonnx.graph.garbage import uncollected
 
 #: Each is imported when it is first asked for.
 PLACES = {
@@ -60,4 +61,5 @@ def late_if_installed(name: str) -> Any:
     package = PLACES[name].partition(".")[0]
     if package != "tenonnx" and find_spec(package) is None:
         return None
-    return getattr(import_module(PLACES[name]), name)
+    with uncollected():  # what is imported stays
+        return getattr(import_module(PLACES[name]), name)

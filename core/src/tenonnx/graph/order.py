@@ -13,6 +13,8 @@ def ordered(graph: Graph) -> list[Node]:
 
     Raises ``InvalidCall`` for a cycle, naming the way round, and for a value that nothing in the graph gives.
     """
+    if _is_ordered(graph):
+        return graph.nodes.copy()
     held = set(graph.nodes)
     given = {*graph.all_inputs, *graph.captures}
     order: dict[Node, None] = {}
@@ -38,6 +40,17 @@ def ordered(graph: Graph) -> list[Node]:
         if not _is_there(value, given, order):
             raise _nothing_gives(value, f'graph "{graph.name}" as an output')
     return list(order)
+
+
+def _is_ordered(graph: Graph) -> bool:
+    """Whether each node reads what is given, or an output of a node before it, and each output is there."""
+    there: set[Value | None] = {value for value in (*graph.all_inputs, *graph.captures) if value.producer is None}
+    for node in graph.nodes:
+        for value in node.uses:
+            if value not in there and (value.producer is not None or value.data is None):
+                return False
+        there.update(node.outputs)
+    return all(v in there or (v.producer is None and v.data is not None) for v in graph.outputs)
 
 
 def check_whole(graph: Graph) -> None:

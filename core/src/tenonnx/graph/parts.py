@@ -50,14 +50,16 @@ class Attributes(dict[str, Any]):
 
     __slots__ = ("_node",)
 
-    def __init__(self, attributes: Mapping[str, Any], node: Holder) -> None:
-        super().__init__(attributes)
-        self._node = node
-        if isinstance(attributes, Attributes):
-            return  # its lists are fixed
-        for name, value in attributes.items():
-            if type(value) is list:
-                super().__setitem__(name, Fixed(value))
+    _node: Holder
+
+    @classmethod
+    def of(cls, node: Holder, attributes: Mapping[str, Any]) -> Attributes:
+        """Those of a node, made without a call of Python's for a copy: its lists are fixed."""
+        made = cls(attributes)
+        made._node = node
+        if attributes and not isinstance(attributes, Attributes):
+            made.hold(attributes)
+        return made
 
     def _edit(self, name: str, *arguments: Any, **keywords: Any) -> Any:
         """Do as a dict does, all of it as one edit."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tenonnx.errors import InvalidCall, PluginError, PluginWarning
+from tenonnx.graph.garbage import uncollected
 from tenonnx.registry.guest import guarded
 from tenonnx.registry.hints import is_ours, names_of, provider
 from tenonnx.registry.import_rules import rules_of
@@ -138,7 +139,7 @@ class Plugin(NamedTuple):
         entry = importlib.metadata.EntryPoint(self.name, self.value, self.group)
         token = _being_imported.set(self)
         try:
-            with self.guarded("loading"):
+            with self.guarded("loading"), uncollected():  # what is imported stays
                 value = entry.load()
         except KeyboardInterrupt:
             raise
@@ -236,12 +237,12 @@ def normalized(name: str) -> str:
 
 
 def _installed(group: str) -> tuple[Plugin, ...]:
-    return tuple(sorted((p for p in _everything() if p.group == group), key=lambda p: (p.name, p.rank)))
+    return tuple(p for p in _everything() if p.group == group)
 
 
 @cache
 def _everything() -> tuple[Plugin, ...]:
-    """The plugins of all groups, found on one way through all that is installed."""
+    """The plugins of all groups by name and rank, found on one way through all that is installed."""
     found: dict[tuple[str, ...], Plugin] = {}
     for distribution in importlib.metadata.distributions():
         if "[tenonnx." not in (distribution.read_text("entry_points.txt") or ""):
@@ -250,7 +251,7 @@ def _everything() -> tuple[Plugin, ...]:
         for entry in distribution.entry_points:
             key = described["Name"], entry.group, entry.name, entry.value
             found.setdefault(key, Plugin(entry.name, entry.value, entry.group, described["Name"], described["Version"]))
-    return tuple(found.values())
+    return tuple(sorted(found.values(), key=lambda plugin: (plugin.name, plugin.rank)))
 
 
 @dataclass(frozen=True)
@@ -274,8 +275,9 @@ class Selection:
     @property
     def unknown(self) -> list[str]:
         """The names that are of no installed plugin."""
-        known = {normalized(plugin.distribution) for group in GROUPS for plugin in _installed(group)}
-        return sorted({*(self.named or ()), *self.without} - known)
+        asked = {*(self.named or ()), *self.without}
+        known = {normalized(plugin.distribution) for group in GROUPS if asked for plugin in _installed(group)}
+        return sorted(asked - known)
 
 
 def check_takes(what: str, function: Callable[..., Any], /, *given: Any, **options: Any) -> None:

@@ -11,6 +11,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from tenonnx.graph.garbage import uncollected
+
 #: A line of a stub: where a name is defined, and what ONNX calls the op where that is another name.
 _LINE = re.compile(r"^from (?P<module>\S+) import (?P<name>\w+) as (?P=name)(?:  # (?P<onnx>\w+))?$", re.MULTILINE)
 
@@ -44,7 +46,8 @@ def flat_namespace(package: str) -> tuple[Callable[[str], Any], Callable[[], lis
         module = lines()[name]["module"]
         distribution = module.partition(".")[0].replace("_", "-")
         try:
-            value = getattr(import_module(module), name)
+            with uncollected():  # what is imported stays
+                value = getattr(import_module(module), name)
         except ModuleNotFoundError as error:
             if error.name != module.partition(".")[0]:
                 raise

@@ -85,9 +85,9 @@ def _retargeted(graph: Graph, target: Target) -> Retargeted:
 
 def _drop_what_was_read(moved: Graph, source: Graph, made: Collection[Value]) -> None:
     """Leave out the variables that nothing reads any more: the target may not know their type."""
-    read = {value.name for each in source.nested() for value in each.uses()}.union(value.name for value in made)
+    read = {value.name for node in source.walk() for value in node.uses}.union(value.name for value in made)
     for each in moved.nested():
-        used = {*each.uses(), *each.outputs, *each.all_inputs}
+        used = {*each.outputs, *each.all_inputs}.union(*(node.uses for node in each.nodes))
         each.variables = [v for v in each.variables if v in used or v.name not in read]
 
 
@@ -188,7 +188,7 @@ class _Retargeting(Rewriter):
         version = legalizer.target.version(node.domain)
         if form is not None:
             node.become(inputs=tuple(self.adopt(v) for v in form.inputs), attributes=form.attributes)
-        if version is not None and isinstance(node.op, Op):
+        if version is not None and version != node.version and isinstance(node.op, Op):
             node.become(version=version)
         if legalizer.is_local(node.op):
             self.context.functions.add((node.domain, node.op_type, ""))

@@ -74,8 +74,15 @@ def _left_out(message: Any, version: int) -> Iterator[str]:
             yield f"{about} of {_CALLED.get(type(message).__name__, 'values')}"
         elif field.message_type is not None and field.name != "tensor_type":
             for each in value if hasattr(value, "__len__") else (value,):
+                if isinstance(each, onnx.NodeProto) and not _has_more(each):
+                    continue
                 if type(each).__name__ in _CALLED or isinstance(each, onnx.AttributeProto):
                     yield from _left_out(each, version)
+
+
+def _has_more(node: onnx.NodeProto) -> bool:
+    """Whether a node has more than its op and the names of values: to list the fields of thousands takes long."""
+    return bool(node.attribute or node.metadata_props or node.device_configurations)
 
 
 #: How messages that may hold notes are called.
@@ -95,8 +102,8 @@ _CALLED = {
 def _needs(graph: Graph) -> Iterator[tuple[int, str]]:
     """The IR versions that contents need, each with what does so. Readers skip the metadata of nodes."""
     yield 4, "an ONNX file"
-    kinds = {v.type for g in graph.nested() for v in g.values() if isinstance(v.type, TensorType | SparseTensorType)}
-    for dtype in {kind.dtype for kind in kinds}:
+    kinds = (value.type for each in graph.nested() for value in each.values())
+    for dtype in {kind.dtype for kind in kinds if isinstance(kind, TensorType | SparseTensorType)}:
         yield dtype.first_ir_version, f"the element type {dtype}"
     if graph.functions:
         yield 8, "functions of the model"
