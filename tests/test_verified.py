@@ -1,6 +1,8 @@
 """What "verified" says: compared with the file as it was read, each output, to a grade, before a deadline."""
 
 import json
+import subprocess
+import sys
 import textwrap
 
 import numpy as np
@@ -302,8 +304,35 @@ def test_commands_that_compare_come_to_an_end(run, command):
     assert "not verified" in run(command, "endless.onnx", "endless.onnx", "--timeout", "0.5", code=1).err
 
 
+@pytest.mark.parametrize("command", ["run", "bench"])
+@pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
+def test_commands_that_run_come_to_an_end(run, command, backend):
+    onnx.save(endless(), "endless.onnx")
+    said = run(command, "endless.onnx", "--backend", backend, "--timeout", "0.5", code=2)
+    assert "OutOfTime: the model must finish within 0.5 s" in said.err
+    assert "--timeout" in said.err
+    assert said.out == ""
+
+
+def test_work_that_hears_of_no_deadline_ends_the_command():
+    """Work in another language, here a thread that never comes back, is ended with the process."""
+    script = """
+import threading, tenonnx as tx
+from tenonnx_cli import deadline
+deadline.GRACE = 0.1
+with deadline.within(0.1, {late}): threading.Event().wait()
+"""
+    for late, code, told in [("deadline.not_finished", 2, "OutOfTime: the model must finish within 0.1 s"),
+                             ("deadline.not_verified", 1, "VerificationFailed: not verified")]:  # fmt: skip
+        command = [sys.executable, "-c", script.format(late=late)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (code, "")
+        assert told in done.stderr
+
+
 def test_a_timeout_is_a_positive_number(run):
     onnx.save(linear(WEIGHT), "a.onnx")
+    run("run", "a.onnx", "--timeout", "0", code=2)
     run("convert", "a.onnx", "-o", "b.onnx", "--timeout", "0", code=2)
     run("convert", "a.onnx", "-o", "b.onnx", "--timeout", "soon", code=2)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from tenonnx.conversion.conversion import Conversion, Place
 from tenonnx.conversion.options import ConvertConfig, ExportConfig, given_config
 from tenonnx.conversion.report import Report
 from tenonnx.conversion.steps import STEPS
-from tenonnx.errors import InvalidCall, NotRepresentable, OutOfTime, VerificationFailed
+from tenonnx.errors import InvalidCall, NotRepresentable, OutOfTime, TenonnxError, VerificationFailed
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.order import check_whole
 from tenonnx.transforms.report import Change
@@ -22,17 +22,22 @@ if TYPE_CHECKING:
     import onnx
 
 
+def not_verified(seconds: float) -> VerificationFailed:
+    """The error of a verification that took longer."""
+    return VerificationFailed(
+        f"not verified: the model must finish within {seconds:g} s",
+        do="allow more time (--timeout SECONDS), or smaller inputs (--input-shapes, --inputs)",
+    )
+
+
 @contextmanager
-def ending_within(seconds: float) -> Iterator[None]:
-    """Let work on a model end within so many seconds. Raises ``VerificationFailed`` where it does not."""
+def ending_within(seconds: float, late: Callable[[float], TenonnxError] = not_verified) -> Iterator[None]:
+    """Let work on a model end within so many seconds. Raises what ``late`` gives where it does not."""
     try:
         with limits.within(seconds):
             yield
     except OutOfTime as error:
-        raise VerificationFailed(
-            f"not verified: the model must finish within {seconds:g} s",
-            do="allow more time (--timeout SECONDS), or smaller inputs (--input-shapes, --inputs)",
-        ) from error
+        raise late(seconds) from error
 
 
 def convert(

@@ -16,8 +16,10 @@ from tenonnx.checks.structure import beyond_the_specification as beyond_the_spec
 from tenonnx.checks.structure import structure_problems as structure_problems
 from tenonnx.conversion.conversion import Conversion as Conversion
 from tenonnx.conversion.convert import ending_within as ending_within
+from tenonnx.conversion.convert import not_verified as not_verified
 from tenonnx.conversion.convert import plan as plan
 from tenonnx.conversion.of_packages import TRANSFORMS as TRANSFORMS
+from tenonnx.conversion.options import TIMEOUT as TIMEOUT
 from tenonnx.conversion.options import ConvertConfig as ConvertConfig
 from tenonnx.conversion.options import Option as Option
 from tenonnx.conversion.options import names_of_options as names_of_options

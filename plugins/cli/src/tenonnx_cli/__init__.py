@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tenonnx import TenonnxError
+
 #: The variable by which a shell asks what completes a line, with what it says.
 COMPLETION = "_TENONNX_COMPLETE"
 
@@ -35,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _answer(arguments: list[str]) -> int:
     import click
 
-    from tenonnx import TenonnxError, VerificationFailed
+    from tenonnx import TenonnxError
     from tenonnx_cli.output import complain
 
     with warnings.catch_warnings():
@@ -58,11 +60,18 @@ def _answer(arguments: list[str]) -> int:
             return REFUSED
         except TenonnxError as error:
             _report(f"{type(error).__name__}: {error}")
-            return FAILED if isinstance(error, VerificationFailed) else REFUSED
+            return code_of(error)
         except Exception as error:
             text = " ".join(str(error).split()) or "no message"
             _report(f"{type(error).__name__}: {text} (unexpected; TENONNX_TRACEBACK=1 shows where it comes from)")
             return REFUSED
+
+
+def code_of(error: TenonnxError) -> int:
+    """The exit code of a command that ends with this error."""
+    from tenonnx import VerificationFailed
+
+    return FAILED if isinstance(error, VerificationFailed) else REFUSED
 
 
 def _run(arguments: list[str]) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tenonnx_cli.deadline import not_finished, running_timeout_option, within
 from tenonnx_cli.options import (
     InputShapes,
     input_options,
@@ -37,6 +38,7 @@ MOST_CALLS = 10_000
 )  # fmt: skip
 @shapes_option
 @seed_option
+@running_timeout_option
 @json_option
 def command(
     model: str,
@@ -46,6 +48,7 @@ def command(
     seconds: float,
     input_shapes: InputShapes,
     seed: int,
+    timeout: float,
     as_json: bool,
 ) -> None:
     """Time a model on all installed backends. Inputs that are not given get random values.
@@ -64,7 +67,7 @@ def command(
     known = ["numpy", *installed]
     if unknown := [name for name in only if name not in known]:
         raise InvalidCall(f'no backend "{unknown[0]}" is installed', available=", ".join(known))
-    with working(f"timing {model}"), interruptible():
+    with working(f"timing {model}"), interruptible(), within(timeout, not_finished):
         feeds, expected = complete(graph, compile_graph(graph, "numpy"), given, seed, input_shapes)
         rows = [_timed(graph, name, feeds, expected, seconds) for name in only or known]
     found = {row["backend"]: row["seconds"] for row in rows if "seconds" in row}
@@ -85,7 +88,7 @@ def _timed(
     graph: Graph, name: str, feeds: Mapping[str, Any], expected: Mapping[str, Any], seconds: float
 ) -> dict[str, Any]:
     """What a backend takes, in seconds, or why it does not run the graph."""
-    from tenonnx import TenonnxError
+    from tenonnx import OutOfTime, TenonnxError
     from tenonnx.tools import backends, compare, compile_graph, differing, is_comparable, measured, sizes_of, undeclared
 
     try:
@@ -98,6 +101,8 @@ def _timed(
         sizes = sizes_of(graph.all_inputs, feeds)
         problem = undeclared(results, graph.outputs, sizes) or (is_comparable(graph) and differing(results, expected))
         difference = 0.0 if problem else max((compare(results[o], expected[o]).absolute for o in expected), default=0.0)
+    except OutOfTime:
+        raise
     except TenonnxError as error:
         return {"backend": name, "problem": str(error)}
     except (Exception, SystemExit) as error:

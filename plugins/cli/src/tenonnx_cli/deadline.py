@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import click
+
+from tenonnx import OutOfTime, TenonnxError
+from tenonnx.tools import TIMEOUT, ending_within, not_verified
+from tenonnx_cli import code_of
 from tenonnx_cli.options import config_options
 from tenonnx_cli.output import complain
 
 #: How many more seconds work in another language may take.
 GRACE = 10.0
 
+#: Of a command that compares.
 timeout_option = config_options("timeout")
+
+#: Of a command that runs a model for its outputs.
+running_timeout_option = click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
+    metavar="SECONDS", help="Stop the model after this many seconds.",
+)  # fmt: skip
+
+
+def not_finished(seconds: float) -> OutOfTime:
+    """The error of a run that took longer."""
+    return OutOfTime(
+        f"the model must finish within {seconds:g} s",
+        do="allow more time (--timeout SECONDS), or give smaller inputs (--input-shapes, --inputs)",
+    )
 
 
 class Deadline:
     """Ends the process where work in another language does not hear of a deadline, unless ``met`` comes first."""
 
-    def __init__(self, seconds: float) -> None:
-        self._what = f"not verified: timed out after {seconds:g} s"
+    def __init__(self, seconds: float, error: TenonnxError) -> None:
+        self._error = error
         self._timer = threading.Timer(min(seconds + GRACE, threading.TIMEOUT_MAX), self._end)
         self._timer.daemon = True
         self._timer.start()
@@ -30,18 +50,16 @@ class Deadline:
         self._timer.cancel()
 
     def _end(self) -> None:
-        complain(f"VerificationFailed: {self._what}; nothing is written")
-        os._exit(1)
+        complain(f"{type(self._error).__name__}: {self._error}")
+        os._exit(code_of(self._error))
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[Deadline]:
-    """Let work end within so many seconds. Raises ``VerificationFailed`` where it does not."""
-    from tenonnx.tools import ending_within
-
-    deadline = Deadline(seconds)
+def within(seconds: float, late: Callable[[float], TenonnxError] = not_verified) -> Iterator[Deadline]:
+    """Let work end within so many seconds. Raises what ``late`` gives where it does not."""
+    deadline = Deadline(seconds, late(seconds))
     try:
-        with ending_within(seconds):
+        with ending_within(seconds, late):
             yield deadline
     finally:
         deadline.met()

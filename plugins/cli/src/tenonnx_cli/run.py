@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tenonnx_cli.deadline import not_finished, running_timeout_option, within
 from tenonnx_cli.options import (
     InputShapes,
     input_options,
@@ -44,6 +45,7 @@ LARGEST_SHOWN = 1000
 @click.option("--backend", default="auto", metavar="NAME", help="auto (the default), numpy, onnxruntime ...")
 @shapes_option
 @seed_option
+@running_timeout_option
 @json_option
 def command(
     model: str,
@@ -53,6 +55,7 @@ def command(
     backend: str,
     input_shapes: InputShapes,
     seed: int,
+    timeout: float,
     as_json: bool,
 ) -> None:
     """Run a model and print its outputs. Inputs that are not given get random values."""
@@ -64,7 +67,7 @@ def command(
 
     graph = load_model(model)
     feeds = read_feeds(graph, inputs, archive)
-    with working(f"running {model}"), interruptible():
+    with working(f"running {model}"), interruptible(), within(timeout, not_finished):
         program = compile_graph(graph, backend)
         _, results = complete(graph, program, feeds, seed, input_shapes)
     infer(graph, strict=False)
