@@ -50,7 +50,8 @@ def _(query, key, value, bias, sink, *, scale, softcap):
         query, key, value = (x.astype(np.float32) for x in (query, key, value))
     batch, heads, length, size = query.shape
     groups, total = key.shape[1:3]
-    rows = (query * query.dtype.type(scale or 1 / math.sqrt(size))).reshape(batch, groups, -1, size)
+    shared = heads // (groups or 1) * length
+    rows = (query * query.dtype.type(scale or 1 / math.sqrt(size or 1))).reshape(batch, groups, shared, size)
     shares = (rows @ key.swapaxes(2, 3)).reshape(batch, heads, length, total)
     if softcap:
         shares /= softcap
@@ -65,8 +66,8 @@ def _(query, key, value, bias, sink, *, scale, softcap):
     if sink is not None:
         whole += np.exp(sink.astype(shares.dtype).reshape(-1, 1, 1) - highest)
     shares /= whole
-    y = shares.reshape(batch, groups, -1, total) @ value
-    return y.reshape(batch, heads, length, -1).astype(dtype, copy=False)
+    y = shares.reshape(batch, groups, shared, total) @ value
+    return y.reshape(batch, heads, length, value.shape[3]).astype(dtype, copy=False)
 
 
 def attended(

@@ -104,7 +104,7 @@ def _(*X, inputdimensions):
 
 @numpy_rule(feature_vectorizer)
 def _(*X, inputdimensions):
-    rows = [x.reshape(1 if x.ndim == 1 else len(x), -1 if x.size else math.prod(x.shape[1:])) for x in X]
+    rows = [x.reshape((1, len(x)) if x.ndim == 1 else (len(x), math.prod(x.shape[1:]))) for x in X]
     sizes = [row.shape[1] if size is None else size for row, size in zip(rows, _sizes(X, inputdimensions), strict=True)]
     if len({len(row) for row in rows}) > 1:
         raise ValueError("the inputs must have the same number of rows")

@@ -91,7 +91,7 @@ def normalizer(X, *, norm="MAX"):
 def _(X, *, norm):
     x = X.astype(np.float32, copy=False)
     if norm == "MAX":
-        divisor = x.max(axis=-1, keepdims=True)
+        divisor = x.max(axis=-1, keepdims=True, initial=-np.inf)
     elif norm == "L1":
         divisor = np.abs(x).sum(axis=-1, keepdims=True)
     else:

@@ -74,7 +74,7 @@ def led_by_tops(trees: Trees, slots: Array, upper: QuickScorer, x: Array) -> Arr
 
 def _beginnings(trees: Trees, x: Array) -> Array:
     """Where the row of each pair begins."""
-    return np.tile(np.arange(0, x.size, x.shape[1], dtype=np.int32), trees.count)
+    return np.tile(np.arange(len(x), dtype=np.int32) * np.int32(x.shape[1]), trees.count)
 
 
 def _led_on(slots: Array, x: Array, current: Array, first: Array, left: int) -> Array:

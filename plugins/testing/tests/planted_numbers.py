@@ -188,6 +188,7 @@ plant("size", "variations", summed, "numpy", {
 
 plant("empty", "empty axes", weighted, "numpy", {
     "one element for none": lambda X, W, *, by: times(X, W, by) if X.size else np.ones(1, X.dtype),
+    "an error for none": lambda X, W, *, by: times(X, W, by) * (X.max() > -np.inf),
 })  # fmt: skip
 
 

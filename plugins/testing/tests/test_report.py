@@ -18,12 +18,13 @@ from tenonnx_testing.schemas import versions
 
 CASE = {
     "op": "acme::Twice", "meaning": [1, None], "package": "acme 1.0", "versions": [1, 3], "compared": {"types": 4},
-    "reached": [1], "drawn": ["X"], "drawable": ["X", "by"], "gaps": {"gradient": ["it jumps"]},
+    "reached": [1], "drawn": ["X"], "drawable": ["X", "by"], "left_out": ["bias"], "optional": ["bias", "mask"],
+    "gaps": {"gradient": ["it jumps"]},
 }  # fmt: skip
 
 
 def test_what_several_processes_saw_is_one():
-    other = {**CASE, "compared": {"types": 2, "layout": 1}, "reached": [3], "drawn": ["by"]}
+    other = {**CASE, "compared": {"types": 2, "layout": 1}, "reached": [3], "drawn": ["by"], "left_out": ["mask"]}
     whole = merged(
         [{"cases": {"a": CASE}, "outcomes": {"x": "passed"}}, {"cases": {"a": other}, "outcomes": {"y": "failed: z"}}]
     )
@@ -31,7 +32,7 @@ def test_what_several_processes_saw_is_one():
     assert whole["cases"]["a"]["reached"] == [1, 3]
     assert CASE["compared"] == {"types": 4}
     made = certificate(whole)
-    assert made["never drawn"] == {}
+    assert made["never drawn"] == made["never left out"] == {}
     assert made["failed"] == {"y": "failed: z"}
     assert "1%20failed-red" in badge(made)
 
@@ -43,7 +44,8 @@ def test_the_certificate_can_be_checked_by_its_hash():
     assert made["hash"] == hashlib.sha256(text.encode()).hexdigest()
     page = markdown(made)
     assert "| acme::Twice | 1 | 1 of 2 | its own body alone | types 4 | gradient: it jumps |" in page
-    assert "- acme::Twice@3: by" in page
+    assert "## Never drawn\n\n- acme::Twice@3: by" in page
+    assert "## Never left out\n\n- acme::Twice@3: mask" in page
     assert made["hash"] in page
     assert "1%20ops%2C%204%20calls%2C%201%20unjudged-orange" in page
     assert "## Judged by their own bodies alone\n\nacme::Twice" in page

@@ -117,7 +117,8 @@ def _convolved_array(
 def _magnitudes(kernel: Array, codes: DType, shift: int) -> Array:
     """The greatest sum that each channel of a kernel may add, ``[results, channels]``, over codes less a zero point."""
     least, greatest = codes.bounds
-    return np.abs(kernel).reshape(*kernel.shape[:2], -1).sum(2) * max(shift - least, greatest - shift)  # type: ignore[no-any-return]
+    taps = math.prod(kernel.shape[2:])
+    return np.abs(kernel).reshape(*kernel.shape[:2], taps).sum(2) * max(shift - least, greatest - shift)  # type: ignore[no-any-return]
 
 
 def _kernel_array(w: Array, w_zero_point: Array | None) -> Array:

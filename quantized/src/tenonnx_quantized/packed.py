@@ -51,7 +51,7 @@ def packed_product(
                 weights *= by[..., None] if groups is None else by[:, groups[k]]
                 if beyond is not None:
                     weights[:, beyond[k]] = 0
-                result += left[k].reshape(len(rows), -1) @ weights.reshape(len(weights), -1).T
+                result += left[k].reshape(len(rows), weights[0].size) @ weights.reshape(len(weights), weights[0].size).T
         return y
 
     return product
@@ -89,7 +89,8 @@ def _lanes(codes: Array, bits: int, dtype: Any, *, centred: bool) -> Iterator[Ar
 
 def _apart(x: Array, blocks: int, bits: int) -> Array:
     """The columns of ``x`` in the order of ``_lanes``: ``[lanes, rows, blocks, bytes]``."""
-    return np.ascontiguousarray(x.reshape(len(x), blocks, -1, _count(bits)).transpose(3, 0, 1, 2))
+    parts = _count(bits)
+    return np.ascontiguousarray(x.reshape(len(x), blocks, x.shape[1] // (blocks * parts), parts).transpose(3, 0, 1, 2))
 
 
 def _count(bits: int) -> int:

@@ -328,15 +328,16 @@ def _(X, dY, *, kernel_shape, group, **attributes):
         given = f"X {list(x.shape)}, dY {list(g.shape)}"
         raise TypeMismatch(f"{conv_weight_gradient.title}: dY must have the shape of the convolution", given=given)
     rest = int(np.prod(outputs[1:]))
-    g = g.reshape(batch, group, results // group, -1)
-    shape = group, results // group, x.shape[1] // group * math.prod(window.kernel)
+    g = g.reshape(batch, group, results // group, math.prod(outputs))
+    per_group = x.shape[1] // group
+    shape = group, results // group, per_group * math.prod(window.kernel)
     total = np.zeros(limits.sized(shape, "the gradient of a kernel"), x.dtype)
     if not total.size or not g.size:
-        return total.reshape(results, -1, *window.kernel).astype(X.dtype, copy=False)
+        return total.reshape(results, per_group, *window.kernel).astype(X.dtype, copy=False)
     for images, rows, block in columns(x.shape, x.dtype, window, joined=True)(x):
         part = g[images, ..., rows.start * rest : rows.stop * rest].transpose(1, 2, 0, 3).reshape(*total.shape[:2], -1)
         total += np.matmul(part, block.reshape(group, total.shape[2], -1).swapaxes(1, 2))
-    return total.reshape(results, -1, *window.kernel).astype(X.dtype, copy=False)
+    return total.reshape(results, per_group, *window.kernel).astype(X.dtype, copy=False)
 
 
 @conv_weight_gradient.vjp

@@ -254,7 +254,8 @@ def _(input, image_shape, block_shape, **attributes):
     window = _blocks(block_shape, **attributes)
     image = [int(n) for n in image_shape]
     counts, (begins, ends) = window.outputs(image), window.padding(image)
-    blocks = input.reshape(*input.shape[:1], -1, *window.kernel, *counts)
+    channels = input.shape[1] // math.prod(window.kernel)
+    blocks = input.reshape(len(input), channels, *window.kernel, *counts)
     (wide,) = widened(blocks[:1, :1]) if input.dtype.kind not in "iubOSU" else (blocks,)
     sums = np.zeros((*blocks.shape[:2], *(n + b + e for n, b, e in zip(image, begins, ends, strict=True))), wide.dtype)
     for offset in window.offsets:

@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx.extend import Value, op, shapes
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, pow_, sign, sqrt
-from tenonnx_standard.reduction import PLAIN_ROW, reduce_max, reduce_mean, reduce_sum
+from tenonnx_standard.reduction import PLAIN_ROW, reduce_max, reduce_mean, reduce_sum, worst
 from tenonnx_standard.windows import Array, widened
 
 
@@ -29,7 +29,7 @@ def _image_axes(X: Value) -> list[int]:
 
 
 def _per_image(x: Array) -> Array:
-    return x.reshape(*x.shape[:2], -1)
+    return x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
 
 
 def _as_images(y: Array, like: Array) -> Array:
@@ -76,7 +76,13 @@ def global_max_pool(X):
 
 
 global_max_pool.requires(shapes(X="batch channels _ ..."))
-global_max_pool.numpy(lambda X: _as_images(_per_image(X).max(-1), X))
+
+
+@global_max_pool.numpy
+def _(X):
+    images = _per_image(X)
+    empty = not images.shape[-1]
+    return _as_images(np.full(images.shape[:2], worst(X.dtype, 1)) if empty else images.max(-1), X)
 
 
 @op("GlobalLpPool", since=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import struct
 from collections.abc import Sequence
@@ -172,7 +173,7 @@ def sample_array(x: Array, positions: Sequence[Array], mode: str, padding: str, 
             where_to = np.clip(place.astype(np.intp), 0, max(0, int(np.prod(sizes)) - 1))
             taps.append((where_to, weight))
     dtype = x.dtype if x.dtype.kind not in "iub" else positions[0].dtype
-    flat = x.reshape(batch, channels, -1)
+    flat = x.reshape(batch, channels, math.prod(sizes))
     y = np.empty(
         (batch, channels, positions[0].shape[1]), x.dtype if mode == "nearest" and padding != "zeros" else dtype
     )
@@ -244,7 +245,8 @@ grid_sample.requires(dtypes(X="bool number"))
 def _(X, grid, *, align_corners, mode, padding_mode):
     _check(grid_sample.title, X, grid, mode, MODES, padding_mode)
     rank, align = X.ndim - 2, bool(align_corners)
-    points = grid.reshape(grid.shape[0], -1, rank).astype(np.float64 if grid.dtype == np.float64 else np.float32)
+    points = grid.reshape(grid.shape[0], math.prod(grid.shape[1:-1]), rank)
+    points = points.astype(np.float64 if grid.dtype == np.float64 else np.float32)
     positions = [
         _located(_Arrays, points[..., rank - 1 - k], float(size), mode, padding_mode, align)
         for k, size in enumerate(X.shape[2:])

@@ -186,7 +186,8 @@ group_normalization.requires(
 @group_normalization.numpy
 @np.errstate(all="ignore")
 def _(X, scale, bias, *, epsilon, num_groups, stash_type):
-    x = X.astype(DType(stash_type).numpy, copy=False).reshape(X.shape[0], num_groups, -1)
+    x = X.astype(DType(stash_type).numpy, copy=False)
+    x = x.reshape(X.shape[0], num_groups, math.prod(X.shape[1:]) // num_groups)
     y = standardised_array(x, (2,), epsilon)[0].reshape(X.shape)
     y = y.astype(X.dtype, copy=False)
     channel = (-1, *(1,) * (X.ndim - 2))

@@ -65,7 +65,7 @@ def _(Q, K, V, *, prob_mod, scale, score_mod, softmax_precision):
     batch, heads, queries, size = Q.shape
     groups, keys = K.shape[1:3]
     factor = np.asarray((size or 1) ** -0.25 if scale is None else np.sqrt(scale)).astype(Q.dtype)
-    rows = (Q * factor).reshape(batch, groups, heads // groups * queries, size)
+    rows = (Q * factor).reshape(batch, groups, heads // (groups or 1) * queries, size)
     scores = multiply(rows, (K * factor).swapaxes(2, 3)).reshape(batch, heads, queries, keys)
     scores = scores.astype(dtype, copy=False)
     if score_mod is not None:

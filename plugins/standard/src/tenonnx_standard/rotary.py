@@ -70,7 +70,7 @@ rotary_embedding.requires(
 
 @rotary_embedding.numpy
 def _(X, cos_cache, sin_cache, position_ids, *, interleaved, num_heads, rotary_embedding_dim):
-    heads = X.reshape(*X.shape[:2], num_heads, -1) if X.ndim == 3 else X
+    heads = X.reshape(*X.shape[:2], num_heads, X.shape[2] // num_heads) if X.ndim == 3 else X
     tables = (t if position_ids is None else t[position_ids] for t in (cos_cache, sin_cache))
     cos, sin = (np.expand_dims(table, 2 if X.ndim == 3 else 1) for table in tables)
     width = rotary_embedding_dim or heads.shape[3]

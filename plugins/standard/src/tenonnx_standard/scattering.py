@@ -290,7 +290,8 @@ def _(x, indices, updates, *, reduction):
     depth, y, places = indices.shape[-1], np.array(x, order="C"), positions(indices)
     rest = x.shape[depth:]
     if updates.shape != (*indices.shape[:-1], *rest):
-        raise ValueError("updates must hold a slice of data for every tuple")
+        given = f"updates {list(updates.shape)}, indices {list(indices.shape)}, data {list(x.shape)}"
+        raise TypeMismatch(f"{scatter_nd.title}: updates must hold a slice of data for every tuple", given=given)
     flat, count = np.zeros((), np.int64), 1
     for k in reversed(range(depth)):
         flat, count = flat + wrapped(places[..., k], x.shape[k]) * count, count * x.shape[k]

@@ -367,6 +367,9 @@ def _(signal, frame_step, window, frame_length, *, onesided):
     step = int(frame_step.reshape(()))
     whole = signal.shape[1] if window is None else window.shape[0]
     length = whole if frame_length is None else int(frame_length.reshape(()))
+    if length > signal.shape[1]:
+        given = f"frames of {length} in {signal.shape[1]} samples"
+        raise TypeMismatch(f"{stft.title}: a frame must fit into the signal", given=given)
     frames = np.lib.stride_tricks.sliding_window_view(signal, length, 1)[:, ::step].swapaxes(2, 3)
     if window is not None:
         frames = frames * window[:, None]

@@ -23,7 +23,7 @@ CHECKS = (
     "numpy=body", "onnxruntime", "reference", "types", "gradient", "export", "signature", "bad input", "oracle", "law",
     "versions", "own versions", "layout", "special values", "empty axes", "specialized", "requirements",
     "outputs", "negative axes", "data movement", "symbolic", "rewrite", "expected", "repeated",
-    "constants", "variations", "other attributes", "kinks", "torch",
+    "constants", "variations", "other attributes", "kinks", "torch", "jax",
 )  # fmt: skip
 
 
@@ -88,8 +88,8 @@ class Case:
     all float inputs must have one. ``steps`` and ``tolerance`` are what ``compare`` takes, ``law`` tells of a call
     what its first output is drawn from, and ``reference`` computes the outputs anew. ``compared`` counts, by check,
     the comparisons that took place, ``drawn`` names the inputs that were present and the attributes other than their
-    default, ``undrawn`` says of others why no call can have them, ``reached`` are the versions that calls were
-    compared at, and ``refusals`` holds what oracles answered instead.
+    default, ``left_out`` the inputs that were absent, ``undrawn`` says of what is never drawn why no call can have it,
+    ``reached`` are the versions that calls were compared at, and ``refusals`` holds what oracles answered instead.
     """
 
     op: Op
@@ -104,6 +104,7 @@ class Case:
     number: int = 0
     compared: dict[str, int] = field(default_factory=dict)
     drawn: set[str] = field(default_factory=set)
+    left_out: set[str] = field(default_factory=set)
     reached: set[int] = field(default_factory=set)
     refusals: dict[str, str] = field(default_factory=dict)
 

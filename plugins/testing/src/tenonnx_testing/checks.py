@@ -232,7 +232,10 @@ CHECKS: dict[str, Check] = {
         ),
         Check("expected", gives_what_its_case_expects, applies=lambda case: case.reference is not None),
         Check("repeated", repetition.gives_the_same_again, examples=2, missing="it draws at random"),
-        Check("torch", frameworks.module_is_alike, applies=frameworks.has_torch_rule, missing="PyTorch has no form"),
+        *(
+            Check(each.name, each.is_alike, applies=each.applies, missing=f"it cannot be {each.form}")
+            for each in (frameworks.TORCH, frameworks.JAX)
+        ),
         Check("constants", knowledge.constants_are_alike, examples=3, missing="it draws at random"),
         Check(
             "variations",

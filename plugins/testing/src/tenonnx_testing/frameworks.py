@@ -1,73 +1,127 @@
-"""Rules ``torch``, where PyTorch and tenonnx-torch are installed: the call as a module, and its gradient there."""
+"""Rules ``torch`` and ``jax``, where the framework is installed: the call as its function, and the gradient there."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import UnsupportedOp, Value, find_rule
+from tenonnx.extend import Graph, NotRepresentable, UnsupportedOp, Value, find_rule
 from tenonnx.extend.transforms import Builder
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.gradients import differentiable, vector_jacobian, widened
 from tenonnx_testing.run import Outputs, blaming, expect, is_random, present, trace
 
-#: Of which numpy and PyTorch have the same elements.
+#: Of which numpy and the frameworks have the same elements.
 _SHARED = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
 
-
-def has_torch_rule(case: Case) -> bool:
-    """Whether the op has a rule for PyTorch, and PyTorch is there to ask."""
-    installed = all(importlib.util.find_spec(name) for name in ("torch", "tenonnx_torch"))
-    return installed and find_rule(case.op, "torch") is not None
+#: From cotangents of the outputs, None for those that have none, to gradients.
+Pullback = Callable[[Sequence[Any]], list[Any]]
 
 
-def module_is_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """As a module of PyTorch the call gives the same numbers and, in float64, the same gradient."""
-    arrays = [v for v in drawn.inputs if v is not None]
-    if is_random(case.op, drawn) or not all(isinstance(v, np.ndarray) and v.dtype.name in _SHARED for v in arrays):
-        return False
-    try:
-        _, outputs = _run(case, drawn, [])
-    except UnsupportedOp:  # PyTorch lacks what it takes
-        return False
-    expect(case, drawn, "a module of PyTorch", [each.detach().numpy() for each in outputs], present(expected))
-    if case.gradient is not False:
-        _same_gradient(case, replace(drawn, inputs=tuple(widened(v) for v in drawn.inputs)))
-    return True
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """What computes graphs by rules ``name``, and derives them by itself.
+
+    ``run`` gives the outputs of a graph for feeds by name, and what leads back to those of ``wrt``. It raises
+    ``UnsupportedOp`` or ``NotRepresentable`` where the framework lacks what the call takes.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    form: str
+    run: Callable[[Graph, Mapping[str, Any], Sequence[str]], tuple[list[Any], Pullback]]
+
+    def applies(self, case: Case) -> bool:
+        """Whether the op has a rule for the framework, and that is there to ask."""
+        return all(map(importlib.util.find_spec, self.needs)) and find_rule(case.op, self.name) is not None
+
+    def is_alike(self, case: Case, drawn: Call, expected: Outputs) -> bool:
+        """The call gives the same numbers there and, in float64, the same gradient."""
+        arrays = [v for v in drawn.inputs if v is not None]
+        if is_random(case.op, drawn) or not all(isinstance(v, np.ndarray) and v.dtype.name in _SHARED for v in arrays):
+            return False
+        try:
+            outputs, _ = self._called(case, drawn, [])
+        except (UnsupportedOp, NotRepresentable):
+            return False
+        expect(case, drawn, self.form, outputs, present(expected))
+        if case.gradient is not False:
+            with suppress(UnsupportedOp, NotRepresentable):
+                self._same_gradient(case, replace(drawn, inputs=tuple(widened(v) for v in drawn.inputs)))
+        return True
+
+    def _same_gradient(self, case: Case, wide: Call) -> None:
+        wrt = differentiable(case, wide)
+        outputs, pullback = self._called(case, wide, wrt)
+        cotangents = [np.ones(each.shape) if str(each.dtype) == "float64" else None for each in outputs]
+        if not wrt or all(c is None for c in cotangents):
+            return
+        with blaming(f"the gradient of {case.op.title} as {self.form}"):
+            theirs = pullback(cotangents)
+            ours = vector_jacobian(case, wide, cotangents, wrt, symbolic=False)
+        expect(case, wide, f"the gradient of {self.form}", theirs, ours)
+
+    def _called(self, case: Case, drawn: Call, wrt: Sequence[int]) -> tuple[list[Any], Pullback]:
+        def the_op(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
+            return builder.call(case.op, values, drawn.attributes, drawn.outputs)
+
+        graph, given = trace(case.op, drawn, the_op, symbolic=False)
+        feeds = {value.name: feed for value, feed in zip(graph.inputs, given, strict=True)}
+        with blaming(f"{case.op.title} as {self.form}", passing=(UnsupportedOp, NotRepresentable)):
+            return self.run(graph, feeds, [f"input{k}" for k in wrt])
 
 
-def _same_gradient(case: Case, wide: Call) -> None:
-    wrt = differentiable(case, wide)
-    given, outputs = _run(case, wide, wrt)
-    cotangents = [np.ones(each.shape) if str(each.dtype) == "torch.float64" else None for each in outputs]
-    if not wrt or all(c is None for c in cotangents):
-        return
-    with blaming(f"the gradient of {case.op.title} as a module of PyTorch"):
-        reached = [
-            each.sum() for each, c in zip(outputs, cotangents, strict=True) if c is not None and each.requires_grad
-        ]
-        if reached:
-            sum(reached).backward()
-        theirs = [np.zeros(each.shape) if each.grad is None else each.grad.numpy() for each in given]
-        ours = vector_jacobian(case, wide, cotangents, wrt, symbolic=False)
-    expect(case, wide, "the gradient of a module of PyTorch", theirs, ours)
-
-
-def _run(case: Case, drawn: Call, wrt: Sequence[int]) -> tuple[list[Any], list[Any]]:
-    """The tensors of the inputs at ``wrt``, and the outputs of the call as a module."""
+def _on_pytorch(graph: Graph, feeds: Mapping[str, Any], wrt: Sequence[str]) -> tuple[list[Any], Pullback]:
     torch: Any = importlib.import_module("torch")
+    tensors = {name: torch.from_numpy(feed.copy()) for name, feed in feeds.items()}
+    given = [tensors[name].requires_grad_(True) for name in wrt]
+    found = importlib.import_module("tenonnx_torch").module(graph)(*tensors.values())
+    outputs = [found] if isinstance(found, torch.Tensor) else list(found)
 
-    def the_op(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
-        return builder.call(case.op, values, drawn.attributes, drawn.outputs)
+    def pullback(cotangents: Sequence[Any]) -> list[Any]:
+        pairs = [(y, c) for y, c in zip(outputs, cotangents, strict=True) if c is not None and y.requires_grad]
+        if pairs:
+            torch.autograd.backward([y for y, _ in pairs], [torch.from_numpy(c) for _, c in pairs])
+        return [np.zeros(x.shape) if x.grad is None else x.grad.numpy() for x in given]
 
-    graph, feeds = trace(case.op, drawn, the_op, symbolic=False)
-    tensors = {v.name: torch.from_numpy(feed.copy()) for v, feed in zip(graph.inputs, feeds, strict=True)}
-    given = [tensors[f"input{k}"].requires_grad_(True) for k in wrt]
-    with blaming(f"{case.op.title} as a module of PyTorch", passing=UnsupportedOp):
-        found = importlib.import_module("tenonnx_torch").module(graph)(*tensors.values())
-    return given, [found] if isinstance(found, torch.Tensor) else list(found)
+    return [each.detach().numpy() for each in outputs], pullback
+
+
+def _on_jax(graph: Graph, feeds: Mapping[str, Any], wrt: Sequence[str]) -> tuple[list[Any], Pullback]:
+    """Compiled, unless contents decide a shape."""
+    jax: Any = importlib.import_module("jax")
+    function = importlib.import_module("tenonnx_jax").function(graph)
+
+    def computed(given: Mapping[str, Any]) -> list[Any]:
+        return list(function({}, {**feeds, **given}).values())
+
+    chosen = {name: feeds[name] for name in wrt}
+    with jax.enable_x64(True):
+        if wrt:
+            outputs, back = jax.vjp(computed, chosen)
+        else:
+            try:
+                outputs = jax.jit(computed)(feeds)
+            except NotRepresentable:
+                outputs = computed({})
+
+    def pullback(cotangents: Sequence[Any]) -> list[Any]:
+        with jax.enable_x64(True):
+            whole = [_zeros(y, jax.dtypes.float0) if c is None else c for y, c in zip(outputs, cotangents, strict=True)]
+            return [np.asarray(each) for each in back(whole)[0].values()]
+
+    return [np.asarray(each) for each in outputs], pullback
+
+
+def _zeros(output: Any, of_integers: Any) -> Any:
+    return np.zeros(output.shape, output.dtype if np.issubdtype(output.dtype, np.inexact) else of_integers)
+
+
+TORCH = Framework("torch", ("torch", "tenonnx_torch"), "a module of PyTorch", _on_pytorch)
+JAX = Framework("jax", ("jax", "tenonnx_jax"), "a function of JAX", _on_jax)

@@ -182,6 +182,7 @@ def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[G
         with blaming(f"{case.op.title} on the drawn inputs"):
             whole, expected = drawn.completed, drawn.expected
         case.drawn |= _given(case.op, whole)
+        case.left_out |= _left_out(case.op, whole)
         for version in check.versions(case)[turn * SPREAD % check.stride :: check.stride]:
             there = replace(whole, version=version, turn=turn)
             gap = next((gap for gap in gaps if gap.covers(there)), None)
@@ -224,6 +225,17 @@ def _given(op: Op, drawn: Call) -> set[str]:
     inputs = {op.signature.input_at(k).name for k, given in enumerate(drawn.inputs) if given is not None}
     defaults = op.signature.attributes
     return inputs | {name for name, a in drawn.attributes.items() if not same_attribute(a, defaults[name])}
+
+
+def _left_out(op: Op, drawn: Call) -> set[str]:
+    """The optional inputs that are absent in a call."""
+    present = {op.signature.input_at(k).name for k, given in enumerate(drawn.inputs) if given is not None}
+    return {*optional(op)} - present
+
+
+def optional(op: Op) -> list[str]:
+    """The names of the inputs that some call of a case should leave out."""
+    return [p.name for p in op.signature.inputs if p.optional and not p.variadic]
 
 
 def drawable(op: Op) -> list[str]:

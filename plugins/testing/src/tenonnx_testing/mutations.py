@@ -6,7 +6,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import onnx
@@ -46,10 +46,12 @@ def refused_or_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
     return True
 
 
-def refuse_or_agree(case: Case, mutated: Call, expected: Outputs, *, symbolic: bool, by_body: bool = False) -> None:
+def refuse_or_agree(
+    case: Case, mutated: Call, expected: Outputs, *, symbolic: bool, by_body: Literal["", "refused", "broken"] = ""
+) -> None:
     """Raise ``Failure`` unless a call is refused when called, or computed alike in every way to run it.
 
-    With ``by_body`` it may not be refused where the body computes it.
+    Where the body computes it, it may not be refused, or the numpy rule may not break on it, as ``by_body`` has it.
     """
     ways: dict[str, Callable[[], Outputs]] = {"called": lambda: called(case.op, mutated)}
     inferred: list[Type | None] = []
@@ -64,7 +66,7 @@ def refuse_or_agree(case: Case, mutated: Call, expected: Outputs, *, symbolic: b
         found = {way: outputs for way, run in ways.items() if (outputs := _attempt(way, run)) is not None}
         if symbolic and "called" not in found:  # nobody knows a dim before it is there
             found.pop("in a graph", None)
-        if by_body and "called" not in found and _rule_alone_refuses(case.op, mutated):
+        if by_body and "called" not in found and _rule_alone_refuses(case.op, mutated, by_body == "broken"):
             raise Failure(f"{case.op.title} refuses, when called, what its body computes")
         if not found:
             return
@@ -95,9 +97,11 @@ def refuse_or_agree(case: Case, mutated: Call, expected: Outputs, *, symbolic: b
         raise
 
 
-def _rule_alone_refuses(op: Op, drawn: Call) -> bool:
-    """Whether the body computes what its numpy rule refuses, though the types are taken."""
+def _rule_alone_refuses(op: Op, drawn: Call, broken: bool) -> bool:
+    """Whether the body computes what its numpy rule refuses, or breaks on, though the types are taken."""
     if op.primitive or find_rule(op, "numpy") is None or _broken(op, drawn):
+        return False
+    if broken and not _breaks(op, drawn):
         return False
     types = [None if v is None else Value("", type_of(v)) for v in drawn.inputs]
     try:
@@ -108,6 +112,15 @@ def _rule_alone_refuses(op: Op, drawn: Call) -> bool:
     except Exception:
         return False
     return True
+
+
+def _breaks(op: Op, drawn: Call) -> bool:
+    """Whether a call ends with an error that is none of the family, which the family's tells of."""
+    try:
+        called(op, drawn)
+    except TenonnxError as error:
+        return error.__cause__ is not None and not isinstance(error.__cause__, TenonnxError)
+    return False
 
 
 def _broken(op: Op, drawn: Call) -> str:

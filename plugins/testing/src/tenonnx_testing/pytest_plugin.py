@@ -92,8 +92,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     counts = ", ".join(f"{count} {name}" for name, count in report.comparisons(seen).items())
     if counts:
         terminalreporter.write_line(f"tenonnx conformance: {counts}")
-    for title, names in report.never_drawn(seen).items():
-        terminalreporter.write_line(f"tenonnx conformance: no case of {title} draws {', '.join(names)}", yellow=True)
+    for said, missing in (("draws", report.never_drawn(seen)), ("leaves out", report.never_left_out(seen))):
+        for title, names in missing.items():
+            line = f"tenonnx conformance: no case of {title} {said} {', '.join(names)}"
+            terminalreporter.write_line(line, yellow=True)
     path = config.getoption("tenonnx_report")
     if path:
         made = report.certificate(seen)

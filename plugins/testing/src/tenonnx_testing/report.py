@@ -12,7 +12,7 @@ from typing import Any
 from tenonnx.extend.testing import default_registry
 from tenonnx_testing import schemas
 from tenonnx_testing.cases import CHECKS, Case, collected
-from tenonnx_testing.kit import drawable
+from tenonnx_testing.kit import drawable, optional
 from tenonnx_testing.suite import outcomes
 
 #: What one process has seen, or several together: made of what JSON has.
@@ -44,9 +44,15 @@ def _described(case: Case) -> dict[str, Any]:
         "reached": sorted(case.reached),
         "drawn": sorted(case.drawn),
         "drawable": [name for name in drawable(case.op) if name not in undrawn],
+        "left_out": sorted(case.left_out),
+        "optional": [name for name in optional(case.op) if name not in undrawn],
         "gaps": {gap.check: sorted(each.reason for each in case.gaps_of(gap.check)) for gap in case.gaps}
         | {f"drawing {name}": [reason] for name, reason in case.undrawn.items()},
     }
+
+
+#: What is known of a case by the calls that some process saw.
+_SETS = ("reached", "drawn", "left_out")
 
 
 def merged(parts: Iterable[Seen]) -> Seen:
@@ -55,11 +61,11 @@ def merged(parts: Iterable[Seen]) -> Seen:
     for part in parts:
         whole["outcomes"].update(part["outcomes"])
         for key, case in part["cases"].items():
-            held = whole["cases"].setdefault(key, {**case, "compared": {}, "reached": [], "drawn": []})
+            held = whole["cases"].setdefault(key, {**case, "compared": {}, **{name: [] for name in _SETS}})
             for check, count in case["compared"].items():
                 held["compared"][check] = held["compared"].get(check, 0) + count
-            held["reached"] = sorted({*held["reached"], *case["reached"]})
-            held["drawn"] = sorted({*held["drawn"], *case["drawn"]})
+            for name in _SETS:
+                held[name] = sorted({*held[name], *case[name]})
     return whole
 
 
@@ -74,13 +80,24 @@ def comparisons(seen: Seen) -> dict[str, int]:
 
 def never_drawn(seen: Seen) -> dict[str, list[str]]:
     """The inputs and attributes of each meaning that no call had which was compared."""
-    drawn: dict[str, set[str]] = {}
+    return _missing(seen, "drawable", "drawn")
+
+
+def never_left_out(seen: Seen) -> dict[str, list[str]]:
+    """The optional inputs of each meaning that all calls had which were compared."""
+    return _missing(seen, "optional", "left_out")
+
+
+def _missing(seen: Seen, wanted: str, held: str) -> dict[str, list[str]]:
+    """What no call of a meaning did of what some should, where there was a call."""
     names: dict[str, list[str]] = {}
+    met: dict[str, set[str]] = {}
     for case in seen["cases"].values():
-        title = f"{case['op']}@{case['versions'][-1]}"
-        names[title] = case["drawable"]
-        drawn.setdefault(title, set()).update(case["drawn"])
-    missing = {title: [name for name in names[title] if name not in drawn[title]] for title in names if drawn[title]}
+        if case["drawn"] or case["left_out"]:
+            title = f"{case['op']}@{case['versions'][-1]}"
+            names[title] = case[wanted]
+            met.setdefault(title, set()).update(case[held])
+    missing = {title: [name for name in names[title] if name not in met[title]] for title in names}
     return {title: left for title, left in missing.items() if left}
 
 
@@ -101,6 +118,7 @@ def certificate(seen: Seen) -> dict[str, Any]:
         "comparisons": comparisons(seen),
         "ops": _ops(seen["cases"].values()),
         "never drawn": never_drawn(seen),
+        "never left out": never_left_out(seen),
     }
     return {**body, "hash": _hash(body)}
 
@@ -207,7 +225,8 @@ def markdown(made: Mapping[str, Any]) -> str:
         lines.append(f"| {row['op']} | {row['since']} | {reached} | {judged} | {counts} | {gaps} |")
     if alone := unjudged(made):
         lines += ["", "## Judged by their own bodies alone", "", ", ".join(alone)]
-    for heading, entries in (("Failed", made["failed"]), ("Never drawn", made["never drawn"])):
+    told = {"Failed": made["failed"], "Never drawn": made["never drawn"], "Never left out": made["never left out"]}
+    for heading, entries in told.items():
         if entries:
             shown = (f"- {name}: {', '.join(e) if isinstance(e, list) else e}" for name, e in sorted(entries.items()))
             lines += ["", f"## {heading}", "", *shown]
