@@ -29,7 +29,7 @@ from tenonnx_testing.cases import CHECKS, Case, cases
 from tenonnx_testing.collecting import items_of_cases
 from tenonnx_testing.coverage import check_outputs, has_several_outputs
 from tenonnx_testing.gradients import differences
-from tenonnx_testing.report import never_drawn, never_left_out, seen_here
+from tenonnx_testing.report import never_drawn, seen_here
 from tenonnx_testing.repro import one_line
 from tenonnx_testing.run import Failure
 from tenonnx_testing.signatures import uncovered, versions_without_meaning
@@ -467,19 +467,6 @@ def test_inputs_and_attributes_that_no_case_draws_are_named(monkeypatch):
     assert seen_here()["cases"][f"{known.module}:{known.title}"]["gaps"] == {"drawing bias": ["no kernel takes it"]}
     with pytest.raises(Failure, match="rounds must not be declared as undrawn, a call has it"):
         check_case(case_of(partial, lambda draw: drawn[1], undrawn={"rounds": "it is drawn"}), "types")
-
-
-def test_optional_inputs_that_no_case_leaves_out_are_named(monkeypatch):
-    @op("Partial", domain="kit")
-    def partial(X, bias=None, mask=None):
-        return identity(X)
-
-    x = np.ones(2, np.float32)
-    case = case_of(partial, lambda draw: draw(st.sampled_from([call(x, x, x), call(x, x)])))
-    monkeypatch.setattr("tenonnx_testing.report.collected", lambda made=None: iter([case]))
-    assert never_left_out(seen_here()) == {}, "nothing was compared yet"
-    check_case(case, "types")
-    assert never_left_out(seen_here()) == {"kit::Partial@1": ["bias"]}
 
 
 @pytest.mark.parametrize("undrawn", [{"rounds": "no such name"}, {"X": ""}])

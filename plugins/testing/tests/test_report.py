@@ -8,12 +8,16 @@ import subprocess
 import sys
 from importlib import metadata
 
+import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 import tenonnx_standard as ops
-from tenonnx_testing import Gap
+from tenonnx.extend import op
+from tenonnx_testing import Gap, call
 from tenonnx_testing.cases import Case
-from tenonnx_testing.report import badge, certificate, markdown, merged, outdated
+from tenonnx_testing.kit import check_case
+from tenonnx_testing.report import badge, certificate, markdown, merged, never_left_out, outdated, seen_here
 from tenonnx_testing.schemas import versions
 
 CASE = {
@@ -49,6 +53,19 @@ def test_the_certificate_can_be_checked_by_its_hash():
     assert made["hash"] in page
     assert "1%20ops%2C%204%20calls%2C%201%20unjudged-orange" in page
     assert "## Judged by their own bodies alone\n\nacme::Twice" in page
+
+
+def test_optional_inputs_that_no_case_leaves_out_are_named(monkeypatch):
+    @op("Partial", domain="kit")
+    def partial(X, bias=None, mask=None):
+        return X + 1.0
+
+    x = np.ones(2, np.float32)
+    case = Case(partial, lambda draw: draw(st.sampled_from([call(x, x, x), call(x, x)])))
+    monkeypatch.setattr("tenonnx_testing.report.collected", lambda made=None: iter([case]))
+    assert never_left_out(seen_here()) == {}, "nothing was compared yet"
+    check_case(case, "types")
+    assert never_left_out(seen_here()) == {"kit::Partial@1": ["bias"]}
 
 
 @pytest.mark.parametrize("check", ["onnxruntime", "reference", "expected", "law"])

@@ -59,8 +59,10 @@ class Framework:
     def _same_gradient(self, case: Case, wide: Call) -> None:
         wrt = differentiable(case, wide)
         outputs, pullback = self._called(case, wide, wrt)
+        if not wrt or any(isinstance(each, list) for each in outputs):
+            return
         cotangents = [np.ones(each.shape) if str(each.dtype) == "float64" else None for each in outputs]
-        if not wrt or all(c is None for c in cotangents):
+        if all(c is None for c in cotangents):
             return
         with blaming(f"the gradient of {case.op.title} as {self.form}"):
             theirs = pullback(cotangents)
@@ -116,7 +118,7 @@ def _on_jax(graph: Graph, feeds: Mapping[str, Any], wrt: Sequence[str]) -> tuple
             whole = [_zeros(y, jax.dtypes.float0) if c is None else c for y, c in zip(outputs, cotangents, strict=True)]
             return [np.asarray(each) for each in back(whole)[0].values()]
 
-    return [np.asarray(each) for each in outputs], pullback
+    return list(jax.tree.map(np.asarray, outputs)), pullback
 
 
 def _zeros(output: Any, of_integers: Any) -> Any:
