@@ -297,6 +297,7 @@ PACKAGES = (
     "plugins/frontends",
     "plugins/openvino",
     "plugins/optimize",
+    "plugins/score",
     "plugins/serve",
     "plugins/sklearn",
     "plugins/torch",

@@ -51,5 +51,7 @@ from tenonnx_optimize.fuse import fuse as fuse
 from tenonnx_optimize.layouts import channels_first as channels_first
 from tenonnx_optimize.precision import lower_precision as lower_precision
 from tenonnx_optimize.simplify import simplify as simplify
+from tenonnx_score.run import score as score
+from tenonnx_score.scorer import Scorer as Scorer
 
 __version__: str

@@ -1,0 +1,189 @@
+"""Columns of Arrow as arrays of an element type, and the rows of them that are none."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tenonnx.extend import DType
+
+Array = np.ndarray[Any, Any]
+
+#: By row, why it cannot be fed.
+Reasons = dict[int, str]
+
+#: What text of a file says for a number that is missing.
+MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "<NA>")
+
+_BOOLS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def elements(column: Any, dtype: DType, text: bool, reasons: Reasons) -> Array:
+    """A column of single values as an array; rows that do not fit are told to ``reasons``, and hold anything.
+
+    A number that is missing is NaN among floats; text that is missing is empty. Numbers are rounded to floats of fewer
+    bits, and to integers only where they are whole.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if dtype is DType.string:
+        return _texts(column)
+    if text:
+        return _parsed(column, dtype, reasons)
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64(), safe=False)
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    if missing.any() or pa.types.is_null(column.type):
+        if not dtype.is_float:
+            for row in np.flatnonzero(missing):
+                reasons[int(row)] = f"it is missing, and {dtype} has no value for that"
+        column = column.cast(pa.float64()) if pa.types.is_null(column.type) else column
+        column = column.fill_null(np.nan if pa.types.is_floating(column.type) else _zero(column.type))
+    array: Array = column.to_numpy(zero_copy_only=False)
+    cast = fitting(array, dtype, reasons)
+    if missing.any() and dtype.is_float:
+        cast = cast.copy() if not cast.flags.writeable else cast
+        cast[missing] = np.nan
+    return cast
+
+
+def _zero(kind: pa.DataType) -> Any:
+    return False if pa.types.is_boolean(kind) else 0
+
+
+def _texts(column: Any) -> Array:
+    if pa.types.is_null(column.type):
+        return np.full(len(column), "", object)
+    filled = column.fill_null(b"" if pa.types.is_binary(column.type) else "")
+    return np.asarray(filled.to_numpy(zero_copy_only=False), object)
+
+
+def fitting(array: Array, dtype: DType, reasons: Reasons) -> Array:
+    """Numbers as numbers of another type, where they fit."""
+    wanted = dtype.numpy
+    if array.dtype == wanted:
+        return array
+    with np.errstate(all="ignore"):
+        if dtype is DType.bool:
+            cast = array.astype(bool)
+            bad = (array != 0) & (array != 1)
+        elif dtype.is_float:
+            cast = array.astype(wanted)
+            bad = ~np.isfinite(cast) if array.dtype.kind in "iu" else np.isfinite(array) & ~np.isfinite(cast)
+        else:
+            cast = array.astype(wanted)
+            back = cast.astype(array.dtype)
+            bad = (back != array) | ((cast < 0) != (array < 0))
+            if array.dtype.kind == "f":
+                bad |= ~np.isfinite(array) | (np.abs(array) >= 2.0**63)
+    for row in np.flatnonzero(bad):
+        reasons[int(row)] = f"{array[row]!s} is no value of {dtype}"
+    return cast
+
+
+def _parsed(column: Any, dtype: DType, reasons: Reasons) -> Array:
+    """Fields of a text file as numbers."""
+    trimmed = pc.utf8_trim_whitespace(column)
+    absent = pc.is_in(trimmed, value_set=pa.array(MISSING, trimmed.type))
+    if dtype is not DType.bool:
+        filled = pc.if_else(pc.fill_null(absent, True), pa.scalar(None, trimmed.type), trimmed)
+        try:
+            numbers = filled.cast(pa.float64() if dtype.is_float else pa.int64())
+        except pa.ArrowInvalid:
+            pass  # some field is no such number
+        else:
+            return elements(numbers, dtype, False, reasons)
+    found = np.zeros(len(column), dtype.numpy)
+    parse = _BOOLS.__getitem__ if dtype is DType.bool else float if dtype.is_float else _whole
+    for row, field in enumerate(trimmed.to_pylist()):
+        if field is None or field in MISSING:
+            if dtype.is_float:
+                found[row] = np.nan
+            else:
+                reasons[row] = f"it is missing, and {dtype} has no value for that"
+            continue
+        try:
+            with np.errstate(all="ignore"):
+                found[row] = number = parse(field.lower())
+            if dtype.is_float and np.isfinite(number) and not np.isfinite(found[row]):
+                raise OverflowError
+        except (ValueError, KeyError, OverflowError):
+            reasons[row] = f"{field[:80]!r} is no value of {dtype}"
+    return found
+
+
+def _whole(field: str) -> int:
+    """A whole number, which other programs may have written as a float."""
+    try:
+        return int(field)
+    except ValueError:
+        if not float(field).is_integer():
+            raise
+        return int(float(field))
+
+
+def tensors(column: Any, dtype: DType, reasons: Reasons) -> Array | list[Array | None]:
+    """A column of lists as one array with a row for each, or as a list of arrays where their lengths differ.
+
+    A row that is missing, or holds an element that does not fit, is told to ``reasons``.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column.type, pa.FixedShapeTensorType):
+        flat = tensors(column.storage, dtype, reasons)
+        assert isinstance(flat, np.ndarray)
+        return flat.reshape(len(column), *column.type.shape)
+    if isinstance(column, pa.ExtensionArray):
+        return fitting(np.stack([np.asarray(each) for each in column.to_numpy(zero_copy_only=False)]), dtype, reasons)
+    for absent in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)):
+        reasons[int(absent)] = "the list is missing"
+    if pa.types.is_fixed_size_list(column.type):
+        size = column.type.list_size
+        within: Any = column.values.slice(column.offset * size, len(column) * size)
+        ends = np.arange(len(column) + 1) * size
+    else:
+        offsets = column.offsets.to_numpy()
+        within = column.values.slice(offsets[0], offsets[-1] - offsets[0])
+        ends = offsets - offsets[0]
+    inner: Reasons = {}
+    contents = tensors(within, dtype, inner) if _is_list(within.type) else elements(within, dtype, False, inner)
+    for place, reason in inner.items():
+        row = int(np.searchsorted(ends, place, side="right")) - 1
+        if row not in reasons:
+            reasons[row] = f"element {place - ends[row]}: {reason}"
+    lengths = np.diff(ends)
+    good = [row for row in range(len(column)) if row not in reasons] if reasons else None
+    known = lengths if good is None else lengths[good]
+    if isinstance(contents, np.ndarray) and len(set(known.tolist())) <= 1:
+        length = int(known[0]) if len(known) else 0
+        if good is None or (lengths == length).all():
+            return contents.reshape(len(column), length, *contents.shape[1:])
+    rows: list[Array | None] = []
+    for row, (start, end) in enumerate(itertools.pairwise(ends.tolist())):
+        if row in reasons:
+            rows.append(None)
+        elif isinstance(contents, np.ndarray):
+            rows.append(contents[start:end])
+        else:
+            parts = contents[start:end]
+            if len({part.shape for part in parts if part is not None}) > 1:
+                reasons[row] = "its lists differ in length"
+                rows.append(None)
+            else:
+                rows.append(np.stack([part for part in parts if part is not None]))
+    return rows
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column holds tensors."""
+    return _is_list(kind) or isinstance(kind, pa.BaseExtensionType)

@@ -1,0 +1,159 @@
+"""Processes of this machine, each with a session of its own; one that dies is replaced, and its part made again."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, BinaryIO, cast
+
+from tenonnx import InvalidCall, TenonnxError
+from tenonnx_score.engines.engine import Made, cores
+from tenonnx_score.engines.frames import receive, send
+from tenonnx_score.parts import Done, Part, Task
+
+#: How often a part is begun before its worker's death is its own fault.
+TRIES = 3
+
+#: What keeps libraries from taking threads of their own.
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class WorkerDied(TenonnxError):
+    """The process that made a part ended by itself, again and again."""
+
+
+class Engine:
+    """So many processes; as many as there are cores, where nobody says. One alone, and one part, need no process."""
+
+    def __init__(self, where: str) -> None:
+        if where and not (where.isascii() and where.isdigit() and int(where) > 0):
+            raise InvalidCall("local takes a number of processes", given=f"local:{where}", available="local, local:2")
+        self.processes = int(where) if where else cores()
+        self.threads = max(cores() // self.processes, 1)
+        self.title = f"local:{self.processes}"
+
+    def run(self, task: Task, parts: Iterable[Part], news: Callable[[int], None]) -> Made:
+        """Make parts, here or by processes, each of which one of the threads here minds."""
+        first = list(itertools.islice(parts := iter(parts), 2))
+        waiting = itertools.chain(first, parts)
+        if self.processes == 1 or len(first) < 2:
+            yield from ((part, task(part, news)) for part in waiting)
+            return
+        taking = threading.Lock()
+        results: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
+        workers: list[_Worker] = []
+        stopped = threading.Event()
+
+        def mind() -> None:
+            worker = _Worker(task)
+            workers.append(worker)
+            try:
+                while not stopped.is_set():
+                    with taking:
+                        part = next(waiting, None)
+                    if part is None:
+                        break
+                    results.put((part, worker.make(part, news, stopped)))
+            except BaseException as error:
+                results.put((None, error))
+            finally:
+                worker.end()
+                results.put((None, None))
+
+        threads = [threading.Thread(target=mind, daemon=True) for _ in range(self.processes)]
+        for thread in threads:
+            thread.start()
+        try:
+            alive = len(threads)
+            while alive:
+                part, found = results.get()
+                if part is not None:
+                    yield part, found
+                elif found is None:
+                    alive -= 1
+                else:
+                    raise found
+        finally:
+            stopped.set()
+            for thread in threads:
+                while thread.is_alive():
+                    for worker in list(workers):
+                        worker.end()
+                    thread.join(0.1)
+
+
+class _Worker:
+    """A process, and the one that takes its place."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            count = str(self._task.scorer.threads or 1)
+            environment = {**os.environ, **dict.fromkeys(_THREADS, count)}
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tenonnx_score.engines.worker"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
+            )  # fmt: skip
+            send(self._in, self._task)
+        return self._process
+
+    @property
+    def _in(self) -> BinaryIO:
+        assert self._process is not None
+        return cast("BinaryIO", self._process.stdin)
+
+    def make(self, part: Part, news: Callable[[int], None], stopped: threading.Event) -> Done:
+        """A part. Raises what making it raised, and ``WorkerDied``."""
+        for _ in range(TRIES):
+            told = 0
+            try:
+                process = self._started()
+                send(self._in, part)
+                while True:
+                    kind, found = receive(cast("BinaryIO", process.stdout))
+                    if kind == "rows":
+                        told += found
+                        news(found)
+                    elif kind == "done":
+                        return cast("Done", found)
+                    else:
+                        cls, what, parts = found
+                        raise RuntimeError(what) if cls is None else cls(what, **parts)
+            except (EOFError, OSError, ValueError):  # it is gone, or was ended while it was asked
+                how = self.end()
+                news(-told)
+                if stopped.is_set():
+                    break
+        raise WorkerDied(
+            f"the process that scores part {part.number} must not end by itself",
+            given=f"{how}, {TRIES} times; the part begins with row {part.slices[0].row} of {part.slices[0].path}",
+            do="look for what the system says of it (memory?), try --backend numpy or a smaller --batch, and run the "
+            "command again: it goes on from there",
+        )
+
+    def end(self) -> str:
+        """End the process; how it ended."""
+        process, self._process = self._process, None
+        if process is None:
+            return "stopped"
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)  # it may be about to end by itself
+        alive = process.returncode is None
+        process.kill()
+        code = process.wait()
+        for stream in (process.stdin, process.stdout):
+            with suppress(OSError):
+                cast("BinaryIO", stream).close()
+        if alive:
+            return "stopped"
+        return signal.Signals(-code).name if code < 0 else f"code {code}"

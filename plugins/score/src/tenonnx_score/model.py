@@ -1,0 +1,126 @@
+"""The model of a scorer: what is sent to workers, and the program that is made of it there."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import onnx
+
+from tenonnx import Graph, InvalidCall, MapType, Program, SequenceType, TensorType, Value, export, extract, infer, load
+
+#: Models of so many bytes are not sent to workers: these read and map the file.
+LARGEST_SENT = 64 << 20
+
+
+class Source(NamedTuple):
+    """A model as workers get it: the path of a file, or the bytes of one."""
+
+    path: str | None
+    data: bytes | None
+
+    @classmethod
+    def of(cls, model: Any) -> Source:
+        """That of a path, the bytes of a file, or a graph. Raises ``InvalidCall`` for what is none, or too large."""
+        if isinstance(model, str | os.PathLike):
+            return cls(str(Path(os.fspath(model)).absolute()), None)
+        if isinstance(model, Graph):
+            stream = io.BytesIO()
+            export(model, stream)
+            model = stream.getvalue()
+        if not isinstance(model, bytes):
+            raise InvalidCall(
+                "a scorer takes the path of a model, the bytes of a file, or a graph", given=type(model).__name__
+            )
+        if len(model) > LARGEST_SENT:
+            raise InvalidCall(
+                f"a model above {LARGEST_SENT >> 20} MB must be a file, which each worker maps",
+                given=f"{len(model) >> 20} MB",
+                do="write it, tx.export(graph, path), and give the path",
+            )
+        return cls(None, model)
+
+    def load(self) -> Graph:
+        return load(self.path if self.data is None else self.data)
+
+    def identity(self) -> dict[str, Any]:
+        """What tells this model from another: the content of its file, and size and time of the data beside it."""
+        if self.data is not None:
+            return {"sha256": hashlib.sha256(self.data).hexdigest()}
+        assert self.path is not None
+        try:
+            with Path(self.path).open("rb") as file:
+                found: dict[str, Any] = {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+        except OSError as error:
+            given = error.strerror or str(error)
+            raise InvalidCall(f'"{self.path}" must be a file that can be read', given=given) from error
+        beside = {name: _stamp(Path(self.path).parent / name) for name in _external(self.path)}
+        return {**found, "data": beside} if beside else found
+
+
+def _external(path: str) -> set[str]:
+    """The files of external data that a model names."""
+    if not path.lower().endswith(".onnx"):
+        return set()
+    tensors = onnx.load(path, load_external_data=False).graph.initializer
+    return {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+
+
+def _stamp(path: Path) -> list[int]:
+    state = path.stat()
+    return [state.st_size, state.st_mtime_ns]
+
+
+class Asked(NamedTuple):
+    """An output as it is written: its name, the value that is computed for it, and the keys if it is a map of these."""
+
+    name: str
+    computed: str
+    keys: tuple[Any, ...] | None
+
+
+def opened(source: Source, outputs: Collection[str] | None) -> tuple[Graph, list[Asked]]:
+    """The graph that computes the outputs that are asked for. Raises ``InvalidCall`` for names that there are not.
+
+    A map that is made of a row of numbers and constant keys is left to Arrow, which takes the row as it is.
+    """
+    graph = source.load()
+    known = {value.name: value for value in graph.outputs}
+    if unknown := [name for name in outputs or () if name not in known]:
+        raise InvalidCall("outputs must be outputs of the model", given=", ".join(unknown), available=", ".join(known))
+    infer(graph)
+    asked = [_asked(known[name]) for name in (outputs or known)]
+    for each in asked:
+        kind = known[each.name].type
+        is_map = isinstance(kind, SequenceType) and isinstance(kind.element, MapType)
+        if each.keys is None and not is_map and kind is not None and not isinstance(kind, TensorType):
+            raise InvalidCall(
+                f'output "{each.name}" is {kind}, which is no column of a table',
+                available=", ".join(f"{name}: {value.type}" for name, value in known.items()),
+                do="name the outputs to write (--outputs A,B)",
+            )
+    computed = list(dict.fromkeys(each.computed for each in asked))
+    if computed != [value.name for value in graph.outputs]:
+        graph = extract(graph, None, computed)
+    return graph, asked
+
+
+def _asked(value: Value) -> Asked:
+    node = value.producer
+    if node is not None and node.domain == "ai.onnx.ml" and node.op_type == "ZipMap" and node.inputs[0] is not None:
+        keys = node.attributes.get("classlabels_int64s") or node.attributes.get("classlabels_strings") or ()
+        return Asked(value.name, node.inputs[0].name, tuple(k.decode() if isinstance(k, bytes) else k for k in keys))
+    return Asked(value.name, value.name, None)
+
+
+def program_of(graph: Graph, backend: str, threads: int | None, options: Mapping[str, Any]) -> Program:
+    """The graph ready to run, with so many threads where the backend takes their number."""
+    given = dict(options)
+    if backend == "onnxruntime" and threads is not None:
+        mine = {"intra_op_num_threads": threads, "inter_op_num_threads": 1}
+        given["session_options"] = {**mine, **given.get("session_options", {})}
+    return graph.compile(backend, strict=backend != "auto", **given)

@@ -1,0 +1,133 @@
+"""Workers and runs that are killed, and disks that are full."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import tenonnx as tx
+from tenonnx_score import OutputFailed, Watch
+
+ROWS, PARTS = 8000, 8
+
+
+@pytest.fixture
+def data(tmp_path):
+    rng = np.random.default_rng(5)
+    rows = {"id": np.arange(ROWS), **{name: rng.standard_normal(ROWS) for name in "abcd"}}
+    parquet.write_table(pa.table(rows), tmp_path / "t.parquet", row_group_size=ROWS // PARTS)
+    return tmp_path / "t.parquet"
+
+
+def options(on="local:2"):
+    return {"keep": ["id"], "part_rows": ROWS // PARTS, "on": on, "threads": 1, "batch": 50}
+
+
+def is_whole(folder):
+    return parquet.read_table(folder)["id"].to_pylist() == list(range(ROWS))
+
+
+def workers_of(process):
+    """The processes that a process started."""
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    children = [child for task in tasks for child in (task / "children").read_text().split()]
+    return [int(each) for each in children if b"engines.worker" in Path(f"/proc/{each}/cmdline").read_bytes()]
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="asks Linux for processes")
+def test_a_worker_that_is_killed_is_replaced(matrix, data, tmp_path):
+    killed = []
+
+    def progress(each):
+        if len(killed) < 2 and each.share > 0.2 * (1 + len(killed)):
+            worker = workers_of(os.getpid())[0]
+            os.kill(worker, signal.SIGKILL)
+            killed.append(worker)
+
+    scores = tx.score(matrix, data, tmp_path / "out", watch=Watch(progress=progress), **options())
+    assert len(killed) == 2
+    assert scores.rows == ROWS
+    assert is_whole(tmp_path / "out")
+
+
+PROGRAM = """
+import sys, tenonnx as tx
+tx.score(sys.argv[1], sys.argv[2], sys.argv[3], keep=["id"], part_rows=1000, on="local:2", threads=1, batch=50)
+"""
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_a_run_that_is_killed_goes_on(parts, matrix, data, tmp_path):
+    out = tmp_path / "out"
+    run = subprocess.Popen([sys.executable, "-c", PROGRAM, matrix, str(data), str(out)])
+    limit = time.monotonic() + 60
+    while len(list(out.glob("part-*"))) < parts and run.poll() is None and time.monotonic() < limit:
+        time.sleep(0.002)
+    run.kill()
+    run.wait()
+    scores = tx.score(matrix, data, out, **options())
+    assert scores.rows == ROWS
+    assert is_whole(out)
+
+
+def test_a_model_that_ends_its_process_is_told_of(matrix, data, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if 'tenonnx_score.engines.worker' in sys.orig_argv:\n"
+        "    import os, threading\n"
+        "    threading.Timer(0.1, os._exit, (3,)).start()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(tx.TenonnxError, match="must not end by itself") as raised:
+        tx.score(matrix, data, tmp_path / "out", **options())
+    assert "code 3, 3 times" in str(raised.value)
+
+
+LIMITED = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), int(sys.argv[4])))
+from tenonnx_cli import main
+sys.exit(main(["score", sys.argv[1], "--input", sys.argv[2], "-o", sys.argv[3], "--keep", "id", "--on", "local:1",
+               "--threads", "1", "--batch", "50", "--part-rows", "1000"]))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the system has no limit of files")
+def test_a_disk_that_is_full_is_told_of_and_nothing_is_lost(matrix, data, tmp_path):
+    command = [sys.executable, "-c", LIMITED, matrix, str(data), str(tmp_path / "out")]
+    found = subprocess.run([*command, "9000"], capture_output=True, text=True, timeout=120)
+    assert found.returncode == 2
+    assert found.stderr.splitlines()[-1].strip().startswith("do")
+    assert "must take the output" in found.stderr
+    assert "Traceback" not in found.stderr
+    assert not list((tmp_path / "out").glob(".part*")), "what was begun is gone"
+    scores = tx.score(matrix, data, tmp_path / "out", **options())
+    assert scores.rows == ROWS
+    assert is_whole(tmp_path / "out")
+
+
+def test_two_runs_in_one_folder_are_refused(matrix, data, tmp_path):
+    seen = []
+
+    def progress(each):
+        if not seen:
+            seen.append(each)
+            with pytest.raises(tx.InvalidCall, match="one run at a time"):
+                tx.score(matrix, data, tmp_path / "out", **options())
+
+    tx.score(matrix, data, tmp_path / "out", watch=Watch(progress=progress), **options())
+    assert seen
+
+
+def test_a_folder_that_cannot_be_made_is_told_of(matrix, data, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputFailed, match="must take the output"):
+        tx.score(matrix, data, tmp_path / "file" / "out", **options())
