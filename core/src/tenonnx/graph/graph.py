@@ -13,6 +13,7 @@ from tenonnx.graph.late_bindings import late
 from tenonnx.graph.methods import Methods
 from tenonnx.graph.names import near_names, unique_name
 from tenonnx.graph.parts import Attributes, Inputs, Operator, Places
+from tenonnx.graph.settable import Settable, settled
 from tenonnx.graph.training import Role, TrainingState
 from tenonnx.graph.typed import Typed
 from tenonnx.graph.types import Type, type_given
@@ -29,6 +30,10 @@ OPTIONAL_INPUTS_IR = 4
 KEPT: Final[Any] = object()
 
 
+@settled(
+    tensor="value.type = another type", rank="value.shape = other dims", ndim="value.shape = other dims",
+    is_constant="value.data = an array",
+)  # fmt: skip
 class Value(Typed):
     """One value of a graph. Two values are equal only if they are the same object.
 
@@ -36,9 +41,9 @@ class Value(Typed):
     reads. ``elements`` holds the contents of a small integer tensor as a numpy object array of ints, symbolic
     expressions and None, where these are known.
 
-    To set the ``name``, the ``type`` of an input or the ``data`` of a variable is an edit of the graph. ``producer``,
-    ``graph`` and ``elements`` are kept by the graph. ``role`` is what a variable is to training, None where nobody said
-    so.
+    To set the ``name``, the ``type``, ``dtype`` or ``shape`` of an input, or the ``data`` of a variable is an edit of
+    the graph. ``producer``, ``graph`` and ``elements`` are kept by the graph. ``role`` is what a variable is to
+    training, None where nobody said so.
     """
 
     __slots__ = ("_data", "_name", "_type", "graph", "origin", "producer", "role", "symbolic_contents")
@@ -128,6 +133,11 @@ class Value(Typed):
         return f"Value({self.name}: {self.type or '?'})"
 
 
+@settled(
+    domain="node.op = an op of that domain, with node.version; or graph.replace(old, new)",
+    uses="node.inputs = [...]", subgraphs='node.attributes["name"] = a graph',
+    label="node.name = a name", title="node.name = a name",
+)  # fmt: skip
 class Node:
     """One use of an operator.
 
@@ -136,12 +146,12 @@ class Node:
     or output is None. ``origin`` is the reader's record of the node, from which an untouched node is written back
     verbatim.
 
-    To set ``inputs``, ``attributes`` or one of them, ``op`` or ``version`` of a node in a graph is an edit, which all
-    consumers see; one that the graph cannot have is refused, and leaves it as it was.
+    To set the ``name``, ``inputs``, ``attributes`` or one of them, ``op``, ``op_type`` or ``version`` of a node in a
+    graph is an edit, which all consumers see; one that the graph cannot have is refused, and leaves it as it was.
     """
 
     __slots__ = (
-        "_attributes", "_captures", "_inputs", "_op", "_outputs", "_subgraphs", "_version", "name", "origin",
+        "_attributes", "_captures", "_inputs", "_name", "_op", "_outputs", "_subgraphs", "_version", "origin",
     )  # fmt: skip
 
     def __init__(
@@ -162,16 +172,24 @@ class Node:
         self._attributes = Attributes.of(self, attributes)
         self._subgraphs: tuple[Graph, ...] | None = None if attributes else ()
         self._outputs = Places(outputs)
-        self.name = name
+        self._name = name
         self._captures = tuple(captures)
         self.origin = origin
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._edit(name=name)
 
     @property
     def op(self) -> Operator:
         return self._op
 
     @op.setter
-    def op(self, op: Operator) -> None:
+    def op(self, op: Operator | str) -> None:
         self._edit(op=op)
 
     @property
@@ -220,6 +238,7 @@ class Node:
     def become(
         self,
         *,
+        name: str | None = None,
         op: Operator | None = None,
         version: int | None = None,
         inputs: Sequence[Value | None] | None = None,
@@ -228,6 +247,8 @@ class Node:
         captures: Sequence[Value] | None = None,
     ) -> None:
         """Let the node be another, whatever the graph is then: for what builds graphs."""
+        if name is not None:
+            self._name = name
         if op is not None:
             self._op = op
         if version is not None:
@@ -249,6 +270,10 @@ class Node:
     @property
     def op_type(self) -> str:
         return self._op.name
+
+    @op_type.setter
+    def op_type(self, name: str) -> None:
+        self._edit(op=name)
 
     @property
     def uses(self) -> tuple[Value, ...]:
@@ -283,7 +308,7 @@ class Node:
         return f"Node({outputs} = {self.domain}::{self.op_type}@{self.version}({names}))"
 
 
-class Graph(Methods):
+class Graph(Settable, Methods):
     """A graph of operators at the meaning that their opset versions gave them.
 
     ``all_inputs`` are all graph inputs in file order; those that are variables too have a default and may be fed.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph, Node, Value
+from tenonnx.graph.settable import check_kinds
 
 
 def ordered(graph: Graph) -> list[Node]:
@@ -59,8 +60,7 @@ def check_whole(graph: Graph) -> None:
     That is a node or output that nothing gives, nodes out of order, and facts that no file can hold.
     """
     for nested in graph.nested():
-        if not all(isinstance(node, Node) for node in nested.nodes):
-            raise InvalidCall(f'the nodes of graph "{nested.name}" must be nodes', given=repr(nested.nodes[-1])[:200])
+        _check_lists(nested)
         if any(node is not held for node, held in zip(ordered(nested), nested.nodes, strict=True)):
             raise InvalidCall(
                 f'each node of graph "{nested.name}" must come after the nodes whose outputs it reads',
@@ -69,16 +69,24 @@ def check_whole(graph: Graph) -> None:
         if len(set(nested.outputs)) < len(nested.outputs):
             names = ", ".join(value.name for value in nested.outputs)
             raise InvalidCall("each output of a graph must be one value", given=names, do="graph.output(name, value)")
-    facts = {"name": graph.name, "doc": graph.doc}
-    facts |= {f"metadata {key!r}": text for key, text in graph.metadata.items()}
-    for what, text in facts.items():
+    for key, text in graph.metadata.items():
         if not isinstance(text, str):
-            raise InvalidCall(f"the {what} of a graph must be text", given=repr(text)[:200])
+            raise InvalidCall(f"the metadata {key!r} of a graph must be text", given=repr(text)[:200])
     for domain, version in graph.opsets.items():
         if not isinstance(domain, str) or not isinstance(version, int) or version < 1:
             raise InvalidCall(f"the opset of {domain} must be a positive version", given=repr(version)[:200])
-    if not isinstance(graph.ir_version, int | None):
-        raise InvalidCall("the IR version of a graph must be a number, or None", given=repr(graph.ir_version)[:200])
+
+
+def _check_lists(graph: Graph) -> None:
+    """Raise ``InvalidCall`` where a list of a graph holds what it cannot, or a value comes from another node."""
+    for part in ("nodes", "all_inputs", "variables", "outputs"):
+        check_kinds(part, getattr(graph, part))
+    for node in graph.nodes:
+        for value in node.outputs:
+            if value is not None and value.producer is not node:
+                what = f'the producer of value "{value.name}" must be the node that has it as an output'
+                given = getattr(value.producer, "title", repr(value.producer))
+                raise InvalidCall(what, given=given, available=node.title, do="graph.replace(value, another)")
 
 
 def _is_there(value: Value, given: set[Value], order: dict[Node, None]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self, TypeVar
 from tenonnx.errors import UnknownType
 from tenonnx.graph.definitions import Operators, operators
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.types import Shape, SparseTensorType, TensorType, Type
+from tenonnx.graph.types import Shape, SparseTensorType, TensorType, Type, type_given
 
 Instance = TypeVar("Instance")
 
@@ -59,6 +59,10 @@ class Typed:
     def dtype(self) -> DType:
         return self.tensor.dtype
 
+    @dtype.setter
+    def dtype(self, dtype: DType | str) -> None:
+        self.type = type_given(self.name, dtype, self.tensor.shape)  # type: ignore[misc]
+
     @property
     def shape(self) -> Shape:
         """Dims, each an int, a symbolic expression or None. Raises ``TypeMismatch`` when the rank is unknown."""
@@ -70,6 +74,10 @@ class Typed:
                 do="give the shapes of the graph inputs (--input-shapes name:1,3,224,224)",
             )
         return shape
+
+    @shape.setter
+    def shape(self, shape: tuple[int | str | None, ...] | None) -> None:
+        self.type = type_given(self.name, self.dtype, shape)  # type: ignore[misc]
 
     @property
     def ndim(self) -> int:

@@ -11,7 +11,7 @@ from tenonnx.graph.constants import contents_given
 from tenonnx.graph.definitions import in_registry_of_graph, operators
 from tenonnx.graph.graph import Graph, Value
 from tenonnx.op.build import building
-from tenonnx.op.editing import replace_outputs
+from tenonnx.transforms.editing import replace_outputs
 
 #: By name the order of axes, or names alone.
 Permutations: TypeAlias = Mapping[str, Sequence[int]] | Iterable[str]

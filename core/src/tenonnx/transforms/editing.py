@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch
-from tenonnx.graph.constants import PROPAGATED_BYTES, ArrayConstant, contents_given
+from tenonnx.graph.constants import PROPAGATED_BYTES, ArrayConstant
 from tenonnx.graph.definitions import operators
 from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.order import ordered
-from tenonnx.graph.types import Type, may_be_one, type_given, unify_types
+from tenonnx.graph.types import unify_types
 from tenonnx.op.build import building
 from tenonnx.op.call import constant, current
 from tenonnx.op.graph_inference import ensure_inferred, infer_after
 from tenonnx.op.inline import inline
-from tenonnx.op.op import Op
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,147 +131,6 @@ def _check_names(root: Graph) -> None:
                 raise InvalidCall(f'the name "{value.name}" must be of one value', given="two", do="graph.rename(...)")
 
 
-# ----- parts of nodes and values --------------------------------------------------------------------------------------
-
-
-def set_parts(node: Node, parts: Mapping[str, Any]) -> None:
-    """Let a node have other parts, as one edit of the graph that it is in."""
-    graph = _graph_of(node)
-    if graph is None:
-        node.become(**parts)
-        return
-    for name, do in _KEPT.items():
-        if name in parts:
-            raise InvalidCall(f"the {name} of a node in a graph stay", given=node.title, do=do)
-    if "inputs" in parts:
-        parts = {"inputs": [_readable(graph, value, node) for value in _several(parts["inputs"], node)]}
-    if not isinstance(parts.get("attributes", {}), Mapping):
-        what = f"the attributes of {node.title} must be a mapping from names to values"
-        raise InvalidCall(what, given=type(parts["attributes"]).__name__)
-    if not isinstance(parts.get("version", 1), int) or not hasattr(parts.get("op", node.op), "domain"):
-        raise InvalidCall(f"{node.title} must have an op and a version", given=repr(parts)[:200])
-    with editing(graph):
-        node.become(**parts)
-        node.origin = None if "inputs" not in parts else node.origin
-
-
-#: What is called in place of setting these.
-_KEPT = {
-    "outputs": "graph.replace(old, new) lets others be read; graph.insert(node) puts in a node made by hand",
-    "captures": "edit the subgraph, or graph.replace(old, new)",
-}
-
-
-def _graph_of(node: Node) -> Graph | None:
-    """The graph that a node is in."""
-    made = next((value for value in node.outputs if value is not None and value.producer is node), None)
-    graph = None if made is None else made.graph
-    return graph if graph is not None and any(held is node for held in graph.nodes) else None
-
-
-def _several(inputs: Any, node: Node) -> Sequence[Any]:
-    if isinstance(inputs, str | Value) or not isinstance(inputs, Iterable):
-        raise InvalidCall(f"the inputs of {node.title} must be values, in a list", given=repr(inputs)[:200])
-    return list(inputs)
-
-
-def _readable(graph: Graph, value: Any, node: Node) -> Value | None:
-    """A value as a node of ``graph`` may read it: by name, too, and a constant of elsewhere under a name of its own."""
-    if value is None or isinstance(value, str):
-        return None if value in (None, "") else graph.find(value)
-    if not isinstance(value, Value):
-        raise InvalidCall(f"{node.title} must read values", given=repr(value)[:200], do="constant(array) is a value")
-    if value.graph is not graph and value.is_constant:
-        return Value(graph.unique_name(value.name), value.type, data=value.data, graph=graph)
-    return graph.find(value)
-
-
-def set_type(value: Value, kind: Any) -> None:
-    """Let a graph input, or what an unknown op computes, have another type; what reads it is inferred anew."""
-    graph = value.graph
-    assert graph is not None
-    computed = value.producer is not None
-    if kind == value.type:
-        return
-    if (computed and isinstance(value.producer.op, Op)) or value.data is not None:  # type: ignore[union-attr]
-        raise InvalidCall(
-            f'the type of "{value.name}" follows from what it {"is computed from" if computed else "holds"}',
-            given=str(kind),
-            available=str(value.type),
-            do="set the types of inputs, or put a Cast or Reshape behind it: graph.insert_after(value, function)"
-            if computed else "set value.data to an array of that type",
-        )  # fmt: skip
-    if graph.parent is not None and not computed:
-        raise InvalidCall(f'the type of "{value.name}" is what the node of its subgraph gives', given=str(kind))
-    if not isinstance(kind, Type):
-        raise InvalidCall(f'"{value.name}" must have a type', given=repr(kind)[:200], do="value.type.with_shape(dims)")
-    kind = type_given(value.name, kind)
-    with editing(graph):
-        value.become(type=kind)
-        graph.root.retyped = True
-        if computed:
-            graph.value_types = {**graph.value_types, value.name: kind}
-
-
-def set_data(value: Value, contents: Any) -> None:
-    """Let a variable hold other contents, which may be of another type, or an input have a default of its own type.
-
-    What reads it is inferred anew.
-    """
-    graph = value.graph
-    assert graph is not None
-    if value.producer is not None or (value.data is None and value not in graph.root.all_inputs):
-        raise InvalidCall(
-            f'"{value.name}" must be a variable or an input to be given contents',
-            given="what a node computes",
-            do='graph.replace(value, graph.variable("a new name", array))',
-        )
-    constant = contents_given(value.name, contents)
-    if value.data is None and not may_be_one(value.type, constant.type):
-        raise TypeMismatch(f'the default of input "{value.name}" must be {value.type}', given=str(constant.type))
-    with editing(graph):
-        if value.data is None:
-            value.become(data=constant)
-            graph.variables.append(value)
-        else:
-            value.become(data=constant, type=constant.type)
-        value.symbolic_contents = None
-        graph.root.retyped = graph.root.retyped or value in graph.all_inputs
-
-
-def set_inputs(graph: Graph, values: Sequence[Value | str]) -> None:
-    """Let the inputs that must be fed be these, in this order; those that are missing are removed.
-
-    Raises ``InvalidCall`` for what is no input, and naming what reads an input that would be gone.
-    """
-    wanted = [graph.find(value) for value in values]
-    held = graph.inputs
-    if any(value not in held for value in wanted) or len(set(wanted)) < len(wanted):
-        raise InvalidCall(
-            f'the inputs of graph "{graph.name}" can be removed, and put in another order',
-            given=", ".join(value.name for value in wanted),
-            available=", ".join(value.name for value in held),
-            do="graph.input(name, dtype, shape) adds one",
-        )
-    _check_unread(graph, [value for value in held if value not in wanted])
-    with editing(graph):
-        rest = iter(wanted)
-        kept = [value if value.data is not None else next(rest, None) for value in graph.all_inputs]
-        graph.all_inputs = [value for value in kept if value is not None]
-
-
-def _check_unread(graph: Graph, gone: Sequence[Value]) -> None:
-    uses = graph.uses()
-    for value in gone:
-        readers = [node.title for node in uses.get(value, ())] + ["the outputs of the graph"] * (value in graph.outputs)
-        if readers:
-            raise InvalidCall(
-                f'"{value.name}" cannot be removed',
-                given=f"{readers[0]} reads it",
-                do="graph.replace(value, other) first",
-            )
-
-
 # ----- single edits ---------------------------------------------------------------------------------------------------
 
 
@@ -367,7 +225,7 @@ def remove(graph: Graph, nodes: Node | Value | str | Sequence[Node | Value | str
     with editing(graph):
         if gone:
             _remove_nodes(graph, gone)
-        _check_unread(graph, values)
+        check_unread(graph, values)
         graph.all_inputs = [value for value in graph.all_inputs if value not in values]
         graph.variables = [value for value in graph.variables if value not in values]
 
@@ -388,6 +246,19 @@ def _remove_nodes(graph: Graph, gone: list[Any]) -> None:
             f"{gone[0].title} cannot be removed", given=f"{reader} read its output", do="replace that value first"
         )
     graph.nodes = [node for node in graph.nodes if node not in gone]
+
+
+def check_unread(graph: Graph, gone: Sequence[Value]) -> None:
+    """Raise ``InvalidCall`` naming what reads a value that would be gone."""
+    uses = graph.uses()
+    for value in gone:
+        readers = [node.title for node in uses.get(value, ())] + ["the outputs of the graph"] * (value in graph.outputs)
+        if readers:
+            raise InvalidCall(
+                f'"{value.name}" cannot be removed',
+                given=f"{readers[0]} reads it",
+                do="graph.replace(value, other) first",
+            )
 
 
 # ----- a graph as a function ------------------------------------------------------------------------------------------
