@@ -11,7 +11,7 @@ from tenonnx.graph.definitions import operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.late_bindings import late
 from tenonnx.graph.methods import Methods
-from tenonnx.graph.names import near_names, unique_name
+from tenonnx.graph.names import Names, near_names
 from tenonnx.graph.parts import Attributes, Inputs, Operator, Places
 from tenonnx.graph.settable import Settable, settled
 from tenonnx.graph.training import Role, TrainingState
@@ -75,10 +75,7 @@ class Value(Typed):
 
     @name.setter
     def name(self, name: str) -> None:
-        if self.graph is None:
-            self._name = name
-        else:
-            self.graph.rename(self, name)
+        self._edit("name", name)
 
     @property
     def type(self) -> Type | None:
@@ -86,10 +83,7 @@ class Value(Typed):
 
     @type.setter  # noqa: A003 (the property of just above)
     def type(self, kind: Type | None) -> None:
-        if self.graph is None:
-            self._type = kind
-        else:
-            late("set_type")(self, kind)
+        self._edit("type", kind)
 
     @property
     def data(self) -> Constant | None:
@@ -97,10 +91,13 @@ class Value(Typed):
 
     @data.setter
     def data(self, contents: Any) -> None:
+        self._edit("data", contents)
+
+    def _edit(self, part: str, given: Any) -> None:
         if self.graph is None:
-            self._data = contents
+            self.become(**{part: given})
         else:
-            late("set_data")(self, contents)
+            late("set_part")(self.graph, self, part, given)
 
     def become(self, *, name: Any = KEPT, type: Any = KEPT, data: Any = KEPT) -> None:
         """Let the value be another, whatever the graph is then: for what builds graphs."""
@@ -308,7 +305,7 @@ class Node:
         return f"Node({outputs} = {self.domain}::{self.op_type}@{self.version}({names}))"
 
 
-class Graph(Settable, Methods):
+class Graph(Settable, Names, Methods):
     """A graph of operators at the meaning that their opset versions gave them.
 
     ``all_inputs`` are all graph inputs in file order; those that are variables too have a default and may be fed.
@@ -348,7 +345,7 @@ class Graph(Settable, Methods):
         self.pending: dict[Value, Value] = {}
         self.fixed = ""
         self.retyped = False
-        self._names: dict[str, int] | None = None
+        self._names = None
 
     # ----- reading ------------------------------------------------------------------------------------------------
 
@@ -408,29 +405,6 @@ class Graph(Settable, Methods):
             graph = graph.parent
         return graph
 
-    def names(self) -> dict[str, int]:
-        """Every name taken in this graph and the graphs nested in it, shared by all of them, with a running count."""
-        root = self.root
-        if root._names is None:
-            names: dict[str, int] = {}
-            for graph in root.nested():
-                names.update(dict.fromkeys([value.name for value in graph._values()], 0))
-                names.update(dict.fromkeys([node.name for node in graph.nodes], 0))
-            root._names = names  # whole, as another thread may look
-        return root._names
-
-    def unique_name(self, wanted: str) -> str:
-        """``wanted``, or ``wanted_1``, ``wanted_2`` ...: the first that the whole graph has not yet; it is taken."""
-        return unique_name(self.names(), wanted)
-
-    def forget_names(self) -> None:
-        """Count the names that are taken anew: values have others than before."""
-        self.root._names = None
-
-    def reserve(self, names: Mapping[str, int]) -> None:
-        """Take these names, which values of this graph will have."""
-        self._names = dict(names)
-
     def forget_declared(self) -> None:
         """Let nothing count that the file declared of types: values have others, which are declared anew."""
         for graph in self.nested():
@@ -470,13 +444,6 @@ class Graph(Settable, Methods):
             if value is not None:
                 value.producer, value.graph = node, self
         self.nodes.append(node)
-
-    def _claim(self, name: str) -> str:
-        if not isinstance(name, str) or name in self.names():
-            given = "a value of that name exists" if isinstance(name, str) else "no text"
-            raise InvalidCall(f'the name "{name}" must be new in graph "{self.name}"', given=given)
-        self.names()[name] = 0
-        return name
 
     # ----- editing ------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any
+
+from tenonnx.errors import InvalidCall
 
 
 def unique_name(names: MutableMapping[str, int], wanted: str) -> str:
@@ -21,3 +24,40 @@ def near_names(name: str, names: Sequence[str]) -> list[str]:
     import difflib
 
     return difflib.get_close_matches(name, names, 3) or list(names[:20])
+
+
+class Names:
+    """The names in a graph and the graphs nested in it, shared by all of them."""
+
+    root: Any
+    name: str
+    _names: dict[str, int] | None
+
+    def names(self) -> dict[str, int]:
+        """Every name that is taken, with a running count."""
+        if self.root._names is None:
+            names: dict[str, int] = {}
+            for graph in self.root.nested():
+                names.update(dict.fromkeys([value.name for value in graph._values()], 0))
+                names.update(dict.fromkeys([node.name for node in graph.nodes], 0))
+            self.root._names = names  # whole, as another thread may look
+        return self.root._names  # type: ignore[no-any-return]
+
+    def unique_name(self, wanted: str) -> str:
+        """``wanted``, or ``wanted_1``, ``wanted_2`` ...: the first that the whole graph has not yet; it is taken."""
+        return unique_name(self.names(), wanted)
+
+    def forget_names(self) -> None:
+        """Count the names that are taken anew: values have others than before."""
+        self.root._names = None
+
+    def reserve(self, names: Mapping[str, int]) -> None:
+        """Take these names, which values of this graph will have."""
+        self._names = dict(names)
+
+    def _claim(self, name: str) -> str:
+        if not isinstance(name, str) or name in self.names():
+            given = "a value of that name exists" if isinstance(name, str) else "no text"
+            raise InvalidCall(f'the name "{name}" must be new in graph "{self.name}"', given=given)
+        self.names()[name] = 0
+        return name

@@ -45,6 +45,16 @@ def _refused(name: str) -> Callable[..., Any]:
     return refuse
 
 
+def _as_edit(name: str) -> Callable[..., Any]:
+    def edit(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        plain = dict(self)
+        result = getattr(plain, name)(*arguments, **keywords)
+        self._node.attributes = plain
+        return result
+
+    return edit
+
+
 class Attributes(dict[str, Any]):
     """The attributes of a node: to set one is an edit of the graph. A list in them is replaced, not changed."""
 
@@ -61,37 +71,13 @@ class Attributes(dict[str, Any]):
             made.hold(attributes)
         return made
 
-    def _edit(self, name: str, *arguments: Any, **keywords: Any) -> Any:
-        """Do as a dict does, all of it as one edit."""
-        plain = dict(self)
-        result = getattr(plain, name)(*arguments, **keywords)
-        self._node.attributes = plain
-        return result
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._edit("__setitem__", name, value)
-
-    def __delitem__(self, name: str) -> None:
-        self._edit("__delitem__", name)
+    __setitem__, __delitem__, update, setdefault, pop, popitem, clear = map(
+        _as_edit, ("__setitem__", "__delitem__", "update", "setdefault", "pop", "popitem", "clear")
+    )
 
     def __ior__(self, other: Any) -> Self:  # type: ignore[override,misc]
-        self._edit("update", other)
+        self.update(other)
         return self
-
-    def update(self, *given: Any, **named: Any) -> None:
-        self._edit("update", *given, **named)
-
-    def setdefault(self, name: str, default: Any = None) -> Any:
-        return self._edit("setdefault", name, default)
-
-    def pop(self, *arguments: Any) -> Any:
-        return self._edit("pop", *arguments)
-
-    def popitem(self) -> tuple[str, Any]:
-        return self._edit("popitem")  # type: ignore[no-any-return]
-
-    def clear(self) -> None:
-        self._edit("clear")
 
     def hold(self, attributes: Mapping[str, Any]) -> None:
         """Be these attributes, whatever the graph is then."""

@@ -106,7 +106,7 @@ def _move(part: Graph, whole: Graph, fed: Mapping[Value, Value]) -> None:
                 value.graph = whole
     for node in part.nodes:
         if node.name:
-            node.name = whole.unique_name(node.name)
+            node.become(name=whole.unique_name(node.name))
         node.become(
             inputs=tuple(None if v is None else fed.get(v, v) for v in node.inputs),
             captures=tuple(fed.get(v, v) for v in node.captures),

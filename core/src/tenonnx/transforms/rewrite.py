@@ -198,7 +198,7 @@ class Rewriter(Builder):
                 fresh.discard(result)
                 result.become(name=output.name, type=narrowed(result.type, self.copy(output).type))
                 if result.producer is not None and len(self.nodes) == start + 1:
-                    result.producer.name = node.name
+                    result.producer.become(name=node.name)
             self.mapping[output] = result
 
     def _output(self, value: Value) -> Value:

@@ -14,7 +14,7 @@ from tenonnx.graph.late_bindings import late
 from tenonnx.graph.names import near_names
 from tenonnx.graph.types import Type, may_be_one, type_given
 from tenonnx.op.op import Op
-from tenonnx.transforms.editing import check_unread, editing
+from tenonnx.transforms.editing import check_unread, editing, rename
 
 
 def set_parts(node: Node, parts: Mapping[str, Any]) -> None:
@@ -28,17 +28,23 @@ def set_parts(node: Node, parts: Mapping[str, Any]) -> None:
             raise InvalidCall(f"the {name} of a node in a graph stay", given=node.title, do=do)
     if "name" in parts:
         _check_name(graph, node, parts["name"])
+        node.become(**parts)
+        graph.forget_names()
+        return
     if isinstance(parts.get("op"), str):
         parts = {"op": _op_called(graph, node, parts["op"])}
     if "inputs" in parts:
-        parts = {"inputs": [_readable(graph, value, node) for value in _several(parts["inputs"], node)]}
+        given = parts["inputs"]
+        if isinstance(given, str | Value) or not isinstance(given, Iterable):
+            raise InvalidCall(f"the inputs of {node.title} must be values, in a list", given=repr(given)[:200])
+        parts = {"inputs": [_readable(graph, value, node) for value in given]}
     if not isinstance(parts.get("attributes", {}), Mapping):
         what = f"the attributes of {node.title} must be a mapping from names to values"
         raise InvalidCall(what, given=type(parts["attributes"]).__name__)
     if "attributes" in parts:
         numbers = np.ndarray | np.generic
-        given = parts["attributes"].items()
-        parts = {"attributes": {name: v.tolist() if isinstance(v, numbers) else v for name, v in given}}
+        held = parts["attributes"].items()
+        parts = {"attributes": {name: v.tolist() if isinstance(v, numbers) else v for name, v in held}}
     if not isinstance(parts.get("version", 1), int) or not hasattr(parts.get("op", node.op), "domain"):
         raise InvalidCall(f"{node.title} must have an op, or the name of one, and a version", given=repr(parts)[:200])
     with editing(graph):
@@ -82,12 +88,6 @@ def _graph_of(node: Node) -> Graph | None:
     return graph if graph is not None and any(held is node for held in graph.nodes) else None
 
 
-def _several(inputs: Any, node: Node) -> Sequence[Any]:
-    if isinstance(inputs, str | Value) or not isinstance(inputs, Iterable):
-        raise InvalidCall(f"the inputs of {node.title} must be values, in a list", given=repr(inputs)[:200])
-    return list(inputs)
-
-
 def _readable(graph: Graph, value: Any, node: Node) -> Value | None:
     """A value as a node of ``graph`` may read it: by name, too, and a constant of elsewhere under a name of its own."""
     if value is None or isinstance(value, str):
@@ -99,10 +99,13 @@ def _readable(graph: Graph, value: Any, node: Node) -> Value | None:
     return graph.find(value)
 
 
-def set_type(value: Value, kind: Any) -> None:
+def set_part(graph: Graph, value: Value, part: str, given: Any) -> None:
+    """Let a value of a graph have another name, type or data, as one edit of the graph."""
+    {"name": rename, "type": _set_type, "data": _set_data}[part](graph, value, given)
+
+
+def _set_type(graph: Graph, value: Value, kind: Any) -> None:
     """Let a graph input, or what an unknown op computes, have another type; what reads it is inferred anew."""
-    graph = value.graph
-    assert graph is not None
     computed = value.producer is not None
     if kind == value.type:
         return
@@ -126,13 +129,8 @@ def set_type(value: Value, kind: Any) -> None:
             graph.value_types = {**graph.value_types, value.name: kind}
 
 
-def set_data(value: Value, contents: Any) -> None:
-    """Let a variable hold other contents, which may be of another type, or an input have a default of its own type.
-
-    What reads it is inferred anew.
-    """
-    graph = value.graph
-    assert graph is not None
+def _set_data(graph: Graph, value: Value, contents: Any) -> None:
+    """Let a variable hold other contents, which may be of another type, or an input have a default of its own type."""
     if value.producer is not None or (value.data is None and value not in graph.root.all_inputs):
         raise InvalidCall(
             f'"{value.name}" must be a variable or an input to be given contents',

@@ -246,7 +246,7 @@ def _make_room(graph: Graph, name: str) -> None:
         raise InvalidCall(f'the name "{name}" must be new', given=given, do="give input_names, output_names")
     for node in graph.walk():
         if node.name == name:
-            node.name = graph.unique_name(name)
+            node.become(name=graph.unique_name(name))
     for inner in [graph, *(subgraph for node in graph.walk() for subgraph in node.subgraphs)]:
         for value in [value for value in inner.values() if value.name == name]:
             value.become(name=graph.unique_name(name))

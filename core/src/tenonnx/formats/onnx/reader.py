@@ -188,7 +188,16 @@ class _ModelReader:
 
     def graph(self) -> Graph:
         model = self.model
-        _check_text([model.producer_name, model.producer_version, model.domain, model.doc_string, *self.opsets])
+        _check_text(
+            [
+                model.graph.name,
+                model.producer_name,
+                model.producer_version,
+                model.domain,
+                model.doc_string,
+                *self.opsets,
+            ]
+        )
         _check_text([text for entry in model.metadata_props for text in (entry.key, entry.value)])
         for entry in model.functions:
             _check_text([entry.domain, entry.name, entry.overload, *entry.input, *entry.output, *entry.attribute])
