@@ -25,7 +25,7 @@ from tenonnx.errors import (
     UnknownType,
     UnsupportedOp,
 )
-from tenonnx.graph.constants import ArrayConstant, Constant, Contents, RowConstant
+from tenonnx.graph.constants import ArrayConstant, Constant, Contents, RowConstant, chunks_of
 from tenonnx.graph.definitions import Operators, operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, Node, Value
@@ -126,6 +126,7 @@ __all__ = [
     "between",
     "broadcast_types",
     "broadcasts_to",
+    "chunks_of",
     "constant",
     "copy_graph",
     "dependents",

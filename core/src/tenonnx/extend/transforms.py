@@ -35,6 +35,7 @@ from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes, prune
 from tenonnx.transforms.residuals import Demand, dependents
 from tenonnx.transforms.retarget import retarget, retarget_to
 from tenonnx.transforms.rewrite import ALLOWANCE, Call, Decision, Rewriter, copy_graph
+from tenonnx.transforms.summary import weight_bytes
 from tenonnx.transforms.target import INTERNAL_DOMAIN, target_for
 from tenonnx.transforms.user_rules import apply_rules
 
@@ -97,4 +98,5 @@ __all__ = [
     "target_for",
     "uncollected",
     "unify_types",
+    "weight_bytes",
 ]

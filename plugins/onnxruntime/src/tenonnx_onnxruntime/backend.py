@@ -213,7 +213,7 @@ def _open(
     beside = [
         (name, contents)
         for name, contents in initializers
-        if contents.nbytes >= least and contents.type.dtype is not DType.string
+        if contents.nbytes >= least and _can_lie_beside(contents.type.dtype)
     ]
     for name, contents in beside:
         tensor = model.graph.initializer.add(name=name, data_type=int(contents.type.dtype), dims=contents.type.shape)
@@ -233,6 +233,11 @@ def _open(
     session.disable_fallback()
     level = settings.graph_optimization_level == onnxruntime.SessionOptions().graph_optimization_level
     return session, is_plain and level and not disabled
+
+
+def _can_lie_beside(dtype: DType) -> bool:
+    """Whether the runtime reads such a tensor where the caller has it: of packed ones it owns the memory itself."""
+    return dtype is not DType.string and dtype.bits >= 8
 
 
 def _depth(nodes: Iterable[onnx.NodeProto]) -> int:

@@ -20,8 +20,10 @@ from tenonnx.extend import (
     Known,
     Node,
     Op,
+    RowConstant,
     TensorType,
     Value,
+    chunks_of,
     copy_graph,
     find_trait,
     operators,
@@ -128,12 +130,19 @@ class Converted(Contents):
         return self.source.nbytes // 2
 
     def array(self) -> np.ndarray[Any, Any]:
-        given = self.source.array()
+        return self._converted(self.source.array())
+
+    def rows(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+        source = self.source
+        given = source.rows(start, stop) if isinstance(source, RowConstant) else source.array()[start:stop]
+        return self._converted(given)
+
+    def _converted(self, given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         if beyond(given, self.type.dtype):
             greatest = greatest_of(self.type.dtype)
             given = np.where(np.isfinite(given), np.clip(given, -greatest, greatest), given)
         made = given.astype(self.type.dtype.numpy)
-        if vanishes(given, self.type.dtype):
+        if self.source.nbytes == given.nbytes and vanishes(given, self.type.dtype):
             made = np.copysign(smallest_of(self.type.dtype), given).astype(self.type.dtype.numpy)
         return made
 
@@ -155,8 +164,11 @@ def vanishes(array: np.ndarray[Any, Any], dtype: DType) -> bool:
 
 def beyond(array: np.ndarray[Any, Any], dtype: DType) -> bool:
     """Whether a finite number of an array would become infinite."""
+    greatest, (least, most) = greatest_of(dtype), (array.min(initial=0.0), array.max(initial=0.0))
+    if -greatest <= least and most <= greatest:
+        return False
     finite = array[np.isfinite(array)]
-    return bool(finite.size) and bool(np.abs(finite).max() > greatest_of(dtype))
+    return bool(finite.size) and bool(np.abs(finite).max() > greatest)
 
 
 class _Lowering(Rewriter):
@@ -179,6 +191,7 @@ class _Lowering(Rewriter):
         self.kept, self.widened = kept, widened
         self.cast_values: dict[tuple[Value, DType], Value] = {}
         self.converted: dict[Value, str] = {}
+        self._exceeding: dict[Value, bool] = {}
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
         return _Lowering(subgraph, self.half, self.kept, self.widened, False, self.lowered, outer=self)
@@ -218,10 +231,8 @@ class _Lowering(Rewriter):
             return "its output is no tensor"
         said = str(find_trait(node.op, "needs_float32") or "")
         for value in copied.inputs if not said else ():
-            if value is not None and self._is_weight(value) and value.tensor.shape != ():
-                assert value.data is not None
-                if beyond(value.data.array(), self.half):
-                    return f'"{value.name}" has values beyond the range'
+            if value is not None and self._is_weight(value) and value.tensor.shape != () and self._exceeds(value):
+                return f'"{value.name}" has values beyond the range'
         return said
 
     def _in_half(self, node: Node, copied: Node) -> bool:
@@ -255,7 +266,13 @@ class _Lowering(Rewriter):
         """Whether a value is a matrix or more of weights that are in the range."""
         if value is None or value.data is None or not self._is_weight(value):
             return False
-        return len(value.shape) > 1 and not beyond(value.data.array(), self.half)
+        return len(value.shape) > 1 and not self._exceeds(value)
+
+    def _exceeds(self, value: Value) -> bool:
+        """Whether a weight has numbers beyond the range."""
+        if value not in self._exceeding:
+            self._exceeding[value] = any(beyond(part, self.half) for part in chunks_of(value.data))
+        return self._exceeding[value]
 
     def _as(self, value: Value | None, dtype: DType) -> Value | None:
         """A float value as another float type; anything else as it is."""

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 from tenonnx.extend import Graph, Op, copy_graph
 from tenonnx.extend.formats import Change
-from tenonnx.extend.transforms import canonical_domain, retarget_to, step_behind
+from tenonnx.extend.transforms import canonical_domain, retarget_to, step_behind, weight_bytes
 from tenonnx_optimize.fuse import fuse as fused
 from tenonnx_optimize.half_budget import lower_within, with_float_interface
+from tenonnx_optimize.precision import lower_precision
+
+#: A model with more bytes of weights is run to measure differences only where it is verified, or where data is given.
+LARGEST_MEASURED = 1 << 31
 
 if TYPE_CHECKING:
     from tenonnx.extend.formats import Conversion
@@ -50,10 +54,16 @@ def precision(graph: Graph, conversion: Conversion) -> tuple[Graph, Sequence[Cha
     """Write float32 in half precision; what loses too many digits stays."""
     options = conversion.options
     assert options.half is not None
-    lowered = lower_within(
-        graph, options.half, options.budget, feeds=options.feeds, input_shapes=conversion.input_shapes,
-        seed=options.seed, convert_interface=options.half_interface,
-    )  # fmt: skip
+    if options.verify is False and options.feeds is None and weight_bytes(graph) > LARGEST_MEASURED:
+        lowered = lower_precision(graph, options.half, convert_interface=options.half_interface)
+        lowered.notes.append(
+            f"the budget of {options.budget:g} was not checked: a model of this size is not run for it"
+        )
+    else:
+        lowered = lower_within(
+            graph, options.half, options.budget, feeds=options.feeds, input_shapes=conversion.input_shapes,
+            seed=options.seed, convert_interface=options.half_interface,
+        )  # fmt: skip
     conversion.findings["half_precision"] = lowered
     conversion.absolute, conversion.relative = options.budget * max(1.0, lowered.largest), options.budget
     if options.half_interface:

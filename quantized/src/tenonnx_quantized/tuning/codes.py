@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType
+from tenonnx.extend import DType, Value
+from tenonnx_quantized.computed import Computed, rows
 from tenonnx_quantized.formats import float8
 from tenonnx_quantized.quantize import encode_array
 
 Array = np.ndarray[Any, Any]
+
+#: How many numbers of a large matrix are quantised at a time.
+_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +58,26 @@ def _range(dtype: DType) -> tuple[float, float]:
 class Codes:
     """Codes with their parameters, which lie along ``axis`` (None: one for all) or in blocks of so many along it."""
 
-    codes: Array
+    codes: Array | Computed
     parameters: QuantizationParameters
     axis: int | None
     block_size: int = 0
+    #: The error of what the codes stand for, where it was found on the way.
+    error: float | None = None
 
     def numbers(self) -> Array:
         """What the codes stand for."""
         scale, zero = (
             self._spread(np.asarray(v, np.float32)) for v in (self.parameters.scale, self.parameters.zero_point)
         )
-        return (self.codes.astype(np.float32) - zero) * scale  # type: ignore[no-any-return]
+        return (np.asarray(self.codes).astype(np.float32) - zero) * scale  # type: ignore[no-any-return]
 
     def _spread(self, parameter: Array) -> Array:
         if self.axis is None:
             return parameter
         if self.block_size:
-            return parameter.take(np.arange(self.codes.shape[self.axis]) // self.block_size, self.axis)
-        return parameter.reshape([-1 if k == self.axis else 1 for k in range(self.codes.ndim)])
+            return parameter.take(np.arange(np.shape(self.codes)[self.axis]) // self.block_size, self.axis)
+        return parameter.reshape([-1 if k == self.axis else 1 for k in range(np.ndim(self.codes))])
 
 
 def encode(x: Array, found: QuantizationParameters, axis: int | None) -> Codes:
@@ -103,6 +110,36 @@ def in_blocks(x: Array, bits: int, block_size: int, axis: int, *, symmetric: boo
     if axis == 0:
         return Codes(codes, found, 0, block_size)
     return Codes(codes.T, QuantizationParameters(found.scale.T, found.zero_point.T, dtype), 1, block_size)
+
+
+def in_blocks_of_rows(weights: Value, bits: int, block_size: int, *, symmetric: bool, search: str) -> Codes:
+    """``in_blocks`` of a large matrix along its rows, which are read in parts, and again when the codes are written."""
+    length, columns = (int(d) for d in weights.tensor.shape or ())  # type: ignore[arg-type]
+    count = max(1, _AT_ONCE // max(1, columns * block_size)) * block_size
+    found, lost, size = [], 0.0, 0.0
+    for start in range(0, length, count):
+        part = rows(weights, start, min(start + count, length))
+        codes = in_blocks(part, bits, block_size, 0, symmetric=symmetric, search=search)
+        lost += float(np.sum(np.square(codes.numbers() - part), dtype=np.float64))
+        size += float(np.sum(np.square(part), dtype=np.float64))
+        found.append(codes.parameters)
+    dtype = found[0].dtype
+    scale, zero = np.concatenate([p.scale for p in found]), np.concatenate([p.zero_point for p in found])
+
+    def compute(start: int, stop: int) -> Array:
+        made = np.empty((stop - start, columns), dtype.numpy)
+        for at in range(start, stop, count):
+            end = min(at + count, stop)
+            block = np.arange(at, end) // block_size
+            numbers = rows(weights, at, end) / scale[block]
+            np.rint(numbers, out=numbers)
+            numbers += zero[block].astype(np.float32)
+            made[at - start : end - start] = np.clip(numbers, *dtype.bounds, out=numbers).astype(dtype.numpy)
+        return made
+
+    error = math.sqrt(lost / size) if size else math.sqrt(lost)
+    kept = QuantizationParameters(scale, zero, dtype)
+    return Codes(Computed(dtype, (length, columns), compute), kept, 0, block_size, error)
 
 
 SEARCHES = ("rtn", "hqq")

@@ -111,11 +111,14 @@ def command(
     """
     import tenonnx as tx
     from tenonnx_cli.extend import read_feeds
-    from tenonnx_quantized.tuning.quantize import quantize
+    from tenonnx_quantized.tuning.quantize import is_measured, quantize
 
     graph = load_model(model)
     batches = list(_batches(graph, read_feeds(graph, inputs, archive), batch))
-    if not batches and settings["mode"] != "static":
+    is_run = is_measured(graph, batches, settings["budget"])
+    if not is_run:
+        complain("note: a model of this size is not run to measure the errors of its outputs (give data with --inputs)")
+    elif not batches and settings["mode"] != "static":
         complain("note: errors are measured on random inputs (give data with --inputs)")
     settings |= {"bits": None if bits is None else int(bits), "leave_out": leave_out}
     settings["ops"] = None if ops is None else [name.strip() for name in ops.split(",")]
@@ -123,6 +126,8 @@ def command(
         made, report = quantize(graph, batches, **settings)
 
     def verify(written: Graph) -> None:
+        if not is_run:
+            return
         feeds = batches[0] if batches else None
         tx.verify(made, written, feeds=feeds, backends=["numpy"]).raise_if_failed()
 

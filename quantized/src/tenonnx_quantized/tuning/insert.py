@@ -9,6 +9,7 @@ import numpy as np
 
 from tenonnx.extend import ArrayConstant, DType, Graph, Node, Value
 from tenonnx.extend.transforms import interpreting, prune
+from tenonnx_quantized.computed import Computed
 from tenonnx_quantized.forms.codes import CodesRewriter
 from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
 from tenonnx_quantized.tuning.codes import Codes, QuantizationParameters
@@ -96,6 +97,6 @@ class _Inserter(CodesRewriter):
                 self._numbers[value, "weights"] = dequantize_linear(held, scale, zero_point, **where)
         return self._numbers[value, "weights"]
 
-    def _constant(self, name: str, contents: Array, dtype: DType) -> Value:
-        data = ArrayConstant(np.array(contents, order="C"), dtype)
+    def _constant(self, name: str, contents: Array | Computed, dtype: DType) -> Value:
+        data = contents if isinstance(contents, Computed) else ArrayConstant(np.array(contents, order="C"), dtype)
         return Value(self.name(name), data.type, data=data, graph=self.graph)

@@ -13,7 +13,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, InvalidCall, Node, Op, Value, moves_data, static
 from tenonnx.extend.backends import compile_graph, generate_feeds
-from tenonnx.extend.transforms import infer, retarget
+from tenonnx.extend.transforms import infer, retarget, weight_bytes
 from tenonnx_quantized.forms.codes import is_meaning
 from tenonnx_quantized.forms.qoperator import to_qoperator
 from tenonnx_quantized.tuning.calibrate import METHODS, Batch, observe, values_of
@@ -24,9 +24,16 @@ from tenonnx_quantized.tuning.codes import (
     by_channel,
     encode,
     in_blocks,
+    in_blocks_of_rows,
     parameters,
 )
 from tenonnx_quantized.tuning.insert import Insertions, insert
+
+#: A model with more bytes of weights is run to measure what it loses only where data is given, or a budget to keep to.
+LARGEST_MEASURED = 1 << 31
+
+#: From so many bytes on, a matrix is quantised in parts.
+LARGE = 1 << 24
 
 MODES = ("dynamic", "static", "weights")
 FORMS = ("qdq", "qoperator")
@@ -167,7 +174,8 @@ def quantize(
         raise InvalidCall(
             "static quantization needs calibration data", do="give calibration batches, or use mode dynamic"
         )
-    feeds = feeds or [generate_feeds(graph)]
+    if not feeds and is_measured(graph, feeds, chosen.budget):
+        feeds = [generate_feeds(graph)]
     graph = graph.copy()
     infer(graph, strict=False)
     nodes = _candidates(graph, chosen)
@@ -182,7 +190,12 @@ def quantize(
     if chosen.budget is not None:
         kept = _within_budget(graph, nodes, ranges, feeds, wanted, chosen, backend)
     made, codes = _made(graph, kept, ranges, chosen)
-    tensors = [TensorError(n, "weight", str(c.parameters.dtype), _error(c.numbers(), x)) for n, (x, c) in codes.items()]
+    tensors = [
+        TensorError(
+            n, "weight", str(c.parameters.dtype), _error(c.numbers(), static(v)) if c.error is None else c.error
+        )
+        for n, (v, c) in codes.items()
+    ]
     if chosen.mode == "static":
         tensors += _activation_errors(graph, _parameters(graph, kept, ranges, chosen), feeds[0], backend)
     report = Report(
@@ -195,6 +208,11 @@ def quantize(
     version = 21 if any(found.block_size for _, found in codes.values()) else chosen.version
     made = retarget(made, max(graph.opsets.get("ai.onnx", 13), version))
     return (to_qoperator(made) if chosen.form == "qoperator" else made), report
+
+
+def is_measured(graph: Graph, batches: Sequence[Batch], budget: float | None) -> bool:
+    """Whether the model is run to find the errors of its outputs: a large one only on data, or for a budget."""
+    return bool(batches) or budget is not None or weight_bytes(graph) <= LARGEST_MEASURED
 
 
 # ----- what is quantised ----------------------------------------------------------------------------------------------
@@ -284,9 +302,9 @@ def _ranges(
 
 def _made(
     graph: Graph, nodes: Sequence[Node], ranges: Mapping[str, tuple[float, float]], chosen: QuantizeConfig
-) -> tuple[Graph, dict[str, tuple[Any, Codes]]]:
+) -> tuple[Graph, dict[str, tuple[Value, Codes]]]:
     """The graph with these nodes quantised, and the weights with their codes."""
-    weights: dict[str, tuple[Any, Codes]] = {}
+    weights: dict[str, tuple[Value, Codes]] = {}
     plan = Insertions()
     for node in nodes:
         place = _weighted(node)
@@ -295,20 +313,23 @@ def _made(
         position, axis = place
         value = node.inputs[position]
         assert value is not None
-        contents = static(value)
+        assert value.data is not None
+        options: dict[str, Any] = {"symmetric": chosen.symmetric, "search": chosen.search}
         if chosen.mode == "weights" and not _in_blocks(node, chosen):
-            codes = by_channel(contents, DType.int8, axis, symmetric=True)
+            codes = by_channel(static(value), DType.int8, axis, symmetric=True)
+        elif chosen.mode == "weights" and axis == 1 and value.data.nbytes >= LARGE:
+            codes = in_blocks_of_rows(value, chosen.bits or 4, chosen.block_size, **options)
         elif chosen.mode == "weights":
-            options = {"symmetric": chosen.symmetric, "search": chosen.search}
-            codes = in_blocks(contents, chosen.bits or 4, chosen.block_size, 1 - axis, **options)
+            codes = in_blocks(static(value), chosen.bits or 4, chosen.block_size, 1 - axis, **options)
         else:
+            contents = static(value)
             dtype = chosen.weights
             symmetric = dtype.is_signed or chosen.symmetric or chosen.form == "qoperator"
             # onnxruntime makes QLinearMatMul of these, which takes no scales by column for a stack of matrices
             stacked = is_meaning(node.op, ops.matmul) and contents.ndim > 2
             channels = axis if chosen.per_channel and not stacked else None
             codes = by_channel(contents, dtype, channels, symmetric=symmetric)
-        weights[value.name] = contents, codes
+        weights[value.name] = value, codes
         plan.weights[node] = position, codes
     if chosen.mode == "static":
         plan.activations = _parameters(graph, nodes, ranges, chosen)
@@ -356,6 +377,8 @@ def _is_weight(value: Value) -> bool:
 
 
 def _outputs(graph: Graph, feeds: Sequence[Batch], backend: str) -> dict[str, list[Any]]:
+    if not feeds:
+        return {}
     program = compile_graph(graph, backend)
     found: dict[str, list[Any]] = {}
     for batch in feeds:
@@ -373,6 +396,10 @@ def _activation_errors(
         yield TensorError(
             value.name, "activation", str(made.dtype), _error(encode(contents, made, None).numbers(), contents)
         )
+
+
+def _lost(weights: Value, codes: Codes) -> float:
+    return _error(codes.numbers(), static(weights)) if codes.error is None else codes.error
 
 
 def _error(found: Any, wanted: Any) -> float:
