@@ -120,7 +120,7 @@ def test_an_original_that_the_checker_refuses_only_gives_a_note():
     graph = undeclared()
     found = verify(graph, undeclared())
     assert found.equal
-    assert found.notes[0].startswith("onnx.checker rejects the original too")
+    assert any(note.startswith("onnx.checker rejects the original too") for note in found.notes)
 
 
 def test_large_and_external_tensors_are_not_read_by_the_checker(tmp_path):

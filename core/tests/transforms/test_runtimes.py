@@ -78,7 +78,7 @@ def chain(version=4, dtype="float32"):
 def test_the_shipped_files_say_where_they_have_their_figures_from():
     found, failures = runtimes()
     assert not failures
-    assert {"onnxruntime-1.14", "onnxruntime-1.31", "tensorrt-8", "tensorrt-10", "openvino-2024"} < set(found)
+    assert {"onnxruntime-1.14", "onnxruntime-1.32", "tensorrt-8", "tensorrt-10", "openvino-2024"} < set(found)
     for runtime in found.values():
         assert "https://" in runtime.source
         assert runtime.title

@@ -1,5 +1,6 @@
 import gc
 import os
+import re
 import threading
 import warnings
 import weakref
@@ -14,7 +15,7 @@ from onnx import helper, numpy_helper
 import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx.backend import rescue
-from tenonnx_onnxruntime import backend
+from tenonnx_onnxruntime import backend, kernels
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 
@@ -126,6 +127,11 @@ def test_extended_element_types_go_in_and_come_out(name):
     code = tx.DType.of(dtype)
     values = np.array([[1, 0, 1], [0, 1, 1]], np.float32)
     out = single("Cast", [("float32", ["N", "M"])], (code, ["N", "M"]), opset=25, to=int(code))
+    known = {kind for _, _, kinds in kernels._kernels()["ai.onnx", "Cast"] for kind in kinds["T2"]}
+    if f"tensor({code.name})" not in known:  # an old runtime, which no program then is told to have it
+        with pytest.raises(tx.UnsupportedOp, match="cannot run the graph"):
+            out.compile("onnxruntime", strict=True)
+        return
     result = out.compile("onnxruntime", strict=True)({"x0": values})["y"]
     assert result.dtype == dtype
     np.testing.assert_array_equal(result.astype(np.float32), values)
@@ -170,7 +176,7 @@ def test_numpy_takes_over_with_one_warning(name):
     with pytest.warns(tx.FallbackWarning, match="numpy runs the graph") as caught:
         program = no_kernel().compile(name)
     assert len(caught) == 1
-    assert "Erf at version 22 for (float64)" in str(caught[0].message)
+    assert re.search(r"Erf at version \d+ for \(float64\)", str(caught[0].message))
     assert program.backend == "numpy"
     assert program({"x0": np.zeros(2)})["y"].tolist() == [0, 0]
 

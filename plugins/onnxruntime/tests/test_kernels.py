@@ -3,7 +3,7 @@
 import onnx
 import onnxruntime
 import pytest
-from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotThere
 
 import tenonnx as tx
@@ -41,9 +41,9 @@ IDENTITY = onnx.helper.make_node("Identity", ["x0"], ["y0"])
 
 def test_the_newest_versions_load_and_newer_ones_do_not():
     session([IDENTITY], newest("ai.onnx"), newest_ir(), ["float32"])
-    with pytest.raises(Fail):
+    with pytest.raises((Fail, InvalidArgument)):
         session([IDENTITY], newest("ai.onnx") + 1, newest_ir(), ["float32"])
-    with pytest.raises(Fail):
+    with pytest.raises((Fail, InvalidArgument)):
         session([IDENTITY], newest("ai.onnx"), newest_ir() + 1, ["float32"])
 
 
@@ -118,6 +118,7 @@ def test_types_beyond_tensors_are_spelled_as_the_runtime_spells_them():
     assert not has_kernel(at, 21, [strange, position], [TensorType(DType.float8e4m3fn)])
 
 
+@pytest.mark.skipif(newest("ai.onnx") < 25, reason="what an old runtime has no kernel of is expanded for it")
 def test_what_fusion_puts_unasked_has_a_kernel():
     """Ops that are named in ``fuse(also=...)`` need not."""
     held = tx.default_registry().ops("com.microsoft")

@@ -12,7 +12,7 @@ import tenonnx as tx
 from tenonnx_onnxruntime import backend as module
 
 with mock.patch.dict(os.environ):  # it tells protobuf there to be slow, in all processes that are started later
-    import onnxruntime_extensions
+    onnxruntime_extensions = pytest.importorskip("onnxruntime_extensions", reason="a library of ops for the runtime")
 
 MODEL = """
     <ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>

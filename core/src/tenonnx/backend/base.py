@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
-from tenonnx.registry.discovery import Plugin, plugins
+from tenonnx.registry.discovery import Plugin, cure, plugins
+from tenonnx.registry.hints import provider
 
 
 class Backend(Protocol):
@@ -29,3 +31,20 @@ class Backend(Protocol):
 def backends() -> dict[str, Plugin]:
     """The installed backends by name, without importing them; the numpy backend is always there and not listed."""
     return {plugin.name: plugin for plugin in plugins("tenonnx.backends")}
+
+
+def load_backend(name: str) -> Backend:
+    """An installed backend other than numpy's.
+
+    Raises ``InvalidCall`` where there is none of this name, ``PluginError`` where it cannot be imported.
+    """
+    installed = backends()
+    if name not in installed:
+        package = provider("tenonnx.backends", name)
+        raise InvalidCall(
+            f'no backend "{name}" is installed',
+            available=", ".join(["numpy", *installed]),
+            do=cure([package]) if package else "choose one of these",
+        )
+    module: Backend = installed[name].load()
+    return module

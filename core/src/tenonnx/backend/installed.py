@@ -6,37 +6,28 @@ from collections.abc import Mapping, MutableMapping
 from contextlib import nullcontext
 from typing import Any
 
-from tenonnx.backend.base import Backend, backends
+from tenonnx.backend.base import Backend, backends, load_backend
 from tenonnx.backend.strangers import CheckedProgram
-from tenonnx.errors import InvalidCall, TenonnxError
+from tenonnx.errors import TenonnxError
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
 from tenonnx.op.op import Op
-from tenonnx.registry.discovery import Plugin, check_takes, cure
-from tenonnx.registry.hints import provider
+from tenonnx.registry.discovery import Plugin, check_takes
 from tenonnx.transforms.decompose import refuse_opaque
 
 
 def compile_by(name: str, graph: Graph, strict: bool, options: Mapping[str, Any]) -> Program:
     """A graph on the backend of that name. Raises ``InvalidCall`` where none is installed."""
-    installed = backends()
-    if name not in installed:
-        package = provider("tenonnx.backends", name)
-        raise InvalidCall(
-            f'no backend "{name}" is installed',
-            available=", ".join(["numpy", *installed]),
-            do=cure([package]) if package else "choose one of these",
-        )
-    module = installed[name].load()
+    module, plugin = load_backend(name), backends()[name]
     is_opaque = has_opaque(graph)
     if is_opaque and not takes_opaque(module):
         refuse_opaque(graph, f"run on {name}")
     try:
-        return program_of(installed[name], module, graph, strict or is_opaque, options)
+        return program_of(plugin, module, graph, strict or is_opaque, options)
     except TenonnxError:
         raise
     except (Exception, SystemExit) as error:
-        raise installed[name].failure("cannot compile a graph", error) from error
+        raise plugin.failure("cannot compile a graph", error) from error
 
 
 def has_opaque(graph: Graph) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenonnx.backend.base import backends
+from tenonnx.backend.base import backends, load_backend
 from tenonnx.checks.judging import Judge
 from tenonnx.checks.verification import AsUsed, OutputDifference
 from tenonnx.errors import OutOfTime, TenonnxError, UnsupportedOp
@@ -17,7 +17,7 @@ def as_used(judge: Judge, graph: Graph, backend: str, feeds: Mapping[str, Any], 
 
     None where the backend has no such session (``plain``), or does not take the graph only as it is too large for it.
     """
-    module = backends()[backend].load() if backend in backends() else None
+    module = load_backend(backend) if backend in backends() else None
     plain = getattr(module, "plain", None)
     if plain is None:
         return None

@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.backend.base import backends as installed_backends
+from tenonnx.backend.base import load_backend
 from tenonnx.backend.compiling import compile_graph
 from tenonnx.checks.compare import Tolerances, compare_by
 from tenonnx.checks.deployed import as_used
@@ -59,16 +59,18 @@ def verify(
     where codes are rounded to on its way, it may be as far away as roundings of their ties carry, which is measured.
     Each has a grade, and the rule that was applied (``Verification.outputs``); what was not compared is in
     ``unverified``. Without ``feeds``, inputs are drawn at random from ``seed`` and ``input_shapes``. The backends are
-    numpy and, if installed, onnxruntime. ``absolute`` and ``relative`` replace all tolerances, and ``exact`` asks
-    for the same bits; ``unlike`` are sizes of symbols that random inputs are not to have. Raises ``UnsupportedOp``
-    when a graph cannot run, ``InvalidFeed`` when it cannot with these inputs, ``OutOfTime`` at the end of
+    numpy and onnxruntime, if that can be used; why it cannot is a note. ``absolute`` and ``relative`` replace all tolerances, and ``exact`` asks
+    for the same bits; ``unlike`` are sizes of symbols that random inputs are not to have. Raises ``InvalidCall`` and
+    ``PluginError`` for a backend in ``backends`` that cannot be used, ``UnsupportedOp`` when a graph cannot run, ``InvalidFeed`` when it cannot with these inputs, ``OutOfTime`` at the end of
     ``limits.within``.
     """
     if exact and (absolute is not None or relative is not None):
         raise InvalidCall("bitwise comparison takes no tolerance", given="exact with absolute or relative")
     against = graph if other is None else other if isinstance(other, Graph) else load(other, registry=graph.registry)
+    for name in set(backends or ()) - {"numpy", "auto"}:
+        load_backend(name)
     chosen = list(backends or default_backends())
-    found = Verification(chosen[0])
+    found = Verification(chosen[0], notes=[] if backends else left_out_backends())
     if structure and against is not graph:
         _compare_structure(graph, against if isinstance(other, Graph) else other, against, found)
     found.problems += _interface_problems(graph, against)
@@ -118,9 +120,26 @@ def _made_up(
     return feasible_feeds(graph, programs[0], seed, input_shapes, unlike)
 
 
-def default_backends() -> tuple[str, str]:
-    """numpy, and onnxruntime where it is installed."""
-    return "numpy", "onnxruntime" if "onnxruntime" in installed_backends() else "numpy"
+def default_backends() -> tuple[str, ...]:
+    """numpy, and onnxruntime where it can be used."""
+    return ("numpy",) if _unusable() else ("numpy", "onnxruntime")
+
+
+def left_out_backends() -> list[str]:
+    """A note for each backend that would be compared on if it could be used: why it cannot."""
+    error = _unusable()
+    if error is None:
+        return []
+    why = f"{error.what}: {error.given}" if error.given else error.what
+    return [f"not compared on onnxruntime: {why}" + (f"; {error.do}" if error.do else "")]
+
+
+def _unusable() -> TenonnxError | None:
+    try:
+        load_backend("onnxruntime")
+    except TenonnxError as error:
+        return error
+    return None
 
 
 def _compare_structure(graph: Graph, source: Any, against: Graph, found: Verification) -> None:

@@ -10,7 +10,7 @@ from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.checks.structure import structure_problems
 from tenonnx.checks.tolerance import Tolerance, tolerance_for
 from tenonnx.checks.verification import OutputDifference, Verification
-from tenonnx.checks.verify import default_backends
+from tenonnx.checks.verify import default_backends, left_out_backends
 
 __all__ = [
     "BY_TABLE",
@@ -28,6 +28,7 @@ __all__ = [
     "default_backends",
     "element_types_inside",
     "feasible_feeds",
+    "left_out_backends",
     "structure_problems",
     "tolerance_for",
     "with_outputs",

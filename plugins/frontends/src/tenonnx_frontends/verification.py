@@ -13,6 +13,7 @@ from tenonnx.extend.checks import (
     accumulation,
     compare,
     default_backends,
+    left_out_backends,
     structure_problems,
 )
 from tenonnx.extend.frontends import BY_TABLE, Allowed, Verification
@@ -49,7 +50,7 @@ def verify_calls(
     integers may be so many ``steps`` apart. What the graph gives is compared as ``seen``. Calls that the source refuses
     are noted.
     """
-    found = Verification(source)
+    found = Verification(source, notes=left_out_backends())
     found.problems += [f"onnx.checker: {problem}" for problem in structure_problems(graph)]
     if found.problems:
         return found

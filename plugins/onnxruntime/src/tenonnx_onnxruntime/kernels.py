@@ -10,6 +10,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 from tenonnx.extend import DType, MapType, OptionalType, SequenceType, TensorType, Type
+from tenonnx_onnxruntime.session import RUNTIME_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,7 +63,7 @@ def _loads(domain: str, version: int, ir_version: int) -> bool:
     options.intra_op_num_threads = 1
     try:
         onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[CPU])
-    except runtime.Fail:
+    except RUNTIME_ERRORS:
         return False
     return True
 

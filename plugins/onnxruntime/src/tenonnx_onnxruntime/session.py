@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 import weakref
@@ -23,12 +24,10 @@ if TYPE_CHECKING:
 
     from tenonnx.extend import Graph
 
-#: What the runtime raises of its own, about a model or about what it is fed with.
-RUNTIME_ERRORS = (
-    runtime.EPFail, runtime.EngineError, runtime.Fail, runtime.InvalidArgument, runtime.InvalidGraph,
-    runtime.InvalidProtobuf, runtime.ModelLoaded, runtime.ModelRequiresCompilation, runtime.NoModel, runtime.NoSuchFile,
-    runtime.NotFound, runtime.NotImplemented, runtime.RuntimeException,
-)  # fmt: skip
+#: What the runtime raises of its own, about a model or about what it is fed with. Which there are depends on its version.
+RUNTIME_ERRORS = tuple(
+    value for value in vars(runtime).values() if isinstance(value, type) and issubclass(value, Exception)
+)
 
 #: Ops whose kernels end the process on a batch of none.
 ENDED_BY_NONE = frozenset({"GRU"})
@@ -69,6 +68,7 @@ class RuntimeProgram(Bindable):
         self._check = FeedCheck(graph.inputs)
         self._names = [v.name for v in graph.inputs]
         self._outputs = [o.name for o in session.get_outputs()]
+        self._passed = [name for name in self._outputs if name in self._names]
         self._session = session
         self._takes_none = not any(node.op_type in ENDED_BY_NONE for node in graph.walk())
         self._extended = {v.name: v.tensor.dtype for v in graph.inputs if _has_extended(v.type)}
@@ -93,7 +93,10 @@ class RuntimeProgram(Bindable):
                     results = self._run(self, given, options)
         except _RUN_ERRORS as error:
             raise run_failure(error, given) from error
-        return dict(zip(self._outputs, results, strict=True))
+        found = dict(zip(self._outputs, results, strict=True))
+        for name in self._passed:  # old runtimes give an input that is an output where the caller has it
+            found[name] = copy.copy(found[name])
+        return found
 
     def bind(self, feeds: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
         """Tensors of the runtime stand for the arrays, so that a call neither looks at them nor copies them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,8 @@ def from_runtime(value: Any) -> Array:
     if not is_extended(dtype):
         return value.numpy()  # type: ignore[no-any-return]
     shape = tuple(value.shape())
-    raw = np.frombuffer(bytearray(ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())), np.uint8)
+    size = math.ceil(math.prod(shape) * dtype.bits / 8)
+    raw = np.frombuffer(bytearray(ctypes.string_at(value.data_ptr(), size)), np.uint8)
     if dtype.bits >= 8:
         return raw.view(dtype.numpy).reshape(shape)
     packed = onnx.TensorProto(dims=shape, data_type=int(dtype), raw_data=raw.tobytes())
