@@ -23,7 +23,7 @@ from tenonnx.extend.backends import (
 )
 from tenonnx.extend.formats import LARGEST_MESSAGE, message_of, write_stream
 from tenonnx_onnxruntime.blocked import in_blocks
-from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, left_behind, newest, newest_ir
+from tenonnx_onnxruntime.kernels import CPU, ends_the_process, has_kernel, has_schema, left_behind, newest, newest_ir
 from tenonnx_onnxruntime.plain import plain, remedies
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, shortened, stateful_program
 from tenonnx_onnxruntime.values import to_runtime
@@ -163,7 +163,10 @@ def _candidates(graph: Graph, providers: list[Any], problems: list[str]) -> Iter
         for domain, version in own.items()
         if domain in opaque or newest(domain)
     }
-    if possible == own:
+    named = (node for node in graph.walk() if isinstance(node.op, Op))
+    if possible == own and not any(
+        ends_the_process(node.op, [v.type if v is not None else None for v in node.inputs]) for node in named
+    ):
         yield graph
     cpu_alone = all((p if isinstance(p, str) else p[0]) == CPU for p in providers)
     has = has_kernel if cpu_alone else has_schema

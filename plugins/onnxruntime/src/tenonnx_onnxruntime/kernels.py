@@ -77,10 +77,19 @@ def has_schema(op: Op, version: int, inputs: Sequence[Type | None], outputs: Seq
     return schema is not None and not schema.deprecated
 
 
+def ends_the_process(op: Op, inputs: Sequence[Type | None]) -> bool:
+    """Whether some version of the runtime has a kernel that ends the process on these types, which nobody can ask it.
+
+    That of BatchNormalization does below 1.21 where the input has one axis.
+    """
+    first = inputs[0] if inputs else None
+    return op.name == "BatchNormalization" and isinstance(first, TensorType) and first.rank == 1
+
+
 def has_kernel(op: Op, version: int, inputs: Sequence[Type | None], outputs: Sequence[Type | None]) -> bool:
     """Whether the CPU provider runs an op at a version on these types; a type that is not known stands for any."""
     schema = _schema_at(op.domain, op.name, version)
-    if schema is None or schema.deprecated:
+    if schema is None or schema.deprecated or ends_the_process(op, inputs):
         return False
     if (op.domain, op.name) in _BUILT_IN:
         return True

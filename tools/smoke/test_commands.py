@@ -1,0 +1,70 @@
+"""Every installed command says what it does, and does it once."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import tenonnx as tx
+from tenonnx.tools import plugins
+
+pytest.importorskip("tenonnx_cli", reason="tenonnx-cli is not installed")
+pytest.importorskip("tenonnx_standard", reason="without the ops of ai.onnx no model is read to its end")
+
+from tenonnx_cli import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+GROUP = "tenonnx.commands"
+
+#: A line for each command, run in a folder that has digits.onnx, digits.npz, cnn.onnx and cnn.npz.
+LINES = {
+    "inspect": "inspect digits.onnx --json",
+    "check": "check digits.onnx --json",
+    "run": "run digits.onnx --inputs digits.npz --json",
+    "bench": "bench digits.onnx --json",
+    "convert": "convert digits.onnx -o old.onnx --opset 12 --inputs digits.npz --verify --json",
+    "plan": "plan digits.onnx --opset 12 --json",
+    "compare": "compare digits.onnx digits.onnx --json",
+    "verify": "verify digits.onnx digits.onnx --inputs digits.npz --json",
+    "extract": "extract digits.onnx part.onnx -o probabilities --json",
+    "rename": "rename digits.onnx pixels=x -o renamed.onnx --json",
+    "compose": "compose digits.onnx digits.onnx -o both.onnx --map probabilities=pixels --json",
+    "targets": "targets --json",
+    "ops": "ops Softmax --json",
+    "plugins": "plugins --json",
+    "evaluate": "evaluate cnn.onnx --data cnn.npz --metric accuracy --json",
+    "grad": "grad cnn.onnx --of scores --wrt images --cotangent scores=g -o slope.onnx --json",
+    "train": "train cnn.onnx --data cnn.npz --loss softmax_cross_entropy --epochs 1 -o tuned.onnx --json",
+    "quantize": "quantize digits.onnx -o small.onnx --json",
+    "serve": "serve --help",
+}
+INSTALLED = sorted({*(name for name in LINES if (Path(tx.__file__).parents[1] / f"tenonnx_cli/{name}.py").is_file()),
+                    *(plugin.name for plugin in plugins(GROUP))})  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for source, name in (("digits/digits.onnx", "digits.onnx"), ("digits/samples.npz", "digits.npz"),
+                         ("digits_cnn/digits-cnn.onnx", "cnn.onnx"), ("digits_cnn/digits.npz", "cnn.npz")):  # fmt: skip
+        shutil.copy(EXAMPLES / source, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_help(name, capsys):
+    assert main([name, "--help"]) == 0
+    assert f"tenonnx {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_command(name, folder, capsys):
+    words = LINES[name].split()
+    code = main(words)
+    said = capsys.readouterr()
+    if "tenonnx-training" in said.err or "tenonnx-optimize" in said.err:
+        assert "pip install tenonnx-" in said.err
+        return
+    assert code == 0, said.err
+    if "--json" in words:
+        assert json.loads(said.out)

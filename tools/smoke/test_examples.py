@@ -1,0 +1,52 @@
+"""Every example is read, run, exported lower and verified, or what is to be installed for it is said."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tenonnx as tx
+from tenonnx.tools import backends
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MODELS = sorted(EXAMPLES.glob("*/*.onnx"))
+BACKENDS = ["numpy", *backends()]
+
+
+def feeds_of(graph: tx.Graph, path: Path) -> dict[str, np.ndarray] | None:
+    """The samples of a model: of its own name, or those for the models of its folder that have its inputs."""
+    wanted = {value.name for value in graph.inputs}
+    named = [path.with_name(f"{path.stem.split('-')[0]}.npz"), path.with_name("samples.npz")]
+    for file in [*named, *sorted(path.parent.glob("samples-*.npz"))]:
+        if file.is_file():
+            with np.load(file) as samples:
+                if wanted <= set(samples):
+                    return {name: samples[name] for name in wanted}
+    return None
+
+
+@pytest.mark.parametrize("path", MODELS, ids=[str(path.relative_to(EXAMPLES)) for path in MODELS])
+def test_example(path, tmp_path):
+    try:
+        graph = tx.load(path)
+        feeds = feeds_of(graph, path)
+        tx.export(graph, tmp_path / "lower.onnx", opset_version=17, domains=["ai.onnx", "ai.onnx.ml"])
+    except tx.TenonnxError as error:
+        assert "pip install tenonnx-" in str(error), error
+        return
+    found = tx.verify(graph, tmp_path / "lower.onnx", feeds=feeds)
+    assert found.equal, str(found)
+    assert found.outputs or found.unverified
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_backend_runs_digits(backend):
+    try:
+        graph = tx.load(EXAMPLES / "digits/digits.onnx")
+        with np.load(EXAMPLES / "digits/samples.npz") as samples:
+            pixels, labels = samples["pixels"][:64], samples["labels"][:64]
+        found = graph.compile(backend, strict=True)({"pixels": pixels})["label"]
+    except tx.TenonnxError as error:
+        assert "pip install tenonnx-standard" in str(error), error
+        return
+    assert (found == labels).mean() > 0.95

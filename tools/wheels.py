@@ -1,0 +1,53 @@
+"""Builds the wheels of all our packages into a folder, the same bytes each time: ``python tools/wheels.py FOLDER``.
+
+``pip install --find-links FOLDER tenonnx`` and the like install from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+#: The example of a package of ops is built with ours, as the tests of wheels install it, and never published.
+EXAMPLE = "tenonnx-acme"
+
+
+def packages() -> dict[str, Path]:
+    """The folder of each package, by its name."""
+    patterns = ("bundle", "core", "contrib_ms", "onnx_ml", "quantized", "plugins/*", "examples/third_party_plugin")
+    files = [file for pattern in patterns for file in sorted(ROOT.glob(f"{pattern}/pyproject.toml"))]
+    return {tomllib.loads(file.read_text("utf-8"))["project"]["name"]: file.parent for file in files}
+
+
+def build(folder: Path, *options: str, source: bool = False) -> list[Path]:
+    """Build all wheels, and with ``source`` the source distributions. ``options`` go to uv."""
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": _date()}
+    kinds = ["--wheel", "--sdist"] if source else ["--wheel"]
+    line = ["uv", "build", "--quiet", "--out-dir", str(folder), *kinds, *options]
+    workspace = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["uv"]["workspace"]
+    subprocess.run([*line, "--all-packages"], cwd=ROOT, env=environment, check=True)
+    for apart in workspace["exclude"]:
+        subprocess.run([*line, apart], cwd=ROOT, env=environment, check=True)
+    return sorted(file for file in folder.iterdir() if file.suffix in (".whl", ".gz"))
+
+
+def _date() -> str:
+    """The time of the last commit, in seconds: what is built of it has no other."""
+    if "SOURCE_DATE_EPOCH" in os.environ:
+        return os.environ["SOURCE_DATE_EPOCH"]
+    line = ["git", "log", "-1", "--format=%ct"]
+    return subprocess.run(line, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("options", nargs="*", help="options of uv build, such as -- --offline")
+    given = parser.parse_args()
+    sys.stdout.write("\n".join(map(str, build(given.folder, *given.options))) + "\n")
