@@ -29,12 +29,12 @@ LINES = {
     "verify": "verify digits.onnx digits.onnx --inputs digits.npz --json",
     "extract": "extract digits.onnx part.onnx -o probabilities --json",
     "rename": "rename digits.onnx pixels=x -o renamed.onnx --json",
-    "compose": "compose digits.onnx digits.onnx -o both.onnx --map probabilities=pixels --json",
+    "compose": "compose part.onnx tail.onnx -o both.onnx --json",
     "targets": "targets --json",
     "ops": "ops Softmax --json",
     "plugins": "plugins --json",
     "evaluate": "evaluate cnn.onnx --data cnn.npz --metric accuracy --json",
-    "grad": "grad cnn.onnx --of scores --wrt images --cotangent scores=g -o slope.onnx --json",
+    "grad": "grad cnn.onnx --of scores --wrt images --cotangent g -o slope.onnx --json",
     "train": "train cnn.onnx --data cnn.npz --loss softmax_cross_entropy --epochs 1 -o tuned.onnx --json",
     "quantize": "quantize digits.onnx -o small.onnx --json",
     "serve": "serve --help",
@@ -60,6 +60,10 @@ def test_help(name, capsys):
 @pytest.mark.parametrize("name", INSTALLED)
 def test_command(name, folder, capsys):
     words = LINES[name].split()
+    if name == "compose":
+        assert main(["extract", "cnn.onnx", "part.onnx", "-o", "Relu"]) == 0
+        assert main(["extract", "cnn.onnx", "tail.onnx", "-i", "Relu"]) == 0
+        capsys.readouterr()
     code = main(words)
     said = capsys.readouterr()
     if "tenonnx-training" in said.err or "tenonnx-optimize" in said.err:

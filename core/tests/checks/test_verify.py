@@ -15,7 +15,7 @@ from tenonnx.checks.grades import accumulation
 from tenonnx.checks.structure import structure_problems
 from tenonnx.checks.verification import Verification
 from tenonnx.checks.verify import verify
-from tenonnx.errors import InvalidCall, InvalidFeed, TypeMismatch, UnsupportedOp, VerificationFailed
+from tenonnx.errors import InvalidCall, InvalidFeed, PluginError, TypeMismatch, UnsupportedOp, VerificationFailed
 from tenonnx.extend import primitive, same_type
 from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.graph import Graph
@@ -251,3 +251,24 @@ def test_sizes_are_avoided_of_symbols_that_there_are():
     with pytest.raises(InvalidCall, match="symbols that inputs have") as caught:
         verify(chain(), unlike={"rows": 2})
     assert (caught.value.given, caught.value.available) == ("rows", "n")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (InvalidCall('no backend "onnxruntime" is installed', do="install it"), "is installed; install it"),
+        (PluginError("plugin could not be imported", given="no such name"), "imported: no such name"),
+    ],
+)
+def test_a_backend_that_cannot_be_used_is_named_with_the_reason(monkeypatch, error, said):
+    def load_backend(name):
+        raise error
+
+    monkeypatch.setattr("tenonnx.checks.verify.load_backend", load_backend)
+    found = verify(chain())
+    assert found.equal
+    assert {output.backend for output in found.outputs} == {"numpy"}
+    assert found.notes[0].startswith("not compared on onnxruntime: ")
+    assert found.notes[0].endswith(said)
+    with pytest.raises(type(error), match=error.what):
+        verify(chain(), backends=["numpy", "onnxruntime"])

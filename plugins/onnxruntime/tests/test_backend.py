@@ -438,3 +438,30 @@ def test_constants_that_end_the_process_where_they_are_folded_are_left_to_the_ru
     nested = tx.load(onnx.parser.parse_model(f"{head} <float zero = {{0}}, float one = {{1}}> {{ {text} }}"))
     program = nested.compile("onnxruntime", strict=True)
     np.testing.assert_array_equal(program({"x": X[0], "s": np.float32(1)})["r0"], -X[0])
+
+
+def test_kernels_that_end_the_process_in_old_versions_are_not_asked():
+    one_axis = graph("""
+        <ir_version: 8, opset_import: ["" : 15]>
+        g (float[3] x) => (float[3] y) <float[1] s = {{2}}, float[1] b = {{1}}, float[1] m = {{0}}, float[1] v = {{1}}>
+        {{ y = BatchNormalization <epsilon = 0.0> (x, s, b, m, v) }}""")
+    program = one_axis.compile("onnxruntime", strict=True)
+    np.testing.assert_allclose(program({"x": np.ones(3, np.float32)})["y"], [3, 3, 3])
+
+
+def test_one_signal_has_one_spectrum():
+    signal = graph("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[4, 1] x) => (float[n, 2] y) {{ y = DFT <axis = 0> (x) }}""")
+    found = signal.run({"x": np.ones((4, 1), np.float32)})["y"]
+    np.testing.assert_allclose(found, [[4, 0], [0, 0], [0, 0], [0, 0]], atol=1e-6)
+
+
+def test_an_input_that_is_an_output_stays_the_callers():
+    """Old runtimes give it where the caller has it, in memory that they let go of."""
+    passed = graph(
+        '<ir_version: 8, opset_import: ["" : 18]> g (float[2] x) => (float[2] x, float[2] y) {{ y = Neg(x) }}'
+    )
+    program, x = passed.compile("onnxruntime", strict=True), np.ones(2, np.float32)
+    for found in (program({"x": x}), program.bind({"x": x})()):
+        assert not np.shares_memory(found["x"], x)

@@ -59,10 +59,10 @@ def verify(
     where codes are rounded to on its way, it may be as far away as roundings of their ties carry, which is measured.
     Each has a grade, and the rule that was applied (``Verification.outputs``); what was not compared is in
     ``unverified``. Without ``feeds``, inputs are drawn at random from ``seed`` and ``input_shapes``. The backends are
-    numpy and onnxruntime, if that can be used; why it cannot is a note. ``absolute`` and ``relative`` replace all tolerances, and ``exact`` asks
-    for the same bits; ``unlike`` are sizes of symbols that random inputs are not to have. Raises ``InvalidCall`` and
-    ``PluginError`` for a backend in ``backends`` that cannot be used, ``UnsupportedOp`` when a graph cannot run, ``InvalidFeed`` when it cannot with these inputs, ``OutOfTime`` at the end of
-    ``limits.within``.
+    numpy and onnxruntime, if that can be used; a note says why it cannot. ``absolute`` and ``relative`` replace all
+    tolerances, and ``exact`` asks for the same bits; ``unlike`` are sizes of symbols that random inputs are not to
+    have. Raises ``InvalidCall`` and ``PluginError`` for one of ``backends`` that cannot be used, ``UnsupportedOp`` when
+    a graph cannot run, ``InvalidFeed`` when it cannot with these inputs, ``OutOfTime`` at the end of ``limits.within``.
     """
     if exact and (absolute is not None or relative is not None):
         raise InvalidCall("bitwise comparison takes no tolerance", given="exact with absolute or relative")

@@ -23,7 +23,7 @@ from tenonnx.extend.backends import (
 )
 from tenonnx.extend.formats import LARGEST_MESSAGE, message_of, write_stream
 from tenonnx_onnxruntime.blocked import in_blocks
-from tenonnx_onnxruntime.kernels import CPU, ends_the_process, has_kernel, has_schema, left_behind, newest, newest_ir
+from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, is_faulty, left_behind, newest, newest_ir
 from tenonnx_onnxruntime.plain import plain, remedies
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, shortened, stateful_program
 from tenonnx_onnxruntime.values import to_runtime
@@ -165,7 +165,7 @@ def _candidates(graph: Graph, providers: list[Any], problems: list[str]) -> Iter
     }
     named = (node for node in graph.walk() if isinstance(node.op, Op))
     if possible == own and not any(
-        ends_the_process(node.op, [v.type if v is not None else None for v in node.inputs]) for node in named
+        is_faulty(node.op, [v.type if v is not None else None for v in node.inputs]) for node in named
     ):
         yield graph
     cpu_alone = all((p if isinstance(p, str) else p[0]) == CPU for p in providers)

@@ -12,13 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import onnx
-import onnxruntime
 from onnx import helper
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Node, Op, TensorType, Value, op
-from tenonnx_onnxruntime.kernels import CPU
+from tenonnx_onnxruntime.kernels import opened
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS
 from tenonnx_optimize.respell import respell
 
@@ -31,19 +29,10 @@ _SMALLEST = 1 << 10
 @functools.cache
 def block_size() -> int:
     """How many channels make a block on this machine; 0 where the runtime has no such layout."""
-    info = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 32, 1, 2]) for name in ("x", "y")]
     node = helper.make_node("ReorderInput", ["x"], ["y"], domain=DOMAIN)
-    graph = helper.make_graph([node], "probe", info[:1], info[1:])
-    model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 13), helper.make_opsetid(DOMAIN, 1)], ir_version=7
-    )
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
     x = np.arange(64, dtype=np.float32).reshape(1, 32, 1, 2)
     try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[CPU])
-        (y,) = session.run(None, {"x": x})
+        (y,) = opened(node, x.shape, {"ai.onnx": 13, DOMAIN: 1}, 7).run(None, {"x": x})
     except RUNTIME_ERRORS:
         return 0
     return int(np.argmax(np.asarray(y).reshape(-1) == 1))  # the second pixel of the first channel

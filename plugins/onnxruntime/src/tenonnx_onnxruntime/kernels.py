@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
@@ -13,7 +14,7 @@ from tenonnx.extend import DType, MapType, OptionalType, SequenceType, TensorTyp
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tenonnx.extend import Op
 
@@ -53,19 +54,27 @@ def newest_ir() -> int:
 
 def _loads(domain: str, version: int, ir_version: int) -> bool:
     """Whether the runtime loads a model of one Identity that imports a version of a domain."""
-    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y")]
-    graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["x"], ["y"])], "probe", info[:1], info[1:])
-    opsets = {"ai.onnx": 13} | {domain: version}
+    node = onnx.helper.make_node("Identity", ["x"], ["y"])
+    try:
+        opened(node, [1], {"ai.onnx": 13} | {domain: version}, ir_version)
+    except RUNTIME_ERRORS:
+        return False
+    return True
+
+
+def opened(
+    node: onnx.NodeProto, shape: Sequence[int], opsets: Mapping[str, int], ir_version: int
+) -> onnxruntime.InferenceSession:
+    """A session of a model of one node, from ``x`` to ``y``, that asks what the runtime does."""
+    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("x", "y")]
+    info[0].type.tensor_type.shape.dim.extend(onnx.TensorShapeProto.Dimension(dim_value=size) for size in shape)
+    graph = onnx.helper.make_graph([node], "probe", info[:1], info[1:])
     imports = [onnx.helper.make_opsetid("" if d == "ai.onnx" else d, v) for d, v in opsets.items()]
     model = onnx.helper.make_model(graph, opset_imports=imports, ir_version=ir_version)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    try:
-        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[CPU])
-    except RUNTIME_ERRORS:
-        return False
-    return True
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[CPU])
 
 
 # ----- kernels --------------------------------------------------------------------------------------------------------
@@ -77,19 +86,39 @@ def has_schema(op: Op, version: int, inputs: Sequence[Type | None], outputs: Seq
     return schema is not None and not schema.deprecated
 
 
-def ends_the_process(op: Op, inputs: Sequence[Type | None]) -> bool:
-    """Whether some version of the runtime has a kernel that ends the process on these types, which nobody can ask it.
+def is_faulty(op: Op, inputs: Sequence[Type | None]) -> bool:
+    """Whether a kernel ends the process on these types in some version, or is wrong in this one.
 
-    That of BatchNormalization does below 1.21 where the input has one axis.
+    Nobody can ask for the former: BatchNormalization of one axis ends it below 1.21, ConvTransposeWithDynamicPads
+    without its pads below 1.32.
     """
     first = inputs[0] if inputs else None
-    return op.name == "BatchNormalization" and isinstance(first, TensorType) and first.rank == 1
+    rank = first.rank if isinstance(first, TensorType) else None
+    match op.name:
+        case "BatchNormalization":
+            return rank == 1
+        case "ConvTransposeWithDynamicPads":
+            return len(inputs) < 3 or inputs[2] is None
+        case "DFT":
+            return rank == 2 and not _transforms_one_signal()
+    return False
+
+
+@functools.cache
+def _transforms_one_signal() -> bool:
+    """Whether DFT of one signal, without a batch, gives one spectrum: old kernels give one for each element."""
+    node = onnx.helper.make_node("DFT", ["x"], ["y"], axis=0)
+    try:
+        (spectrum,) = opened(node, [2, 1], {"ai.onnx": 17}, 8).run(None, {"x": np.ones((2, 1), np.float32)})
+    except RUNTIME_ERRORS:
+        return False
+    return bool(spectrum.shape == (2, 2))
 
 
 def has_kernel(op: Op, version: int, inputs: Sequence[Type | None], outputs: Sequence[Type | None]) -> bool:
     """Whether the CPU provider runs an op at a version on these types; a type that is not known stands for any."""
     schema = _schema_at(op.domain, op.name, version)
-    if schema is None or schema.deprecated or ends_the_process(op, inputs):
+    if schema is None or schema.deprecated or is_faulty(op, inputs):
         return False
     if (op.domain, op.name) in _BUILT_IN:
         return True

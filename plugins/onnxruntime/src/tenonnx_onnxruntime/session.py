@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tenonnx.extend import Graph
 
-#: What the runtime raises of its own, about a model or about what it is fed with. Which there are depends on its version.
+#: What the runtime raises of its own, about a model or about what it is fed with; versions differ in what there is.
 RUNTIME_ERRORS = tuple(
     value for value in vars(runtime).values() if isinstance(value, type) and issubclass(value, Exception)
 )
@@ -104,6 +104,7 @@ class RuntimeProgram(Bindable):
         kinds = [each.type for each in self._session.get_outputs()]
         if (
             not self._takes_none
+            or self._passed
             or not all(_is_shared(feeds[n], given[n]) for n in given)
             or not all(map(_is_plain, kinds))
         ):
