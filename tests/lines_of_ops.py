@@ -17,7 +17,7 @@ LIMITS = {
     "ai.onnx::LayerNormalization": (
         "tenonnx_standard.normalization", ("layer_normalization", "layer_normalization_before_onnx"), 40,
     ),
-    "ai.onnx::RotaryEmbedding": ("tenonnx_standard.rotary", ("rotary_embedding",), 75),
+    "ai.onnx::RotaryEmbedding": ("tenonnx_standard.rotary", ("rotary_embedding",), 60),
     "ai.onnx::Gelu": ("tenonnx_standard.activation", ("gelu",), 25),
     "com.microsoft::GroupQueryAttention": ("tenonnx_contrib_ms.grouped_query", ("group_query_attention",), 150),
     "ai.onnx::QLinearConv": ("tenonnx_quantized.convolution", ("qlinear_conv",), 70),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tenonnx.extend import Value, differ, divides, dtypes, floats, holds, same_dtype, shapes
 from tenonnx.extend import op as define
 from tenonnx_standard.checking import dim_of
@@ -66,22 +64,6 @@ rotary_embedding.requires(
     holds(_hold_rows),
     holds(_hold_heads),
 )
-
-
-@rotary_embedding.numpy
-def _(X, cos_cache, sin_cache, position_ids, *, interleaved, num_heads, rotary_embedding_dim):
-    heads = X.reshape(*X.shape[:2], num_heads, X.shape[2] // num_heads) if X.ndim == 3 else X
-    tables = (t if position_ids is None else t[position_ids] for t in (cos_cache, sin_cache))
-    cos, sin = (np.expand_dims(table, 2 if X.ndim == 3 else 1) for table in tables)
-    width = rotary_embedding_dim or heads.shape[3]
-    halves, turns = (slice(width // 2), slice(width // 2, width)), (slice(0, width, 2), slice(1, width, 2))
-    first, second = turns if interleaved else halves
-    a, b = heads[..., first], heads[..., second]
-    turned = np.empty_like(heads)
-    np.subtract(a * cos, b * sin, out=turned[..., first])
-    np.add(a * sin, b * cos, out=turned[..., second])
-    turned[..., width:] = heads[..., width:]
-    return turned.reshape(X.shape)
 
 
 def _turn(x, cos, sin, size, interleaved):

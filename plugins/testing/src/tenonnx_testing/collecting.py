@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pytest
 
 from tenonnx.extend import InvalidCall, Op, Registry
-from tenonnx.extend.testing import INTERNAL_DOMAIN, plugins
+from tenonnx.extend.testing import INTERNAL_DOMAIN, Plugin, plugins
 from tenonnx_testing import coverage, schemas, violations
 from tenonnx_testing.cases import Call, Case, collected, incomparable_ops, load, unwritten_ops
 from tenonnx_testing.checks import CHECKS
@@ -39,37 +39,60 @@ def find_items(wanted: str, registry: Registry) -> Iterator[Item]:
     for name, error in modules.items():
         if error is not None:
             yield Item(f"{name}-import", partial(_fail_import, name, error), always=True)
-    for plugin in serving:
-        registry.load(plugin.domain)
-        if plugin in registry.failures:
-            yield Item(
-                f"{plugin.distribution}-{plugin.domain}-import",
-                partial(_fail_import, plugin.value, registry.failures[plugin]),
-                always=True,
-            )
+    yield from _items_of_imports(serving, registry)
     for distribution in sorted(distributions):
-        entries = {p.domain for p in plugins("tenonnx.ops") if p.distribution == distribution} | {INTERNAL_DOMAIN}
-        own = {op.domain for op in registry.ops() if _distribution(registry, op) == distribution}
-        for domain in sorted(own - entries):
-            yield Item(f"{distribution}-{domain}-served", partial(_miss_entry, distribution, domain))
-    served = {p.domain for p in serving}
-    strangers = [
-        c for c in collected() if c.module in modules and c.op not in registry.meanings(c.op.domain, c.op.name)
-    ]
-    yield from (Item(f"{case.title}-registered", partial(_miss_registration, case)) for case in strangers)
-    found: dict[Op, list[Case]] = {}
-    for case in collected():
-        if case.module in modules and (wanted not in served or case.op.domain == wanted):
-            found.setdefault(case.op, []).append(case)
-    held = [op for domain in sorted(served | {op.domain for op in found}) for op in registry.ops(domain)]
-    own_ops = {op: None for op in held if _distribution(registry, op) in distributions}
-    for op in found | own_ops:  # what concerns an op as a whole follows its cases, and sees their calls once more
-        yield from items_of_cases(found.get(op, ()))
-        if op in own_ops:
-            yield from _items_of_op(op, registry)
+        yield from _items_of_entries(distribution, registry)
+    yield from _items_of_strangers(modules, registry)
+    domains = {p.domain for p in serving}
+    yield from _items_of_ops(_cases_of(modules, {wanted} & domains), domains, distributions, registry)
     for plugin in serving:
         label = f"{plugin.distribution}-{plugin.domain}-coverage"
         yield Item(label, partial(_check_coverage, registry, plugin.domain, plugin.distribution))
+
+
+def _items_of_imports(serving: Iterable[Plugin], registry: Registry) -> Iterator[Item]:
+    """A test that fails for each plugin that cannot be imported."""
+    for plugin in serving:
+        registry.load(plugin.domain)
+        if failure := registry.failures.get(plugin):
+            label = f"{plugin.distribution}-{plugin.domain}-import"
+            yield Item(label, partial(_fail_import, plugin.value, failure), always=True)
+
+
+def _items_of_entries(distribution: str, registry: Registry) -> Iterator[Item]:
+    """A test that fails for each domain of a distribution's ops in which no file finds them."""
+    entries = {p.domain for p in plugins("tenonnx.ops") if p.distribution == distribution} | {INTERNAL_DOMAIN}
+    own = {op.domain for op in registry.ops() if _distribution(registry, op) == distribution}
+    for domain in sorted(own - entries):
+        yield Item(f"{distribution}-{domain}-served", partial(_miss_entry, distribution, domain))
+
+
+def _items_of_strangers(modules: Container[str], registry: Registry) -> Iterator[Item]:
+    """A test that fails for each case of an op that is not registered."""
+    for case in collected():
+        if case.module in modules and case.op not in registry.meanings(case.op.domain, case.op.name):
+            yield Item(f"{case.title}-registered", partial(_miss_registration, case))
+
+
+def _cases_of(modules: Container[str], domains: Collection[str]) -> dict[Op, list[Case]]:
+    """The cases of some modules by op, in these domains or, where none are given, in all."""
+    found: dict[Op, list[Case]] = {}
+    for case in collected():
+        if case.module in modules and (not domains or case.op.domain in domains):
+            found.setdefault(case.op, []).append(case)
+    return found
+
+
+def _items_of_ops(
+    found: Mapping[Op, Sequence[Case]], domains: set[str], distributions: Container[str], registry: Registry
+) -> Iterator[Item]:
+    """The tests of ops: what concerns one as a whole follows its cases, and sees their calls once more."""
+    held = [op for domain in sorted(domains | {op.domain for op in found}) for op in registry.ops(domain)]
+    own = {op: None for op in held if _distribution(registry, op) in distributions}
+    for op in {**dict.fromkeys(found), **own}:
+        yield from items_of_cases(found.get(op, ()))
+        if op in own:
+            yield from _items_of_op(op, registry)
 
 
 def _fail_import(name: str, error: Exception, examples: int) -> None:

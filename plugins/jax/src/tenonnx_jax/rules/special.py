@@ -12,6 +12,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from tenonnx_frontends.special_functions import (
+    ERFC_ABOVE,
+    ERFC_BELOW,
+    ERFC_FAR_ABOVE,
+    ERFC_FAR_BELOW,
+    ERFINV_FAR,
+    ERFINV_NEAR,
+)
 from tenonnx_jax.rules import composed
 
 
@@ -20,9 +28,9 @@ def erfc(x: Any, **_: Any) -> Any:
     """1 - erf(x) near zero, and where that would lose digits a rational fit of exp(x²) erfc(x) (W. J. Cody, 1969)."""
     size = jnp.abs(x)
     square = x * x
-    middle = _ratio(size, _CODY_P, _CODY_Q)
+    middle = _ratio(size, ERFC_ABOVE, ERFC_BELOW)
     inverse = 1 / jnp.where(size < 0.5, jnp.ones_like(x), size * size)
-    far = (1 / math.sqrt(math.pi) - inverse * _ratio(inverse, _CODY_FAR_P, _CODY_FAR_Q)) / jnp.maximum(size, 0.5)
+    far = (1 / math.sqrt(math.pi) - inverse * _ratio(inverse, ERFC_FAR_ABOVE, ERFC_FAR_BELOW)) / jnp.maximum(size, 0.5)
     tail = jnp.exp(-square) * jnp.where(size < 4, middle, far)
     return jnp.where(size < 0.5, 1 - lax.erf(x), jnp.where(x < 0, 2 - tail, tail)).astype(x.dtype)
 
@@ -36,24 +44,13 @@ def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
     return reduce(lambda total, c: total * x + c, coefficients[1:], jnp.full_like(x, coefficients[0]))
 
 
-_CODY_P = [2.15311535474403846343e-8, 5.64188496988670089180e-1, 8.88314979438837594118, 6.61191906371416294775e1,
-           2.98635138197400131132e2, 8.81952221241769090411e2, 1.71204761263407058314e3, 2.05107837782607146532e3,
-           1.23033935479799725272e3]  # fmt: skip
-_CODY_Q = [1.0, 1.57449261107098347253e1, 1.17693950891312499305e2, 5.37181101862009857509e2, 1.62138957456669018874e3,
-           3.29079923573345962678e3, 4.36261909014324715820e3, 3.43936767414372163696e3, 1.23033935480374942043e3]  # fmt: skip
-_CODY_FAR_P = [1.63153871373020978498e-2, 3.05326634961232344035e-1, 3.60344899949804439429e-1, 1.25781726111229246204e-1,
-               1.60837851487422766278e-2, 6.58749161529837803157e-4]  # fmt: skip
-_CODY_FAR_Q = [1.0, 2.56852019228982242072, 1.87295284992346725209, 5.27905102951428412248e-1, 6.05183413124413191178e-2,
-               2.33520497626869185443e-3]  # fmt: skip
-
-
 @composed("erf_inv")
 def erf_inv(x: Any, **_: Any) -> Any:
     """Two fits in log(1 - x²) (M. Giles, 2012); in double precision set right by two steps of Halley."""
     short = x.astype(jnp.float32) if x.dtype != jnp.float64 else x
     w = -jnp.log1p(-short * short)
-    near = _polynomial(_GILES_NEAR, w - 2.5)
-    far = _polynomial(_GILES_FAR, jnp.sqrt(jnp.maximum(w, 5)) - 3)
+    near = _polynomial(ERFINV_NEAR, w - 2.5)
+    far = _polynomial(ERFINV_FAR, jnp.sqrt(jnp.maximum(w, 5)) - 3)
     found = jnp.where(w < 5, near, far) * short
     if x.dtype == jnp.float64:
         for _step in range(2):
@@ -67,11 +64,6 @@ def erf_inv(x: Any, **_: Any) -> Any:
     edge = jnp.where(jnp.abs(short) == 1, short * jnp.inf, found)
     return jnp.where(jnp.abs(short) > 1, jnp.nan, edge).astype(x.dtype)
 
-
-_GILES_NEAR = [2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
-               -0.00417768164, 0.246640727, 1.50140941]  # fmt: skip
-_GILES_FAR = [-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
-              0.00943887047, 1.00167406, 2.83297682]  # fmt: skip
 
 _LANCZOS = [0.99999999999980993227684700473478, 676.520368121885098567009190444019, -1259.13921672240287047156078755283,
             771.3234287776530788486528258894, -176.61502916214059906584551354, 12.507343278686904814458936853,

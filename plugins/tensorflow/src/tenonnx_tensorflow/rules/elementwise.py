@@ -10,6 +10,14 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant
+from tenonnx_frontends.special_functions import (
+    ERFC_ABOVE,
+    ERFC_BELOW,
+    ERFC_FAR_ABOVE,
+    ERFC_FAR_BELOW,
+    ERFINV_FAR,
+    ERFINV_NEAR,
+)
 from tenonnx_tensorflow.attributes import dtype_of, is_complex
 from tenonnx_tensorflow.held import Complex, as_dtype, number
 from tenonnx_tensorflow.rules import rule
@@ -241,10 +249,12 @@ def erfc(node: Any, x: Value) -> Value:
     size, one = ops.absolute(wide), number(1, wide)
     near = ops.less(size, number(0.5, wide))
     far = ops.less(size, number(4, wide))
-    middle = _ratio(size, _CODY_P, _CODY_Q)
+    middle = _ratio(size, ERFC_ABOVE, ERFC_BELOW)
     inverse = ops.reciprocal(ops.where(near, one, ops.mul(size, size)))
     outer = ops.div(
-        ops.sub(number(1 / math.sqrt(math.pi), wide), ops.mul(inverse, _ratio(inverse, _CODY_FAR_P, _CODY_FAR_Q))),
+        ops.sub(
+            number(1 / math.sqrt(math.pi), wide), ops.mul(inverse, _ratio(inverse, ERFC_FAR_ABOVE, ERFC_FAR_BELOW))
+        ),
         ops.maximum(size, number(0.5, wide)),
     )
     tail = ops.mul(ops.exp(ops.neg(ops.mul(wide, wide))), ops.where(far, middle, outer))
@@ -265,24 +275,13 @@ def _ratio(x: Value, above: list[float], below: list[float]) -> Value:
     return ops.div(_polynomial(above, x), _polynomial(below, x))
 
 
-_CODY_P = [2.15311535474403846343e-8, 5.64188496988670089180e-1, 8.88314979438837594118, 6.61191906371416294775e1,
-           2.98635138197400131132e2, 8.81952221241769090411e2, 1.71204761263407058314e3, 2.05107837782607146532e3,
-           1.23033935479799725272e3]  # fmt: skip
-_CODY_Q = [1.0, 1.57449261107098347253e1, 1.17693950891312499305e2, 5.37181101862009857509e2, 1.62138957456669018874e3,
-           3.29079923573345962678e3, 4.36261909014324715820e3, 3.43936767414372163696e3, 1.23033935480374942043e3]  # fmt: skip
-_CODY_FAR_P = [1.63153871373020978498e-2, 3.05326634961232344035e-1, 3.60344899949804439429e-1, 1.25781726111229246204e-1,
-               1.60837851487422766278e-2, 6.58749161529837803157e-4]  # fmt: skip
-_CODY_FAR_Q = [1.0, 2.56852019228982242072, 1.87295284992346725209, 5.27905102951428412248e-1, 6.05183413124413191178e-2,
-               2.33520497626869185443e-3]  # fmt: skip
-
-
 @rule("Erfinv")
 def erfinv(node: Any, x: Value) -> Value:
     """Two fits in log(1 - x²) (M. Giles, 2012); in double precision set right by steps of Newton."""
     short = ops.cast(x, to=DType.float32) if x.dtype is not DType.float32 else x
     w = ops.neg(log1p(node, ops.neg(ops.mul(short, short))))
-    near = _polynomial(_GILES_NEAR, ops.sub(w, number(2.5, w)))
-    far = _polynomial(_GILES_FAR, ops.sub(ops.sqrt(ops.maximum(w, number(5, w))), number(3, w)))
+    near = _polynomial(ERFINV_NEAR, ops.sub(w, number(2.5, w)))
+    far = _polynomial(ERFINV_FAR, ops.sub(ops.sqrt(ops.maximum(w, number(5, w))), number(3, w)))
     found = ops.mul(ops.where(ops.less(w, number(5, w)), near, far), short)
     if x.dtype is DType.float64:
         found = ops.cast(found, to=x.dtype)
@@ -296,12 +295,6 @@ def erfinv(node: Any, x: Value) -> Value:
     found = as_dtype(found, x.dtype)
     edge = ops.where(ops.equal(ops.absolute(x), one), ops.mul(x, number(np.inf, x)), found)
     return ops.where(ops.greater(ops.absolute(x), one), number(np.nan, x), edge)
-
-
-_GILES_NEAR = [2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
-               -0.00417768164, 0.246640727, 1.50140941]  # fmt: skip
-_GILES_FAR = [-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
-              0.00943887047, 1.00167406, 2.83297682]  # fmt: skip
 
 
 @rule("Ndtri")
