@@ -5,8 +5,10 @@ from tenonnx.checks.verification import Verification as Verification
 from tenonnx.checks.verify import verify as verify
 from tenonnx.conversion.convert import convert as convert
 from tenonnx.conversion.convert import export as export
+from tenonnx.conversion.convert import plan as plan
 from tenonnx.conversion.options import ConvertConfig as ConvertConfig
 from tenonnx.conversion.options import ExportConfig as ExportConfig
+from tenonnx.conversion.report import ConversionPlan as ConversionPlan
 from tenonnx.conversion.report import Report as Report
 from tenonnx.errors import FallbackWarning as FallbackWarning
 from tenonnx.errors import InvalidCall as InvalidCall

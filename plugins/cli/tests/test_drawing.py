@@ -1,5 +1,6 @@
 """Drawings: every node is there, names are escaped, and the layout holds."""
 
+import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -136,3 +137,14 @@ def test_a_page_has_the_interface_and_the_drawing(graph):
     assert "float32[n, 2]" in to_html(graph)
     assert "&lt;a&gt; &amp;" in to_html(graph)
     assert graph._repr_html_() == to_html(graph)
+
+
+def test_a_page_has_the_details_of_each_box_to_be_shown_by_a_click(graph):
+    page = to_html(graph)
+    boxes = re.findall(r'<g class="box-(\d+)" tabindex="0">', page)
+    assert len(boxes) == len(set(boxes)) == len(picture(graph).boxes)
+    for number in boxes:
+        assert f".tenonnx-graph:has(.box-{number}:focus) .of-{number}{{display:block}}" in page
+        assert page.count(f'class="details of-{number}"') == 1
+    assert "<script" not in page
+    assert 'class="box-' not in to_svg(graph)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tenonnx.checks.compare import Difference
 from tenonnx.errors import VerificationFailed
+from tenonnx.html import part, table
 
 #: How near two outputs are, the best first. Behind roundings to codes, a number may be a step of these away.
 GRADES = ("bit for bit", "within rounding", "within tolerance", "within one quantization step")
@@ -195,11 +196,28 @@ class Verification:
             "first_divergence": self.first_divergence.to_json() if self.first_divergence else None,
         }
 
-    def __str__(self) -> str:
-        verdict = f"equal, {self.grade}" if self.grade else "equal" if self.equal else "not equal"
+    @property
+    def verdict(self) -> str:
+        """Equal, with the worst grade of all outputs, not equal, or not verified where nothing was compared."""
         if self.equal and not self.outputs:
-            verdict = "not verified"
-        lines = [f"{verdict}; largest differences from {self.reference}:"]
+            return "not verified"
+        return f"equal, {self.grade}" if self.grade else "equal" if self.equal else "not equal"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (o.name, o.backend, f"{o.difference.absolute:.3g}", f"{o.difference.relative:.3g}", o.grade)
+            if o.equal
+            else (o.name, o.backend, "", "", f"different: {o.difference.reason}")
+            for o in self.outputs
+        ]
+        rows += [(name, "", "", "", f"not verified: {why}") for name, why in self.unverified.items()]
+        found = table(("output", "backend", "absolute", "relative", "result"), rows)
+        first = [f"the first node that diverges: {self.first_divergence}"] if self.first_divergence else []
+        notes = [*self.problems, *first, *map(str, self.as_used), *self.notes]
+        return part(f"{self.verdict}; largest differences from {self.reference}", found, notes=notes)
+
+    def __str__(self) -> str:
+        lines = [f"{self.verdict}; largest differences from {self.reference}:"]
         lines += [f"  {output}" for output in self.outputs]
         lines += [f"  {name}: not verified: {why}" for name, why in self.unverified.items()]
         lines += [f"  {problem}" for problem in self.problems]

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from tenonnx import limits
 from tenonnx.conversion.conversion import Conversion, Place
 from tenonnx.conversion.options import ConvertConfig, ExportConfig, given_config
-from tenonnx.conversion.report import Report
+from tenonnx.conversion.report import ConversionPlan, Report
 from tenonnx.conversion.steps import STEPS
 from tenonnx.errors import InvalidCall, NotRepresentable, OutOfTime, TenonnxError, VerificationFailed
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.order import check_whole
 from tenonnx.transforms.report import Change
-from tenonnx.transforms.target import Target
 
 if TYPE_CHECKING:
     import onnx
@@ -93,18 +92,16 @@ def _tail(graph: Graph, path: Place | None, config: ExportConfig | None, fields:
     return Conversion(graph, path, whole, STEPS, first="functions")
 
 
-def plan(graph: Graph, config: ExportConfig | None = None, **options: Any) -> tuple[Target, list[Change], int | None]:
-    """Where a conversion would go, what becomes of each node, with all that stands in the way, and the IR version.
-
-    The IR version is None where the target reads none that the graph can be written in.
-    """
+def plan(graph: Graph, config: ExportConfig | None = None, **options: Any) -> ConversionPlan:
+    """What ``convert`` would do with these options: what becomes of each node, with all that stands in the way."""
     from tenonnx.formats.onnx.ir import ir_version
 
     conversion = Conversion(graph, None, given_config(ConvertConfig, config, options), STEPS, refuse=False)
     conversion.run(until="tidy")
     try:
         conversion.run(until="message")
-        return conversion.target, conversion.changes, ir_version(conversion.graph, conversion.target.runtime)
+        version = ir_version(conversion.graph, conversion.target.runtime)
+        return ConversionPlan(conversion.target, conversion.changes, version)
     except NotRepresentable as error:
         refused = Change(graph.name, "graph", "refused", f"{error.what}: {error.given}", do=error.do)
-        return conversion.target, [*conversion.changes, refused], None
+        return ConversionPlan(conversion.target, [*conversion.changes, refused], None)

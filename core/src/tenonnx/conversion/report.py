@@ -2,11 +2,47 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tenonnx.checks.verification import Verification
+from tenonnx.html import part, table
 from tenonnx.transforms.report import Change
+from tenonnx.transforms.target import Target
+
+
+class ConversionPlan(NamedTuple):
+    """Where a conversion would go, what becomes of each node, and all that stands in the way.
+
+    ``ir_version`` is None where the target reads none that the graph can be written in.
+    """
+
+    target: Target
+    changes: list[Change]
+    ir_version: int | None
+
+    @property
+    def refused(self) -> list[Change]:
+        """What cannot be expressed in the target, with the reasons."""
+        return [change for change in self.changes if change.action == "refused"]
+
+    def __str__(self) -> str:
+        verdict = f"not possible, {len(self.refused)} obstacles" if self.refused else "possible"
+        return "\n".join([f"{self.target}: {verdict}", *(f"  {c}" for c in self.changes if c.action != "kept")])
+
+    def _repr_html_(self) -> str:
+        verdict = f"not possible, {len(self.refused)} obstacles" if self.refused else "possible"
+        return part(f"{self.target}: {verdict}", _by_op(self.changes))
+
+
+def _by_op(changes: Sequence[Change]) -> str:
+    """What became of nodes as a table, those refused first, alike ones in one row."""
+    counts = Counter((c.op, c.action, ", ".join(c.into), c.reason) for c in changes)
+    ordered = sorted(counts.items(), key=lambda item: (item[0][1] != "refused", item[0][1] == "kept", -item[1]))
+    rows = [(count, op.removeprefix("ai.onnx::"), action, into, why) for (op, action, into, why), count in ordered]
+    return table(("nodes", "op", "action", "into", "reason"), rows)
 
 
 @dataclass(slots=True)
@@ -49,6 +85,13 @@ class Report:
             "verification": checked,
             **source,
         }
+
+    def _repr_html_(self) -> str:
+        opsets = ", ".join(f"{domain} {version}" for domain, version in self.opsets.items())
+        checked = "" if self.verification is None else self.verification._repr_html_()
+        left_out = [f"left out, as IR {self.ir_version} does not support it: {what}" for what in self.notes_left_out]
+        notes = left_out if checked else [*left_out, *self.notes]
+        return part(f"{opsets}; IR {self.ir_version}", _by_op(self.changes), checked, notes=notes)
 
     def __str__(self) -> str:
         opsets = ", ".join(f"{domain} {version}" for domain, version in self.opsets.items())

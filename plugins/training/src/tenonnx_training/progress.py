@@ -1,69 +1,173 @@
-"""What a terminal shows of a training under way."""
+"""What is shown of a training under way: a bar on a terminal and in a notebook, lines in a log."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from importlib import import_module
+from typing import Any, Protocol
+
+from tenonnx.extend.notebooks import shown
+
+#: Seconds between two drawings of a bar in a notebook, and between two lines of a log within an epoch.
+REDRAWN, LOGGED = 0.1, 30.0
+
+
+class Display(Protocol):
+    """Where progress is shown: an epoch of so many batches (None: not known) begins, goes on, and ends."""
+
+    def begin(self, title: str, batches: int | None) -> None: ...
+
+    def advance(self, measured: str) -> None: ...
+
+    def end(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Progress:
-    """On stderr a line for every epoch as soon as it is over, and on a terminal a bar with loss and throughput.
+    """A line for every epoch as soon as it is over, and loss and throughput within one.
 
-    ``shown`` is None for: if it is a terminal.
+    ``wanted`` is None for: on a terminal or in a notebook.
     """
 
-    def __init__(self, shown: bool | None) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._shown = self._terminal if shown is None else shown
-        self._bar: Any = None
-        self._task: Any = None
+    def __init__(self, wanted: bool | None) -> None:
+        self._display = _display(wanted)
         self._title = ""
         self._started = 0.0
         self._samples = 0
 
     def begin(self, epoch: int, batches: int | None) -> None:
         self._title = f"epoch {epoch}"
-        if not (self._shown and self._terminal):
-            return
+        self._started, self._samples = time.perf_counter(), 0
+        if self._display is not None:
+            self._display.begin(self._title, batches)
+
+    def advance(self, measured: Mapping[str, float], samples: int) -> None:
+        if self._display is not None:
+            self._samples += samples
+            rate = self._samples / max(time.perf_counter() - self._started, 1e-9)
+            self._display.advance(f"{_line(measured)}  {rate:,.0f} samples/s")
+
+    def end(self, measured: Mapping[str, float]) -> None:
+        if self._display is not None:
+            self._display.end(f"{self._title}: {_line(measured)}")
+
+    def close(self) -> None:
+        if self._display is not None:
+            self._display.close()
+
+
+def _display(wanted: bool | None) -> Display | None:
+    if wanted is False:
+        return None
+    if _in_notebook():
+        return _Notebook()
+    if sys.stderr.isatty():
+        return _Terminal()
+    return _Log() if wanted else None
+
+
+def _in_notebook() -> bool:
+    """Whether this is a kernel of Jupyter, which shows HTML; IPython on a terminal does not."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
+
+
+class _Terminal:
+    """A bar on stderr, below the lines of the epochs."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+
+    def begin(self, title: str, batches: int | None) -> None:
         if self._bar is None:
+            from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
             measured = TextColumn("{task.fields[measured]}")
-            self._bar = Progress(
-                *columns, measured, transient=True, console=_console(), redirect_stdout=sys.stdout.isatty()
-            )
+            console, redirected = Console(stderr=True), sys.stdout.isatty()
+            self._bar = Progress(*columns, measured, transient=True, console=console, redirect_stdout=redirected)
             self._bar.start()
-        self._task = self._bar.add_task(self._title, total=batches, measured="")
-        self._started, self._samples = time.perf_counter(), 0
+        self._task = self._bar.add_task(title, total=batches, measured="")
 
-    def advance(self, measured: Mapping[str, float], samples: int) -> None:
-        if self._bar is None:
-            return
-        self._samples += samples
-        rate = self._samples / max(time.perf_counter() - self._started, 1e-9)
-        self._bar.update(self._task, advance=1, measured=f"{_line(measured)}  {rate:,.0f} samples/s")
+    def advance(self, measured: str) -> None:
+        self._bar.update(self._task, advance=1, measured=measured)
 
-    def end(self, measured: Mapping[str, float]) -> None:
-        text = f"{self._title}: {_line(measured)}"
-        if self._bar is not None:
-            self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
-            self._bar.remove_task(self._task)
-        elif self._shown:
-            sys.stderr.write(f"{text}\n")
-            sys.stderr.flush()
+    def end(self, text: str) -> None:
+        self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._bar.remove_task(self._task)
 
     def close(self) -> None:
         if self._bar is not None:
             self._bar.stop()
 
 
-def _console() -> Any:
-    from rich.console import Console
+class _Notebook:
+    """The lines of the epochs and a bar, in one output that is drawn anew."""
 
-    return Console(stderr=True)
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._lines: list[str] = []
+        self._batches: int | None = None
+        self._title, self._done, self._drawn = "", 0, 0.0
+
+    def begin(self, title: str, batches: int | None) -> None:
+        self._title, self._batches, self._done = title, batches, 0
+        self._draw(title)
+
+    def advance(self, measured: str) -> None:
+        self._done += 1
+        if time.perf_counter() - self._drawn >= REDRAWN:
+            count = f"{self._done:,}" + ("" if self._batches is None else f" of {self._batches:,}")
+            self._draw(f"{self._title}: {count} batches, {measured}")
+
+    def end(self, text: str) -> None:
+        self._lines.append(text)
+        self._draw(None)
+
+    def close(self) -> None:
+        self._draw(None)
+
+    def _draw(self, text: str | None) -> None:
+        """The lines, and below them the bar with a text, where there is one."""
+        shell = import_module("IPython.display")  # of the kernel that runs this, and nothing that we require
+        value = "" if self._batches is None else f' value="{self._done}" max="{max(self._batches, 1)}"'
+        bar = "" if text is None else f"<div><progress{value}></progress> {shown(text)}</div>"
+        page = shell.HTML(f"<pre>{shown(chr(10).join(self._lines))}</pre>{bar}")
+        if self._handle is None:
+            self._handle = shell.display(page, display_id=True)
+        else:
+            self._handle.update(page)
+        self._drawn = time.perf_counter()
+
+
+class _Log:
+    """Lines on stderr: one for each epoch, and within long ones now and then."""
+
+    def __init__(self) -> None:
+        self._batches: int | None = None
+        self._title, self._done, self._told = "", 0, 0.0
+
+    def begin(self, title: str, batches: int | None) -> None:
+        self._title, self._batches, self._done, self._told = title, batches, 0, time.perf_counter()
+
+    def advance(self, measured: str) -> None:
+        self._done += 1
+        if time.perf_counter() - self._told >= LOGGED:
+            count = f"{self._done:,}" + ("" if self._batches is None else f" of {self._batches:,}")
+            self.end(f"{self._title}: {count} batches, {measured}")
+            self._told = time.perf_counter()
+
+    def end(self, text: str) -> None:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def _line(measured: Mapping[str, float]) -> str:

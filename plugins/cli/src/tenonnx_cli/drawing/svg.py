@@ -28,10 +28,12 @@ def to_svg(graph: Graph, opened: Collection[str] | None = None) -> str:
 
     Nodes are grouped by the paths of their names; elements of the keys ``opened`` are open, or as many as have room.
     """
-    return _svg(picture(graph, opened))
+    return draw(picture(graph, opened))
 
 
-def _svg(made: Picture) -> str:
+def draw(made: Picture, *, can_choose: bool = False) -> str:
+    """A picture as SVG. Where boxes ``can_choose``, box ``k`` takes the focus and is of the class ``box-k``."""
+    number = {id(box): k if can_choose else None for k, box in enumerate(made.boxes)}
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="tenonnx" width="{made.width:.0f}" height="{made.height:.0f}" '
         f'viewBox="0 0 {made.width:.0f} {made.height:.0f}" font-family="system-ui, sans-serif" font-size="12">'
@@ -41,7 +43,8 @@ def _svg(made: Picture) -> str:
         'orient="auto"><path class="head" d="M0 0.5L8 4L0 7.5z"/></marker></defs>'
     )
     around = [box for box in made.boxes if box.inside]
-    parts = [*map(_box, around), *_lines(made), *(_box(box) for box in made.boxes if not box.inside)]
+    boxes = [_box(box, number[id(box)]) for box in around]
+    parts = [*boxes, *_lines(made), *(_box(box, number[id(box)]) for box in made.boxes if not box.inside)]
     return "\n".join([head, f"<style>{_style()}</style>", arrow, *parts, "</svg>"]) + "\n"
 
 
@@ -56,14 +59,16 @@ def _style() -> str:
     return f"{''.join(light)}@media(prefers-color-scheme:dark){{{''.join(dark)}}}"
 
 
-def _box(box: Element) -> str:
+def _box(box: Element, number: int | None) -> str:
     kind = kind_of(box)
+    chosen = "" if number is None else f' class="box-{number}" tabindex="0"'
     fill, stroke, *_ = COLOURS[kind]
     rounding = 12 if kind in ("input", "output") else 6
     place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="{rounding}"'
     more = ' fill-opacity="0.5"' if box.inside else ' stroke-dasharray="5 3"' if kind == "group" else ""
     lines = [
-        f'<g><title>{escape(_told(box))}</title><rect class="{kind}" {place} fill="{fill}" stroke="{stroke}"{more}/>'
+        f"<g{chosen}><title>{escape(_told(box))}</title>"
+        f'<rect class="{kind}" {place} fill="{fill}" stroke="{stroke}"{more}/>'
     ]
     if box.inside:
         lines.append(f'<text x="{box.x + INSET:.1f}" y="{box.y + HEAD - 9:.1f}">{markup(box.title)}</text>')

@@ -1,0 +1,33 @@
+"""Numbers over steps as a small drawing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tenonnx.extend.notebooks import shown
+
+#: Points of a line at most, and the size of the drawing.
+POINTS, WIDTH, HEIGHT = 400, 480.0, 120.0
+
+
+def curve(numbers: Sequence[float], title: str) -> str:
+    """A line through numbers, the largest at the top, as SVG; nothing where there are not two finite ones.
+
+    Of more than ``POINTS`` numbers, each point is the mean of as many as lie behind it.
+    """
+    size = max(1, math.ceil(len(numbers) / POINTS))
+    parts = [numbers[k : k + size] for k in range(0, len(numbers), size)]
+    means = [sum(part) / len(part) for part in parts]
+    points = [(k, mean) for k, mean in enumerate(means) if math.isfinite(mean)]
+    if len(points) < 2:
+        return ""
+    low, high = min(mean for _, mean in points), max(mean for _, mean in points)
+    across, up = WIDTH / max(len(means) - 1, 1), (HEIGHT - 20) / ((high - low) or 1.0)
+    line = " ".join(f"{k * across:.1f},{HEIGHT - 4 - (mean - low) * up:.1f}" for k, mean in points)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH:.0f}" height="{HEIGHT:.0f}" role="img" '
+        f'viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" font-family="system-ui, sans-serif" font-size="11">'
+        f'<text x="0" y="11" fill="currentColor">{shown(title)}: from {numbers[0]:.4g} to {numbers[-1]:.4g}</text>'
+        f'<polyline points="{line}" fill="none" stroke="#38808f" stroke-width="1.5"/></svg>'
+    )
