@@ -18,7 +18,7 @@ CORE = ROOT / "core" / "src" / "tenonnx"
 
 #: From the ground up, as docs/why/architecture.md tells it; the values are the folders and files of one floor.
 FLOORS = [
-    {"errors", "limits", "html", "graph"},
+    {"errors", "limits", "graph"},
     {"op"},
     {"registry", "runtimes"},
     {"transforms"},

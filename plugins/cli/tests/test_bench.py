@@ -105,3 +105,25 @@ def test_a_backend_that_is_not_installed_is_refused(tenonnx, model, other):
     assert (result.code, result.out) == (2, "")
     assert 'no backend "warp" is installed' in result.err
     assert "numpy, other" in result.err
+
+
+def test_nodes_are_timed_and_those_of_an_expanded_op_count_for_its_node(tenonnx, model):
+    result = tenonnx("bench", model, "--nodes", "--input-shapes", "x:4,3")
+    assert result.code == 0, result.err
+    first, header, *lines = result.out.splitlines()
+    assert first.startswith("numpy: ")
+    assert header.split() == ["node", "op", "ms", "share"]
+    graph = tx.load(model)
+    assert {line.split()[0] for line in lines} <= {node.label for node in graph.nodes}
+    found = tenonnx("bench", model, "--nodes", "--json").json["backends"]
+    (numpy,) = [each["nodes"] for each in found if each["backend"] == "numpy"]
+    assert all(each["in_graph"] and each["seconds"] >= 0 for each in numpy)
+    assert [each["seconds"] for each in numpy] == sorted((each["seconds"] for each in numpy), reverse=True)
+
+
+def test_a_backend_that_times_no_nodes_is_refused_with_those_that_do(tenonnx, model, other):
+    other(Other())
+    result = tenonnx("bench", model, "--nodes", "--backend", "other")
+    assert result.code == 2
+    assert "times of nodes come from a backend that measures them" in result.err
+    assert "numpy" in result.err

@@ -8,7 +8,7 @@ import pytest
 import tiny
 
 from tenonnx import Graph
-from tenonnx_cli.drawing import to_dot, to_html, to_svg
+from tenonnx_cli.drawing import path_of, to_dot, to_html, to_svg
 from tenonnx_cli.drawing.picture import picture
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -148,3 +148,19 @@ def test_a_page_has_the_details_of_each_box_to_be_shown_by_a_click(graph):
         assert page.count(f'class="details of-{number}"') == 1
     assert "<script" not in page
     assert 'class="box-' not in to_svg(graph)
+
+
+def test_nodes_are_grouped_by_the_modules_that_pytorch_notes():
+    from types import SimpleNamespace
+
+    graph = Graph("noted", opsets={"tiny": 5})
+    value = graph.input("x", "float32", (2,))
+    for k in range(6):
+        value = tiny.double(value)
+        scopes = f"['', 'encoder', 'encoder.layer.{k // 3}', 'double_{k}']"
+        entry = SimpleNamespace(key="pkg.torch.onnx.name_scopes", value=scopes)
+        graph.nodes[-1].origin = SimpleNamespace(metadata_props=[entry])
+    graph.output("y", value)
+    assert path_of(graph.nodes[0]) == ["encoder", "layer", "0"]
+    closed = {box.title for box in picture(graph, opened=[]).boxes if box.kind == "group"}
+    assert closed == {"0", "1"}, "what is around all of them is not drawn"

@@ -7,6 +7,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import tenonnx as tx
+from tenonnx_serve.tasks.compare import node_fates
+from tenonnx_serve.tasks.run import run
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
@@ -100,3 +104,60 @@ def test_numbers_that_json_does_not_have_are_none():
 
     assert framed({"a": [float("nan"), 1.5, float("inf")]})[HEAD.size :] == b'{"a": [null, 1.5, null]}'
     assert np.isfinite(1.5)
+
+
+def test_a_function_of_a_model_opens_in_place(page):
+    body = [helper.make_node("Exp", ["a"], ["b"]), helper.make_node("Neg", ["b"], ["c"])]
+    function = helper.make_function("lab", "ExpNeg", ["a"], ["c"], body, [helper.make_opsetid("", 17)])
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("ExpNeg", ["x"], ["y"], domain="lab")], "g", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("lab", 1)]
+    made = helper.make_model(graph, functions=[function], opset_imports=opsets, ir_version=9)
+    model = page.send("m.onnx", made.SerializeToString())["id"]
+    page.ask(f"/models/{model}/open")
+    drawn = page.ask(f"/models/{model}/draw", opened=["n0"])
+    inner = sorted(box[0] for box in drawn["boxes"] if box[0].startswith("n0/body/n"))
+    assert [page.ask(f"/models/{model}/node", key=key)["op"] for key in inner] == ["Exp", "Neg"]
+
+
+def branching(then):
+    """A model that gives Exp or ``then`` of its input."""
+    one = [helper.make_tensor_value_info("z", TensorProto.FLOAT, [2])]
+    branches = {
+        "then_branch": helper.make_graph(
+            [helper.make_node(then, ["x"], ["t"]), helper.make_node("Neg", ["t"], ["z"])], "then", [], one
+        ),
+        "else_branch": helper.make_graph([helper.make_node("Exp", ["x"], ["z"])], "else", [], one),
+    }
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    flag = helper.make_tensor_value_info("flag", TensorProto.BOOL, [])
+    node = helper.make_node("If", ["flag"], ["y"], **branches)
+    return tx.load(helper.make_model(helper.make_graph([node], "g", [ends[0], flag], ends[1:]), ir_version=9))
+
+
+def test_nodes_of_subgraphs_are_compared_too():
+    ours, theirs = node_fates(branching("Relu"), branching("Relu"))
+    assert set(ours.values()) == set(theirs.values()) == {"equal"}
+    assert set(ours) == {"n0", "n0/then_branch/n0", "n0/then_branch/n1", "n0/else_branch/n0"}
+    ours, theirs = node_fates(branching("Relu"), branching("Abs"))
+    assert theirs == {
+        "n0": "changed",
+        "n0/then_branch/n0": "changed",
+        "n0/then_branch/n1": "equal",
+        "n0/else_branch/n0": "equal",
+    }
+    assert ours == theirs
+    ours, theirs = node_fates(branching("Relu"), tx.Graph())
+    assert set(ours.values()) == {"removed"}
+    assert len(ours) == 4
+    assert not theirs
+
+
+def test_a_run_tells_how_long_nodes_take(tmp_path):
+    path = EXAMPLES / "digits" / "digits.onnx"
+    said = []
+    found = run(lambda **step: said.append(step["step"]), str(path), "digits", str(tmp_path), {"backend": "numpy"})
+    assert said[-1] == "Timing nodes"
+    nodes = tx.load(path).nodes
+    assert {each["key"] for each in found["times"]} <= {f"n{k}" for k in range(len(nodes))}
+    assert all(nodes[int(each["key"][1:])].label == each["name"] for each in found["times"])

@@ -9,7 +9,7 @@ from typing import Any
 
 from tenonnx.checks.compare import Difference
 from tenonnx.errors import VerificationFailed
-from tenonnx.html import part, table
+from tenonnx.graph.late_bindings import html_of
 
 #: How near two outputs are, the best first. Behind roundings to codes, a number may be a step of these away.
 GRADES = ("bit for bit", "within rounding", "within tolerance", "within one quantization step")
@@ -203,18 +203,8 @@ class Verification:
             return "not verified"
         return f"equal, {self.grade}" if self.grade else "equal" if self.equal else "not equal"
 
-    def _repr_html_(self) -> str:
-        rows = [
-            (o.name, o.backend, f"{o.difference.absolute:.3g}", f"{o.difference.relative:.3g}", o.grade)
-            if o.equal
-            else (o.name, o.backend, "", "", f"different: {o.difference.reason}")
-            for o in self.outputs
-        ]
-        rows += [(name, "", "", "", f"not verified: {why}") for name, why in self.unverified.items()]
-        found = table(("output", "backend", "absolute", "relative", "result"), rows)
-        first = [f"the first node that diverges: {self.first_divergence}"] if self.first_divergence else []
-        notes = [*self.problems, *first, *map(str, self.as_used), *self.notes]
-        return part(f"{self.verdict}; largest differences from {self.reference}", found, notes=notes)
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     def __str__(self) -> str:
         lines = [f"{self.verdict}; largest differences from {self.reference}:"]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tenonnx.checks.verification import Verification
-from tenonnx.html import part, table
+from tenonnx.graph.late_bindings import html_of
 from tenonnx.transforms.report import Change
 from tenonnx.transforms.target import Target
 
@@ -32,17 +30,8 @@ class ConversionPlan(NamedTuple):
         verdict = f"not possible, {len(self.refused)} obstacles" if self.refused else "possible"
         return "\n".join([f"{self.target}: {verdict}", *(f"  {c}" for c in self.changes if c.action != "kept")])
 
-    def _repr_html_(self) -> str:
-        verdict = f"not possible, {len(self.refused)} obstacles" if self.refused else "possible"
-        return part(f"{self.target}: {verdict}", _by_op(self.changes))
-
-
-def _by_op(changes: Sequence[Change]) -> str:
-    """What became of nodes as a table, those refused first, alike ones in one row."""
-    counts = Counter((c.op, c.action, ", ".join(c.into), c.reason) for c in changes)
-    ordered = sorted(counts.items(), key=lambda item: (item[0][1] != "refused", item[0][1] == "kept", -item[1]))
-    rows = [(count, op.removeprefix("ai.onnx::"), action, into, why) for (op, action, into, why), count in ordered]
-    return table(("nodes", "op", "action", "into", "reason"), rows)
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
 
 @dataclass(slots=True)
@@ -86,12 +75,8 @@ class Report:
             **source,
         }
 
-    def _repr_html_(self) -> str:
-        opsets = ", ".join(f"{domain} {version}" for domain, version in self.opsets.items())
-        checked = "" if self.verification is None else self.verification._repr_html_()
-        left_out = [f"left out, as IR {self.ir_version} does not support it: {what}" for what in self.notes_left_out]
-        notes = left_out if checked else [*left_out, *self.notes]
-        return part(f"{opsets}; IR {self.ir_version}", _by_op(self.changes), checked, notes=notes)
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     def __str__(self) -> str:
         opsets = ", ".join(f"{domain} {version}" for domain, version in self.opsets.items())

@@ -38,7 +38,7 @@ PLACES = {
     "simplify": "tenonnx_optimize.simplify",
     "summary": "tenonnx.transforms.summary",
     "to_dot": "tenonnx_cli.drawing",
-    "to_html": "tenonnx_cli.drawing",
+    "to_html": "tenonnx_cli.notebooks",
     "to_proto": "tenonnx.conversion.convert",
     "to_svg": "tenonnx_cli.drawing",
 }
@@ -62,3 +62,9 @@ def late_if_installed(name: str) -> Any:
         return None
     with uncollected():  # what is imported stays
         return getattr(import_module(PLACES[name]), name)
+
+
+def html_of(thing: Any) -> str | None:
+    """What ``thing`` shows of itself in a notebook, None without the package that draws."""
+    drawn = late_if_installed("to_html")
+    return None if drawn is None else drawn(thing)

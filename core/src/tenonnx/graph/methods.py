@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
-from tenonnx.graph.late_bindings import late, late_if_installed
+from tenonnx.graph.late_bindings import html_of, late
 from tenonnx.graph.parts import Named
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ class Methods:
         return late("pickled")(self)  # type: ignore[no-any-return]
 
     def _repr_html_(self) -> str | None:
-        drawn = late_if_installed("to_html")
-        return None if drawn is None else drawn(self)
+        return html_of(self)
 
     def to_dot(self) -> str:
         """The graph in the language of Graphviz."""

@@ -5,6 +5,7 @@ from tenonnx.backend.choice import measured as measured
 from tenonnx.backend.choice import remember as remember
 from tenonnx.backend.compiling import compile_graph as compile_graph
 from tenonnx.backend.feeds import check_feeds as check_feeds
+from tenonnx.backend.numpy.backend import NumpyProgram as NumpyProgram
 from tenonnx.backend.strangers import differing as differing
 from tenonnx.backend.strangers import is_comparable as is_comparable
 from tenonnx.backend.strangers import sizes_of as sizes_of

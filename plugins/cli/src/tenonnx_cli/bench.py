@@ -17,15 +17,19 @@ from tenonnx_cli.options import (
     seed_option,
     shapes_option,
 )
-from tenonnx_cli.output import complain, interruptible, say_json, say_table, working
+from tenonnx_cli.output import complain, interruptible, plural, say, say_json, say_table, working
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tenonnx import Graph
+    from tenonnx_cli.node_times import NodeTime
 
 #: Calls that are measured at most.
 MOST_CALLS = 10_000
+
+#: Nodes that are listed for a backend.
+MOST_NODES = 20
 
 
 @click.command("bench")
@@ -36,6 +40,7 @@ MOST_CALLS = 10_000
     "--seconds", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
     help="Seconds to spend on each backend.",
 )  # fmt: skip
+@click.option("--nodes", "by_node", is_flag=True, help="Time each node, on the backends that can measure that.")
 @shapes_option
 @seed_option
 @running_timeout_option
@@ -46,6 +51,7 @@ def command(
     archive: str | None,
     only: Sequence[str],
     seconds: float,
+    by_node: bool,
     input_shapes: InputShapes,
     seed: int,
     timeout: float,
@@ -54,11 +60,13 @@ def command(
     """Time a model on all installed backends. Inputs that are not given get random values.
 
     Reports the time of the first call, the median of the calls after it, and the largest difference from numpy. The
-    result is stored: from now on, the backend "auto" picks the fastest one for this model.
+    result is stored: from now on, the backend "auto" picks the fastest one for this model. With --nodes, lists the
+    nodes that take longest instead; a kernel that stands for several nodes has the name that the runtime gives it.
     """
     from tenonnx import InvalidCall
     from tenonnx.tools import backends, compile_graph, remember
     from tenonnx_cli.arrays import read_feeds
+    from tenonnx_cli.node_times import measuring_nodes, node_times
     from tenonnx_cli.random_inputs import complete
 
     graph = load_model(model)
@@ -67,6 +75,12 @@ def command(
     known = ["numpy", *installed]
     if unknown := [name for name in only if name not in known]:
         raise InvalidCall(f'no backend "{unknown[0]}" is installed', available=", ".join(known))
+    if by_node:
+        with working(f"timing {model}"), interruptible(), within(timeout, not_finished):
+            feeds, _ = complete(graph, compile_graph(graph, "numpy"), given, seed, input_shapes)
+            times = {name: node_times(graph, feeds, name) for name in only or measuring_nodes()}
+        _say_nodes(model, times, as_json)
+        return
     with working(f"timing {model}"), interruptible(), within(timeout, not_finished):
         feeds, expected = complete(graph, compile_graph(graph, "numpy"), given, seed, input_shapes)
         rows = [_timed(graph, name, feeds, expected, seconds) for name in only or known]
@@ -82,6 +96,24 @@ def command(
     for row in rows:
         if "problem" in row:
             complain(f"{row['backend']}: {row['problem']}")
+
+
+def _say_nodes(model: str, times: Mapping[str, Sequence[NodeTime]], as_json: bool) -> None:
+    """Print the nodes that take longest on each backend, or all of them as JSON."""
+    if as_json:
+        found = [{"backend": name, "nodes": [each.to_json() for each in nodes]} for name, nodes in times.items()]
+        say_json({"file": model, "backends": found})
+        return
+    for name, nodes in times.items():
+        total = sum(each.seconds for each in nodes) or 1.0
+        say(f"{name}: {total * 1e3:.3g} ms in nodes")
+        rows = [
+            [each.name, each.op or "-", f"{each.seconds * 1e3:.3g}", f"{each.seconds / total:.1%}"]
+            for each in nodes[:MOST_NODES]
+        ]
+        say_table(rows, ["node", "op", "ms", "share"])
+        if len(nodes) > MOST_NODES:
+            say(f"and {plural(len(nodes) - MOST_NODES, 'node')} more; --json lists all")
 
 
 def _timed(

@@ -6,6 +6,7 @@ from tenonnx_cli.compare import structural_differences
 from tenonnx_cli.convert import command as convert
 from tenonnx_cli.describe import describe, op_name
 from tenonnx_cli.memory import watched
+from tenonnx_cli.node_times import measuring_nodes, node_times
 from tenonnx_cli.ops import op_row
 from tenonnx_cli.options import common_sizes, load_model, transforms_given
 from tenonnx_cli.program import program
@@ -23,6 +24,8 @@ __all__ = [
     "load_made",
     "load_model",
     "made_options",
+    "measuring_nodes",
+    "node_times",
     "op_name",
     "op_row",
     "program",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import io
+import json
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime
@@ -76,6 +79,10 @@ _OPTIONED = frozenset({"DequantizeLinear", "QuantizeLinear", "MatMulNBits"})
 _FLOAT8 = (DType.float8e4m3fn, DType.float8e4m3fnuz, DType.float8e5m2, DType.float8e5m2fnuz)
 
 
+#: Calls before those that are measured.
+_WARMING = 3
+
+
 def compile(
     graph: Graph,
     *,
@@ -112,6 +119,23 @@ def compile(
             raise
         return fall_back(graph, error, state)
     return program if strict else RescuedProgram(program, graph, state)
+
+
+def node_seconds(graph: Graph, feeds: Mapping[str, Any], calls: int) -> list[dict[str, float]]:
+    """The seconds of each node of the runtime's graph, by its name, in each of so many calls, by its own profiler."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"enable_profiling": True, "profile_file_prefix": str(Path(folder) / "nodes")}
+        session, is_plain = _session(graph, _providers(None), options, None)
+        program = RuntimeProgram(graph, session, is_plain)
+        for _ in range(calls + _WARMING):
+            program(feeds)
+        events = json.loads(Path(session.end_profiling()).read_text("utf-8"))
+    spent: dict[str, list[float]] = {}
+    for event in events:
+        name, is_kernel, _ = str(event.get("name", "")).rpartition("_kernel_time")
+        if event.get("cat") == "Node" and is_kernel:
+            spent.setdefault(name, []).append(event["dur"] * 1e-6)
+    return [{name: each[-calls + k] for name, each in spent.items() if len(each) >= calls} for k in range(calls)]
 
 
 def _refuse_growing_text(graph: Graph) -> None:

@@ -201,6 +201,8 @@ def test_a_run_shows_what_values_hold(opened, address):
     expect(page.get_by_text("samples.npz")).to_be_visible()
     page.get_by_role("button", name="Run", exact=True).last.click()
     expect(page.get_by_role("region", name="Outputs")).to_contain_text("probabilities")
+    page.locator("summary", has_text="Time of each node").click()
+    expect(page.get_by_role("region", name="Time of each node")).to_contain_text("MatMul")
     page.locator("summary", has_text="Every value").click()
     page.get_by_role("region", name="Every value").get_by_role("button").first.click()
     expect(page.locator(".pane")).to_contain_text("In the last run")

@@ -1,14 +1,26 @@
-"""Numbers over steps as a small drawing."""
+"""What a history shows of itself in a notebook: its epochs, and the losses as a curve."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-
-from tenonnx.extend.notebooks import shown
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.util import find_spec
 
 #: Points of a line at most, and the size of the drawing.
 POINTS, WIDTH, HEIGHT = 400, 480.0, 120.0
+
+
+def page(losses: Sequence[float], epochs: Sequence[Mapping[str, float]], notes: Sequence[str]) -> str | None:
+    """A part of a page that shows a history, None without the package that makes such."""
+    if find_spec("tenonnx_cli") is None:
+        return None
+    from tenonnx_cli.html import part, table
+
+    names = list(dict.fromkeys(name for epoch in epochs for name in epoch))
+    rows = [[f"{epoch[name]:.4g}" if name in epoch else "" for name in names] for epoch in epochs]
+    head = f"{len(losses):,} steps, {len(epochs):,} epochs"
+    return part(head, curve(losses, "loss of each step"), table(names, rows), notes=notes)
 
 
 def curve(numbers: Sequence[float], title: str) -> str:
@@ -28,6 +40,6 @@ def curve(numbers: Sequence[float], title: str) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH:.0f}" height="{HEIGHT:.0f}" role="img" '
         f'viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" font-family="system-ui, sans-serif" font-size="11">'
-        f'<text x="0" y="11" fill="currentColor">{shown(title)}: from {numbers[0]:.4g} to {numbers[-1]:.4g}</text>'
+        f'<text x="0" y="11" fill="currentColor">{escape(title)}: from {numbers[0]:.4g} to {numbers[-1]:.4g}</text>'
         f'<polyline points="{line}" fill="none" stroke="#38808f" stroke-width="1.5"/></svg>'
     )

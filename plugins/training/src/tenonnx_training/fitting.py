@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Graph, InvalidCall, TenonnxError
-from tenonnx.extend.notebooks import part, table
 from tenonnx_training.config import TrainingConfig, configured, takes
-from tenonnx_training.curves import curve
+from tenonnx_training.curves import page
 from tenonnx_training.data import Batches, Data, samples_of
 from tenonnx_training.interruption import Interruption
 from tenonnx_training.progress import Progress
@@ -41,12 +40,8 @@ class History:
     interrupted: bool = False
     notes: list[str] = field(default_factory=list)
 
-    def _repr_html_(self) -> str:
-        names = list(dict.fromkeys(name for epoch in self.epochs for name in epoch))
-        rows = [[f"{epoch[name]:.4g}" if name in epoch else "" for name in names] for epoch in self.epochs]
-        head = f"{len(self.losses):,} steps, {len(self.epochs):,} epochs"
-        notes = [*(["interrupted"] if self.interrupted else []), *self.notes]
-        return part(head, curve(self.losses, "loss of each step"), table(names, rows), notes=notes)
+    def _repr_html_(self) -> str | None:
+        return page(self.losses, self.epochs, [*(["interrupted"] if self.interrupted else []), *self.notes])
 
 
 @takes(TrainingConfig)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from html import escape
 from importlib import import_module
 from typing import Any, Protocol
-
-from tenonnx.extend.notebooks import shown
 
 #: Seconds between two drawings of a bar in a notebook, and between two lines of a log within an epoch.
 REDRAWN, LOGGED = 0.1, 30.0
@@ -136,8 +135,8 @@ class _Notebook:
         """The lines, and below them the bar with a text, where there is one."""
         shell = import_module("IPython.display")  # of the kernel that runs this, and nothing that we require
         value = "" if self._batches is None else f' value="{self._done}" max="{max(self._batches, 1)}"'
-        bar = "" if text is None else f"<div><progress{value}></progress> {shown(text)}</div>"
-        page = shell.HTML(f"<pre>{shown(chr(10).join(self._lines))}</pre>{bar}")
+        bar = "" if text is None else f"<div><progress{value}></progress> {escape(text)}</div>"
+        page = shell.HTML(f"<pre>{escape(chr(10).join(self._lines))}</pre>{bar}")
         if self._handle is None:
             self._handle = shell.display(page, display_id=True)
         else:

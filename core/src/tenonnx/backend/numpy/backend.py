@@ -10,7 +10,7 @@ from typing import Any
 from tenonnx import limits
 from tenonnx.backend.feeds import FeedCheck
 from tenonnx.backend.input_defaults import DefaultsProgram
-from tenonnx.backend.numpy.plan import Plan, owned
+from tenonnx.backend.numpy.plan import Plan, Watch, owned
 from tenonnx.backend.state import Results, StatefulProgram
 from tenonnx.backend.threads import allowed
 from tenonnx.errors import InvalidCall
@@ -42,16 +42,16 @@ class NumpyProgram(Bindable):
         self._contents = [None if v.data is None else v.data.array() for v in graph.all_inputs]
         self._fed = [k for k, contents in enumerate(self._contents) if contents is None]
 
-    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    def __call__(self, feeds: Mapping[str, Any], watch: Watch | None = None) -> dict[str, Any]:
         contents = self._contents.copy()
         for position, array in zip(self._fed, self._check(feeds), strict=True):
             contents[position] = array
         with limits.budget():
             if self.threads is None:
-                results = self.plan.run(contents)
+                results = self.plan.run(contents, watch)
             else:
                 with allowed(self.threads):
-                    results = self.plan.run(contents)
+                    results = self.plan.run(contents, watch)
         return dict(zip(self.outputs, owned(results, contents, self.plan), strict=True))
 
 

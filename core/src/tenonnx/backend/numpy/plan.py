@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,12 @@ from tenonnx.graph.types import TensorType
 from tenonnx.op.binding import UNFORESEEN, bind, cannot_compute, known_op
 from tenonnx.op.evaluate import GraphFunction
 from tenonnx.op.rules import find_rule
+
+
+class Watch(Protocol):
+    """Is told of every step that was taken."""
+
+    def note(self, step: Step, slots: list[Any]) -> None: ...
 
 
 class Plan:
@@ -44,15 +50,15 @@ class Plan:
         self.constants = {id(c) for c in self.contents if isinstance(c, np.ndarray)}
         self._signatures = Signatures()
 
-    def run(self, feeds: Sequence[Any]) -> list[Any]:
-        """The outputs for contents of the all_inputs and captures, in order."""
+    def run(self, feeds: Sequence[Any], watch: Watch | None = None) -> list[Any]:
+        """The outputs for contents of the all_inputs and captures, in order; ``watch`` is told of every step."""
         signature = tuple([getattr(feed, "shape", None) for feed in feeds])
         schedule = self._signatures.find(signature)
         if schedule is not None:
             slots = schedule.contents.copy()
             for slot, feed in zip(self.all_inputs, feeds, strict=True):
                 slots[slot] = feed
-            _follow(schedule, slots)
+            _follow(schedule, slots, watch)
             return [slots[i] for i in self.outputs]
         slots = self.contents.copy()
         for slot, feed in zip(self.all_inputs, feeds, strict=True):
@@ -63,7 +69,7 @@ class Plan:
             _execute(self.steps, slots, guard, observations)
             self._signatures.keep(signature, observations.schedule())
         else:
-            _execute(self.steps, slots, guard)
+            _execute(self.steps, slots, guard, watch)
         return [slots[i] for i in self.outputs]
 
     # ----- planning -----------------------------------------------------------------------------------------------
@@ -144,10 +150,10 @@ class _Run:
         return tuple(self.plan.run([*feeds, *self.captured]))
 
 
-def _follow(schedule: Schedule, slots: list[Any]) -> None:
+def _follow(schedule: Schedule, slots: list[Any], watch: Watch | None = None) -> None:
     """What ``_execute`` does with the steps of a schedule, of which nothing needs to be watched."""
-    if limits.end() is not None:
-        _execute(schedule.steps, slots)
+    if limits.end() is not None or watch is not None:
+        _execute(schedule.steps, slots, watch=watch)
         return
     result: Any = None
     with np.errstate(all="ignore"):
@@ -171,9 +177,7 @@ def _follow(schedule: Schedule, slots: list[Any]) -> None:
                 _store(step, result, slots)
 
 
-def _execute(
-    steps: Sequence[Step], slots: list[Any], guard: Guard | None = None, observations: Observations | None = None
-) -> None:
+def _execute(steps: Sequence[Step], slots: list[Any], guard: Guard | None = None, watch: Watch | None = None) -> None:
     end = limits.end()
     if end is not None and time.monotonic() > end:
         raise limits.out_of_time()
@@ -200,8 +204,8 @@ def _execute(
             _store(step, result, slots)
             if guard is not None:
                 guard.note(result)
-            if observations is not None:
-                observations.note(step, slots)
+            if watch is not None:
+                watch.note(step, slots)
 
 
 def _in_place(step: Step, slots: list[Any]) -> Any:

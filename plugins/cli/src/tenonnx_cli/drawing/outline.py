@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,9 @@ MOST_FACTS = 4
 
 #: Groups inside each other.
 _DEEPEST = 12
+
+#: Where the exporter of PyTorch notes the modules that a node is of, as a list, and what is read of it.
+_SCOPES, _LONGEST_SCOPES = "pkg.torch.onnx.name_scopes", 4000
 
 
 @dataclass(slots=True, eq=False)
@@ -235,11 +239,17 @@ def _grouped(graph: Graph) -> _Group:
             group = inner
         group.nodes.append(number)
     _tidy(root)
+    while not root.nodes and len(root.groups) == 1:  # a group of everything tells nothing
+        (root,) = root.groups.values()
     return root
 
 
 def path_of(node: Node) -> list[str]:
-    """The names of the modules that a node is in, as far as its own name tells."""
+    """The names of the modules that a node is in, as PyTorch's exporter notes them, or as its own name tells."""
+    noted = next((e.value for e in getattr(node.origin, "metadata_props", ()) if e.key == _SCOPES), "")
+    scopes = re.findall(r"'([^']*)'", noted[:_LONGEST_SCOPES])  # each with those around it, the last is the node itself
+    if len(scopes) > 1:
+        return [part for part in scopes[-2].split(".") if part][:_DEEPEST]
     name = node.name
     for separator in ("/", "."):
         if separator in name:

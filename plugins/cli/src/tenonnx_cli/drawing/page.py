@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Iterator
 
 from tenonnx import Graph, Node, Value, infer
-from tenonnx.extend.notebooks import part, table
 from tenonnx_cli.drawing.outline import Element
 from tenonnx_cli.drawing.picture import Picture, picture
 from tenonnx_cli.drawing.svg import draw
 from tenonnx_cli.drawing.text import short
+from tenonnx_cli.html import part, table
 from tenonnx_cli.printable import printable
 
 #: Values of an interface that are listed, and characters of an attribute that are shown.

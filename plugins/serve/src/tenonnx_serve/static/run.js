@@ -62,11 +62,17 @@ function result(job, page) {
   const values = Object.entries(found.values).flatMap(([key, each]) => Object.entries(each).map(([name, stated]) =>
     [h("button", { type: "button", className: "link", onclick: () => page.reveal(key) }, name), stated.type, ...told(stated)]));
   const longest = 500;
+  const total = found.times.reduce((sum, each) => sum + each.seconds, 0) || 1;
+  const times = found.times.slice(0, longest).map((each) => [
+    each.key ? h("button", { type: "button", className: "link", onclick: () => page.reveal(each.key) }, each.name) : each.name,
+    each.op, number(each.seconds * 1e3), `${(each.seconds / total * 100).toFixed(1)} %`]);
   return [
     h("p", { className: "largest" }, `Computed by ${found.backend}`),
     h("h3", {}, "Outputs"), table(["Name", ...columns, "Values"], outputs, "Outputs"),
     job.file && h("p", {}, h("a", { className: "button", href: `/api/jobs/${job.id}/file`, download: job.file }, "Download outputs")),
     h("h3", {}, "Inputs"), table(["Name", ...columns], inputs, "Inputs"),
+    times.length > 0 && h("details", {}, h("summary", {}, "Time of each node"),
+      table(["Node", "Op", "Milliseconds", "Share"], times, "Time of each node")),
     h("details", {}, h("summary", {}, "Every value"), table(["Name", ...columns], values.slice(0, longest), "Every value"),
       values.length > longest && h("p", { className: "help" }, `${longest} of ${values.length} are listed. Choose a node under Look to see its values.`)),
   ];

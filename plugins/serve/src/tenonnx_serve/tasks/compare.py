@@ -10,6 +10,7 @@ import numpy as np
 from tenonnx import Graph, Node, TenonnxError, Value, infer, verify
 from tenonnx.extend.checks import corresponding
 from tenonnx.extend.transforms import attributes_key
+from tenonnx_cli.drawing import subgraphs
 from tenonnx_cli.tools import common_sizes, read_feeds, structural_differences
 from tenonnx_serve.tasks import Tell
 from tenonnx_serve.tasks.failures import described
@@ -51,20 +52,50 @@ def compare(
 
 
 def node_fates(one: Graph, two: Graph) -> list[dict[str, str]]:
-    """For both graphs, by key: equal, changed, removed (of the first) or added (of the second)."""
-    same = corresponding(one, two)  # names of the second to those of the first
-    makers = {v.name: (k, node) for k, node in enumerate(one.nodes) for v in node.outputs if v is not None}
-    ours = {f"n{k}": "removed" for k in range(len(one.nodes))}
+    """For both graphs, by key: equal, changed, removed (of the first) or added (of the second), subgraphs included."""
+    ours: dict[str, str] = {}
     theirs: dict[str, str] = {}
+    _compare(one, two, {}, ("", ""), (ours, theirs))
+    return [ours, theirs]
+
+
+def _compare(
+    one: Graph, two: Graph, outer: Mapping[str, str], ways: tuple[str, str], fates: tuple[dict[str, str], ...]
+) -> None:
+    """The fates of the nodes of two graphs, to which ``ways`` lead; ``outer`` are the same values around them."""
+    same = {**outer, **corresponding(one, two)}  # names of the second to those of the first
+    same |= {b.name: a.name for a, b in zip(one.inputs, two.inputs, strict=False)} if ways[0] else {}
+    makers = {v.name: (k, node) for k, node in enumerate(one.nodes) for v in node.outputs if v is not None}
+    for k, node in enumerate(one.nodes):
+        _all_of(node, f"{ways[0]}n{k}", "removed", fates[0])
     for k, node in enumerate(two.nodes):
+        key = f"{ways[1]}n{k}"
         partner = next((makers.get(same.get(v.name, "")) for v in node.outputs if v is not None), None)
         if partner is None:
-            theirs[f"n{k}"] = "added"
+            _all_of(node, key, "added", fates[1])
             continue
         place, counterpart = partner
-        fate = "equal" if _equal(counterpart, node, same) else "changed"
-        theirs[f"n{k}"] = ours[f"n{place}"] = fate
-    return [ours, theirs]
+        inside = dict(subgraphs(counterpart))
+        for name, inner in subgraphs(node):
+            if name in inside:
+                _compare(inside[name], inner, same, (f"{ways[0]}n{place}/{name}/", f"{key}/{name}/"), fates)
+            else:
+                _all_in(inner, f"{key}/{name}/", "added", fates[1])
+        alike = all(fate == "equal" for way, fate in fates[1].items() if way.startswith(f"{key}/"))
+        fate = "equal" if alike and _equal(counterpart, node, same) else "changed"
+        fates[1][key] = fates[0][f"{ways[0]}n{place}"] = fate
+
+
+def _all_of(node: Node, key: str, fate: str, fates: dict[str, str]) -> None:
+    """One fate for a node and for all that is in its subgraphs."""
+    fates[key] = fate
+    for name, inner in subgraphs(node):
+        _all_in(inner, f"{key}/{name}/", fate, fates)
+
+
+def _all_in(graph: Graph, way: str, fate: str, fates: dict[str, str]) -> None:
+    for k, node in enumerate(graph.nodes):
+        _all_of(node, f"{way}n{k}", fate, fates)
 
 
 def _equal(one: Node, two: Node, same: Mapping[str, str]) -> bool:

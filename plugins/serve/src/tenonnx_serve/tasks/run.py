@@ -12,7 +12,7 @@ import numpy as np
 from tenonnx import Graph, InvalidCall, infer
 from tenonnx.extend.checks import with_outputs
 from tenonnx.tools import backends, compile_graph, type_of
-from tenonnx_cli.tools import complete, read_feeds, write_arrays
+from tenonnx_cli.tools import complete, measuring_nodes, node_times, read_feeds, write_arrays
 from tenonnx_serve.tasks import Tell
 from tenonnx_serve.tasks.reading import read
 
@@ -46,6 +46,8 @@ def run(
     infer(graph, strict=False)
     tell(step="Looking at every value")
     values = _statistics(graph, backend, fed)
+    tell(step="Timing nodes")
+    times = _times(graph, program.backend, fed)
     written = Path(folder) / "outputs.npz"
     write_arrays(str(written), outputs)
     return {
@@ -53,6 +55,7 @@ def run(
         "inputs": {each: {**stated(contents), "given": each in given} for each, contents in fed.items()},
         "outputs": {each: {**stated(contents), "first": _first(contents)} for each, contents in outputs.items()},
         "values": values,
+        "times": times,
         "file": written.name,
     }
 
@@ -68,6 +71,17 @@ def _statistics(graph: Graph, backend: str, feeds: Mapping[str, Any]) -> dict[st
         for each in some:
             found.setdefault(places[each][0], {})[each] = stated(results[each])
     return found
+
+
+def _times(graph: Graph, backend: str, feeds: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """How long nodes take, the longest first, with the keys of those that are in the graph; none where nobody knows."""
+    if backend not in measuring_nodes():
+        return []
+    keys = {node: f"n{k}" for k, node in enumerate(graph.nodes)}
+    return [
+        {**each.to_json(), "key": None if each.node is None else keys[each.node]}
+        for each in node_times(graph, feeds, backend)
+    ]
 
 
 def stated(contents: Any) -> dict[str, Any]:

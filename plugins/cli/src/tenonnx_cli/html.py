@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from tenonnx_cli.printable import printable_lines
+
 #: Rows of a table that are shown.
 SHOWN = 100
 
@@ -26,8 +28,8 @@ def part(head: str, *bodies: str, notes: Iterable[str] = ()) -> str:
 
 
 def shown(text: Any) -> str:
-    """Text as a part of a page, without characters that would reorder or hide others."""
-    return escape("".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in str(text)))
+    """Text as a part of a page."""
+    return escape(printable_lines(str(text)))
 
 
 def _row(cell: str, items: Sequence[Any]) -> str:
