@@ -1,14 +1,21 @@
 """Without TensorFlow nothing here is collected: these tests have an environment of their own, see README.md.
 
+Those in ``backends`` run where Keras computes on JAX or PyTorch.
 TensorFlow says less, and computes alike everywhere; what Keras's own code is warned of is no error.
 """
 
 import importlib.util
 import os
+from pathlib import Path
 
 import pytest
 
-collect_ignore_glob = ["*"] if importlib.util.find_spec("tensorflow") is None else []
+if importlib.util.find_spec("tensorflow"):
+    collect_ignore = ["backends"]
+elif importlib.util.find_spec("keras"):
+    collect_ignore = [path.name for path in Path(__file__).parent.glob("test_*.py")]
+else:
+    collect_ignore_glob = ["*"]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 

@@ -36,6 +36,8 @@ def source_of(
     given: Any, variables: Any = None, method: str | None = None, mutable: Sequence[str] | str = ()
 ) -> Source:
     """Raises ``InvalidCall`` for what cannot be called, and a linen module without its variables."""
+    if isinstance(given, Source):
+        return given
     exported = isinstance(given, jax.export.Exported)
     if exported or isinstance(given, str | os.PathLike):
         what = f"jax.export.Exported of {given.fun_name}" if exported else f'"{os.fspath(given)}"'

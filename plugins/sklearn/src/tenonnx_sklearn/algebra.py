@@ -8,6 +8,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
+from tenonnx_sklearn.scaling import absorbed
 
 
 def like(X: Value, numbers: Any) -> Any:
@@ -25,7 +26,7 @@ def double(X: Value) -> Value:
 
 def affine(X: Value, weights: Any, bias: Any = 0.0) -> Value:
     """``X @ weights.T + bias``: one number for each row where the weights are a vector."""
-    weights, bias = np.asarray(weights), np.asarray(bias)
+    X, weights, bias = absorbed(X, np.asarray(weights), np.asarray(bias))
     matrix = like(X, np.atleast_2d(weights).T)
     y = X @ matrix
     if bias.any():
@@ -75,6 +76,21 @@ def position(X: Value) -> Value:
 def nearest(X: Value) -> Value:
     """Where the first of the least numbers of each row is."""
     return ops.argmin(X, axis=1, keepdims=0)
+
+
+def smallest(X: Value, count: int) -> tuple[Value, Value]:
+    """The least numbers of each row in order, and where they are: both ``[rows, count]``.
+
+    One row stands behind those given, since TopK of no rows ends the process of onnxruntime 1.26.
+    """
+    more = ops.concat(X, np.zeros((1, int(X.shape[1])), X.dtype.numpy), axis=0)
+    numbers, places = ops.top_k(more, np.array([count], np.int64), axis=1, largest=0)
+    return one_less(numbers), one_less(places)
+
+
+def one_less(X: Value) -> Value:
+    """All rows but the last."""
+    return ops.slice_(X, np.array([0], np.int64), np.array([-1], np.int64), np.array([0], np.int64))
 
 
 def is_positive(X: Value) -> Value:

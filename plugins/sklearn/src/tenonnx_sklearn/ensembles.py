@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import ArrayConstant, DType, Value
 from tenonnx_onnx_ml.tree_ensemble import tree_ensemble, tree_ensemble_regressor
 from tenonnx_sklearn.algebra import beside, cast, columns
+from tenonnx_sklearn.scaling import before_scaling, thresholds_before
 
 Array = np.ndarray[Any, Any]
 
@@ -42,11 +44,28 @@ class Ensemble:
     stored: Any = np.float32
 
     def scores(self, X: Value) -> Value:
-        """The sums ``float[rows, targets]`` in the dtype of ``X``."""
+        """The sums ``float[rows, targets]`` in the dtype of ``X``; of scaled rows, those before are asked."""
+        X, transform = before_scaling(X)
+        if transform is not None:
+            return self._before(transform, X).scores(X)
         double = X.dtype is DType.float64
         if double and self.stored is np.float32:
             X = cast(cast(X, DType.float32), DType.float64)
         return self._one_node(X) if double else self._regressor(X)
+
+    def _before(self, transform: Callable[[Array], Array], X: Value) -> Ensemble:
+        """The ensemble that sends a row where this one sends what ``transform`` makes of it."""
+        dtype, stored = X.dtype.numpy, self.stored
+        thresholds = np.concatenate([self._thresholds(tree, dtype.type) for tree in self.trees])
+        leaves = np.concatenate([tree.left < 0 for tree in self.trees])
+        features = np.where(leaves, 0, np.concatenate([tree.feature for tree in self.trees]))
+        found = thresholds_before(
+            lambda rows: transform(rows).astype(stored), features, np.where(leaves, dtype.type(0), thresholds),
+            int(X.shape[1]),
+        )  # fmt: skip
+        parts = np.split(found, np.cumsum([len(tree.left) for tree in self.trees])[:-1])
+        trees = [replace(tree, threshold=part) for tree, part in zip(self.trees, parts, strict=True)]
+        return Ensemble(trees, stored=np.float64)
 
     def _thresholds(self, tree: Tree, dtype: Any) -> Array:
         """Thresholds of ``x <= t``, rounded down so that numbers of ``dtype`` take the branch of the original."""

@@ -14,6 +14,7 @@ from tenonnx.extend.transforms import prune, retarget
 from tenonnx_onnx_ml.maps import zip_map
 from tenonnx_sklearn import rows
 from tenonnx_sklearn.conversion import convert, refusal
+from tenonnx_sklearn.scaling import remembered
 from tenonnx_sklearn.tables import BOOLEAN, INTEGER, TEXT, Table, fitted_kinds, takes_documents
 from tenonnx_sklearn.verification import refuse_difference, verify_against
 
@@ -49,7 +50,7 @@ def read(
     versions = {"ai.onnx": 18, "ai.onnx.ml": 5 if dtype == "float64" else 3, "com.microsoft": 1}
     graph = Graph(opsets=versions, name=type(model).__qualname__)
     graph.registry = registry
-    with graph.building():
+    with graph.building(), remembered():
         X = _inputs(graph, model, examples[0] if examples else None, inputs, dtype)
         found = convert(model, X)
         if "predict_log_proba" not in found and "predict_proba" in found:
@@ -171,7 +172,7 @@ def _features(model: Any, example: Any) -> int:
     features = getattr(model, "n_features_in_", 1 if hasattr(model, "X_thresholds_") else None)
     if features is None and example is not None and _is_fitted(model):
         features = len(rows.columns(example))
-    if features is None and _is_fitted(model) and hasattr(model, "classes_"):
+    if features is None and _is_fitted(model) and (hasattr(model, "classes_") or hasattr(model, "constant_")):
         features = 1
     if features is None:
         given = f"{type(model).__qualname__} without n_features_in_"

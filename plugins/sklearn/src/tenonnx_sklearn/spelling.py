@@ -28,10 +28,6 @@ def one_more(texts: Value) -> Value:
     return ops.concat(texts, np.asarray([""], object), axis=0)
 
 
-def one_less(X: Value) -> Value:
-    return ops.slice_(X, np.array([0], np.int64), np.array([-1], np.int64), np.array([0], np.int64))
-
-
 def pieces(texts: Value, expression: str) -> Value:
     """The matches of a regular expression in each text of a vector: ``string[texts, most]``, filled with empty text."""
     return _wider(tokenizer(texts, mark=0, mincharnum=1, pad_value="", tokenexp=expression))

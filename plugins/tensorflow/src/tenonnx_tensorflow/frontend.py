@@ -17,7 +17,9 @@ from tenonnx_frontends import Dims, chosen_names, named_axes, read_dims, unknown
 from tenonnx_tensorflow import table
 from tenonnx_tensorflow.building import graph_of
 from tenonnx_tensorflow.frozen import read_frozen
+from tenonnx_tensorflow.keras_files import loaded
 from tenonnx_tensorflow.model import Input, Model
+from tenonnx_tensorflow.other_backends import backend_of, call_of
 from tenonnx_tensorflow.saved_model import read_saved_model
 
 #: Sizes of the axes of an input: numbers, and names or None where they vary.
@@ -45,6 +47,7 @@ def read(
 ) -> Graph:
     """What a model computes: a folder or file of TensorFlow or Keras, or a model, function or module.
 
+    A model of Keras on JAX or PyTorch is traced there, by the front end of that package, and compared with it.
     A SavedModel is read by its ``signature`` (by default ``serving_default``) and ``tags``; a frozen graph (``.pb``)
     from its nodes ``inputs`` to its nodes ``outputs``, by default from all placeholders to what no node reads. A Keras
     model needs no examples where its inputs are declared; a function does, arrays or ``tf.TensorSpec``. ``shapes`` are
@@ -58,6 +61,16 @@ def read(
     False or the source cannot be run: a file where TensorFlow is not installed.
     """
     allowed = Allowed.of(verify, atol, rtol)
+    source = loaded(source)
+    if backend_of(source) is not None:
+        call = call_of(
+            source, examples, shapes=shapes, dims=dims, dynamic_axes=dynamic_axes, dynamic_batch=dynamic_batch,
+            input_names=input_names, training=training,
+        )  # fmt: skip
+        graph = call.read(registry=registry, output_names=output_names)
+        if allowed is not None:
+            call.verifier()(graph, allowed.absolute, allowed.relative).raise_if_failed()
+        return graph
     model = model_of(
         source, examples, signature=signature, tags=tags, inputs=inputs, outputs=outputs, shapes=shapes, dims=dims,
         dynamic_axes=dynamic_axes, dynamic_batch=dynamic_batch, input_names=input_names, training=training,
@@ -80,6 +93,9 @@ def verifier(
     **options: Any,
 ) -> Callable[..., Verification] | None:
     """What compares a graph with ``source``, called with the options of ``read``; None where it cannot be run."""
+    source = loaded(source)
+    if backend_of(source) is not None:
+        return call_of(source, examples, **options).verifier()
     model = model_of(source, examples, **options)
     run = model.run
     if run is None:
@@ -133,11 +149,6 @@ def _read(source: Any, examples: Any, signature: Any, tags: Any, inputs: Any, ou
 
         return read_function(source, examples, signature, training)
     path = Path(source)
-    if path.suffix in (".keras", ".h5", ".hdf5"):
-        _needs_tensorflow(f'"{path}"')
-        from tenonnx_tensorflow.functions import read_function, read_keras_file
-
-        return read_function(read_keras_file(path), examples, signature, training)
     if path.name == "saved_model.pb":
         path = path.parent
     if path.is_dir():
@@ -158,7 +169,7 @@ def _read(source: Any, examples: Any, signature: Any, tags: Any, inputs: Any, ou
 def _needs_tensorflow(what: str) -> None:
     if find_spec("tensorflow") is None:
         raise InvalidCall(
-            "a model of Keras is traced by TensorFlow, which must be installed",
+            "a function or module is traced by TensorFlow, which must be installed",
             given=what,
             do="pip install tensorflow, or give a SavedModel, a frozen graph or a .tflite file, which need none",
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -20,23 +19,9 @@ from tenonnx_tensorflow.messages import parse
 from tenonnx_tensorflow.model import Input, Model
 
 
-def read_keras_file(path: Path) -> Any:
-    """A model of a ``.keras`` or ``.h5`` file; code that it carries is never run (``safe_mode``)."""
-    try:
-        return keras.saving.load_model(path, compile=False, safe_mode=True)
-    except Exception as error:
-        raise InvalidCall(f'"{path}" must be a model that Keras loads', given=str(error).split("\n")[0]) from error
-
-
 def read_function(source: Any, examples: Sequence[Any], signature: str | None, training: bool) -> Model:
     """What a model, function or module computes for examples, or for the types that it was declared with."""
     if isinstance(source, keras.Layer):
-        if keras.backend.backend() != "tensorflow":
-            raise InvalidCall(
-                "a model of Keras must run on TensorFlow to be read by tenonnx-tensorflow",
-                given=f"the backend {keras.backend.backend()}",
-                do="set KERAS_BACKEND=tensorflow, or read it by tenonnx-jax or tenonnx-torch",
-            )
         return _of_keras(source, examples, training)
     function = _function_of(source, signature)
     specs = [_spec(each) for each in examples]

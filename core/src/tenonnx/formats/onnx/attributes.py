@@ -155,10 +155,10 @@ def _write_list(values: list[Any], proto: AttributeProto, write_graph: WriteGrap
             write_graph(graph, proto.graphs.add())
     elif isinstance(first, str | bytes):
         proto.type = AttributeProto.STRINGS
-        proto.strings.extend(_encoded(v) for v in values)
-    elif is_float or any(isinstance(v, float) for v in values):
+        proto.strings.extend(map(_encoded, values))
+    elif is_float or any(issubclass(kind, float) for kind in set(map(type, values))):  # millions of items, few types
         proto.type = AttributeProto.FLOATS
-        proto.floats.extend(float(v) for v in values)
+        proto.floats.extend(map(float, values))
     elif isinstance(first, int):
         proto.type = AttributeProto.INTS
         proto.ints.extend(values)

@@ -8,7 +8,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Value
-from tenonnx_sklearn.algebra import affine, beside, cast, column, double, is_zero, total, wave
+from tenonnx_sklearn.algebra import affine, beside, cast, column, double, is_zero, smallest, total, wave
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
 from tenonnx_sklearn.rules.kernels import kernel_components
 from tenonnx_sklearn.rules.neighbours import distances
@@ -100,8 +100,7 @@ def isomap(model: Any, X: Value) -> Outputs:
     """The shortest way to each point over the nearest ones, then components of its kernel."""
     if model.n_neighbors is None:
         raise refusal(model, "a radius of neighbours")
-    count = np.array([model.n_neighbors], np.int64)
-    distance, place = ops.top_k(distances(model.nbrs_, X), count, axis=1, largest=0)
+    distance, place = smallest(distances(model.nbrs_, X), model.n_neighbors)
     ways = ops.gather(np.asarray(model.dist_matrix_, np.float64), place, axis=0)
     ways = ops.reduce_min(ways + ops.unsqueeze(distance, np.array([2], np.int64)), np.array([1], np.int64), keepdims=0)
     found = kernel_components(model.kernel_pca_, ways * ways * -0.5)["transform"]

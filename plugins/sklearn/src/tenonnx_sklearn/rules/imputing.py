@@ -9,7 +9,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
 from tenonnx_onnx_ml.encoders import label_encoder
-from tenonnx_sklearn.algebra import beside, cast, column, columns, double, is_zero, like, upright
+from tenonnx_sklearn.algebra import beside, cast, column, columns, double, is_zero, like, smallest, upright
 from tenonnx_sklearn.conversion import Outputs, converts, output, refusal
 from tenonnx_sklearn.rules.encoding import MISSING_TEXTS
 from tenonnx_sklearn.tables import Table, joined
@@ -92,7 +92,7 @@ def nearest_imputer(model: Any, X: Value) -> Outputs:
     for k in np.flatnonzero(valid):
         donors = np.flatnonzero(known[:, k])
         count = min(model.n_neighbors, len(donors))
-        near, place = ops.top_k(columns(distance, donors), np.array([count], np.int64), axis=1, largest=0)
+        near, place = smallest(columns(distance, donors), count)
         numbers = ops.gather(points[donors, k] + centre[k], place, axis=0)
         weights = cast(near < far, DType.float64)
         if model.weights == "distance":

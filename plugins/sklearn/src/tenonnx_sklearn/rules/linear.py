@@ -64,8 +64,10 @@ def cross_covariance(model: Any, X: Value) -> Outputs:
 @converts("sklearn.PLSRegression", "sklearn.PLSCanonical", "sklearn.CCA")
 def partial_least_squares(model: Any, X: Value) -> Outputs:
     centred = X - like(X, model._x_mean)
-    y = affine(centred, model.coef_, model.intercept_)
     scaled = centred / like(X, model._x_std)
+    of_scaled = (model.x_rotations_ @ model.y_loadings_.T * model._y_std).T
+    is_old = np.allclose(model.coef_, of_scaled)  # before scikit-learn 1.5 coefficients are of scaled rows
+    y = affine(scaled if is_old else centred, model.coef_, model.intercept_)
     single = getattr(model, "_predict_1d", False)
     return {"predict": flat(y) if single else y, "transform": affine(scaled, model.x_rotations_.T)}
 

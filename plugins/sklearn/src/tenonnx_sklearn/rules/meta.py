@@ -85,7 +85,7 @@ def frozen(model: Any, X: Table) -> Outputs:
 
 @converts("sklearn.SelfTrainingClassifier", table=True)
 def self_training(model: Any, X: Table) -> Outputs:
-    return convert(model.estimator_, X)
+    return convert(getattr(model, "estimator_", None) or model.base_estimator_, X)  # the latter before 1.6
 
 
 @converts("sklearn._ConstantPredictor")

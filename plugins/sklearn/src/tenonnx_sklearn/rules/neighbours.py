@@ -24,11 +24,13 @@ from tenonnx_sklearn.algebra import (
     minkowski,
     nearest,
     position,
+    smallest,
     squared_distances,
     total,
 )  # fmt: skip
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
 from tenonnx_sklearn.rules.results import outliers
+from tenonnx_sklearn.tracing import traced
 
 
 def distances(model: Any, X: Value) -> Value:
@@ -83,8 +85,8 @@ def _weights(model: Any, distance: Value) -> Value:
     """The weight of each neighbour; those at no distance leave the others none."""
     if model.weights in (None, "uniform"):
         return distance * 0.0 + 1.0
-    if model.weights != "distance":
-        raise refusal(model, "weights that are a function")
+    if callable(model.weights):
+        return traced(model.weights, distance)
     same = cast(ops.equal(distance, np.float64(0)), DType.float64)
     some = total(same, keepdims=True) > 0.5
     return ops.where(some, same, 1.0 / ops.where(same > 0.5, np.float64(1), distance))
@@ -92,7 +94,7 @@ def _weights(model: Any, distance: Value) -> Value:
 
 def _neighbours(model: Any, X: Value) -> tuple[Value, Value]:
     """Distances and positions of the nearest points."""
-    return ops.top_k(distances(model, X), np.array([model.n_neighbors], np.int64), axis=1, largest=0)
+    return smallest(distances(model, X), model.n_neighbors)
 
 
 def _several(model: Any, votes: list[Value], X: Value) -> Outputs:
@@ -176,8 +178,7 @@ def radius_classifier(model: Any, X: Value) -> Outputs:
 def nearest_graph(model: Any, X: Value) -> Outputs:
     """A row of distances, or of ones, at the places of the nearest points."""
     by_distance = model.mode == "distance"
-    count = np.array([model.n_neighbors + by_distance], np.int64)
-    distance, place = ops.top_k(distances(model, X), count, axis=1, largest=0)
+    distance, place = smallest(distances(model, X), model.n_neighbors + by_distance)
     numbers = distance if by_distance else distance * 0.0 + 1.0
     empty = double(X) @ np.zeros((X.shape[1], len(model._fit_X)))
     return {"transform": cast(ops.scatter_elements(empty, place, numbers, axis=1), X.dtype)}
@@ -216,8 +217,7 @@ def nearest_centroid(model: Any, X: Value) -> Outputs:
 def local_outliers(model: Any, X: Value) -> Outputs:
     if not model.novelty:
         raise refusal(model, "novelty=False")
-    count = np.array([model.n_neighbors_], np.int64)
-    distance, place = ops.top_k(distances(model, X), count, axis=1, largest=0)
+    distance, place = smallest(distances(model, X), model.n_neighbors_)
     reached = ops.maximum(distance, ops.gather(model._distances_fit_X_[:, model.n_neighbors_ - 1], place, axis=0))
     axes = np.array([1], np.int64)
     density = 1.0 / (ops.reduce_mean(reached, axes, keepdims=1) + 1e-10)

@@ -11,22 +11,29 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
 from tenonnx_sklearn.algebra import beside, cast, column, columns, double, greatest, is_zero, like, total
 from tenonnx_sklearn.conversion import Outputs, convert, converts
+from tenonnx_sklearn.scaling import Scaling, remember
 from tenonnx_sklearn.tracing import traced
 
 
 @converts("sklearn.StandardScaler", "sklearn.RobustScaler", "sklearn.MaxAbsScaler")
 def scaler(model: Any, X: Value) -> Outputs:
     centre = getattr(model, "mean_", None) if hasattr(model, "with_mean") else getattr(model, "center_", None)
-    if getattr(model, "with_mean", True) and centre is not None:
-        X = X - like(X, centre)
-    return {"transform": X if getattr(model, "scale_", None) is None else X / like(X, model.scale_)}
+    centre = centre if getattr(model, "with_mean", True) else None
+    scale = getattr(model, "scale_", None)
+    y = X if centre is None else X - like(X, centre)
+    y = y if scale is None else y / like(X, scale)
+    factor = np.ones(X.shape[1]) if scale is None else 1 / np.asarray(scale, np.float64)
+    shift = np.zeros(X.shape[1]) if centre is None else -np.asarray(centre, np.float64) * factor
+    return {"transform": y if y is X else remember(y, Scaling(X, model.transform, factor, shift))}
 
 
 @converts("sklearn.MinMaxScaler")
 def min_max_scaler(model: Any, X: Value) -> Outputs:
     y = X * like(X, model.scale_) + like(X, model.min_)
     low, high = model.feature_range
-    return {"transform": ops.clip(y, like(X, low), like(X, high)) if model.clip else y}
+    if model.clip:
+        return {"transform": ops.clip(y, like(X, low), like(X, high))}
+    return {"transform": remember(y, Scaling(X, model.transform, model.scale_, model.min_))}
 
 
 @converts("sklearn.Normalizer")

@@ -8,7 +8,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Value
-from tenonnx_sklearn.algebra import cast, normalized, squared_distances
+from tenonnx_sklearn.algebra import cast, normalized, smallest, squared_distances
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
 from tenonnx_sklearn.rules.results import by_probability
 
@@ -20,7 +20,7 @@ def label_propagation(model: Any, X: Value) -> Outputs:
     if model.kernel == "rbf":
         votes = ops.exp(square * float(-model.gamma)) @ shares
     elif model.kernel == "knn":
-        _, place = ops.top_k(square, np.array([model.n_neighbors], np.int64), axis=1, largest=0)
+        _, place = smallest(square, model.n_neighbors)
         votes = ops.reduce_sum(ops.gather(shares, place, axis=0), np.array([1], np.int64), keepdims=0)
     else:
         raise refusal(model, "a kernel that is a function")

@@ -11,7 +11,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
 from tenonnx_contrib_ms.hashing import murmur_hash3
 from tenonnx_onnx_ml.encoders import label_encoder
-from tenonnx_sklearn.algebra import cast, is_zero, like, total
+from tenonnx_sklearn.algebra import cast, is_zero, like, one_less, total
 from tenonnx_sklearn.conversion import Outputs, convert, converts, refusal
 from tenonnx_sklearn.spelling import (
     LETTERS,
@@ -21,7 +21,6 @@ from tenonnx_sklearn.spelling import (
     fold_of,
     letters,
     named,
-    one_less,
     one_more,
     packed,
     pieces,

@@ -8,7 +8,19 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Value
-from tenonnx_sklearn.algebra import beside, cast, column, columns, double, flat, label, like, position, upright
+from tenonnx_sklearn.algebra import (
+    beside,
+    cast,
+    column,
+    columns,
+    double,
+    flat,
+    label,
+    like,
+    position,
+    smallest,
+    upright,
+)
 from tenonnx_sklearn.conversion import Outputs, converts, output, refusal
 from tenonnx_sklearn.ensembles import Ensemble, Memberships, Tree
 from tenonnx_sklearn.rules.encoding import positions
@@ -250,7 +262,7 @@ def adaboost_regressor(model: Any, X: Value) -> Outputs:
     count = len(model.estimators_)
     predictions = beside([output(each, X, "predict") for each in model.estimators_])
     weights = np.asarray(model.estimator_weights_[:count], np.float64)
-    ordered, order = ops.top_k(predictions, np.array([count], np.int64), axis=1, largest=0)
+    ordered, order = smallest(predictions, count)
     running = ops.cumsum(ops.gather(weights, order, axis=0), np.int64(1))
     reached = ops.cast(running >= 0.5 * float(weights.sum()), to="int64")
     place = ops.unsqueeze(ops.argmax(reached, axis=1, keepdims=0), np.array([1], np.int64))

@@ -12,6 +12,8 @@ import tenonnx_tensorflow.frontend  # noqa: F401 - its rules are used here
 from tenonnx.extend import Graph, InvalidCall, Registry
 from tenonnx.extend.checks import Allowed, Verification
 from tenonnx_frontends import Dims, read_dims
+from tenonnx_tensorflow.lite.building import graph_of
+from tenonnx_tensorflow.lite.reader import read_file
 
 
 def read(
@@ -33,15 +35,6 @@ def read(
     """
     if examples:
         raise InvalidCall("a model of TFLite is read without examples", given=f"{len(examples)} examples")
-    if find_spec("tflite") is None:
-        raise InvalidCall(
-            "a model of TFLite is read by the package tflite, which must be installed",
-            given=f'"{source}"',
-            do='pip install "tenonnx-tensorflow[tflite]"',
-        )
-    from tenonnx_tensorflow.lite.building import graph_of
-    from tenonnx_tensorflow.lite.reader import read_file
-
     path = Path(source)
     allowed = Allowed.of(verify, atol, rtol)
     graph = graph_of(read_file(path), path.stem, signature, registry, input_names, output_names, read_dims(dims))

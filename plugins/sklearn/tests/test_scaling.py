@@ -1,0 +1,57 @@
+"""Scaling is folded into what follows: into thresholds of trees to the bit, into weights where no digits are lost."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+
+import tenonnx as tx
+from tenonnx_sklearn.scaling import thresholds_before
+
+SCALERS = [StandardScaler(), MinMaxScaler(), RobustScaler(), MaxAbsScaler()]
+SCALERS.append(make_pipeline(MinMaxScaler((-3, 2)), StandardScaler(with_mean=False)))
+
+
+def rows():
+    draw = np.random.default_rng(0)
+    X = (draw.normal(size=(500, 4)) * [1, 2, 3, 400] + [0, 1, 2, 100]).round(2)
+    return X, (X[:, 0] + X[:, 1] > 1).astype(int)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("scaler", SCALERS, ids=lambda scaler: type(scaler).__name__)
+@pytest.mark.parametrize(
+    "trees", [RandomForestClassifier(8, random_state=0), HistGradientBoostingClassifier(max_iter=8)]
+)
+def test_trees_take_rows_before_scaling(trees, scaler, dtype):
+    X, y = rows()
+    model = make_pipeline(scaler, trees).fit(X.astype(dtype), y)
+    split = X.astype(dtype)  # thresholds lie between these rows, or on them
+    beside = np.concatenate([split, np.nextafter(split, np.inf), np.nextafter(split, -np.inf)]).astype(dtype)
+    graph = tx.load(model, beside, dtype=dtype)
+    first = graph.nodes[0]
+    assert first.inputs[0] is graph.inputs[0]
+    assert first.op_type in ("TreeEnsembleRegressor", "TreeEnsemble", "Cast")
+    np.testing.assert_array_equal(graph.run({"X": beside})["label"], model.predict(beside))
+
+
+def test_weights_take_the_scale_in_unless_the_centre_is_far():
+    X, y = rows()
+    near = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    assert tx.load(near, X).nodes[0].op_type == "MatMul"
+    far = make_pipeline(StandardScaler(), LogisticRegression()).fit(X + 1e6, y)
+    graph = tx.load(far)
+    assert graph.nodes[0].op_type == "Sub"
+
+
+def test_thresholds_are_the_greatest_numbers_below():
+    steps = np.float32([0.1, 1.0, -5.0, np.inf, -np.inf])
+    found = thresholds_before(lambda rows: (rows - np.float32(3)) / np.float32(7), np.zeros(5), steps, 1)
+    after = (found - np.float32(3)) / np.float32(7)
+    above = (np.nextafter(found, np.float32(np.inf)) - np.float32(3)) / np.float32(7)
+    assert (after[:3] <= steps[:3]).all()
+    assert (above[:3] > steps[:3]).all()
+    assert found[3] == np.inf
+    assert found[4] == -np.inf
