@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,8 +58,8 @@ def call_of(
     examples: Sequence[Any] = (),
     *,
     shapes: Mapping[str, Sequence[int | str | None]] | None = None,
-    dims: Dims | str | None = None,
-    dynamic_axes: Dims | str | None = None,
+    dims: Dims | str | os.PathLike[str] | None = None,
+    dynamic_axes: Dims | str | os.PathLike[str] | None = None,
     dynamic_batch: bool = False,
     input_names: Sequence[str] | None = None,
     training: bool = False,
