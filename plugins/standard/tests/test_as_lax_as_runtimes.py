@@ -15,6 +15,7 @@ def feeds(*arrays):
 
 
 FLOATS = RANDOM.standard_normal((3, 2)).astype("f4")
+IMAGE = RANDOM.standard_normal((2, 3, 4, 5)).astype("f4")
 CALLS = {
     "PRelu of a smaller tensor": ("PRelu", 16, feeds(FLOATS, RANDOM.standard_normal((3, 3, 1)).astype("f4")), {}),
     "PRelu of a scalar": ("PRelu", 9, feeds(np.float32(-2), np.float32([3, 4])), {}),
@@ -23,6 +24,27 @@ CALLS = {
     "MelWeightMatrix of vectors": (
         "MelWeightMatrix", 17, feeds([8], [16], [[8000]], np.float32([0]), np.float32(4000)), {},
     ),
+    **{
+        f"{name} over one axis twice": (name, opset, feeds(FLOATS), {"axes": [0, -2], "keepdims": opset % 2})
+        for name, opset in (("ReduceSum", 11), ("ReduceMean", 13), ("ReduceMax", 12), ("ReduceLogSumExp", 17))
+    },
+    "Squeeze of one axis twice": ("Squeeze", 11, feeds(FLOATS[:1]), {"axes": [0, -2]}),
+    **{
+        f"MeanVarianceNormalization of {IMAGE.ndim - k} axes": (
+            "MeanVarianceNormalization", 13, feeds(IMAGE[(0,) * k]), {},
+        )
+        for k in (1, 2)
+    },
+    "MeanVarianceNormalization over one axis twice": (
+        "MeanVarianceNormalization", 13, feeds(IMAGE), {"axes": [0, -4, 2]},
+    ),
+    **{
+        f"{name} whose auto_pad is empty": (name, 11, feeds(IMAGE, *more), {"auto_pad": "", **attributes})
+        for name, more, attributes in (
+            ("Conv", [IMAGE[:1, :, :2, :2]], {}), ("ConvTranspose", [IMAGE[:1, :1, :2, :2].repeat(3, 0)], {}),
+            ("MaxPool", [], {"kernel_shape": [2, 2]}), ("AveragePool", [], {"kernel_shape": [2, 2]}),
+        )
+    },
 }  # fmt: skip
 
 

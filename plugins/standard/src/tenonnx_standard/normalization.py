@@ -19,6 +19,7 @@ from tenonnx.extend import (
     dims,
     divides,
     floats,
+    holds,
     limits,
     one_of,
     op,
@@ -388,12 +389,25 @@ def _row_gradients(
 def mean_variance_normalization(X, *, axes=(0, 2, 3)):
     """``X`` less its mean, divided by its standard deviation over ``axes``; 1e-9 keeps that from being zero."""
     x = to_dtype(X, statistics_dtype(X))
+    axes = axes if X.rank is None else _present(axes, X.rank)
     deviation = x - reduce_mean(x, axes)
     spread = sqrt(reduce_mean(deviation * deviation, axes))
     return to_dtype(deviation / (spread + 1e-9), X.dtype)
 
 
-mean_variance_normalization.requires(floats("X"), axis("axes", of="X"))
+def _present(axes: Sequence[int], rank: int) -> list[int]:
+    """The axes that there are: the default names four, and runtimes take it for tensors of fewer."""
+    return sorted({axis % rank for axis in axes if -rank <= axis < rank})
+
+
+def _hold_present(X: Value, axes: Sequence[int]) -> str:
+    rank = X.rank
+    if rank is None or not axes or (_present(axes, rank) if rank else []):
+        return ""
+    return "axes must name an axis of X"
+
+
+mean_variance_normalization.requires(floats("X"), holds(_hold_present))
 
 
 @mean_variance_normalization.until(9)
@@ -413,7 +427,7 @@ channel_normalization_before_onnx.requires(floats("input"), shapes(input="batch 
 @np.errstate(all="ignore")
 def _(X, *, axes):
     x = widened(X)
-    reduced = tuple(sorted(axis % X.ndim for axis in axes)) or tuple(range(X.ndim))
+    reduced = tuple(_present(axes, X.ndim)) or tuple(range(X.ndim))
     deviation = x - mean_array(x, reduced)
     deviation /= np.sqrt(_mean_square(deviation, reduced)) + x.dtype.type(1e-9)
     return deviation.astype(X.dtype, copy=False)

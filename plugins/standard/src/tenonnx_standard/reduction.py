@@ -21,7 +21,7 @@ from tenonnx.extend import (
     symbolic,
 )
 from tenonnx_standard.casting import cast, cast_like
-from tenonnx_standard.checking import axes_within
+from tenonnx_standard.checking import axis_within
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, exp, log, maximum, minimum, reciprocal, sqrt
 from tenonnx_standard.shapes import expand, identity, shape, size, unsqueeze
@@ -35,10 +35,13 @@ Array = np.ndarray[Any, Any]
 
 
 def _chosen(op: Op, axes: Sequence[int] | None, rank: int, noop: int) -> tuple[int, ...]:
-    """The axes that are reduced, where none given means all of them, or none of them with ``noop``."""
+    """The axes that are reduced, where none given means all of them, or none of them with ``noop``.
+
+    One that is named twice is reduced once, as runtimes have it.
+    """
     if axes is None or not len(axes):
         return () if noop else tuple(range(rank))
-    return tuple(sorted(axes_within(op, axes, rank)))
+    return tuple(sorted({axis_within(op, int(axis), rank) for axis in axes}))
 
 
 def _reduced_type(
@@ -259,16 +262,21 @@ def _(x, axes):
     return total(widened(x), axes)
 
 
-def _restored(reduced: Value, axes: Value | None, keepdims: int) -> Value:
+def _restored(reduced: Value, data: Value, axes: Value | None, keepdims: int) -> Value:
     """A reduced value with its reduced dims back as dims of 1; a scalar of unknown axes is left to broadcast."""
     if keepdims or axes is None or axes.shape[0] == 0:
         return reduced
+    known = elements(axes)
+    if known is not None and data.rank is not None and all(isinstance(axis, int) for axis in known):
+        places = sorted({axis % data.rank for axis in known})
+        if len(places) < len(known):
+            return unsqueeze(reduced, places)
     return unsqueeze(reduced, axes)
 
 
 @reduce_sum.vjp
 def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
-    return expand(_restored(g, axes, keepdims), shape(data)), None
+    return expand(_restored(g, data, axes, keepdims), shape(data)), None
 
 
 @_reduction("ReduceMean")
@@ -290,7 +298,7 @@ def _(x, axes):
 @reduce_mean.vjp
 def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
     mean = over_count(g, size(data) / maximum(size(y), 1))
-    return expand(_restored(mean, axes, keepdims), shape(data)), None
+    return expand(_restored(mean, data, axes, keepdims), shape(data)), None
 
 
 def over_count(x: Value, count: Value) -> Value:
@@ -323,7 +331,7 @@ def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
     rest = reduce_prod(others, axes, **options)
     at_zero = where(equal(zeros, 1.0), rest, 0.0)
     elsewhere = where(equal(zeros, 0.0), rest / others, 0.0)
-    return _restored(g, axes, keepdims) * where(zero, at_zero, elsewhere), None
+    return _restored(g, data, axes, keepdims) * where(zero, at_zero, elsewhere), None
 
 
 @_reduction("ReduceMax", booleans=True, data_movement=True)
@@ -370,9 +378,9 @@ _symbolic(reduce_min, np.frompyfunc(symbolic.minimum, 2, 1))
 
 def _extremum_gradient(g, y, data, axes, *, keepdims, noop_with_empty_axes):
     """The gradient goes to the elements that attain the extremum, in equal parts."""
-    attained = cast_like(equal(data, _restored(y, axes, keepdims)), g)
+    attained = cast_like(equal(data, _restored(y, data, axes, keepdims)), g)
     share = attained / reduce_sum(attained, axes, keepdims=1, noop_with_empty_axes=noop_with_empty_axes)
-    return _restored(g, axes, keepdims) * share, None
+    return _restored(g, data, axes, keepdims) * share, None
 
 
 reduce_max.vjp(_extremum_gradient)
@@ -421,8 +429,8 @@ def reduce_l2(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
 @reduce_l2.vjp
 def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
     """The unit vector; none at the origin, where the norm has a kink."""
-    norm = _restored(y, axes, keepdims)
-    return _restored(g, axes, keepdims) * data / where(equal(norm, 0.0), 1.0, norm), None
+    norm = _restored(y, data, axes, keepdims)
+    return _restored(g, data, axes, keepdims) * data / where(equal(norm, 0.0), 1.0, norm), None
 
 
 @_reduction("ReduceLogSum", define=op)
@@ -448,7 +456,7 @@ def reduce_log_sum_exp(data, axes: Index = None, *, keepdims=1, noop_with_empty_
 
 @reduce_log_sum_exp.vjp
 def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
-    return _restored(g, axes, keepdims) * exp(data - _restored(y, axes, keepdims)), None
+    return _restored(g, data, axes, keepdims) * exp(data - _restored(y, data, axes, keepdims)), None
 
 
 _numpy(reduce_sum_square)(lambda x, axes: sum_of_squares(widened(x), axes))

@@ -29,6 +29,7 @@ from tenonnx.extend import (
 )
 from tenonnx_standard.checking import (
     axes_within,
+    axis_within,
     integer_vector,
     known_contents,
     length,
@@ -249,7 +250,7 @@ def _(data, axes):
     if known is None or None in known:
         count = length(axes)
         return kind.with_shape(None if count is None else (None,) * (len(kind.shape) - count))
-    dropped = axes_within(squeeze, known, len(kind.shape))
+    dropped = {axis_within(squeeze, int(axis), len(kind.shape)) for axis in known}  # runtimes take one twice
     for axis in dropped:
         if isinstance(kind.shape[axis], int) and kind.shape[axis] != 1:
             raise TypeMismatch(
@@ -261,7 +262,8 @@ def _(data, axes):
 @squeeze.symbolic
 @numpy_rule(squeeze)
 def _(x, axes):
-    return x.squeeze() if axes is None else x.squeeze(axis=tuple(numbers(axes)))
+    dropped = None if axes is None else tuple({axis_within(squeeze, axis, x.ndim) for axis in numbers(axes)})
+    return x.squeeze(axis=dropped)
 
 
 same_elements(squeeze)
@@ -287,7 +289,7 @@ def _counted(made: Op, axes: Value, rank: int | None) -> list[int] | None:
     known = elements(axes)
     if known is None or rank is None or not all(isinstance(axis, int) for axis in known):
         return None
-    return sorted(axes_within(made, known, rank))
+    return sorted({axis_within(made, int(axis), rank) for axis in known})
 
 
 @primitive("Unsqueeze", data_movement=True)

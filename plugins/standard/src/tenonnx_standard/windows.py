@@ -149,6 +149,7 @@ def windows(
             )
         return tuple(int(v) for v in values)
 
+    auto_pad = auto_pad or "NOTSET"  # as runtimes take an empty text
     if auto_pad not in AUTO_PADS:
         raise TypeMismatch(f"{title}: unknown auto_pad", given=repr(auto_pad), available=", ".join(AUTO_PADS))
     return Windows(

@@ -173,6 +173,11 @@ def _moves(case: Case) -> bool:
     return find_trait(case.op, "data_movement") is not None
 
 
+def _alike_on(framework: frameworks.Framework) -> Check:
+    missing = f"it cannot be {framework.form}"
+    return Check(framework.name, framework.is_alike, applies=framework.applies, missing=missing)
+
+
 # ----- the table ----------------------------------------------------------------------------------------------------
 
 _ONNXRUNTIME = Check(
@@ -232,10 +237,7 @@ CHECKS: dict[str, Check] = {
         ),
         Check("expected", gives_what_its_case_expects, applies=lambda case: case.reference is not None),
         Check("repeated", repetition.gives_the_same_again, examples=2, missing="it draws at random"),
-        *(
-            Check(each.name, each.is_alike, applies=each.applies, missing=f"it cannot be {each.form}")
-            for each in (frameworks.TORCH, frameworks.JAX)
-        ),
+        _alike_on(frameworks.TORCH),
         Check("constants", knowledge.constants_are_alike, examples=3, missing="it draws at random"),
         Check(
             "variations",
@@ -254,5 +256,6 @@ CHECKS: dict[str, Check] = {
         Check(
             "kinks", kinks.between_both_sides, applies=gradients.applies, examples=4, missing="no slope is to be had"
         ),
+        _alike_on(frameworks.JAX),
     )
 }

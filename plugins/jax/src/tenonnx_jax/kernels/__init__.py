@@ -56,7 +56,7 @@ def ints(contents: Any) -> list[int]:
 
 def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
     """Axes counted from the front, all of them where none are given."""
-    return tuple(range(rank)) if axes is None else tuple(axis % rank if rank else 0 for axis in ints(axes))
+    return tuple(range(rank)) if axes is None else tuple(dict.fromkeys(a % rank if rank else 0 for a in ints(axes)))
 
 
 def filled(value: Sequence[int] | None, number: int, rank: int) -> list[int]:

@@ -63,7 +63,7 @@ LONGEST = 64
 
 def axes_of(axes: torch.Tensor | None, rank: int) -> list[int]:
     """Axes counted from the front, all of them where none are given."""
-    return list(range(rank)) if axes is None else [axis % rank if rank else 0 for axis in ints(axes)]
+    return list(range(rank) if axes is None else dict.fromkeys(axis % rank if rank else 0 for axis in ints(axes)))
 
 
 def wrapped(indices: torch.Tensor, length: int) -> torch.Tensor:
