@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tenonnx import Registry
+from tenonnx.op.kinds import OURS, TRAITS
 from tenonnx.registry.discovery import GROUPS
 from tenonnx.registry.hints import provider
 
@@ -230,6 +231,25 @@ def test_a_public_class_of_the_house_stands_for_one_thing():
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     held.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert {name: places for name, places in held.items() if len(places) > 1}.keys() == ALIKE.keys()
+
+
+#: What modules were called that have the field's name today, and kinds of rules and traits.
+OLD_MODULES = {
+    "respelling": "versioned_signature", "above": "late_bindings", "growth": "size_guard", "forms": "legalize",
+    "preparation": "specialization", "tree_tops": "quickscorer", "weaving": "interleaving", "factors": "algebra",
+    "carried": "as_functions", "judge": "onnx_checker", "made": "python_model", "made_up": "random_inputs",
+}  # fmt: skip
+OLD_KINDS = {
+    "spot": "pattern", "filled": "pattern", "rare": "on_request", "selects": "data_movement", "pack": "rewrite",
+    "join": "rewrite", "simplify": "rewrite", "smooth": "vjp", "version": "since", "prepare": "specialize",
+}  # fmt: skip
+
+
+def test_what_has_a_name_of_the_field_has_no_other_beside_it():
+    packages = ("core", "plugins/cli", "plugins/optimize", "plugins/standard", "quantized", "contrib_ms", "onnx_ml")
+    modules = {path.stem for package in packages for path in (ROOT / package / "src").rglob("*.py")}
+    assert not modules & OLD_MODULES.keys()
+    assert not {*TRAITS, *(key for kind in OURS for key in kind.keys)} & OLD_KINDS.keys()
 
 
 def lines_of(*parts):

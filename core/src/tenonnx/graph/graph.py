@@ -38,11 +38,11 @@ class Value(Typed):
     """One value of a graph. Two values are equal only if they are the same object.
 
     ``type`` is None while unknown. ``data`` holds the contents where they are static, which ``numpy.asarray(value)``
-    reads. ``elements`` holds the contents of a small integer tensor as a numpy object array of ints, symbolic
+    reads. ``symbolic_contents`` holds those of a small integer tensor as a numpy object array of ints, symbolic
     expressions and None, where these are known.
 
     To set the ``name``, the ``type``, ``dtype`` or ``shape`` of an input, or the ``data`` of a variable is an edit of
-    the graph. ``producer``, ``graph`` and ``elements`` are kept by the graph. ``role`` is what a variable is to
+    the graph, which keeps ``producer``, ``graph`` and ``symbolic_contents``. ``role`` is what a variable is to
     training, None where nobody said so.
     """
 

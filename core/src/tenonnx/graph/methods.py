@@ -76,7 +76,7 @@ class Methods:
         return late("copy_graph")(self)  # type: ignore[no-any-return]
 
     def compile(self, backend: str = "auto", **options: Any) -> Program:
-        """The graph made ready to run, see ``tenonnx.backend.base.compile_graph``."""
+        """The graph made ready to run, see ``tenonnx.backend.compiling.compile_graph``."""
         return late("compile_graph")(self, backend, **options)  # type: ignore[no-any-return]
 
     def run(

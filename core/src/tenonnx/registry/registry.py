@@ -36,9 +36,6 @@ from tenonnx.registry.hints import provider
 if TYPE_CHECKING:
     import pluggy
 
-#: Element types that an op takes and gives at one version: for each input and output the allowed codes, None for any.
-Dtypes = Mapping[str, Any]
-
 
 def canonical_domain(domain: str) -> str:
     """The default domain has two spellings in files, the empty string and ``ai.onnx``; here it is ``ai.onnx``."""

@@ -85,10 +85,15 @@ def _retargeted(graph: Graph, target: Target) -> Retargeted:
 
 def _drop_what_was_read(moved: Graph, source: Graph, made: Collection[Value]) -> None:
     """Leave out the variables that nothing reads any more: the target may not know their type."""
-    read = {value.name for node in source.walk() for value in node.uses}.union(value.name for value in made)
+    unread: dict[Graph, set[Value]] = {}
     for each in moved.nested():
         used = {*each.outputs, *each.all_inputs}.union(*(node.uses for node in each.nodes))
-        each.variables = [v for v in each.variables if v in used or v.name not in read]
+        unread[each] = {*each.variables} - used
+    if not any(unread.values()):
+        return
+    read = {value.name for node in source.walk() for value in node.uses}.union(value.name for value in made)
+    for each, values in unread.items():
+        each.variables = [v for v in each.variables if v not in values or v.name not in read]
 
 
 def _used_opsets(moved: Graph, target: Target, source: Graph) -> Mapping[str, int]:
