@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -88,6 +89,12 @@ class Scorer:
         if self._program is None:
             self._program = program_of(self.graph, self.backend, self.threads, self.options)
         return self._program
+
+    def keeping(self, columns: Collection[str]) -> Scorer:
+        """A scorer like this one that keeps these columns."""
+        other = copy.copy(self)
+        other.keep = tuple(columns)
+        return other
 
     def use(self, backend: str, threads: int | None) -> None:
         """Run on this backend from now on, with so many threads."""

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, cast
 from tenonnx import InvalidCall, TenonnxError
 from tenonnx_score.engines.engine import Made, cores
 from tenonnx_score.engines.frames import receive, send
+from tenonnx_score.engines.outcomes import opened
 from tenonnx_score.parts import Done, Part, Task
 
 #: How often a part is begun before its worker's death is its own fault.
@@ -121,19 +122,17 @@ class _Worker:
                 send(self._in, part)
                 while True:
                     kind, found = receive(cast("BinaryIO", process.stdout))
-                    if kind == "rows":
-                        told += found
-                        news(found)
-                    elif kind == "done":
-                        return cast("Done", found)
-                    else:
-                        cls, what, parts = found
-                        raise RuntimeError(what) if cls is None else cls(what, **parts)
+                    if kind == "outcome":
+                        break
+                    told += found
+                    news(found)
             except (EOFError, OSError, ValueError):  # it is gone, or was ended while it was asked
                 how = self.end()
                 news(-told)
                 if stopped.is_set():
                     break
+            else:
+                return opened(found)
         raise WorkerDied(
             f"the process that scores part {part.number} must not end by itself",
             given=f"{how}, {TRIES} times; the part begins with row {part.slices[0].row} of {part.slices[0].path}",

@@ -20,6 +20,7 @@ def main() -> None:
     threading.Thread(target=_listen, args=(wanted,), daemon=True).start()
     import pyarrow as pa
 
+    from tenonnx_score.engines.outcomes import outcome
     from tenonnx_score.parts import Part, Task
 
     pa.set_cpu_count(1)
@@ -27,20 +28,8 @@ def main() -> None:
     task: Task = wanted.get()
     while True:
         part: Part = wanted.get()
-        try:
-            send(answers, ("done", task(part, lambda rows: send(answers, ("rows", rows)))))
-        except Exception as error:
-            send(answers, ("failed", _portable(error)))
-
-
-def _portable(error: Exception) -> Any:
-    """An error as its kind and parts: not every error can be pickled."""
-    from tenonnx import TenonnxError
-
-    if isinstance(error, TenonnxError):
-        parts = {name: getattr(error, name) for name in ("given", "available", "do", "also")}
-        return type(error), error.what, parts
-    return None, f"{type(error).__name__}: {' '.join(str(error).split())[:500]}", {}
+        found = outcome(task, part, lambda rows: send(answers, ("rows", rows)))
+        send(answers, ("outcome", found))
 
 
 def _listen(wanted: queue.SimpleQueue[Any]) -> None:
