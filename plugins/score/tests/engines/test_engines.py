@@ -18,7 +18,8 @@ from tenonnx_score import Scorer, Watch
 
 #: What these libraries do is not ours to mend.
 pytestmark = [
-    pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "FutureWarning", "ResourceWarning")
+    pytest.mark.filterwarnings(f"ignore::{kind}")
+    for kind in ("DeprecationWarning", "FutureWarning", "ResourceWarning", "UserWarning")
 ]
 
 ROWS, PARTS = 6000, 6
