@@ -1,5 +1,6 @@
 """The programs in the documentation run, block after block, and so do the commands."""
 
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -57,6 +58,16 @@ def test_the_page_runs(name, monkeypatch, tmp_path):
 def test_pages_of_frameworks_run_in_the_tests_of_a_package(name, package):
     assert programs(name)
     assert f'"{name}"' in (ROOT / "plugins" / package / "tests" / "test_docs.py").read_text("utf-8")
+
+
+def test_no_link_leads_nowhere():
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "tools" / "documenting" / "pages.py")
+    pages = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pages)
+    known = pages.places()
+    assert len(known) > 40
+    dead = {str(path): pages.resolved(path, known)[1] for path in known}
+    assert not {path: links for path, links in dead.items() if links}
 
 
 def test_an_op_of_a_script_runs(tmp_path):

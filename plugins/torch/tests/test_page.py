@@ -30,18 +30,21 @@ def make_model():
 def test_a_module_is_drawn_exported_compared_and_run(tmp_path):
     (tmp_path / "net.py").write_text(NET)
     source, steps = f"{tmp_path / 'net.py'}:make_model", []
-    reading = {"example": ["batch=2,4"]}
+    reading = {"examples": ["batch=2,4"]}
 
     def tell(**said):
         steps.append(said.get("step"))
 
+    jobs = [tmp_path / name for name in ("export", "compare", "run")]
+    for job in jobs:
+        job.mkdir()
     about = open_model(tell, source, reading)
     assert [each["name"] for each in about["inputs"]]
     assert any("Gelu" in str(box) or "Erf" in str(box) for box in draw(tell)["boxes"])
 
-    found = export(tell, source, "net", str(tmp_path), {"convert": {"opset_version": 13}}, reading)
+    found = export(tell, source, "net", str(jobs[0]), {"convert": {"--opset": "13"}}, reading)
     assert found["passed"], found
-    written = tmp_path / found["file"]
+    written = jobs[0] / found["file"]
     scope = {}
     exec(NET, scope)
     x = torch.arange(12, dtype=torch.float32).reshape(3, 4) / 12
@@ -49,5 +52,5 @@ def test_a_module_is_drawn_exported_compared_and_run(tmp_path):
     (result,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
     torch.testing.assert_close(torch.from_numpy(result), scope["make_model"]()(x), rtol=1e-5, atol=1e-5)
 
-    assert compare(tell, source, str(written), "net", str(tmp_path), {}, reading)["passed"]
-    assert run(tell, source, "net", str(tmp_path), {"backend": "numpy"}, reading)["times"]
+    assert compare(tell, source, str(written), "net", str(jobs[1]), {}, reading)["passed"]
+    assert run(tell, source, "net", str(jobs[2]), {"backend": "numpy"}, reading)["times"]
