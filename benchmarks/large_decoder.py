@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,22 @@ from measure import _process as timed
 from measure import python, table
 from onnx import TensorProto, helper
 
-HIDDEN, HEADS, FEED_FORWARD, WORDS = 4096, 32, 11008, 32000
-WIDTH = HIDDEN // HEADS
+
+@dataclass(frozen=True)
+class Sizes:
+    """Those of a decoder of 6.7 billion parameters, if it has 32 layers."""
+
+    hidden: int = 4096
+    heads: int = 32
+    feed_forward: int = 11008
+    words: int = 32000
+
+    @property
+    def width(self) -> int:
+        return self.hidden // self.heads
+
+
+DECODER = Sizes()
 
 #: What each command is, as its arguments behind ``tenonnx``. Running such a model to verify it would be its own figure.
 COMMANDS = {
@@ -37,7 +52,8 @@ RUN = "import sys; from tenonnx_cli import main; sys.argv = {}; assert not main(
 class Decoder:
     """The graph of a decoder without a cache: RMS norms, rotary positions, causal attention, a gated feed-forward."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, sizes: Sizes) -> None:
+        self.sizes = sizes
         self.nodes: list[Any] = []
         self.weights: list[Any] = []
         self.file, self.end = data.name, 0
@@ -65,51 +81,59 @@ class Decoder:
         two, small = self.constant("two", 2, np.float32), self.constant("epsilon", 1e-5, np.float32)
         mean = self.node("ReduceMean", self.node("Pow", x, two), self.constant("last", [-1]), keepdims=1)
         divided = self.node("Div", x, self.node("Sqrt", self.node("Add", mean, small)))
-        return self.node("Mul", divided, self.weight(f"{name}.weight", HIDDEN))
+        return self.node("Mul", divided, self.weight(f"{name}.weight", self.sizes.hidden))
 
     def product(self, x: str, name: str, rows: int, columns: int) -> str:
         return self.node("MatMul", x, self.weight(f"{name}.weight", rows, columns))
 
     def heads(self, x: str) -> str:
-        split = self.node("Reshape", x, self.constant("split", [0, 0, HEADS, WIDTH]))
+        split = self.node("Reshape", x, self.constant("split", [0, 0, self.sizes.heads, self.sizes.width]))
         return self.node("Transpose", split, perm=[0, 2, 1, 3])
 
     def rotated(self, x: str) -> str:
-        zero, middle, end, axis = (self.constant(f"at_{k}", [k]) for k in (0, WIDTH // 2, WIDTH, 3))
+        zero, middle, end, axis = (
+            self.constant(f"at_{k}", [k]) for k in (0, self.sizes.width // 2, self.sizes.width, 3)
+        )
         low, high = self.node("Slice", x, zero, middle, axis), self.node("Slice", x, middle, end, axis)
         turned = self.node("Concat", self.node("Neg", high), low, axis=-1)
         return self.node("Add", self.node("Mul", x, "cosines"), self.node("Mul", turned, "sines"))
 
     def layer(self, x: str, name: str) -> str:
         inner = self.normalised(x, f"{name}.input_norm")
-        q, k, v = (self.heads(self.product(inner, f"{name}.{part}", HIDDEN, HIDDEN)) for part in "qkv")
+        q, k, v = (
+            self.heads(self.product(inner, f"{name}.{part}", self.sizes.hidden, self.sizes.hidden)) for part in "qkv"
+        )
         keys = self.node("Transpose", self.rotated(k), perm=[0, 1, 3, 2])
         scores = self.node("MatMul", self.rotated(q), keys)
-        scores = self.node("Mul", scores, self.constant("scale", WIDTH**-0.5, np.float32))
+        scores = self.node("Mul", scores, self.constant("scale", self.sizes.width**-0.5, np.float32))
         weights = self.node("Softmax", self.node("Add", scores, "mask"), axis=-1)
         mixed = self.node("Transpose", self.node("MatMul", weights, v), perm=[0, 2, 1, 3])
-        joined = self.node("Reshape", mixed, self.constant("join", [0, 0, HIDDEN]))
-        x = self.node("Add", x, self.product(joined, f"{name}.o", HIDDEN, HIDDEN))
+        joined = self.node("Reshape", mixed, self.constant("join", [0, 0, self.sizes.hidden]))
+        x = self.node("Add", x, self.product(joined, f"{name}.o", self.sizes.hidden, self.sizes.hidden))
         inner = self.normalised(x, f"{name}.output_norm")
-        gate = self.product(inner, f"{name}.gate", HIDDEN, FEED_FORWARD)
+        gate = self.product(inner, f"{name}.gate", self.sizes.hidden, self.sizes.feed_forward)
         gated = self.node("Mul", gate, self.node("Sigmoid", gate))
-        up = self.product(inner, f"{name}.up", HIDDEN, FEED_FORWARD)
-        return self.node("Add", x, self.product(self.node("Mul", gated, up), f"{name}.down", FEED_FORWARD, HIDDEN))
+        up = self.product(inner, f"{name}.up", self.sizes.hidden, self.sizes.feed_forward)
+        return self.node(
+            "Add",
+            x,
+            self.product(self.node("Mul", gated, up), f"{name}.down", self.sizes.feed_forward, self.sizes.hidden),
+        )
 
 
-def write_model(folder: Path, layers: int) -> Path:
+def write_model(folder: Path, layers: int, sizes: Sizes = DECODER) -> Path:
     """A decoder of so many layers at opset 21, with zeros for weights."""
     data = folder / "weights.bin"
-    made = Decoder(data)
-    x = made.node("Gather", made.weight("words.weight", WORDS, HIDDEN), "tokens")
+    made = Decoder(data, sizes)
+    x = made.node("Gather", made.weight("words.weight", sizes.words, sizes.hidden), "tokens")
     for k in range(layers):
         x = made.layer(x, f"layers.{k}")
-    logits = made.product(made.normalised(x, "norm"), "head", HIDDEN, WORDS)
+    logits = made.product(made.normalised(x, "norm"), "head", sizes.hidden, sizes.words)
     with data.open("wb") as file:
         file.truncate(made.end)
     info = helper.make_tensor_value_info
     inputs = [info("tokens", TensorProto.INT64, ["batch", "length"]), info("mask", 1, ["length", "length"])]
-    inputs += [info(name, 1, ["length", WIDTH]) for name in ("cosines", "sines")]
+    inputs += [info(name, 1, ["length", sizes.width]) for name in ("cosines", "sines")]
     graph = helper.make_graph(made.nodes, "decoder", inputs, [info(logits, 1, None)], made.weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     onnx.save(model, folder / "model.onnx")

@@ -10,6 +10,10 @@ from tenonnx.extend import Graph, Node, Op, Value
 from tenonnx_optimize.normal_form import Normalizer
 from tenonnx_optimize.templates import Proposal
 
+#: A call that seems to stand for more nodes than this does not have all that leads to its value as inputs: the way back
+#: goes on to the inputs of the graph, for each such call anew.
+MOST_REPLACED = 256
+
 
 class Subject:
     """A graph that calls are put into, beside its normal form, in which they are looked for.
@@ -104,7 +108,10 @@ class Placement:
         return given, made - self.wanted
 
     def region(self, outputs: Sequence[Value | None], given: set[Value], *, alone: bool = False) -> list[Node]:
-        """The nodes that nobody needs once the outputs are there, found from these back; ``alone``, as if none did."""
+        """The nodes that nobody needs once the outputs are there, found from these back.
+
+        ``alone``, as if none had other readers; then no more than one above ``MOST_REPLACED`` are looked for.
+        """
         subject = self.subject
         heads = {v for v in outputs if v is not None}
         pending = {v.producer for v in heads if v.producer is not None}
@@ -112,7 +119,7 @@ class Placement:
         heapq.heapify(queue)
         region: set[Node] = set()
         found: list[Node] = []
-        while queue:
+        while queue and not (alone and len(found) > MOST_REPLACED):
             node = heapq.heappop(queue)[2]
             needless = alone or all(
                 v is None or v in heads or (v not in subject.results and region.issuperset(subject.readers.get(v, ())))

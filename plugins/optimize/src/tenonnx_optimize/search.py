@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tenonnx.extend import Node, Op, TenonnxError, TensorType, Value, find_rule, interpreting
 from tenonnx.extend.transforms import foreseeing
 from tenonnx_optimize.matching import Matcher
-from tenonnx_optimize.placement import Fused, Placement, Subject
+from tenonnx_optimize.placement import MOST_REPLACED, Fused, Placement, Subject
 from tenonnx_optimize.proof import Prover
 from tenonnx_optimize.templates import Proposal, Templates
 
@@ -72,7 +72,9 @@ class Search:
             for proposal in proposals:
                 given, made = self.placement.needed(proposal)
                 replaced = len(self.placement.region((value,), given, alone=True))
-                if replaced < self.worth.replaced or (best is not None and replaced - len(made) - 1 <= best.gain):
+                if not self.worth.replaced <= replaced <= MOST_REPLACED or (
+                    best is not None and replaced - len(made) - 1 <= best.gain
+                ):
                     continue
                 alone = len(self.placement.region((value,), given)) == replaced
                 results = self.prover.results(proposal, root, alone=alone)
