@@ -29,12 +29,12 @@ def feeds_of(graph: tx.Graph, path: Path) -> dict[str, np.ndarray] | None:
 def test_example(path, tmp_path):
     try:
         graph = tx.load(path)
-        feeds = feeds_of(graph, path)
-        tx.export(graph, tmp_path / "lower.onnx", opset_version=17, domains=["ai.onnx", "ai.onnx.ml"])
+        domains = ["ai.onnx", *({"ai.onnx.ml"} & set(graph.opsets))]
+        tx.export(graph, tmp_path / "lower.onnx", opset_version=17, domains=domains)
+        found = tx.verify(graph, tmp_path / "lower.onnx", feeds=feeds_of(graph, path))
     except tx.TenonnxError as error:
         assert "pip install tenonnx-" in str(error), error
         return
-    found = tx.verify(graph, tmp_path / "lower.onnx", feeds=feeds)
     if any("running ReduceMax node" in problem for problem in found.problems):
         pytest.skip("a known fault of old runtimes: they reduce no axis without elements")
     assert found.equal, str(found)
