@@ -1,6 +1,6 @@
 """Environments of every Python and of the lowest and newest versions of what is declared, with smoke tests in each.
 
-``python tools/matrix.py --write`` builds all of them and writes the table; ``--cell 3.11-lowest-all`` those that match.
+``python tools/matrix.py --write`` builds all of them and writes the table; ``--cell 3.11-lowest-all`` builds one.
 What is declared is read from the wheels.
 """
 
@@ -195,11 +195,11 @@ def _with(found: list[Cell]) -> list[str]:
 
 _HEAD = """# The versions that are promised
 
-`python tools/matrix.py --write` makes an environment for each line, from wheels, and runs the smoke tests of `tools/smoke` in
-it: every module imports, every example is read, run, exported and verified, every command works, and a case of every
-op is compared, with its types, on onnxruntime. *lowest* are the lowest versions of what our packages declare that the
-Python has wheels of, *newest* the newest. A family is alone with what it declares. Continuous integration runs the
-cell `3.11-lowest-all`.
+`python tools/matrix.py --write` makes an environment for each line, from wheels, and runs the smoke tests of
+`tools/smoke` in it: every module imports, every example is read, run, exported and verified, or says what to install
+for it, every command works, and a call of every op gives what the op means, with its types. *lowest* are the lowest
+versions of what our packages declare that the Python has wheels of, *newest* the newest. A family is alone with what
+it declares. Continuous integration runs `3.11-lowest-all`.
 
 """
 
@@ -207,7 +207,7 @@ cell `3.11-lowest-all`.
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cell", default="", metavar="PATTERN", help="the cells to run, such as '3.11-*-all'")
-    parser.add_argument("--write", action="store_true", help="put the lines into the table, in the place of older ones")
+    parser.add_argument("--write", action="store_true", help="put the lines into the table")
     parser.add_argument("--wheels", type=Path, help="a folder of wheels; by default they are built")
     given = parser.parse_args()
     chosen = cells(given.cell or "*")

@@ -11,9 +11,10 @@ import pytest
 
 from tenonnx.errors import VerificationFailed
 from tenonnx.registry.discovery import Plugin
+from tenonnx.registry.hints import names_of
 from tenonnx_cli.describe import describe
 from tenonnx_cli.output import say_json
-from tenonnx_cli.program import COMMANDS
+from tenonnx_cli.program import COMMANDS, SECTIONS
 
 PROGRAM = [sys.executable, "-m", "tenonnx"]
 
@@ -173,6 +174,15 @@ def test_commands_of_plugins_are_listed_and_run(plugged):
     assert "from tenonnx-acme 1.0" in tenonnx("--help").out
     assert tenonnx("greet").out == "hello\n"
     assert tenonnx("part").out == "goodbye\n"
+
+
+def test_help_lists_our_commands_by_what_they_are_for(tenonnx):
+    """A line each: those of packages that are not installed are left out, and none of ours is among those of others."""
+    named = {name: line for lines in SECTIONS.values() for name, line in lines.items()}
+    assert set(COMMANDS) <= set(named) == names_of("tenonnx.commands") | set(COMMANDS)
+    text = tenonnx("--help").out
+    assert [title for title in SECTIONS if f"\n{title}:\n" in text] == list(SECTIONS)
+    assert all(len(f"  {name:<9}{line}") < 80 for name, line in named.items())
 
 
 def test_a_plugin_without_a_command_is_refused(plugged):

@@ -8,11 +8,45 @@ import click
 
 import tenonnx
 
-#: Each is a module beside this one, in the order of the help text.
+#: Each is a module beside this one.
 COMMANDS = (
     "inspect", "check", "run", "bench", "convert", "plan", "compare", "verify", "extract", "rename", "compose",
     "targets", "ops", "plugins",
 )  # fmt: skip
+
+#: The help text: our commands, those of further packages too, by what they are for. None is imported for it.
+SECTIONS = {
+    "Look at a model": {
+        "inspect": "Show inputs, outputs, operators and weights; draw the graph.",
+        "check": "List all errors in a model.",
+        "plan": "Show what a conversion would do, and what prevents it.",
+        "compare": "Compare two models: structure, numbers, first node that diverges.",
+        "serve": "Look at, export, compare and run models in the browser.",
+    },
+    "Change it": {
+        "convert": "Convert to another opset, set of domains, precision or format.",
+        "quantize": "Quantize a model to 8 or 4 bits.",
+        "extract": "Extract a subgraph, given its inputs and outputs.",
+        "rename": "Rename inputs, outputs and other values.",
+        "compose": "Connect the outputs of one model to the inputs of another.",
+    },
+    "Run it": {
+        "run": "Run a model and print its outputs.",
+        "verify": "Check that two models compute the same outputs.",
+        "score": "Run a model over folders of tables and images.",
+        "bench": "Time a model on all installed backends.",
+    },
+    "Train it": {
+        "train": "Train or fine-tune a model.",
+        "evaluate": "Measure a model on a data set.",
+        "grad": "Write the gradient of a model as a model.",
+    },
+    "Extend tenonnx": {
+        "ops": "List the installed ops, or show one.",
+        "targets": "List the deployment targets, or show the limits of one.",
+        "plugins": "List the installed plugins; create or test one.",
+    },
+}
 
 #: Plugins of this entry-point group are commands: a click command, or a function that adds one to the group given.
 GROUP = "tenonnx.commands"
@@ -74,16 +108,19 @@ class CommandGroup(click.Group):
         return loaded
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands; those of plugins by the package that they come from, which is not imported for that."""
+        """List the commands by what they are for; those of others by the package that they come from."""
         from tenonnx.tools import plugins
 
-        sources = {plugin.name: f"from {plugin.source}" for plugin in plugins(GROUP)}
-        rows = []
-        for name in self.list_commands(ctx):
-            own = self.get_command(ctx, name) if name in COMMANDS else None
-            rows.append((name, own.get_short_help_str(90) if own else sources[name]))
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        left = dict.fromkeys(self.list_commands(ctx), "")
+        left.update({plugin.name: f"from {plugin.source}" for plugin in plugins(GROUP)})
+        for title, lines in SECTIONS.items():
+            there = [(name, line) for name, line in lines.items() if left.pop(name, None) is not None]
+            if there:
+                with formatter.section(title):
+                    formatter.write_dl(there)
+        if left:
+            with formatter.section("Of other packages"):
+                formatter.write_dl(sorted(left.items()))
 
 
 @click.command(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -1,0 +1,40 @@
+"""The public names of the last release are there and take what they took, or a note for the changelog tells of it."""
+
+import importlib.util
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SPEC = importlib.util.spec_from_file_location("public_api", ROOT / "tools/public_api.py")
+public_api = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(public_api)
+
+
+def name_of(line):
+    return line.split("(")[0]
+
+
+def untold(before, now, notes):
+    """The names of lines that are no longer there, of which no note tells."""
+    gone = sorted({name_of(line) for line in set(before) - set(now)})
+    return [name for name in gone if name.removeprefix("tenonnx.") not in notes]
+
+
+def test_what_was_public_is_or_a_note_tells_of_it():
+    before = public_api.FILE.read_text("utf-8").splitlines()
+    assert len(before) > 300
+    notes = "".join(file.read_text("utf-8") for file in (ROOT / "changes").glob("*.md"))
+    missing = untold(before, public_api.lines(), notes)
+    assert not missing, f"changes/NAME.changed.md or .removed.md must tell of {', '.join(missing)}"
+
+
+def test_a_change_is_found():
+    before = ["tenonnx.load(source)", "tenonnx.Graph", "tenonnx.Graph.run(self, feeds)"]
+    now = ["tenonnx.load(source, *, rules=)", "tenonnx.Graph", "tenonnx.new"]
+    assert untold(before, now, "") == ["tenonnx.Graph.run", "tenonnx.load"]
+    assert untold(before, now, "`Graph.run` went") == ["tenonnx.load"]
+
+
+def test_lines_say_what_a_name_takes():
+    found = public_api.lines()
+    assert any(line.startswith("tenonnx.verify(graph, other=, *, feeds=") for line in found)
+    assert any(line.startswith("tenonnx.Graph.run(self, feeds") for line in found)
