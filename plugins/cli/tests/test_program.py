@@ -181,7 +181,8 @@ def test_help_lists_our_commands_by_what_they_are_for(tenonnx):
     named = {name: line for lines in SECTIONS.values() for name, line in lines.items()}
     assert set(COMMANDS) <= set(named) == names_of("tenonnx.commands") | set(COMMANDS)
     text = tenonnx("--help").out
-    assert [title for title in SECTIONS if f"\n{title}:\n" in text] == list(SECTIONS)
+    there = [title for title, lines in SECTIONS.items() if set(lines) & set(COMMANDS)]
+    assert [title for title in SECTIONS if f"\n{title}:\n" in text] == there
     assert all(len(f"  {name:<9}{line}") < 80 for name, line in named.items())
 
 
