@@ -11,6 +11,11 @@ from typing import Protocol, TypeVar
 Kind = TypeVar("Kind", bound="TenonnxError")
 
 
+def counted(count: int, noun: str) -> str:
+    """How many there are of something, in words: ``1 input``, ``2 inputs``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 class Titled(Protocol):
     """What messages can name: many calls are made for one that fails, so what is named is asked for its title then."""
 

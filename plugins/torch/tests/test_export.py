@@ -163,7 +163,7 @@ def test_what_the_exporter_has_no_form_for(tmp_path):
     assert {output.backend.partition(", ")[2] for output in done.verification.outputs} == {"", "rows=1", "rows=9"}
 
 
-def test_what_is_drawn_is_noted_and_the_rest_compared():
+def test_what_is_drawn_is_not_verified_and_the_rest_compared(tmp_path):
     class Both(nn.Module):
         def forward(self, x):
             return nn.functional.dropout(x, 0.5), x * 2
@@ -174,8 +174,16 @@ def test_what_is_drawn_is_noted_and_the_rest_compared():
     module, x = Both().train(), torch.randn(4, 8)
     graph = tx.load(module, x, verify=False)
     found = verify_against(module, Examples.of(module, (x,)), graph)
-    assert found.notes == ["drawn at random, not compared: output_0"]
-    assert [output.name for output in found.outputs] == ["output_1"]
+    assert (found.unverified, found.notes) == ({"output_0": "drawn at random"}, [])
+    assert [(state.name, state.state) for state in found.states] == [
+        ("output_1", "verified"), ("output_0", "not verified"),
+    ]  # fmt: skip
+    done = tenonnx_torch.export(module, x, tmp_path / "m.onnx")
+    assert (done.passed, done.verification.verified) == (True, False)
+    assert str(done).endswith("largest difference 0, not verified: output_0 (drawn at random)")
+    alone = tenonnx_torch.export(nn.Dropout(0.5).train(), x, tmp_path / "alone.onnx")
+    assert alone.passed is None
+    assert "not compared, not verified: output (drawn at random)" in str(alone)
 
 
 def test_rules_of_the_user_hold_for_modules():

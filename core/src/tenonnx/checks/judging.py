@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,12 +85,12 @@ class Judge:
             difference = Difference(False, where=(), reason="different bits: signs of zero, or NaN payloads")
         return OutputDifference(name, backend, difference, GRADES[0] if difference.equal else "")
 
-    def apart(self, backend: str) -> str:
-        """By how much the first model itself differs between the reference and a backend; empty where it is near."""
+    def apart(self, backend: str, names: Sequence[str]) -> str:
+        """By how much ``names`` of the first model differ between the reference and a backend; empty if near."""
         own = self.original_on(backend)
         if not isinstance(own, Mapping) or self.itself:
             return ""
-        found = [(name, compare_by(self.rules, own[name], self.expected[name])) for name in self.expected]
+        found = [(name, compare_by(self.rules, own[name], self.expected[name])) for name in names]
         wrong = [(name, difference) for name, difference in found if not difference.equal]
         if not wrong:
             return ""

@@ -188,7 +188,7 @@ def _compare_numbers(judge: Judge, against: Graph, backends: Sequence[str], foun
             continue
         outputs = [judge.judged(name, backend, actual[name]) for name in names]
         found.outputs += outputs
-        if apart := judge.apart(backend):
+        if apart := judge.apart(backend, names):
             found.notes.append(apart)
         if not judge.itself and not judge.exact and all(output.equal for output in outputs):
             same = getattr(program, "is_plain", False)

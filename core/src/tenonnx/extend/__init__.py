@@ -24,6 +24,7 @@ from tenonnx.errors import (
     TypeMismatch,
     UnknownType,
     UnsupportedOp,
+    counted,
 )
 from tenonnx.graph.constants import ArrayConstant, Constant, Contents, RowConstant, chunks_of
 from tenonnx.graph.definitions import Operators, operators
@@ -129,6 +130,7 @@ __all__ = [
     "chunks_of",
     "constant",
     "copy_graph",
+    "counted",
     "dependents",
     "differ",
     "dims",

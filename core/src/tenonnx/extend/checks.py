@@ -10,10 +10,11 @@ from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.checks.structure import structure_problems
 from tenonnx.checks.tolerance import Tolerance, tolerance_for
 from tenonnx.checks.verification import OutputDifference, Verification
-from tenonnx.checks.verify import default_backends, left_out_backends
+from tenonnx.checks.verify import DRAWN, default_backends, left_out_backends
 
 __all__ = [
     "BY_TABLE",
+    "DRAWN",
     "Allowed",
     "Difference",
     "InputShapes",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import InvalidCall, InvalidModel, LimitExceeded, TenonnxError, TypeMismatch, UnsupportedOp
+from tenonnx.errors import InvalidCall, InvalidModel, LimitExceeded, TenonnxError, TypeMismatch, UnsupportedOp, counted
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Node, Value
 from tenonnx.graph.types import TensorType
@@ -55,8 +55,8 @@ def _bind_at(node: Node, op: Op, signature: VersionedSignature) -> tuple[list[Va
     variadic = bool(signature.inputs) and signature.inputs[-1].variadic
     if len(node.inputs) > len(signature.inputs) and not variadic:
         raise InvalidModel(
-            f"{node.title} takes at most {len(signature.inputs)} inputs at this version",
-            given=f"{len(node.inputs)} inputs",
+            f"{node.title} takes at most {counted(len(signature.inputs), 'input')} at this version",
+            given=counted(len(node.inputs), "input"),
         )
     given = dict(zip((parameter.name for parameter in signature.inputs), node.inputs, strict=False))
     inputs: list[Value | None] = []

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnknownType, UnsupportedOp
+from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnknownType, UnsupportedOp, counted
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.symbolic import Dim, differ, dims_given, symbols_of
@@ -125,7 +125,10 @@ def infer_outputs(
     except TypeMismatch as error:
         raise error.as_a(InvalidModel, f"{node.title}: {error.what}") from error
     if len(node.outputs) > len(known):
-        raise InvalidModel(f"{node.title} has {len(known)} outputs", given=f"{len(node.outputs)} outputs in the file")
+        raise InvalidModel(
+            f"{node.title} has {counted(len(known), 'output')}",
+            given=f"{counted(len(node.outputs), 'output')} in the file",
+        )
     if node.subgraphs and find_rule(op, "type") is None:  # a body has replayed them, and left them as they were
         for attribute in attributes.values():
             if isinstance(attribute, Graph):

@@ -15,7 +15,7 @@ from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
 
-from tenonnx.errors import InvalidCall, Titled
+from tenonnx.errors import InvalidCall, Titled, counted
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import Type
@@ -114,8 +114,8 @@ class Signature(NamedTuple):
         """Raise ``InvalidCall`` unless there are as many inputs as allowed and every required one is present."""
         if len(inputs) > len(self.inputs) and not self.variadic:
             raise InvalidCall(
-                f"{of.title} takes at most {len(self.inputs)} inputs",
-                given=f"{len(inputs)} inputs",
+                f"{of.title} takes at most {counted(len(self.inputs), 'input')}",
+                given=counted(len(inputs), "input"),
                 available=self.describe(),
             )
         for position, parameter in enumerate(self.inputs):

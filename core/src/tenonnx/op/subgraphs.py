@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenonnx.errors import TypeMismatch
+from tenonnx.errors import TypeMismatch, counted
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import Type
 from tenonnx.op.graph_inference import infer
@@ -18,7 +18,7 @@ def subgraph_types(title: str, graph: Graph, inputs: Sequence[Type | None]) -> l
     if len(inputs) != len(graph.inputs):
         raise TypeMismatch(
             f'{title}: the subgraph "{graph.name}" must have {len(inputs)} inputs',
-            given=f"{len(graph.inputs)} inputs",
+            given=counted(len(graph.inputs), "input"),
         )
     for value, kind in zip(graph.inputs, inputs, strict=True):
         value.become(type=kind if kind is not None else value.type)

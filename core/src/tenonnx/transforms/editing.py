@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch
+from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch, counted
 from tenonnx.graph.constants import PROPAGATED_BYTES, ArrayConstant
 from tenonnx.graph.definitions import operators
 from tenonnx.graph.graph import Graph, Node, Value
@@ -274,7 +274,7 @@ def apply_graph(graph: Graph, inputs: Sequence[Any], named: Mapping[str, Any]) -
     if strange or missing or len(inputs) > len(wanted):
         raise InvalidCall(
             f'graph "{graph.name}" takes each of its inputs exactly once',
-            given=f"{len(inputs)} inputs in order, {', '.join(named) or 'none'} by name",
+            given=f"{counted(len(inputs), 'input')} in order, {', '.join(named) or 'none'} by name",
             available=", ".join(f"{value.name}: {value.type}" for value in graph.all_inputs),
         )
     target = next((v.graph for v in given.values() if isinstance(v, Value) and v.graph is not None), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenonnx.errors import InvalidCall, NotDifferentiable
+from tenonnx.errors import InvalidCall, NotDifferentiable, counted
 from tenonnx.graph.definitions import in_registry_of_graph, operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, Node, Value
@@ -197,8 +197,8 @@ class _Sweep:
         targets = (*application.inputs, *application.captures)
         if len(found) != len(targets):
             raise InvalidCall(
-                f"{node.title}: the gradient rule must return a gradient or None for each of {len(targets)} inputs",
-                given=f"{len(found)} gradients",
+                f"{node.title}: a gradient rule must return one, or None, for each of {counted(len(targets), 'input')}",
+                given=counted(len(found), "gradient"),
                 do="return None for what has no gradient, and for inputs that the call leaves out",
             )
         for position, (value, gradient) in enumerate(zip(targets, found, strict=True)):

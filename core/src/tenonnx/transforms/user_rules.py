@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tenonnx.errors import InvalidCall, PluginError, TenonnxError, TypeMismatch
+from tenonnx.errors import InvalidCall, PluginError, TenonnxError, TypeMismatch, counted
 from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.types import unify_types
 from tenonnx.op.graph_inference import infer
@@ -162,7 +162,7 @@ def _check_parameters(rule: Any, title: str, node: Node) -> None:
     try:
         signature.bind(node, *node.inputs)
     except TypeError as error:
-        what = f"{title} must take the node and its {len(node.inputs)} inputs"
+        what = f"{title} must take the node and its {counted(len(node.inputs), 'input')}"
         raise InvalidCall(what, given=f"a function of {signature}", do="(node, *inputs) takes any number") from error
 
 
@@ -173,7 +173,8 @@ def _check(title: str, node: Node, results: tuple[Any, ...], strict: bool) -> No
         raise InvalidCall(f"{title} must return values, or None to go on", given=given, do="constant(array) is a value")
     if len(results) != len(node.outputs):
         raise InvalidCall(
-            f"{title} must return {len(node.outputs)} values, one for each output", given=f"{len(results)} values"
+            f"{title} must return {counted(len(node.outputs), 'value')}, one for each output",
+            given=counted(len(results), "value"),
         )
     for output, result in zip(node.outputs, results, strict=True) if strict else ():
         try:

@@ -20,6 +20,7 @@ from tenonnx.extend import (
     TypeMismatch,
     Value,
     constant,
+    counted,
     dims,
     inline,
     join_types,
@@ -97,7 +98,7 @@ def _carried_types(
         if len(found) < end:
             raise TypeMismatch(
                 f"{title}: the body must give {conditions} conditions and {len(carried)} carried values",
-                given=f"{len(found)} outputs",
+                given=counted(len(found), "output"),
             )
         wider = [_widened(a, b) for a, b in zip(carried, found[conditions:end], strict=True)]
         if wider == carried:
@@ -198,7 +199,7 @@ def _states(inputs: Sequence[Any], num_scan_inputs: int) -> int:
     if not 1 <= num_scan_inputs <= len(inputs):
         raise TypeMismatch(
             "Scan: num_scan_inputs must be a number of inputs, and at least 1",
-            given=f"num_scan_inputs={num_scan_inputs} of {len(inputs)} inputs",
+            given=f"num_scan_inputs={num_scan_inputs} of {counted(len(inputs), 'input')}",
         )
     return len(inputs) - num_scan_inputs
 

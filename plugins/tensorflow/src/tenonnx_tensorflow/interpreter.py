@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenonnx.extend import InvalidModel, NotRepresentable, TenonnxError
+from tenonnx.extend import InvalidModel, NotRepresentable, TenonnxError, counted
 from tenonnx_tensorflow.graphs import Function, Library, Node, Reference
 from tenonnx_tensorflow.held import Complex, Held, Table, Variable
 from tenonnx_tensorflow.rules import RULES
@@ -122,7 +122,9 @@ class Scope:
         outputs = self.held[reference.node]
         position = reference.position + self.interpreter.offset(self.nodes.get(reference.node), reference.output)
         if position >= len(outputs):
-            raise InvalidModel(f'node "{reference.node}" must have output {position}', given=f"{len(outputs)} outputs")
+            raise InvalidModel(
+                f'node "{reference.node}" must have output {position}', given=counted(len(outputs), "output")
+            )
         return outputs[position]
 
     def compute(self, wanted: str) -> None:

@@ -43,7 +43,9 @@ class Exported:
     @property
     def passed(self) -> bool | None:
         """Whether the file computes what the module does; None where that was not compared."""
-        return None if self.verification is None else self.verification.equal
+        if self.verification is None or (self.verification.equal and not self.verification.outputs):
+            return None
+        return self.verification.equal
 
     @property
     def max_difference(self) -> float | None:
@@ -65,7 +67,10 @@ class Exported:
         opsets = ", ".join(f"{domain} {version}" for domain, version in self.report.opsets.items())
         compared = {None: "not compared", True: "passed", False: "failed"}[self.passed]
         most = "" if self.max_difference is None else f", largest difference {self.max_difference:.3g}"
-        return f"{self.path}: {opsets}, {self.size_mb:.3g} MB, {compared}{most}"
+        left = {} if self.verification is None else self.verification.unverified
+        missing = ", ".join(f"{name} ({why})" for name, why in left.items())
+        unverified = f", not verified: {missing}" if left else ""
+        return f"{self.path}: {opsets}, {self.size_mb:.3g} MB, {compared}{most}{unverified}"
 
 
 def _data_files(path: Path) -> list[Path]:

@@ -144,6 +144,8 @@ def converted(program: Program, forms: Forms) -> tuple[onnx.ModelProto, Program]
             return _converted(program, forms)
         except Exception as error:
             try:
+                if "Cannot view" in _reason(error):
+                    return _converted(_with_views_of_copies(program), forms)
                 return _converted(wholly_decomposed(program), forms)
             except Exception:  # the lines of the first are those of the module
                 raise _without_form(error) from error
@@ -275,6 +277,19 @@ def _mend(program: Program) -> None:
             if len(kinds) == 2 and all(isinstance(k, torch.Tensor) and k.dtype is torch.bool for k in kinds):
                 node.target = _OF_BOOLEANS[node.target]
                 node.kwargs = {}
+
+
+def _with_views_of_copies(program: Program) -> Program:
+    """A view is one only as what it is of lies in memory, and what the exporter decomposes comes to lie otherwise."""
+    for module in program.graph_module.modules():
+        for node in list(module.graph.nodes) if isinstance(module, torch.fx.GraphModule) else ():
+            if node.target is aten.view.default:
+                with module.graph.inserting_before(node):
+                    options = {"memory_format": torch.contiguous_format}
+                    copy = module.graph.call_function(aten.clone.default, (node.args[0],), options)
+                copy.meta = dict(node.args[0].meta)
+                node.replace_input_with(node.args[0], copy)
+    return program
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx
 
-from tenonnx.errors import InvalidModel, TypeMismatch
+from tenonnx.errors import InvalidModel, TypeMismatch, counted
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.parts import Operator
 from tenonnx.op.binding import foreseeing
@@ -67,8 +67,8 @@ class Resolver:
                 raise self._wrong_names(node, found, attributes)
             if not found.least_inputs <= inputs <= found.most_inputs:
                 raise InvalidModel(
-                    f"{_title(node, found)} takes {found.least_inputs} to {found.most_inputs:g} inputs",
-                    given=f"{inputs} inputs", available=op.signature.describe(),
+                    f"{_title(node, found)} takes {_span(found.least_inputs, found.most_inputs)}",
+                    given=counted(inputs, "input"), available=op.signature.describe(),
                 )  # fmt: skip
             for name, value in attributes.items():
                 kind = found.kinds.get(name)
@@ -143,3 +143,12 @@ def _implied_version(domain: str, ir_version: int) -> int:
         return 1
     versions = [row[2] for row in onnx.helper.VERSION_TABLE if row[1] <= ir_version]
     return max(versions, default=1)
+
+
+def _span(least: int, most: float) -> str:
+    """How many inputs an op takes, in words."""
+    if least == most:
+        return f"exactly {counted(least, 'input')}"
+    if most == float("inf"):
+        return f"at least {counted(least, 'input')}"
+    return f"{least} to {most:g} inputs" if least else f"at most {counted(int(most), 'input')}"
