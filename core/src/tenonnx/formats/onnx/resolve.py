@@ -149,6 +149,4 @@ def _span(least: int, most: float) -> str:
     """How many inputs an op takes, in words."""
     if least == most:
         return f"exactly {counted(least, 'input')}"
-    if most == float("inf"):
-        return f"at least {counted(least, 'input')}"
-    return f"{least} to {most:g} inputs" if least else f"at most {counted(int(most), 'input')}"
+    return f"at least {counted(least, 'input')}" if most == float("inf") else f"{least} to {most:g} inputs"
