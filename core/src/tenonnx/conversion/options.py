@@ -144,6 +144,7 @@ class ConvertConfig(ExportConfig):
     ``transforms`` are names of what packages offer, such as ``simplify``, or functions from a graph to a graph.
     ``fix_shapes`` are dims of inputs by name, and ``free_dims`` symbols by name and axis. ``float16`` or ``bfloat16``
     writes float32 in half precision within ``budget``, ``half_interface`` that of inputs and outputs, too.
+    With ``layout`` the output is the folder of a model server.
     ``fuse`` None fuses where newer opsets or other domains are asked for, and ``verify`` None compares where both
     models run; with True they must. The comparison is with the model as it was read, on ``feeds``, or on inputs that
     drawn at random from ``seed`` and ``input_shapes``; ``absolute`` and ``relative`` replace its tolerances, ``exact``
@@ -176,6 +177,11 @@ class ConvertConfig(ExportConfig):
         "With --float16 or --bfloat16: the allowed error of each output, relative to its largest absolute value. "
         "Nodes are kept in float32 until it is met.",
         "--budget", kind="positive",
+    )  # fmt: skip
+    layout: str | None = option(
+        None, "Write the folder that a model server takes, triton or kserve; the output is then a folder.", "--layout",
+        kind="text", metavar="SERVER",
+        asks="layout",
     )  # fmt: skip
     feeds: Mapping[str, Any] | None = None
     input_shapes: Mapping[str, Sequence[int | str | None]] = option(

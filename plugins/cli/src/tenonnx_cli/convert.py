@@ -83,7 +83,8 @@ def command(
     from tenonnx.tools import STEPS, Conversion
     from tenonnx_cli.arrays import read_feeds
 
-    check_output(output, model)
+    if not options["layout"]:
+        check_output(output, model)
     config = ConvertConfig(transforms=transforms_given(), **options)
     reading = {
         "dims": dims, "task": task, "input_names": input_names, "output_names": output_names, "simplify": fold,
