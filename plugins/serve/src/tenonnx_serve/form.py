@@ -14,7 +14,7 @@ from tenonnx_cli.tools import program
 
 #: Options that are not for the page: they say where to write, name files of this machine, or run code.
 KEPT_BACK = frozenset(
-    ("--output", "--json", "--help", "--hook", "--rules", "--input", "--inputs", "--overwrite", "--example", "--dims", "--layout")
+    "--output --layout --json --help --hook --rules --input --inputs --overwrite --example --dims".split()
 )
 
 
