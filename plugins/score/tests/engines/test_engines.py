@@ -2,12 +2,10 @@
 
 import importlib
 import os
-import pickle
 import signal
 import sys
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -171,20 +169,6 @@ def clean(folder):
     rows = rows.filter(pa.compute.field("id") != ROWS // 2).slice(0, 1000)
     scorer = Scorer(str(folder / "model.onnx"), columns=OPTIONS["columns"], keep=["id"], batch=100, threads=1)
     return rows, scorer, scorer(rows)
-
-
-def test_a_scorer_is_a_callable_of_ray_data(ray, folder):
-    rows, scorer, expected = clean(folder)
-    halves = [rows.slice(0, 500), rows.slice(500)]
-    scored = ray.data.from_arrow(halves).map_batches(
-        Scorer, fn_constructor_args=(str(folder / "model.onnx"),), batch_format="pyarrow", batch_size=100,
-        fn_constructor_kwargs={"columns": OPTIONS["columns"], "keep": ["id"], "threads": 1},
-        compute=ray.data.ActorPoolStrategy(size=2),
-    )  # fmt: skip
-    found = pd.concat(list(scored.iter_batches(batch_format="pandas"))).sort_values("id")
-    assert found["id"].tolist() == expected["id"].to_pylist()
-    assert np.array_equal(np.stack(found["p"]), np.stack(expected["p"].to_numpy()))
-    assert len(pickle.dumps(scorer)) < 2000
 
 
 def test_a_transformer_of_spark(spark, folder):

@@ -13,9 +13,10 @@ from tenonnx.tools import runtimes
 from tenonnx_cli.tools import program
 
 #: Options that are not for the page: they say where to write, name files of this machine, or run code.
-KEPT_BACK = frozenset(
-    "--output --layout --json --help --hook --rules --input --inputs --overwrite --example --dims".split()
-)
+KEPT_BACK = frozenset((
+    "--output", "--layout", "--json", "--help", "--hook", "--rules", "--input", "--inputs", "--overwrite", "--example",
+    "--dims",
+))  # fmt: skip
 
 
 @cache
