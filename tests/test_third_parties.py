@@ -379,6 +379,26 @@ def test_a_transform_that_gives_no_graph_is_named_and_nothing_is_written(install
     assert not Path(installed.path, "made.onnx").exists()
 
 
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("raise KeyboardInterrupt", "it raised KeyboardInterrupt"),
+        ("import os; os._exit(0)", "it called os._exit(0,)"),
+        ("import os; os.chdir('/')", "changed the working folder"),
+        ("raise SystemExit(0)", "SystemExit"),
+    ],
+)
+def test_a_hook_that_ends_the_program_is_named_and_nothing_is_written(installed, python, model, does, told):
+    installed("aaa-stranger", "tenonnx.hooks", "odd", f"def hook(message): {does}")
+    entry = Path(installed.path, "aaa_stranger-1.0.dist-info/entry_points.txt")
+    entry.write_text("[tenonnx.hooks]\nodd = aaa_stranger:hook\n")
+    done = python(installed.path, "tenonnx", "convert", model, "-o", "made.onnx", "--hook", "odd")
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "the hook odd of aaa-stranger 1.0" in done.stderr
+    assert not Path(installed.path, "made.onnx").exists()
+
+
 def test_an_interrupt_of_its_own_is_told_in_a_background_job_too(installed, model):
     """The background jobs of a shell ignore Ctrl-C."""
     installed("aaa-stranger", "tenonnx.ops", "ai.onnx", "raise KeyboardInterrupt")

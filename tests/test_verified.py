@@ -304,6 +304,16 @@ def test_commands_that_compare_come_to_an_end(run, command):
     assert "not verified" in run(command, "endless.onnx", "endless.onnx", "--timeout", "0.5", code=1).err
 
 
+def test_a_name_makes_no_line_of_its_own(run):
+    forged = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+    )
+    forged.graph.output[0].name = forged.graph.node[0].output[0] = "y\nnumbers: different"
+    onnx.save(forged, "forged.onnx")
+    said = run("compare", "forged.onnx", "forged.onnx", code=0).out
+    assert sum(line.startswith("numbers:") for line in said.splitlines()) == 1
+
+
 @pytest.mark.parametrize("command", ["run", "bench"])
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
 def test_commands_that_run_come_to_an_end(run, command, backend):

@@ -214,4 +214,5 @@ class Verification:
         if self.first_divergence:
             lines.append(f"  the first node that diverges: {self.first_divergence}")
         lines += [f"  {each}" for each in self.as_used]
-        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+        lines += [f"  note: {note}" for note in self.notes]
+        return "\n".join(line.replace("\n", "\\n") for line in lines)  # no name makes a line of its own

@@ -43,7 +43,7 @@ def command(model: str, input_shapes: InputShapes, as_json: bool) -> int:
         say_json({**found, "unknown_ops": unknown, "unspecified_ops": beyond})
         return 1 if problems else 0
     for entry in problems:
-        say_lines(f"{entry['found_by']}: {entry['problem']}")
+        say_lines(f"{entry['found_by']}: {entry['problem']}".replace("\n", "\n  "))  # no name makes a line of its own
     for op in unknown:
         say(f"not checked, as no installed package provides it: {op}")
     for op in beyond:

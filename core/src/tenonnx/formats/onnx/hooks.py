@@ -6,7 +6,7 @@ import inspect
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tenonnx.graph.constants import Constant
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.registry.discovery import plugins
+from tenonnx.registry.guest import guarded
 
 #: Plugins of this entry-point group are hooks, asked for by name.
 GROUP = "tenonnx.hooks"
@@ -47,11 +48,13 @@ class Hook:
         self.name = name or str(own.__qualname__)
         self.function: Callable[..., Any] = function
         self.takes_graph = _takes_two(function)
+        self._guard = guarded if name else nullcontext  # a name is given to what comes from a package
 
     def __call__(self, model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
         """The message that the hook leaves. Raises ``PluginError`` naming the hook for whatever it raises."""
         try:
-            left = self.function(model, graph) if self.takes_graph else self.function(model)
+            with self._guard(f"running the hook {self.name}"):
+                left = self.function(model, graph) if self.takes_graph else self.function(model)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # exits, too
