@@ -1,10 +1,12 @@
 """Training steps: ours on every backend against PyTorch, Adam everywhere, as many threads for each.
 
-Needs PyTorch and onnxscript beside the workspace; OpenVINO takes part where it is installed. Models are written by
-``torch.onnx.export``, so that what we train is a file as people have it. Before anything is timed, the losses of the
-first steps must agree.
-``python benchmarks/training.py [--threads 2] [--quick] [model ...]``; ``--quick`` leaves out all but the backends of
-runtimes.
+Needs PyTorch and onnxscript beside the workspace; OpenVINO and JAX take part where they are installed. Models are
+written by ``torch.onnx.export``, so that what we train is a file as people have it. Before anything is timed, the
+losses of the first steps must agree. JAX takes all processors that the process may use: for one thread start it by
+``taskset -c 0``.
+``python benchmarks/training.py [--threads 2] [--quick] [--processor] [--way NAME ...] [model ...]``; ``--quick`` leaves
+out all but our backends, and ``--processor`` counts seconds of the processor, the ones to go by on a busy machine, with
+one thread.
 """
 
 from __future__ import annotations
@@ -32,8 +34,15 @@ from tenonnx_training import Adam, TrainingStep
 
 CLASSES, COMPARED = 10, 5
 
-#: The backends of runtimes that are here; the best of them counts.
-BACKENDS = [name for name in ("onnxruntime", "openvino") if importlib.util.find_spec(f"tenonnx_{name}")]
+#: The ways to run our step that are here, by backend and options; the best of them counts.
+WAYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "onnxruntime": ("onnxruntime", {}),
+    "openvino": ("openvino", {}),
+    "jax": ("jax", {}),
+    "torch, node by node": ("torch", {}),
+    "torch, compiled": ("torch", {"compiled": True}),
+}
+BACKENDS = [way for way, (name, _) in WAYS.items() if importlib.util.find_spec(f"tenonnx_{name}")]
 
 #: Seconds between two turns, and steps in one.
 PAUSE, STEPS = 0.3, 8
@@ -124,13 +133,14 @@ def exported(model: nn.Module, shape: tuple[int, ...]) -> tx.Graph:
     return tx.load(message.getvalue())
 
 
-def ours(graph: tx.Graph, trainable: list[str], backend: str, batch: Arrays) -> Callable[[], float]:
+def ours(graph: tx.Graph, trainable: list[str], way: str, batch: Arrays) -> Callable[[], float]:
     threads = torch.get_num_threads()
-    options: dict[str, Any] = {
-        "onnxruntime": {"strict": True, "session_options": {"intra_op_num_threads": threads}},
-        "openvino": {"strict": True, "properties": {"INFERENCE_NUM_THREADS": threads}},
-        "numpy": {},
-    }[backend]
+    backend, options = WAYS.get(way, (way, {}))
+    options = {"strict": True, **options} if backend != "numpy" else {}
+    options |= {
+        "onnxruntime": {"session_options": {"intra_op_num_threads": threads}},
+        "openvino": {"properties": {"INFERENCE_NUM_THREADS": threads}},
+    }.get(backend, {})
     step = TrainingStep(graph, "softmax_cross_entropy", Adam(1e-3), trainable=trainable, backend=backend, **options)
     feeds = dict(zip(("x", "labels"), batch, strict=True))
     return lambda: step(feeds)["loss"]
@@ -172,11 +182,15 @@ def contestants(name: str, *, everything: bool) -> dict[str, Callable[[], float]
     trained = [v.name for v in graph.variables if v.tensor.dtype.is_float and math.prod(v.shape) > 1]
     assert sum(math.prod(v.shape) for v in graph.variables if v.name in trained) == parameters, trained
     found = {"torch": eager(model, batch)}
-    for backend in BACKENDS:
+    for way in BACKENDS:
         try:
-            found[backend] = ours(graph, trained, backend, batch)
+            found[way] = ours(graph, trained, way, batch)
+            found[way]()
         except tx.UnsupportedOp as error:
-            print(f"{name}: {error}")
+            print(f"{name} on {way}: {error}")
+            found.pop(way, None)
+            continue
+        found[way] = ours(graph, trained, way, batch)
     if everything:
         found["torch fused"] = eager(model, batch, fused=True)
         found["numpy"] = ours(graph, trained, "numpy", batch)
@@ -196,7 +210,7 @@ def _compiled(model: nn.Module, batch: Arrays) -> Callable[[], float] | None:
     return eager(model, batch, compiled=True)
 
 
-def turns(contestants: dict[str, Callable[[], float]], count: int) -> dict[str, float]:
+def turns(contestants: dict[str, Callable[[], float]], count: int, clock: Callable[[], float]) -> dict[str, float]:
     """The median seconds of a step. A turn is several steps, as in training.
 
     The threads of a library wait for more work for a while, which would cost the next one its processors.
@@ -206,21 +220,28 @@ def turns(contestants: dict[str, Callable[[], float]], count: int) -> dict[str, 
         for name, step in contestants.items():
             time.sleep(PAUSE)
             step()
-            start = time.perf_counter()
+            start = clock()
             for _ in range(STEPS):
                 step()
-            seconds[name].append((time.perf_counter() - start) / STEPS)
+            seconds[name].append((clock() - start) / STEPS)
     return {name: statistics.median(found) for name, found in seconds.items()}
 
 
-def main(names: list[str] | None = None, *, threads: int = 2, everything: bool = True, count: int = 9) -> None:
+def main(
+    names: list[str] | None = None,
+    *,
+    threads: int = 2,
+    everything: bool = True,
+    count: int = 9,
+    clock: Callable[[], float] = time.perf_counter,
+) -> None:
     logging.disable(logging.WARNING)  # the exporter's, about packages that it misses
     torch.set_num_threads(threads)
     rows, ratios = [], []
     for name in names or MODELS:
-        found = turns(contestants(name, everything=everything), count)
+        found = turns(contestants(name, everything=everything), count, clock)
         base = found["torch"]
-        best = min(found[backend] for backend in BACKENDS if backend in found)
+        best = min(found[way] for way in BACKENDS if way in found)
         ratios.append(best / base)
         others = [found.get(key, math.nan) / base for key in (*BACKENDS, "numpy", "torch fused", "torch.compile")]
         rows.append([name, base * 1e3, best * 1e3, ratios[-1], *others])
@@ -235,5 +256,13 @@ if __name__ == "__main__":
     parser.add_argument("models", nargs="*", help=", ".join(MODELS))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--processor", action="store_true")
+    parser.add_argument("--way", action="append", choices=BACKENDS)
     chosen = parser.parse_args()
-    main(chosen.models, threads=chosen.threads, everything=not chosen.quick)
+    BACKENDS[:] = chosen.way or BACKENDS
+    main(
+        chosen.models,
+        threads=chosen.threads,
+        everything=not chosen.quick,
+        clock=time.process_time if chosen.processor else time.perf_counter,
+    )

@@ -224,3 +224,61 @@ def test_of_a_large_graph_ours_is_taken_first(strangers, monkeypatch):
     program = graph().compile()
     assert program(X)["y"].tolist() == [12, 14]
     assert program.backend == "ours"
+
+
+# ----- libraries that take long to import -----------------------------------------------------------------------------
+
+
+class Costly(Timed):
+    """A backend of a library that nobody has imported."""
+
+    library = "a library that takes seconds"
+
+
+STATE = {"state": {"w": "next"}}
+
+
+def test_a_large_library_is_imported_for_no_single_call(installed):
+    installed.update(known=Timed("known", 0.02), costly=Costly("costly", 0.0))
+    program = graph().compile()
+    assert program(X)["y"].tolist() == [12, 14]
+    assert (program.backend, installed["costly"].calls) == ("known", 0)
+
+
+@pytest.mark.parametrize(("seconds", "chosen"), [(0.02, "costly"), (0.002, "known")])
+def test_it_is_for_a_training_that_repays_it(installed, cache, seconds, chosen):
+    installed.update(known=Timed("known", seconds), costly=Costly("costly", 0.0))
+    program = graph().compile(**STATE)
+    assert program(X)["y"].tolist() == [12, 14]
+    assert program.backend == chosen
+    assert [len(figures) for figures in json.loads(cache.read_text()).values()] == [1 + (chosen == "costly")]
+    assert graph().compile(**STATE).backend == chosen
+
+
+def test_it_is_where_it_is_imported_already(installed, monkeypatch):
+    installed.update(known=Timed("known", 0.02), costly=Costly("costly", 0.0))
+    monkeypatch.setattr(Costly, "library", "json")
+    program = graph().compile()
+    program(X)
+    assert program.backend == "costly"
+
+
+def test_it_is_where_nothing_else_runs(installed):
+    installed.update(costly=Costly("costly", 0.0))
+    assert graph().compile().backend == "costly"
+
+
+class OnDevices(Costly):
+    def compile(self, graph, *, state=None, strict=False, device="here"):
+        if device != "here":
+            raise tx.InvalidCall("the device must be one that there is", given=device, available="here")
+        return super().compile(graph, state=state, strict=strict)
+
+
+def test_options_choose_among_those_that_take_them(installed):
+    installed.update(known=Timed("known", 0.0), costly=OnDevices("costly", 0.02))
+    assert graph().compile(device="here").backend == "costly"
+    with pytest.raises(tx.InvalidCall, match="one that there is"):
+        graph().compile(device="there")
+    with pytest.raises(tx.InvalidCall, match="must take these options"):
+        graph().compile(depth=3)

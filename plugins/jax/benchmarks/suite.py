@@ -19,7 +19,7 @@ import onnx_suites
 
 import tenonnx as tx
 from tenonnx.extend.backends import DefaultsProgram
-from tenonnx_jax import backend
+from tenonnx_jax import programs
 
 #: Cases whose outputs are drawn at random: it is enough that they run.
 DRAWN = ("bernoulli", "training_dropout")
@@ -30,7 +30,7 @@ def run(case):
     model, stored = onnx_suites.load(case)
     graph = tx.load(model)
     made = []
-    program = DefaultsProgram(graph, lambda form: made.append(backend.JaxProgram(form, None)) or made[-1])
+    program = DefaultsProgram(graph, lambda form: made.append(programs.JaxProgram(form, None)) or made[-1])
     for inputs, outputs in stored:
         names = [value.name for value in graph.inputs]
         found = list(program(dict(zip(names, inputs, strict=False))).values())

@@ -11,7 +11,7 @@ import tenonnx as tx
 import tenonnx_jax
 import tenonnx_training as tt
 from tenonnx.extend.backends import DefaultsProgram
-from tenonnx_jax import backend
+from tenonnx_jax import buckets, programs
 from tenonnx_testing import backend_conformance
 
 test_cases = backend_conformance("jax")
@@ -59,18 +59,80 @@ def graph_of(text):
     return tx.load(onnx.parser.parse_model(text))
 
 
-def test_shapes_are_compiled_once_each_and_a_storm_of_them_is_not():
+def counted(graph):
     made = []
-    program = DefaultsProgram(graph_of(SUM), lambda form: made.append(backend.JaxProgram(form, None)) or made[-1])
+    return DefaultsProgram(graph, lambda form: made.append(programs.JaxProgram(form, None)) or made[-1]), made
+
+
+TURNED = SUM.replace("y = Add(x, w)", "z = Add(x, w) y = CumSum <reverse = 1> (z, axis)").replace(
+    "<float[3] w", "<int64 axis = {0}, float[3] w"
+)
+
+
+def test_shapes_are_compiled_once_each_and_a_storm_of_them_is_not():
+    program, made = counted(graph_of(TURNED))
     for rows in (2, 3, 2, 3, 2):
         assert program({"x": np.ones((rows, 3), np.float32)})["y"].shape == (rows, 3)
     assert made[0].compiled == 2
     for rows in range(4, 40):
         np.testing.assert_array_equal(program({"x": np.ones((rows, 3), np.float32)})["y"][-1], [2, 3, 4])
-    assert made[0].compiled == backend.KINDS
+    assert made[0].compiled == programs.KINDS
     for _ in range(3):
         program({"x": np.ones((30, 3), np.float32)})
-    assert made[0].compiled == backend.KINDS + 1
+    assert made[0].compiled == programs.KINDS + 1
+
+
+def test_sizes_of_rows_that_stay_apart_share_buckets():
+    program, made = counted(graph_of(SUM))
+    for rows in range(1, 100):
+        x = np.arange(3 * rows, dtype=np.float32).reshape(rows, 3)
+        np.testing.assert_array_equal(program({"x": x})["y"], x + np.float32([1, 2, 3]))
+    assert made[0].compiled <= 1 + 13  # 1, 2, 3, 4, 6, 8, 12, ... 96, 128
+    assert [buckets.bucket(n) for n in (1, 2, 3, 4, 5, 6, 7, 9, 13, 65)] == [1, 2, 3, 4, 6, 6, 8, 12, 16, 96]
+
+
+def rows_of(body, rest=""):
+    return HEAD + f"g (float[N, 4] x) => (float[M, K] y) <float[3, 4] w = {{{', '.join('1' * 12)}}}{rest}> {{ {body} }}"
+
+
+APART = {
+    "products": "t = Transpose <perm = [1, 0]> (w) y = MatMul(x, t)",
+    "softmax": "y = Softmax <axis = 1> (x)",
+    "columns": "s = ReduceSum <keepdims = 1> (x, one) y = Div(x, s)",
+    "sums so far": "y = CumSum(x, zero)",
+    "pairs": "y = Reshape(x, pairs)",
+    "windows": "b = Reshape(x, images) c = MaxPool <kernel_shape = [2]> (b) y = Squeeze(c, one)",
+}
+TOGETHER = {
+    "mean": "y = ReduceMean <keepdims = 1> (x, zero_)",
+    "softmax over rows": "y = Softmax <axis = 0> (x)",
+    "sums of what follows": "y = CumSum <reverse = 1> (x, zero)",
+    "first sorted": "y, k = TopK <axis = 0> (x, one)",
+    "turned": "y = Transpose <perm = [1, 0]> (x) ",
+    "products of rows": "t = Transpose <perm = [1, 0]> (x) y = MatMul(t, x)",
+    "the number of rows": "s = Shape <start = 0, end = 1> (x) f = Cast <to = 1> (s) y = Div(x, f)",
+    "the last row": "y = Slice(x, last, end)",
+    "padded": "y = Pad(x, pads)",
+    "rows beside each other": "y = Concat <axis = 0> (x, x)",
+    "halves": "f = Reshape(x, halves) y = ReduceMax <keepdims = 0> (f, one)",
+}
+NUMBERS = (
+    ", int64[1] one = {1}, int64[1] zero_ = {0}, int64 zero = {0}, int64[1] two = {2}, int64[2] pairs = {-1, 2}, "
+    "int64[3] images = {-1, 1, 4}, int64[1] last = {-1}, int64[1] end = {100000}, int64[4] pads = {0, 0, 1, 0}, "
+    "int64[3] halves = {2, -1, 4}"
+)
+
+
+@pytest.mark.parametrize("name", [*APART, *TOGETHER])
+def test_every_size_gives_what_numpy_gives(name):
+    graph = graph_of(rows_of((APART | TOGETHER)[name], NUMBERS))
+    program, made = counted(graph)
+    for rows in (4, 10, 22, 14, 26, 18, 30):
+        x = np.random.default_rng(rows).standard_normal((rows, 4)).astype(np.float32)
+        expected = graph.run({"x": x}, backend="numpy")["y"]
+        np.testing.assert_allclose(program({"x": x})["y"], expected, rtol=1e-5, atol=1e-6)
+    wider = [kind for kind, found in made[0]._buckets.items() if found != kind]
+    assert bool(wider) == (name in APART or name == "turned")
 
 
 @pytest.mark.parametrize(
@@ -260,3 +322,19 @@ def test_a_large_weight_may_be_an_input_with_a_default() -> None:
     program = graph.compile("jax")
     np.testing.assert_allclose(program(feeds)["y"], feeds["x"] @ weight, rtol=1e-5)
     np.testing.assert_allclose(program({**feeds, "w": weight * 2})["y"], feeds["x"] @ weight * 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        ('y = Einsum <equation = "ii,ij->j"> (a, b)', "A"),
+        ('y = Einsum <equation = "ij,jk"> (a, b)', "A, B"),
+        ("y = Gemm <transB = 1> (a, b)", "A, B"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["int32", "int64", "float16"])
+def test_products_of_integers_are_compiled_too(body, shape, kind):
+    graph = graph_of(HEAD + f"g ({kind}[3, 3] a, {kind}[3, 3] b) => ({kind}[{shape}] y) {{ {body} }}")
+    feeds = {name: np.arange(9).reshape(3, 3).astype(kind) for name in "ab"}
+    program = graph.compile("jax", strict=True)
+    np.testing.assert_array_equal(program(feeds)["y"], graph.run(feeds, backend="numpy")["y"])

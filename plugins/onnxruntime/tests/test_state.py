@@ -52,7 +52,7 @@ def test_state_starts_from_the_variable_and_is_replaced(backend):
 def test_state_of_a_known_shape_has_buffers_that_stay(monkeypatch):
     """What the runtime allocates in each step has to be bound anew in each, which takes longer than a short step."""
     made, buffer = [], session._buffer
-    monkeypatch.setattr(session, "_buffer", lambda kind: made.append(buffer(kind)) or made[-1])
+    monkeypatch.setattr(session, "_buffer", lambda *asked: made.append(buffer(*asked)) or made[-1])
     compiled()
     assert len(made) == 2
     assert None not in made

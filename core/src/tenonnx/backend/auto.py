@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from tenonnx.backend.strangers import CheckedProgram, is_comparable
 from tenonnx.errors import InvalidCall, NotRepresentable, PluginError, PluginWarning, TenonnxError, UnsupportedOp
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.program import Program
-from tenonnx.registry.discovery import Plugin
+from tenonnx.registry.discovery import Plugin, check_takes
 from tenonnx.transforms.decompose import refuse_opaque
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx.transforms.summary import weight_bytes
@@ -34,6 +35,7 @@ def compile_fastest(graph: Graph, strict: bool, options: dict[str, Any]) -> Prog
         check_state(graph, options["state"])
     failures: list[TenonnxError] = []
     loaded = [found for found in _loaded(failures) if not is_opaque or takes_opaque(found[1])]
+    loaded = [found for found in loaded if _takes(found[1], graph, options)] or loaded
     versions = {plugin.name: plugin.source for plugin, _ in loaded}
     seconds = recalled(graph, versions, **options) if len(loaded) > 1 else {}
     is_large = weight_bytes(graph) > LARGEST_COMPARED
@@ -44,7 +46,14 @@ def compile_fastest(graph: Graph, strict: bool, options: dict[str, Any]) -> Prog
             -found[1].speed,
         )
     )
-    programs = _programs(graph, loaded, options, failures, one=bool(seconds) or is_large)
+    quick = [found for found in loaded if found[0].name in seconds or not _is_slow_to_import(found[1])]
+    slow = [found for found in loaded if found not in quick]
+    programs = _programs(graph, quick, options, failures, one=bool(seconds) or is_large)
+    later = None
+    if not programs:
+        programs = _programs(graph, slow, options, failures, one=is_large)
+    elif slow and options.get("state") and not seconds and not is_large:
+        later = functools.partial(_programs, graph, slow, options, [], one=False)
     if programs:
         decided = functools.partial(remember, graph=graph, versions=versions, **options)
         outputs = [value.name for value in graph.outputs]
@@ -54,10 +63,10 @@ def compile_fastest(graph: Graph, strict: bool, options: dict[str, Any]) -> Prog
             if isinstance(program, CheckedProgram) and name not in seconds
         }
         program, *others = programs.values()
-        if others or unproven:
+        if others or unproven or later:
             reference = functools.partial(numpy_backend.compile, graph, state=options.get("state"))
             program = Contest(
-                programs, outputs, decided, _passed_over, unproven, reference if is_comparable(graph) else None
+                programs, outputs, decided, _passed_over, unproven, reference if is_comparable(graph) else None, later
             )
         return program if strict or is_opaque else RescuedProgram(program, graph, options.get("state"))
     if is_opaque:
@@ -67,6 +76,21 @@ def compile_fastest(graph: Graph, strict: bool, options: dict[str, Any]) -> Prog
     if strict:
         raise failures[-1]
     return fall_back(graph, failures[-1], options.get("state"))
+
+
+def _takes(backend: Backend, graph: Graph, options: Mapping[str, Any]) -> bool:
+    """Whether a backend has these options."""
+    try:
+        check_takes("", backend.compile, graph, **options)
+    except InvalidCall:
+        return False
+    return True
+
+
+def _is_slow_to_import(backend: Backend) -> bool:
+    """Whether a backend would import a library for which everyone would have to wait."""
+    library = getattr(backend, "library", None)
+    return library is not None and library not in sys.modules
 
 
 def _loaded(failures: list[TenonnxError]) -> list[tuple[Plugin, Backend]]:
@@ -93,6 +117,7 @@ def _programs(
     A stranger gets a copy, so that the next one finds the graph as it was.
     """
     programs: dict[str, Program] = {}
+    refused: InvalidCall | None = None
     for plugin, module in loaded:
         try:
             own = graph if plugin.is_ours else copy_graph(graph)
@@ -101,10 +126,13 @@ def _programs(
             failures.append(error)
         except (Exception, SystemExit) as error:
             if isinstance(error, InvalidCall) and set(options) - {"state"}:
-                raise  # what was asked of it is not what it takes
-            failures.append(_told(plugin.failure("failed to compile a graph and is skipped", error)))
+                refused = refused or error  # what was asked of it is not what it takes
+            else:
+                failures.append(_told(plugin.failure("failed to compile a graph and is skipped", error)))
         if programs and one:
             break
+    if refused and not programs:
+        raise refused
     return programs
 
 

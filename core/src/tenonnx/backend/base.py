@@ -18,6 +18,12 @@ class Backend(Protocol):
     #: ``auto`` tries the larger first. Of several that can run a graph, it takes the one that is measured to be faster.
     speed: int
 
+    #: Optional: the name of a library that ``compile`` imports and that takes seconds. ``auto`` then asks for the
+    #: backend where that is imported already, where nothing else runs the graph, and for trainings that repay it.
+    #: library: str
+
+    #: Optional: ``compilations() -> int``, how often it has compiled for sizes of feeds in this process.
+
     def compile(
         self, graph: Graph, *, state: Mapping[str, str] | None = None, strict: bool = False, **options: Any
     ) -> Program:

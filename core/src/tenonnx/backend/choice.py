@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import platform
 import threading
@@ -27,6 +28,10 @@ REMEMBERED = 1000
 
 #: Seconds and calls, at most, by which a backend is measured; the first call does not count.
 SECONDS, CALLS = 0.3, 5
+
+#: So many calls a training is taken to make. Where they take longer than the seconds in which a large library is
+#: imported and a graph compiled by it, backends of such libraries take part.
+EXPECTED_CALLS, IMPORT_SECONDS = 1000, 5.0
 
 
 def measured(program: Program, feeds: Mapping[str, Any], seconds: float = SECONDS, calls: int = CALLS) -> float:
@@ -56,7 +61,9 @@ class Contest(Bindable):
         failed: Callable[[str, BaseException], TenonnxError],
         strangers: Mapping[str, CheckedProgram] | None = None,
         reference: Callable[[], Program] | None = None,
+        later: Callable[[], Mapping[str, Program]] | None = None,
     ) -> None:
+        self._later = later
         self._programs, self._outputs, self._decided, self._failed = dict(programs), outputs, decided, failed
         self._strangers, self._make_reference = strangers or {}, reference
         self._is_open = True
@@ -88,7 +95,7 @@ class Contest(Bindable):
         failure: TenonnxError | None = None
         held = {name: _locked(contents) for name, contents in feeds.items()} if isinstance(feeds, Mapping) else feeds
         reference, expected = self._expected(held, state)
-        for name, program in self._programs.items():
+        for name, program in self._contestants(seconds):
             program.state.update(state)
             try:
                 found = program(held)  # the first call costs more
@@ -122,6 +129,16 @@ class Contest(Bindable):
             if limits.end() is None:
                 self._decided(seconds)
         self._is_open = False
+
+    def _contestants(self, seconds: Mapping[str, float]) -> Iterator[tuple[str, Program]]:
+        """The programs, and those that are made later where it is known by then how long the others take."""
+        yield from self._programs.items()
+        if self._later is None or limits.end() is not None:
+            return
+        if min(seconds.values(), default=math.inf) * EXPECTED_CALLS > IMPORT_SECONDS:
+            made = self._later()
+            self._programs = {**self._programs, **made}
+            yield from made.items()
 
     def _expected(
         self, feeds: Mapping[str, Any], state: Mapping[str, Any]

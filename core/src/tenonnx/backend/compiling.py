@@ -36,9 +36,10 @@ def compile_graph(
 ) -> Program:
     """Make ``graph`` ready to run.
 
-    ``auto`` is the fastest installed backend that can run it, numpy where there is none; one that fails otherwise is
-    named in a ``PluginWarning``. Where several can, the first call measures them (``choice.py``), and the figures are
-    kept for this graph on this machine.
+    ``auto`` is the fastest installed backend that takes the options and can run it, numpy where there is none; one that
+    fails otherwise is named in a ``PluginWarning``. Where several can, the first call measures them (``choice.py``),
+    and the figures are kept for this graph on this machine. A backend whose ``library`` takes seconds to import is
+    measured where that is imported already, and in trainings that last longer than that.
 
     ``state={input: output}`` names inputs that live in the program and are replaced by an output after each call;
     further options are the backend's own. A backend that cannot run the graph, or refuses a call, gives way to numpy

@@ -26,6 +26,7 @@ PLACES = {
     "infer": "tenonnx.op.graph_inference",
     "insert": "tenonnx.transforms.editing",
     "insert_after": "tenonnx.transforms.editing",
+    "layout_plan": "tenonnx_jax.layout_plans",
     "pickled": "tenonnx.formats.onnx.messages",
     "remove": "tenonnx.transforms.editing",
     "rename": "tenonnx.transforms.editing",

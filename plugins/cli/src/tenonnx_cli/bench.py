@@ -59,9 +59,10 @@ def command(
 ) -> None:
     """Time a model on all installed backends. Inputs that are not given get random values.
 
-    Reports the time of the first call, the median of the calls after it, and the largest difference from numpy. The
-    result is stored: from now on, the backend "auto" picks the fastest one for this model. With --nodes, lists the
-    nodes that take longest instead; a kernel that stands for several nodes has the name that the runtime gives it.
+    Reports the time of the first call, the median of the calls after it, the largest difference from numpy, and how
+    often a backend that compiles for sizes of inputs has done so. The result is stored: from now on, the backend "auto"
+    picks the fastest one for this model. With --nodes, lists the nodes that take longest instead; a kernel that stands
+    for several nodes has the name that the runtime gives it.
     """
     from tenonnx import InvalidCall
     from tenonnx.tools import backends, compile_graph, remember
@@ -91,7 +92,7 @@ def command(
         say_json({"file": model, "backends": rows})
         return
     best = min(found.values(), default=1.0)
-    headers = ["backend", "ms", "times the best", "first call, ms", "compiling, ms", "differs by"]
+    headers = ["backend", "ms", "times the best", "first call, ms", "compiling, ms", "differs by", "compiled"]
     say_table([_shown(row, best) for row in rows if "seconds" in row], headers)
     for row in rows:
         if "problem" in row:
@@ -123,12 +124,13 @@ def _timed(
     from tenonnx import OutOfTime, TenonnxError
     from tenonnx.tools import backends, compare, compile_graph, differing, is_comparable, measured, sizes_of, undeclared
 
+    before = _compilations(name)
     try:
         start = time.perf_counter()
         program = compile_graph(graph, name, strict=True)
-        compiled = time.perf_counter()
+        made = time.perf_counter()
         results = program(feeds)
-        first = time.perf_counter() - compiled
+        first = time.perf_counter() - made
         typical = measured(program, feeds, seconds, MOST_CALLS)
         sizes = sizes_of(graph.all_inputs, feeds)
         problem = undeclared(results, graph.outputs, sizes) or (is_comparable(graph) and differing(results, expected))
@@ -143,10 +145,21 @@ def _timed(
         return {"backend": name, "problem": str(backends()[name].failure("cannot run a graph", error))}
     if problem:
         return {"backend": name, "problem": f"wrong outputs, so that auto does not use it: {problem}"}
-    spent = {"seconds": typical, "first_call": first, "compiling": compiled - start}
-    return {"backend": name, **spent, "difference": difference}
+    spent = {"seconds": typical, "first_call": first, "compiling": made - start}
+    after = _compilations(name)
+    compiled = None if before is None or after is None else after - before
+    return {"backend": name, **spent, "difference": difference, "compilations": compiled}
+
+
+def _compilations(name: str) -> int | None:
+    """How often a backend has compiled for sizes of inputs so far; None for those that do not."""
+    from tenonnx.tools import backends
+
+    count = None if name == "numpy" else getattr(backends()[name].load(), "compilations", None)
+    return None if count is None else int(count())
 
 
 def _shown(row: Mapping[str, Any], best: float) -> list[str]:
     times = [row["seconds"] * 1e3, row["seconds"] / best, row["first_call"] * 1e3, row["compiling"] * 1e3]
-    return [row["backend"], *(f"{number:.3g}" for number in times), f"{row['difference']:.2g}"]
+    counted = "" if row["compilations"] is None else str(row["compilations"])
+    return [row["backend"], *(f"{number:.3g}" for number in times), f"{row['difference']:.2g}", counted]

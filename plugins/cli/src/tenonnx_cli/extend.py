@@ -3,6 +3,7 @@
 from tenonnx_cli import FAILED, INTERRUPTED, REFUSED
 from tenonnx_cli.arrays import read_archive, read_feeds
 from tenonnx_cli.convert import SUFFIXES
+from tenonnx_cli.devices import DeviceOptions, device_options
 from tenonnx_cli.options import (
     FILE,
     config_options,
@@ -25,8 +26,10 @@ __all__ = [
     "INTERRUPTED",
     "REFUSED",
     "SUFFIXES",
+    "DeviceOptions",
     "complain",
     "config_options",
+    "device_options",
     "gathered",
     "in_order",
     "input_options",

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from tenonnx_cli.devices import mesh_options
 from tenonnx_cli.options import (
     InputShapes,
     TransformingCommand,
@@ -16,7 +17,7 @@ from tenonnx_cli.options import (
     note_unused,
     transforms_given,
 )
-from tenonnx_cli.output import plural, say, say_json, working
+from tenonnx_cli.output import plural, say, say_json, say_lines, working
 
 #: What may be asked of the steps that are planned.
 _OPTIONS = (
@@ -28,13 +29,27 @@ _OPTIONS = (
 @click.command("plan", cls=TransformingCommand)
 @model_argument
 @config_options(*_OPTIONS)
+@mesh_options
 @json_option
-def command(model: str, input_shapes: InputShapes, as_json: bool, **options: Any) -> int:
+def command(
+    model: str,
+    input_shapes: InputShapes,
+    devices: int | None,
+    mesh: dict[str, int] | None,
+    sharding: dict[str, Any] | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
     """Show what `convert` would do, without writing a file.
 
     Lists what would happen to each node, including those of subgraphs, and everything that prevents the conversion.
     Exit code 1 if it is not possible.
+
+    With --devices or --mesh, shows instead how the model would lie on so many devices: the bytes on each, and what they
+    exchange in a call. A training step (train --emit-step) has gradients and optimizer state, too.
     """
+    if devices is not None or mesh is not None or sharding is not None:
+        return _over_devices(model, input_shapes, devices, mesh, sharding, as_json, options)
     from tenonnx import infer
     from tenonnx.tools import late_if_installed, plan
     from tenonnx_cli.changes import say_changes, say_summary, summarize
@@ -73,3 +88,42 @@ def command(model: str, input_shapes: InputShapes, as_json: bool, **options: Any
     if fixed:
         say(f"with fixed shapes (convert --fix-shapes) {plural(len(fixed), 'node')} more would be constant")
     return 1 if refused else 0
+
+
+def _over_devices(
+    model: str,
+    shapes: InputShapes,
+    devices: int | None,
+    mesh: dict[str, int] | None,
+    sharding: dict[str, Any] | None,
+    as_json: bool,
+    options: dict[str, Any],
+) -> int:
+    """What each of several devices holds, and what they exchange."""
+    from tenonnx import InvalidCall, infer
+    from tenonnx.tools import late
+
+    if devices is None and mesh is None:
+        raise InvalidCall("--sharding needs a mesh to divide", given="--sharding alone", do="--mesh data=4,model=2")
+    source = click.get_current_context().get_parameter_source
+    given = [each for each in click.get_current_context().command.params if each.name in options]
+    asked = [each.opts[0] for each in given if (found := source(str(each.name))) and found.name == "COMMANDLINE"]
+    asked += [f"--{name.replace('_', '-')}" for name in transforms_given()]
+    if asked:
+        raise InvalidCall(
+            "a plan is of a conversion or of devices", given=f"{asked[0]} beside --devices, --mesh or --sharding",
+            do="convert the model first, then plan its devices",
+        )  # fmt: skip
+    graph = load_model(model)
+    with working(f"planning {model}"):
+        infer(graph, shapes, strict=False)
+        numbers = {
+            name: tuple(n if isinstance(n, int) else None for n in shape) for name, shape in (shapes or {}).items()
+        }
+        found = late("layout_plan")(graph, mesh, sharding, devices=devices, shapes=numbers)
+    if as_json:
+        say_json({"file": model, **found.to_json()})
+    else:
+        say(f"{model} on {plural(found.devices, 'device')}")
+        say_lines(str(found))
+    return 0

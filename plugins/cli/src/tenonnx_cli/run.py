@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenonnx_cli.deadline import not_finished, running_timeout_option, within
+from tenonnx_cli.devices import DeviceOptions, device_options
 from tenonnx_cli.options import (
     InputShapes,
     input_options,
@@ -43,6 +44,7 @@ LARGEST_SHOWN = 1000
 @input_options
 @click.option("-o", "--output", metavar="FILE", help="Write outputs to a .npz, .csv or .parquet file, or one to .npy.")
 @click.option("--backend", default="auto", metavar="NAME", help="auto (the default), numpy, onnxruntime ...")
+@device_options
 @shapes_option
 @seed_option
 @running_timeout_option
@@ -53,6 +55,7 @@ def command(
     archive: str | None,
     output: str | None,
     backend: str,
+    where: DeviceOptions,
     input_shapes: InputShapes,
     seed: int,
     timeout: float,
@@ -68,7 +71,7 @@ def command(
     graph = load_model(model)
     feeds = read_feeds(graph, inputs, archive)
     with working(f"running {model}"), interruptible(), within(timeout, not_finished):
-        program = compile_graph(graph, backend)
+        program = compile_graph(graph, backend, **where.given)
         _, results = complete(graph, program, feeds, seed, input_shapes)
     infer(graph, strict=False)
     kinds = {value.name: value.type for value in graph.outputs}

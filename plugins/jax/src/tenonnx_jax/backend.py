@@ -1,43 +1,22 @@
-"""Compiling a graph for JAX: by the shapes of its feeds, with variables and state on the device."""
+"""The backend: graphs as programs of JAX, on a device or over a mesh of several."""
 
 from __future__ import annotations
 
-import warnings
-import weakref
-from collections import Counter
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
-from tenonnx.extend import Graph, InvalidCall, UnsupportedOp, Value
-from tenonnx.extend.backends import (
-    Bindable,
-    DefaultsProgram,
-    FeedCheck,
-    Program,
-    RescuedProgram,
-    Results,
-    StateFeedCheck,
-    StatefulProgram,
-    compile_graph,
-    fall_back,
-)
-from tenonnx_jax.functions import is_array, planned
-from tenonnx_jax.kernels import DataDependent
-from tenonnx_jax.plan import EAGER, SMALL
-from tenonnx_jax.sharding import Layouts, Sharding
+from tenonnx.extend import Graph, UnsupportedOp
+from tenonnx.extend.backends import Program, RescuedProgram, fall_back
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
+__all__ = ["compilations", "compile", "library", "speed"]
+
 speed = 80
 
-#: So many kinds of feeds are compiled when they come first; later ones when they come so often, until then numpy
-#: computes them: a size that no call repeats is not worth what compiling takes.
-KINDS, OFTEN = 4, 3
+#: What takes long to import, and to compile: ``auto`` asks for it where that is repaid.
+library = "jax"
 
 
 def compile(
@@ -45,8 +24,9 @@ def compile(
     *,
     state: Mapping[str, str] | None = None,
     device: str | None = None,
+    devices: int | None = None,
     mesh: Mesh | Mapping[str, int] | None = None,
-    sharding: Sharding | None = None,
+    sharding: Mapping[str, Sequence[Any]] | None = None,
     strict: bool = False,
 ) -> Program:
     """Make ``graph`` ready to run on JAX.
@@ -54,19 +34,18 @@ def compile(
     ``device`` is a platform of JAX and a number there, ``"cpu"`` or ``"gpu:1"``; its default device if None. Over
     several devices, ``mesh`` has axes with sizes, ``{"data": 4, "model": 2}``, and ``sharding`` tells by patterns of
     names how inputs, variables and state are cut, ``{"x": ("data",), "*.weight": (None, "model")}``; what none fits is
-    on every device, and so is a feed that cannot be cut evenly. A graph that JAX cannot run goes to numpy with a
-    ``FallbackWarning``, and so does a call that it refuses. When ``strict`` these raise ``UnsupportedOp`` and
-    ``InvalidCall``. Raises ``InvalidCall`` for wrong options.
+    on every device, and so is a feed that cannot be cut evenly. Without a ``sharding`` the axis "data" cuts the first
+    axis of every input, and "model" the longest axis of every weight that can be cut evenly. ``devices`` is how many
+    there are in the mesh, by default one of the axis "data"; where there are processors alone and JAX has not begun
+    yet, it makes so many devices of them. A graph that JAX cannot run goes to numpy with a ``FallbackWarning``, and so
+    does a call that it refuses. When ``strict`` these raise ``UnsupportedOp`` and ``InvalidCall``. Raises
+    ``InvalidCall`` for wrong options.
     """
-    where = _device(device) if mesh is None else _layouts(graph, mesh, sharding, device)
-    if sharding is not None and mesh is None:
-        raise InvalidCall("a sharding must have a mesh", given="sharding alone", do='mesh={"data": 2}')
-    program: Program
+    from tenonnx_jax import programs  # it imports JAX; what is fastest is asked of every backend
+
+    where = programs.place(graph, state or {}, device, devices, mesh, sharding)
     try:
-        if state:
-            program = StatefulProgram("jax", graph, state, lambda form: _Turns(form, state, where), _held, np.array)
-        else:
-            program = DefaultsProgram(graph, lambda form: JaxProgram(form, where))
+        program = programs.program(graph, state, where)
     except UnsupportedOp as error:
         if strict:
             raise
@@ -74,172 +53,8 @@ def compile(
     return program if strict else RescuedProgram(program, graph, state)
 
 
-def _device(name: str | None) -> Any:
-    if name is None:
-        return None
-    platform, _, number = name.partition(":")
-    try:
-        found = jax.devices(platform)
-        return found[int(number or 0)]
-    except (RuntimeError, ValueError, IndexError) as error:
-        available = ", ".join(f"{d.platform}:{d.id}" for d in jax.devices())
-        raise InvalidCall("the device must be one that JAX finds", given=name, available=available) from error
+def compilations() -> int:
+    """How often JAX has compiled graphs in this process."""
+    from tenonnx_jax import programs
 
-
-def _layouts(graph: Graph, mesh: Any, sharding: Sharding | None, device: str | None) -> Layouts:
-    if device is not None:
-        raise InvalidCall("a graph runs on a device or on a mesh", given="both")
-    layouts = Layouts(mesh, sharding)
-    for value in graph.variables:
-        if value.data is not None:
-            layouts.of(value.name, np.shape(value.data.array()), exact=True)
-    return layouts
-
-
-def _put(where: Any, name: str, array: Any) -> Any:
-    return jax.device_put(array, where.of(name, np.shape(array)) if isinstance(where, Layouts) else where)
-
-
-def _held(array: Any) -> Any:
-    """What a program keeps of an array of the caller."""
-    with jax.enable_x64(True):
-        return jnp.array(array)
-
-
-class _Compiled:
-    """A plan as a function that JAX compiles for each kind of feeds, with the variables beside them."""
-
-    def __init__(self, graph: Graph, where: Any, state: Mapping[str, str] | None = None) -> None:
-        arrays = {v.name: v.data for v in graph.variables if v.data is not None and is_array(v) and _size(v) > SMALL}
-        arrays = {name: data for name, data in arrays.items() if name not in (state or {})}
-        self.plan = planned(graph, list(arrays))
-        self.names = [value.name for value in self.plan.graph.inputs]
-        self.compiled, self.eager = 0, not all(map(is_array, self.plan.graph.inputs))
-        self._kinds: set[Any] = set()
-        with jax.enable_x64(True):
-            self._held = [_put(where, name, np.array(data.array())) for name, data in arrays.items()]
-        self._left = {output: name for name, output in (state or {}).items()}
-        self._jit = jax.jit(self._traced, donate_argnums=0)
-        self._where = where
-
-    def _traced(self, state: Mapping[str, Any], given: Mapping[str, Any], held: Sequence[Any]) -> list[Any]:
-        self.compiled += 1
-        found = self.plan([*(state[n] if n in state else given[n] for n in self.names), *held])
-        try:
-            found = jax.tree_util.tree_map(jnp.asarray, found)
-        except TypeError as error:
-            raise DataDependent("what is no array is computed by numpy", given=str(error)) from error
-        return [self._placed(value.name, each) for value, each in zip(self.plan.graph.outputs, found, strict=True)]
-
-    def _placed(self, output: str, array: Any) -> Any:
-        """What is state in the next call lies as it did in this one."""
-        if not isinstance(self._where, Layouts) or output not in self._left:
-            return array
-        return jax.lax.with_sharding_constraint(array, self._where.of(self._left[output], array.shape))
-
-    def __call__(self, state: Mapping[str, Any], given: Mapping[str, Any]) -> list[Any]:
-        with jax.enable_x64(True), jax.default_device(None if isinstance(self._where, Layouts) else self._where):
-            if isinstance(self._where, Layouts):
-                state, given = ({n: _put(self._where, n, a) for n, a in held.items()} for held in (state, given))
-            if not self.eager:
-                try:
-                    return self._called(state, given)
-                except DataDependent:
-                    self.eager = True
-            token = EAGER.set(True)
-            try:
-                arrays = [_on_device(state[n] if n in state else given[n]) for n in self.names]
-                return self.plan([*arrays, *self._held])
-            finally:
-                EAGER.reset(token)
-
-    def _called(self, state: Mapping[str, Any], given: Mapping[str, Any]) -> list[Any]:
-        kind = self.kind(given)
-        if kind in self._kinds:
-            return self._jit(state, given, self._held)
-        with warnings.catch_warnings():  # a buffer that no output has the shape of cannot be donated
-            warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-            found = self._jit(state, given, self._held)
-        self._kinds.add(kind)
-        return found
-
-    def kind(self, given: Mapping[str, Any]) -> Any:
-        return tuple((name, np.shape(array)) for name, array in given.items())
-
-    def is_worth_compiling(self, kind: Any, times: int) -> bool:
-        return self.eager or kind in self._kinds or len(self._kinds) < KINDS or times >= OFTEN
-
-
-def _size(value: Value) -> int:
-    return int(np.prod([int(n) for n in value.shape]))  # type: ignore[arg-type]
-
-
-def _on_device(contents: Any) -> Any:
-    if isinstance(contents, np.ndarray) and contents.dtype.kind not in "OUS":
-        return jnp.asarray(contents)
-    return contents
-
-
-def _to_caller(contents: Any) -> Any:
-    """Arrays of the caller's own."""
-    return jax.tree_util.tree_map(lambda a: np.array(a) if isinstance(a, jax.Array) else a, contents)
-
-
-class JaxProgram(Bindable):
-    """A graph without state. Several threads may call it. ``compiled`` says how often JAX compiled."""
-
-    backend = "jax"
-
-    def __init__(self, graph: Graph, where: Any) -> None:
-        self._graph = graph
-        self.state: MutableMapping[str, Any] = {}
-        self._outputs = [value.name for value in graph.outputs]
-        self._check = FeedCheck(graph.inputs)
-        self._inputs = [value.name for value in graph.inputs]
-        self._run = _Compiled(graph, where)
-        self._times: Counter[Any] = Counter()
-        self._numpy: Program | None = None
-
-    @property
-    def compiled(self) -> int:
-        return self._run.compiled
-
-    @property
-    def eager(self) -> bool:
-        """Whether nodes run one by one, as something depends on data that has to be known."""
-        return self._run.eager
-
-    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        given = dict(zip(self._inputs, self._check(feeds), strict=True))
-        kind = () if self._run.eager else self._run.kind(given)
-        self._times[kind] += 1
-        if not self._run.is_worth_compiling(kind, self._times[kind]):
-            self._numpy = self._numpy or compile_graph(self._graph, "numpy")
-            return self._numpy(feeds)
-        found = self._run({}, given)
-        return {name: _to_caller(each) for name, each in zip(self._outputs, found, strict=True)}
-
-
-class _Turns:
-    """Calls of a graph with state, whose buffers the next state may lie in."""
-
-    def __init__(self, graph: Graph, state: Mapping[str, str], where: Any) -> None:
-        self._state = dict(state)
-        self._outputs = [value.name for value in graph.outputs]
-        self._check = StateFeedCheck(graph, state)
-        self._run = _Compiled(graph, where, state)
-        self._last: weakref.ref[Results] | None = None
-
-    def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
-        given = self._check(feeds)
-        last = self._last() if self._last is not None else None
-        if last is not None:
-            last.take()  # before its buffers are written again
-        state = {name: array for name, array in held.items() if name in self._state and name not in given}
-        found = dict(zip(self._outputs, self._run(state, given), strict=True))
-        kept = {output: found.pop(output) for output in set(self._state.values())}
-        results = Results(self._outputs, np.array)
-        results.update({name: _to_caller(each) for name, each in found.items()})
-        results.keep(kept, {name: kept[output] for name, output in self._state.items()})
-        self._last = weakref.ref(results)
-        return results
+    return programs.counts["compiled"]

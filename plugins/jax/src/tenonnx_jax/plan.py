@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -39,6 +40,9 @@ SMALL = 64
 
 #: Whether what runs is computed at once, and not to be compiled.
 EAGER: ContextVar[bool] = ContextVar("EAGER", default=False)
+
+#: Whether what JAX traces is told the node that it comes from.
+NAMED: ContextVar[bool] = ContextVar("NAMED", default=False)
 
 #: What fails inside of JAX for arguments that a rule does not take.
 _FAILURES = (RuntimeError, ValueError, IndexError, TypeError, ZeroDivisionError, NotImplementedError)
@@ -189,8 +193,10 @@ class Plan:
         slots = self._contents.copy()
         for slot, contents in zip(self._places, inputs, strict=True):
             slots[slot] = contents
+        named = NAMED.get()
         for step in self._steps:
-            step(slots)
+            with jax.named_scope(step.node.title) if named else nullcontext():
+                step(slots)
         return [slots[slot] for slot in self._outputs]
 
     def slot(self, value: Value | None) -> int:

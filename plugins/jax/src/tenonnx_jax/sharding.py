@@ -1,16 +1,16 @@
-"""Many devices: how the arrays of a graph lie on a mesh, and what each device holds."""
+"""Many devices: how the arrays of a graph lie on a mesh."""
 
 from __future__ import annotations
 
 import fnmatch
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from tenonnx.extend import Graph, InvalidCall, TensorType
@@ -18,18 +18,32 @@ from tenonnx.extend import Graph, InvalidCall, TensorType
 #: For patterns of names, the axis of the mesh by which each axis of an array is cut, or None.
 Sharding = Mapping[str, Sequence[Any]]
 
+#: The axes of a mesh that mean something where no sharding is given: what cuts batches, and what cuts weights.
+DATA, MODEL = "data", "model"
+
 
 class Layouts:
-    """How arrays lie on a mesh, by their names: the first pattern that fits counts; what none fits is everywhere."""
+    """How arrays lie on a mesh, by their names: the first pattern that fits counts; what none fits is everywhere.
 
-    def __init__(self, mesh: Mesh | Mapping[str, int], sharding: Sharding | None) -> None:
-        """Raises ``InvalidCall`` for more devices than there are, and for unknown axes."""
-        self.mesh = _mesh(mesh) if isinstance(mesh, Mapping) else mesh
+    Without patterns the axis "data" cuts the axis of the ``batch`` of what is fed, by name, and "model" the longest
+    axis of each weight and state that can be cut evenly, the last of equals.
+    """
+
+    def __init__(self, mesh: Mesh | AbstractMesh, sharding: Sharding | None, batch: Mapping[str, int | None]) -> None:
+        """Raises ``InvalidCall`` for unknown axes, and where nothing would be cut by any."""
+        self.mesh, self._batch = mesh, batch
+        self.everywhere = NamedSharding(self.mesh, P())
+        self._is_given = sharding is not None
+        available = ", ".join(map(str, self.mesh.axis_names))
+        if sharding is None and {DATA, MODEL}.isdisjoint(self.mesh.axis_names):
+            raise InvalidCall(
+                f'a mesh without a sharding must have an axis "{DATA}" or "{MODEL}"',
+                given=available,
+                do='sharding={"x": ("batch",)} / --sharding x=batch',
+            )
         self._specs = {pattern: P(*spec) for pattern, spec in (sharding or {}).items()}
         for spec in self._specs.values():
-            axes = [a for each in spec for a in (each if isinstance(each, tuple) else (each,)) if a is not None]
-            if missing := [axis for axis in axes if axis not in self.mesh.axis_names]:
-                available = ", ".join(map(str, self.mesh.axis_names))
+            if missing := [axis for each in spec for axis in axes_of(each) if axis not in self.mesh.axis_names]:
                 raise InvalidCall("an axis must be one of the mesh", given=repr(missing[0]), available=available)
 
     def check(self, names: Iterable[str]) -> None:
@@ -45,72 +59,104 @@ class Layouts:
 
     def of(self, name: str, shape: Sequence[int], exact: bool = False) -> NamedSharding:
         """The layout of an array. What cannot be cut evenly is everywhere, or raises ``InvalidCall`` if ``exact``."""
+        if not self._is_given:
+            return NamedSharding(self.mesh, self._usual(name, shape))
         spec = next((s for pattern, s in self._specs.items() if fnmatch.fnmatchcase(name, pattern)), P())
-        parts = [self._parts(each) for each in spec]
+        parts = [self.parts(each) for each in spec]
         if len(parts) <= len(shape) and all(size % n == 0 for size, n in zip(shape, parts, strict=False)):
             return NamedSharding(self.mesh, spec)
         if exact:
             given = f"shape {list(shape)} by {spec}, into {' times '.join(map(str, parts))} parts"
             raise InvalidCall(f'"{name}" must have axes that can be cut evenly', given=given)
-        return NamedSharding(self.mesh, P())
+        return self.everywhere
 
-    def _parts(self, axes: Any) -> int:
-        names = axes if isinstance(axes, tuple) else () if axes is None else (axes,)
-        return math.prod(self.mesh.shape[name] for name in names)
+    def _usual(self, name: str, shape: Sequence[int]) -> P:
+        """The layout where no sharding is given."""
+        is_fed = name in self._batch
+        axis, axes = (DATA, [self._batch[name]]) if is_fed else (MODEL, [*range(len(shape))] if len(shape) > 1 else [])
+        if axis not in self.mesh.axis_names:
+            return P()
+        even = [k for k in axes if k is not None and shape[k] and shape[k] % self.mesh.shape[axis] == 0]
+        if not even:
+            return P()
+        longest = max(even, key=lambda k: (shape[k], k))
+        return P(*[axis if k == longest else None for k in range(longest + 1)])
 
+    def parts(self, axes: Any) -> int:
+        """Into how many parts these axes of the mesh cut."""
+        return math.prod(self.mesh.shape[name] for name in axes_of(axes))
 
-def _mesh(sizes: Mapping[str, int]) -> Mesh:
-    number, devices = math.prod(sizes.values()), jax.devices()
-    if not sizes or min(sizes.values()) < 1 or number > len(devices):
-        raise InvalidCall(
-            "a mesh must have axes with sizes, and no more devices than JAX finds",
-            given=", ".join(f"{name}={size}" for name, size in sizes.items()) or "no axes",
-            available=f"{len(devices)} devices",
-        )
-    return Mesh(np.array(devices[:number]).reshape(*sizes.values()), tuple(sizes))
-
-
-@dataclass(frozen=True)
-class Placed:
-    """One array of a graph: its layout and how many bytes of it each device holds."""
-
-    name: str
-    shape: tuple[int, ...]
-    layout: str
-    bytes: int
-
-
-@dataclass(frozen=True)
-class LayoutPlan:
-    """What each device holds before anything is compiled: the variables of a graph, as they are cut."""
-
-    arrays: tuple[Placed, ...]
-    whole: int
-
-    @property
-    def bytes_per_device(self) -> int:
-        return sum(each.bytes for each in self.arrays)
-
-    def __str__(self) -> str:
-        lines = [f"{each.bytes:>14,}  {each.name} {list(each.shape)} {each.layout}" for each in self.arrays]
-        return "\n".join([*lines, f"{self.bytes_per_device:>14,}  bytes on each device, {self.whole:,} in all"])
+    def put(self, name: str, array: Any) -> Any:
+        """An array as it lies on the mesh. Each of several processes has the whole array, and puts its parts."""
+        layout = self.of(name, np.shape(array))
+        if isinstance(array, jax.Array) and array.sharding == layout:
+            return array
+        if layout.is_fully_addressable:
+            return jax.device_put(array, layout)
+        held = np.asarray(array)
+        return jax.make_array_from_callback(held.shape, layout, lambda index: held[index])
 
 
-def layout_plan(graph: Graph, mesh: Mesh | Mapping[str, int], sharding: Sharding | None = None) -> LayoutPlan:
-    """How the variables of ``graph`` lie on ``mesh``. Raises ``InvalidCall`` where one cannot be cut evenly.
+def axes_of(each: Any) -> tuple[Any, ...]:
+    """The axes of the mesh that cut one axis of an array."""
+    return each if isinstance(each, tuple) else () if each is None else (each,)
 
-    It also refuses patterns that fit nothing, which a program takes, as a training compiles several graphs by one.
+
+def batch_axes(graph: Graph, state: Mapping[str, str]) -> dict[str, int | None]:
+    """The inputs that every call brings, and the axis of each along which its samples are, None where it has none.
+
+    The first dim of an input that is a symbol names it, wherever it stands in others; without one it is the first axis.
     """
-    layouts = Layouts(mesh, sharding)
-    layouts.check(v.name for v in (*graph.all_inputs, *graph.variables))
-    found, whole = [], 0
-    for value in graph.variables:
-        if not isinstance(value.type, TensorType) or value.data is None:
-            continue
-        shape = tuple(int(n) for n in value.shape)  # type: ignore[arg-type]
-        layout = layouts.of(value.name, shape, exact=True)
-        size = math.ceil(math.prod(shape) * value.dtype.bits / 8)
-        parts = math.prod(layouts._parts(each) for each in layout.spec)
-        found.append(Placed(value.name, shape, str(layout.spec) if len(layout.spec) else "everywhere", size // parts))
-        whole += size
-    return LayoutPlan(tuple(found), whole)
+    shapes = {v.name: v.type.shape or () for v in graph.inputs if isinstance(v.type, TensorType)}
+    shapes = {name: shape for name, shape in shapes.items() if name not in state}
+    first = [shape[0] for shape in shapes.values() if shape]
+    batch = next((dim for dim in first if not isinstance(dim, int)), next(iter(first), None))
+    return {name: shape.index(batch) if batch in shape else None for name, shape in shapes.items()}
+
+
+def made_mesh(mesh: Any, devices: int | None) -> Mesh:
+    """The mesh of these axes, or of so many devices. Raises ``InvalidCall`` for more devices than there are."""
+    if mesh is not None and not isinstance(mesh, Mapping):
+        return mesh
+    sizes = sizes_of(mesh, devices)
+    if devices is not None:
+        _divide_processors(devices)
+    number, found = math.prod(sizes.values()), jax.devices()
+    if number > len(found):
+        given = ", ".join(f"{name}={size}" for name, size in sizes.items())
+        raise InvalidCall(
+            "a mesh must have no more devices than JAX finds", given=given, available=f"{len(found)} devices"
+        )
+    return Mesh(np.array(found[:number]).reshape(*sizes.values()), tuple(sizes))
+
+
+def sizes_of(mesh: Mapping[str, int] | None, devices: int | None) -> dict[str, int]:
+    """The axes of a mesh and their sizes. Raises ``InvalidCall`` for what is no count, and for another product."""
+    sizes = dict(mesh) if mesh is not None else {DATA: devices or 0}
+    shown = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    if not sizes or any(not isinstance(n, int | np.integer) or n < 1 for n in sizes.values()):
+        raise InvalidCall("a mesh must have axes, each of at least one device", given=shown or "no axes")
+    if devices is not None and math.prod(sizes.values()) != devices:
+        raise InvalidCall(
+            "the axes of a mesh must multiply to the number of devices", given=f"{shown} for {devices} devices"
+        )
+    return sizes
+
+
+def _divide_processors(devices: int) -> None:
+    """Let JAX make so many devices of the processor, unless it has begun, or is told how many by its environment."""
+    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "") or jax.distributed.is_initialized():
+        return
+    try:
+        if jax.config.jax_num_cpu_devices < devices:
+            jax.config.update("jax_num_cpu_devices", devices)
+    except RuntimeError:  # its devices are known already, and may be enough
+        return
+
+
+def fetched(array: Any) -> Any:
+    """The whole of an array, for the caller alone. Where parts are with other processes, all have to ask for it."""
+    if isinstance(array, jax.Array) and not (array.is_fully_addressable or array.is_fully_replicated):
+        mesh = array.sharding.mesh
+        array = jax.jit(lambda held: held, out_shardings=NamedSharding(mesh, P()))(array)
+    return np.array(array)

@@ -27,7 +27,9 @@ from tenonnx.extend.backends import (
 from tenonnx.extend.formats import LARGEST_MESSAGE, message_of, write_stream
 from tenonnx_onnxruntime.blocked import in_blocks
 from tenonnx_onnxruntime.kernels import CPU, has_kernel, has_schema, is_faulty, left_behind, newest, newest_ir
+from tenonnx_onnxruntime.places import Place
 from tenonnx_onnxruntime.plain import plain, remedies
+from tenonnx_onnxruntime.providers import Provider, check_first, chosen
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, shortened, stateful_program
 from tenonnx_onnxruntime.values import to_runtime
 
@@ -60,9 +62,6 @@ _LEVELS = {
 #: nested Ifs in their place and these hold two more, it reads freed memory, which ends the process.
 _DEEP = 4
 
-#: A provider's name, or its name and options.
-Provider = str | tuple[str, Mapping[str, Any]]
-
 #: Left to itself, onnxruntime rounds activations to 8 bits where it joins weights in blocks with their product.
 _EXACT_BLOCKS = ("session.qdq_matmulnbits_accuracy_level", "1")
 
@@ -87,6 +86,7 @@ def compile(
     graph: Graph,
     *,
     state: Mapping[str, str] | None = None,
+    provider: Provider | None = None,
     providers: Sequence[Provider] | None = None,
     session_options: onnxruntime.SessionOptions | Mapping[str, Any] | None = None,
     optimization: str | None = None,
@@ -94,13 +94,15 @@ def compile(
 ) -> Program:
     """Make ``graph`` ready to run on onnxruntime.
 
-    ``providers`` are the runtime's execution providers, the CPU if None; ``session_options`` a ``SessionOptions`` (to
+    ``provider`` is one execution provider of the runtime, such as ``"CUDAExecutionProvider"`` (or ``"cuda"``, or
+    ``("cuda", {"device_id": 1})``): calls are bound to its device, on which state stays, and the CPU computes what it
+    has no kernel for. ``providers`` are several in order, the CPU if None; ``session_options`` a ``SessionOptions`` (to
     which large initializers are added) or its fields by name; ``optimization`` one of "none", "basic", "extended" and
     "all", which is the default unless the graph is huge. A graph that the runtime cannot run goes to numpy with a
     ``FallbackWarning``, and so does a call that it refuses. When ``strict`` these raise ``UnsupportedOp`` and
     ``InvalidCall``. Raises ``InvalidCall`` for wrong options.
     """
-    wanted = _providers(providers)
+    wanted, place = chosen(provider, providers)
     if optimization is not None and optimization not in _LEVELS:
         raise InvalidCall("optimization must be a level", given=repr(optimization), available=", ".join(_LEVELS))
     _fields(session_options)
@@ -111,9 +113,9 @@ def compile(
         )
         program: Program
         if state:
-            program = stateful_program(graph, state, lambda each: make(each)[0])
+            program = stateful_program(graph, state, lambda each: make(each)[0], place or Place())
         else:
-            program = DefaultsProgram(graph, lambda each: RuntimeProgram(each, *make(each)))
+            program = DefaultsProgram(graph, lambda each: RuntimeProgram(each, *make(each), place))
     except UnsupportedOp as error:
         if strict:
             raise
@@ -125,7 +127,7 @@ def node_seconds(graph: Graph, feeds: Mapping[str, Any], calls: int) -> list[dic
     """The seconds of each node of the runtime's graph, by its name, in each of so many calls, by its own profiler."""
     with tempfile.TemporaryDirectory() as folder:
         options = {"enable_profiling": True, "profile_file_prefix": str(Path(folder) / "nodes")}
-        session, is_plain = _session(graph, _providers(None), options, None)
+        session, is_plain = _session(graph, [CPU], options, None)
         program = RuntimeProgram(graph, session, is_plain)
         for _ in range(calls + _WARMING):
             program(feeds)
@@ -258,6 +260,7 @@ def _open(
         message.getvalue(), settings, providers=providers, disabled_optimizers=disabled
     )
     session.disable_fallback()
+    check_first(session, providers)
     level = settings.graph_optimization_level == onnxruntime.SessionOptions().graph_optimization_level
     return session, is_plain and level and not disabled
 
@@ -274,23 +277,6 @@ def _depth(nodes: Iterable[onnx.NodeProto]) -> int:
 
 
 # ----- options --------------------------------------------------------------------------------------------------------
-
-
-def _providers(providers: Sequence[Provider] | None) -> list[Any]:
-    if providers is None:
-        return [CPU]
-    known = onnxruntime.get_available_providers()
-    wanted = [providers] if isinstance(providers, str) else list(providers)
-    for provider in wanted:
-        name = provider if isinstance(provider, str) else provider[0]
-        if name not in known:
-            raise InvalidCall(
-                "every provider must be one that the installed onnxruntime has",
-                given=name,
-                available=", ".join(known),
-                do="install a build of onnxruntime that has it",
-            )
-    return wanted or [CPU]
 
 
 def _fields(session_options: Any) -> None:

@@ -17,6 +17,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 from tenonnx import limits
 from tenonnx.extend import DType, OptionalType, SequenceType, TensorType, Type, UnsupportedOp
 from tenonnx.extend.backends import Bindable, FeedCheck, Results, RunFailure, StateFeedCheck, StatefulProgram
+from tenonnx_onnxruntime.places import Place
 from tenonnx_onnxruntime.values import Array, dtype_of, from_runtime, is_extended, to_runtime
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ class RuntimeProgram(Bindable):
 
     backend = "onnxruntime"
 
-    def __init__(self, graph: Graph, session: InferenceSession, is_plain: bool = False) -> None:
+    def __init__(
+        self, graph: Graph, session: InferenceSession, is_plain: bool = False, place: Place | None = None
+    ) -> None:
         #: Whether a session with the options that are the default gives the same.
         self.is_plain = is_plain
         self.state: MutableMapping[str, Any] = {}
@@ -80,6 +83,10 @@ class RuntimeProgram(Bindable):
             self._run = RuntimeProgram._run_values
         elif self._extended:
             self._run = RuntimeProgram._run_mixed
+        self._place = place or Place()
+        if place is not None and not _without_values(graph, session):
+            self._dtypes = {v.name: v.tensor.dtype for v in graph.inputs}
+            self._run = RuntimeProgram._run_bound
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         given = feeds if self._check.passes(feeds) else dict(zip(self._names, self._check(feeds), strict=True))
@@ -111,7 +118,7 @@ class RuntimeProgram(Bindable):
             return super().bind(feeds)
         binding = self._session.io_binding()
         for name, array in given.items():
-            binding.bind_ortvalue_input(name, to_runtime(array, DType.of(array.dtype)))
+            binding.bind_ortvalue_input(name, self._place.put(array, DType.of(array.dtype)))
         for name in self._outputs:
             binding.bind_output(name)
 
@@ -139,12 +146,28 @@ class RuntimeProgram(Bindable):
         results = self._session.run_with_ort_values(self._outputs, values, options)
         return [from_runtime(value) for value in results]
 
+    def _run_bound(self, given: Mapping[str, Any], options: Any) -> list[Any]:
+        """Feeds are copied to the device of the provider once, and outputs from there."""
+        binding = self._session.io_binding()
+        for name, array in given.items():
+            binding.bind_ortvalue_input(name, self._place.put(array, self._dtypes[name]))
+        for name in self._outputs:
+            binding.bind_output(name)
+        self._session.run_with_iobinding(binding, options)
+        return [from_runtime(value) for value in binding.get_outputs_as_ortvaluevector()]
+
 
 def stateful_program(
-    graph: Graph, state: Mapping[str, str], make: Callable[[Graph], InferenceSession]
+    graph: Graph, state: Mapping[str, str], make: Callable[[Graph], InferenceSession], place: Place
 ) -> StatefulProgram:
     """A program whose state never leaves the runtime. ``make`` gives a session of a graph."""
-    return StatefulProgram("onnxruntime", graph, state, lambda each: _Turns(each, state, make(each)), _held, _shown)
+
+    def held(array: Any) -> Any:
+        return place.put(array.copy(order="C"), DType.of(array.dtype))
+
+    return StatefulProgram(
+        "onnxruntime", graph, state, lambda each: _Turns(each, state, make(each), place), held, _shown
+    )
 
 
 class _Turns:
@@ -154,7 +177,7 @@ class _Turns:
     call that fails has written only there. Outputs of a shape that is not static are allocated in each call.
     """
 
-    def __init__(self, graph: Graph, state: Mapping[str, str], session: InferenceSession) -> None:
+    def __init__(self, graph: Graph, state: Mapping[str, str], session: InferenceSession, place: Place) -> None:
         _refuse_values(graph, session)
         self._session = session
         self._check = StateFeedCheck(graph, state)
@@ -162,7 +185,7 @@ class _Turns:
         self._outputs = [o.name for o in session.get_outputs()]
         kept = list(dict.fromkeys(state.values()))
         others = [name for name in self._outputs if name not in kept]
-        self._sides = [_Side(graph, session, others, kept, state) for _ in range(2)]
+        self._sides = [_Side(graph, session, others, kept, state, place) for _ in range(2)]
         self._turn = 0
 
     def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
@@ -184,7 +207,13 @@ class _Side:
     """One of the two sets of bindings."""
 
     def __init__(
-        self, graph: Graph, session: InferenceSession, others: list[str], kept: list[str], state: Mapping[str, str]
+        self,
+        graph: Graph,
+        session: InferenceSession,
+        others: list[str],
+        kept: list[str],
+        state: Mapping[str, str],
+        place: Place,
     ) -> None:
         self._state = dict(state)
         self._others = others
@@ -193,13 +222,20 @@ class _Side:
         self._shown: weakref.ref[Results] | None = None
         inputs = {v.name: v.type for v in graph.all_inputs}
         types = {output: inputs[name] for name, output in state.items()}  # what replaces an input is of its type
-        self._buffers = {name: buffer for name in kept if (buffer := _buffer(types[name])) is not None}
+        self._buffers = {name: buffer for name in kept if (buffer := _buffer(types[name], place)) is not None}
         self._loose = [name for name in kept if name not in self._buffers]
-        for name in (*others, *self._loose):
-            self._binding.bind_output(name)
+        self._place = place
+        self._bind_outputs()
         for name, buffer in self._buffers.items():
             self._binding.bind_ortvalue_output(name, buffer)
         self._replaced = {name: self._buffers.get(output) for name, output in state.items()}
+
+    def _bind_outputs(self) -> None:
+        """Let the runtime make what has no buffer here: for the caller with the processor, states on the device."""
+        for name in self._others:
+            self._binding.bind_output(name)
+        for name in self._loose:
+            self._binding.bind_output(name, *self._place)
 
     def bind(self, held: Mapping[str, Any]) -> None:
         """Let the inputs read the state where they do not read it already."""
@@ -219,8 +255,7 @@ class _Side:
         """Fill ``results``. Earlier ones that still refer to the buffers of this side take copies first."""
         if self._shown is not None and (earlier := self._shown()) is not None:
             earlier.take()
-        for name in (*self._others, *self._loose):
-            self._binding.bind_output(name)  # else the runtime would write into what it gave the last time
+        self._bind_outputs()  # else the runtime would write into what it gave the last time
         with _in_time() as options:
             session.run_with_iobinding(self._binding, options)
         kept, replaced = self._buffers, self._replaced
@@ -235,18 +270,14 @@ class _Side:
         self._shown = weakref.ref(results)
 
 
-def _buffer(kind: Type | None) -> Any:
+def _buffer(kind: Type | None, place: Place) -> Any:
     """A tensor of the runtime of a static type, else None."""
     if not isinstance(kind, TensorType) or kind.shape is None:
         return None
     shape = [dim for dim in kind.shape if isinstance(dim, int)]
     if len(shape) < len(kind.shape):
         return None
-    return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, int(kind.dtype))
-
-
-def _held(array: Any) -> Any:
-    return to_runtime(array.copy(order="C"), DType.of(array.dtype))
+    return place.empty(shape, kind.dtype)
 
 
 def _shown(value: Any) -> Array:
@@ -274,13 +305,19 @@ def _has_extended(kind: Type | None) -> bool:
 
 def _refuse_values(graph: Graph, session: InferenceSession) -> None:
     """Raise ``UnsupportedOp`` unless all inputs and outputs are tensors that the runtime has apart from numpy."""
-    kinds = [str(v.type) for v in graph.all_inputs if not _is_numeric(v.type)]
-    kinds += [o.type for o in session.get_outputs() if not o.type.startswith("tensor(") or o.type == "tensor(string)"]
-    if kinds:
+    if kinds := _without_values(graph, session):
         raise UnsupportedOp(
             "onnxruntime takes state, and tensors that numpy does not know, only where all inputs and outputs are "
             "tensors of numbers", given=", ".join(dict.fromkeys(kinds)),
         )  # fmt: skip
+
+
+def _without_values(graph: Graph, session: InferenceSession) -> list[str]:
+    """The types of inputs and outputs of which the runtime has no tensors apart from numpy."""
+    kinds = [str(v.type) for v in graph.all_inputs if not _is_numeric(v.type)]
+    return kinds + [
+        o.type for o in session.get_outputs() if not o.type.startswith("tensor(") or o.type == "tensor(string)"
+    ]
 
 
 def _is_numeric(kind: Type | None) -> bool:

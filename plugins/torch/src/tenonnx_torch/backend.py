@@ -8,10 +8,13 @@ from typing import Any
 from tenonnx.extend import Graph, UnsupportedOp
 from tenonnx.extend.backends import Program, RescuedProgram, ShapedProgram, fall_back
 
-__all__ = ["compile", "speed"]
+__all__ = ["compile", "library", "speed"]
 
 #: Behind the runtimes that are made for graphs: node by node each of them is quicker.
 speed = 50
+
+#: What takes seconds to import: ``auto`` asks for it where that is repaid.
+library = "torch"
 
 
 def compile(

@@ -65,6 +65,12 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
             "epochs must be an integer from 0 on, and batch_size one from 1 on",
             given=f"epochs={config.epochs!r}, batch_size={cutting['batch_size']!r}",
         )
+    every = config.checkpoint_every
+    if every is not None and not (isinstance(every, int | np.integer) and every >= 1 and config.checkpoint):
+        raise InvalidCall(
+            "checkpoint_every must be a count of batches from 1 on, beside a checkpoint",
+            given=f"checkpoint_every={every!r}, checkpoint={config.checkpoint!r}",
+        )
     best = None
     if config.patience is not None:
         best = Best(config.patience if isinstance(config.patience, Patience) else Patience(config.patience))
@@ -81,7 +87,7 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
         config.checkpoint,
         Progress(config.progress),
     )
-    run.cutting = cutting
+    run.cutting, run.every = cutting, every
     run.history.notes = [*step.notes, *notes, *run.notes()]
     try:
         with run.interruption.caught():
@@ -119,6 +125,7 @@ class _Run:
         self.gathered = step.measuring(going_on=self.done > 0)
         self.history = History()
         self.cutting: dict[str, Any] = {}
+        self.every: int | None = None
         self.interruption = Interruption()
 
     def notes(self) -> list[str]:
@@ -138,6 +145,8 @@ class _Run:
             empty = False
             with self.interruption.whole():
                 self._train(batch)
+            if self.every is not None and len(self.history.losses) % self.every == 0:
+                self.save()
         if empty:  # it was left after its last batch
             self._next()
             return self.epoch()

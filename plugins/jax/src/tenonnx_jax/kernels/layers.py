@@ -12,7 +12,7 @@ from jax import lax
 
 import tenonnx_standard as ops
 from tenonnx.extend import Value
-from tenonnx_jax.kernels import filled, is_float, rule
+from tenonnx_jax.kernels import filled, rule
 
 
 @rule(ops.matmul)
@@ -20,18 +20,16 @@ def _(a: Any, b: Any) -> Any:
     return jnp.matmul(a, b, preferred_element_type=a.dtype)
 
 
-@rule(ops.gemm)
+@rule(ops.gemm, takes=lambda a, *others, **attributes: a.dtype.is_float)
 def _(a: Any, b: Any, c: Any, *, alpha: float, beta: float, transA: int, transB: int) -> Any:
-    if not is_float(a):
-        return NotImplemented
     found = (a.T if transA else a) @ (b.T if transB else b)
     found = found * jnp.asarray(alpha, a.dtype) if alpha != 1.0 else found
     return found if c is None else found + (c * jnp.asarray(beta, a.dtype) if beta != 1.0 else c)
 
 
-@rule(ops.einsum)
+@rule(ops.einsum, takes=lambda *inputs, equation: inputs[0].dtype.is_float)
 def _(*inputs: Any, equation: str) -> Any:
-    return jnp.einsum(equation, *inputs) if is_float(inputs[0]) else NotImplemented
+    return jnp.einsum(equation, *inputs)
 
 
 @rule(ops.softmax)

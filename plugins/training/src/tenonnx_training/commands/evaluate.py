@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from tenonnx_cli.extend import json_option, load_model, model_argument, say, say_json
+from tenonnx_cli.extend import DeviceOptions, device_options, json_option, load_model, model_argument, say, say_json
 from tenonnx_training.commands.data import ClassOptions, DataOptions, class_options, data_options
 
 
@@ -30,6 +30,7 @@ from tenonnx_training.commands.data import ClassOptions, DataOptions, class_opti
 )
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True, help="Batch size.")
 @click.option("--backend", default="auto", show_default=True, metavar="NAME", help="auto, numpy, onnxruntime ...")
+@device_options
 @json_option
 def command(
     model: str,
@@ -41,6 +42,7 @@ def command(
     output: str | None,
     batch_size: int,
     backend: str,
+    where: DeviceOptions,
     as_json: bool,
 ) -> None:
     """Evaluate a model in inference mode on a whole data set."""
@@ -53,7 +55,7 @@ def command(
     measured = [beside(metric, cost) for metric in metrics] if loss is None else list(metrics)
     found = evaluate(
         graph, arrays, measured, loss=loss and cost, output=output, sample_weights=sample_weights,
-        batch_size=batch_size, backend=backend,
+        batch_size=batch_size, backend=backend, **where.given,
     )  # fmt: skip
     if as_json:
         say_json({"file": model, "data": data.data, **found})

@@ -11,8 +11,10 @@ import click
 
 from tenonnx_cli.extend import (
     INTERRUPTED,
+    DeviceOptions,
     complain,
     config_options,
+    device_options,
     json_option,
     load_model,
     model_argument,
@@ -75,6 +77,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 @config_options(of=TrainingConfig, kinds=_KINDS)
 @optimizer_options
 @class_options
+@device_options
 @version_options
 @json_option
 def command(
@@ -83,6 +86,7 @@ def command(
     files: TrainingFiles,
     optimizer: OptimizerOptions,
     classes: ClassOptions,
+    where: DeviceOptions,
     opset_version: Mapping[str, int] | None,
     domains: Sequence[str] | None,
     as_json: bool,
@@ -113,8 +117,8 @@ def command(
         config = TrainingConfig(**options)
         if files.emit_step is not None:
             fields = {} if opset_version is None else {"opset_version": opset_version}
-            TrainingStep(graph, config=config).export(files.emit_step, domains=domains, **fields)
-        history = fit(graph, arrays, config=config)
+            TrainingStep(graph, config=config, **where.given).export(files.emit_step, domains=domains, **fields)
+        history = fit(graph, arrays, config=config, **where.given)
         if history.interrupted and not history.losses:
             raise KeyboardInterrupt
     files.write(graph)
