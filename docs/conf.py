@@ -30,7 +30,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
-html_sidebars = {"ops/*/**": []}  # four hundred entries beside each of four hundred pages
+html_sidebars = {"coming-from": [], "ops/*/**": []}  # four hundred entries beside each of four hundred pages
 html_theme_options = {
     "collapse_navigation": True,
     "navigation_depth": 2,

@@ -33,5 +33,5 @@ def shown(text: Any) -> str:
 
 
 def _row(cell: str, items: Sequence[Any]) -> str:
-    cells = (f'<{cell} style="text-align:left">{shown(item)}</{cell}>' for item in items)
+    cells = (f'<{cell} style="text-align:left;padding-right:1em">{shown(item)}</{cell}>' for item in items)
     return f"<tr>{''.join(cells)}</tr>"
