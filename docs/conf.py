@@ -16,7 +16,6 @@ myst_heading_anchors = 4
 nb_execution_mode = "off"  # notebooks are executed where they lie, before
 suppress_warnings = [
     "misc.highlighting_failure",  # commands as they are typed
-    "toc.empty_glob",  # pages that no list names come at its end
     "ref.python",  # the type of a parameter, such as "type", is no attribute of ours
 ]
 
