@@ -232,3 +232,22 @@ def test_the_command_line_reads_a_joblib_file_that_is_trusted(tmp_path):
     assert not (tmp_path / "model.onnx").exists()
     assert main([*asked, "--trust"]) == 0
     assert [value.name for value in tx.load(tmp_path / "model.onnx").outputs] == ["label", "probabilities"]
+
+
+def test_the_command_line_takes_options_of_reading(tmp_path, capsys):
+    import joblib
+
+    from tenonnx_cli import main
+
+    model = RandomForestClassifier(5, random_state=0).fit(rows_of(60), rows_of(60)[:, 0] > 0)
+    joblib.dump(model, tmp_path / "model.joblib")
+    asked = ["convert", str(tmp_path / "model.joblib"), "-o", str(tmp_path / "model.onnx"), "--trust"]
+    assert main([*asked, "--load", "inputs=columns", "--load", "dtype=float64", "--load", 'outputs=["predict"]']) == 0
+    graph = tx.load(tmp_path / "model.onnx")
+    assert {str(value.type) for value in graph.inputs} == {"float64[batch, 1]"}
+    assert [value.name for value in graph.outputs] == ["label"]
+    assert main([*asked, "--load", "zipmap=true"]) == 0
+    assert "map" in str(tx.load(tmp_path / "model.onnx").outputs[1].type)
+    for wrong in ("zipmap", "inputs=rows", "no_such_option=1"):
+        assert main([*asked, "--load", wrong]) != 0
+        assert "Traceback" not in capsys.readouterr().err

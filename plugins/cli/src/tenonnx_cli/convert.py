@@ -16,6 +16,7 @@ from tenonnx_cli.options import (
     input_options,
     json_option,
     load_model,
+    loading_options,
     model_argument,
     note_unused,
     transforms_given,
@@ -52,6 +53,14 @@ SUFFIXES = (".onnx", ".safetensors")
     help="Read a pickle or joblib file of an estimator (needs tenonnx-sklearn), which runs the code in the file. Files "
     "of skops need no trust.",
 )
+@click.option(
+    "--load",
+    "loading",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option of what reads the model, as tx.load takes it, perhaps in JSON: inputs=columns, zipmap=true and "
+    "dtype=float64 of an estimator, signature=score of a SavedModel. Repeatable.",
+)
 @input_options
 @config_options()
 @json_option
@@ -65,6 +74,7 @@ def command(
     output_names: Sequence[str] | None,
     fold: bool | None,
     trust: bool,
+    loading: Sequence[str],
     inputs: Sequence[str],
     archive: str | None,
     as_json: bool,
@@ -90,10 +100,11 @@ def command(
         "dims": dims, "task": task, "input_names": input_names, "output_names": output_names, "simplify": fold,
     }  # fmt: skip
     check_reading(model, examples, reading)
+    given = loading_options(loading)
     made = (
-        load_made(model, examples, config.seed, reading)
+        load_made(model, examples, config.seed, {**reading, **given})
         if is_made(model)
-        else Made(load_model(model, trust=trust), None)
+        else Made(load_model(model, trust=trust, **given), None)
     )
     with working(f"converting {model}"), within(config.timeout) as deadline:
         config = replace(config, feeds=read_feeds(made.graph, inputs, archive) or None)

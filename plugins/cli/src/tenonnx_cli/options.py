@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -324,13 +325,30 @@ def note_unused(asked: Mapping[str, int] | None, domains: Collection[str]) -> No
             complain(f'note: no node is of domain "{domain}", so its version is left out')
 
 
-def load_model(path: str, *, trust: bool = False) -> Graph:
+def loading_options(given: Sequence[str]) -> dict[str, Any]:
+    """Options ``NAME=VALUE`` of what reads a model; a value that is no JSON is text."""
+    from tenonnx import InvalidCall
+
+    found: dict[str, Any] = {}
+    for each in given:
+        name, separator, value = each.partition("=")
+        if not separator or not name.isidentifier() or name in found:
+            do = "as in --load inputs=columns --load zipmap=true"
+            raise InvalidCall("--load must be NAME=VALUE, each name once", given=each, do=do)
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def load_model(path: str, *, trust: bool = False, **options: Any) -> Graph:
     """The model that a command was given; a file whose code is run to read it must be trusted."""
     from tenonnx import load
     from tenonnx.tools import weight_bytes
     from tenonnx_cli.memory import brought
 
-    options: dict[str, Any] = {**rules_given(), **({"trust": True} if trust else {})}
+    options = {**rules_given(), **options, **({"trust": True} if trust else {})}
     with working(f"reading {path}"):
         graph = load(standard_input() if path == "-" else path, **options)
     brought(weight_bytes(graph))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
+from tenonnx.extend.formats import Role
 from tenonnx_sklearn.scaling import absorbed
 
 
@@ -24,14 +26,28 @@ def double(X: Value) -> Value:
     return cast(X, DType.float64)
 
 
-def affine(X: Value, weights: Any, bias: Any = 0.0) -> Value:
-    """``X @ weights.T + bias``: one number for each row where the weights are a vector."""
+def affine(X: Value, weights: Any, bias: Any = 0.0, tuned: tuple[str, str] | None = None) -> Value:
+    """``X @ weights.T + bias``: one number for each row where the weights are a vector.
+
+    With two names, weights and bias are parameters that training may change.
+    """
     X, weights, bias = absorbed(X, np.asarray(weights), np.asarray(bias))
-    matrix = like(X, np.atleast_2d(weights).T)
-    y = X @ matrix
-    if bias.any():
-        y = y + like(X, np.atleast_1d(bias))
+    matrix, offset = like(X, np.atleast_2d(weights).T), like(X, np.atleast_1d(bias))
+    if tuned is not None:
+        y = X @ _parameter(X, tuned[0], matrix) + _parameter(X, tuned[1], offset)
+    else:
+        y = X @ matrix + offset if bias.any() else X @ matrix
     return flat(y) if weights.ndim == 1 else y
+
+
+def _parameter(X: Value, name: str, numbers: Any) -> Value:
+    """A parameter of the graph that ``X`` belongs to; of two that have one name the later one gets a number."""
+    graph = X.graph
+    taken = graph.names()
+    unique = next(each for k in count() if (each := f"{name}_{k}" if k else name) not in taken)
+    value = graph.variable(unique, numbers)
+    value.role = Role("parameter")
+    return value
 
 
 def flat(X: Value) -> Value:

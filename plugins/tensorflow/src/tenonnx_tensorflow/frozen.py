@@ -50,8 +50,15 @@ def read_frozen(path: Path, inputs: Sequence[str] | None, outputs: Sequence[str]
 
 
 def _unread(library: Library) -> list[Reference]:
+    """What no node reads, but for the sides of a Switch, which a branch of TensorFlow 1 leaves beside its result."""
     read = {r.node for node in library.nodes.values() for r in node.inputs}
-    return [Reference(name) for name, node in library.nodes.items() if name not in read and node.op not in _SILENT]
+    sides = {
+        name
+        for name, node in library.nodes.items()
+        if node.op == "Identity" and library.nodes[node.inputs[0].node].op == "Switch"
+    }
+    unread = [name for name, node in library.nodes.items() if name not in read and node.op not in _SILENT]
+    return [Reference(name) for name in unread if name not in sides] or [Reference(name) for name in unread]
 
 
 def _check(library: Library, name: str) -> None:

@@ -33,12 +33,16 @@ _REGRESSORS = (
 )
 
 
+#: What parameters of a linear model are called in a graph.
+COEFFICIENTS = ("coef", "intercept")
+
+
 @converts(*(f"sklearn.{name}" for name in _REGRESSORS.split()))
 def linear_regressor(model: Any, X: Value) -> Outputs:
     coef = np.asarray(model.coef_)
     if coef.ndim == 2 and coef.shape[0] == 1 and type(model).__name__ == "LinearSVR":
         coef = coef[0]
-    return {"predict": affine(X, coef, model.intercept_)}
+    return {"predict": affine(X, coef, model.intercept_, COEFFICIENTS)}
 
 
 @converts("sklearn.BayesianRidge", "sklearn.ARDRegression")
@@ -74,7 +78,7 @@ def partial_least_squares(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.TweedieRegressor", "sklearn.PoissonRegressor", "sklearn.GammaRegressor")
 def generalized_linear(model: Any, X: Value) -> Outputs:
-    y = affine(X, model.coef_, model.intercept_)
+    y = affine(X, model.coef_, model.intercept_, COEFFICIENTS)
     link = type(model._base_loss.link).__name__
     if link not in ("IdentityLink", "LogLink"):
         raise refusal(model, f"the link {link}")
@@ -82,7 +86,7 @@ def generalized_linear(model: Any, X: Value) -> Outputs:
 
 
 def _decision(model: Any, X: Value) -> Value:
-    scores = affine(X, np.atleast_2d(model.coef_), model.intercept_)
+    scores = affine(X, np.atleast_2d(model.coef_), model.intercept_, COEFFICIENTS)
     return flat(scores) if scores.shape[1] == 1 else scores
 
 
@@ -203,7 +207,7 @@ _ACTIVATIONS: dict[str, Any] = {
 def _forward(model: Any, X: Value) -> Value:
     last = len(model.coefs_) - 1
     for k, (weights, bias) in enumerate(zip(model.coefs_, model.intercepts_, strict=True)):
-        X = affine(X, weights.T, bias)
+        X = affine(X, weights.T, bias, (f"coefs_{k}", f"intercepts_{k}"))
         X = _ACTIVATIONS[model.out_activation_ if k == last else model.activation](X)
     return X
 
