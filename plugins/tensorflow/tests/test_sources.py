@@ -206,10 +206,16 @@ def test_names_and_dims(network: Any) -> None:
     assert [f"{v.name} {v.type}" for v in graph.inputs] == ["x float32[7, 4]"]
 
 
-@pytest.mark.parametrize("layer", ["LSTM", "GRU", "SimpleRNN"])
+_RECURRENT = [
+    *((layer, options) for layer in ("LSTM", "GRU", "SimpleRNN") for options in ({}, {"use_bias": False})),
+    ("GRU", {"reset_after": False}), ("GRU", {"reset_after": False, "use_bias": False}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layer", "options"), _RECURRENT)
 @pytest.mark.parametrize("length", [5, None])
-def test_recurrent_layers_are_those_of_onnx(layer: str, length: int | None) -> None:
-    model = keras.Sequential([keras.Input((length, 6)), getattr(L, layer)(4, return_sequences=True)])
+def test_recurrent_layers_are_those_of_onnx(layer: str, length: int | None, options: dict[str, bool]) -> None:
+    model = keras.Sequential([keras.Input((length, 6)), getattr(L, layer)(4, return_sequences=True, **options)])
     kinds = {node.op_type for node in tx.load(model).nodes}
     assert "Loop" not in kinds
     assert kinds >= {layer.removeprefix("Simple")}

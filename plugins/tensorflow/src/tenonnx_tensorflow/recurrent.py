@@ -45,11 +45,14 @@ class Loop:
     def _computed(self, value: Value) -> Value | None:
         """A part of what is outside, which the body takes out of it."""
         node = value.producer
-        if node is None or node.op_type not in ("Gather", "Split", "Squeeze") or node.inputs[0] is None:
+        if node is None or node.op_type not in ("Gather", "Slice", "Split", "Squeeze") or node.inputs[0] is None:
             return None
         held, which = self.outer(node.inputs[0]), _known(node.inputs[1])
         if held is None or which is None:
             return None
+        if node.op_type == "Slice":
+            bounds = [which, *(_known(value) for value in node.inputs[2:])]
+            return None if any(each is None for each in bounds) else ops.slice_(held, *map(constant, bounds))
         if node.op_type == "Squeeze":
             return ops.squeeze(held, which.tolist())
         axis = node.attributes.get("axis", 0)
@@ -173,7 +176,7 @@ def recognised(loop: Loop) -> tuple[dict[int, Value], Value] | None:
             if (found := _lstm(loop, hidden, cell)) is not None:
                 return found
     elif len(floats) == 1:
-        return _gru(loop, floats[0]) or _rnn(loop, floats[0])
+        return _gru(loop, floats[0]) or _gru_before(loop, floats[0]) or _rnn(loop, floats[0])
     return None
 
 
@@ -207,8 +210,8 @@ def _lstm(loop: Loop, hidden: int, cell: int) -> tuple[dict[int, Value], Value] 
     return {hidden: ops.squeeze(y_h, [0]), cell: ops.squeeze(y_c, [0])}, ops.squeeze(y, [1])
 
 
-def _gru(loop: Loop, hidden: int) -> tuple[dict[int, Value], Value] | None:
-    """As Keras computes it with ``reset_after``: a bias of its own behind the product of the state."""
+def _mixed(loop: Loop, hidden: int) -> tuple[Value, Value] | None:
+    """Of a state that is ``u * state + (1 - u) * c``: a sigmoid, and the content by a hyperbolic tangent."""
     state = loop.formal(hidden)
     terms = list(_terms(loop.result(hidden)))
     kept = next((t for t in terms if state in _taken(t, "Mul")), None)
@@ -221,15 +224,63 @@ def _gru(loop: Loop, hidden: int) -> tuple[dict[int, Value], Value] | None:
     if update is None or content is None or rest is None or _taken(rest, "Sub")[1:] != [update]:
         return None
     one = static(_taken(rest, "Sub")[0])
-    if one is None or not (np.asarray(one) == 1).all():
+    is_mixed = one is not None and (np.asarray(one) == 1).all() and _taken(update, "Sigmoid")
+    return (update, content) if is_mixed else None
+
+
+def _gru_before(loop: Loop, hidden: int) -> tuple[dict[int, Value], Value] | None:
+    """As Keras computes it without ``reset_after``: the state is reset before its product."""
+    state, mixed = loop.formal(hidden), _mixed(loop, hidden)
+    if mixed is None:
         return None
+    update, content = mixed
+    inner = list(_terms(_taken(content, "Tanh")[0]))
+    product = next((_taken(t, "MatMul") for t in inner if _taken(t, "MatMul")), None)
+    entry = next((_part(t) for t in inner if _part(t)), None)
+    factors = _taken(product[0], "Mul") if product else []
+    reset = next((v for v in factors if _taken(v, "Sigmoid")), None)
+    if product is None or entry is None or reset is None or len(inner) != 2 or state not in factors:
+        return None
+    sides: list[list[tuple[Value, int]]] = [[], []]
+    for gate in (update, reset):
+        for term in _terms(_taken(gate, "Sigmoid")[0]):
+            part = _part(term)
+            found = _gates(loop, part[0], state) if part is not None else None
+            if part is None or found is None:
+                return None
+            sides[0 if found.rows is not None else 1].append(part)
+    sides[0].append(entry)
+    if [len(side) for side in sides] != [3, 2] or any(len({id(whole) for whole, _ in side}) != 1 for side in sides):
+        return None
+    given, back = (_gates(loop, side[0][0], state) for side in sides)
+    own = loop.outer(product[1])
+    orders = [[place for _, place in side] for side in sides]
+    if given is None or given.state is not None or back is None or back.state is None or back.bias is not None:
+        return None
+    if own is None or set(orders[0]) != {0, 1, 2} or set(orders[1]) != {0, 1}:
+        return None
+    size = _size(state)
+    recurrent = ops.concat(_in_order(back.recurrent, orders[1], size), _in_order(own, [0], size), axis=1)
+    biases = _biases([given.bias, None], orders[0], size, given.kernel)
+    start = ops.unsqueeze(_start(loop, hidden), [0])
+    rows, kernel = given.rows, _in_order(given.kernel, orders[0], size)
+    y, y_h = ops.gru(rows, kernel, recurrent, biases, None, start, hidden_size=size)
+    return {hidden: ops.squeeze(y_h, [0])}, ops.squeeze(y, [1])
+
+
+def _gru(loop: Loop, hidden: int) -> tuple[dict[int, Value], Value] | None:
+    """As Keras computes it with ``reset_after``: a bias of its own behind the product of the state."""
+    state, mixed = loop.formal(hidden), _mixed(loop, hidden)
+    if mixed is None:
+        return None
+    update, content = mixed
     inner = list(_terms(_taken(content, "Tanh")[0]))
     product = next((t for t in inner if _taken(t, "Mul")), None)
     if product is None or len(inner) != 2:
         return None
     reset = next((v for v in _taken(product, "Mul") if _taken(v, "Sigmoid")), None)
     own = next((v for v in _taken(product, "Mul") if v is not reset), None)
-    if reset is None or own is None or not _taken(update, "Sigmoid"):
+    if reset is None or own is None:
         return None
     sides: list[list[tuple[Value, int]]] = [[], []]
     pairs = [list(_terms(_taken(v, "Sigmoid")[0])) for v in (update, reset)]
