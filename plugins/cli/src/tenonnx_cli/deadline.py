@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import click
 
 from tenonnx import OutOfTime, TenonnxError
-from tenonnx.tools import TIMEOUT, ending_within, not_verified
+from tenonnx.tools import TIMEOUT
 from tenonnx_cli import code_of
 from tenonnx_cli.options import config_options
 from tenonnx_cli.output import complain
@@ -55,8 +55,11 @@ class Deadline:
 
 
 @contextmanager
-def within(seconds: float, late: Callable[[float], TenonnxError] = not_verified) -> Iterator[Deadline]:
+def within(seconds: float, late: Callable[[float], TenonnxError] | None = None) -> Iterator[Deadline]:
     """Let work end within so many seconds. Raises what ``late`` gives where it does not."""
+    from tenonnx.tools import ending_within, not_verified  # which need numpy, and --help does not
+
+    late = late or not_verified
     deadline = Deadline(seconds, late(seconds))
     try:
         with ending_within(seconds, late):
