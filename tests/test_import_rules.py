@@ -125,7 +125,7 @@ def test_rules_are_listed_and_conflicts_named(install, capsys):
 WRONG = {
     "raises": ("import_rule('Mystery')(lambda node, x: 1 / 0)", tx.PluginError, "acme-rules 1.0 .* must run"),
     "exits": ("import_rule('Mystery')(lambda node, x: exit())", tx.TenonnxError, "acme-rules"),
-    "too few": ("import_rule('Mystery')(lambda node, x: ())", tx.InvalidCall, "acme-rules 1.0 .* must return 1 values"),
+    "too few": ("import_rule('Mystery')(lambda node, x: ())", tx.InvalidCall, "acme-rules 1.0 .* must return 1 value,"),
     "no value": ("import_rule('Mystery')(lambda node, x: 3)", tx.InvalidCall, "must return values, or None"),
     "other parameters": ("import_rule('Mystery')(lambda node: 3)", tx.InvalidCall, "must take the node and its 1"),
 }

@@ -94,7 +94,7 @@ def test_an_op_that_an_installed_family_lacks_is_answered_with_what_is_near(doma
     told = refusal(domain, name)
     assert answer in told
     assert "pip install" not in told
-    assert "com.microsoft::GroupQueryAttention" in told or "define the op in a package of your own" in told
+    assert "com.microsoft::GroupQueryAttention" in told or "write a package with the op" in told
 
 
 def test_a_family_that_is_absent_is_named():

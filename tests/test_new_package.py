@@ -35,7 +35,9 @@ def installed(folder, site):
 def test_the_example_is_what_the_command_writes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["plugins", "new", "tenonnx-acme", "--domain", "com.acme"]) == 0
-    assert files(tmp_path / "tenonnx-acme") == files(EXAMPLE)
+    assert files(tmp_path / "tenonnx-acme") == {
+        name: text for name, text in files(EXAMPLE).items() if name != "LICENSE"
+    }
 
 
 def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):

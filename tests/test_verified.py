@@ -327,13 +327,14 @@ def test_commands_that_run_come_to_an_end(run, command, backend):
 def test_work_that_hears_of_no_deadline_ends_the_command():
     """Work in another language, here a thread that never comes back, is ended with the process."""
     script = """
-import threading, tenonnx as tx
+import threading
+from tenonnx import tools
 from tenonnx_cli import deadline
 deadline.GRACE = 0.1
 with deadline.within(0.1, {late}): threading.Event().wait()
 """
     for late, code, told in [("deadline.not_finished", 2, "OutOfTime: the model must finish within 0.1 s"),
-                             ("deadline.not_verified", 1, "VerificationFailed: not verified")]:  # fmt: skip
+                             ("tools.not_verified", 1, "VerificationFailed: not verified")]:  # fmt: skip
         command = [sys.executable, "-c", script.format(late=late)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout) == (code, "")

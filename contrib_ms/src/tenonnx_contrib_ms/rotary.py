@@ -11,6 +11,7 @@ from tenonnx.extend import (
     TensorType,
     Value,
     constant,
+    differ,
     dims,
     dtypes,
     floats,
@@ -109,12 +110,19 @@ def gemma_rotary_embedding(emb, q, q_rot, k, k_rot):
     return q * cosine + q_rot * sine, k * cosine + k_rot * sine
 
 
-def _hold_heads(input: Value, hidden: Any, half: Any, num_heads: int, rotary_embedding_dim: int) -> str | None:
+def _hold_heads(
+    input: Value, hidden: Any, size: Any, half: Any, num_heads: int, rotary_embedding_dim: int
+) -> str | None:
     if input.rank == 3 and not num_heads and rotary_embedding_dim:
         return "num_heads must be given with rotary_embedding_dim for an input of three axes"
     known = isinstance(hidden, int) and isinstance(half, int) and not num_heads
     if known and (not half or hidden % (2 * half)):
         return "without num_heads the last axis must hold heads twice as long as the caches are wide"
+    if isinstance(hidden, int) and num_heads:
+        size = hidden // num_heads
+    width = rotary_embedding_dim or size
+    if isinstance(width, int) and (width % 2 or differ(width // 2, half)):
+        return "the rotated size of a head must be even, and twice the last dim of the caches"
     return None
 
 

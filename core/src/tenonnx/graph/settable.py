@@ -44,7 +44,7 @@ class Settable:
     def __setattr__(self, name: str, given: Any) -> None:
         kind = _PARTS.get(name)
         if kind is None or not isinstance(given, kind):
-            near = ", ".join(near_names(name, list(_PARTS)))
+            near = ", ".join(near_names(name, [part for part in _PARTS if not part.startswith("_")]))
             what = f"must be of type {getattr(kind, '__name__', kind)}" if kind else "is no part of it that can be set"
             raise InvalidCall(f'"{name}" of a graph {what}', given=repr(given)[:200], available=near)
         if kind is list:

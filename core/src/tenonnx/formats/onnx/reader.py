@@ -244,6 +244,7 @@ class GraphReader:
 
     def read(self) -> Graph:
         proto, graph, scope = self.proto, self.graph, self.scope
+        _check_text([proto.doc_string])
         graph.doc = proto.doc_string
         if len(proto.value_info):
             graph.value_types = DeclaredTypes(proto)
@@ -268,7 +269,7 @@ class GraphReader:
             if output.type is None:
                 output.become(type=declared)
             graph.outputs.append(output)
-        _check_text([proto.name, proto.doc_string, *scope, *(node.name for node in graph.nodes)])
+        _check_text([proto.name, *scope, *(node.name for node in graph.nodes)])
         _check_text([each.doc_string for each in (*proto.input, *proto.output, *proto.initializer)])
         return graph
 
@@ -351,6 +352,7 @@ class GraphReader:
         return True
 
     def _read_subgraph(self, proto: onnx.GraphProto) -> Graph:
+        _check_text([proto.name])
         graph = Graph(proto.name, parent=self.graph)
         graph.origin = proto
         reader = GraphReader(proto, graph, self.resolver, self.files, self)
