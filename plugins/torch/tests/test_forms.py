@@ -112,7 +112,7 @@ def test_bad_forms_are_refused(given):
     ("form", "error"),
     [
         (lambda x, b, scale=None: 1, "must return values"),
-        (lambda x, b, scale=None: (x, x), "must return 1 values"),
+        (lambda x, b, scale=None: (x, x), "must return 1 value,"),
         (lambda x: x, "unexpected keyword|positional argument"),
     ],
 )
