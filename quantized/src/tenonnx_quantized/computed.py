@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Contents, DType, RowConstant, TensorType, Value, interpreting
+from tenonnx.extend import Contents, DType, TensorType, Value, interpreting, rows_of
 
 Array = np.ndarray[Any, Any]
 
@@ -48,9 +48,8 @@ class Computed(Contents):
 
 def rows(value: Value, start: int, stop: int) -> Array:
     """These positions of a constant along its first axis, read by themselves where that is possible."""
-    data = value.data
-    assert data is not None
-    return data.rows(start, stop) if isinstance(data, RowConstant) else data.array()[start:stop]
+    assert value.data is not None
+    return rows_of(value.data, start, stop)  # type: ignore[no-any-return]
 
 
 def turned(value: Value, make: Callable[[Array], Array]) -> Array:

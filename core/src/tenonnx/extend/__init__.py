@@ -26,7 +26,7 @@ from tenonnx.errors import (
     UnsupportedOp,
     counted,
 )
-from tenonnx.graph.constants import ArrayConstant, Constant, Contents, RowConstant, chunks_of
+from tenonnx.graph.constants import ArrayConstant, Constant, Contents, RowConstant, chunks_of, rows_of
 from tenonnx.graph.definitions import Operators, operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, Node, Value
@@ -160,6 +160,7 @@ __all__ = [
     "operators",
     "primitive",
     "pullback",
+    "rows_of",
     "rule_kind",
     "same_dtype",
     "same_type",

@@ -35,13 +35,14 @@ from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes, prune
 from tenonnx.transforms.residuals import Demand, dependents
 from tenonnx.transforms.retarget import retarget, retarget_to
 from tenonnx.transforms.rewrite import ALLOWANCE, Call, Decision, Rewriter, copy_graph
-from tenonnx.transforms.summary import weight_bytes
+from tenonnx.transforms.summary import LARGEST_MEASURED, weight_bytes
 from tenonnx.transforms.target import INTERNAL_DOMAIN, target_for
 from tenonnx.transforms.user_rules import apply_rules
 
 __all__ = [
     "ALLOWANCE",
     "INTERNAL_DOMAIN",
+    "LARGEST_MEASURED",
     "LARGEST_RESULT",
     "Builder",
     "Call",

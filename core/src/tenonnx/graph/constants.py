@@ -46,6 +46,11 @@ PROPAGATED_BYTES = 8192
 _LARGE = 1 << 18
 
 
+def rows_of(data: Constant, start: int, stop: int) -> Any:
+    """These positions of contents along the first axis, read by themselves where that is possible."""
+    return data.rows(start, stop) if isinstance(data, RowConstant) else data.array()[start:stop]
+
+
 def chunks_of(data: Constant | None) -> Iterator[Any]:
     """Contents, as far as they are known; those of a large file some rows at a time, so that they leave again."""
     if not isinstance(data, RowConstant) or data.nbytes < _LARGE:

@@ -7,6 +7,9 @@ from collections import Counter
 from tenonnx.graph.graph import Graph
 from tenonnx.op.graph_inference import ensure_inferred
 
+#: A model with more bytes of weights is run to measure what it loses only where that is asked for, or data is given.
+LARGEST_MEASURED = 1 << 31
+
 
 def weight_bytes(graph: Graph) -> int:
     """How many bytes the variables of the main graph have."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.graph.constants import Constant, RowConstant
+from tenonnx.graph.constants import Constant, rows_of
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import TensorType
 
@@ -44,6 +44,4 @@ class Widened:
         return self.source.array().astype(self.type.dtype.numpy)
 
     def rows(self, start: int, stop: int) -> np.ndarray[Any, Any]:
-        source = self.source
-        found = source.rows(start, stop) if isinstance(source, RowConstant) else source.array()[start:stop]
-        return found.astype(self.type.dtype.numpy)
+        return rows_of(self.source, start, stop).astype(self.type.dtype.numpy)  # type: ignore[no-any-return]

@@ -20,13 +20,13 @@ from tenonnx.extend import (
     Known,
     Node,
     Op,
-    RowConstant,
     TensorType,
     Value,
     chunks_of,
     copy_graph,
     find_trait,
     operators,
+    rows_of,
 )
 from tenonnx.extend.transforms import (
     Rewriter,
@@ -133,9 +133,7 @@ class Converted(Contents):
         return self._converted(self.source.array())
 
     def rows(self, start: int, stop: int) -> np.ndarray[Any, Any]:
-        source = self.source
-        given = source.rows(start, stop) if isinstance(source, RowConstant) else source.array()[start:stop]
-        return self._converted(given)
+        return self._converted(rows_of(self.source, start, stop))
 
     def _converted(self, given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         if beyond(given, self.type.dtype):

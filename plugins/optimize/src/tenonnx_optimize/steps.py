@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 
 from tenonnx.extend import Graph, Op, copy_graph
 from tenonnx.extend.formats import Change
-from tenonnx.extend.transforms import canonical_domain, retarget_to, step_behind, weight_bytes
+from tenonnx.extend.transforms import LARGEST_MEASURED, canonical_domain, retarget_to, step_behind, weight_bytes
 from tenonnx_optimize.fuse import fuse as fused
 from tenonnx_optimize.half_budget import lower_within, with_float_interface
 from tenonnx_optimize.precision import lower_precision
-
-#: A model with more bytes of weights is run to measure differences only where it is verified, or where data is given.
-LARGEST_MEASURED = 1 << 31
 
 if TYPE_CHECKING:
     from tenonnx.extend.formats import Conversion

@@ -13,7 +13,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, InvalidCall, Node, Op, Value, moves_data, static
 from tenonnx.extend.backends import compile_graph, generate_feeds
-from tenonnx.extend.transforms import infer, retarget, weight_bytes
+from tenonnx.extend.transforms import LARGEST_MEASURED, infer, retarget, weight_bytes
 from tenonnx_quantized.forms.codes import is_meaning
 from tenonnx_quantized.forms.qoperator import to_qoperator
 from tenonnx_quantized.tuning.calibrate import METHODS, Batch, observe, values_of
@@ -28,9 +28,6 @@ from tenonnx_quantized.tuning.codes import (
     parameters,
 )
 from tenonnx_quantized.tuning.insert import Insertions, insert
-
-#: A model with more bytes of weights is run to measure what it loses only where data is given, or a budget to keep to.
-LARGEST_MEASURED = 1 << 31
 
 #: From so many bytes on, a matrix is quantised in parts.
 LARGE = 1 << 24
@@ -190,12 +187,7 @@ def quantize(
     if chosen.budget is not None:
         kept = _within_budget(graph, nodes, ranges, feeds, wanted, chosen, backend)
     made, codes = _made(graph, kept, ranges, chosen)
-    tensors = [
-        TensorError(
-            n, "weight", str(c.parameters.dtype), _error(c.numbers(), static(v)) if c.error is None else c.error
-        )
-        for n, (v, c) in codes.items()
-    ]
+    tensors = [TensorError(n, "weight", str(c.parameters.dtype), _lost(v, c)) for n, (v, c) in codes.items()]
     if chosen.mode == "static":
         tensors += _activation_errors(graph, _parameters(graph, kept, ranges, chosen), feeds[0], backend)
     report = Report(
