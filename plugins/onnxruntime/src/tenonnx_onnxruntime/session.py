@@ -85,7 +85,6 @@ class RuntimeProgram(Bindable):
             self._run = RuntimeProgram._run_mixed
         self._place = place or Place()
         if place is not None and not _without_values(graph, session):
-            self._dtypes = {v.name: v.tensor.dtype for v in graph.inputs}
             self._run = RuntimeProgram._run_bound
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,11 +115,7 @@ class RuntimeProgram(Bindable):
             or not all(map(_is_plain, kinds))
         ):
             return super().bind(feeds)
-        binding = self._session.io_binding()
-        for name, array in given.items():
-            binding.bind_ortvalue_input(name, self._place.put(array, DType.of(array.dtype)))
-        for name in self._outputs:
-            binding.bind_output(name)
+        binding = self._binding(given)
 
         def call() -> dict[str, Any]:
             if limits.end() is not None:
@@ -148,13 +143,18 @@ class RuntimeProgram(Bindable):
 
     def _run_bound(self, given: Mapping[str, Any], options: Any) -> list[Any]:
         """Feeds are copied to the device of the provider once, and outputs from there."""
-        binding = self._session.io_binding()
-        for name, array in given.items():
-            binding.bind_ortvalue_input(name, self._place.put(array, self._dtypes[name]))
-        for name in self._outputs:
-            binding.bind_output(name)
+        binding = self._binding(given)
         self._session.run_with_iobinding(binding, options)
         return [from_runtime(value) for value in binding.get_outputs_as_ortvaluevector()]
+
+    def _binding(self, given: Mapping[str, Any]) -> Any:
+        """Numeric feeds as tensors where the session computes, and outputs that each run allocates."""
+        binding = self._session.io_binding()
+        for name, array in given.items():
+            binding.bind_ortvalue_input(name, self._place.put(array, DType.of(array.dtype)))
+        for name in self._outputs:
+            binding.bind_output(name)
+        return binding
 
 
 def stateful_program(
@@ -294,7 +294,12 @@ def _is_shared(feed: Any, given: Any) -> bool:
 
 def _is_plain(kind: str) -> bool:
     """Whether the runtime gives what it calls so as an array of numpy's own types."""
-    return kind.startswith("tensor(") and kind != "tensor(string)" and not is_extended(dtype_of(kind))
+    return _is_of_numbers(kind) and not is_extended(dtype_of(kind))
+
+
+def _is_of_numbers(kind: str) -> bool:
+    """Whether what the runtime calls so is a tensor of numbers."""
+    return kind.startswith("tensor(") and kind != "tensor(string)"
 
 
 def _has_extended(kind: Type | None) -> bool:
@@ -315,9 +320,7 @@ def _refuse_values(graph: Graph, session: InferenceSession) -> None:
 def _without_values(graph: Graph, session: InferenceSession) -> list[str]:
     """The types of inputs and outputs of which the runtime has no tensors apart from numpy."""
     kinds = [str(v.type) for v in graph.all_inputs if not _is_numeric(v.type)]
-    return kinds + [
-        o.type for o in session.get_outputs() if not o.type.startswith("tensor(") or o.type == "tensor(string)"
-    ]
+    return kinds + [o.type for o in session.get_outputs() if not _is_of_numbers(o.type)]
 
 
 def _is_numeric(kind: Type | None) -> bool:
