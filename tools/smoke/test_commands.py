@@ -37,6 +37,7 @@ LINES = {
     "grad": "grad cnn.onnx --of scores --wrt images --cotangent g -o slope.onnx --json",
     "train": "train cnn.onnx --data cnn.npz --loss softmax_cross_entropy --epochs 1 -o tuned.onnx --json",
     "quantize": "quantize digits.onnx -o small.onnx --json",
+    "score": "score cnn.onnx rows.npy -o scores.npy --json",
     "serve": "serve --help",
 }
 INSTALLED = sorted({*(name for name in LINES if (Path(tx.__file__).parents[1] / f"tenonnx_cli/{name}.py").is_file()),

@@ -108,7 +108,7 @@ def _recurrence(
 
 
 #: What is added to the sum of squares under the root of a norm.
-_TINY = 1e-6
+_TINY = 1e-12
 
 
 def _apart(packed: Value, state: Value) -> tuple[Value, Value, Value]:
