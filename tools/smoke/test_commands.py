@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tenonnx as tx
@@ -17,7 +18,8 @@ from tenonnx_cli import main
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GROUP = "tenonnx.commands"
 
-#: A line for each command, run in a folder that has digits.onnx, digits.npz, cnn.onnx and cnn.npz.
+#: A line for each command, run in a folder that has digits.onnx, digits.npz, cnn.onnx, cnn.npz and
+#: rows.npy.
 LINES = {
     "inspect": "inspect digits.onnx --json",
     "check": "check digits.onnx --json",
@@ -37,7 +39,7 @@ LINES = {
     "grad": "grad cnn.onnx --of scores --wrt images --cotangent g -o slope.onnx --json",
     "train": "train cnn.onnx --data cnn.npz --loss softmax_cross_entropy --epochs 1 -o tuned.onnx --json",
     "quantize": "quantize digits.onnx -o small.onnx --json",
-    "score": "score cnn.onnx rows.npy -o scores.npy --json",
+    "score": "score cnn.onnx --input rows.npy -o scores --json",
     "serve": "serve --help",
 }
 INSTALLED = sorted({*(name for name in LINES if (Path(tx.__file__).parents[1] / f"tenonnx_cli/{name}.py").is_file()),
@@ -49,6 +51,8 @@ def folder(tmp_path, monkeypatch):
     for source, name in (("digits/digits.onnx", "digits.onnx"), ("digits/samples.npz", "digits.npz"),
                          ("digits_cnn/digits-cnn.onnx", "cnn.onnx"), ("digits_cnn/digits.npz", "cnn.npz")):  # fmt: skip
         shutil.copy(EXAMPLES / source, tmp_path / name)
+    with np.load(tmp_path / "cnn.npz") as digits:
+        np.save(tmp_path / "rows.npy", digits["images"][:32])
     monkeypatch.chdir(tmp_path)
 
 
