@@ -317,7 +317,7 @@ def test_a_parquet_file_needs_its_package_or_is_written(run, tmp_path, monkeypat
     path = tmp_path / "o.parquet"
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     said = run("run", example("iris/iris"), "-o", path, code=2)
-    assert 'pip install "tenonnx[parquet]"' in said.err
+    assert '--find-links WHEELS "tenonnx[parquet]"' in said.err
     assert not path.exists()
 
 

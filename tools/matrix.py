@@ -15,14 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from dataclasses import dataclass, field
-from email import message_from_string
 from pathlib import Path
 from xml.etree import ElementTree
 
 from packaging.requirements import Requirement
-from wheels import ROOT, build
+from wheels import ROOT, build, metadata
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 ENDS = {"lowest": "lowest-direct", "newest": "highest"}
@@ -96,10 +94,7 @@ def declared(wheels: Path, subject: list[str]) -> list[str]:
         if key in seen:
             continue
         seen.add(key)
-        with zipfile.ZipFile(built[wanted.name]) as wheel:
-            (info,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-            metadata = message_from_string(wheel.read(info).decode())
-        for line in metadata.get_all("Requires-Dist") or []:
+        for line in metadata(built[wanted.name]).get_all("Requires-Dist") or []:
             requirement = Requirement(line)
             marker = requirement.marker
             if marker is None or any(marker.evaluate({"extra": extra}) for extra in (*wanted.extras, "")):

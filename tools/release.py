@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -20,8 +21,9 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from public_api import write as write_api
-from wheels import EXAMPLE, ROOT, build, packages
+from wheels import EXAMPLE, ROOT, build, metadata, packages
 
 CHANGELOG = ROOT / "CHANGELOG.md"
 
@@ -149,19 +151,39 @@ def check_with_tools(made: list[Path]) -> None:
 
 
 def write_sbom(out: Path) -> None:
-    """What an environment of all packages holds, by the lock."""
-    lines = [
-        "uv",
-        "export",
-        "--quiet",
-        "--locked",
-        "--no-dev",
-        "--format",
-        "cyclonedx1.5",
-        "--preview-features",
-        "sbom-export",
-    ]
-    (out / "sbom.cdx.json").write_text(_said(*lines), encoding="utf-8")
+    """What is published, with its digests, and what it needs: others in the versions of the lock, where it has them."""
+    line = "uv export --quiet --locked --no-dev --all-packages --format cyclonedx1.5 --preview-features sbom-export"
+    found = json.loads(_said(*line.split()))
+    del found["serialNumber"], found["metadata"]["timestamp"]  # the same bytes each time
+    wheels = {told["Name"]: (file, told) for file in sorted(out.glob("*.whl")) for told in [metadata(file)]}
+    known = {EXAMPLE, "tenonnx-workspace", *wheels}
+    components = [each for each in found["components"] if each["name"] not in known]
+    edges = [each for each in found["dependencies"] if each["ref"] in {c["bom-ref"] for c in components}]
+    found["metadata"]["component"] = {
+        "type": "application",
+        "name": "tenonnx",
+        "version": wheels["tenonnx"][1]["Version"],
+    }
+    refs = {each["name"]: each["bom-ref"] for each in components} | {name: name for name in wheels}
+    for name, (file, told) in wheels.items():
+        needs = [Requirement(each) for each in told.get_all("Requires-Dist") or ()]
+        needs = [each for each in needs if each.marker is None or each.marker.evaluate({"extra": ""})]
+        components += [
+            {"type": "library", "bom-ref": each.name, "name": each.name, "description": f"{each}, of any such version"}
+            for each in needs if each.name not in refs
+        ]  # fmt: skip
+        refs.update({each.name: each.name for each in needs if each.name not in refs})
+        components.append(
+            {
+                "type": "library", "bom-ref": name, "name": name, "version": told["Version"],
+                "purl": f"pkg:pypi/{name}@{told['Version']}",
+                "licenses": [{"expression": told["License-Expression"]}],
+                "hashes": [{"alg": "SHA-256", "content": _digest(file)}],
+            }
+        )  # fmt: skip
+        edges.append({"ref": name, "dependsOn": sorted(refs[each.name] for each in needs)})
+    found |= {"components": components, "dependencies": edges}
+    (out / "sbom.cdx.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 # ----- what users do with it ------------------------------------------------------------------------------------------

@@ -10,6 +10,9 @@ import os
 import subprocess
 import sys
 import tomllib
+import zipfile
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +38,13 @@ def build(folder: Path, *options: str, source: bool = False) -> list[Path]:
     for apart in workspace["exclude"]:
         subprocess.run([*line, apart], cwd=ROOT, env=environment, check=True)
     return sorted(file for file in folder.iterdir() if file.suffix in (".whl", ".gz"))
+
+
+def metadata(wheel: Path) -> Message:
+    """What a wheel says of itself."""
+    with zipfile.ZipFile(wheel) as held:
+        (name,) = (name for name in held.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_bytes(held.read(name))
 
 
 def _date() -> str:

@@ -190,9 +190,9 @@ def delta_net(
     total, pairs = len(v), k.shape[1]
     bounds = np.arange(batch + 1) * (total // batch) if bounds is None else bounds
     if qk_l2_norm:
-        q, k = (x / np.sqrt((x * x).sum(-1, keepdims=True) + 1e-6) for x in (q, k))
+        q, k = (x / np.sqrt((x * x).sum(-1, keepdims=True) + 1e-12) for x in (q, k))
     gates = np.zeros((total, heads)) if decay is None else decay.reshape(total, heads)
-    if gate_activation == "qwen":
+    if gate_activation in ("qwen", "softplus"):
         gates = -np.exp(a_log) * np.log1p(np.exp(gates + dt_bias))
     rates = np.ones((total, heads)) if beta is None else beta.reshape(total, heads)
     rates = sigmoid(rates) if beta is not None and beta_activation == "sigmoid" else rates
@@ -297,3 +297,21 @@ def test_causal_convolutions_that_are_refused():
     ):
         with pytest.raises(tx.TenonnxError, match=said):
             linear_attention.causal_conv_with_state(x, weight, **options)
+
+
+def test_gated_delta_net_knows_both_names_of_a_gate_and_small_norms():
+    """Norms are those of onnxruntime 1.32, the first whose kernel runs on CPUs; 1.31 names the gate otherwise."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((3, 1, 2)).astype(np.float32) for _ in range(3))
+    bounds, decay, bias = np.array([0, 3], np.int32), np.full((3, 1), -0.5, np.float32), np.ones(1, np.float32)
+    named = [
+        gated_delta_net.gated_delta_net(
+            q, k, v, bounds, decay, None, None, bias, bias, update_rule="gated", gate_activation=name
+        )[0]
+        for name in ("qwen", "softplus")
+    ]
+    assert np.array_equal(*named)
+    small = [
+        gated_delta_net.gated_delta_net(q, k * f, v, bounds, update_rule="linear", qk_l2_norm=1)[1] for f in (1, 1e-4)
+    ]
+    np.testing.assert_allclose(*small, rtol=1e-3, atol=1e-5)

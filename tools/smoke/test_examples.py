@@ -33,7 +33,7 @@ def test_example(path, tmp_path):
         tx.export(graph, tmp_path / "lower.onnx", opset_version=17, domains=domains)
         found = tx.verify(graph, tmp_path / "lower.onnx", feeds=feeds_of(graph, path))
     except tx.TenonnxError as error:
-        assert "pip install tenonnx-" in str(error), error
+        assert "--find-links WHEELS tenonnx-" in str(error), error
         return
     if any("running ReduceMax node" in problem for problem in found.problems):
         pytest.skip("a known fault of old runtimes: they reduce no axis without elements")
@@ -49,6 +49,6 @@ def test_backend_runs_digits(backend):
             pixels, labels = samples["pixels"][:64], samples["labels"][:64]
         found = graph.compile(backend, strict=True)({"pixels": pixels})["label"]
     except tx.TenonnxError as error:
-        assert "pip install tenonnx-standard" in str(error), error
+        assert "--find-links WHEELS tenonnx-standard" in str(error), error
         return
     assert (found == labels).mean() > 0.95

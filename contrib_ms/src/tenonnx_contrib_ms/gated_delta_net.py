@@ -52,7 +52,7 @@ def gated_delta_net(
     count = dims(sequences.starts)[0]
     kept = rate = ops.ones_like(v[:, :, :1])
     if update_rule in ("gated", "gated_delta") and decay is not None:
-        if gate_activation == "qwen":
+        if gate_activation in _SOFTPLUS:
             decay = -ops.exp(a_log) * ops.softplus(decay + dt_bias)
         kept = ops.exp(ops.reshape(decay, [-1, heads, dims(decay)[-1] if decay.ndim > len(leading) + 1 else 1]))
     corrects = update_rule in ("delta", "gated_delta")
@@ -107,8 +107,11 @@ def _recurrence(
     return ops.scan(state, *tokens, body=subgraph(step, formals), num_scan_inputs=len(tokens))  # type: ignore[no-any-return]
 
 
-#: What is added to the sum of squares under the root of a norm.
+#: What is added to the sum of squares under the root of a norm, as onnxruntime 1.32 does, the first with a CPU kernel.
 _TINY = 1e-12
+
+#: The names of the gate -exp(a_log) * Softplus(decay + dt_bias); until 1.31 onnxruntime knew the second alone.
+_SOFTPLUS = ("softplus", "qwen")
 
 
 def _apart(packed: Value, state: Value) -> tuple[Value, Value, Value]:
@@ -134,7 +137,7 @@ gated_delta_net.requires(
     dtypes(cu_seqlens="int32", capture_count="int32", state_update_active="int32"),
     together("key", "value"),
     one_of(
-        update_rule=("linear", "gated", "delta", "gated_delta"), gate_activation=("none", "qwen"),
+        update_rule=("linear", "gated", "delta", "gated_delta"), gate_activation=("none", *_SOFTPLUS),
         beta_activation=("none", "sigmoid"),
     ),
     at_least(state_update_capacity=0),
@@ -145,7 +148,7 @@ gated_delta_net.requires(
         if initial_state is None and (key is None or cu_seqlens is None) else None
     ),
     holds(
-        lambda gate_activation, a_log, dt_bias: "gate_activation qwen needs a_log and dt_bias"
-        if gate_activation == "qwen" and (a_log is None or dt_bias is None) else None
+        lambda gate_activation, a_log, dt_bias: f"gate_activation {gate_activation} needs a_log and dt_bias"
+        if gate_activation in _SOFTPLUS and (a_log is None or dt_bias is None) else None
     ),
 )  # fmt: skip

@@ -16,6 +16,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def installing(*packages: str) -> str:
+    """The command for packages of ours, perhaps with extras: no index has them yet, so it takes a folder of wheels."""
+    named = " ".join(f'"{each}"' if "[" in each else each for each in packages)
+    return f"pip install --find-links WHEELS {named} (WHEELS is a folder that tools/wheels.py made)"
+
+
 class Titled(Protocol):
     """What messages can name: many calls are made for one that fails, so what is named is asked for its title then."""
 

@@ -25,6 +25,7 @@ from tenonnx.errors import (
     UnknownType,
     UnsupportedOp,
     counted,
+    installing,
 )
 from tenonnx.graph.constants import ArrayConstant, Constant, Contents, RowConstant, chunks_of, rows_of
 from tenonnx.graph.definitions import Operators, operators
@@ -147,6 +148,7 @@ __all__ = [
     "hookimpl",
     "in_parts",
     "inline",
+    "installing",
     "integers",
     "interpreting",
     "is_learned",

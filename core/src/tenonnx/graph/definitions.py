@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
-from tenonnx.errors import TypeMismatch
+from tenonnx.errors import TypeMismatch, installing
 from tenonnx.graph.late_bindings import late
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def _lacking(name: str) -> Callable[..., Any]:
     def refuse(*_: Any) -> Any:
         raise TypeMismatch(
             f"the operator {name!r} needs a package that defines arithmetic on tensors",
-            do="pip install tenonnx-standard",
+            do=installing("tenonnx-standard"),
         )
 
     return refuse

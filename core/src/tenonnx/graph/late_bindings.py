@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from tenonnx.errors import PluginError
+from tenonnx.errors import PluginError, installing
 from tenonnx.graph.garbage import uncollected
 
 #: Each is imported when it is first asked for.
@@ -51,7 +51,7 @@ def late(name: str) -> Any:
     found = late_if_installed(name)
     if found is None:
         package = PLACES[name].partition(".")[0].replace("_", "-")
-        raise PluginError(f"{name} is in {package}, which is not installed", do=f"pip install {package}")
+        raise PluginError(f"{name} is in {package}, which is not installed", do=installing(package))
     return found
 
 

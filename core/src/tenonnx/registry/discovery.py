@@ -20,7 +20,7 @@ from importlib.abc import InspectLoader
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tenonnx.errors import InvalidCall, PluginError, PluginWarning
+from tenonnx.errors import InvalidCall, PluginError, PluginWarning, installing
 from tenonnx.graph.garbage import uncollected
 from tenonnx.registry.guest import guarded
 from tenonnx.registry.hints import is_ours, names_of, provider
@@ -341,7 +341,7 @@ def cure(packages: Iterable[str]) -> str:
     hidden = {plugin.distribution for group in GROUPS for plugin in left_out(group)}
     wanted = sorted(set(packages))
     missing, silenced = [p for p in wanted if p not in hidden], [p for p in wanted if p in hidden]
-    ways = [f"pip install {' '.join(missing)}"] if missing else []
+    ways = [installing(*missing)] if missing else []
     if silenced:
         ways.append(f"let TENONNX_PLUGINS no longer leave out {', '.join(silenced)}")
     return ", and ".join(ways)

@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from tenonnx.errors import installing
 from tenonnx.graph.garbage import uncollected
 
 #: A line of a stub: where a name is defined, and what ONNX calls the op where that is another name.
@@ -51,7 +52,7 @@ def flat_namespace(package: str) -> tuple[Callable[[str], Any], Callable[[], lis
         except ModuleNotFoundError as error:
             if error.name != module.partition(".")[0]:
                 raise
-            text = f"{package}.{name} is in {distribution}, which is not installed: pip install {distribution}"
+            text = f"{package}.{name} is in {distribution}, which is not installed: {installing(distribution)}"
             raise AttributeError(text) from error
         setattr(sys.modules[package], name, value)
         return value

@@ -26,6 +26,7 @@ from tenonnx.conversion.options import Option as Option
 from tenonnx.conversion.options import names_of_options as names_of_options
 from tenonnx.conversion.options import options_of as options_of
 from tenonnx.conversion.steps import STEPS as STEPS
+from tenonnx.errors import installing as installing
 from tenonnx.formats.files import write_bytes as write_bytes
 from tenonnx.formats.onnx.hooks import Hook as Hook
 from tenonnx.formats.onnx.hooks import installed_hook as installed_hook

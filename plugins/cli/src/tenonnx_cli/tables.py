@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx import DType, Graph, InvalidCall, TensorType, Value
-from tenonnx.tools import write_bytes
+from tenonnx.tools import installing, write_bytes
 from tenonnx_cli.output import complain_of_unused
 
 #: What may stand between fields; the one that is most frequent in the first row does.
@@ -197,7 +197,7 @@ def _parquet(columns: Mapping[str, Sequence[Any]]) -> bytes:
     except ImportError as error:
         raise InvalidCall(
             "a Parquet file is written by the package pyarrow",
-            do='pip install "tenonnx[parquet]", or write .csv',
+            do=f"{installing('tenonnx[parquet]')}, or write .csv",
         ) from error
     file = io.BytesIO()
     parquet.write_table(pyarrow.table(dict(columns)), file)

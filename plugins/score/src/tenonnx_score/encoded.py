@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx import InvalidCall
-from tenonnx.extend import DType
+from tenonnx.extend import DType, installing
 from tenonnx_score.binding import Bound
 from tenonnx_score.columns import Array, Reasons, fitting
 
@@ -162,7 +162,7 @@ def _opened(data: bytes, layout: Layout, resize: str | None) -> Any:
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError as error:
-        raise InvalidCall("images are read by the package pillow", do='pip install "tenonnx-score[images]"') from error
+        raise InvalidCall("images are read by the package pillow", do=installing("tenonnx-score[images]")) from error
     try:
         image: Any = Image.open(io.BytesIO(data))
         if image.mode not in _OF_8_BITS:

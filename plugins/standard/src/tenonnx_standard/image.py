@@ -23,6 +23,7 @@ from tenonnx.extend import (
     dims,
     dtypes,
     elements,
+    installing,
     limits,
     op,
     primitive,
@@ -391,7 +392,7 @@ def _by_pillow(data: bytes) -> Array:
     try:
         from PIL import Image
     except ImportError as error:
-        do = 'pip install "tenonnx-standard[image]"'
+        do = installing("tenonnx-standard[image]")
         raise UnsupportedOp(f"{image_decoder.title} needs Pillow for files of this kind", do=do) from error
     try:
         with Image.open(io.BytesIO(data), formats=FILE_FORMATS) as image:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from re import _compiler, _constants, _parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple, Protocol
 
-from tenonnx.extend import TypeMismatch, limits
+from tenonnx.extend import TypeMismatch, installing, limits
 
 Span = tuple[int, int]
 
@@ -97,7 +97,7 @@ def _compiled_here(title: str, pattern: str) -> RegularExpression:
         raise TypeMismatch(f"{title}: the pattern cannot be understood: {error}", given=pattern, do=_INSTALL) from error
 
 
-_INSTALL = "pip install tenonnx-standard[text], which knows all of RE2"
+_INSTALL = f"{installing('tenonnx-standard[text]')}: it knows all of RE2"
 
 # ----- automata -------------------------------------------------------------------------------------------------------
 

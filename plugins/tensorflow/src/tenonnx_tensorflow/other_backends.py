@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Graph, InvalidCall, NotRepresentable
+from tenonnx.extend import Graph, InvalidCall, NotRepresentable, installing
 from tenonnx_frontends import Dims, named_axes, read_dims, unknown_dims
 from tenonnx_optimize import channels_first, fuse, simplify
 
@@ -74,7 +74,7 @@ def call_of(
         raise InvalidCall(
             f"a model of Keras on the backend {name} is read by tenonnx-{name}, which must be installed",
             given=type(model).__qualname__,
-            do=f"pip install tenonnx-{name}, or set KERAS_BACKEND=tensorflow and load the model anew",
+            do=f"{installing(f'tenonnx-{name}')}, or set KERAS_BACKEND=tensorflow and load the model anew",
         )
     structure, names, varying = _examples(model, examples, shapes, dynamic_batch)
     arrays = keras.tree.flatten(structure)

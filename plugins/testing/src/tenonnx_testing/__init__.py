@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tenonnx.extend import installing
 from tenonnx.extend.testing import Tolerance
 from tenonnx_testing.cases import Call, Case, Gap, Law, call, cases, incomparable, unwritten
 
@@ -54,4 +55,4 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in ("hypothesis", "pytest"):
             raise
-        raise ImportError(f"tenonnx_testing.{name} needs {error.name}: pip install tenonnx[testing]") from error
+        raise ImportError(f"tenonnx_testing.{name} needs {error.name}: {installing('tenonnx-testing')}") from error

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tenonnx import InvalidCall
+from tenonnx.extend import installing
 from tenonnx_score.engines.engine import Made
 from tenonnx_score.engines.outcomes import opened, outcome_of
 from tenonnx_score.parts import Part, Task
@@ -72,6 +73,6 @@ def _ray() -> Any:
         import ray.data
     except ImportError as error:
         raise InvalidCall(
-            "--on ray needs the package ray", given=str(error), do='pip install "tenonnx-score[ray]"'
+            "--on ray needs the package ray", given=str(error), do=installing("tenonnx-score[ray]")
         ) from error
     return ray

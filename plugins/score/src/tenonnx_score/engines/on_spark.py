@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from tenonnx import InvalidCall
+from tenonnx.extend import installing
 from tenonnx_score.engines.engine import Made
 from tenonnx_score.engines.outcomes import opened, outcome_of
 from tenonnx_score.parts import Done, Part, Task
@@ -65,7 +66,7 @@ def _session(master: str) -> tuple[Any, bool]:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise InvalidCall(
-            "--on spark needs the package pyspark, and Java", given=str(error), do='pip install "tenonnx-score[spark]"'
+            "--on spark needs the package pyspark, and Java", given=str(error), do=installing("tenonnx-score[spark]")
         ) from error
     if (active := SparkSession.getActiveSession()) is not None:
         return active, False

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx import Graph, InvalidCall, Node, UnsupportedOp, Value, infer
-from tenonnx.tools import Op, late_if_installed
+from tenonnx.tools import Op, installing, late_if_installed
 from tenonnx_cli.drawing import automatic, kind_of, path_of, picture, subgraphs
 from tenonnx_cli.tools import describe, op_name, op_row
 from tenonnx_serve.tasks import Tell
@@ -221,7 +221,7 @@ def costs(tell: Tell) -> dict[str, Any]:
     """Multiplications and bytes of each node and group, by key. Raises ``UnsupportedOp`` without the optimiser."""
     counted = late_if_installed("costs")
     if counted is None:
-        raise UnsupportedOp("costs are counted by tenonnx-optimize", do="pip install tenonnx-optimize")
+        raise UnsupportedOp("costs are counted by tenonnx-optimize", do=installing("tenonnx-optimize"))
     graph = _model().graph
     found = counted(graph)
     rows: dict[str, list[int]] = {}
