@@ -100,6 +100,42 @@ def test_two_are_one():
     assert simplified(lambda x: ops.reshape(ops.reshape(x, [2, 12]), [6, 4]), (2, 3, 4)) == ["Reshape"]
 
 
+@pytest.mark.parametrize("opset", [11, 13, 21])
+def test_a_reduction_leaves_out_its_axes(opset):
+    for reduced, count in (
+        (lambda x: ops.squeeze(ops.reduce_mean(x, [2, -1]), [3, 2]), 1),
+        (lambda x: ops.squeeze(ops.reduce_max(x, [1, 2, 3]), [1, 2, 3]), 1),
+        (lambda x: ops.squeeze(ops.reduce_sum(x, [1, 2]), [2]), 2),
+        (
+            lambda x: ops.concat(
+                total := ops.reduce_sum(x, [2]), ops.unsqueeze(ops.squeeze(total, [2]) * 2.0, [2]), axis=2
+            ),
+            5,
+        ),
+    ):
+        graph = tx.Graph(opsets={"ai.onnx": 21})
+        with graph.building():
+            graph.output("y", reduced(graph.input("x", "float32", (2, 3, 4, 4))))
+        graph = tx.retarget(graph, opset_version=opset)
+        simple = tx.simplify(graph)
+        assert len(simple.nodes) == count
+        assert tx.verify(graph, simple).equal
+
+
+def test_a_concatenation_takes_in_one_that_it_alone_reads():
+    graph = tx.Graph(opsets={"ai.onnx": 13})
+    with graph.building():
+        x, y = graph.input("x", "float32", (2, 3)), graph.input("y", "float32", (2, "n"))
+        inner = ops.concat(x, y, axis=1)
+        graph.output("flat", ops.concat(ops.relu(x), inner, y, axis=-1))
+        graph.output("apart", ops.concat(ops.concat(x, x, axis=0), ops.concat(x, x, axis=0), axis=1))
+    simple = tx.simplify(graph)
+    assert [len(node.inputs) for node in simple.nodes if node.op_type == "Concat"] == [4, 2, 2]
+    assert tx.verify(graph, simple).equal
+    graph.outputs.append(inner)
+    assert [len(node.inputs) for node in tx.simplify(graph).nodes if node.op_type == "Concat"] == [2, 3, 2, 2]
+
+
 def test_casts_by_a_type_that_holds_all_numbers_are_one():
     def by(*types, start):
         graph = tx.Graph(opsets={"ai.onnx": 21})

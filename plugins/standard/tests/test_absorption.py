@@ -169,3 +169,77 @@ def test_zeros_that_are_there_without_them_are_left_out():
     assert len(tx.simplify(lstm).nodes[0].inputs) == 3
     product = graph_of(lambda x: ops.gemm(x, numbers(8, 4), np.zeros(4, np.float32)), (2, 8))
     assert [len(node.inputs) for node in tx.simplify(product).nodes] == [2]
+
+
+IMAGE, AROUND = (2, 4, 6, 5), [0, 0, 1, 1, 0, 0, 1, 0]
+POOL = {"kernel_shape": [3, 3], "strides": [2, 2]}
+
+
+@pytest.mark.parametrize("opset", [8, 13, 21])
+def test_padding_around_an_image_is_that_of_the_pool(opset):
+    for pooled in (
+        lambda x: ops.max_pool(ops.pad(ops.relu(x), AROUND), **POOL),
+        lambda x: ops.max_pool(ops.pad(ops.sigmoid(x), AROUND), **POOL, pads=[1, 1, 1, 2]),
+        lambda x: ops.max_pool(ops.pad(x * 2.0, AROUND, -np.inf), **POOL),
+        lambda x: ops.average_pool(ops.pad(x * 2.0, AROUND), **POOL),
+    ):
+        graph = tx.retarget(graph_of(pooled, IMAGE), opset_version=opset)
+        assert len(graph.nodes) == 3
+        assert len(simplified(graph, IMAGE)) == 2
+    bounded = graph_of(lambda x: ops.max_pool(ops.pad(ops.clip(x, -1.0, 1.0), AROUND, -1.0), **POOL), IMAGE)
+    assert simplified(bounded, IMAGE) == ["Clip", "MaxPool"]
+
+
+def test_padding_that_a_pool_would_see_otherwise_stays():
+    for pooled in (
+        lambda x: ops.max_pool(ops.pad(x, AROUND), **POOL),  # zeros may be the greatest
+        lambda x: ops.max_pool(ops.pad(ops.clip(x, -1.0), AROUND), **POOL),
+        lambda x: ops.max_pool(ops.pad(ops.relu(x), AROUND, 0.5), **POOL),
+        lambda x: ops.max_pool(ops.pad(ops.relu(x), [0, 0, 3, 0, 0, 0, 3, 0]), **POOL),  # windows of nothing else
+        lambda x: ops.max_pool(ops.pad(ops.relu(x), AROUND), **POOL, ceil_mode=1),
+        lambda x: ops.max_pool(ops.pad(ops.relu(x), AROUND), **POOL, auto_pad="SAME_UPPER"),
+        lambda x: ops.max_pool(ops.pad(ops.relu(x), AROUND, mode="edge"), **POOL),
+        lambda x: ops.average_pool(ops.pad(x, AROUND), **POOL, pads=[1, 1, 1, 1]),  # which counts only some zeros
+        lambda x: ops.average_pool(ops.pad(x, AROUND, 1.0), **POOL),
+    ):
+        assert "Pad" in simplified(graph_of(pooled, IMAGE), IMAGE)
+
+
+@pytest.mark.parametrize("opset", [9, 17])
+def test_a_convolution_takes_in_what_stands_before_a_transposition(opset):
+    weight, scale, shift = numbers(8, 3, 3, 2), numbers(3), numbers(3)
+
+    def convolved(x, **attributes):
+        return ops.conv(ops.transpose(x, perm=[0, 3, 1, 2]), weight, **attributes)
+
+    for before in (
+        lambda x: convolved(ops.pad(x, [0, 1, 2, 0, 0, 0, 1, 0])),
+        lambda x: convolved(ops.pad(x * 0.5, [0, 1, 2, 0, 0, 0, 1, 0]), pads=[1, 0, 0, 0]),
+        lambda x: convolved((x - shift) / scale),
+    ):
+        graph = tx.retarget(graph_of(before, ("batch", 6, 5, 3)), opset_version=opset)
+        assert simplified(graph, (2, 6, 5, 3)) == ["Transpose", "Conv"]
+    for kept in (
+        lambda x: convolved(x - shift, pads=[1, 1, 1, 1]),
+        lambda x: convolved(x * numbers(5, 3)),
+        lambda x: convolved(ops.pad(x, [0, 1, 1, 1, 0, 0, 0, -1])),
+    ):
+        assert len(simplified(graph_of(kept, (2, 6, 5, 3)), (2, 6, 5, 3))) == 3
+
+
+@pytest.mark.parametrize("opset", [6, 8, 13, 21])
+def test_a_factor_and_a_shift_for_each_channel_are_one_call(opset):
+    scale, shift = numbers(4, 1, 1), numbers(1, 4, 1, 1)
+    graph = tx.retarget(graph_of(lambda x: ops.relu(shift + x * scale), ("batch", *IMAGE[1:])), opset_version=opset)
+    assert simplified(graph, IMAGE) == (["BatchNormalization", "Relu"] if opset > 6 else ["Mul", "Add", "Relu"])
+
+
+def test_other_factors_and_shifts_stay_two():
+    for function in (
+        lambda x: x * 2.0 + numbers(4, 1, 1),
+        lambda x: x * numbers(4, 6, 1) + 1.0,
+        lambda x: x * numbers(6, 5) + numbers(6, 5),
+    ):
+        assert simplified(graph_of(function, IMAGE), IMAGE) == ["Mul", "Add"]
+    table = graph_of(lambda x: x * numbers(4) + numbers(4), (3, 4))
+    assert simplified(table, (3, 4)) == ["Mul", "Add"]

@@ -17,6 +17,7 @@ from tenonnx.extend.transforms import (
     in_registry_of_graph,
     leaving_defaults,
     prune,
+    retarget,
     unify_types,
 )
 from tenonnx_optimize.common_subexpressions import merging
@@ -41,7 +42,13 @@ def simplify(graph: Graph, *, join: bool = True) -> Graph:
     side by side do not become one.
     """
     settled = _settled(graph)
-    return pack(settled, _settled) if join else settled
+    return _spelled(pack(settled, _settled) if join else settled)
+
+
+def _spelled(graph: Graph) -> Graph:
+    """What rules say in today's words in those of the opsets of the graph."""
+    newer = any(node.version > graph.opsets.get(node.domain, node.version) for node in graph.walk())
+    return retarget(graph) if newer else graph
 
 
 def _settled(graph: Graph) -> Graph:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.extend import Value, constant, static
+from tenonnx.extend import DType, Op, Value, constant, static
 from tenonnx.extend.transforms import bind
+from tenonnx_standard.activation import relu, sigmoid
+from tenonnx_standard.average_pooling import average_pool
 from tenonnx_standard.batch_norm import (
     batch_normalization,
     batch_normalization_by_outputs,
@@ -18,11 +20,12 @@ from tenonnx_standard.batch_norm import (
 from tenonnx_standard.checking import Array
 from tenonnx_standard.convolution import conv, conv_transpose
 from tenonnx_standard.counting import fixed, is_spread
-from tenonnx_standard.linear_algebra import gemm
-from tenonnx_standard.math import add, div, mul, sub
+from tenonnx_standard.linear_algebra import gemm, matmul
+from tenonnx_standard.math import add, clip, div, mul, sub
+from tenonnx_standard.max_pooling import max_pool
 from tenonnx_standard.padding import pad
 from tenonnx_standard.recurrent import gru, lstm, rnn
-from tenonnx_standard.shapes import expand, reshape, unsqueeze
+from tenonnx_standard.shapes import expand, identity, reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import slice_
 
 
@@ -118,7 +121,7 @@ def _with_weights(
 ) -> Value | None:
     """The layer with new weights and a new bias in the place of ``kernel`` and of the bias ``before``."""
     made: list[Value] = []
-    for array, of in ((weights, kernel), (bias, before)):
+    for array, of in ((weights, kernel), *([] if before is None and not np.any(bias) else [(bias, before)])):
         with np.errstate(all="ignore"):
             rounded = np.asarray(array).astype(kernel.dtype.numpy)
         if not np.isfinite(rounded.astype(np.float64)).all():  # what was finite in two steps may not be in one
@@ -182,6 +185,29 @@ def _(*inputs: Value, epsilon: float, spatial: int, is_test: int, **_: Any) -> V
     return _absorbed(_normalised(*inputs, epsilon=epsilon)) if spatial and is_test else None
 
 
+@add.rewrite(if_fewer=True)
+def _(A: Value, B: Value) -> Value | None:
+    """A product of matrices of floats with a bias by Gemm; an image with a factor and a shift for each channel."""
+    for product, bias in ((A, B), (B, A)):
+        made = product.producer
+        if made is None or made.op is not matmul or made.uses[0].rank != 2 or made.uses[1].rank != 2:
+            continue
+        if product.dtype.is_float and bias.is_constant and bias.rank == 1 and is_spread(product, bias):
+            return gemm(*made.uses, bias)
+    shifted = _scaled_and_shifted(add, A, B)
+    scaled = None if shifted is None else shifted.x.producer
+    if shifted is None or scaled is None or scaled.op is not mul or A.dtype not in (DType.float32, DType.float64):
+        return None
+    found = _scaled_and_shifted(mul, *scaled.uses)
+    channels = None if found is None else found.x.shape[1]
+    if found is None or found.x.ndim < 3 or not found.factor.size == shifted.shift.size == channels:
+        return None
+    factor, shift = (reshape(v, [-1]) for v in (*found.told_by, *shifted.told_by))
+    kind = A.dtype.numpy
+    neither = constant(np.zeros(channels, kind)), constant(np.ones(channels, kind))
+    return batch_normalization(found.x, factor, shift, *neither, epsilon=0.0)
+
+
 def _is_product(x: Value) -> bool:
     """Whether two computed values are multiplied: with a number behind it, an activation such as Gelu ends so."""
     made = x.producer
@@ -194,7 +220,7 @@ def _is_product(x: Value) -> bool:
 @conv.rewrite(alone=True)
 def _(X: Value, W: Value, B: Value | None, *, group: int, auto_pad: str, pads: Any, **attributes: Any) -> Value | None:
     """A factor for each channel that comes in, and a shift where no zeros are put around it."""
-    made, weights = X.producer, static(W)
+    made, weights = _laid_out(X).producer, static(W)
     bias = np.zeros(()) if B is None else static(B)
     if made is None or made.op not in (add, sub, mul, div) or weights is None or bias is None:
         return None
@@ -215,7 +241,7 @@ def _(X: Value, W: Value, B: Value | None, *, group: int, auto_pad: str, pads: A
 @conv.rewrite
 def _(X: Value, W: Value, B: Value | None, *, auto_pad: str, pads: Any, **attributes: Any) -> Value | None:
     """Zeros around the image as its own padding, and no bias of zeros."""
-    x, around = _inside(X)
+    x, around = _inside(_laid_out(X), _is_zero)
     rank = X.ndim - 2
     if around is None or auto_pad not in ("NOTSET", "VALID"):
         return conv(X, W, auto_pad=auto_pad, pads=pads, **attributes) if _is_zero(B) else None
@@ -223,8 +249,30 @@ def _(X: Value, W: Value, B: Value | None, *, auto_pad: str, pads: Any, **attrib
     return conv(x, W, None if _is_zero(B) else B, pads=[a + b for a, b in zip(own, around, strict=True)], **attributes)
 
 
-def _inside(X: Value) -> tuple[Value, list[int] | None]:
-    """What zeros were put around, and how many at the beginning of each axis of the image and at the end."""
+def _laid_out(X: Value) -> Value:
+    """What was computed with a constant, or padded, and then transposed, in the other order."""
+    turn = X.producer
+    made = None if turn is None or turn.op is not transpose else turn.uses[0].producer
+    if turn is None or made is None or not isinstance(made.op, Op):
+        return X
+    perm = turn.attributes.get("perm") or list(range(X.ndim))[::-1]
+    if made.op in pad.meanings:
+        (x, pads, *filled), attributes = bind(made)
+        amounts = None if x is None or filled[1:] not in ([], [None]) else static(pads)
+        if x is None or amounts is None:
+            return X
+        moved = amounts.reshape(2, -1)[:, perm].reshape(-1).tolist()
+        return made.op(transpose(x, perm=perm), moved, *filled[:1], **attributes)  # type: ignore[no-any-return]
+    if made.op not in (add, sub, mul, div) or not any(v.is_constant for v in made.uses):
+        return X
+    if not all(v.rank == X.ndim or (v.is_constant and v.rank is not None) for v in made.uses):
+        return X
+    whole = (v if v.ndim == X.ndim else reshape(v, [*(1,) * (X.ndim - v.ndim), *v.shape]) for v in made.uses)
+    return made.op(*(transpose(v, perm=perm) for v in whole))  # type: ignore[no-any-return]
+
+
+def _inside(X: Value, fits: Callable[[Value], bool]) -> tuple[Value, list[int] | None]:
+    """What numbers that fit were put around, and how many at the beginning of each axis of the image and at the end."""
     node = X.producer
     if node is None or node.op not in pad.meanings or X.rank is None:
         return X, None
@@ -233,13 +281,66 @@ def _inside(X: Value) -> tuple[Value, list[int] | None]:
     numbers = static(pads)
     if x is None or attributes["mode"] != "constant" or numbers is None or (axes and axes[0] and listed is None):
         return X, None
-    if filled is not None and not _is_zero(filled):
+    if not fits(constant(0.0, X.dtype) if filled is None else filled):
         return X, None
     around = np.zeros((2, X.ndim), np.int64)
     around[:, range(X.ndim) if listed is None else listed.reshape(-1)] = numbers.reshape(2, -1)
     if around[:, :2].any() or (around < 0).any():
         return X, None
     return x, around[:, 2:].reshape(-1).tolist()
+
+
+def _padded_pool(made: Any, X: Value, fits: Callable[[Value], bool], attributes: dict[str, Any]) -> Value | None:
+    """A pool whose own padding is what was put around the image, as long as each window reaches into this."""
+    x, around = _inside(X, fits)
+    sizes, rank = attributes["kernel_shape"], X.ndim - 2
+    if around is None or attributes["auto_pad"] not in ("NOTSET", "VALID") or attributes["ceil_mode"]:
+        return None
+    own = attributes["pads"] or [0] * (2 * rank)
+    pads = [a + b for a, b in zip(own, around, strict=True)]
+    dilated = any(step != 1 for step in attributes["dilations"] or ())
+    if dilated or any(p >= size for p, size in zip(pads, [*sizes, *sizes], strict=True)):
+        return None
+    return made(x, **{**attributes, "auto_pad": "NOTSET", "pads": pads})  # type: ignore[no-any-return]
+
+
+@max_pool.rewrite
+def _(X: Value, **attributes: Any) -> Value | None:
+    """With padding of numbers that are no greater than those of the image, which padding of its own ignores."""
+    image = X.producer.inputs[0] if X.producer is not None and X.producer.inputs else None
+    least = None if image is None or not X.dtype.is_float else _least(image)
+
+    def fits(filled: Value) -> bool:
+        number = _one_number(filled)
+        return number is not None and least is not None and number <= least
+
+    attributes.pop("_outputs", None)
+    return _padded_pool(max_pool, X, fits, attributes)
+
+
+@average_pool.rewrite
+def _(X: Value, **attributes: Any) -> Value | None:
+    """With zeros around the image that it counts."""
+    if not attributes["count_include_pad"] and any(attributes["pads"] or ()):
+        return None
+    return _padded_pool(average_pool, X, _is_zero, {**attributes, "count_include_pad": 1})
+
+
+def _least(x: Value) -> float:
+    """What no element of ``x`` is below."""
+    made = x.producer
+    if made is None:
+        return -np.inf
+    if made.op in (relu, sigmoid):
+        return 0.0
+    if made.op is clip and (low := _one_number(made.inputs[1])) is not None:
+        return low
+    return _least(made.uses[0]) if made.op in (max_pool, identity) else -np.inf
+
+
+def _one_number(x: Value | None) -> float | None:
+    held = None if x is None else static(x)
+    return float(held.reshape(-1)[0]) if held is not None and held.size == 1 else None
 
 
 # ----- zeros ----------------------------------------------------------------------------------------------------------

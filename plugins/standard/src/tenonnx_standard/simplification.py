@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Graph, Op, TensorType, Value, constant, elements, static
+from tenonnx.extend import DType, Graph, Node, Op, TensorType, Value, constant, elements, static
+from tenonnx.extend.transforms import bind
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.control_flow import if_
 from tenonnx_standard.counting import fixed, is_spread, known_shape
@@ -16,6 +18,18 @@ from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.logic import where
 from tenonnx_standard.math import add, div, maximum, mean, minimum, mul, pow_, sub, sum_
 from tenonnx_standard.padding import pad
+from tenonnx_standard.reduction import (
+    reduce_l1,
+    reduce_l2,
+    reduce_log_sum,
+    reduce_log_sum_exp,
+    reduce_max,
+    reduce_mean,
+    reduce_min,
+    reduce_prod,
+    reduce_sum,
+    reduce_sum_square,
+)
 from tenonnx_standard.regularization import dropout
 from tenonnx_standard.shapes import expand, flatten, identity, reshape, squeeze, tile, transpose, unsqueeze
 from tenonnx_standard.shapes import shape as shape_of
@@ -195,6 +209,12 @@ def transposed_once(data: Value, *, perm: Sequence[int] | None) -> Value | None:
     return data if order == sorted(order) else None
 
 
+#: Reductions with their axes as an input, or nothing.
+_REDUCTIONS = (
+    reduce_l1, reduce_l2, reduce_log_sum, reduce_log_sum_exp, reduce_max, reduce_mean, reduce_min, reduce_prod,
+    reduce_sum, reduce_sum_square,
+)  # fmt: skip
+
 #: Ops that leave the elements and their order as they are.
 _RESHAPES = (reshape, flatten, squeeze, unsqueeze)
 
@@ -243,6 +263,19 @@ def _(data: Value, axes: Value | None) -> Value | None:
     return squeeze(first, sorted(inner | {left[axis] for axis in places}))
 
 
+@squeeze.rewrite(alone=True)
+def _(data: Value, axes: Value | None) -> Value | None:
+    """A reduction that leaves out the axes that it reduces."""
+    node = data.producer
+    if node is None or node.op not in _REDUCTIONS or data.rank is None:
+        return None
+    (x, reduced), attributes = bind(node)
+    places = set(range(data.ndim)) if reduced is None else _places(reduced, data.ndim)
+    if not places or places != _places(axes, data.ndim) or not attributes["keepdims"] or not isinstance(node.op, Op):
+        return None
+    return node.op(x, sorted(places), **{**attributes, "keepdims": 0})  # type: ignore[no-any-return]
+
+
 @unsqueeze.rewrite
 def _(data: Value, axes: Value) -> Value | None:
     """Two after each other as one, and none where they give what there was."""
@@ -271,6 +304,18 @@ def _(*inputs: Value, axis: int) -> Value | None:
     if len(kept) == 1:
         return kept[0]
     return concat(*kept, axis=axis) if kept and len(kept) < len(inputs) else None
+
+
+@concat.rewrite(alone=True)
+def _(*inputs: Value, axis: int) -> Value | None:
+    """One of the parts that another one puts together."""
+    parts = [[x] if (node := x.producer) is None or not _is_joined(node, axis % x.ndim) else node.uses for x in inputs]
+    flat = list(itertools.chain.from_iterable(parts))
+    return concat(*flat, axis=axis) if len(flat) > len(inputs) else None
+
+
+def _is_joined(node: Node, axis: int) -> bool:
+    return node.op is concat and node.attributes["axis"] % node.uses[0].ndim == axis
 
 
 @gather.rewrite
@@ -372,18 +417,6 @@ def _(data: Value, ratio: Value | None, training_mode: Value | None, **attribute
 
 #: Weights of more bytes than this are not joined into one.
 MOST_BYTES = 1 << 26
-
-
-@add.rewrite(if_fewer=True)
-def _(A: Value, B: Value) -> Value | None:
-    """A product of matrices of floats with a bias by Gemm."""
-    for product, bias in ((A, B), (B, A)):
-        made = product.producer
-        if made is None or made.op is not matmul or made.uses[0].rank != 2 or made.uses[1].rank != 2:
-            continue
-        if product.dtype.is_float and bias.is_constant and bias.rank == 1 and is_spread(product, bias):
-            return gemm(*made.uses, bias)
-    return None
 
 
 @reshape.rewrite(if_fewer=True)
