@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tenonnx.tools import GROUPS
 from tenonnx_cli import main
 
 ROOT = Path(__file__).parent.parent
@@ -60,14 +61,45 @@ def test_pages_of_frameworks_run_in_the_tests_of_a_package(name, package):
     assert f'"{name}"' in (ROOT / "plugins" / package / "tests" / "test_docs.py").read_text("utf-8")
 
 
+def tool(name):
+    """A part of what makes the site."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / "documenting" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def test_no_link_leads_nowhere():
-    spec = importlib.util.spec_from_file_location("pages", ROOT / "tools" / "documenting" / "pages.py")
-    pages = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(pages)
+    pages = tool("pages")
     known = pages.places()
     assert len(known) > 40
     dead = {str(path): pages.resolved(path, known)[1] for path in known}
     assert not {path: links for path, links in dead.items() if links}
+
+
+def test_every_group_of_entry_points_has_its_part_of_a_page(tmp_path, monkeypatch):
+    made = tool("entry_points")
+    made.write(tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text("utf-8")
+    for name, group in GROUPS.items():
+        assert f"\n## {name}\n" in page
+        assert page.count(f"The value must be {group.needs}.") >= 1
+    assert "| `com.microsoft` | `tenonnx_contrib_ms.plugin` | tenonnx-contrib-ms |" in page
+    monkeypatch.setattr(made, "GROUPS", {**GROUPS, "tenonnx.new": next(iter(GROUPS.values()))})
+    with pytest.raises(KeyError, match=r"tenonnx\.new"):  # a new group must be told of
+        made.write(tmp_path / "page.md")
+
+
+def test_every_key_of_json_has_a_row(tmp_path):
+    made = tool("json_output")
+    made.write(tmp_path / "page.md", tmp_path)
+    page = (tmp_path / "page.md").read_text("utf-8")
+    found = list(made.every_key())
+    assert len(found) > 400
+    for command, key in found:
+        part = page.partition(f"## tenonnx {command}\n")[2].partition("\n## ")[0]
+        assert not key or f"| `{key}` |" in part.replace("?", ""), key
+    assert (tmp_path / "json.schema.json").is_file()
 
 
 def test_an_op_of_a_script_runs(tmp_path):

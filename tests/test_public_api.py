@@ -1,9 +1,11 @@
 """The public names of the last release are there and take what they took, or a note for the changelog tells of it."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "tools"))  # for what the tool imports
 SPEC = importlib.util.spec_from_file_location("public_api", ROOT / "tools/public_api.py")
 public_api = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(public_api)
@@ -38,3 +40,10 @@ def test_lines_say_what_a_name_takes():
     found = public_api.lines()
     assert any(line.startswith("tenonnx.verify(graph, other=, *, feeds=") for line in found)
     assert any(line.startswith("tenonnx.Graph.run(self, feeds") for line in found)
+
+
+def test_a_key_of_json_is_a_name():
+    before = public_api.lines()
+    key = "tenonnx check --json: problems[].found_by"
+    assert key in before
+    assert untold(before, [line for line in before if line != key], "") == [key]

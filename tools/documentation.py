@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from documenting import api, commands, notebooks, ops, pages
+from documenting import api, commands, entry_points, json_output, notebooks, ops, pages
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build"
@@ -29,6 +29,8 @@ def build(*, run_notebooks: bool) -> Path:
     pages.write(source)
     ops.write(source / "ops")
     commands.write(source / "reference" / "commands.md")
+    json_output.write(source / "reference" / "json.md", source / "_static")
+    entry_points.write(source / "reference" / "entry-points.md")
     api.write(source / "reference" / "api")
     notebooks.write(source / "start" / "notebooks", run=run_notebooks)
     options = ["--fail-on-warning", "--keep-going", "--quiet", "--jobs", "2"]

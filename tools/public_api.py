@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from documenting.json_output import every_key
+
 FILE = Path(__file__).parents[1] / "docs/reference/api.txt"
 
 #: What ``docs/reference/stability.md`` calls public.
@@ -24,8 +26,12 @@ MODULES = (
 
 
 def lines() -> list[str]:
-    """Every public name, sorted, such as ``tenonnx.verify(graph, other=, *, feeds=)``: ``=`` stands for a default."""
-    return sorted({line for name in MODULES for line in _of_module(import_module(name))})
+    """Every public name, sorted, such as ``tenonnx.verify(graph, other=, *, feeds=)``: ``=`` stands for a default.
+
+    The keys of what commands print with ``--json`` are names, too.
+    """
+    of_python = {line for name in MODULES for line in _of_module(import_module(name))}
+    return sorted(of_python | {f"tenonnx {command} --json: {key}" for command, key in every_key()})
 
 
 def write() -> None:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import griffe
 
 #: Modules whose names users and authors of packages import, and what each is for.
 MODULES = {
     "tenonnx": "Read, edit, run, differentiate and convert models.",
     "tenonnx_training": "Train graphs: losses, optimizers, `fit`.",
+    "tenonnx_score": "Score files of tables, images and arrays with a model.",
+    "tenonnx_torch": "Modules of PyTorch as graphs, and graphs as modules.",
+    "tenonnx_jax": "Functions of JAX as graphs, and graphs as functions of JAX.",
+    "tenonnx_tensorflow": "Rules for ops of TensorFlow and TFLite; `tx.load` reads the models.",
+    "tenonnx_sklearn": "Estimators of scikit-learn as graphs, and rules for those of others.",
     "tenonnx.extend": "Define operators.",
     "tenonnx.extend.transforms": "Write transforms of graphs.",
     "tenonnx.extend.backends": "Write a backend.",
@@ -25,12 +34,20 @@ MODULES = {
     "tenonnx_testing": "The conformance kit.",
 }
 
+#: Where packages lie that need frameworks to be imported: these are read, not imported.
+APART = {
+    f"tenonnx_{path.parts[-3]}": path.parent
+    for path in Path(__file__).parents[2].glob("plugins/*/src/tenonnx_*")
+    if path.parts[-3] in ("jax", "score", "sklearn", "tensorflow", "torch")
+}
+
 
 def write(folder: Path) -> None:
     folder.mkdir(parents=True)
     told: dict[int, str] = {}
     for name, purpose in MODULES.items():
-        (folder / f"{name}.md").write_text(_page(name, purpose, told), "utf-8")
+        page = _read(name, purpose) if name in APART else _page(name, purpose, told)
+        (folder / f"{name}.md").write_text(page, "utf-8")
     head = "# Python API\n\nThe public names, from their docstrings. What is not here may change at any time.\n"
     table = [f"| [`{name}`]({name}.md) | {purpose} |" for name, purpose in MODULES.items()]
     tree = ["```{toctree}", ":hidden:", "", *MODULES, "```"]
@@ -59,6 +76,48 @@ def _page(name: str, purpose: str, told: dict[int, str]) -> str:
         links = (f"[`{each}`]({page}.md)" for each, page in elsewhere.items())
         parts.append(f"## Also in this module\n\n{', '.join(links)}\n")
     return "\n".join(parts)
+
+
+def _read(name: str, purpose: str) -> str:
+    """The page of a module that is not imported."""
+    module = griffe.load(name, search_paths=[str(APART[name])], resolve_aliases=True)
+    parts = [f"# {name}\n\n{purpose}\n"]
+    listed = {
+        each: module[each].final_target if module[each].is_alias else module[each] for each in module.exports or ()
+    }
+    for title, kind in (("Functions", "function"), ("Classes", "class")):
+        found = {each: target for each, target in sorted(listed.items()) if target.kind.value == kind}
+        if found:
+            lines = [line for each, target in found.items() for line in _told(f"{name}.{each}", target)]
+            parts.append("\n".join([f"## {title}\n", "```{eval-rst}", *lines, "```\n"]))
+    return "\n".join(parts)
+
+
+def _told(path: str, target: Any, indent: str = "") -> Iterator[str]:
+    """The directive of a function or class, with the public methods of that."""
+    taken = [each for each in getattr(target, "parameters", ()) if each.name not in ("self", "cls")]
+    kind = "class" if target.is_class else "method" if indent else "function"
+    yield f"{indent}.. py:{kind}:: {path}({_signature(taken)})"
+    yield ""
+    text = inspect.cleandoc(target.docstring.value if target.docstring else "")
+    yield from (f"{indent}   {line}".rstrip() for line in text.splitlines())
+    yield ""
+    if target.is_class:
+        for name, member in target.members.items():
+            if not name.startswith("_") and member.is_function and member.docstring:
+                yield from _told(name, member, "   ")
+
+
+def _signature(parameters: Iterable[Any]) -> str:
+    """What is taken, with the marks before it, without annotations."""
+    shown, marked = [], False
+    for each in parameters:
+        stars = {"variadic positional": "*", "variadic keyword": "**"}.get(each.kind.value, "")
+        if each.kind.value == "keyword-only" and not marked:
+            shown.append("*")
+        marked |= stars == "*" or each.kind.value == "keyword-only"
+        shown.append(f"{stars}{each.name}" + (f"={each.default}" if each.default is not None and not stars else ""))
+    return ", ".join(shown)
 
 
 def public(module: ModuleType) -> list[str]:

@@ -25,7 +25,7 @@ ELSEWHERE = {
 }
 
 #: Pages that are made while the site is built, so that no file of the repository stands for them.
-GENERATED = ("reference/api/index.md", "reference/commands.md")
+GENERATED = ("reference/api/index.md", "reference/commands.md", "reference/entry-points.md", "reference/json.md")
 
 FENCE = re.compile(r"^(```|~~~).*?^\1[ ]*$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")

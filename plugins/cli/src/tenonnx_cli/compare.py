@@ -39,7 +39,7 @@ def command(first: str, second: str, mapping: dict[str, str], comparison: Compar
         say_json({"first": first, "second": second, "structure": differences, **found.to_json()})
         return 0 if found.equal else 1
     for kind, rows in differences.items():
-        say(f"{kind}: {plural(len(rows), 'difference')}")
+        say(f"{kind.replace('_', ' ')}: {plural(len(rows), 'difference')}")
         say_table([(row["name"], row["first"], row["second"]) for row in rows], ("", first, second))
     if not differences:
         say("structure: equal")
@@ -67,7 +67,7 @@ def structural_differences(one: Graph, other: Graph) -> dict[str, list[dict[str,
         "inputs": (_types(one.inputs), _types(other.inputs)),
         "outputs": (_types(one.outputs), _types(other.outputs)),
         "opsets": (one.opsets, other.opsets),
-        "nodes by op": (_ops(one), _ops(other)),
+        "nodes_by_op": (_ops(one), _ops(other)),
         "variables": (_types(one.variables), _types(other.variables)),
     }
     return {

@@ -1,0 +1,140 @@
+"""What commands print with ``--json`` is what ``docs/reference/json.schema.json`` says."""
+
+import copy
+import json
+import shutil
+from pathlib import Path
+
+import click
+import numpy as np
+import onnx
+import pytest
+from jsonschema import Draft202012Validator
+
+from tenonnx_cli import main
+from tenonnx_cli.program import program
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+SCHEMA = json.loads((ROOT / "docs/reference/json.schema.json").read_text("utf-8"))
+
+#: Commands, in a folder that has the files below, and how each ends.
+LINES = {
+    "inspect cnn.onnx": 0, "inspect decoder.onnx": 0, "inspect digits.onnx --costs": 0, "inspect branch.onnx": 0,
+    "check digits.onnx": 0, "check damaged.onnx": 1,
+    "run digits.onnx --inputs digits.npz": 0, "run digits.onnx -o outputs.npz": 0,
+    "bench digits.onnx --seconds 0.01": 0, "bench digits.onnx --nodes": 0,
+    "convert digits.onnx -o old.onnx --opset 12 --verify": 0,
+    "convert digits.onnx -o half.onnx --float16 --verify": 0,
+    "convert decoder.onnx -o plain.onnx --opset 17 --domains ai.onnx --no-verify": 0,
+    "plan decoder.onnx --target tensorrt-10": 0, "plan decoder.onnx --opset 6 --domains ai.onnx": 1,
+    "compare digits.onnx other.onnx": 1, "compare digits.onnx digits.onnx": 0,
+    "verify digits.onnx digits.onnx": 0, "verify digits.onnx far.onnx": 1,
+    "extract digits.onnx part.onnx -o probabilities": 0, "rename digits.onnx pixels=x -o named.onnx": 0,
+    "compose head.onnx tail.onnx -o both.onnx": 0,
+    "targets": 0, "targets tensorrt-10": 0, "ops Softmax": 0, "ops com.microsoft::Gelu": 0,
+    "plugins": 0, "plugins new tenonnx-new --domain com.new": 0,
+    "train cnn.onnx --data cnn.npz --loss softmax_cross_entropy --metric accuracy --epochs 1 -o tuned.onnx": 0,
+    "evaluate cnn.onnx --data cnn.npz --metric accuracy --loss softmax_cross_entropy": 0,
+    "grad cnn.onnx --of scores --wrt images --cotangent g -o slope.onnx": 0,
+    "quantize digits.onnx -o small.onnx": 0,
+    "score cnn.onnx --input rows.npy -o scores": 0,
+}  # fmt: skip
+
+
+def command_of(line):
+    return "plugins new" if line.startswith("plugins new") else line.split()[0]
+
+
+def validator(command):
+    schema = SCHEMA["properties"][command] | {"$defs": SCHEMA["$defs"]}
+    return Draft202012Validator(schema)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for source, name in (
+        ("digits/digits.onnx", "digits.onnx"), ("digits/samples.npz", "digits.npz"),
+        ("digits_cnn/digits-cnn.onnx", "cnn.onnx"), ("decoder/decoder.onnx", "decoder.onnx"),
+    ):  # fmt: skip
+        shutil.copy(EXAMPLES / source, tmp_path / name)
+    with np.load(EXAMPLES / "digits_cnn/digits.npz") as digits:
+        np.savez(tmp_path / "cnn.npz", **{name: each[:64] for name, each in digits.items()})
+        np.save(tmp_path / "rows.npy", digits["images"][:16])
+    (tmp_path / "damaged.onnx").write_bytes((tmp_path / "digits.onnx").read_bytes()[:900])
+    for name, factor in (("other.onnx", 1.01), ("far.onnx", -3.0)):
+        model = onnx.load(tmp_path / "digits.onnx")
+        weight = next(each for each in model.graph.initializer if len(each.dims) == 2)
+        changed = onnx.numpy_helper.to_array(weight) * np.float32(factor)
+        weight.CopyFrom(onnx.numpy_helper.from_array(changed, weight.name))
+        onnx.save(model, tmp_path / name)
+    branch = """<ir_version: 8, opset_import: ["": 17, "f": 1]> g (bool c, float[n] x) => (float[n] y) {
+        z = If (c) <then_branch = t () => (float[n] a) { a = Relu(x) },
+                    else_branch = e () => (float[n] b) { b = Abs(x) }>
+        y = f.twice(z) }
+        <domain: "f", opset_import: ["": 17]> twice (x) => (y) { y = Add(x, x) }"""
+    onnx.save(onnx.parser.parse_model(branch), tmp_path / "branch.onnx")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_command_prints_what_its_schema_says(line, folder, capsys):
+    if line.startswith("compose"):
+        assert (
+            main(["extract", "cnn.onnx", "head.onnx", "-o", "Relu"])
+            == main(["extract", "cnn.onnx", "tail.onnx", "-i", "Relu"])
+            == 0
+        )
+        capsys.readouterr()
+    code = main([*line.split(), "--json"])
+    said = capsys.readouterr()
+    assert code == LINES[line], said.err
+    found = json.loads(said.out)
+    errors = [f"{error.json_path}: {error.message[:300]}" for error in validator(command_of(line)).iter_errors(found)]
+    assert not errors
+
+
+def commands(group, context, before=""):
+    """The commands that take --json, those in groups by both words."""
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if any("--json" in parameter.opts for parameter in command.get_params(context)):
+            yield before + name
+        if isinstance(command, click.Group):
+            yield from commands(command, context, f"{before}{name} ")
+
+
+def test_every_command_has_a_schema_and_a_trial():
+    with click.Context(program, info_name="tenonnx") as context:
+        ours = {name for name in commands(program, context) if not name.startswith("acme")}
+    assert ours == set(SCHEMA["properties"]) == {command_of(line) for line in LINES}
+
+
+def test_the_schema_is_one_and_tells_of_every_key():
+    Draft202012Validator.check_schema(SCHEMA)
+
+    def untold(node, path):
+        if isinstance(node, list):
+            return [each for position, inner in enumerate(node) for each in untold(inner, f"{path}/{position}")]
+        if not isinstance(node, dict):
+            return []
+        keys = node.get("properties", {}).items() if isinstance(node.get("properties"), dict) else ()
+        found = [f"{path}/{name}" for name, told in keys if "description" not in told and "$ref" not in told]
+        return found + [each for name, inner in node.items() for each in untold(inner, f"{path}/{name}")]
+
+    assert not untold(SCHEMA, "")
+
+
+@pytest.mark.parametrize("change", ["more", "fewer", "other"])
+def test_another_key_or_type_is_found(change, folder, capsys):
+    assert main(["check", "digits.onnx", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    changed = copy.deepcopy(found)
+    if change == "more":
+        changed["extra"] = 1
+    elif change == "fewer":
+        del changed["valid"]
+    else:
+        changed["valid"] = "yes"
+    assert validator("check").is_valid(found)
+    assert not validator("check").is_valid(changed)

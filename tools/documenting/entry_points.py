@@ -1,0 +1,86 @@
+"""The entry-point groups, from the table by which they are checked, with what our packages declare."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from tenonnx.tools import GROUPS
+
+ROOT = Path(__file__).parents[2]
+
+_HOW_TO = "../how-to/writing-a-plugin.md"
+
+#: By group: what a package adds with it, what the name of an entry says, and the page that tells more.
+TOLD = {
+    "tenonnx.ops": ("operators", "the domain that they are of", f"{_HOW_TO}#registration-and-tests"),
+    "tenonnx.conformance": ("cases that test operators", "any", f"{_HOW_TO}#registration-and-tests"),
+    "tenonnx.backends": ("a backend that runs graphs", "what `backend=` takes", f"{_HOW_TO}#other-plugins"),
+    "tenonnx.frontends": (
+        "a front end that reads models",
+        "a suffix without its dot, the name of a file in a folder, or the Python package of a class",
+        f"{_HOW_TO}#other-plugins",
+    ),
+    "tenonnx.transforms": (
+        "a transform of graphs", "the flag of `tenonnx convert` and `plan`", f"{_HOW_TO}#a-transform",
+    ),
+    "tenonnx.rules": ("rules that replace nodes while a model is read", "any", "rules-and-hooks.md"),
+    "tenonnx.hooks": ("a hook that changes what is written", "what `--hook` takes", "rules-and-hooks.md"),
+    "tenonnx.commands": ("a command", "the command", f"{_HOW_TO}#other-plugins"),
+    "tenonnx.targets": ("deployment targets", "any", f"{_HOW_TO}#a-target"),
+    "tenonnx.torch_ops": ("operators and modules of PyTorch", "any", f"{_HOW_TO}#other-plugins"),
+    "tenonnx.tensorflow_ops": ("ops of TensorFlow and TFLite", "any", f"{_HOW_TO}#other-plugins"),
+}  # fmt: skip
+
+HEAD = """# Entry points
+
+A package adds to tenonnx by entry points, which its `pyproject.toml` declares:
+
+```toml
+[project.entry-points."tenonnx.ops"]
+"com.acme" = "tenonnx_acme.plugin"      # the name = the module, or module:object
+```
+
+They are found once the package is installed, and imported when they are first needed. `tenonnx plugins` lists those of
+an environment, and what is wrong with them; `TENONNX_PLUGINS` leaves some out. `tenonnx plugins new NAME` writes a
+package to start from. [Stability](stability.md#one-number-for-packages) tells of the number `api`.
+
+| group | what it adds | the name says | the value must be |
+| --- | --- | --- | --- |
+"""
+
+
+def write(path: Path) -> None:
+    """Write the page. Raises ``KeyError`` for a group that is not told of."""
+    rows = [
+        f"| [`{name}`](#{_anchor(name)}) | {TOLD[name][0]} | {TOLD[name][1]} | {group.needs} |"
+        for name, group in GROUPS.items()
+    ]
+    declared = _declared()
+    parts = [HEAD + "\n".join(rows) + "\n"]
+    for name, group in GROUPS.items():
+        what, _, page = TOLD[name]
+        parts.append(f"## {name}\n\nFor {what}: [how to]({page}). The value must be {group.needs}.")
+        if group.unique:
+            parts.append(
+                "A name is of one package: of two that declare it, the second is left out and named in a warning."
+            )
+        if group.reserved:
+            parts.append(f"Names that are taken: {', '.join(f'`{each}`' for each in sorted(group.reserved))}.")
+        if declared.get(name):
+            parts.append("| name | value | package |\n| --- | --- | --- |\n" + "\n".join(declared[name]))
+    path.write_text("\n\n".join(parts) + "\n", "utf-8")
+
+
+def _declared() -> dict[str, list[str]]:
+    """The entries of our packages by group, as rows of a table."""
+    found: dict[str, list[str]] = {}
+    for file in sorted([*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/*/pyproject.toml")]):
+        project = tomllib.loads(file.read_text("utf-8"))["project"]
+        for group, entries in project.get("entry-points", {}).items():
+            found.setdefault(group, []).extend(f"| `{n}` | `{v}` | {project['name']} |" for n, v in entries.items())
+    return found
+
+
+def _anchor(name: str) -> str:
+    return name.replace(".", "-").replace("_", "-")
