@@ -61,6 +61,7 @@ CASES = {
         lambda x, block: col2im(x, [3, 3], block, strides=[1, 1]),
         [X.reshape(1, 4, 6)[..., :4], np.array([2, 2])],
     ),
+    "a shape with a dim of 0": (13, lambda x: reshape(x, [3, 4, 0], allowzero=1), [X[:, :0]]),
     "a shape of something empty": (13, lambda x, y: reshape(x, y, allowzero=1), [X[:, :0], np.array([3, 4, 0])]),
     "bounds, computed": (
         9,

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import tenonnx as tx
 import tenonnx_torch
-from tenonnx_torch import matrices, numerics, order, statistics, windows
+from tenonnx_torch import matrices, numerics, order, special, statistics, windows
 from tenonnx_torch.decompositions import decomposable
 
 aten = torch.ops.aten
@@ -33,6 +33,8 @@ SAMPLED = [
     "fmax",
     "gather",
     "gcd",
+    "geqrf",
+    "igamma",
     "index_add",
     "linalg.det",
     "linalg.slogdet",
@@ -40,6 +42,11 @@ SAMPLED = [
     "linalg.lu_solve",
     "lu_unpack",
     "masked_select",
+    "matrix_exp",
+    "mode",
+    "nextafter",
+    "ormqr",
+    "nn.functional.fractional_max_pool2d",
     "median",
     "nanmedian",
     "nn.functional.adaptive_avg_pool3d",
@@ -281,3 +288,68 @@ class Jacobian(torch.nn.Module):
 
 def test_a_jacobian_inside_of_a_module():
     assert tx.load(Jacobian(), torch.randn(3)).nodes
+
+
+# ----- by our forms alone ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["igamma", "igammac"])
+def test_both_parts_of_the_gamma_function(name, dtype):
+    shapes = torch.tensor([1e-6, 1e-3, 0.1, 1, 5, 30, 100, 1e4, 0, -1, torch.inf], dtype=dtype)
+    ends = torch.tensor([1e-8, 0.1, 0.99, 1, 2, 7, 28, 31, 90, 110, 1040, 1e4, 0, -1, torch.inf], dtype=dtype)
+    a, x = torch.meshgrid(shapes, ends, indexing="ij")
+    found, expected = getattr(special, name)(a, x), getattr(torch, name)(a, x)
+    assert torch.allclose(found, expected, rtol=0, atol=2e-9 if dtype is torch.float64 else 1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_next_number_is_that_of_pytorch_bit_for_bit(dtype):
+    limits = torch.finfo(dtype)
+    numbers = [0.0, -0.0, 1, -1, 2, 0.5, 3.3, -7.1, 1e-30, limits.max, -limits.max, torch.inf, -torch.inf, torch.nan]
+    held = torch.tensor([*numbers, limits.tiny, limits.tiny * limits.eps * 3], dtype=dtype)
+    x, y = torch.meshgrid(held, held, indexing="ij")
+    found, expected = numerics.nextafter(x, y), torch.nextafter(x, y)
+    assert found.dtype is dtype
+    assert torch.equal(found.nan_to_num(7.0), expected.nan_to_num(7.0))
+    assert torch.equal(found.isnan(), expected.isnan())
+
+
+def test_the_most_frequent():
+    x = torch.randint(0, 4, (2, 9, 12), generator=torch.Generator().manual_seed(0))
+    for dim, keepdim in itertools.product((-1, 0, 1), (False, True)):
+        same(order.mode(x, dim, keepdim), x.mode(dim, keepdim), 0)
+    assert torch.equal(order.mode(x > 1, 1)[0], (x > 1).mode(1)[0])
+
+
+@pytest.mark.parametrize(("kernel", "size"), [([2, 3], [4, 3]), ([2, 2], [1, 7]), ([2, 3, 2], [4, 3, 1])])
+def test_windows_at_random_steps(kernel, size):
+    rank = len(kernel)
+    x, samples = torch.randn(2, 3, *(9, 8, 7)[:rank]), torch.rand(2, 3, rank)
+    x[(0, 0, *[3] * rank)] = torch.nan
+    pool = getattr(aten, f"fractional_max_pool{rank}d")
+    same(windows.fractional_maximum(x, kernel, size, samples), pool(x, kernel, size, samples), 0)
+    same(windows.fractional_maximum(x[1], kernel, size, samples[1:]), pool(x[1], kernel, size, samples[1:]), 0)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0, 50.0])
+def test_exponentials_of_matrices(scale):
+    x = scale * torch.randn(3, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    expected = torch.linalg.matrix_exp(x)
+    assert torch.allclose(matrices.exponential(x), expected, rtol=1e-11, atol=1e-11 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (2, 5, 3), (3, 5), (1, 1), (3, 1)])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_reflections_are_those_of_lapack(shape, zeros):
+    matrix = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    matrix = matrix.triu() if zeros else matrix
+    normals, factors = torch.geqrf(matrix)
+    same(matrices.reflections(matrix), (normals, factors), 1e-12)
+    for left, transpose in itertools.product((False, True), repeat=2):
+        other = torch.ones(*shape[:-2], *((shape[-2], 2) if left else (2, shape[-2])), dtype=torch.float64)
+        options = other, left, transpose
+        same([matrices.reflected(normals, factors, *options)], [torch.ormqr(normals, factors, *options)], 1e-12)
+    if shape[-2] >= shape[-1]:
+        expected = torch.linalg.householder_product(normals, factors)
+        same([matrices.product_of_reflections(normals, factors)], [expected], 1e-12)

@@ -181,10 +181,10 @@ def _(g, y, data, shape, *, allowzero):
 
 @reshape.lower()
 def _(data, shape, *, allowzero):
-    """Without ``allowzero``, where no dim is known to be 0: one that is at run time belongs to an empty tensor."""
-    if not allowzero or 0 in (elements(shape) or ()):
+    """Without ``allowzero``: a tensor with a dim of 0 is empty, and so is one that gets such a dim."""
+    if not allowzero:
         return None
-    if data.rank is not None and 0 in data.shape:
+    if 0 in (elements(shape) or ()) or (data.rank is not None and 0 in data.shape):
         return ops.constant_of_shape(
             ops.maximum(shape, 0), value=ArrayConstant(np.zeros(1, data.dtype.numpy), data.dtype)
         )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._decomp import decompositions as known
 
+from tenonnx_torch.degenerate import DEGENERATE, count, is_degenerate
 from tenonnx_torch.drawing import DRAWING
 from tenonnx_torch.matrices import MATRICES
+from tenonnx_torch.mending import calls
 from tenonnx_torch.numerics import NUMERICS
 from tenonnx_torch.order import ORDER
 from tenonnx_torch.primitives import PRIMITIVES
@@ -26,9 +28,11 @@ Table = dict[Any, Callable[..., Any]]
 
 def decomposed(program: Any) -> Any:
     """A program without the operations of this file; the program itself where it has none of them."""
-    called = {node.target for node in _nodes(program)}
+    called = {node.target for node in calls(program)}
     targets = {_functional(target) for target in called}
     table: Table = {target: function for target in targets if (function := _decomposition(target)) is not None}
+    for target in {_functional(node.target) for node in calls(program) if is_degenerate(node)} & DEGENERATE.keys():
+        table[target] = _first_of(DEGENERATE[target], table.get(target))
     return program.run_decompositions(table) if table or called & _WRITING else program
 
 
@@ -53,11 +57,12 @@ def decomposable() -> set[Any]:
     return {*_DECOMPOSITIONS, *PRIMITIVES, *decomposition_table, *core_aten_decompositions()}
 
 
-def _nodes(program: Any) -> Iterator[Any]:
-    """All calls of functions, those in branches and bodies of loops included."""
-    for module in program.graph_module.modules():
-        if isinstance(module, torch.fx.GraphModule):
-            yield from (node for node in module.graph.nodes if node.op == "call_function")
+def _first_of(function: Callable[..., Any], other: Callable[..., Any] | None) -> Callable[..., Any]:
+    def decomposition(*arguments: Any, **keywords: Any) -> Any:
+        found = function(*arguments, **keywords)
+        return other(*arguments, **keywords) if found is NotImplemented and other is not None else found
+
+    return decomposition
 
 
 def _functional(target: Any) -> Any:
@@ -118,6 +123,19 @@ def _attention(
     wide = [x.reshape([1] * missing + list(x.shape)) for x in (query, key, value)]
     joined = torch.nn.functional.scaled_dot_product_attention(*wide, *masks_and_flags, **keywords)
     return joined.reshape(joined.shape[missing:])
+
+
+def _einsum(equation: str, tensors: Sequence[torch.Tensor], *, path: Any = None) -> Any:
+    """With as many axes in each ellipsis, as ONNX wants them: axes of one element come before the others."""
+    terms = equation.replace(" ", "").partition("->")[0].split(",")
+    ranks = [x.ndim - len(term) + 3 for x, term in zip(tensors, terms, strict=True) if "..." in term]
+    if not ranks or min(ranks) == max(ranks):
+        return NotImplemented
+    wide = list(tensors)
+    for place, term in enumerate(terms):
+        while "..." in term and wide[place].ndim - len(term) + 3 < max(ranks):
+            wide[place] = wide[place].unsqueeze(term.index("..."))
+    return torch.einsum(equation, wide)
 
 
 def _cumulative_product(x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -186,7 +204,7 @@ def _beginnings(x: torch.Tensor, dim: int, filled: Any) -> torch.Tensor:
 
 
 def _cumulative_extreme(x: torch.Tensor, dim: int, largest: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    if not x.ndim:
+    if not x.ndim or count(x.shape) == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     held = x.to(torch.int64) if x.dtype is torch.bool else x
     last = held.movedim(dim, -1)
@@ -294,6 +312,7 @@ _DECOMPOSITIONS: Table = {
     aten.embedding_bag.default: _embedding_bag,
     aten.embedding_bag.padding_idx: _embedding_bag,
     aten.scaled_dot_product_attention.default: _attention,
+    aten.einsum.default: _einsum,
     aten.cumprod.default: _cumulative_product,
     aten.scatter_reduce.two: _scatter_mean,
     aten.searchsorted.Tensor: _places,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -177,26 +178,69 @@ def solution_by_factors(
     return triangular_solution(upper, half, upper=True)
 
 
-def orthogonal_and_upper(matrix: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
-    """By reflections, column by column, with the signs that LAPACK gives."""
+def reflections(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The upper triangle, below it the normals of reflections that lead to it, as LAPACK has them, and factors."""
     _steps(matrix)
-    height, width = matrix.shape[-2:]
-    rows, upper = torch.arange(height), matrix
-    whole = torch.eye(height, dtype=matrix.dtype).expand(*matrix.shape[:-2], height, height)
-    for k in range(min(height - 1, width)):
-        column = torch.where(rows >= k, upper[..., k], 0.0)
-        rest = torch.where(rows > k, upper[..., k], 0.0).square().sum(-1, keepdim=True)
-        first = upper[..., k : k + 1, k]
-        norm = column.square().sum(-1, keepdim=True).sqrt()
-        end = torch.where(first < 0, norm, -norm)
-        normal = torch.where(rows == k, first - end, column)
-        length = normal.square().sum(-1, keepdim=True)
-        share = torch.where(rest > 0, 2 / torch.where(length > 0, length, 1.0), 0.0).unsqueeze(-1)
-        normal = normal.unsqueeze(-1)
-        upper = upper - share * normal * (normal.mT @ upper)
-        whole = whole - share * (whole @ normal) * normal.mT
-    size = height if mode == "complete" else min(height, width)
-    return (matrix.new_zeros(0) if mode == "r" else whole[..., :size]), upper[..., :size, :].triu()
+    rows, columns, held, factors = torch.arange(matrix.shape[-2]), torch.arange(matrix.shape[-1]), matrix, []
+    for k in range(min(matrix.shape[-2:])):
+        column, first = held[..., k], held[..., k : k + 1, k]
+        rest = torch.where(rows > k, column, 0.0).square().sum(-1, keepdim=True)
+        norm = torch.where(rest > 0, (first.square() + rest).sqrt(), first.abs())
+        end = torch.where(rest > 0, torch.where(first < 0, norm, -norm), first)
+        factor = torch.where(rest > 0, (end - first) / torch.where(rest > 0, end, 1.0), 0.0)
+        below = torch.where(rows > k, column / torch.where(rest > 0, first - end, 1.0), 0.0)
+        normal = (below + (rows == k).to(matrix.dtype)).unsqueeze(-1)
+        turned = held - factor.unsqueeze(-1) * normal * (normal.mT @ held)
+        shown = torch.where((rows > k).unsqueeze(-1), normal, turned)
+        held = torch.where(columns > k, turned, torch.where(columns == k, shown, held))
+        factors.append(factor[..., 0])
+    return held, torch.stack(factors, -1) if factors else matrix.new_zeros((*matrix.shape[:-2], 0))
+
+
+def reflected(normals: Tensor, factors: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    """A matrix times the product of reflections."""
+    if not left:
+        return reflected(normals, factors, other.mT, transpose=not transpose).mT
+    _steps(normals)
+    rows, order = torch.arange(normals.shape[-2]), range(factors.shape[-1])
+    for k in order if transpose else reversed(order):
+        normal = torch.where(rows > k, normals[..., k], (rows == k).to(normals.dtype)).unsqueeze(-1)
+        other = other - factors[..., k, None, None] * normal * (normal.mT @ other)
+    return other
+
+
+def product_of_reflections(normals: Tensor, factors: Tensor, width: int | None = None) -> Tensor:
+    unit = torch.eye(normals.shape[-2], normals.shape[-1] if width is None else width, dtype=normals.dtype)
+    return reflected(normals, factors, unit.expand(*normals.shape[:-2], *unit.shape))
+
+
+def orthogonal_and_upper(matrix: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
+    size = matrix.shape[-2] if mode == "complete" else min(matrix.shape[-2:])
+    normals, factors = reflections(matrix)
+    orthogonal = matrix.new_zeros(0) if mode == "r" else product_of_reflections(normals, factors, size)
+    return orthogonal, normals[..., :size, :].triu()
+
+
+def exponential(matrix: Tensor) -> Tensor:
+    """By a Taylor sum of the matrix halved until its norm is below 1/2, squared as often; of any size.
+
+    At the number of digits of its type squaring ends, as none of them would be right beyond it.
+    """
+    halvings = -round(math.log2(torch.finfo(matrix.dtype).eps))
+    norm = matrix.abs().sum(-1, keepdim=True).amax(-2, keepdim=True) if matrix.numel() else matrix
+    count = (norm.clamp(min=0.5).log2() + 1).ceil().clamp(max=halvings)
+    small = matrix * torch.exp2(-count)
+    unit = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
+    found: Tensor = unit + small / _TERMS
+    for k in reversed(range(1, _TERMS)):
+        found = unit + small @ found / k
+    for k in range(halvings):
+        found = torch.where(count > k, found @ found, found)
+    return found
+
+
+#: So many terms of the sum leave no more than the last digit of float64.
+_TERMS = 14
 
 
 #: By operator, its function. Those that check what they found are here, too, as PyTorch has such a check raise.
@@ -220,5 +264,11 @@ MATRICES: Mapping[Any, Callable[..., Any]] = {
     aten.linalg_lu_solve.default: solution_by_factors,
     aten.lu_solve.default: lambda right, both, places: solution_by_factors(both, places, right),
     aten.linalg_qr.default: orthogonal_and_upper,
+    aten.geqrf.default: reflections,
+    aten.ormqr.default: reflected,
+    aten.linalg_householder_product.default: product_of_reflections,
+    aten.orgqr.default: product_of_reflections,
+    aten.linalg_matrix_exp.default: exponential,
+    aten.matrix_exp.default: exponential,
     aten.qr.default: lambda matrix, some=True: orthogonal_and_upper(matrix, "reduced" if some else "complete"),
 }

@@ -122,6 +122,25 @@ def heaviside(x: Tensor, values: Tensor) -> Tensor:
     return torch.where(x == 0, values, (x > 0).to(values.dtype))
 
 
+def nextafter(x: Tensor, y: Tensor) -> Tensor:
+    """By one place of the last digit, which is computed in float64 and, of float64, exact down to 2**-1021."""
+    x, y = _pair(x, y)
+    limits = torch.finfo(x.dtype)
+    size = x.abs().to(torch.float64)
+    usual = size.clamp(min=limits.tiny, max=limits.max)
+    mantissa, exponent = torch.frexp(usual)
+    place = torch.exp2(exponent.to(torch.float64) - 1) * limits.eps
+    lower = (y.abs() < x.abs()) | (signbit(x) != signbit(y))
+    inner = torch.where((mantissa == 0.5) & (usual > limits.tiny), place / 2, place)
+    moved = torch.where(lower, size - inner, size + place)
+    moved = torch.where(x.isinf(), limits.max, torch.where((size == limits.max) & ~lower, torch.inf, moved))
+    moved = torch.where(signbit(x), -moved, moved)
+    smallest = torch.full_like(size, limits.tiny * limits.eps)
+    smallest = torch.where(signbit(y), -smallest, smallest)
+    found = torch.where(x == 0, smallest, moved).to(x.dtype)
+    return torch.where(x == y, y, torch.where(x.isnan() | y.isnan(), torch.nan, found))
+
+
 def fmax(a: Tensor, b: Tensor) -> Tensor:
     a, b = _pair(a, b)
     return torch.where(a.isnan(), b, torch.where(b.isnan(), a, torch.maximum(a, b)))
@@ -171,6 +190,7 @@ NUMERICS: Mapping[Any, Callable[..., Any]] = {
     aten.signbit.default: signbit,
     aten.copysign.Tensor: copysign, aten.copysign.Scalar: copysign,
     aten.atan2.default: atan2, aten.arctan2.default: atan2,
+    aten.nextafter.default: nextafter, prims.nextafter.default: nextafter,
     aten.hypot.default: hypot, aten.heaviside.default: heaviside,
     aten.fmax.default: fmax, aten.fmin.default: fmin, prims.fmax.default: fmax, prims.fmin.default: fmin,
     aten.remainder.Tensor: remainder, aten.remainder.Scalar: remainder, aten.remainder.Scalar_Tensor: remainder,

@@ -51,6 +51,22 @@ def nanmedian_of_all(x: Tensor) -> Tensor:
     return nanmedian(x.flatten(), 0)[0]
 
 
+def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The smallest of the most frequent values, and its last place, which of more than 16 PyTorch leaves open."""
+    last = x.movedim(dim, -1)
+    same = last.unsqueeze(-1) == last.unsqueeze(-2)
+    counts = same.sum(-1)
+    often = counts == counts.amax(-1, keepdim=True)
+    numbers = last.to(torch.int64) if x.dtype is torch.bool else last
+    order = numbers.argsort(-1)
+    first = often.gather(-1, order).to(torch.int64).argmax(-1, keepdim=True)
+    values = last.gather(-1, order.gather(-1, first))
+    places = torch.where(last == values, torch.arange(last.shape[-1]), -1).amax(-1, keepdim=True)
+    places = torch.where(places < 0, order.gather(-1, first), places)
+    values, places = values.movedim(-1, dim), places.movedim(-1, dim)
+    return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
+
+
 def extremes(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     axes = list(range(x.ndim)) if dim is None else [dim]
     return (x.amin(axes, keepdim), x.amax(axes, keepdim)) if x.ndim else (x.clone(), x.clone())
@@ -121,6 +137,7 @@ ORDER: Mapping[Any, Callable[..., Any]] = {
     aten.nanmedian.dim: nanmedian,
     aten.nanmedian.default: nanmedian_of_all,
     aten.kthvalue.default: kth,
+    aten.mode.default: mode,
     aten.aminmax.default: extremes,
     aten.amin.default: _over_all(torch.amin),
     aten.amax.default: _over_all(torch.amax),

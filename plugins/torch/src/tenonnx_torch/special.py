@@ -127,6 +127,43 @@ def lgamma(x: Tensor) -> Tensor:
     return torch.where(x.isinf(), torch.inf, torch.where(x < 0.5, math.log(math.pi) - part.log() - found, found))
 
 
+def _incomplete_gamma(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Both parts of the gamma function at ``a``, below and above ``x``, over their sum.
+
+    The smaller one is an integral of exponentials over a half-line, by the trapezoidal rule of Takahasi and Mori.
+    """
+    dtype = torch.result_type(a, x)
+    a, x = torch.broadcast_tensors(a.to(torch.float64), x.to(torch.float64))
+    usual = (a > 0) & (x > 0) & a.isfinite() & x.isfinite()
+    shape, end = torch.where(usual, a, 1.0), torch.where(usual, x, 1.0)
+    below = end <= shape + 1
+    places = torch.arange(-32, 49, dtype=torch.float64) / 10
+    spread = torch.exp(places - torch.exp(-places))
+    width = (1 / (1 + (end - shape).abs() + end.sqrt())).unsqueeze(-1)
+    part, x_part, a_part = spread * width, end.unsqueeze(-1), shape.unsqueeze(-1)
+    heights = torch.where(
+        below.unsqueeze(-1),
+        -x_part * torch.expm1(-part) - (a_part + 1) * part,
+        a_part * part - x_part * torch.expm1(part),
+    )
+    area = (heights.exp() * spread * (1 + torch.exp(-places)) * width).sum(-1) / 10
+    density = torch.exp(shape * end.log() - end - lgamma(shape))
+    smaller = density * torch.where(below, (1 + end * area) / shape, area)
+    lower = torch.where(below, smaller, 1 - smaller)
+    upper = torch.where(below, 1 - smaller, smaller)
+    edge = torch.where((a < 0) | (x < 0) | a.isnan() | x.isnan() | ((a == 0) & (x == 0)) | (a.isinf() & x.isinf()),
+                       torch.nan, ((a == 0) | x.isinf()).to(torch.float64))  # fmt: skip
+    return torch.where(usual, lower, edge).to(dtype), torch.where(usual, upper, 1 - edge).to(dtype)
+
+
+def igamma(a: Tensor, x: Tensor) -> Tensor:
+    return _incomplete_gamma(a, x)[0]
+
+
+def igammac(a: Tensor, x: Tensor) -> Tensor:
+    return _incomplete_gamma(a, x)[1]
+
+
 def zeta(s: Any, q: Any) -> Tensor:
     """The sum of ``(q + k) ** -s``, of Euler and Maclaurin from the twelfth term on."""
     s, q = (_real(each) if isinstance(each, Tensor) else torch.full((), float(each)) for each in (s, q))
@@ -219,6 +256,8 @@ SPECIAL: Mapping[Any, Callable[..., Tensor]] = {
     aten.special_ndtri.default: ndtri, torch.ops.prims.ndtri.default: ndtri,
     aten.digamma.default: digamma, torch.ops.prims.digamma.default: digamma,
     aten.lgamma.default: lgamma, torch.ops.prims.lgamma.default: lgamma,
+    aten.igamma.default: igamma, torch.ops.prims.igamma.default: igamma, aten.special_gammainc.default: igamma,
+    aten.igammac.default: igammac, torch.ops.prims.igammac.default: igammac, aten.special_gammaincc.default: igammac,
     aten.polygamma.default: polygamma,
     aten.special_zeta.default: zeta, aten.special_zeta.self_scalar: zeta, aten.special_zeta.other_scalar: zeta,
     torch.ops.prims.zeta.default: zeta,

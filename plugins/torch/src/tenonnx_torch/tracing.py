@@ -9,7 +9,7 @@ import logging
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import onnx
@@ -24,25 +24,13 @@ from tenonnx_torch.examples import Examples
 from tenonnx_torch.forms import GROUP, Forms
 from tenonnx_torch.functional import written_out
 from tenonnx_torch.losses import WithoutOperation
+from tenonnx_torch.mending import Program, count_axes_from_the_first, mend, with_views_of_copies
 from tenonnx_torch.programs import program_of, shapes_of
 from tenonnx_torch.recurrences import TRANSLATIONS, Recurrences
 from tenonnx_torch.verification import leaves, plain_attention
 
-#: A module as PyTorch traced it.
-Program = Any
-
-aten = torch.ops.aten
-
 #: What the exporter writes for operations of this package.
 _TRANSLATIONS = {**TRANSLATIONS, **special.TRANSLATIONS}
-
-#: What arithmetic on booleans means, which ONNX has under the name of logic alone.
-_OF_BOOLEANS: dict[Any, Callable[..., Any]] = {
-    aten.add.Tensor: aten.logical_or.default,
-    aten.mul.Tensor: aten.logical_and.default,
-    aten.maximum.default: aten.logical_or.default,
-    aten.minimum.default: aten.logical_and.default,
-}
 
 
 def check_call(module: torch.nn.Module, examples: Examples) -> None:
@@ -94,12 +82,14 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
 
 def _prepared(program: Program) -> Program:
     """Without what the exporter would get wrong."""
-    _mend(program)
+    mend(program)
     try:
         with _quietly():
-            return decomposed(program)
+            program = decomposed(program)
     except Exception as error:
         raise _without_form(error) from error
+    count_axes_from_the_first(program)
+    return program
 
 
 def _exported(module: torch.nn.Module, examples: Examples) -> Program:
@@ -145,7 +135,7 @@ def converted(program: Program, forms: Forms) -> tuple[onnx.ModelProto, Program]
         except Exception as error:
             try:
                 if "Cannot view" in _reason(error):
-                    return _converted(_with_views_of_copies(program), forms)
+                    return _converted(with_views_of_copies(program), forms)
                 return _converted(wholly_decomposed(program), forms)
             except Exception:  # the lines of the first are those of the module
                 raise _without_form(error) from error
@@ -267,29 +257,6 @@ def _reason(error: BaseException) -> str:
     plain = re.sub(r"\x1b\[\d*m", "", str(error))
     said = [line.strip() for line in plain.splitlines() if line.strip()]
     return " ".join(said[:2])[:400] or type(error).__name__
-
-
-def _mend(program: Program) -> None:
-    """Say what the exporter would get wrong in operations that it gets right."""
-    for node in program.graph_module.graph.nodes:
-        if node.op == "call_function" and node.target in _OF_BOOLEANS:
-            kinds = [a.meta.get("val") for a in node.args if isinstance(a, torch.fx.Node)]
-            if len(kinds) == 2 and all(isinstance(k, torch.Tensor) and k.dtype is torch.bool for k in kinds):
-                node.target = _OF_BOOLEANS[node.target]
-                node.kwargs = {}
-
-
-def _with_views_of_copies(program: Program) -> Program:
-    """A view is one only as what it is of lies in memory, and what the exporter decomposes comes to lie otherwise."""
-    for module in program.graph_module.modules():
-        for node in list(module.graph.nodes) if isinstance(module, torch.fx.GraphModule) else ():
-            if node.target is aten.view.default:
-                with module.graph.inserting_before(node):
-                    options = {"memory_format": torch.contiguous_format}
-                    copy = module.graph.call_function(aten.clone.default, (node.args[0],), options)
-                copy.meta = dict(node.args[0].meta)
-                node.replace_input_with(node.args[0], copy)
-    return program
 
 
 @contextlib.contextmanager

@@ -72,6 +72,28 @@ def adaptive_maximum(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
     return found, place.expand(held.shape).gather(-1, same).squeeze(-1)
 
 
+def fractional_maximum(x: Tensor, kernel: Any, sizes: Any, samples: Tensor) -> tuple[Tensor, Tensor]:
+    """Windows of one size at steps that a number between 0 and 1 shifts, for each image, channel and axis."""
+    rank = samples.shape[-1]
+    kernel, sizes = each(kernel, rank), each(sizes, rank)
+    shape, batch = x.shape[-rank:], x.shape[:-rank]
+    shifts = samples.reshape([*batch, rank])
+    place: Any = torch.zeros((), dtype=torch.int64)
+    for axis, (length, size, count) in enumerate(zip(shape, sizes, kernel, strict=True)):
+        shift = shifts[..., axis if rank == 3 else rank - 1 - axis].unsqueeze(-1)
+        step = (length - count) / max(size - 1, 1)
+        first = ((torch.arange(size) + shift) * step).to(torch.int64) - (shift * step).to(torch.int64)
+        first = torch.where(torch.arange(size) == size - 1, length - count, first)
+        along = first.unsqueeze(-1) + torch.arange(count)
+        view = [size if k == axis else count if k == axis + rank else 1 for k in range(2 * rank)]
+        place = place * length + along.reshape([*batch, *view])
+    place = place.flatten(-rank)
+    held = x.flatten(-rank).gather(-1, place.flatten(len(batch))).reshape(place.shape)
+    found = torch.where(held.isnan().any(-1), torch.nan, held.amax(-1))
+    same = ((held == found.unsqueeze(-1)) | held.isnan()).to(torch.int64).argmax(-1, keepdim=True)
+    return found, place.gather(-1, same).squeeze(-1)
+
+
 # ----- resizing with antialiasing -------------------------------------------------------------------------------------
 
 
@@ -169,6 +191,8 @@ WINDOWS: Mapping[Any, Callable[..., Any]] = {
     aten._adaptive_avg_pool2d_backward.default: adaptive_average_backward,
     aten.adaptive_max_pool2d.default: adaptive_maximum,
     aten.adaptive_max_pool3d.default: adaptive_maximum,
+    aten.fractional_max_pool2d.default: fractional_maximum,
+    aten.fractional_max_pool3d.default: fractional_maximum,
     aten._upsample_bilinear2d_aa.default: _antialiased(_triangle),
     aten._upsample_bilinear2d_aa.vec: _antialiased(_triangle),
     aten._upsample_bicubic2d_aa.default: _antialiased(_cubic),

@@ -1,0 +1,113 @@
+"""Programs in which the exporter would get something wrong, said otherwise, by operations that it gets right."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+#: A module as PyTorch traced it, and a call in it.
+Program = Any
+Call = Any
+
+#: What arithmetic on booleans means, which ONNX has under the name of logic alone.
+_OF_BOOLEANS: dict[Any, Callable[..., Any]] = {
+    aten.add.Tensor: aten.logical_or.default,
+    aten.mul.Tensor: aten.logical_and.default,
+    aten.maximum.default: aten.logical_or.default,
+    aten.minimum.default: aten.logical_and.default,
+}
+
+#: Along whose axes nothing is left; of these onnxruntime takes no negative one where a tensor is empty.
+_NAMES = """
+    all amax amin aminmax any argmax argmin linalg_vector_norm logsumexp max mean min nansum norm prod std std_mean sum
+    var var_mean
+"""
+_REDUCTIONS = {getattr(aten, name) for name in _NAMES.split()}
+
+#: Normalizations that give the statistics that they take, too, by the place of what says whether they take the batch's.
+_WITH_STATISTICS: dict[Any, int | None] = {
+    aten.native_batch_norm.default: 5,
+    aten._native_batch_norm_legit.default: 5,
+    aten._native_batch_norm_legit.no_stats: 3,
+    aten._batch_norm_with_update.default: None,
+}
+
+
+def calls(program: Program) -> Iterator[Call]:
+    """All calls of functions, those in branches and bodies of loops included."""
+    for module in program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            yield from (node for node in list(module.graph.nodes) if node.op == "call_function")
+
+
+def mend(program: Program) -> None:
+    """Say what the exporter would get wrong in operations that it gets right."""
+    for node in calls(program):
+        if node.target in _OF_BOOLEANS:
+            kinds = [a.meta.get("val") for a in node.args if isinstance(a, torch.fx.Node)]
+            if len(kinds) == 2 and all(isinstance(k, torch.Tensor) and k.dtype is torch.bool for k in kinds):
+                node.target = _OF_BOOLEANS[node.target]
+                node.kwargs = {}
+        elif node.target in _WITH_STATISTICS:
+            _write_statistics(node)
+
+
+def count_axes_from_the_first(program: Program) -> None:
+    """Let no reduction count its axes from the last one."""
+    for node in calls(program):
+        if isinstance(node.target, torch._ops.OpOverload) and node.target.overloadpacket in _REDUCTIONS:
+            names = [argument.name for argument in node.target._schema.arguments]
+            place, rank = names.index("dim") if "dim" in names else len(names), node.args[0].meta["val"].ndim
+            if not rank:
+                continue
+            if place < len(node.args):
+                node.update_arg(place, _from_the_first(node.args[place], rank))
+            elif "dim" in node.kwargs:
+                node.update_kwarg("dim", _from_the_first(node.kwargs["dim"], rank))
+
+
+def _from_the_first(dim: Any, rank: int) -> Any:
+    return [axis % rank for axis in dim] if isinstance(dim, list | tuple) else dim if dim is None else dim % rank
+
+
+def _write_statistics(node: Call) -> None:
+    """Write out the means and inverse deviations that a normalization took, where they are used."""
+    graph, x, place = node.graph, node.args[0], _WITH_STATISTICS[node.target]
+
+    def call(function: Any, *arguments: Any, **keywords: Any) -> Call:
+        made = graph.call_function(function, arguments, keywords)
+        held = torch.fx.map_arg(arguments, lambda each: each.meta["val"])
+        made.meta["val"] = function(*held, **keywords)
+        return made
+
+    for user in list(node.users):
+        if user.target is not operator.getitem or user.args[1] not in (1, 2):
+            continue
+        with graph.inserting_before(user):
+            axes = [axis for axis in range(x.meta["val"].ndim) if axis != 1]
+            if place is not None and not node.args[place]:
+                found = call(aten.new_zeros.default, x, [0])
+            elif user.args[1] == 1:
+                found = call(aten.mean.dim, x, axes)
+            else:
+                variance = call(aten.var.correction, x, axes, correction=0)
+                found = call(aten.rsqrt.default, call(aten.add.Scalar, variance, node.args[-1]))
+        user.replace_all_uses_with(found)
+        graph.erase_node(user)
+
+
+def with_views_of_copies(program: Program) -> Program:
+    """A view is one only as what it is of lies in memory, and what the exporter decomposes comes to lie otherwise."""
+    for node in calls(program):
+        if node.target is aten.view.default:
+            with node.graph.inserting_before(node):
+                options = {"memory_format": torch.contiguous_format}
+                copy = node.graph.call_function(aten.clone.default, (node.args[0],), options)
+            copy.meta = dict(node.args[0].meta)
+            node.replace_input_with(node.args[0], copy)
+    return program
