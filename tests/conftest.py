@@ -30,3 +30,29 @@ def install(tmp_path, monkeypatch):
     discovery._everything.cache_clear()
     for module in [name for name in sys.modules if name not in modules and name.startswith("acme")]:
         del sys.modules[module]
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """Installs distributions into a folder of their own: their entry points and modules, as an installer lays them."""
+
+    def install(name, group, entry, text, module=None):
+        module = module or name.replace("-", "_").lower()
+        (tmp_path / f"{module}.py").write_text(textwrap.dedent(text))
+        info = tmp_path / f"{name.replace('-', '_')}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[{group}]\n{entry} = {module}\n")
+        (info / "RECORD").write_text("")
+
+    install.path = str(tmp_path)
+    return install
+
+
+@pytest.fixture(scope="module")
+def python():
+    from interpreters import Interpreters
+
+    interpreters = Interpreters()
+    yield interpreters
+    interpreters.close()

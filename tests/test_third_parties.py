@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from interpreters import Interpreters
 
 #: A bystander's program: it reads a model of Softmax and Relu, runs it on any backend, and prints what it got.
 BYSTANDER = """
@@ -175,30 +174,6 @@ CHANGES = {
     "another body": ("ops.softmax.function = lambda input, *, axis=-1: input", STAYS),
     "another kind": ("ops.relu.pure = False", STAYS),
 }
-
-
-@pytest.fixture
-def installed(tmp_path):
-    """Installs distributions into a folder of their own: their entry points and modules, as an installer lays them."""
-
-    def install(name, group, entry, text, module=None):
-        module = module or name.replace("-", "_").lower()
-        (tmp_path / f"{module}.py").write_text(textwrap.dedent(text))
-        info = tmp_path / f"{name.replace('-', '_')}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[{group}]\n{entry} = {module}\n")
-        (info / "RECORD").write_text("")
-
-    install.path = str(tmp_path)
-    return install
-
-
-@pytest.fixture(scope="module")
-def python():
-    interpreters = Interpreters()
-    yield interpreters
-    interpreters.close()
 
 
 @pytest.fixture(scope="module")

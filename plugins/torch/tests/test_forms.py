@@ -8,6 +8,8 @@ from torch import nn
 import tenonnx as tx
 import tenonnx_standard as ops
 import tenonnx_torch
+from tenonnx.extend import PluginWarning
+from tenonnx.extend.formats import Plugin
 from tenonnx_torch import forms
 
 
@@ -65,25 +67,43 @@ def test_operators_have_the_forms_of_the_caller(tmp_path):
     assert "scale" in {tensor.name for tensor in onnx.load(path).graph.initializer}
 
 
-class Installed:
-    """A plugin as core finds it."""
-
-    source = "acme 1.0"
-
-    def __init__(self, value):
-        self.value = value
-
-    def load(self):
-        return self.value
+ACME = Plugin("acme", "acme.forms", "tenonnx.torch_ops", "acme", "1.0")
 
 
 def test_packages_give_forms(monkeypatch):
-    monkeypatch.setattr(forms, "plugins", lambda group: [Installed(FORMS)] if group == "tenonnx.torch_ops" else [])
+    monkeypatch.setattr(forms, "loaded", lambda group: [(ACME, FORMS)] if group == "tenonnx.torch_ops" else [])
     assert tx.load(Net(), X)
     with pytest.raises(tx.VerificationFailed, match="must compute the same outputs as the original on PyTorch"):
         tx.load(Net(), X, forms={"acme::squareplus": lambda x, b, scale=None: x * 1.0})
-    monkeypatch.setattr(forms, "plugins", lambda group: [Installed({"squareplus": of_squareplus})])
-    with pytest.raises(tx.PluginError, match=r"the forms of acme 1\.0 must be functions by operator"):
+
+
+class Plain(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"squareplus": of_squareplus}, "squareplus"),
+        ([of_squareplus], "of_squareplus"),
+        ({"acme::parts": 3}, "acme::parts"),
+        ({"aten::relu": lambda x: x}, "aten::relu, which is PyTorch's"),
+        ({nn.ReLU: lambda module, x: x}, r"torch\.nn.*ReLU, which is PyTorch's"),
+    ],
+)
+def test_packages_do_not_change_what_others_export(monkeypatch, given, told):
+    monkeypatch.setattr(forms, "loaded", lambda group: [(ACME, given)] if group == "tenonnx.torch_ops" else [])
+    with pytest.warns(PluginWarning, match=rf"(?s)the forms of acme 1\.0 must be functions.*{told}"):
+        assert [node.op_type for node in tx.load(nn.Sequential(Plain(), nn.ReLU()), X).nodes] == ["Relu", "Relu"]
+
+
+def test_a_form_of_a_package_that_ends_the_program_is_named(monkeypatch):
+    def leaving(*arguments, **options):
+        raise SystemExit(0)
+
+    monkeypatch.setattr(forms, "loaded", lambda group: [(ACME, {**FORMS, "acme::parts": leaving})])
+    with pytest.raises(tx.PluginError, match=r"(?s)acme 1\.0 has a rule for acme::parts that must run.*SystemExit: 0"):
         tx.load(Net(), X)
 
 
@@ -174,7 +194,7 @@ X4 = torch.randn(5, 4)
 def test_forms_of_classes_are_verified_and_come_from_packages(monkeypatch):
     with pytest.raises(tx.VerificationFailed, match="must compute the same outputs as the original on PyTorch"):
         tx.load(Routed(), X4, forms={Router: lambda router, x, scale=1.0: of_router(router, x, 3.0)})
-    monkeypatch.setattr(forms, "plugins", lambda group: [Installed({f"{Router.__module__}.Router": of_router})])
+    monkeypatch.setattr(forms, "loaded", lambda group: [(ACME, {f"{Router.__module__}.Router": of_router})])
     assert tx.load(Routed(), X4)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tenonnx.conversion.options import ConvertConfig, asked_of_packages
-from tenonnx.errors import InvalidCall, PluginError, TenonnxError
+from tenonnx.errors import InvalidCall, PluginError
 from tenonnx.graph.graph import Graph
 from tenonnx.registry.discovery import Plugin, cure, plugins
 from tenonnx.registry.hints import provider
@@ -72,13 +72,8 @@ def _placed(name: str, transform: Any, plugin: Plugin | None) -> Placed:
 
 def _applied(plugin: Plugin, transform: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     """What the transform of a plugin makes of a graph; what it fails with names the plugin."""
-    try:
-        with plugin.guarded(f"applying {plugin.name} of"):
-            return transform(*arguments)
-    except (TenonnxError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # exits, too
-        raise plugin.failure("could not transform the model", error) from error
+    with plugin.running(f"applying {plugin.name} of", "could not transform the model"):
+        return transform(*arguments)
 
 
 def has_more_ops(graph: Graph, opset_version: int | Mapping[str, int] | None, domains: Collection[str] | None) -> bool:

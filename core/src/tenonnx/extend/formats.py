@@ -17,7 +17,7 @@ from tenonnx.formats.onnx.writer import to_model
 from tenonnx.formats.safetensors import Tensor, read_tensors, write_tensors
 from tenonnx.graph.training import PARAMETERS, Role, TrainingState
 from tenonnx.loading import Frontend
-from tenonnx.registry.discovery import plugins
+from tenonnx.registry.discovery import Plugin, being_imported, loaded
 from tenonnx.transforms.report import Change
 
 __all__ = [
@@ -29,17 +29,19 @@ __all__ = [
     "ExportConfig",
     "Frontend",
     "Function",
+    "Plugin",
     "PostExportHook",
     "Report",
     "Role",
     "Tensor",
     "TrainingState",
     "array_to_proto",
+    "being_imported",
     "check_output",
     "convert",
     "export",
+    "loaded",
     "message_of",
-    "plugins",
     "read_tensors",
     "to_model",
     "write_stream",

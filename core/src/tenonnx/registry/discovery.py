@@ -11,7 +11,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from importlib.abc import InspectLoader
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tenonnx.errors import InvalidCall, PluginError, PluginWarning, installing
+from tenonnx.errors import InvalidCall, PluginError, PluginWarning, TenonnxError, installing
 from tenonnx.graph.garbage import uncollected
 from tenonnx.registry.guest import guarded
 from tenonnx.registry.hints import is_ours, names_of, provider
@@ -81,6 +81,7 @@ GROUPS: Mapping[str, EntryPointGroup] = {
         "a mapping from operators of PyTorch to functions", lambda value: isinstance(value, Mapping)
     ),
     "tenonnx.tensorflow_ops": EntryPointGroup(),
+    "tenonnx.estimators": EntryPointGroup(),
     "tenonnx.hooks": EntryPointGroup(
         "a function of a ModelProto, or an object with post_process",
         lambda value: callable(value) or callable(getattr(value, "post_process", None)),
@@ -160,6 +161,17 @@ class Plugin(NamedTuple):
     def guarded(self, doing: str) -> AbstractContextManager[None]:
         """A context for code of the package. Raises ``Trespass`` for what it must not do to the process."""
         return guarded(f"{doing} {self.source}")
+
+    @contextlib.contextmanager
+    def running(self, doing: str, what: str) -> Iterator[None]:
+        """A context for a function of the package. Raises ``PluginError`` for what is no error of tenonnx."""
+        try:
+            with self.guarded(doing):
+                yield
+        except (TenonnxError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # exits, too
+            raise self.failure(what, error) from error
 
     def _check_api(self) -> None:
         wanted = self._api()
@@ -307,6 +319,18 @@ def plugins(group: str) -> list[Plugin]:
     for error in refused_here.values():
         warn_once(str(error))
     return [p for p in _installed(group) if p in chosen and p not in refused_here]
+
+
+def loaded(group: str, name: str | None = None) -> Iterator[tuple[Plugin, Any]]:
+    """The plugins of a group, or those of one name, with what they are; a warning tells of those that do not load."""
+    for plugin in plugins(group):
+        if name in (None, plugin.name):
+            try:
+                value = plugin.load()
+            except PluginError as error:
+                warn_once(str(error))
+            else:
+                yield plugin, value
 
 
 def left_out(group: str) -> list[Plugin]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
-from tenonnx.errors import InvalidCall, PluginError, TenonnxError, TypeMismatch, counted
+from tenonnx.errors import InvalidCall, TypeMismatch, counted
 from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.types import unify_types
 from tenonnx.op.graph_inference import infer
-from tenonnx.registry.discovery import Plugin, plugins, warn_once
+from tenonnx.registry.discovery import Plugin, loaded
 from tenonnx.registry.import_rules import ImportRule, rules_of
 from tenonnx.transforms.overridable import leaving_defaults
 from tenonnx.transforms.rewrite import Call, Rewriter
@@ -55,12 +56,7 @@ def apply_installed_rules(graph: Graph, frontend: str) -> Graph:
 
 def installed_rules() -> list[Offered]:
     """The rules that installed packages offer, in the order in which they are asked."""
-    offered: list[Offered] = []
-    for plugin in plugins(GROUP):
-        try:
-            offered += [Offered(rule, plugin, rule.title) for rule in rules_of(plugin.load())]
-        except TenonnxError as error:
-            warn_once(str(error))
+    offered = [Offered(rule, plugin, rule.title) for plugin, value in loaded(GROUP) for rule in rules_of(value)]
     return sorted(offered, key=lambda each: (each.rule.order, each.plugin is not None and each.plugin.rank))
 
 
@@ -134,24 +130,23 @@ class _RuleRewriter(Rewriter):
 def _ask(offered: Offered, node: Node) -> Any:
     title, plugin = offered.title(node), offered.plugin
     _check_parameters(offered.rule.function, title, node)
-    if plugin is None:
-        try:
-            return offered.rule(node, *node.inputs)
-        except Exception as error:
-            error.add_note(f"raised by {title}")
-            raise
+    before = _parts(node)
+    running = nullcontext() if plugin is None else plugin.running("a rule of", f"could not replace {node.title}")
     try:
-        with plugin.guarded("a rule of"):
-            return offered.rule(node, *node.inputs)
-    except (TenonnxError, KeyboardInterrupt) as error:
+        with running:
+            found = offered.rule(node, *node.inputs)
+    except (Exception, KeyboardInterrupt) as error:
         error.add_note(f"raised by {title}")
         raise
-    except BaseException as error:  # exits, too
-        raise PluginError(
-            f"{title} must run",
-            given=f"{type(error).__name__}: {error}",
-            do=f"correct {plugin.value}, or leave it out with TENONNX_PLUGINS=-{plugin.distribution}",
-        ) from error
+    if _parts(node) != before:
+        what = f"{title} must leave the node as it was"
+        raise InvalidCall(what, do="return values, one for each output, which are computed in its place")
+    return found
+
+
+def _parts(node: Node) -> list[Any]:
+    attributes = [part for name, value in node.attributes.items() for part in (name, id(value))]
+    return [node.name, id(node.op), node.version, *map(id, node.inputs), *attributes]
 
 
 def _check_parameters(rule: Any, title: str, node: Node) -> None:

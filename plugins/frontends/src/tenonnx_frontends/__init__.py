@@ -2,7 +2,7 @@
 
 Dims and names come in the forms that every front end takes (``read_dims``, ``named_axes``, ``chosen_names``), the
 source is asked at the sizes that ``sizes_to_compare`` tells (``verify_calls``), and refusals name lines of the user's
-code (``UserLines``).
+code (``UserLines``). Packages add to the tables of rules by ``added_rule``.
 """
 
 from tenonnx_frontends.dims import (
@@ -17,14 +17,17 @@ from tenonnx_frontends.dims import (
 )
 from tenonnx_frontends.lines import UserLines, line
 from tenonnx_frontends.names import chosen_names, joined, output_names, path_parts
+from tenonnx_frontends.rules import added_rule, guarded_rule
 from tenonnx_frontends.verification import SourceCall, verify_calls
 
 __all__ = [
     "Dims",
     "SourceCall",
     "UserLines",
+    "added_rule",
     "batched",
     "chosen_names",
+    "guarded_rule",
     "joined",
     "line",
     "named_axes",

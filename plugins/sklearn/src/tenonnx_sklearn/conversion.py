@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from pkgutil import iter_modules
 from typing import Any
 
 from tenonnx.extend import NotRepresentable, Value
+from tenonnx.extend.formats import loaded
+from tenonnx_frontends import added_rule
 from tenonnx_sklearn.tables import Table, as_matrix, as_table
 
 #: What an estimator computes for rows, by the name of its method. Rules give all that they can: what nobody reads is
@@ -19,7 +20,7 @@ Outputs = dict[str, Any]
 Rule = Callable[[Any, Any], Outputs]
 
 #: Packages name a module here by the Python package of their estimators; importing it registers the rules.
-GROUP = "tenonnx_sklearn.rules"
+GROUP = "tenonnx.estimators"
 
 _rules: dict[str, Rule] = {}
 
@@ -35,7 +36,8 @@ def converts(*names: str, table: bool = False) -> Callable[[Rule], Rule]:
 
     def register(rule: Rule) -> Rule:
         taken = as_table if table else as_matrix
-        _rules.update(dict.fromkeys(names, lambda model, X: rule(model, taken(X))))
+        held = added_rule(lambda model, X: rule(model, taken(X)), names, _rules)
+        _rules.update(dict.fromkeys(names, held))
         return rule
 
     return register
@@ -50,7 +52,7 @@ def convert(model: Any, X: Value | Table) -> Outputs:
         raise NotRepresentable(
             "an estimator must have a rule",
             given=name,
-            do='register one with tenonnx_sklearn.converts, see "tenonnx_sklearn.rules" in docs/how-to/sklearn.md',
+            do='register one with tenonnx_sklearn.converts, see "tenonnx.estimators" in docs/how-to/sklearn.md',
         )
     return rule(model, X)
 
@@ -86,6 +88,5 @@ def _import_rules(package: str) -> None:
 
     for module in iter_modules(rules.__path__, f"{rules.__name__}."):
         import_module(module.name)
-    for entry in entry_points(group=GROUP):
-        if entry.name == package:
-            entry.load()
+    for _ in loaded(GROUP, package):
+        pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenonnx.extend.formats import plugins
+from tenonnx.extend.formats import loaded
 from tenonnx_tensorflow.rules import (  # noqa: F401 - what they are imported for is their rules
     blocks,
     complexes,
@@ -29,5 +29,5 @@ GROUP = "tenonnx.tensorflow_ops"
 
 def load_rules_of_packages() -> None:
     """Import the modules of installed packages that bring rules for ops of their own."""
-    for plugin in plugins(GROUP):
-        plugin.load()
+    for _ in loaded(GROUP):
+        pass

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import tenonnx as tx
 from tenonnx.extend import Graph, InvalidCall, TensorType
-from tenonnx.extend.formats import plugins
+from tenonnx.extend.testing import plugins
 from tenonnx_testing.run import Failure
 
 

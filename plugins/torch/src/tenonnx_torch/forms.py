@@ -5,6 +5,8 @@ The exporter writes a node that stands for the call; when its model is read, the
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -14,8 +16,9 @@ import torch
 from torch.onnx._internal.exporter import _core
 from torch.utils import _pytree as pytree
 
-from tenonnx.extend import InvalidCall, Node, PluginError, Value
-from tenonnx.extend.formats import plugins
+from tenonnx.extend import InvalidCall, Node, PluginError, PluginWarning, Value
+from tenonnx.extend.formats import loaded
+from tenonnx_frontends import guarded_rule
 from tenonnx_torch.module_forms import OPERATOR, ModuleCall, standing_in
 
 #: Plugins of this entry-point group are mappings from names of operators to functions.
@@ -38,11 +41,12 @@ class Forms:
 
     def __init__(self, given: Mapping[str, Form] | None = None) -> None:
         self.functions: dict[Any, Form] = {}
-        for plugin in reversed(plugins(GROUP)):
-            found = plugin.load()
-            if problem := _problem(found):
-                raise PluginError(f"the forms of {plugin.source} must be functions by operator", given=problem)
-            self.functions |= found
+        for plugin, found in reversed(list(loaded(GROUP))):
+            if problem := _problem(found) or _problem_of_package(found):
+                what = f"the forms of {plugin.source} must be functions by operators of its own"
+                warnings.warn(PluginWarning(str(PluginError(what, given=problem))), stacklevel=2)
+            else:
+                self.functions |= {key: guarded_rule(plugin, form, _title(key)) for key, form in found.items()}
         if given is not None and (problem := _problem(given)):
             raise InvalidCall(
                 "forms must be functions by operator or class of modules",
@@ -59,7 +63,7 @@ class Forms:
 
     def _form_of(self, module: torch.nn.Module) -> Form | None:
         kind = type(module)
-        return self.functions.get(kind) or self.functions.get(f"{kind.__module__}.{kind.__qualname__}")
+        return self.functions.get(kind) or self.functions.get(_title(kind))
 
     def translations(self, program: Any) -> dict[Any, Form]:
         """What the exporter is to write for each operator of a program that has a form."""
@@ -124,6 +128,16 @@ def _problem(found: Any) -> str:
         return repr(found)[:200]
     wrong = [key for key, form in found.items() if not _is_name(key) or not callable(form)]
     return repr({wrong[0]: found[wrong[0]]})[:200] if wrong else ""
+
+
+def _problem_of_package(found: Mapping[Any, Form]) -> str:
+    """What a package may not say of PyTorch itself: it would change the models of all others."""
+    theirs = [_title(key) for key in found if re.match(r"(aten|prims|torch)(::|\.)", _title(key))]
+    return f"{theirs[0]}, which is PyTorch's: give it as forms= where a module is exported" if theirs else ""
+
+
+def _title(key: Any) -> str:
+    return key if isinstance(key, str) else f"{key.__module__}.{key.__qualname__}"
 
 
 def _is_name(key: Any) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant
+from tenonnx_frontends import added_rule
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 from tenonnx_tensorflow.held import Complex, number
 from tenonnx_tensorflow.lite.reader import Operator, Quantization, Tensor
@@ -134,7 +135,7 @@ def lite_rule(*names: str) -> Callable[[Callable[[Call], Any]], Callable[[Call],
     """Let a function say what calls of these operators are: numbers, which become codes where a tensor has these."""
 
     def registered(function: Callable[[Call], Any]) -> Callable[[Call], Any]:
-        LITE_RULES.update(dict.fromkeys(names, function))
+        LITE_RULES.update(dict.fromkeys(names, added_rule(function, names, LITE_RULES)))
         return function
 
     return registered

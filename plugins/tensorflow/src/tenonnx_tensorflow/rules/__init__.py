@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tenonnx_frontends import added_rule
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -29,8 +31,8 @@ def rule(*names: str, outputs: str = "", interpreter: bool = False) -> Callable[
     """
 
     def registered(function: Callable[..., Any]) -> Callable[..., Any]:
-        for name in names:
-            RULES[name] = Rule(function, outputs.split(), interpreter)
+        held = Rule(added_rule(function, names, RULES), outputs.split(), interpreter)
+        RULES.update(dict.fromkeys(names, held))
         return function
 
     return registered

@@ -1,0 +1,63 @@
+"""Codes of quantised ops on numpy beside those of onnxruntime's kernels, over drawn calls full of ties.
+
+``python benchmarks/codes.py [--calls 10000] [--first 0] [op ...]``; the calls are those of the test of codes
+(``quantized/tests/test_codes_of_onnxruntime.py``), which tries the first 60 of each op.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from measure import table
+
+import tenonnx as tx
+
+TEST = Path(__file__).parents[1] / "quantized" / "tests" / "test_codes_of_onnxruntime.py"
+
+
+def drawn() -> Any:
+    """The module of the test, which draws calls."""
+    spec = importlib.util.spec_from_file_location(TEST.stem, TEST)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def compared(calls: Any, op: str, seed: int, options: Any) -> np.ndarray[Any, Any]:
+    """By how many steps each code of a call differs."""
+    model, feeds = calls.built(op, *calls.OPS[op](calls.Draw(seed)))
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    expected = session.run(["y"], feeds)[0]
+    found = tx.load(model).run(feeds, backend="numpy")["y"]
+    return np.abs(found.astype(np.int64) - expected.astype(np.int64))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--calls", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("op", nargs="*")
+    given = parser.parse_args()
+    calls = drawn()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    rows = []
+    for op in given.op or calls.OPS:
+        steps = [compared(calls, op, seed, options) for seed in range(given.first, given.first + given.calls)]
+        off = [seed for seed, each in enumerate(steps, given.first) if each.any()]
+        several = sum(int((each > 1).sum()) for each in steps)
+        codes = sum(each.size for each in steps)
+        rows.append([op, codes, sum(int((each > 0).sum()) for each in steps), several, ", ".join(map(str, off[:5]))])
+    table(f"Codes over {given.calls} calls an op", ["op", "codes", "off", "by more than a step", "seeds"], rows)
+
+
+if __name__ == "__main__":
+    main()
