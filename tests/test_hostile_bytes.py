@@ -123,6 +123,32 @@ def test_text_is_not_made_where_types_are_inferred_or_a_file_is_written(name, tm
     assert tx.limits.resident() - before < MEMORY
 
 
+def test_one_long_text_among_many_short_ones_takes_its_own_room(tmp_path):
+    texts = text("s", *["a"] * 50_000, "b" * 100_000, "")
+    onnx.save(model_of([helper.make_node("Identity", ["s"], ["y"])], [texts]), tmp_path / "m.onnx")
+    before = tx.limits.resident()
+    graph = tx.load(tmp_path / "m.onnx")
+    tx.infer(graph)
+    found = graph.run({}, backend="numpy")["y"]
+    assert (found[0], len(found[50_000]), found[50_001], found.shape) == ("a", 100_000, "", (50_002,))
+    assert tx.limits.resident() - before < MEMORY
+
+
+@pytest.mark.parametrize("dims", [[3], [0], [2, 2]])
+def test_texts_of_another_number_than_the_dims_say_are_refused(dims):
+    broken = text("s", "a", "b")
+    broken.dims[:] = dims
+    with pytest.raises(tx.InvalidModel, match='tensor "s"'):
+        tx.load(model_of([helper.make_node("Identity", ["s"], ["y"])], [broken])).run({}, backend="numpy")
+
+
+def test_texts_that_are_no_text_are_refused():
+    broken = text("s", "a", "b")
+    broken.string_data[1] = b"\xff"
+    with pytest.raises(tx.InvalidModel, match='tensor "s"'):
+        tx.load(model_of([helper.make_node("Identity", ["s"], ["y"])], [broken])).run({}, backend="numpy")
+
+
 def test_all_together_keeps_to_the_limit():
     nodes = []
     for k in range(20):

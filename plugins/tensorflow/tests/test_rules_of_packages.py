@@ -7,6 +7,7 @@ import pytest
 from tenonnx.extend import PluginError
 from tenonnx.extend.formats import Plugin
 from tenonnx_tensorflow import table
+from tenonnx_tensorflow.lite import layers  # noqa: F401 - its rules
 from tenonnx_tensorflow.lite.calls import LITE_RULES
 from tenonnx_tensorflow.rules import RULES
 

@@ -58,17 +58,24 @@ class TensorContents(Contents):
             try:
                 if self.region is not None:
                     array = from_raw(self.region.view(), self.type)
+                elif self.type.dtype is DType.string:
+                    array = self._texts()
                 else:
                     array = onnx.numpy_helper.to_array(self.proto)
                     self._check_range(array)
             except UNFORESEEN as error:
                 raise _malformed(self.proto.name, self.type, error) from error
-            if self.type.dtype is DType.string:
-                array = array.astype(object)
             array = array.view()
             array.flags.writeable = False
             self._array = array
         return self._array
+
+    def _texts(self) -> np.ndarray[Any, Any]:
+        """Texts one by one: numpy's own arrays of text give all of them the length of the longest."""
+        texts = self.proto.string_data
+        array = np.empty(len(texts), object)
+        array[:] = [text.decode("utf-8") for text in texts]
+        return array.reshape(self.proto.dims)
 
     def _check_range(self, array: np.ndarray[Any, Any]) -> None:
         """Raise ``InvalidModel`` where the field of 32 bits that holds smaller integers holds what is none of them."""
