@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from tenonnx.errors import InvalidCall, InvalidModel, PluginError, TenonnxError
+from tenonnx.errors import InvalidCall, PluginError
 from tenonnx.graph.graph import Graph
 from tenonnx.registry.discovery import Plugin, check_takes, cure, plugins
 from tenonnx.registry.hints import provider
@@ -213,16 +213,8 @@ def _read_by(
     name = f'"{os.fspath(source)}"' if isinstance(source, str | os.PathLike) else type(source).__qualname__
     what = f"the front end of {plugin.source} must take these examples and options"
     check_takes(what, read, source, *examples, registry=registry, **options)
-    try:
-        with plugin.guarded("reading by"):
-            graph = read(source, *examples, registry=registry, **options)
-    except (TenonnxError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # exits, too
-        raise InvalidModel(
-            f'{name} could not be read by plugin "{plugin.name}" of {plugin.source}',
-            given=f"{type(error).__name__}: {error}",
-        ) from error
+    with plugin.running("reading by", f"could not read {name}"):
+        graph = read(source, *examples, registry=registry, **options)
     if not isinstance(graph, Graph):
         raise PluginError(f"the front end of {plugin.source} must return a graph", given=repr(graph)[:200])
     return graph

@@ -168,7 +168,7 @@ def test_axes_are_counted_from_the_front_where_they_must_be():
     with pytest.raises(NotRepresentable, match="cannot be negative at version 4"):
         spell_attributes(joined, 4, {"axis": -1}, {})
     for wrong in ("first", [1, "second"], [1.5]):
-        with pytest.raises(NotRepresentable, match='attribute "axis" must be made of whole numbers'):
+        with pytest.raises(NotRepresentable, match='attribute "axis" must hold whole numbers'):
             spell_attributes(joined, 4, {"axis": wrong}, {}, 3)
     with pytest.raises(InvalidCall, match="positive names"):
         joined.until(3, positive=["missing"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from tenonnx.conversion.options import ConvertConfig, asked_of_packages
@@ -56,7 +57,9 @@ def _placed(name: str, transform: Any, plugin: Plugin | None) -> Placed:
 
     def step(graph: Graph, conversion: Any) -> tuple[Graph, Sequence[Any]]:
         arguments = (graph, conversion) if is_step(transform) else (graph,)
-        result = transform(*arguments) if plugin is None else _applied(plugin, transform, arguments)
+        doing = f"applying {name} of", "could not transform the model"
+        with nullcontext() if plugin is None else plugin.running(*doing):
+            result = transform(*arguments)
         left = result if is_step(transform) else (result, ())
         if not isinstance(left, tuple) or not isinstance(left[0], Graph):
             whose = "" if plugin is None else f" of {plugin.source}"
@@ -68,12 +71,6 @@ def _placed(name: str, transform: Any, plugin: Plugin | None) -> Placed:
         return left
 
     return Placed(name, placed_behind(transform), step, changed_by(transform))
-
-
-def _applied(plugin: Plugin, transform: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-    """What the transform of a plugin makes of a graph; what it fails with names the plugin."""
-    with plugin.running(f"applying {plugin.name} of", "could not transform the model"):
-        return transform(*arguments)
 
 
 def has_more_ops(graph: Graph, opset_version: int | Mapping[str, int] | None, domains: Collection[str] | None) -> bool:

@@ -130,9 +130,7 @@ def _from_front(op: Spelled, version: int, name: str, value: Any, rank: int | No
     """Axes counted from the front."""
     axes = value if isinstance(value, list | tuple) else [value]
     if not all(isinstance(axis, int) for axis in axes):
-        raise NotRepresentable(
-            f'{op.title}: attribute "{name}" must be made of whole numbers', given=f"{name}={value!r}"
-        )
+        raise NotRepresentable(f'{op.title}: attribute "{name}" must hold whole numbers', given=repr(value))
     if all(axis >= 0 for axis in axes):
         return value
     if rank is None:

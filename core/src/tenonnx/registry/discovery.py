@@ -140,12 +140,8 @@ class Plugin(NamedTuple):
         entry = importlib.metadata.EntryPoint(self.name, self.value, self.group)
         token = _being_imported.set(self)
         try:
-            with self.guarded("loading"), uncollected():  # what is imported stays
+            with self.running("loading", "could not be imported", passing=()), uncollected():  # what is imported stays
                 value = entry.load()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # exits and what test runners skip by are no Exception
-            raise self.failure("could not be imported", error) from error
         finally:
             _being_imported.reset(token)
         self._check_api()
@@ -163,14 +159,14 @@ class Plugin(NamedTuple):
         return guarded(f"{doing} {self.source}")
 
     @contextlib.contextmanager
-    def running(self, doing: str, what: str) -> Iterator[None]:
-        """A context for a function of the package. Raises ``PluginError`` for what is no error of tenonnx."""
+    def running(self, doing: str, what: str, passing: Sequence[type[Exception]] = (TenonnxError,)) -> Iterator[None]:
+        """A context for code of the package. Raises ``PluginError`` for all but Ctrl-C and what is ``passing``."""
         try:
             with self.guarded(doing):
                 yield
-        except (TenonnxError, KeyboardInterrupt):
+        except (KeyboardInterrupt, *passing):
             raise
-        except BaseException as error:  # exits, too
+        except BaseException as error:  # exits and what test runners skip by are no Exception
             raise self.failure(what, error) from error
 
     def _check_api(self) -> None:
@@ -326,11 +322,9 @@ def loaded(group: str, name: str | None = None) -> Iterator[tuple[Plugin, Any]]:
     for plugin in plugins(group):
         if name in (None, plugin.name):
             try:
-                value = plugin.load()
+                yield plugin, plugin.load()
             except PluginError as error:
                 warn_once(str(error))
-            else:
-                yield plugin, value
 
 
 def left_out(group: str) -> list[Plugin]:

@@ -125,11 +125,6 @@ def _folders(failures: list[PluginError]) -> Iterator[tuple[str, Any]]:
     for plugin in plugins(GROUP):
         try:
             module = plugin.load()
-            if not hasattr(module, "__path__"):
-                raise PluginError(
-                    f'plugin "{plugin.name}" of {plugin.source} must be a package that holds *.toml files',
-                    given=plugin.value,
-                )
         except PluginError as error:
             failures.append(error)
         else:

@@ -139,8 +139,7 @@ def _ask(offered: Offered, node: Node) -> Any:
         error.add_note(f"raised by {title}")
         raise
     if _parts(node) != before:
-        what = f"{title} must leave the node as it was"
-        raise InvalidCall(what, do="return values, one for each output, which are computed in its place")
+        raise InvalidCall(f"{title} must leave the node as it was", do="return values that replace its outputs")
     return found
 
 
