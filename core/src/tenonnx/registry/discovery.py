@@ -159,7 +159,7 @@ class Plugin(NamedTuple):
         return guarded(f"{doing} {self.source}")
 
     @contextlib.contextmanager
-    def running(self, doing: str, what: str, passing: Sequence[type[Exception]] = (TenonnxError,)) -> Iterator[None]:
+    def running(self, doing: str, what: str, passing: tuple[type[Exception], ...] = (TenonnxError,)) -> Iterator[None]:
         """A context for code of the package. Raises ``PluginError`` for all but Ctrl-C and what is ``passing``."""
         try:
             with self.guarded(doing):
