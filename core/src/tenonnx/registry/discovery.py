@@ -140,7 +140,10 @@ class Plugin(NamedTuple):
         entry = importlib.metadata.EntryPoint(self.name, self.value, self.group)
         token = _being_imported.set(self)
         try:
-            with self.running("loading", "could not be imported", passing=()), uncollected():  # what is imported stays
+            with (
+                self.running("loading", "could not be imported", passing=KeyboardInterrupt),
+                uncollected(),
+            ):  # what is imported stays
                 value = entry.load()
         finally:
             _being_imported.reset(token)
@@ -159,12 +162,12 @@ class Plugin(NamedTuple):
         return guarded(f"{doing} {self.source}")
 
     @contextlib.contextmanager
-    def running(self, doing: str, what: str, passing: tuple[type[Exception], ...] = (TenonnxError,)) -> Iterator[None]:
+    def running(self, doing: str, what: str, passing: type[BaseException] = TenonnxError) -> Iterator[None]:
         """A context for code of the package. Raises ``PluginError`` for all but Ctrl-C and what is ``passing``."""
         try:
             with self.guarded(doing):
                 yield
-        except (KeyboardInterrupt, *passing):
+        except (KeyboardInterrupt, passing):
             raise
         except BaseException as error:  # exits and what test runners skip by are no Exception
             raise self.failure(what, error) from error
