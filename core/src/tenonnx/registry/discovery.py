@@ -140,10 +140,7 @@ class Plugin(NamedTuple):
         entry = importlib.metadata.EntryPoint(self.name, self.value, self.group)
         token = _being_imported.set(self)
         try:
-            with (
-                self.running("loading", "could not be imported", passing=KeyboardInterrupt),
-                uncollected(),
-            ):  # what is imported stays
+            with self.running("loading", "could not be imported", KeyboardInterrupt), uncollected():
                 value = entry.load()
         finally:
             _being_imported.reset(token)
