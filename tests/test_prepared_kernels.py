@@ -3,6 +3,7 @@
 import threading
 
 import numpy as np
+import pytest
 
 import tenonnx as tx
 import tenonnx_standard as ops
@@ -48,3 +49,28 @@ def test_alternating_shapes_from_four_threads_equal_one_thread():
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("activation", ["Relu", "Tanh"])
+def test_a_simple_recurrent_layer_is_that_of_onnxruntime(direction, activation):
+    random, count = np.random.default_rng(0), 2 if direction == "bidirectional" else 1
+    graph = tx.Graph()
+    x = graph.input("x", "float32", (7, 3, 4))
+    weights = [random.standard_normal(shape, np.float32) for shape in ((count, 5, 4), (count, 5, 5), (count, 10))]
+    w, r, b = (graph.variable(f"w{place}", each) for place, each in enumerate(weights))
+    start = graph.input("start", "float32", (count, 3, 5))
+    options = {"hidden_size": 5, "direction": direction, "activations": [activation] * count}
+    every, last = ops.rnn(x, w, r, b, None, start, **options)
+    graph.output("every", every)
+    graph.output("last", last)
+    feeds = {
+        name: random.standard_normal(shape, np.float32) for name, shape in (("x", (7, 3, 4)), ("start", (count, 3, 5)))
+    }
+    if activation == "Tanh":  # Relu of NaN is 0 in onnxruntime
+        feeds["x"][3, 1] = np.nan
+    run, wanted = graph.compile("numpy"), graph.run(feeds, "onnxruntime")
+    for _ in range(3):  # kernels are prepared by then
+        found = run(feeds)
+        for name in wanted:
+            np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-6)

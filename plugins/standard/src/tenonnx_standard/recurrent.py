@@ -132,7 +132,8 @@ class Layer(NamedTuple):
 
     ``step(kit, functions, recurrence, bias, peepholes, **attributes)`` gives the step of one direction; ``bias`` is
     added to what comes from the hidden state, when ``separate_bias`` says of the attributes that it has to be. ``run``
-    are the kernels of the usual layer, the second with such a bias, and its first ``sigmoids`` gates are sigmoids.
+    are the kernels of the usual layer, the second with such a bias, and its first ``sigmoids`` gates are sigmoids;
+    ``rectified`` that of a layer whose activations are all Relu.
     """
 
     made: Op
@@ -143,6 +144,7 @@ class Layer(NamedTuple):
     separate_bias: Callable[..., bool] = lambda **_: False
     run: tuple[recurring.Steps, ...] = ()
     sigmoids: int = 0
+    rectified: recurring.Steps | None = None
 
 
 def _backwards(made: Op, direction: str) -> list[bool]:
@@ -368,7 +370,7 @@ def rnn(
     return _body(RNN, X, W, R, B, sequence_lens, [initial_h], None, **given)
 
 
-RNN = Layer(rnn, 1, 1, ("Tanh",), _simple_step, run=(recurring.plain,))
+RNN = Layer(rnn, 1, 1, ("Tanh",), _simple_step, run=(recurring.plain,), rectified=recurring.rectified)
 
 
 # ----- GRU ------------------------------------------------------------------------------------------------------------
@@ -491,15 +493,13 @@ def _rules(layer: Layer) -> None:
     def _(*inputs: Any, **given: Any) -> Any:
         backwards = _backwards(made, given["direction"])
         usual = layer.activations * len(backwards)
-        names = _lower(given["activations"] or usual)
-        ordinary = names[: len(usual)] == _lower(usual)
-        peepholes = _arranged(layer, inputs)[-1]
-        if not ordinary or given["clip"] is not None or given["layout"] or given.get("input_forget") or peepholes:
-            return None
+        names = _lower(given["activations"] or usual)[: len(usual)]
         separate = bool(given.get("linear_before_reset"))
-        return recurring.usual(
-            layer.run[separate], layer.gates, layer.sigmoids, separate, inputs[: 5 + layer.states], backwards
-        )
+        run = layer.run[separate] if names == _lower(usual) else layer.rectified if set(names) == {"relu"} else None
+        peepholes = _arranged(layer, inputs)[-1]
+        if run is None or given["clip"] is not None or given["layout"] or given.get("input_forget") or peepholes:
+            return None
+        return recurring.usual(run, layer.gates, layer.sigmoids, separate, inputs[: 5 + layer.states], backwards)
 
 
 def _lower(names: Sequence[str]) -> list[str]:

@@ -194,10 +194,22 @@ def _mixed(update: Array, candidate: Array, h: Array, part: Array, result: Array
 
 def plain(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -> Sequence[Array]:
     """RNN."""
+    return _elman(shares, weights, hs, states, lambda h: np.tanh(h, out=h))
+
+
+def rectified(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -> Sequence[Array]:
+    """RNN with Relu in the place of the hyperbolic tangent."""
+    zero = scalar(0.0, hs.dtype)
+    return _elman(shares, weights, hs, states, lambda h: np.maximum(h, zero, out=h))
+
+
+def _elman(
+    shares: Array, weights: Weights, hs: Array, states: Sequence[Array], activate: Callable[[Array], Array]
+) -> Sequence[Array]:
     (h,) = states
     product = _product(weights[2])
     for share, result in zip(shares, hs, strict=True):
         h = product(weights[2], h, out=result)
         h += share
-        np.tanh(h, out=h)
+        activate(h)
     return (h,)
