@@ -18,6 +18,7 @@ from tenonnx_tensorflow.rules import (  # noqa: F401 - what they are imported fo
     randomness,
     reductions,
     shapes,
+    stateless,
     text,
     variables,
     windows,

@@ -53,15 +53,16 @@ def multinomial(node: Any, logits: Value, count: Value) -> Value:
     return as_dtype(found, dtype_of(node.get("output_dtype", 9)))
 
 
-@rule("StatelessRandomUniform", "StatelessRandomUniformV2", "StatelessRandomNormal", "StatelessRandomNormalV2",
-      "StatelessRandomUniformInt", "StatelessRandomUniformIntV2", "StatelessTruncatedNormal",
-      "StatelessTruncatedNormalV2", "StatelessMultinomial", "RandomShuffle", "TruncatedNormal", "RandomGamma",
-      "RandomPoissonV2", "StatelessRandomGetKeyCounter", "StatelessRandomGetAlg", "RngReadAndSkip")  # fmt: skip
-def stateless(node: Any, *_: Any) -> Any:
+@rule("StatelessMultinomial", "StatelessShuffle", "RandomIndexShuffle", "RandomShuffle", "TruncatedNormal", "RandomGamma", "RandomGammaV2", "RandomPoissonV2",
+      "StatelessRandomGammaV2", "StatelessRandomGammaV3", "StatelessRandomPoisson", "StatelessRandomBinomial",
+      "StatelessParameterizedTruncatedNormal", "StatefulStandardNormalV2", "StatefulUniform",
+      "StatefulTruncatedNormal", "StatefulUniformInt", "StatefulRandomBinomial")  # fmt: skip
+def other_draws(node: Any, *_: Any) -> Any:
     raise NotRepresentable(
-        "random numbers must be uniform or normal, and of no seed that says which",
+        "random numbers must be uniform or normal, or of a seed that is given",
         given=node.title,
-        do="use tf.random.uniform or tf.random.normal, or draw before the model and give the numbers as an input",
+        do="use tf.random.uniform, tf.random.normal or tf.random.stateless_uniform, stateless_normal or "
+        "stateless_truncated_normal, or draw before the model and give the numbers as an input",
     )
 
 
