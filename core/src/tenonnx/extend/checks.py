@@ -10,7 +10,7 @@ from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.checks.structure import structure_problems
 from tenonnx.checks.tolerance import Tolerance, tolerance_for
 from tenonnx.checks.verification import OutputDifference, Verification
-from tenonnx.checks.verify import DRAWN, default_backends, left_out_backends
+from tenonnx.checks.verify import DRAWN, default_backends, drawn_outputs, left_out_backends
 
 __all__ = [
     "BY_TABLE",
@@ -27,6 +27,7 @@ __all__ = [
     "compare",
     "corresponding",
     "default_backends",
+    "drawn_outputs",
     "element_types_inside",
     "feasible_feeds",
     "left_out_backends",

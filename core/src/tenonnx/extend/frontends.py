@@ -7,5 +7,6 @@ the package ``tenonnx-frontends``; ``tenonnx_testing.source_conformance`` checks
 from tenonnx.checks.allowed import BY_TABLE, Allowed
 from tenonnx.checks.verification import Verification
 from tenonnx.loading import Frontend
+from tenonnx.registry.discovery import check_takes
 
-__all__ = ["BY_TABLE", "Allowed", "Frontend", "Verification"]
+__all__ = ["BY_TABLE", "Allowed", "Frontend", "Verification", "check_takes"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from tenonnx.extend import Graph, TenonnxError
 from tenonnx.extend.checks import (
-    DRAWN,
     OutputDifference,
     Tolerance,
     accumulation,
@@ -39,7 +39,7 @@ def verify_calls(
     calls: Iterable[SourceCall],
     allowed: Allowed = BY_TABLE,
     coarse: Tolerance | None = None,
-    drawn: Sequence[str] = (),
+    unverified: Mapping[str, str] = MappingProxyType({}),
     steps: int = 0,
     seen: Callable[[Any], Any] = lambda found: found,
 ) -> Verification:
@@ -47,11 +47,11 @@ def verify_calls(
 
     A backend of the library that the source is of would read the graph as the source does.
 
-    ``coarse`` is the tolerance where that of the table is too fine; outputs that are ``drawn`` at random are not
-    compared, and integers may be so many ``steps`` apart. What the graph gives is compared as ``seen``. Calls that the
-    source refuses are noted.
+    ``coarse`` is the tolerance where that of the table is too fine; ``unverified`` are outputs that are not compared,
+    each with the reason. Integers may be so many ``steps`` apart. What the graph gives is compared as ``seen``. Calls
+    that the source refuses are noted.
     """
-    found = Verification(source, notes=left_out_backends(), unverified=dict.fromkeys(drawn, DRAWN))
+    found = Verification(source, notes=left_out_backends(), unverified=dict(unverified))
     found.problems += [f"onnx.checker: {problem}" for problem in structure_problems(graph)]
     if found.problems:
         return found
@@ -74,7 +74,7 @@ def verify_calls(
             found.problems.append(f"{where}: {error}")
             continue
         for value, array in zip(graph.outputs, expected, strict=True):
-            if value.name not in drawn:
+            if value.name not in unverified:
                 near = allowed.around(array, terms, coarse)
                 difference = compare(seen(actual[value.name]), array, accumulation=terms, tolerance=near, steps=steps)
                 found.outputs.append(OutputDifference(value.name, where, difference))

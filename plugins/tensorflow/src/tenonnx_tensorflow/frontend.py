@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,68 +13,47 @@ import numpy as np
 
 from tenonnx.extend import Graph, InvalidCall, Registry
 from tenonnx.extend.checks import Allowed, Verification
-from tenonnx_frontends import Dims, chosen_names, named_axes, read_dims, unknown_dims
+from tenonnx_frontends import chosen_names, named_axes, read_dims, unknown_dims
 from tenonnx_tensorflow import table
 from tenonnx_tensorflow.building import graph_of
 from tenonnx_tensorflow.frozen import read_frozen
 from tenonnx_tensorflow.keras_files import loaded
 from tenonnx_tensorflow.model import Input, Model
+from tenonnx_tensorflow.options import Options
 from tenonnx_tensorflow.other_backends import backend_of, call_of
 from tenonnx_tensorflow.saved_model import read_saved_model
-
-#: Sizes of the axes of an input: numbers, and names or None where they vary.
-Shapes = Mapping[str, Sequence[int | str | None]]
 
 
 def read(
     source: Any,
     *examples: Any,
     registry: Registry | None = None,
-    signature: str | None = None,
-    tags: Sequence[str] | None = None,
-    inputs: Sequence[str] | None = None,
-    outputs: Sequence[str] | None = None,
-    shapes: Shapes | None = None,
-    dims: Dims | str | os.PathLike[str] | None = None,
-    dynamic_axes: Dims | str | os.PathLike[str] | None = None,
-    dynamic_batch: bool = False,
-    input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
-    training: bool = False,
     verify: bool | float = True,
     atol: float | None = None,
     rtol: float | None = None,
+    **options: Any,
 ) -> Graph:
     """What a model computes: a folder or file of TensorFlow or Keras, or a model, function or module.
 
     A model of Keras on JAX or PyTorch is traced there, by the front end of that package, and compared with it.
-    A SavedModel is read by its ``signature`` (by default ``serving_default``) and ``tags``; a frozen graph (``.pb``)
-    from its nodes ``inputs`` to its nodes ``outputs``, by default from all placeholders to what no node reads. A Keras
-    model needs no examples where its inputs are declared; a function does, arrays or ``tf.TensorSpec``. ``shapes`` are
-    sizes of inputs in place of those in the source, ``dims`` (or ``dynamic_axes``) names for axes that vary, perhaps as
-    JSON or a file of it; ``dynamic_batch`` names the first of every input "batch". ``training`` traces a Keras model as
-    it trains. Complex numbers are pairs of floats along a last axis. Variables are initializers by their names; those
-    that a call assigns are inputs with a default, and outputs ``<name>_next``.
+    ``options`` are those of ``Options``. A Keras model needs no examples where its inputs are declared; a function
+    does, arrays or ``tf.TensorSpec``. Complex numbers are pairs of floats along a last axis. Variables are initializers
+    by their names; those that a call assigns are inputs with a default, and outputs ``<name>_next``.
 
     Raises ``NotRepresentable`` naming every op without a rule, ``InvalidCall`` for what does not fit the source,
     ``VerificationFailed`` where the graph does not compute what TensorFlow does at several sizes, unless ``verify`` is
     False or the source cannot be run: a file where TensorFlow is not installed.
     """
     allowed = Allowed.of(verify, atol, rtol)
-    source = loaded(source)
+    source, chosen = loaded(source), Options.of(options)
     if backend_of(source) is not None:
-        call = call_of(
-            source, examples, shapes=shapes, dims=dims, dynamic_axes=dynamic_axes, dynamic_batch=dynamic_batch,
-            input_names=input_names, training=training,
-        )  # fmt: skip
+        call = call_of(source, examples, chosen)
         graph = call.read(registry=registry, output_names=output_names)
         if allowed is not None:
             call.verifier()(graph, allowed.absolute, allowed.relative).raise_if_failed()
         return graph
-    model = model_of(
-        source, examples, signature=signature, tags=tags, inputs=inputs, outputs=outputs, shapes=shapes, dims=dims,
-        dynamic_axes=dynamic_axes, dynamic_batch=dynamic_batch, input_names=input_names, training=training,
-    )  # fmt: skip
+    model = model_of(source, examples, chosen)
     graph = graph_of(model, registry, output_names)
     if allowed is not None and model.run is not None:
         from tenonnx_tensorflow.verification import verify_against
@@ -93,10 +72,10 @@ def verifier(
     **options: Any,
 ) -> Callable[..., Verification] | None:
     """What compares a graph with ``source``, called with the options of ``read``; None where it cannot be run."""
-    source = loaded(source)
+    source, chosen = loaded(source), Options.of(options)
     if backend_of(source) is not None:
-        return call_of(source, examples, **options).verifier()
-    model = model_of(source, examples, **options)
+        return call_of(source, examples, chosen).verifier()
+    model = model_of(source, examples, chosen)
     run = model.run
     if run is None:
         return None
@@ -108,57 +87,44 @@ def verifier(
     return compared
 
 
-def model_of(
-    source: Any,
-    examples: Sequence[Any] = (),
-    *,
-    signature: str | None = None,
-    tags: Sequence[str] | None = None,
-    inputs: Sequence[str] | None = None,
-    outputs: Sequence[str] | None = None,
-    shapes: Shapes | None = None,
-    dims: Dims | str | os.PathLike[str] | None = None,
-    dynamic_axes: Dims | str | os.PathLike[str] | None = None,
-    dynamic_batch: bool = False,
-    input_names: Sequence[str] | None = None,
-    training: bool = False,
-) -> Model:
-    """The model of a source, with its inputs named and shaped as the options of ``read`` say."""
+def model_of(source: Any, examples: Sequence[Any] = (), options: Options | None = None) -> Model:
+    """The model of a source, with its inputs named and shaped as the options say."""
+    options = options or Options()
     table.load_rules_of_packages()
-    model = _read(source, examples, signature, tags, inputs, outputs, training)
+    model = _read(source, examples, options)
     ranked = {each.name: each.shape or () for each in model.inputs}
-    axes, others = named_axes(read_dims(dims, dynamic_axes), ranked)
-    wrong = [name for name in (*others, *(shapes or {})) if name not in ranked]
+    axes, others = named_axes(read_dims(options.dims, options.dynamic_axes), ranked)
+    shapes = options.shapes or {}
+    wrong = [name for name in (*others, *shapes) if name not in ranked]
     if wrong:
         raise unknown_dims(wrong[0], list(ranked))
-    given = [_shaped(each, (shapes or {}).get(each.name), axes.get(each.name), dynamic_batch) for each in model.inputs]
+    given = [_shaped(each, shapes.get(each.name), axes.get(each.name), options.dynamic_batch) for each in model.inputs]
     old = [each.name for each in given]
-    chosen = chosen_names("inputs", input_names, old)
+    chosen = chosen_names("inputs", options.input_names, old)
     run = model.run
     if run is not None and chosen != old:
         model.run = lambda feeds: run({o: feeds[n] for o, n in zip(old, chosen, strict=True)})
-    given = [replace(each, name=name) for each, name in zip(given, chosen, strict=True)]
-    model.inputs = given
+    model.inputs = [replace(each, name=name) for each, name in zip(given, chosen, strict=True)]
     return model
 
 
-def _read(source: Any, examples: Any, signature: Any, tags: Any, inputs: Any, outputs: Any, training: bool) -> Model:
+def _read(source: Any, examples: Sequence[Any], options: Options) -> Model:
     if not isinstance(source, str | os.PathLike):
         _needs_tensorflow(type(source).__qualname__)
         from tenonnx_tensorflow.functions import read_function
 
-        return read_function(source, examples, signature, training)
+        return read_function(source, examples, options.signature, options.training)
     path = Path(source)
     if path.name == "saved_model.pb":
         path = path.parent
     if path.is_dir():
-        model = read_saved_model(path, signature, tags)
+        model = read_saved_model(path, options.signature, options.tags)
         if find_spec("tensorflow") is not None:
             from tenonnx_tensorflow.originals import saved_model_runner
 
-            model.run = saved_model_runner(path, signature, tags, model)
+            model.run = saved_model_runner(path, options.signature, options.tags, model)
         return _batched(model)
-    model = read_frozen(path, inputs, outputs)
+    model = read_frozen(path, options.inputs, options.outputs)
     if find_spec("tensorflow") is not None:
         from tenonnx_tensorflow.originals import frozen_runner
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, installing
-from tenonnx_frontends import Dims, named_axes, read_dims, unknown_dims
+from tenonnx_frontends import named_axes, read_dims, unknown_dims
 from tenonnx_optimize import channels_first, fuse, simplify
+from tenonnx_tensorflow.options import Options
 
 #: What sizes that vary are in examples that are made up: the batch, and others.
 _BATCH, _OTHERS = 2, 5
@@ -53,17 +53,7 @@ class Call:
         return found
 
 
-def call_of(
-    model: Any,
-    examples: Sequence[Any] = (),
-    *,
-    shapes: Mapping[str, Sequence[int | str | None]] | None = None,
-    dims: Dims | str | os.PathLike[str] | None = None,
-    dynamic_axes: Dims | str | os.PathLike[str] | None = None,
-    dynamic_batch: bool = False,
-    input_names: Sequence[str] | None = None,
-    training: bool = False,
-) -> Call:
+def call_of(model: Any, examples: Sequence[Any], options: Options) -> Call:
     """How the front end of a model's backend reads it, by examples or by the inputs that it declares."""
     import keras
 
@@ -76,24 +66,24 @@ def call_of(
             given=type(model).__qualname__,
             do=f"{installing(f'tenonnx-{name}')}, or set KERAS_BACKEND=tensorflow and load the model anew",
         )
-    structure, names, varying = _examples(model, examples, shapes, dynamic_batch)
+    structure, names, varying = _examples(model, examples, options.shapes, options.dynamic_batch)
     arrays = keras.tree.flatten(structure)
     ranked = {key: np.shape(array) for key, array in zip(names, arrays, strict=True)}
-    named, others = named_axes(read_dims(dims, dynamic_axes), ranked)
+    named, others = named_axes(read_dims(options.dims, options.dynamic_axes), ranked)
     if others:
         raise unknown_dims(next(iter(others)), names)
     axes = {key: {**varying.get(key, {}), **named.get(key, {})} for key in names}
-    chosen = list(input_names) if input_names else names
+    chosen = list(options.input_names) if options.input_names else names
     if len(chosen) == len(names):  # otherwise the front end says what is wrong
         axes = {new: axes[old] for old, new in zip(names, chosen, strict=True)}
-    options = {"dims": {key: held for key, held in axes.items() if held}, "input_names": chosen}
+    given = {"dims": {key: held for key, held in axes.items() if held}, "input_names": chosen}
 
     def called(trained: Sequence[Any], kept: Sequence[Any], leaves: Sequence[Any]) -> Any:
         """What the model gives, and what it leaves in the variables that are not trained."""
         arguments = keras.tree.pack_sequence_as(structure, list(leaves))
-        return model.stateless_call(trained, kept, *arguments, training=training)
+        return model.stateless_call(trained, kept, *arguments, training=options.training)
 
-    return _FRONT_ENDS[name](model, called, arrays, options, training)
+    return _FRONT_ENDS[name](model, called, arrays, given, options.training)
 
 
 def _examples(model: Any, given: Sequence[Any], shapes: Any, batched: bool) -> tuple[tuple[Any, ...], list[str], Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Graph, TensorType
-from tenonnx.extend.checks import BY_TABLE, Allowed, Tolerance, Verification, coarse_inside
+from tenonnx.extend.checks import BY_TABLE, DRAWN, Allowed, Tolerance, Verification, coarse_inside, drawn_outputs
 from tenonnx_frontends import SourceCall, verify_calls
 
 #: The original: a function of arrays by the names of inputs.
@@ -29,12 +29,12 @@ def verify_against(
 ) -> Verification:
     """Compare ``graph`` with ``run``, what the ``source`` computes; where that gives nothing, there is nothing to say.
 
-    Outputs behind those of the original are what variables hold after the call, and are not compared.
+    Outputs behind those of the original are what variables hold after the call, and are not compared; nor is what
+    is drawn at random.
     """
     inner = coarse_inside(graph) if coarse is None else coarse
-    added = [
-        v.name for v in graph.outputs if v.name.endswith("_next") and v.name[:-5] in {x.name for x in graph.variables}
-    ]
+    variables = {f"{value.name}_next" for value in graph.variables}
+    added = {value.name: "what a variable holds after the call" for value in graph.outputs if value.name in variables}
 
     def call(sizes: Mapping[str, int]) -> SourceCall:
         feeds = examples if examples and not sizes else drawn(graph, sizes)
@@ -49,7 +49,7 @@ def verify_against(
         return SourceCall(lambda: {name: array_of(a) for name, a in feeds.items()}, expected, where)
 
     calls = [call(sizes) for sizes in sizes_to_compare(graph)]
-    return verify_calls(source, graph, calls, allowed, inner, added, steps)
+    return verify_calls(source, graph, calls, allowed, inner, dict.fromkeys(drawn_outputs(graph), DRAWN) | added, steps)
 
 
 def array_of(array: Any) -> Any:

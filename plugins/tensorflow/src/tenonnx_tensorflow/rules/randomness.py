@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tenonnx.extend import DType, NotRepresentable, Value, constant
 from tenonnx_tensorflow.attributes import dtype_of
 from tenonnx_tensorflow.held import as_dtype, int64, number
 from tenonnx_tensorflow.rules import rule
+from tenonnx_tensorflow.rules.elementwise import erfinv
 
 
 def _seed(node: Any) -> Any:
@@ -30,6 +32,24 @@ def uniform(node: Any, shape: Value) -> Value:
 @rule("RandomStandardNormal")
 def normal(node: Any, shape: Value) -> Value:
     return ops.random_normal_like(_like(shape, dtype_of(node["dtype"])), **_seed(node))
+
+
+@rule("TruncatedNormal")
+def truncated(node: Any, shape: Value) -> Value:
+    """The quantile of the normal distribution, of numbers that are uniform between its values at -2 and 2."""
+    dtype = dtype_of(node["dtype"])
+    wide = DType.float64 if dtype is DType.float64 else DType.float32
+    edge = math.erf(math.sqrt(2))
+    drawn = ops.random_uniform_like(_like(shape, wide), low=-edge, high=edge, **_seed(node))
+    return as_dtype(ops.mul(erfinv(node, drawn), number(math.sqrt(2), wide)), dtype)
+
+
+@rule("RandomShuffle")
+def shuffled(node: Any, x: Value) -> Value:
+    """Rows in the order of random numbers."""
+    count = ops.slice_(ops.shape(x), [0], [1], [0])
+    _, order = ops.top_k(ops.random_uniform_like(_like(count, DType.float32), **_seed(node)), count)
+    return ops.gather(x, order, axis=0)
 
 
 @rule("RandomUniformInt")
@@ -53,7 +73,7 @@ def multinomial(node: Any, logits: Value, count: Value) -> Value:
     return as_dtype(found, dtype_of(node.get("output_dtype", 9)))
 
 
-@rule("StatelessMultinomial", "StatelessShuffle", "RandomIndexShuffle", "RandomShuffle", "TruncatedNormal", "RandomGamma", "RandomGammaV2", "RandomPoissonV2",
+@rule("StatelessMultinomial", "StatelessShuffle", "RandomIndexShuffle", "RandomGamma", "RandomGammaV2", "RandomPoissonV2",
       "StatelessRandomGammaV2", "StatelessRandomGammaV3", "StatelessRandomPoisson", "StatelessRandomBinomial",
       "StatelessParameterizedTruncatedNormal", "StatefulStandardNormalV2", "StatefulUniform",
       "StatefulTruncatedNormal", "StatefulUniformInt", "StatefulRandomBinomial")  # fmt: skip
