@@ -48,12 +48,12 @@ def _generator() -> tf.Module:
     return _Generator()
 
 
-CASES = {
+_BY_SEED = {
     f"{name}_{k}": Case(lambda f=f: tf.function(f), (seed,), opsets=(13, 21))
     for name, f in _FUNCTIONS.items()
     for k, seed in enumerate(_SEEDS if name in ("uniform_float32", "all_int64") else _SEEDS[2:3])
 }
-CASES |= {
+CASES = _BY_SEED | {
     "shape": Case(lambda: tf.function(_as_wide_as), (tf.TensorSpec([None, 3], name="x"),)),
     "no_seed_of_an_input": Case(
         lambda: tf.function(lambda x: x + R.stateless_uniform([3], [3, 4])), (np.ones(3, np.float32),)
