@@ -163,7 +163,7 @@ class Plan:
             step(slots)
             for slot in dead:
                 slots[slot] = None
-        return [slots[slot] for slot in self._outputs]
+        return [_in_order(slots[slot]) for slot in self._outputs]
 
     @property
     def by_numpy(self) -> list[Node]:
@@ -209,6 +209,13 @@ class Plan:
         self._dead = [
             [slot for slot, at in last.items() if at == place and slot not in kept] for place in range(len(self._steps))
         ]
+
+
+def _in_order(contents: Any) -> Any:
+    """An image with its axes one after the other in memory, whatever order convolutions are fastest in."""
+    if isinstance(contents, torch.Tensor) and contents.ndim == 4 and not contents.is_contiguous():
+        return contents.contiguous() if contents.is_contiguous(memory_format=torch.channels_last) else contents
+    return contents
 
 
 def _without_gradient(tensor: torch.Tensor, rows: Sequence[int]) -> torch.Tensor:

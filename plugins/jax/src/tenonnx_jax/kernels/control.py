@@ -148,8 +148,11 @@ def _(*inputs: Any, body: Any, num_scan_inputs: int, **given: Any) -> tuple[Any,
     states = len(inputs) - num_scan_inputs
     where = filled(given["scan_input_axes"], 0, num_scan_inputs)
     backward = filled(given["scan_input_directions"], 0, num_scan_inputs)
+    outputs = len(body.graph.outputs) - states
+    axes, reverses = (filled(given[f"scan_output_{what}"], 0, outputs) for what in ("axes", "directions"))
+    whole = all(backward) and all(reverses)  # nothing has to be turned round then
     columns = [
-        jnp.flip(jnp.moveaxis(x, axis, 0), 0) if back else jnp.moveaxis(x, axis, 0)
+        jnp.flip(jnp.moveaxis(x, axis, 0), 0) if back and not whole else jnp.moveaxis(x, axis, 0)
         for x, axis, back in zip(inputs[states:], where, backward, strict=True)
     ]
 
@@ -158,12 +161,11 @@ def _(*inputs: Any, body: Any, num_scan_inputs: int, **given: Any) -> tuple[Any,
         return found[:states], found[states:]
 
     try:
-        carried, rows = lax.scan(step, _arrays(inputs[:states]), tuple(columns))
+        carried, rows = lax.scan(step, _arrays(inputs[:states]), tuple(columns), reverse=whole)
     except TypeError as error:
         raise DataDependent("what a scan carries must keep its shape", given=str(error).split("\n")[0]) from error
-    axes, reverses = (filled(given[f"scan_output_{what}"], 0, len(rows)) for what in ("axes", "directions"))
     stacked = [
-        jnp.moveaxis(jnp.flip(row, 0) if back else row, 0, axis)
+        jnp.moveaxis(jnp.flip(row, 0) if back and not whole else row, 0, axis)
         for row, axis, back in zip(rows, axes, reverses, strict=True)
     ]
     return (*carried, *stacked)

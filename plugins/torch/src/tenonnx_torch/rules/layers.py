@@ -10,6 +10,7 @@ from torch.nn import functional
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
+from tenonnx_standard.convolution import conv_weight_gradient
 from tenonnx_torch.rules import filled, rule
 
 
@@ -79,6 +80,11 @@ def _symmetric(flat: Sequence[int]) -> list[int] | None:
     return before if before == behind and min(before, default=0) >= 0 else None
 
 
+def _channels_last(x: torch.Tensor) -> torch.Tensor:
+    """An image in the order of memory that the processor convolves fastest; what is done to elements keeps it."""
+    return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 and x.device.type == "cpu" else x
+
+
 @rule(ops.conv, takes=lambda x, w, b=None, **attributes: _is_image(x))
 def _(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None, *, auto_pad: str, group: int, **given: Any) -> Any:
     rank = x.ndim - 2
@@ -87,7 +93,7 @@ def _(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None, *, auto_pad: str
     padding = _symmetric(flat)
     if padding is None:
         x, padding = functional.pad(x, flat), [0] * rank
-    return torch.convolution(x, w, b, strides, padding, dilations, False, [0] * rank, group)
+    return torch.convolution(_channels_last(x), w, b, strides, padding, dilations, False, [0] * rank, group)
 
 
 def _plain_transpose(x: Value, w: Value, b: Value | None = None, **given: Any) -> bool:
@@ -99,6 +105,9 @@ def _(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None, *, group: int, *
     rank = x.ndim - 2
     strides, dilations = filled(given["strides"], 1, rank), filled(given["dilations"], 1, rank)
     extra, pads = filled(given["output_padding"], 0, rank), filled(given["pads"], 0, 2 * rank)
+    cut, more = pads[:rank], [b - e + x for b, e, x in zip(pads[:rank], pads[rank:], extra, strict=True)]
+    if min(cut) >= 0 and all(0 <= n < max(s, d) for n, s, d in zip(more, strides, dilations, strict=True)):
+        return torch.convolution(_channels_last(x), w, b, strides, cut, dilations, True, more, group)
     full = torch.convolution(x, w, b, strides, [0] * rank, dilations, True, [0] * rank, group)
     more = [(-before, add - behind) for before, behind, add in zip(pads[:rank], pads[rank:], extra, strict=True)]
     cut = functional.pad(full, [n for pair in reversed(more) for n in pair])
@@ -106,6 +115,20 @@ def _(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None, *, group: int, *
         return cut
     bias = b.reshape(-1, *[1] * rank)
     return functional.pad(full - bias, [n for pair in reversed(more) for n in pair]) + bias
+
+
+@rule(conv_weight_gradient, takes=lambda X, dY, **attributes: _is_image(X))
+def _(x: torch.Tensor, dy: torch.Tensor, *, kernel_shape: list[int], auto_pad: str, group: int, **given: Any) -> Any:
+    rank = x.ndim - 2
+    strides, dilations = filled(given["strides"], 1, rank), filled(given["dilations"], 1, rank)
+    flat = _pads(x, kernel_shape, strides, dilations, given["pads"], auto_pad)
+    padding = _symmetric(flat)
+    if padding is None:
+        x, padding = functional.pad(x, flat), [0] * rank
+    w = x.new_empty([dy.shape[1], x.shape[1] // group, *kernel_shape])  # of which only the shape is read
+    window = [strides, padding, dilations, False, [0] * rank, group]
+    images = _channels_last(dy), _channels_last(x)
+    return torch.ops.aten.convolution_backward(*images, w, None, *window, [False, True, False])[1].contiguous()
 
 
 def _plain_pool(x: Value, *, ceil_mode: int, **given: Any) -> bool:
