@@ -34,6 +34,7 @@ from tenonnx.extend.symbolic import symbols_of
 from tenonnx.extend.transforms import Demand, between, dependents, pullback
 from tenonnx_standard.control_flow import if_, loop, scan
 from tenonnx_standard.logic import greater
+from tenonnx_standard.loop_factors import gathered
 
 
 def _is_float(kind: Type | None) -> bool:
@@ -192,8 +193,9 @@ class Joint:
     def __init__(self, loop: Iteration, places: Places, stacked: Sequence[int]) -> None:
         count, body = len(loop.initial), loop.body
         of = [loop.conditions + k for k in (*places.carried, *(count + k for k in stacked))]
-        self.graph = pullback(body, of, [loop.lead + k for k in places])
         size, total = len(body.all_inputs), len(body.all_inputs) + len(loop.captures)
+        pulled = pullback(body, of, [loop.lead + k for k in places])
+        self.graph = gathered(pulled, pulled.all_inputs[total:])
         values, outputs = self.graph.all_inputs, self.graph.outputs
         self.formals, self.outer, self.cotangents = values[:size], values[size:total], values[total:]
         self.outputs, self.gradients = outputs[: len(body.outputs)], outputs[len(body.outputs) :]
@@ -209,7 +211,8 @@ class Joint:
         needed, stored = set(self.gradients), []
         for node in reversed(self.graph.nodes):
             found = [v for v in node.outputs if v in needed]
-            if found and node in forward and (_random([node]) or all(v in varying and _stackable(v) for v in found)):
+            keeps = _random([node]) or (all(v in varying and _stackable(v) for v in found) and not _cuts(node))
+            if found and node in forward and keeps:
                 stored += found
             elif found:
                 needed.update(node.uses)
@@ -296,10 +299,10 @@ class WayBack:
         nodes = between(joint.graph, [*joint.cotangents, *self.stored, *joint.outer], joint.gradients).nodes
         needed, computed = set(joint.gradients), []
         for node in nodes:
-            result = node.outputs[0]
-            if result is not None and _is_early(node, result, early, joint.outer):
-                early.add(result)
-                computed.append(result)
+            results = [v for v in node.outputs if v is not None]
+            if results and _is_early(node, results[0], early, joint.outer):
+                early.update(results)
+                computed += results
             else:
                 needed.update(node.uses)
         computed = [value for value in computed if value in needed]
@@ -309,12 +312,25 @@ class WayBack:
         return replace(self, stored=list(tracks), tracks=list(tracks.values()))
 
 
+def _cuts(node: Node) -> bool:
+    """Whether a node gives parts of a value that is of a known shape: it is stored whole then."""
+    of, axis = node.uses[0] if node.uses else None, node.attributes.get("axis", 0)
+    return known_op(node) is ops.split and isinstance(axis, int) and axis < 0 and of is not None and _stackable(of)
+
+
 def _is_early(node: Node, result: Value, early: Collection[Value], outer: Collection[Value]) -> bool:
-    """Whether a node works element by element on values that are ``early``, and gives no more than these have."""
+    """Whether a node works element by element on values that are ``early``, and gives no more than these have.
+
+    What joins or cuts them along an axis counted from behind does so for all iterations at once, too.
+    """
     varying = [v for v in node.uses if v.data is None and v not in outer]
     same = [v for v in node.uses if v.data is not None or v in outer]
     fit = all(v in early and v.rank == result.rank for v in varying)
     fit = fit and all(v.rank is not None and result.rank is not None and v.rank <= result.rank for v in same)
+    if known_op(node) is ops.concat:
+        return fit and not same and node.attributes["axis"] < 0
+    if _cuts(node):
+        return fit and bool(varying)
     return fit and known_op(node).broadcasts and any(v.type == result.type for v in varying)
 
 

@@ -105,11 +105,12 @@ def _(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None, *, group: int, *
     rank = x.ndim - 2
     strides, dilations = filled(given["strides"], 1, rank), filled(given["dilations"], 1, rank)
     extra, pads = filled(given["output_padding"], 0, rank), filled(given["pads"], 0, 2 * rank)
-    cut, more = pads[:rank], [b - e + x for b, e, x in zip(pads[:rank], pads[rank:], extra, strict=True)]
-    if min(cut) >= 0 and all(0 <= n < max(s, d) for n, s, d in zip(more, strides, dilations, strict=True)):
-        return torch.convolution(_channels_last(x), w, b, strides, cut, dilations, True, more, group)
+    begins, ends = pads[:rank], pads[rank:]
+    beyond = [begin - end + more for begin, end, more in zip(begins, ends, extra, strict=True)]
+    if min(begins) >= 0 and all(0 <= n < max(s, d) for n, s, d in zip(beyond, strides, dilations, strict=True)):
+        return torch.convolution(_channels_last(x), w, b, strides, begins, dilations, True, beyond, group)
     full = torch.convolution(x, w, b, strides, [0] * rank, dilations, True, [0] * rank, group)
-    more = [(-before, add - behind) for before, behind, add in zip(pads[:rank], pads[rank:], extra, strict=True)]
+    more = [(-before, add - behind) for before, behind, add in zip(begins, ends, extra, strict=True)]
     cut = functional.pad(full, [n for pair in reversed(more) for n in pair])
     if b is None or not any(behind > 0 for _, behind in more):
         return cut
