@@ -31,11 +31,8 @@ class State(MutableMapping[str, Any]):
     ) -> None:
         wanted = set(names)
         self.inputs = {v.name: v for v in graph.all_inputs if v.name in wanted}
-        self.held: dict[str, Any] = {}
+        self.held: dict[str, Any] = {n: hold(v.data.array()) for n, v in self.inputs.items() if v.data is not None}
         self._hold, self._show = hold, show
-        for name, value in self.inputs.items():
-            if value.data is not None:
-                self.held[name] = hold(value.data.array())
 
     def __getitem__(self, name: str) -> Any:
         return self._show(self.held[name])
