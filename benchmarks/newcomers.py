@@ -1,7 +1,7 @@
 """What a newcomer types on each page of docs/start, and how long it takes: ``python benchmarks/newcomers.py``.
 
 The commands are those of the pages, run in a fresh clone, and programs of the pages are written to the files that they
-name. ``--cold`` begins with empty caches of uv and pip, as on a new machine. ``--torch`` names the requirement of PyTorch
+name. ``--cold`` begins with empty caches of uv and pip, as on a new machine. ``--torch`` is the requirement of PyTorch
 that the environment of its page has before the clock starts.
 """
 
