@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -167,6 +168,62 @@ def test_commands_of_packages_write_models_to_standard_output(command, tmp_path,
     assert onnx.load_from_string(done.stdout).graph.input[0].name == "images"
     assert b"-: " in done.stderr or b"output: -" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_arrays_are_piped(tmp_path):
+    with np.load(DIGITS) as digits:
+        images = digits["images"][:3]
+    whole, single = io.BytesIO(), io.BytesIO()
+    np.savez(whole, images=images)
+    np.save(single, images)
+    for option, data in ((("--inputs", "-"), whole), (("--input", "images=-"), single)):
+        done = pipe("run", CNN, *option, "-o", "-", data=data.getvalue())
+        assert done.returncode == 0, done.stderr
+        with np.load(io.BytesIO(done.stdout)) as found:
+            assert found["scores"].shape == (3, 10)
+        assert b"scores (by " in done.stderr
+    measured = pipe("evaluate", CNN, "--data", "-", "--metric", "accuracy", data=DIGITS.read_bytes())
+    assert measured.stdout.startswith(b"accuracy 0.9"), measured.stderr
+    model = tmp_path / "row.onnx"
+    graph = tx.Graph()
+    graph.output("y", ops.add(graph.input("a", "float32", ("n",)), graph.input("b", "float32", ("n",))))
+    tx.export(graph, model)
+    table = pipe("run", model, "--inputs", "-", "--json", data=b"a,b\n1,2\n3,4\n")
+    assert b"3.0" in table.stdout, table.stderr
+
+
+@pytest.mark.parametrize(
+    ("data", "said"), [(b"", b"for the data - there must be a file"), (b"PK damaged", b"must be a .npy or .npz file"),
+                       (b"a,b\n1,2\n", b"must have")],
+)  # fmt: skip
+def test_what_is_piped_as_arrays_must_be_some(data, said):
+    done = pipe("run", CNN, "--inputs", "-", data=data)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_one_file_of_a_command_is_piped():
+    done = pipe("run", "-", "--inputs", "-", data=Path(CNN).read_bytes())
+    assert done.returncode == 2
+    assert b"for one file of a command" in done.stderr
+
+
+def test_a_folder_is_scored_by_a_model_that_is_piped(tmp_path):
+    with np.load(DIGITS) as digits:
+        np.save(tmp_path / "rows.npy", digits["images"][:4])
+    done = pipe("score", "-", "--input", tmp_path / "rows.npy", "-o", tmp_path / "out", data=Path(CNN).read_bytes())
+    assert done.returncode == 0, done.stderr
+    assert b"4 rows" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_completes_a_line():
+    asked = "COMP_WORDS=(tenonnx co) COMP_CWORD=1; _tenonnx_completion tenonnx; printf '%s\\n' \"${COMPREPLY[@]}\""
+    lines = f'eval "$(_TENONNX_COMPLETE=bash_source tenonnx)"\n{asked}'
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(["bash", "-c", lines], capture_output=True, text=True, timeout=120, env={"PATH": path})
+    assert {"convert", "compare", "compose"} <= set(done.stdout.split()), done.stderr
 
 
 @pytest.mark.parametrize("words", ["tenonnx inspect ", "tenonnx convert m.onnx -o ", "tenonnx grad m.onnx -o "])

@@ -16,7 +16,7 @@ import numpy as np
 
 from tenonnx import Graph, InvalidCall, TensorType, Value, limits
 from tenonnx.tools import LOOKED_AT, looks_like, write_bytes
-from tenonnx_cli.output import complain, complain_of_unused
+from tenonnx_cli.output import complain, complain_of_unused, data_file, standard_output
 from tenonnx_cli.printable import printable
 from tenonnx_cli.tables import PARQUET, is_table, read_table, write_table
 
@@ -84,23 +84,24 @@ def read_array(path: str) -> Any:
 def _read(path: str) -> Any:
     """One array, or by name functions that read one each. Nothing in the file is executed."""
     with _refusing(path):
-        if Path(path).exists() and not Path(path).is_file():
+        if path != "-" and Path(path).exists() and not Path(path).is_file():
             raise InvalidCall(f'"{path}" must be a file that can be read', given="a folder, a pipe or a device")
-        with Path(path).open("rb") as file:
+        with data_file(path) as file:
             start = file.read(8)
         if not start.startswith(b"PK"):
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
+            source: Any = data_file(path) if path == "-" else path
+            array = np.load(source, mmap_mode=None if path == "-" else "r", allow_pickle=False)
             if not isinstance(array, np.ndarray):
                 raise ValueError("it holds no array")
             return array.view(np.ndarray)
-        with zipfile.ZipFile(path) as archive:
+        with data_file(path) as file, zipfile.ZipFile(file) as archive:
             members = [name for name in archive.namelist() if name.endswith(".npy")]
         return {name.removesuffix(".npy"): functools.partial(_member, path, name) for name in members}
 
 
 def _member(path: str, name: str) -> Any:
     """One array of an archive, whose header is held against the limit of elements ahead of it."""
-    with _refusing(path), zipfile.ZipFile(path) as archive, archive.open(name) as file:
+    with _refusing(path), data_file(path) as whole, zipfile.ZipFile(whole) as archive, archive.open(name) as file:
         version = np.lib.format.read_magic(file)
         if version not in ((1, 0), (2, 0), (3, 0)):
             raise ValueError(f"version {version} of its format")
@@ -151,7 +152,7 @@ def _refusing(path: str) -> Iterator[None]:
 
 def _seen(path: str) -> str:
     """What a file is that is none of numpy's, as far as its beginning tells."""
-    with Path(path).open("rb") as file:
+    with data_file(path) as file:
         start = file.read(LOOKED_AT)
     return "" if start.startswith((b"PK", b"\x93NUMPY")) else looks_like(start)
 
@@ -165,14 +166,17 @@ def _typed(array: Any, value: Value) -> Any:
 
 
 def write_arrays(path: str, contents: Mapping[str, Any]) -> None:
-    """Write outputs as a .npz, .csv or .parquet file, or a single one as a .npy file; whole or not at all."""
-    if is_table(path) or path.lower().endswith(PARQUET):
+    """Write outputs as a .npz, .csv or .parquet file, or a single one as a .npy file; whole or not at all.
+
+    To standard output, which is called -, they go as a .npz file.
+    """
+    if path != "-" and (is_table(path) or path.lower().endswith(PARQUET)):
         write_table(path, contents)
         return
     arrays = dict(flattened(contents))
     buffer = io.BytesIO()
     suffix = Path(path).suffix.lower()
-    if suffix == ".npz":
+    if suffix == ".npz" or path == "-":
         with zipfile.ZipFile(buffer, "w") as archive:  # numpy.savez cannot name an array "file"
             for name, array in zip(_members(arrays), arrays.values(), strict=True):
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
@@ -184,7 +188,10 @@ def write_arrays(path: str, contents: Mapping[str, Any]) -> None:
             "outputs are written to a .npz, .csv or .parquet file, or a single one to a .npy file",
             given=f"{path} for {', '.join(contents)}",
         )
-    write_bytes(path, [buffer.getbuffer()])
+    if path == "-":
+        standard_output().write(buffer.getbuffer())
+    else:
+        write_bytes(path, [buffer.getbuffer()])
 
 
 def flattened(contents: Mapping[str, Any]) -> list[tuple[str, Any]]:

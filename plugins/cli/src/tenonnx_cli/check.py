@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tenonnx_cli.options import InputShapes, json_option, model_argument, rules_given, shapes_option, standard_input
+from tenonnx_cli.options import (
+    InputShapes,
+    json_option,
+    model_argument,
+    opened_for_reading,
+    rules_given,
+    shapes_option,
+)
 from tenonnx_cli.output import plural, say, say_json, say_lines, working
 
 if TYPE_CHECKING:
@@ -31,8 +38,7 @@ def command(model: str, input_shapes: InputShapes, as_json: bool) -> int:
     beyond: list[str] = []
     with working(f"checking {model}"):
         try:
-            source = standard_input() if model == "-" else model
-            graph = load(source, **rules_given())
+            graph = load(opened_for_reading(model), **rules_given())
         except InvalidModel as error:
             problems.append({"found_by": "reading", "problem": str(error)})
         else:

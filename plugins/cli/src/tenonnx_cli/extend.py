@@ -13,6 +13,7 @@ from tenonnx_cli.options import (
     json_option,
     load_model,
     model_argument,
+    opened_for_reading,
     target_options,
     version_options,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "load_model",
     "model_argument",
     "opened",
+    "opened_for_reading",
     "output_option",
     "parse_column",
     "plural",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from functools import wraps
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tenonnx_cli.output import complain, working
+from tenonnx_cli.output import complain, standard_input, working
 
 if TYPE_CHECKING:
     from tenonnx import Graph
@@ -237,7 +236,11 @@ def input_options(command: Command) -> Command:
         "FILE alone: a .csv file with a column for each input.",
     )  # fmt: skip
     whole = click.option(
-        "--inputs", "archive", type=FILE, metavar="FILE", help="A .npz or .csv file with the values of inputs by name."
+        "--inputs",
+        "archive",
+        type=FILE,
+        metavar="FILE",
+        help="A .npz or .csv file with the values of inputs by name; - for standard input.",
     )
     return one(whole(command))
 
@@ -350,17 +353,11 @@ def load_model(path: str, *, trust: bool = False, **options: Any) -> Graph:
 
     options = {**rules_given(), **options, **({"trust": True} if trust else {})}
     with working(f"reading {path}"):
-        graph = load(standard_input() if path == "-" else path, **options)
+        graph = load(opened_for_reading(path), **options)
     brought(weight_bytes(graph))
     return graph
 
 
-def standard_input() -> bytes:
-    """The bytes of the model that is piped to a command."""
-    from tenonnx import InvalidCall
-
-    data = b"" if sys.stdin.isatty() else sys.stdin.buffer.read()
-    if not data:
-        do = "cat model.onnx | tenonnx ... -"
-        raise InvalidCall("for the model - there must be one on standard input", given="nothing", do=do)
-    return data
+def opened_for_reading(path: str) -> str | bytes:
+    """What ``load`` and the like read for a model that was named on the command line."""
+    return standard_input() if path == "-" else path

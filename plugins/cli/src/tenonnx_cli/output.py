@@ -90,8 +90,39 @@ def standard_output() -> BinaryIO:
     from tenonnx import InvalidCall
 
     if sys.stdout.isatty():
-        raise InvalidCall("a model is not written to a terminal", do="pipe it on, or give -o FILE")
+        raise InvalidCall("a file is not written to a terminal", do="pipe it on, or give -o FILE")
     return sys.stdout.buffer
+
+
+def standard_input(of: str = "the model") -> bytes:
+    """The bytes that are piped to a command, where a file called - is read, for what it is.
+
+    Raises ``InvalidCall`` where there are none, as for the second of two such files.
+    """
+    from tenonnx import InvalidCall
+
+    data = b"" if sys.stdin.isatty() else sys.stdin.buffer.read()
+    if not data:
+        what = f"for {of} - there must be a file on standard input"
+        raise InvalidCall(what, given="nothing", do="cat FILE | tenonnx ... -, for one file of a command")
+    return data
+
+
+def data_file(path: str) -> BinaryIO:
+    """A file of arrays or a table, from its beginning; - is what is piped to the command, as often as it is read."""
+    import io
+    from pathlib import Path
+
+    if path != "-":
+        return Path(path).open("rb")
+    held = click.get_current_context().meta
+    if _PIPED not in held:
+        held[_PIPED] = standard_input("the data")
+    return io.BytesIO(held[_PIPED])
+
+
+#: Where a command keeps what was piped to it as data.
+_PIPED = "tenonnx.piped"
 
 
 @contextmanager

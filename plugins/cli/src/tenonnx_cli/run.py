@@ -18,7 +18,7 @@ from tenonnx_cli.options import (
     seed_option,
     shapes_option,
 )
-from tenonnx_cli.output import complain, interruptible, say, say_json, say_lines, working
+from tenonnx_cli.output import complain, interruptible, results_aside, say, say_json, say_lines, working
 from tenonnx_cli.printable import printable
 
 if TYPE_CHECKING:
@@ -42,7 +42,12 @@ LARGEST_SHOWN = 1000
 @click.command("run")
 @model_argument
 @input_options
-@click.option("-o", "--output", metavar="FILE", help="Write outputs to a .npz, .csv or .parquet file, or one to .npy.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write outputs to a .npz, .csv or .parquet file, or one to .npy; - for a .npz file on standard output.",
+)
 @click.option("--backend", default="auto", metavar="NAME", help="auto (the default), numpy, onnxruntime ...")
 @device_options
 @shapes_option
@@ -78,6 +83,8 @@ def command(
     results = {name: _as_declared(contents, kinds[name]) for name, contents in results.items()}
     _note_lost(results)
     if output is not None:
+        if output == "-":
+            results_aside()
         note_replaced(output, [model, archive or "", *(text.partition("=")[2] or text for text in inputs)])
         write_arrays(output, results)
     if as_json:

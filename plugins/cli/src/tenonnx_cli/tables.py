@@ -12,7 +12,7 @@ import numpy as np
 
 from tenonnx import DType, Graph, InvalidCall, TensorType, Value
 from tenonnx.tools import installing, write_bytes
-from tenonnx_cli.output import complain_of_unused
+from tenonnx_cli.output import complain_of_unused, data_file
 
 #: What may stand between fields; the one that is most frequent in the first row does.
 _DELIMITERS = ",;\t"
@@ -29,6 +29,9 @@ PARQUET = ".parquet"
 
 
 def is_table(path: str) -> bool:
+    """Whether a file is a CSV file, by its name or, from standard input, because it is no file of numpy."""
+    if path == "-":
+        return not data_file(path).read(8).startswith((b"PK", b"\x93NUMPY"))
     return path.lower().endswith(".csv")
 
 
@@ -63,10 +66,10 @@ def table_feeds(graph: Graph, columns: Mapping[str, Mapping[int, str]], path: st
 
 def read_columns(path: str) -> dict[str, dict[int, str]]:
     """The fields of each column by the line of the file that they are in."""
-    if Path(path).exists() and not Path(path).is_file():
+    if path != "-" and Path(path).exists() and not Path(path).is_file():
         raise InvalidCall(f'"{path}" must be a file that can be read', given="a folder, a pipe or a device")
     try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+        with io.TextIOWrapper(data_file(path), "utf-8-sig", newline="") as file:
             first = file.readline()
             file.seek(0)
             reader = csv.reader(file, strict=True, delimiter=max(_DELIMITERS, key=first.count))

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenonnx_cli.extend import FILE, complain, config_options, json_option, plural, say, say_json, say_table
+from tenonnx_cli.extend import (
+    FILE,
+    complain,
+    config_options,
+    json_option,
+    opened_for_reading,
+    plural,
+    say,
+    say_json,
+    say_table,
+)
 from tenonnx_score.options import ScoreConfig
 
 if TYPE_CHECKING:
@@ -88,7 +98,7 @@ def command(model: str, inputs: Sequence[str], output: str, as_json: bool, **opt
     shown = _Shown(quiet=as_json)
     watch = Watch(shown.started, shown.checked, shown.progress)
     try:
-        scores = score(model, list(inputs), output, ScoreConfig(**options), watch=watch)
+        scores = score(opened_for_reading(model), list(inputs), output, ScoreConfig(**options), watch=watch)
     finally:
         shown.end()
     if as_json:
