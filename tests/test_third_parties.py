@@ -135,7 +135,9 @@ HURTFUL = {
     "a low limit of recursion": (
         "ops", "ai.onnx", "import sys; sys.setrecursionlimit(90)" + NO_OPS, "lowered the recursion limit to 90",
     ),
-    "a cleared registry": ("ops", "ai.onnx", HEAD + hook("registry._contents.ops.clear()"), "what other packages have"),
+    "a cleared registry": (
+        "ops", "ai.onnx", HEAD + hook("registry._contents.awaited.clear()"), "what other packages have",
+    ),
     "another registry": (
         "ops", "ai.onnx", "from tenonnx.registry import registry as r; r._default = r.Registry()" + NO_OPS,
         "it changed what other packages have registered",

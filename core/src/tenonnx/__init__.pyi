@@ -39,7 +39,6 @@ from tenonnx.loading import load as load
 from tenonnx.op.graph_inference import infer as infer
 from tenonnx.registry.registry import Registry as Registry
 from tenonnx.registry.registry import default_registry as default_registry
-from tenonnx.transforms.compose import compose as compose
 from tenonnx.transforms.decompose import decompose as decompose
 from tenonnx.transforms.dims import fix_shapes as fix_shapes
 from tenonnx.transforms.dims import free_dims as free_dims
@@ -48,6 +47,7 @@ from tenonnx.transforms.fold import fold as fold
 from tenonnx.transforms.grad import grad as grad
 from tenonnx.transforms.prune import prune as prune
 from tenonnx.transforms.retarget import retarget as retarget
+from tenonnx_optimize.compose import compose as compose
 from tenonnx_optimize.costs import costs as costs
 from tenonnx_optimize.fuse import fuse as fuse
 from tenonnx_optimize.layouts import channels_first as channels_first

@@ -1,13 +1,18 @@
-"""Registration of the operators of com.microsoft, and of every other that a module of this package defines."""
+"""Registration: every module of this package that defines operators, of ai.onnx and com.microsoft."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenonnx.extend import hookimpl
+from tenonnx.extend import hookimpl, load_dtypes
 
 if TYPE_CHECKING:
     from tenonnx.extend import Registry
+
+
+@hookimpl
+def register_tables(registry: Registry) -> None:
+    registry.add_dtypes("ai.onnx", lambda: load_dtypes("tenonnx_quantized"))
 
 
 @hookimpl

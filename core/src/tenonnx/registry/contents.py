@@ -53,6 +53,8 @@ class RegistryContents:
     """All that has been added. Changes are made to a copy, which takes its place when all went well."""
 
     ops: dict[tuple[str, str], tuple[Op, ...]] = field(default_factory=dict)
+    #: The modules of ops that nobody has asked for yet.
+    awaited: dict[tuple[str, str], tuple[tuple[Plugin | None, str], ...]] = field(default_factory=dict)
     sources: dict[Op, Plugin | None] = field(default_factory=dict)
     rules: dict[tuple[Op, str], Rule] = field(default_factory=dict)
     dtypes: tuple[tuple[Plugin | None, str, Loader], ...] = ()
@@ -62,12 +64,15 @@ class RegistryContents:
     hints: Aliases = field(default_factory=dict)
 
     def copy(self) -> RegistryContents:
-        return replace(self, ops=dict(self.ops), sources=dict(self.sources), rules=dict(self.rules))
+        return replace(
+            self, ops=dict(self.ops), awaited=dict(self.awaited), sources=dict(self.sources), rules=dict(self.rules)
+        )
 
     def without(self, plugin: Plugin) -> RegistryContents:
-        """These without the tables of a plugin, whose ops could not be registered."""
+        """These without the tables of a plugin, and the ops that it has not given yet."""
         return replace(
             self,
+            awaited={key: tuple(m for m in modules if m[0] != plugin) for key, modules in self.awaited.items()},
             dtypes=tuple(entry for entry in self.dtypes if entry[0] != plugin),
             operators=None if self.operators is None or self.operators[0] == plugin else self.operators,
         )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.abc import InspectLoader
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,13 +137,7 @@ class Plugin(NamedTuple):
         needs.
         """
         self._check_api()  # before an import, which may fail for names that a newer tenonnx has
-        entry = importlib.metadata.EntryPoint(self.name, self.value, self.group)
-        token = _being_imported.set(self)
-        try:
-            with self.running("loading", "could not be imported", KeyboardInterrupt), uncollected():
-                value = entry.load()
-        finally:
-            _being_imported.reset(token)
+        value = self._imported(importlib.metadata.EntryPoint(self.name, self.value, self.group).load)
         self._check_api()
         group = GROUPS[self.group]
         if not group.fits(value):
@@ -153,6 +147,19 @@ class Plugin(NamedTuple):
                 do=f"correct {getattr(value, '__file__', self.value)}",
             )
         return value
+
+    def import_module(self, name: str) -> None:
+        """Import a module of the package. Raises ``PluginError`` as ``load`` does."""
+        load = partial(importlib.import_module, name)
+        load() if name in sys.modules else self._imported(load)
+
+    def _imported(self, load: Callable[[], Any]) -> Any:
+        token = _being_imported.set(self)
+        try:
+            with self.running("loading", "could not be imported", KeyboardInterrupt), uncollected():
+                return load()
+        finally:
+            _being_imported.reset(token)
 
     def guarded(self, doing: str) -> AbstractContextManager[None]:
         """A context for code of the package. Raises ``Trespass`` for what it must not do to the process."""

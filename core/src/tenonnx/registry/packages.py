@@ -27,7 +27,6 @@ def packages_in_use(graph: Graph) -> dict[str, str]:
     found: dict[str, str] = {}
     for domain, op in dict.fromkeys((node.domain, node.op) for node in graph.walk()):
         if isinstance(op, Op) and op not in graph.functions.values():
-            registry.load(domain)  # what is built by hand has asked for no domain
             source = registry.source(op)
             if _SOURCE.fullmatch(source) and not is_ours(source.split(" ")[0]):
                 found[domain] = source

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +109,8 @@ class Registry:
         of the op's owner, else of the first by name. Raises ``PluginError`` where one package claims it twice, and for
         ops added by hand that a package has.
         """
+        if not self._registering:
+            self._import([(op.domain, op.name) for op in ops])
 
         def change(contents: RegistryContents, plugin: Plugin | None) -> None:
             for op in ops:
@@ -117,15 +122,15 @@ class Registry:
     def add_module(self, *modules: ModuleType) -> None:
         """Add every op that the modules define."""
         for module in modules:
-            own = [v for v in vars(module).values() if isinstance(v, Op) and v.__module__ == module.__name__]
-            older = {old for op in own for old in list(op.meanings)[1:]}
-            self.add(*(op for op in own if op not in older))
+            self.add(*ops_of(module))
 
     def add_package(self, name: str, **rules: str) -> None:
         """Add every op that the modules of a package define, but for its ``plugin`` and ``cases``.
 
         Modules that hold nothing but rules and traits may be named with the kinds of these, ``x="pattern"``: such a
         module is imported when one of them is first asked for. Raises ``PluginError`` for one that is not there.
+        A package with an index, the file ``ops.json``, has the ops that this names, and imports the modules of each
+        when it is first asked for: ``{"com.acme": {"Twice": "doubling doubling_rules"}}``, by domain and op.
         """
         package = importlib.import_module(name)
         found = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
@@ -133,10 +138,25 @@ class Registry:
         if missing:
             what = f"rules must be in modules that {name} has"
             raise PluginError(what, given=", ".join(missing), available=", ".join(found))
-        skipped = {"plugin", "cases", *rules}
-        self.add_module(*(importlib.import_module(f"{name}.{m}") for m in found if m not in skipped))
+        index = Path(package.__path__[0], "ops.json")
+        if index.exists():
+            self._await(name, json.loads(index.read_text("utf-8")))
+        else:
+            skipped = {"plugin", "cases", *rules}
+            self.add_module(*(importlib.import_module(f"{name}.{m}") for m in found if m not in skipped))
         for module, consumers in rules.items():
             await_rules(f"{name}.{module}", consumers.split())
+
+    def _await(self, package: str, index: Mapping[str, Mapping[str, str]]) -> None:
+        """Let the modules of a package be imported with the first op of theirs that is asked for."""
+
+        def change(contents: RegistryContents, plugin: Plugin | None) -> None:
+            for domain, modules in index.items():
+                for name, named in modules.items():
+                    entries = ((plugin, f"{package}.{module}") for module in named.split())
+                    contents.awaited[domain, name] = (*contents.awaited.get((domain, name), ()), *entries)
+
+        self._change(change)
 
     def add_rule(self, op: Op, consumer: str, rule: Rule) -> None:
         """Give another package's op a rule for a consumer of one's own, such as a backend.
@@ -212,8 +232,11 @@ class Registry:
 
     def _agree_on(self, contents: RegistryContents) -> None:
         """Let these be the contents, from now on."""
-        self._contents, self._agreed = contents, contents.copy()
+        self._hold(contents)
         self._forget()
+
+    def _hold(self, contents: RegistryContents) -> None:
+        self._contents, self._agreed = contents, contents.copy()
 
     def restore(self) -> bool:
         """Put back what was added in the ways of this class, where it was changed in others; whether it was."""
@@ -236,14 +259,46 @@ class Registry:
             if self._registering:  # by the hook of a plugin, which may be one of these
                 return
             self._complete |= {domain}
+        self._import(self._contents.awaited.keys() & self._contents.ops.keys())  # which two packages may have
+        self._tell()
+
+    def _tell(self) -> None:
+        """Warn of the meanings that are left out for those of other packages."""
+        with self._lock:
             untold, self._untold = self._untold, []
         for text in in_words(untold):
-            warnings.warn(PluginWarning(text), stacklevel=2)
+            warnings.warn(PluginWarning(text), stacklevel=3)
 
     def load_all(self) -> None:
-        """Import every plugin."""
+        """Import every plugin, with all its ops."""
         for domain in self.domains():
             self.load(domain)
+        self._import(list(self._contents.awaited))
+
+    def _import(self, ops: Iterable[tuple[str, str]]) -> None:
+        """Import the modules of ops that are awaited, and add these. A plugin that fails in one gives no more."""
+        awaited = self._contents.awaited
+        wanted = {key: awaited[key] for key in ops if key in awaited}
+        if not wanted:
+            return
+        for plugin, module in dict.fromkeys(entry for entries in wanted.values() for entry in entries):
+            try:
+                with defined_by(self), uncollected():
+                    importlib.import_module(module) if plugin is None else plugin.import_module(module)
+            except PluginError as error:
+                if plugin is None:
+                    raise
+                with self._lock:
+                    self._leave_out(plugin, error)
+        with self._lock:
+            contents = self._contents.copy()
+            for domain, name in wanted:
+                for plugin, module in contents.awaited.pop((domain, name), ()):
+                    own = [op for op in ops_of(sys.modules[module]) if (op.domain, op.name) == (domain, name)]
+                    for meaning in (meaning for op in own for meaning in op.meanings):
+                        self._untold += contents.add(meaning, plugin)
+            self._hold(contents)
+        self._tell()
 
     def _serving(self, domain: str) -> list[Plugin]:
         """The plugins of a domain, imported, and asked for their tables."""
@@ -310,7 +365,8 @@ class Registry:
 
     def domains(self) -> list[str]:
         """Every domain that some plugin serves or that has ops."""
-        return sorted({p.domain for p in self._plugins} | {domain for domain, _ in self._contents.ops})
+        contents = self._contents
+        return sorted({p.domain for p in self._plugins} | {domain for domain, _ in (*contents.ops, *contents.awaited)})
 
     def lookup(self, domain: str, name: str, version: int) -> Op | None:
         """The meaning of an op at a version of its domain, or None."""
@@ -349,12 +405,14 @@ class Registry:
     def meanings(self, domain: str, name: str) -> Sequence[Op]:
         """All meanings of an op, newest first."""
         self.load(domain)
+        self._import([(domain, name)])
         return self._contents.ops.get((domain, name), ())
 
     def ops(self, domain: str | None = None) -> Iterator[Op]:
         """Every meaning in ``domain`` (loaded first), or in all domains."""
         for each in self.domains() if domain is None else [domain]:
             self.load(each)
+        self._import([key for key in self._contents.awaited if domain in (None, key[0])])
         for (owner, _), held in sorted(self._contents.ops.items()):
             if domain is None or owner == domain:
                 yield from held
@@ -375,7 +433,9 @@ class Registry:
 
     def source(self, op: Op) -> str:
         """The distribution and version that an op comes from."""
-        contents, op = self._contents, self._meant.get(op, op)
+        op = self._meant.get(op, op)
+        self.meanings(op.domain, op.name)  # what is built by hand has asked for none
+        contents = self._contents
         return source_of(contents.sources[op]) if op in contents.sources else "the model"
 
     def provider(self, domain: str, name: str) -> str | None:
@@ -426,6 +486,13 @@ class Registry:
 
 
 _default = Registry.installed()
+
+
+def ops_of(module: ModuleType) -> list[Op]:
+    """The ops that a module defines, without their older meanings."""
+    own = [v for v in vars(module).values() if isinstance(v, Op) and v.__module__ == module.__name__]
+    older = {old for op in own for old in list(op.meanings)[1:]}
+    return [op for op in own if op not in older]
 
 
 def default_registry() -> Registry:

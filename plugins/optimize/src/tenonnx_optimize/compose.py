@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenonnx.errors import InvalidCall, InvalidModel
-from tenonnx.graph.definitions import in_registry_of_graph
-from tenonnx.graph.graph import Graph, Value
-from tenonnx.graph.parts import Operator
-from tenonnx.graph.types import unify_types
-from tenonnx.op.graph_inference import ensure_inferred, infer
-from tenonnx.transforms.rewrite import copy_graph
+from tenonnx.extend import Graph, InvalidCall, InvalidModel, Value
+from tenonnx.extend.transforms import copy_graph, ensure_inferred, in_registry_of_graph, infer, unify_types
+from tenonnx.tools import Operator
 
 
 @in_registry_of_graph

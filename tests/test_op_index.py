@@ -1,0 +1,52 @@
+"""The indexes of our families: an op that is imported alone is what it is among all others."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+#: Looks each op up in a process of its own that has imported no family, then all in one that has imported every module.
+PROGRAM = """
+import json, os, sys
+from tenonnx.extend import transforms, symbolic
+from tenonnx.registry.registry import Registry
+
+def told(registry, key):
+    return [
+        [op.title, op.before, sorted(op.rules), sorted(op.facts), len(op.lowerings), len(op.signature_changes),
+         len(op.requirements.declared)]
+        for op in registry.meanings(*key)
+    ]
+
+registry = Registry.installed()
+for domain in registry.domains():
+    registry.load(domain)
+by_modules = {}
+for key, modules in registry._contents.awaited.items():
+    by_modules.setdefault(modules, []).append(key)
+alone = {}
+for keys in by_modules.values():
+    reading, writing = os.pipe()
+    if not os.fork():
+        with os.fdopen(writing, "w") as out:
+            json.dump(["::".join(key) for key in keys] + [told(registry, key) for key in keys], out)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as text:
+        found = json.load(text)
+    os.wait()
+    alone.update(zip(found[: len(keys)], found[len(keys) :]))
+registry.load_all()
+whole = {"::".join(key): told(registry, key) for keys in by_modules.values() for key in keys}
+print(len(by_modules), json.dumps({key: [alone[key], whole[key]] for key in whole if alone[key] != whole[key]}))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_an_op_has_all_its_meanings_and_rules_by_the_modules_that_the_index_names():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True, check=True, timeout=240)
+    count, _, different = done.stdout.partition(" ")
+    assert int(count) > 100
+    assert json.loads(different) == {}
