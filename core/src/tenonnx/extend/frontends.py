@@ -4,9 +4,6 @@ What front ends of frameworks share, dims that vary, names, lines of the user's 
 the package ``tenonnx-frontends``; ``tenonnx_testing.source_conformance`` checks all of it.
 """
 
-from tenonnx.checks.allowed import BY_TABLE, Allowed
-from tenonnx.checks.verification import Verification
-from tenonnx.loading import Frontend
-from tenonnx.registry.discovery import check_takes
+from tenonnx.registry.namespace import flat_namespace
 
-__all__ = ["BY_TABLE", "Allowed", "Frontend", "Verification", "check_takes"]
+__getattr__, __dir__ = flat_namespace(__name__)

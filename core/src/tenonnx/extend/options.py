@@ -1,5 +1,5 @@
 """Options of Python and of the command line, told once: fields of a dataclass, each with its flag and its help."""
 
-from tenonnx.conversion.options import Option, option, options_of
+from tenonnx.registry.namespace import flat_namespace
 
-__all__ = ["Option", "option", "options_of"]
+__getattr__, __dir__ = flat_namespace(__name__)

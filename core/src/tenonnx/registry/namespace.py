@@ -1,8 +1,7 @@
-"""One flat namespace for the names of a package, whose modules are imported when a name of theirs is first used."""
+"""One flat namespace for the names of many modules, which are imported when a name of theirs is first used."""
 
 from __future__ import annotations
 
-import pkgutil
 import re
 import sys
 from collections.abc import Callable
@@ -20,7 +19,7 @@ _LINE = re.compile(r"^from (?P<module>\S+) import (?P<name>\w+) as (?P=name)(?: 
 
 @cache
 def flat_namespace(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` for a package whose ``__init__.pyi`` says where its names are defined.
+    """``__getattr__`` and ``__dir__`` for a package or module whose stub (``.pyi``) says where its names are defined.
 
     The stub is what editors and type checkers read, too. A name that is not there raises ``AttributeError`` with those
     that may have been meant. ``__all__`` is the names of the distributions that are installed.
@@ -28,7 +27,8 @@ def flat_namespace(package: str) -> tuple[Callable[[str], Any], Callable[[], lis
 
     @cache
     def lines() -> dict[str, re.Match[str]]:
-        stub = pkgutil.get_data(package, "__init__.pyi") or b""
+        spec: Any = sys.modules[package].__spec__
+        stub = spec.loader.get_data(f"{spec.origin.removesuffix('.py')}.pyi")
         return {line["name"]: line for line in _LINE.finditer(stub.decode("utf-8"))}
 
     def get(name: str) -> Any:
@@ -36,7 +36,7 @@ def flat_namespace(package: str) -> tuple[Callable[[str], Any], Callable[[], lis
             roots = {line["module"].partition(".")[0] for line in lines().values()}
             installed = {root for root in roots if find_spec(root)}
             return [name for name, line in lines().items() if line["module"].partition(".")[0] in installed]
-        if name.startswith("__"):
+        if name.startswith("__") or f"{package}.{name}" in sys.modules:  # the latter to ``from package import module``
             raise AttributeError(name)
         if name not in lines():
             meant = " or ".join(_meant(name, {each: line["onnx"] for each, line in lines().items()}))

@@ -18,7 +18,6 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Node, Op, TensorType, Value, op
 from tenonnx_onnxruntime.kernels import opened
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS
-from tenonnx_optimize.respell import respell
 
 DOMAIN = "com.microsoft.nchwc"
 
@@ -42,6 +41,8 @@ def in_blocks(graph: Graph) -> Graph:
     """``graph`` with the runtime's convolutions in blocks where these pay."""
     if not any(map(_may_be_kernel, graph.inputs)):
         return graph
+    from tenonnx_optimize.respell import respell  # which imports much, for few graphs
+
     return respell(graph, [layout(block_size()).convolution], at=_is_convolution_by_input)
 
 
