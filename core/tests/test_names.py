@@ -42,5 +42,5 @@ def test_the_door_of_ops_has_what_gradients_of_subgraphs_are_made_of():
     for name in ("Demand", "between", "dependents", "pullback"):
         assert getattr(extend, name) is getattr(transforms, name)
     assert all(hasattr(extend, name) for name in extend.__all__)
-    with pytest.raises(AttributeError, match=r"'tenonnx\.extend' has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match=r"tenonnx\.extend has no 'nothing'"):
         extend.nothing  # noqa: B018

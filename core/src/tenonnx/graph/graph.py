@@ -13,7 +13,7 @@ from tenonnx.graph.late_bindings import late
 from tenonnx.graph.methods import Methods
 from tenonnx.graph.names import Names, near_names
 from tenonnx.graph.parts import Attributes, Inputs, Operator, Places
-from tenonnx.graph.settable import Settable, settled
+from tenonnx.graph.settable import Part, Settable, part, settled
 from tenonnx.graph.training import Role, TrainingState
 from tenonnx.graph.typed import Typed
 from tenonnx.graph.types import Type, type_given
@@ -69,35 +69,9 @@ class Value(Typed):
         self.origin: Any = None
         self.role: Role | None = None
 
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @name.setter
-    def name(self, name: str) -> None:
-        self._edit("name", name)
-
-    @property
-    def type(self) -> Type | None:
-        return self._type
-
-    @type.setter  # noqa: A003 (the property of just above)
-    def type(self, kind: Type | None) -> None:
-        self._edit("type", kind)
-
-    @property
-    def data(self) -> Constant | None:
-        return self._data
-
-    @data.setter
-    def data(self, contents: Any) -> None:
-        self._edit("data", contents)
-
-    def _edit(self, part: str, given: Any) -> None:
-        if self.graph is None:
-            self.become(**{part: given})
-        else:
-            late("set_part")(self.graph, self, part, given)
+    name: Part[str, str] = part("name")
+    type: Part[Type | None, Type | None] = part("type")
+    data: Part[Constant | None, Any] = part("data")
 
     def become(self, *, name: Any = KEPT, type: Any = KEPT, data: Any = KEPT) -> None:
         """Let the value be another, whatever the graph is then: for what builds graphs."""
@@ -147,9 +121,16 @@ class Node:
     graph is an edit, which all consumers see; one that the graph cannot have is refused, and leaves it as it was.
     """
 
-    __slots__ = (
-        "_attributes", "_captures", "_inputs", "_name", "_op", "_outputs", "_subgraphs", "_version", "origin",
-    )  # fmt: skip
+    __slots__ = ("_subgraphs", "attributes", "captures", "inputs", "name", "op", "origin", "outputs", "version")
+
+    if TYPE_CHECKING:
+        name: Part[str, str]
+        op: Part[Operator, Operator | str]
+        version: Part[int, int]
+        inputs: Part[tuple[Value | None, ...], Sequence[Value | str | None]]
+        attributes: Part[Attributes, Mapping[str, Any]]
+        outputs: Part[tuple[Value | None, ...], Sequence[Value | None]]
+        captures: Part[tuple[Value, ...], Sequence[Value]]
 
     def __init__(
         self,
@@ -163,126 +144,55 @@ class Node:
         captures: Sequence[Value] = (),
         origin: Any = None,
     ) -> None:
-        self._op = op
-        self._version = version
-        self._inputs = Places(inputs)
-        self._attributes = Attributes.of(self, attributes)
+        set_name, set_op, set_version, set_inputs, set_attributes, set_outputs, set_captures = _SETTERS
+        set_name(self, name)
+        set_op(self, op)
+        set_version(self, version)
+        set_inputs(self, Places(inputs))
+        set_attributes(self, Attributes.of(self, attributes))
+        set_outputs(self, Places(outputs))
+        set_captures(self, tuple(captures))
         self._subgraphs: tuple[Graph, ...] | None = None if attributes else ()
-        self._outputs = Places(outputs)
-        self._name = name
-        self._captures = tuple(captures)
         self.origin = origin
 
-    @property
-    def name(self) -> str:
-        return self._name
+    def __setattr__(self, name: str, given: Any) -> None:
+        if name in _SET:
+            late("set_parts")(self, {name: given})
+        else:
+            super().__setattr__(name, given)
 
-    @name.setter
-    def name(self, name: str) -> None:
-        self._edit(name=name)
-
-    @property
-    def op(self) -> Operator:
-        return self._op
-
-    @op.setter
-    def op(self, op: Operator | str) -> None:
-        self._edit(op=op)
-
-    @property
-    def version(self) -> int:
-        return self._version
-
-    @version.setter
-    def version(self, version: int) -> None:
-        self._edit(version=version)
-
-    @property
-    def inputs(self) -> tuple[Value | None, ...]:
-        return self._inputs
-
-    @inputs.setter
-    def inputs(self, inputs: Sequence[Value | str | None]) -> None:
-        self._edit(inputs=inputs)
-
-    @property
-    def attributes(self) -> Attributes:
-        return self._attributes
-
-    @attributes.setter
-    def attributes(self, attributes: Mapping[str, Any]) -> None:
-        self._edit(attributes=attributes)
-
-    @property
-    def outputs(self) -> tuple[Value | None, ...]:
-        return self._outputs
-
-    @outputs.setter
-    def outputs(self, outputs: Sequence[Value | None]) -> None:
-        self._edit(outputs=outputs)
-
-    @property
-    def captures(self) -> tuple[Value, ...]:
-        return self._captures
-
-    @captures.setter
-    def captures(self, captures: Sequence[Value]) -> None:
-        self._edit(captures=captures)
-
-    def _edit(self, **parts: Any) -> None:
-        late("set_parts")(self, parts)
-
-    def become(
-        self,
-        *,
-        name: str | None = None,
-        op: Operator | None = None,
-        version: int | None = None,
-        inputs: Sequence[Value | None] | None = None,
-        attributes: Mapping[str, Any] | None = None,
-        outputs: Sequence[Value | None] | None = None,
-        captures: Sequence[Value] | None = None,
-    ) -> None:
-        """Let the node be another, whatever the graph is then: for what builds graphs."""
-        if name is not None:
-            self._name = name
-        if op is not None:
-            self._op = op
-        if version is not None:
-            self._version = version
-        if inputs is not None:
-            self._inputs = Places(inputs)
-        if attributes is not None:
-            self._attributes.hold(attributes)
-            self._subgraphs = self.origin = None
-        if outputs is not None:
-            self._outputs = Places(outputs)
-        if captures is not None:
-            self._captures = tuple(captures)
+    def become(self, **parts: Any) -> None:
+        """Let the node have other parts, whatever the graph is then: for what builds graphs."""
+        for name, given in parts.items():
+            if name == "attributes":
+                self.attributes.hold(given)
+                self._subgraphs = self.origin = None
+            else:
+                _SET[name](self, _HELD[name](given) if name in _HELD else given)
 
     @property
     def domain(self) -> str:
-        return self._op.domain
+        return self.op.domain
 
     @property
     def op_type(self) -> str:
-        return self._op.name
+        return self.op.name
 
     @op_type.setter
     def op_type(self, name: str) -> None:
-        self._edit(op=name)
+        self.op = name
 
     @property
     def uses(self) -> tuple[Value, ...]:
         """Every value that the node reads: present inputs, then captures."""
-        inputs = self._inputs
-        return (tuple([v for v in inputs if v is not None]) if None in inputs else inputs) + self._captures  # type: ignore[return-value]
+        inputs = self.inputs
+        return (tuple([v for v in inputs if v is not None]) if None in inputs else inputs) + self.captures  # type: ignore[return-value]
 
     @property
     def subgraphs(self) -> Sequence[Graph]:
         if self._subgraphs is None:
             found: list[Graph] = []
-            for attribute in self._attributes.values():
+            for attribute in self.attributes.values():
                 items = attribute if isinstance(attribute, list) else [attribute]
                 found += items if items and isinstance(items[0], Graph) else []
             self._subgraphs = tuple(found)
@@ -303,6 +213,15 @@ class Node:
         names = ", ".join("" if v is None else v.name for v in self.inputs)
         outputs = ", ".join("" if v is None else v.name for v in self.outputs)
         return f"Node({outputs} = {self.domain}::{self.op_type}@{self.version}({names}))"
+
+
+#: What sets the parts of a node, whatever the graph is then, and what holds those that are several.
+_SET: Final = {
+    name: getattr(Node, name).__set__
+    for name in ("name", "op", "version", "inputs", "attributes", "outputs", "captures")
+}
+_SETTERS: Final = tuple(_SET.values())
+_HELD: Final[Mapping[str, Any]] = {"inputs": Places, "outputs": Places, "captures": tuple}
 
 
 class Graph(Settable, Names, Methods):

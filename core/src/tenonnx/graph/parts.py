@@ -11,16 +11,6 @@ Item = TypeVar("Item", covariant=True)
 Thing = TypeVar("Thing")
 
 
-class Holder(Protocol):
-    """What has attributes: to set them is an edit of the graph."""
-
-    @property
-    def attributes(self) -> Any: ...
-
-    @attributes.setter
-    def attributes(self, attributes: Mapping[str, Any]) -> None: ...
-
-
 class Named(Protocol):
     """What has a name, such as a value."""
 
@@ -60,10 +50,10 @@ class Attributes(dict[str, Any]):
 
     __slots__ = ("_node",)
 
-    _node: Holder
+    _node: Any
 
     @classmethod
-    def of(cls, node: Holder, attributes: Mapping[str, Any]) -> Attributes:
+    def of(cls, node: Any, attributes: Mapping[str, Any]) -> Attributes:
         """Those of a node, made without a call of Python's for a copy: its lists are fixed."""
         made = cls(attributes)
         made._node = node

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from operator import attrgetter
+from typing import Any, Final, Generic, TypeVar
 
 from tenonnx.errors import InvalidCall
+from tenonnx.graph.late_bindings import late
 from tenonnx.graph.names import near_names
 from tenonnx.graph.training import TrainingState
 
 Class = TypeVar("Class", bound=type)
+Read = TypeVar("Read", covariant=True)
+Given = TypeVar("Given", contravariant=True)
 
 #: What of a graph can be set, and to what.
 _PARTS: Final[Mapping[str, Any]] = {
@@ -18,6 +22,26 @@ _PARTS: Final[Mapping[str, Any]] = {
     "training_state": TrainingState | None, "functions": dict, "value_types": Mapping, "fixed": str, "retyped": bool,
     "pending": dict, "parent": object, "origin": object, "registry": object, "_names": dict | None,
 }  # fmt: skip
+
+
+class Part(Generic[Read, Given]):
+    """To type checkers, what is read as one type and set as another."""
+
+    def __get__(self, instance: Any, owner: Any = None) -> Read: ...  # type: ignore[empty-body]
+
+    def __set__(self, instance: Any, given: Given) -> None: ...
+
+
+def part(name: str) -> Any:
+    """A part of a value, which is set as an edit of its graph; where it is read no function of Python's is called."""
+
+    def edit(self: Any, given: Any) -> None:
+        if self.graph is None:
+            self.become(**{name: given})
+        else:
+            late("set_part")(self.graph, self, name, given)
+
+    return property(attrgetter(f"_{name}"), edit)
 
 
 def settled(**instead: str) -> Callable[[Class], Class]:

@@ -92,8 +92,8 @@ class _Before:
             return True
         was = dict(zip(Node.__slots__, held, strict=True))
         return (
-            any(getattr(node, name) is not was[name] for name in ("_op", "_version"))
-            or any(getattr(node, name) != was[name] for name in ("_inputs", "_captures", "_outputs"))
+            any(getattr(node, name) is not was[name] for name in ("op", "version"))
+            or any(getattr(node, name) != was[name] for name in ("inputs", "captures", "outputs"))
             or not _are_same(node.attributes, self._attributes[node])
             or any(self._has_changed(value) for value in node.uses if value.producer is None)
             or any(self.differs(inner) for subgraph in node.subgraphs for inner in subgraph.nodes)
@@ -115,7 +115,7 @@ class _Before:
             graph.value_types, graph.training_state, graph.retyped = types, state, retyped
         for item, slots in self._slots.items():
             for slot, content in zip(type(item).__slots__, slots, strict=True):
-                setattr(item, slot, content)
+                getattr(type(item), slot).__set__(item, content)
 
 
 def _are_same(attributes: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
