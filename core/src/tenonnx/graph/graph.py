@@ -13,7 +13,7 @@ from tenonnx.graph.late_bindings import late
 from tenonnx.graph.methods import Methods
 from tenonnx.graph.names import Names, near_names
 from tenonnx.graph.parts import Attributes, Inputs, Operator, Places
-from tenonnx.graph.settable import Part, Settable, part, settled
+from tenonnx.graph.settable import EditedPart, Settable, part, settled
 from tenonnx.graph.training import Role, TrainingState
 from tenonnx.graph.typed import Typed
 from tenonnx.graph.types import Type, type_given
@@ -69,9 +69,9 @@ class Value(Typed):
         self.origin: Any = None
         self.role: Role | None = None
 
-    name: Part[str, str] = part("name")
-    type: Part[Type | None, Type | None] = part("type")
-    data: Part[Constant | None, Any] = part("data")
+    name: EditedPart[str, str] = part("name")
+    type: EditedPart[Type | None, Type | None] = part("type")
+    data: EditedPart[Constant | None, Any] = part("data")
 
     def become(self, *, name: Any = KEPT, type: Any = KEPT, data: Any = KEPT) -> None:
         """Let the value be another, whatever the graph is then: for what builds graphs."""
@@ -124,13 +124,15 @@ class Node:
     __slots__ = ("_subgraphs", "attributes", "captures", "inputs", "name", "op", "origin", "outputs", "version")
 
     if TYPE_CHECKING:
-        name: Part[str, str]
-        op: Part[Operator, Operator | str]
-        version: Part[int, int]
-        inputs: Part[tuple[Value | None, ...], Sequence[Value | str | None]]
-        attributes: Part[Attributes, Mapping[str, Any]]
-        outputs: Part[tuple[Value | None, ...], Sequence[Value | None]]
-        captures: Part[tuple[Value, ...], Sequence[Value]]
+        name: EditedPart[str, str]
+        op: EditedPart[Operator, Operator | str]
+        version: EditedPart[int, int]
+        inputs: EditedPart[tuple[Value | None, ...], Sequence[Value | str | None]]
+        attributes: EditedPart[Attributes, Mapping[str, Any]]
+        outputs: EditedPart[tuple[Value | None, ...], Sequence[Value | None]]
+        captures: EditedPart[tuple[Value, ...], Sequence[Value]]
+        origin: Any
+        _subgraphs: tuple[Graph, ...] | None
 
     def __init__(
         self,
@@ -144,7 +146,8 @@ class Node:
         captures: Sequence[Value] = (),
         origin: Any = None,
     ) -> None:
-        set_name, set_op, set_version, set_inputs, set_attributes, set_outputs, set_captures = _SETTERS
+        set_name, set_op, set_version, set_inputs, set_attributes, set_outputs, set_captures, *others = _SETTERS
+        set_subgraphs, set_origin = others
         set_name(self, name)
         set_op(self, op)
         set_version(self, version)
@@ -152,8 +155,8 @@ class Node:
         set_attributes(self, Attributes.of(self, attributes))
         set_outputs(self, Places(outputs))
         set_captures(self, tuple(captures))
-        self._subgraphs: tuple[Graph, ...] | None = None if attributes else ()
-        self.origin = origin
+        set_subgraphs(self, None if attributes else ())
+        set_origin(self, origin)
 
     def __setattr__(self, name: str, given: Any) -> None:
         if name in _SET:
@@ -161,14 +164,26 @@ class Node:
         else:
             super().__setattr__(name, given)
 
-    def become(self, **parts: Any) -> None:
-        """Let the node have other parts, whatever the graph is then: for what builds graphs."""
-        for name, given in parts.items():
-            if name == "attributes":
-                self.attributes.hold(given)
-                self._subgraphs = self.origin = None
-            else:
-                _SET[name](self, _HELD[name](given) if name in _HELD else given)
+    def become(
+        self,
+        *,
+        name: str | None = None,
+        op: Operator | None = None,
+        version: int | None = None,
+        inputs: Sequence[Value | None] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        outputs: Sequence[Value | None] | None = None,
+        captures: Sequence[Value] | None = None,
+    ) -> None:
+        """Let the node be another, whatever the graph is then: for what builds graphs."""
+        parts: dict[str, Any] = {"name": name, "op": op, "version": version}
+        parts |= {"inputs": inputs, "outputs": outputs, "captures": captures}
+        for part, held in parts.items():
+            if held is not None:
+                _SET[part](self, _HELD[part](held) if part in _HELD else held)
+        if attributes is not None:
+            self.attributes.hold(attributes)
+            self._subgraphs = self.origin = None
 
     @property
     def domain(self) -> str:
@@ -185,8 +200,8 @@ class Node:
     @property
     def uses(self) -> tuple[Value, ...]:
         """Every value that the node reads: present inputs, then captures."""
-        inputs = self.inputs
-        return (tuple([v for v in inputs if v is not None]) if None in inputs else inputs) + self.captures  # type: ignore[return-value]
+        present = tuple([v for v in self.inputs if v is not None]) if None in self.inputs else self.inputs
+        return (*present, *self.captures) if self.captures else present  # type: ignore[arg-type, return-value]
 
     @property
     def subgraphs(self) -> Sequence[Graph]:
@@ -216,11 +231,9 @@ class Node:
 
 
 #: What sets the parts of a node, whatever the graph is then, and what holds those that are several.
-_SET: Final = {
-    name: getattr(Node, name).__set__
-    for name in ("name", "op", "version", "inputs", "attributes", "outputs", "captures")
-}
-_SETTERS: Final = tuple(_SET.values())
+_EDITED: Final = ("name", "op", "version", "inputs", "attributes", "outputs", "captures")
+_SET: Final = {name: getattr(Node, name).__set__ for name in _EDITED}
+_SETTERS: Final = [*_SET.values(), *(getattr(Node, name).__set__ for name in ("_subgraphs", "origin"))]
 _HELD: Final[Mapping[str, Any]] = {"inputs": Places, "outputs": Places, "captures": tuple}
 
 

@@ -24,7 +24,7 @@ _PARTS: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 
 
-class Part(Generic[Read, Given]):
+class EditedPart(Generic[Read, Given]):
     """To type checkers, what is read as one type and set as another."""
 
     def __get__(self, instance: Any, owner: Any = None) -> Read: ...  # type: ignore[empty-body]
