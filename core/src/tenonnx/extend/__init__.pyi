@@ -57,8 +57,8 @@ from tenonnx.op.families import same_type as same_type
 from tenonnx.op.inline import inline as inline
 from tenonnx.op.kinds import Kind as Kind
 from tenonnx.op.kinds import rule_kind as rule_kind
-from tenonnx.op.op import Op as Op
 from tenonnx.op.op import REQUIRED as REQUIRED
+from tenonnx.op.op import Op as Op
 from tenonnx.op.op import op as op
 from tenonnx.op.op import primitive as primitive
 from tenonnx.op.operand import Operand as Operand

@@ -1,7 +1,7 @@
 """Where each name is defined; read by type checkers, and when one is first used."""
 
-from tenonnx.checks.allowed import Allowed as Allowed
 from tenonnx.checks.allowed import BY_TABLE as BY_TABLE
+from tenonnx.checks.allowed import Allowed as Allowed
 from tenonnx.checks.allowed import coarse_inside as coarse_inside
 from tenonnx.checks.allowed import element_types_inside as element_types_inside
 from tenonnx.checks.compare import Difference as Difference
