@@ -22,6 +22,7 @@ from tenonnx.extend import (
     symbolic,
 )
 from tenonnx_standard import convolution_tuning as tuning
+from tenonnx_standard import costs
 from tenonnx_standard.convolving import Convolution, columns, convolution, transposed
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
@@ -477,3 +478,7 @@ def _(g, y, X, W, B=None, *, group, kernel_shape, output_padding, output_shape, 
     attributes = {"dilations": list(window.dilations), "strides": list(window.strides), "pads": pads, "group": group}
     weights = conv_weight_gradient(g, X, kernel_shape=list(window.kernel), **attributes)
     return conv(g, W, kernel_shape=list(window.kernel), **attributes), weights, bias
+
+
+costs.count(conv, costs.convolution)
+costs.count(conv_transpose, costs.transposed_convolution)

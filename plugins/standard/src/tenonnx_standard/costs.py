@@ -1,4 +1,4 @@
-"""How often ops multiply, by the sizes of what they are given: the rules ``cost``."""
+"""How often ops multiply, by the sizes of what they are given: the rules ``cost``, each declared beside its op."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import Op, Value
 
 
-def _matrices(a: Value, b: Value, **_: Any) -> Any:
+def matrices(a: Value, b: Value, **_: Any) -> Any:
     """Products of matrices, batches broadcast."""
     batch = math.prod(max(pair) for pair in _aligned(a.shape[:-2], b.shape[:-2]))
     rows = a.shape[-2] if a.ndim > 1 else 1
@@ -18,7 +18,7 @@ def _matrices(a: Value, b: Value, **_: Any) -> Any:
     return batch * rows * a.shape[-1] * columns
 
 
-def _gemm(a: Value, b: Value, *_: Any, transA: int = 0, transB: int = 0, **__: Any) -> Any:
+def gemm(a: Value, b: Value, *_: Any, transA: int = 0, transB: int = 0, **__: Any) -> Any:
     return math.prod(a.shape) * b.shape[0 if transB else 1]
 
 
@@ -27,16 +27,16 @@ def _aligned(one: Sequence[Any], other: Sequence[Any]) -> list[tuple[Any, Any]]:
     return list(zip((1,) * (length - len(one)) + tuple(one), (1,) * (length - len(other)) + tuple(other), strict=True))
 
 
-def _convolution(x: Value, w: Value, *_: Any, **attributes: Any) -> Any:
+def convolution(x: Value, w: Value, *_: Any, **attributes: Any) -> Any:
     made = ops.conv(*_in_a_graph(x, w), **attributes)
     return math.prod(made.shape) * math.prod(w.shape[1:])
 
 
-def _transposed_convolution(x: Value, w: Value, *_: Any, **attributes: Any) -> Any:
+def transposed_convolution(x: Value, w: Value, *_: Any, **attributes: Any) -> Any:
     return math.prod(x.shape) * math.prod(w.shape[1:])
 
 
-def _recurrent(gates: int) -> Any:
+def recurrent(gates: int) -> Any:
     def cost(x: Value, w: Value, r: Value, *_: Any, **attributes: Any) -> Any:
         steps, batch = x.shape[:2] if not attributes.get("layout") else x.shape[1::-1]
         directions, _wide, hidden = r.shape
@@ -52,17 +52,7 @@ def _in_a_graph(*values: Value) -> list[Value]:
     return [graph.input(f"x{place}", value.tensor) for place, value in enumerate(values)]
 
 
-#: The newest meaning of each op; older ones that take the same count alike.
-COSTS: dict[Op, Any] = {
-    ops.matmul: _matrices,
-    ops.gemm: _gemm,
-    ops.conv: _convolution,
-    ops.conv_transpose: _transposed_convolution,
-    ops.lstm: _recurrent(4),
-    ops.gru: _recurrent(3),
-    ops.rnn: _recurrent(1),
-}
-
-for _op, _cost in COSTS.items():
-    for _meaning in _op.meanings:
-        _meaning.rule("cost", _cost)
+def count(op: Op, cost: Any) -> None:
+    """Give all meanings of an op a rule ``cost``: older ones that take the same count alike."""
+    for meaning in op.meanings:
+        meaning.rule("cost", cost)

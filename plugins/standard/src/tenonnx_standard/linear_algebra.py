@@ -21,6 +21,7 @@ from tenonnx.extend import (
     subgraph,
 )
 from tenonnx.extend.symbolic import broadcast_shapes
+from tenonnx_standard import costs
 from tenonnx_standard.broadcasting import check_one_dtype
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import numpy_rule
@@ -337,3 +338,7 @@ def _(g: Value, y: Value, X: Value) -> Value:
     """The derivative of a determinant is the transposed adjugate, also where the matrix is singular."""
     adjugate, _ = _adjugate(X)
     return ops.unsqueeze(g, [g.ndim, g.ndim + 1]) * swapped(adjugate)
+
+
+costs.count(matmul, costs.matrices)
+costs.count(gemm, costs.gemm)

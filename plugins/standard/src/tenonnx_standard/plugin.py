@@ -44,7 +44,6 @@ def register_ops(registry: Registry) -> None:
         absorption="rewrite",
         control_flow_gradients="residuals vjp",
         convolution_forms="normal pattern",
-        costs="cost",
         counting="normal",
         algebra="normal",
         half_precision="needs_float32",

@@ -12,6 +12,7 @@ import numpy as np
 
 import tenonnx_standard.recurring as recurring
 from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, constant, dims, op, subgraph
+from tenonnx_standard import costs
 from tenonnx_standard.activation import (
     elu,
     hard_sigmoid,
@@ -510,3 +511,7 @@ for _layer in (RNN, GRU, LSTM):
     _rules(_layer)
 
 gru.until(3, lacks=["linear_before_reset"])
+
+
+for _op, _gates in ((lstm, 4), (gru, 3), (rnn, 1)):
+    costs.count(_op, costs.recurrent(_gates))
