@@ -7,6 +7,7 @@ import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx_cli import main
 from tenonnx_optimize import channels_first
+from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 
 RANDOM = np.random.default_rng(0)
 FIRST, LAST = [0, 3, 1, 2], [0, 2, 3, 1]
@@ -158,3 +159,22 @@ def test_paddings_that_are_computed_stay_where_they_are():
 
     before = graph_of(build, (1, 4, 3, 2), (8,))
     same_numbers(before, channels_first(before), array(1, 4, 3, 2), np.float32([0, 1, 0, 0, 0, 0, 2, 0]))
+
+
+@pytest.mark.parametrize("opset", [13, 21, 26])
+@pytest.mark.parametrize("scales", [0.1, [0.1, 0.2, 0.3]])
+def test_codes_are_passed_through(opset, scales):
+    weight, scale = np.ones((3, 3, 1, 1), np.float32), np.asarray(scales, np.float32)
+    zero, axis = np.zeros(scale.shape, np.int8), {"axis": 3} if scale.ndim else {}
+
+    def convolved(x):
+        return ops.transpose(ops.conv(ops.transpose(x, perm=[0, 3, 1, 2]), weight), perm=[0, 2, 3, 1])
+
+    graph = tx.Graph(opsets={"ai.onnx": 26})
+    with graph.building():
+        y = quantize_linear(convolved(graph.input("x", "float32", (1, 4, 5, 3))), scale, zero, **axis)
+        graph.output("y", convolved(dequantize_linear(y, scale, zero, **axis)))
+    graph = tx.retarget(graph, opset_version=opset)
+    moved = channels_first(graph)
+    assert [n.op_type for n in moved.nodes].count("Transpose") == 2
+    assert tx.verify(graph, moved).equal

@@ -11,6 +11,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import constant, op, subgraph
 from tenonnx.op.build import building
 from tenonnx_optimize.simplify import constant_where_fixed
+from tenonnx_quantized.quantize import dequantize_linear
 
 
 def simplified(function, *shapes, dtype="float32", opset=21):
@@ -120,6 +121,17 @@ def test_a_reduction_leaves_out_its_axes(opset):
         simple = tx.simplify(graph)
         assert len(simple.nodes) == count
         assert tx.verify(graph, simple).equal
+
+
+def test_codes_stay_codes():
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    with graph.building():
+        codes = ops.transpose(constant(np.ones((2, 3), np.int8)), perm=[1, 0])
+        weight = dequantize_linear(codes, constant(np.ones(3, np.float32)), axis=0)
+        graph.output("y", ops.matmul(graph.input("x", "float32", (4, 3)), weight))
+    simple = tx.simplify(graph)
+    assert [node.op_type for node in simple.nodes] == ["DequantizeLinear", "MatMul"]
+    assert tx.verify(graph, simple).equal
 
 
 def test_a_concatenation_takes_in_one_that_it_alone_reads():

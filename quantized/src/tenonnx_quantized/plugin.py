@@ -17,4 +17,6 @@ def register_tables(registry: Registry) -> None:
 
 @hookimpl
 def register_ops(registry: Registry) -> None:
-    registry.add_package("tenonnx_quantized", fusion="on_request", half_precision="needs_float32", scales="scales")
+    registry.add_package(
+        "tenonnx_quantized", fusion="on_request", half_precision="needs_float32", layouts="laid_out", scales="scales"
+    )

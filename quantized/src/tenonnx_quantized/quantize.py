@@ -383,6 +383,8 @@ for _op, _scale in ((quantize_linear, "y_scale"), (dequantize_linear, "x_scale")
     _op.traits(any_version=True)
     for _meaning in _op.meanings:
         _meaning.traits(scales=_scale)
+for _meaning in dequantize_linear.meanings:
+    _meaning.traits(unpacks=True)
 
 _EIGHT_BITS = "int8 uint8"
 _FLOAT_CODES = "float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float4e2m1"

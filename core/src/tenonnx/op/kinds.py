@@ -64,6 +64,7 @@ TRAITS = {
     "scales": "the inputs that are the scales of codes, by name: 'x_scale y_scale'",
     "sums_of_codes": "True: its integers are sums of codes, to which the gradient of what these stand for comes; "
     "'inputs': they are where those of an input are",
+    "unpacks": "True: makes numbers of codes; where these are constants, simplifying leaves them as codes",
     "weights": "the inputs in which a model keeps what it learned, by name: 'W B'; constants there are trained",
 }
 

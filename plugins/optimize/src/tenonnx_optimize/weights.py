@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tenonnx.extend import DType, Graph, TensorType, Value, is_learned, moves_data
+from tenonnx.extend import DType, Graph, TensorType, Value, find_trait, is_learned, moves_data
 from tenonnx.extend.formats import Role
 from tenonnx.extend.transforms import (
     LARGEST_RESULT,
@@ -23,13 +23,16 @@ from tenonnx.extend.transforms import (
 
 
 def folding_weights() -> Decision:
-    """Decides as ``folding``, but that a transposed variable stays this variable, and one that others read as it is."""
+    """Decides as ``folding``, but that a transposed variable stays this variable, and one that others read as it is.
+
+    So do codes that stand for numbers: runtimes that find the numbers would make other codes of them.
+    """
     fold = folding()
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if call.node is None or call.node.subgraphs or not call.op.pure:
             return fold(rewriter, call)
-        if _is_shared(rewriter, call):
+        if _is_shared(rewriter, call) or find_trait(call.op, "unpacks"):
             return None
         kept = _transposed(rewriter, call)
         return fold(rewriter, call) if kept is None else [kept]

@@ -84,6 +84,11 @@ _THIRD = {
     for n in ("add", "sub", "tanh", "softmax", "mean", "reshape", "concat", "pad", "strided", "max_pool", "avg_pool", "bilinear", "nearest", "transpose", "gather", "split", "leaky", "maximum", "sum", "conv", "depthwise", "transpose_conv", "mirror", "hard_swish", "l2_norm")
 }  # fmt: skip
 
+_WIDE = {
+    f"{n}_int16": Case(lambda n=n: converted(_FUNCTIONS[n], [_X], "int16"))
+    for n in ("add", "tanh", "softmax", "mean", "pad", "max_pool", "avg_pool", "conv", "depthwise", "dense", "batch_matmul")
+}  # fmt: skip
+
 
 def _lstm() -> Any:
     keras.utils.set_random_seed(0)
@@ -103,4 +108,4 @@ _FOURTH = {
     ),
 }
 
-CASES = _FIRST | _SECOND | _THIRD | _FOURTH
+CASES = _FIRST | _SECOND | _THIRD | _WIDE | _FOURTH

@@ -73,6 +73,14 @@ class Call:
         tensor = self.ins[position]
         return real_of(self.raw(position), tensor.quantization if tensor is not None else None)
 
+    def turned(self, position: int, perm: list[int]) -> Value:
+        """An input with its axes in another order, that of its codes, which stay codes in a file."""
+        tensor = self.ins[position]
+        held = tensor.quantization if tensor is not None else None
+        if held is not None:
+            held = Quantization(held.scales, held.zero_points, perm.index(held.axis))
+        return real_of(ops.transpose(self.raw(position), perm=perm), held)
+
     @property
     def reals(self) -> list[Value]:
         return [self.real(k) for k in range(len(self.values))]
@@ -98,6 +106,9 @@ def real_of(value: Value, quantization: Quantization | None) -> Value:
     if len(scales) == 1:
         scales, points = scales.reshape(()), points.reshape(())
         axis = 0
+    if value.dtype is DType.int64:  # the bias of activations of 16 bits, for which ONNX has no codes
+        wide = scales.reshape(-1, *(1,) * (value.ndim - 1 - axis)) if scales.ndim else scales
+        return ops.cast(ops.mul(ops.cast(value, to=DType.float64), constant(wide.astype(np.float64))), to=DType.float32)
     given: dict[str, Any] = {} if scales.ndim == 0 else {"axis": axis}
     zero = None if not points.any() and value.dtype is DType.int32 else constant(points.astype(value.dtype.numpy))
     return dequantized(value, constant(scales), zero, **given)

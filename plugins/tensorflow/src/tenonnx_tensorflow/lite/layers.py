@@ -74,7 +74,7 @@ def conv(call: Call) -> Value:
     held = channels_first(x)
     channels = x.shape[3] if x.shape is not None else None
     window = _window(call, [height, width])
-    weights = ops.transpose(call.real(1), perm=[0, 3, 1, 2])
+    weights = call.turned(1, [0, 3, 1, 2])
     group = int(channels) // depth if isinstance(channels, int) else 1
     bias = call.real(2) if call.has(2) else None
     return activated(call, channels_last(ops.conv(held, weights, bias, group=group, **window.attributes(held))))
@@ -87,7 +87,7 @@ def depthwise(call: Call) -> Value:
     x = as_codes(x, [1, 2, 3], asymmetric=True) if _is_hybrid(call, 1) else x
     held = channels_first(x)
     window = _window(call, [height, width])
-    weights = ops.transpose(call.real(1), perm=[3, 0, 1, 2])
+    weights = call.turned(1, [3, 0, 1, 2])
     group = count // (call.option("DepthMultiplier", 0) or 1)
     channels = x.shape[3] if x.shape is not None else None
     group = int(channels) if isinstance(channels, int) else group
@@ -99,7 +99,7 @@ def depthwise(call: Call) -> Value:
 def transpose_conv(call: Call) -> Value:
     _, height, width, _ = _sizes(call, 1)
     held = channels_first(call.real(2))
-    weights = ops.transpose(call.real(1), perm=[3, 0, 1, 2])
+    weights = call.turned(1, [3, 0, 1, 2])
     window = _window(call, [height, width], with_dilation=False)
     y = channels_last(transposed(held, weights, int64(call.raw(0)), window, _LAYOUT))
     return activated(call, _biased(call, y, 3))
@@ -113,7 +113,7 @@ def conv_3d(call: Call) -> Value:
     apart = [call.option(f"Dilation{n}Factor", 1) or 1 for n in "DHW"]
     window = Window(kernel[:3], strides, apart, _PADDING[call.option("Padding", 0)])
     held = channels_first(call.real(2 if is_turned else 0))
-    weights = ops.transpose(call.real(1), perm=[4, 3, 0, 1, 2])
+    weights = call.turned(1, [4, 3, 0, 1, 2])
     if is_turned:
         y = transposed(held, weights, int64(call.raw(0)), window, Layout(True, 5))
     else:
@@ -128,7 +128,7 @@ def fully_connected(call: Call) -> Value:
     rows = ops.reshape(x, [-1, depth]) if x.rank != 2 else x
     if _is_hybrid(call, 1):
         rows = as_codes(rows, [1], asymmetric=bool(call.option("AsymmetricQuantizeInputs", False)))
-    y = ops.matmul(rows, ops.transpose(call.real(1), perm=[1, 0]))
+    y = ops.matmul(rows, call.turned(1, [1, 0]))
     y = activated(call, _biased(call, y, 2))
     if call.option("KeepNumDims", False) and x.rank != 2:
         front = ops.slice_(ops.shape(x), [0], [x.ndim - 1], [0])
@@ -227,7 +227,7 @@ def svdf(call: Call) -> Value:
         raise NotRepresentable("SVDF must compute in floats", given=call.operator.title)
     filters, memory = _sizes(call, 2)
     rank = int(call.option("Rank", 1))
-    feature = ops.matmul(call.real(0), ops.transpose(call.real(1), perm=[1, 0]))
+    feature = ops.matmul(call.real(0), call.turned(1, [1, 0]))
     state = ops.reshape(call.real(4), [-1, filters, memory])
     moved = ops.concat(ops.slice_(state, [1], [np.iinfo(np.int64).max], [2]), ops.unsqueeze(feature, [2]), axis=2)
     call.keep(4, ops.reshape(moved, [-1, filters * memory]))
