@@ -15,7 +15,7 @@ from cases.lite import CASES
 import tenonnx as tx
 
 
-@pytest.mark.parametrize(("name", "count"), [("network_int8", 4), ("network_int16", 4), ("perceptron_dynamic", 1)])
+@pytest.mark.parametrize(("name", "count"), [("network_int8", 4), ("network_int16", 4), ("perceptron_dynamic", 2)])
 def test_weights_are_codes(name: str, count: int) -> None:
     """With a dynamic range, TensorFlow leaves weights of few elements as they are."""
     graph = tx.load(CASES[name].make(), verify=False)
