@@ -74,6 +74,17 @@ def test_whole_floats_and_other_delimiters(table, delimiter):
     assert found["count"].reshape(-1).tolist() == [2, -4]
 
 
+def test_whole_numbers_keep_all_their_digits(table):
+    text = "n\n9007199254740993.0\n9.007199254740993e15\n1e3\n"
+    assert read_table(columns(n="int64"), table(text))["n"].reshape(-1).tolist() == [2**53 + 1, 2**53 + 1, 1000]
+
+
+@pytest.mark.parametrize("field", ["1.5", "1e999999999", "nan", "inf", "1e-3", "word", "1e20"])
+def test_what_is_no_whole_number_is_refused(field, table):
+    with pytest.raises(InvalidCall, match='column "n" must be a value of int64'):
+        read_table(columns(n="int64"), table(f"n\n{field}\n"))
+
+
 @pytest.mark.parametrize(
     ("text", "message", "given"),
     [

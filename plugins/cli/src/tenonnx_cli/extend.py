@@ -4,6 +4,7 @@ from tenonnx_cli import FAILED, INTERRUPTED, REFUSED
 from tenonnx_cli.arrays import read_archive, read_feeds
 from tenonnx_cli.convert import SUFFIXES
 from tenonnx_cli.devices import DeviceOptions, device_options
+from tenonnx_cli.fields import field_parser
 from tenonnx_cli.options import (
     FILE,
     config_options,
@@ -31,6 +32,7 @@ __all__ = [
     "complain",
     "config_options",
     "device_options",
+    "field_parser",
     "gathered",
     "in_order",
     "input_options",

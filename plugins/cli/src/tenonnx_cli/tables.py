@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,11 @@ import numpy as np
 
 from tenonnx import DType, Graph, InvalidCall, TensorType, Value
 from tenonnx.tools import installing, write_bytes
+from tenonnx_cli.fields import BOOLS, field_parser
 from tenonnx_cli.output import complain_of_unused, data_file
 
 #: What may stand between fields; the one that is most frequent in the first row does.
 _DELIMITERS = ",;\t"
-
-#: What a field of a bool column may be.
-_BOOLS = {"true": True, "1": True, "false": False, "0": False}
-
 
 #: What a spreadsheet begins a formula with.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
@@ -121,11 +118,12 @@ def parse_column(value: Value, name: str, fields: Mapping[int, str], path: str) 
         raise InvalidCall(f'input "{value.name}" is {kind}, which a table has no column for')
     if kind.dtype is DType.string:
         return np.array(list(fields.values()), dtype=object)
-    parse = _parser(kind.dtype)
+    parse = field_parser(kind.dtype)
     found = np.empty(len(fields), kind.dtype.numpy)
     for row, (line, field) in enumerate(fields.items()):
         try:
-            found[row] = parse(field.strip())
+            trimmed = field.strip()
+            found[row] = float("nan") if kind.dtype.is_float and not trimmed else parse(trimmed)
         except (ValueError, KeyError, OverflowError) as error:
             raise InvalidCall(
                 f'{path}: line {line}, column "{name}" must be a value of {kind.dtype}',
@@ -139,26 +137,8 @@ def parse_column(value: Value, name: str, fields: Mapping[int, str], path: str) 
 def _fields(dtype: DType) -> str:
     """What a field of a column may be."""
     if dtype is DType.bool:
-        return ", ".join(_BOOLS)
+        return ", ".join(BOOLS)
     return "a number, or nothing for NaN" if dtype.is_float else "a whole number that the type has"
-
-
-def _parser(dtype: DType) -> Callable[[str], Any]:
-    if dtype is DType.bool:
-        return lambda field: _BOOLS[field.lower()]
-    if dtype.is_float:
-        return lambda field: float(field) if field else float("nan")
-    return _whole
-
-
-def _whole(field: str) -> int:
-    """A whole number, which other programs may have written as a float."""
-    try:
-        return int(field)
-    except ValueError:
-        if not float(field).is_integer():
-            raise
-        return int(float(field))
 
 
 def write_table(path: str, results: Mapping[str, Any]) -> None:

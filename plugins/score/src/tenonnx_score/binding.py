@@ -70,9 +70,13 @@ def _check_names(graph: Graph, schema: pa.Schema, columns: Mapping[str, Sequence
         raise InvalidCall(
             f'the input must have a column "{missing[0]}"', given=", ".join(schema.names), do="correct the name"
         )
-    twice = [name for name in wanted if schema.names.count(name) > 1]
-    if twice:
-        raise InvalidCall("a column must be the only one of its name", given=twice[0])
+    for name in wanted:
+        _check_once(schema, name)
+
+
+def _check_once(schema: pa.Schema, name: str) -> None:
+    if schema.names.count(name) > 1:
+        raise InvalidCall(f'there must be one column "{name}"', given=", ".join(schema.names), do="rename the others")
 
 
 def _bound(
@@ -91,7 +95,7 @@ def _bound(
     elif value.name in schema.names:
         names, together = (value.name,), False
     else:
-        names = tuple(name for name in schema.names if name not in keep)
+        names = tuple(field.name for field in schema if field.name not in keep and not is_folder(field))
         files = tuple(name for name in names if pa.types.is_binary(schema.field(name).type))
         if len(files) == 1 and kind.dtype is not DType.string:
             names = files
@@ -113,6 +117,7 @@ def _bound(
             available=f"{value.name}: {kind}",
         )
     for name in names:
+        _check_once(schema, name)
         _check_type(name, schema.field(name), value.name, kind, len(open_dims) - together)
     return Bound(value.name, kind.dtype, names, open_dims, together)
 
@@ -127,8 +132,16 @@ def _count(dims: tuple[int | None, ...]) -> str:
 TEXT = b"tenonnx.text"
 
 
+#: Metadata of a column that the folders of files tell, which is read where it is named.
+FOLDER = b"tenonnx.folder"
+
+
 def is_text(field: pa.Field) -> bool:
     return TEXT in (field.metadata or {})
+
+
+def is_folder(field: pa.Field) -> bool:
+    return FOLDER in (field.metadata or {})
 
 
 def _check_type(name: str, field: pa.Field, of: str, kind: TensorType, depth: int) -> None:

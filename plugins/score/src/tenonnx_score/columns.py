@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tenonnx.extend import DType
+from tenonnx_cli.extend import field_parser
 
 Array = np.ndarray[Any, Any]
 
@@ -18,8 +19,6 @@ Reasons = dict[int, str]
 
 #: What text of a file says for a number that is missing.
 MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "<NA>")
-
-_BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def elements(column: Any, dtype: DType, text: bool, reasons: Reasons) -> Array:
@@ -37,7 +36,7 @@ def elements(column: Any, dtype: DType, text: bool, reasons: Reasons) -> Array:
     if text:
         return _parsed(column, dtype, reasons)
     if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64(), safe=False)
+        column = column.cast(pa.float64(), safe=False) if dtype.is_float else _whole(column, dtype, reasons)
     missing = column.is_null().to_numpy(zero_copy_only=False)
     if missing.any() or pa.types.is_null(column.type):
         if not dtype.is_float:
@@ -53,6 +52,22 @@ def elements(column: Any, dtype: DType, text: bool, reasons: Reasons) -> Array:
     return cast
 
 
+def _whole(column: Any, dtype: DType, reasons: Reasons) -> Any:
+    """Decimals as whole numbers, of which no digit is lost."""
+    kind = pa.uint64() if dtype is DType.uint64 else pa.int64()
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid:
+        found = []
+        for row, value in enumerate(column):
+            try:
+                found.append(value.cast(kind).as_py())
+            except pa.ArrowInvalid:
+                reasons[row] = f"{value} is no value of {dtype}"
+                found.append(0)
+        return pa.array(found, kind)
+
+
 def _zero(kind: pa.DataType) -> Any:
     return False if pa.types.is_boolean(kind) else 0
 
@@ -60,6 +75,7 @@ def _zero(kind: pa.DataType) -> Any:
 def _texts(column: Any) -> Array:
     if pa.types.is_null(column.type):
         return np.full(len(column), "", object)
+    column = column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
     filled = column.fill_null(b"" if pa.types.is_binary(column.type) else "")
     return np.asarray(filled.to_numpy(zero_copy_only=False), object)
 
@@ -100,7 +116,7 @@ def _parsed(column: Any, dtype: DType, reasons: Reasons) -> Array:
         else:
             return elements(numbers, dtype, False, reasons)
     found = np.zeros(len(column), dtype.numpy)
-    parse = _BOOLS.__getitem__ if dtype is DType.bool else float if dtype.is_float else _whole
+    parse = field_parser(dtype)
     for row, field in enumerate(trimmed.to_pylist()):
         if field is None or field in MISSING:
             if dtype.is_float:
@@ -110,7 +126,7 @@ def _parsed(column: Any, dtype: DType, reasons: Reasons) -> Array:
             continue
         try:
             with np.errstate(all="ignore"):
-                found[row] = number = parse(field.lower())
+                found[row] = number = parse(field)
             if dtype.is_float and np.isfinite(number) and not np.isfinite(found[row]):
                 raise OverflowError
         except (ValueError, KeyError, OverflowError):
@@ -118,14 +134,15 @@ def _parsed(column: Any, dtype: DType, reasons: Reasons) -> Array:
     return found
 
 
-def _whole(field: str) -> int:
-    """A whole number, which other programs may have written as a float."""
-    try:
-        return int(field)
-    except ValueError:
-        if not float(field).is_integer():
-            raise
-        return int(float(field))
+#: What numbers lose of text: zeros before whole numbers, and digits beyond those of floats.
+_LOST = {"int": r"^\s*[+-]?0[0-9]", "float": r"^\s*[+-]?(0[0-9]|[0-9]{16})"}
+
+
+def loses(column: Any, kind: pa.DataType) -> Any:
+    """Which fields of text would not be the same as numbers of a type: 0123, such as a postcode is."""
+    if not pa.types.is_integer(kind) and not pa.types.is_floating(kind):
+        return pa.array(np.zeros(len(column), bool))
+    return pc.fill_null(pc.match_substring_regex(column, _LOST["int" if pa.types.is_integer(kind) else "float"]), False)
 
 
 def tensors(column: Any, dtype: DType, reasons: Reasons) -> Array | list[Array | None]:

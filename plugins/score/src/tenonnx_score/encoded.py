@@ -39,6 +39,9 @@ class Pixels:
         cls, text: str | None, mean: Sequence[float] | None, std: Sequence[float] | None, resize: str | None
     ) -> Pixels:
         """``0:1`` as a range. Raises ``InvalidCall``."""
+        numbers = np.asarray([*(mean or ()), *(std or ())], np.float64)
+        if not np.isfinite(numbers).all() or not all(std or ()):
+            raise InvalidCall("mean and std must be finite, and std not 0", given=f"mean {mean}, std {std}")
         if text is None:
             return cls(None, mean, std, resize)
         low, _, high = text.partition(":")
@@ -164,15 +167,15 @@ def _opened(data: bytes, layout: Layout, resize: str | None) -> Any:
     except ImportError as error:
         raise InvalidCall("images are read by the package pillow", do=installing("tenonnx-score[images]")) from error
     try:
-        image: Any = Image.open(io.BytesIO(data))
-        if image.mode not in _OF_8_BITS:
-            raise Unreadable(f"its pixels have more than 8 bits (mode {image.mode})")
-        turned = ImageOps.exif_transpose(image)
-        image = turned.convert(_MODES[layout.channels])
+        image: Any = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+        mode = image.mode
+        image = image.convert(_MODES[layout.channels])
     except UnidentifiedImageError as error:
         raise Unreadable("it is no image that pillow knows") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise Unreadable(f"it cannot be read as an image: {error}") from error
+    if mode not in _OF_8_BITS:
+        raise Unreadable(f"its pixels have more than 8 bits (mode {mode})")
     width, height = layout.width or image.width, layout.height or image.height
     if image.size == (width, height):
         return image

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tenonnx.extend import DType
 from tenonnx_score.binding import TEXT, Binding, Bound, is_text
-from tenonnx_score.columns import MISSING, Array, Reasons, elements, is_list, tensors
+from tenonnx_score.columns import MISSING, Array, Reasons, elements, is_list, loses, tensors
 from tenonnx_score.encoded import Pixels, decoded
 
 
@@ -64,6 +64,8 @@ def _kept(field: pa.Field, column: Any, bad: Reasons) -> Any:
         return column
     blank = pc.is_in(column, value_set=pa.array(MISSING, column.type))
     column = pc.if_else(pc.fill_null(blank, True), pa.scalar(None, column.type), column)
+    for row in np.flatnonzero(loses(column, kind).to_numpy(zero_copy_only=False)).tolist():
+        bad.setdefault(row, f'column "{field.name}": {column[row].as_py()[:80]!r} loses digits as {kind}')
     try:
         return column.cast(kind)
     except pa.ArrowInvalid:

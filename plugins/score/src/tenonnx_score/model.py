@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,6 +107,16 @@ def opened(source: Source, outputs: Collection[str] | None) -> tuple[Graph, list
     if computed != [value.name for value in graph.outputs]:
         graph = extract(graph, None, computed)
     return graph, asked
+
+
+def check_names(columns: Sequence[str]) -> None:
+    """Raise ``InvalidCall`` where two columns of the output would have one name."""
+    if twice := [name for name in columns if columns.count(name) > 1]:
+        raise InvalidCall(
+            f'"{twice[0]}" must be the name of one column of the output',
+            given=", ".join(columns),
+            do="name each column that is kept, and each output, once; rename a column that is called like an output",
+        )
 
 
 def _asked(value: Value) -> Asked:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from tenonnx_score.feeds import Prepared
-from tenonnx_score.readers import READERS, Bad, Chunk, Slice
+from tenonnx_score.readers import READERS, Bad, Chunk, Slice, read
 from tenonnx_score.scorer import Scorer
 from tenonnx_score.summary import Summary
 from tenonnx_score.writing import Writer
@@ -106,8 +106,8 @@ class Task:
 
     def _prepared(self, part: Part) -> Iterator[tuple[list[Chunk], Prepared]]:
         reader = READERS[self.kind]
-        read = (chunk for piece in part.slices for chunk in reader.read(piece, self.schema, self.rows))
-        for chunks in batches(read, self.rows):
+        found = (chunk for piece in part.slices for chunk in read(reader, piece, self.schema, self.rows))
+        for chunks in batches(found, self.rows):
             batch = chunks[0].batch if len(chunks) == 1 else pa.concat_batches([chunk.batch for chunk in chunks])
             yield chunks, self.scorer.prepare(batch)
 

@@ -14,7 +14,7 @@ from tenonnx_score.binding import Binding, bind
 from tenonnx_score.columns import Reasons
 from tenonnx_score.encoded import Pixels
 from tenonnx_score.feeds import Group, Prepared, kept_field, prepared
-from tenonnx_score.model import Asked, Source, opened, program_of
+from tenonnx_score.model import Asked, Source, check_names, opened, program_of
 from tenonnx_score.results import check_rows, column_of, fields_of
 
 
@@ -93,7 +93,7 @@ class Scorer:
     def keeping(self, columns: Collection[str]) -> Scorer:
         """A scorer like this one that keeps these columns."""
         other = copy.copy(self)
-        other.keep = tuple(columns)
+        other.keep, other._bound = tuple(columns), None
         return other
 
     def use(self, backend: str, threads: int | None) -> None:
@@ -103,10 +103,10 @@ class Scorer:
 
     def binding(self, schema: pa.Schema) -> Binding:
         """Which columns of a table make which input. Raises ``InvalidCall`` where some are missing or do not fit."""
-        if self._bound is None or self._bound[0] is not schema:
-            same = self._bound is not None and self._bound[0].equals(schema, check_metadata=True)
-            if self._bound is None or not same:
-                self._bound = schema, bind(self.graph, schema, self.columns, self.keep)
+        if self._bound is None or not self._bound[0].equals(schema, check_metadata=True):
+            found = bind(self.graph, schema, self.columns, self.keep)
+            check_names([*self.keep, *(each.name for each in self._asked)])
+            self._bound = schema, found
         return self._bound[1]
 
     def prepare(self, batch: pa.RecordBatch) -> Prepared:
@@ -133,10 +133,14 @@ class Scorer:
     def __call__(self, batch: Any) -> Any:
         """The outputs of a record batch or table, a row for each row. Raises ``InvalidFeed`` for a row that is bad."""
         if isinstance(batch, pa.Table):
-            parts = [self(each) for each in batch.combine_chunks().to_batches()]
+            parts = [self._of_batch(each) for each in batch.combine_chunks().to_batches()]
             return pa.Table.from_batches(parts, None if parts else pa.schema(self.fields or []))
         if not isinstance(batch, pa.RecordBatch):
             raise InvalidCall("a scorer takes a record batch or a table of Arrow", given=type(batch).__name__)
+        return self._of_batch(batch)
+
+    def _of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        # Not by a call of itself: Ray Data has calls of a class made by one thread, which would wait for itself.
         found = []
         for start in range(0, batch.num_rows, self.batch or max(batch.num_rows, 1)):
             scored = self.compute(self.prepare(batch.slice(start, self.batch)))

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tenonnx import InvalidFeed, InvalidModel
 from tenonnx_score.parts import batches
-from tenonnx_score.readers import READERS, Bad, Chunk, Sources
+from tenonnx_score.readers import READERS, Bad, Chunk, Sources, read
 from tenonnx_score.scorer import Scored, Scorer
 from tenonnx_score.summary import leaves
 
@@ -50,7 +50,7 @@ def first_rows(sources: Sources, paths: Iterable[str], rows: int) -> Iterator[Ch
     for path in paths:
         left = rows
         for piece in reader.slices(path, rows):
-            for chunk in reader.read(piece, sources.schema, rows):
+            for chunk in read(reader, piece, sources.schema, rows):
                 yield chunk.sliced(0, left)._replace(bad=chunk.bad)
                 left -= chunk.batch.num_rows
                 if left <= 0:

@@ -193,3 +193,13 @@ def test_scores_as_a_column_of_spark(spark, folder):
     found = frame.select("id", scores(scorer, frame).alias("s")).select("id", "s.p", "s.same").orderBy("id").toArrow()
     assert found["same"].to_pylist() == expected["same"].to_pylist()
     assert np.allclose(np.stack(found["p"].to_numpy()), np.stack(expected["p"].to_numpy()), atol=1e-6)
+
+
+def test_a_scorer_is_a_class_of_ray_data(ray, folder):
+    rows, scorer, expected = clean(folder)
+    pool = ray.data.ActorPoolStrategy(size=2)
+    found = ray.data.from_arrow(rows).map_batches(
+        Scorer, fn_constructor_args=(str(folder / "model.onnx"),), batch_format="pyarrow", compute=pool,
+        fn_constructor_kwargs={"columns": OPTIONS["columns"], "keep": ["id"], "batch": 100, "threads": 1},
+    )  # fmt: skip
+    assert pa.concat_tables(ray.get(found.to_arrow_refs())).sort_by("id").to_pydict() == expected.to_pydict()

@@ -73,7 +73,7 @@ class Rows:
     def read(self, piece: Slice, schema: pa.Schema, rows: int) -> Iterator[Chunk]:
         array = mapped(piece.path)
         for first in range(piece.start, piece.stop, rows):
-            part = np.ascontiguousarray(array[first : min(first + rows, piece.stop)])
+            part = np.ascontiguousarray(array[first : min(first + rows, piece.stop)], array.dtype.newbyteorder("="))
             column = pa.array(part.reshape(-1))
             for size in reversed(part.shape[1:]):
                 column = pa.FixedSizeListArray.from_arrays(column, size)

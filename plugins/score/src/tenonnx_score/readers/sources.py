@@ -12,8 +12,10 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tenonnx import Graph, InvalidCall, InvalidFeed, TensorType
-from tenonnx_score.binding import TEXT, Binding
+from tenonnx_score.binding import Binding, is_folder
+from tenonnx_score.readers.compressed import is_compressed, is_empty, suffix_of
 from tenonnx_score.readers.files import Files, Rows, mapped, together
+from tenonnx_score.readers.folders import columns_of_folders
 from tenonnx_score.readers.slices import Reader, Slice
 from tenonnx_score.readers.tables import Ipc, Parquet
 from tenonnx_score.readers.text import Csv, JsonLines
@@ -31,6 +33,9 @@ SUFFIXES: Mapping[str, str] = {
     ".json": "jsonl", ".arrow": "arrow", ".arrows": "arrow", ".feather": "arrow", ".ipc": "arrow", ".npy": "npy",
     **dict.fromkeys(_IMAGES, "files"),
 }  # fmt: skip
+
+#: Kinds that may be compressed.
+_TEXT = ("csv", "jsonl")
 
 
 class Sources(NamedTuple):
@@ -55,7 +60,7 @@ class Sources(NamedTuple):
             return self._replace(schema=schema)
         for path in self.paths[1:]:
             other = READERS[self.kind].schema(path)
-            for field in schema:
+            for field in (each for each in schema if not is_folder(each)):
                 if other.names.count(field.name) != 1:
                     raise InvalidFeed(
                         f'"{path}" must have a column "{field.name}", as "{self.paths[0]}" has',
@@ -100,7 +105,7 @@ def found(patterns: Sequence[str], graph: Graph) -> Sources:
     paths: dict[str, None] = {}
     for pattern in [patterns] if isinstance(patterns, str | os.PathLike) else patterns:
         paths |= dict.fromkeys(_named(os.fspath(pattern)))
-    kinds = {path: SUFFIXES[Path(path).suffix.lower()] for path in paths}
+    kinds = {path: SUFFIXES[suffix_of(path)] for path in paths}
     first = next(iter(paths))
     others = [path for path, kind in kinds.items() if kind != kinds[first]]
     if others:
@@ -110,10 +115,9 @@ def found(patterns: Sequence[str], graph: Graph) -> Sources:
             do="name those that are meant, such as --input 'data/*.parquet'",
         )
     kind = _npy_kind(first, graph) if kinds[first] == "npy" else kinds[first]
-    schema = READERS[kind].schema(first)
-    if kind == "csv":
-        schema = pa.schema([field.with_metadata({TEXT: field.metadata[TEXT]}) for field in schema])
-    return Sources(kind, tuple(paths), schema)
+    full = [path for path in paths if kind not in _TEXT or not is_empty(path)] or [first]
+    schema = READERS[kind].schema(full[0])
+    return Sources(kind, tuple(full), pa.schema([*schema, *columns_of_folders(full, schema.names)]))
 
 
 def _npy_kind(path: str, graph: Graph) -> str:
@@ -137,21 +141,27 @@ def _named(pattern: str) -> list[str]:
     path = Path(pattern)
     if path.is_file():
         files = [path]
-        if path.suffix.lower() not in SUFFIXES:
+        if not _known(path):
             raise InvalidCall(
                 "a file must be of a known kind", given=pattern, available=", ".join(SUFFIXES), do="rename the file"
             )
     elif path.is_dir():
-        files = [each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES and not _hidden(each, path)]
+        files = [each for each in path.rglob("*") if _known(each) and not _hidden(each, path)]
     else:
         named = [Path(each) for each in glob.glob(pattern, recursive=True)]  # noqa: PTH207  of absolute patterns, too
-        files = [each for each in named if each.suffix.lower() in SUFFIXES and each.is_file()]
+        files = [each for each in named if _known(each) and each.is_file()]
     if not files:
         raise InvalidCall(
             "there must be files to score", given=pattern, available=f"files of {', '.join(SUFFIXES)}",
             do="name a file, a folder, or a pattern such as 'data/*.parquet'",
         )  # fmt: skip
     return sorted((str(each.absolute()) for each in files), key=_natural)
+
+
+def _known(path: Path) -> bool:
+    """Whether a file is of a kind that is read; only text is read compressed."""
+    kind = SUFFIXES.get(suffix_of(path))
+    return kind is not None and (kind in _TEXT or not is_compressed(path.name))
 
 
 def _hidden(path: Path, folder: Path) -> bool:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
 from tenonnx_score.binding import TEXT
+from tenonnx_score.columns import loses
+from tenonnx_score.readers.compressed import COMPRESSED_PIECES, is_compressed, opened_text
 from tenonnx_score.readers.slices import Bad, Chunk, Slice, unreadable
 
 #: Bytes of a piece of text, and of a row at most.
@@ -27,17 +29,20 @@ _DELIMITERS = b",;\t"
 _QUOTE, _NEWLINE = ord('"'), ord("\n")
 
 
-def _blocks(path: str, start: int, quoted: bool) -> Iterator[tuple[int, int, int]]:
-    """Pieces of a text, each the bytes of whole rows: where it starts and stops, and how many line breaks end rows."""
-    with Path(path).open("rb") as file:
-        file.seek(start)
+def _blocks(path: str, start: int, quoted: bool, stop: int | None = None) -> Iterator[tuple[int, int, bytes]]:
+    """Pieces of a text, each the bytes of whole rows: where it starts, how many line breaks end rows, and the bytes.
+
+    Raises what reading raises, and ``ValueError`` for a row that does not end.
+    """
+    with opened_text(path, start) as file:
         held = b""
         while True:
-            read = file.read(BLOCK)
+            asked = BLOCK if stop is None else min(2 * BLOCK, stop - start - len(held))
+            read = file.read(asked) if asked else b""
             held += read
             cut, count = _whole_rows(held, quoted) if read else (len(held), _whole_rows(held, quoted)[1] + 1)
             if cut:
-                yield start, start + cut, count
+                yield start, count, held[:cut]
                 start, held = start + cut, held[cut:]
             if not read:
                 return
@@ -55,30 +60,59 @@ def _whole_rows(text: bytes, quoted: bool) -> tuple[int, int]:
     return (int(ends[-1]) + 1 if len(ends) else 0), len(ends)
 
 
-def _pieces(path: str, start: int, quoted: bool, kind: str) -> Iterator[Slice]:
-    row = 0
+def _pieces(path: str, start: int, quoted: bool, kind: str, rows: int) -> Iterator[Slice]:
+    """Pieces of a block; of a compressed file a few large ones, as each is read from the beginning of the file."""
     try:
-        for first, stop, count in _blocks(path, start, quoted):
-            yield Slice(path, first, stop, row, count, stop - first)
-            row += count
-    except (OSError, ValueError) as error:
+        blocks = ((at, count, len(text)) for at, count, text in _blocks(path, start, quoted))
+        yield from _joined(path, list(blocks), rows) if is_compressed(path) else _each(path, blocks)
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise unreadable(path, kind, error) from error
 
 
-def _bytes(piece: Slice) -> bytes:
-    with Path(piece.path).open("rb") as file:
-        file.seek(piece.start)
-        return file.read(piece.stop - piece.start)
+def _each(path: str, blocks: Iterable[tuple[int, int, int]]) -> Iterator[Slice]:
+    row = 0
+    for start, count, size in blocks:
+        yield Slice(path, start, start + size, row, count, size)
+        row += count
 
 
-def _chunks(piece: Slice, table: pa.Table, numbers: Any, bad: list[Bad], rows: int) -> Iterator[Chunk]:
-    """A piece that was read, in chunks; the bad rows come with the first."""
+def _joined(path: str, blocks: Sequence[tuple[int, int, int]], rows: int) -> Iterator[Slice]:
+    least = max(rows, -(-sum(count for _, count, _ in blocks) // COMPRESSED_PIECES))
+    held: list[Slice] = []
+    for piece in _each(path, blocks):
+        held.append(piece)
+        if sum(each.rows for each in held) >= least:
+            yield _one(held)
+            held = []
+    if held:
+        yield _one(held)
+
+
+def _one(pieces: Sequence[Slice]) -> Slice:
+    first, last = pieces[0], pieces[-1]
+    rows = sum(piece.rows for piece in pieces)
+    return first._replace(stop=last.stop, rows=rows, weight=last.stop - first.start)
+
+
+def _texts(piece: Slice, quoted: bool, kind: str) -> Iterator[tuple[int, bytes]]:
+    """The text of a piece, some rows at a time, with the number of the first row of each."""
+    row = piece.row
+    try:
+        for _, count, text in _blocks(piece.path, piece.start, quoted, piece.stop):
+            yield row, text
+            row += count
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise unreadable(piece.path, kind, error) from error
+
+
+def _chunks(path: str, table: pa.Table, numbers: Any, bad: list[Bad], rows: int) -> Iterator[Chunk]:
+    """Rows that were read, in chunks; the bad rows come with the first."""
     batches = table.combine_chunks().to_batches() or [
         pa.RecordBatch.from_arrays([pa.array([], field.type) for field in table.schema], schema=table.schema)
     ]
     for batch in batches:
         for first in range(0, max(batch.num_rows, 1), rows):
-            yield Chunk(piece.path, numbers[first : first + rows], batch.slice(first, rows), bad)
+            yield Chunk(path, numbers[first : first + rows], batch.slice(first, rows), bad)
             bad = []
 
 
@@ -92,30 +126,34 @@ class Csv:
 
     def schema(self, path: str) -> pa.Schema:
         names, delimiter, start = self._header(path)
-        with Path(path).open("rb") as file:
-            file.seek(start)
+        with opened_text(path, start) as file:
             head = file.read(HEAD)
         cut = _whole_rows(head, True)[0] if len(head) == HEAD else len(head)
-        text = pa.schema([(name, pa.string()) for name in names])
-        found, _ = self._parsed(head[:cut], names, delimiter, text, infer=True)
+        schema = pa.schema([(name, pa.string()) for name in names])
+        found, _ = self._parsed(head[:cut], names, delimiter, schema, infer=True)
+        texts, _ = self._parsed(head[:cut], names, delimiter, schema)
         return pa.schema(
-            [pa.field(field.name, pa.string(), metadata={TEXT: str(_alias(field.type))}) for field in found.schema]
+            [
+                pa.field(name, pa.string(), metadata={TEXT: _alias(texts[name].combine_chunks(), found[name].type)})
+                for name in names
+            ]
         )
 
     def slices(self, path: str, rows: int) -> Iterator[Slice]:
-        return _pieces(path, self._header(path)[2], True, self.kind)
+        return _pieces(path, self._header(path)[2], True, self.kind, rows)
 
     def read(self, piece: Slice, schema: pa.Schema, rows: int) -> Iterator[Chunk]:
         names, delimiter, _ = self._header(piece.path)
-        table, problems = self._parsed(_bytes(piece), names, delimiter, schema)
-        numbers = np.delete(np.arange(table.num_rows + len(problems)), list(problems))
-        bad = [Bad(piece.path, piece.row + row, reason, text) for row, (reason, text) in problems.items()]
-        yield from _chunks(piece, table.cast(schema), piece.row + numbers, bad, rows)
+        for first, text in _texts(piece, True, self.kind):
+            table, problems = self._parsed(text, names, delimiter, schema)
+            numbers = np.delete(np.arange(table.num_rows + len(problems)), list(problems))
+            bad = [Bad(piece.path, first + row, reason, line) for row, (reason, line) in problems.items()]
+            yield from _chunks(piece.path, table.cast(schema), first + numbers, bad, rows)
 
     def _header(self, path: str) -> tuple[list[str], str, int]:
         """The names of the columns, what stands between fields, and where the second row begins."""
         try:
-            with Path(path).open("rb") as file:
+            with opened_text(path) as file:
                 head = file.read(HEAD)
             mark = 3 if head.startswith(b"\xef\xbb\xbf") else 0
             lines = (k + 1 for k in range(len(head)) if head[k] == _NEWLINE and not head[:k].count(b'"') % 2)
@@ -123,7 +161,7 @@ class Csv:
             first = head[mark:end]
             delimiter = chr(max(_DELIMITERS, key=lambda each: first.count(bytes([each]))))
             (names,) = list(csv.reader(io.StringIO(first.decode("utf-8")), delimiter=delimiter)) or [[]]
-        except (OSError, ValueError, csv.Error) as error:
+        except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
             raise unreadable(path, self.kind, error) from error
         if not names or len(set(names)) < len(names):
             raise unreadable(path, self.kind, ValueError(f"its first row is {', '.join(names) or 'empty'}"))
@@ -176,10 +214,10 @@ def _in_utf8(table: pa.Table, bad: dict[int, tuple[str, str]]) -> tuple[pa.Table
     return kept.cast(pa.schema([(name, pa.string()) for name in table.column_names])), bad
 
 
-def _alias(kind: pa.DataType) -> str:
-    """The type that a column of text is read as where it is kept; what is no number or truth value stays text."""
+def _alias(column: Any, kind: pa.DataType) -> str:
+    """The type that a column of text is read as where it is kept; what numbers and truth values lose stays text."""
     plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    return str(kind) if plain else "string"
+    return str(kind) if plain and not pc.any(loses(column, kind)).as_py() else "string"
 
 
 class JsonLines:
@@ -189,7 +227,7 @@ class JsonLines:
 
     def schema(self, path: str) -> pa.Schema:
         try:
-            with Path(path).open("rb") as file:
+            with opened_text(path) as file:
                 head = file.read(HEAD)
             cut = head.rfind(b"\n") + 1 if len(head) == HEAD else len(head)
             objects = [each for line in head[:cut].splitlines() if isinstance(each := _object(line), dict)]
@@ -201,33 +239,34 @@ class JsonLines:
             raise unreadable(path, self.kind, error) from error
 
     def slices(self, path: str, rows: int) -> Iterator[Slice]:
-        return _pieces(path, 0, False, self.kind)
+        return _pieces(path, 0, False, self.kind, rows)
 
     def read(self, piece: Slice, schema: pa.Schema, rows: int) -> Iterator[Chunk]:
-        text = _bytes(piece)
+        for first, text in _texts(piece, False, self.kind):
+            table, numbers, bad = self._parsed(text, schema) or self._line_by_line(piece.path, text, schema)
+            yield from _chunks(piece.path, table, first + numbers, [b._replace(row=first + b.row) for b in bad], rows)
+
+    def _parsed(self, text: bytes, schema: pa.Schema) -> tuple[pa.Table, Any, list[Bad]] | None:
+        """The rows of a text, their numbers and no bad ones; None where some line is no such object."""
         lines = text.count(b"\n") + (not text.endswith(b"\n"))
         parse = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
         read = pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1)
         try:
             table = pa.json.read_json(pa.BufferReader(text), read, parse)
-            if table.num_rows == lines:
-                yield from _chunks(piece, table, piece.row + np.arange(lines), [], rows)
-                return
         except pa.ArrowException:
-            pass  # some line is no such object
-        table, numbers, bad = self._line_by_line(piece, text, schema)
-        yield from _chunks(piece, table, numbers, bad, rows)
+            return None
+        return (table, np.arange(lines), []) if table.num_rows == lines else None
 
-    def _line_by_line(self, piece: Slice, text: bytes, schema: pa.Schema) -> tuple[pa.Table, Any, list[Bad]]:
+    def _line_by_line(self, path: str, text: bytes, schema: pa.Schema) -> tuple[pa.Table, Any, list[Bad]]:
         good: list[dict[str, Any]] = []
         numbers, bad = [], []
-        for row, line in enumerate(text.splitlines(), piece.row):
+        for row, line in enumerate(text.splitlines()):
             if not line.strip():
                 continue
             found = _object(line)
             reason = found if isinstance(found, str) else _misfit(found, schema)
             if reason:
-                bad.append(Bad(piece.path, row, reason, line[:10_000].decode("utf-8", "replace")))
+                bad.append(Bad(path, row, reason, line[:10_000].decode("utf-8", "replace")))
             elif isinstance(found, dict):
                 good.append(found)
                 numbers.append(row)
