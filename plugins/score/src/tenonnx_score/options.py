@@ -109,6 +109,6 @@ class ScoreConfig:
                 raise InvalidCall(f"{name} must be a list of names", given=repr(getattr(self, name))[:80])
 
     def of_scorer(self) -> dict[str, Any]:
-        """The options that a ``Scorer`` has, too."""
-        names = ("columns", "keep", "outputs", "backend", "threads", "batch", "pixels", "mean", "std", "resize")
+        """The options that a ``Scorer`` has, too; how large its batches are is found out."""
+        names = ("columns", "keep", "outputs", "backend", "threads", "pixels", "mean", "std", "resize")
         return {name: getattr(self, name) for name in names}

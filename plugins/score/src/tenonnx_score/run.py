@@ -20,7 +20,7 @@ from tenonnx_score.parts import Done, Part, Task, parts
 from tenonnx_score.readers import Bad, Sources, found
 from tenonnx_score.scorer import Scorer
 from tenonnx_score.summary import Summary
-from tenonnx_score.trial import CHECKED, FILES, checked, tried
+from tenonnx_score.trial import CHECKED, FILES, at_once, checked, tried
 
 #: Options that change what is written, so that a run goes on only with the same.
 _OF_OUTPUT = ("columns", "keep", "outputs", "format", "part_rows", "pixels", "mean", "std", "resize")
@@ -143,7 +143,7 @@ class _Run:
         """Write what is left to write, and say what there is then."""
         manifest = self._manifest()
         output = self.scorer.schema(self.sources.schema)
-        rows = manifest.run["batch"]
+        self.scorer.batch, rows = manifest.run["batch"], manifest.run["at_once"]
         task = Task(
             self.scorer, self.sources.kind, self.sources.schema, output, str(self.folder), self.settings.format, rows
         )
@@ -213,11 +213,12 @@ class _Run:
         if self.settings.check:
             self._check()
         assert self.scorer.fields is not None
+        batch = self.settings.batch or trial.batch
         return Manifest.begin(
             self.folder,
             {
-                **told, "backend": trial.backend, "batch": self.settings.batch or trial.batch, "exact": trial.exact,
-                "outputs": encoded(pa.schema(self.scorer.fields)),
+                **told, "backend": trial.backend, "batch": batch, "at_once": at_once(batch, trial.row_bytes),
+                "exact": trial.exact, "outputs": encoded(pa.schema(self.scorer.fields)),
             },
         )  # fmt: skip
 

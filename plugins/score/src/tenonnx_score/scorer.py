@@ -166,7 +166,7 @@ class Scorer:
         """Rows and their columns, of as many calls as it takes; rows that the model refuses are told to ``bad``."""
         assert self._bound is not None
         size = self._bound[1].rows
-        step = size or max(len(group.rows), 1)
+        step = size or self.batch or max(len(group.rows), 1)
         for start in range(0, len(group.rows), step):
             part = slice(start, start + step)
             yield from self._call(group.rows[part], {name: a[part] for name, a in group.feeds.items()}, size, bad)

@@ -19,10 +19,10 @@ from tenonnx_score.summary import leaves
 #: whose size changes what rows give.
 LEAST, MOST, GROWTH, FIXED = 64, 1 << 14, 4, 1024
 
-#: A larger batch is taken where it does so many times the rows a second; nobody waits longer for one.
-PAYS, LONGEST = 1.1, 0.5
+#: The smallest batch is taken that no larger one beats by so much; each is timed so often, and nobody waits longer.
+PAYS, CALLS, LONGEST = 1.05, 3, 0.5
 
-#: Bytes of a batch at most.
+#: Bytes of the rows that are read, prepared and written together, at most.
 LARGEST = 16 << 20
 
 #: Seconds of the trial, at most, without the first call.
@@ -37,11 +37,13 @@ CHECKED, FILES = 100, 10
 
 
 class Trial(NamedTuple):
-    """What was found out. ``exact`` says whether the size of a batch changes no bit of what a row gives."""
+    """What was found out. ``exact`` says whether the size of a batch changes no bit of what a row gives, ``row_bytes``
+    how many bytes a row takes while it is scored."""
 
     backend: str
     batch: int
     exact: bool
+    row_bytes: int
 
 
 def first_rows(sources: Sources, paths: Iterable[str], rows: int) -> Iterator[Chunk]:
@@ -83,7 +85,8 @@ def tried(scorer: Scorer, sources: Sources, threads: int | None) -> Trial:
     scorer.use(backend, threads)
     fixed = scorer.binding(sources.schema).rows
     if fixed is not None:
-        return Trial(backend, max(fixed, LEAST // fixed * fixed), True)
+        _, _, row_bytes = _measured(scorer, rows.first(LEAST))
+        return Trial(backend, max(fixed, LEAST // fixed * fixed), True, row_bytes)
     return _grown(scorer, rows, backend)
 
 
@@ -119,41 +122,46 @@ def _first(scorer: Scorer, rows: _Rows) -> tuple[Scored, Sequence[Bad]]:
         count *= GROWTH
 
 
+def at_once(batch: int, row_bytes: int) -> int:
+    """How many rows are read, prepared and written together: whole batches, as these steps cost a time each."""
+    return batch * max(min(MOST, LARGEST // row_bytes) // batch, 1)
+
+
 def _grown(scorer: Scorer, rows: _Rows, backend: str) -> Trial:
     end = time.monotonic() + SECONDS
-    size, best, rate = LEAST, LEAST, 0.0
+    size, row_bytes = LEAST, 1
+    rates: dict[int, float] = {}
     least: Scored | None = None
-    per_row = 1
     while True:
         batch = rows.first(size)
-        seconds, scored = _measured(scorer, batch)
-        per_row = max((batch.nbytes + scored.rows.nbytes) // max(batch.num_rows, 1), 1)
+        seconds, scored, row_bytes = _measured(scorer, batch)
         if least is None:
             least = scored
         elif not _same_rows(least.rows, scored.rows):
-            fits = max(LARGEST // per_row, 1)
-            return Trial(backend, min(FIXED, 1 << (fits.bit_length() - 1)), False)
-        now = batch.num_rows / max(seconds, 1e-9)
-        if now < rate * PAYS:
-            break
-        best, rate = size, now
+            fits = max(LARGEST // row_bytes, 1)
+            return Trial(backend, min(FIXED, 1 << (fits.bit_length() - 1)), False, row_bytes)
+        rates[size] = batch.num_rows / max(seconds, 1e-9)
         size *= GROWTH
-        ends = size > MOST or batch.num_rows < best or size * per_row > LARGEST
+        ends = size > MOST or batch.num_rows * GROWTH < size or size * row_bytes > LARGEST
         if ends or seconds * GROWTH > LONGEST or time.monotonic() > end:
             break
-    return Trial(backend, best, True)
+    fastest = max(rates.values())
+    best = next(size for size, rate in rates.items() if rate * PAYS >= fastest)
+    return Trial(backend, best, True, row_bytes)
 
 
-def _measured(scorer: Scorer, batch: pa.RecordBatch) -> tuple[float, Scored]:
-    """The seconds of the faster of two calls, and what they give."""
+def _measured(scorer: Scorer, batch: pa.RecordBatch) -> tuple[float, Scored, int]:
+    """The seconds of the fastest of some calls, what they give, and the bytes that a row takes meanwhile."""
     found = []
-    for _ in range(2):
+    for _ in range(CALLS):
         start = time.perf_counter()
-        scored = scorer.compute(scorer.prepare(batch))
+        ready = scorer.prepare(batch)
+        scored = scorer.compute(ready)
         found.append(time.perf_counter() - start)
-        if found[0] > LONGEST:
+        if sum(found) > LONGEST:
             break
-    return min(found), scored
+    fed = sum(array.nbytes for group in ready.groups for array in group.feeds.values())
+    return min(found), scored, max((batch.nbytes + fed + scored.rows.nbytes) // max(batch.num_rows, 1), 1)
 
 
 def _same_rows(few: pa.RecordBatch, many: pa.RecordBatch) -> bool:

@@ -46,6 +46,7 @@ class Writer:
         self._path, self._errors = folder / part_name(number, format), folder / errors_name(number)
         unique = uuid.uuid4().hex
         self._held: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
         self._part = folder / f".{self._path.name}.{unique}.tmp"
         self._bad_part = self._errors.parent / f".{self._errors.name}.{unique}.tmp"
         self._file: Any = None
@@ -59,14 +60,14 @@ class Writer:
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)
-        many = sum(each.num_rows for each in self._held) >= GROUP_ROWS
-        if many or sum(each.nbytes for each in self._held) >= GROUP_BYTES:
+        self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         if self._held:
             table = pa.Table.from_batches(self._held, self._schema)
-            self._held = []
+            self._held, self._rows, self._bytes = [], 0, 0
             with writing_to(self._folder):
                 self._file.write_table(table.combine_chunks())
 

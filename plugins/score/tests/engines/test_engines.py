@@ -196,7 +196,7 @@ def test_scores_as_a_column_of_spark(spark, folder):
 
 
 def test_a_scorer_is_a_class_of_ray_data(ray, folder):
-    rows, scorer, expected = clean(folder)
+    rows, _, expected = clean(folder)
     pool = ray.data.ActorPoolStrategy(size=2)
     found = ray.data.from_arrow(rows).map_batches(
         Scorer, fn_constructor_args=(str(folder / "model.onnx"),), batch_format="pyarrow", compute=pool,
