@@ -14,7 +14,7 @@ from pyarrow import parquet
 import tenonnx as tx
 import tenonnx_standard as ops
 
-FEATURES, NUMBERS, WORDS, SIZE = 20, 8, 4, 64
+FEATURES, NUMBERS, WORDS, SIZE = 20, 8, 4, 96
 
 #: Files of a table, and row groups of a file.
 FILES, GROUPS = 10, 8
@@ -35,16 +35,16 @@ def forest(path: Path) -> None:
     from sklearn.ensemble import RandomForestClassifier
 
     draw = np.random.default_rng(0)
-    X = draw.normal(size=(4000, FEATURES)).astype(np.float32)
-    y = (X[:, :4].sum(axis=1) + X[:, 4] * X[:, 5] > 0).astype(int)
-    _exported(RandomForestClassifier(100, max_depth=10, n_jobs=1, random_state=0).fit(X, y), path)
+    rows = draw.normal(size=(4000, FEATURES)).astype(np.float32)
+    y = (rows[:, :4].sum(axis=1) + rows[:, 4] * rows[:, 5] > 0).astype(int)
+    _exported(RandomForestClassifier(100, max_depth=10, n_jobs=1, random_state=0).fit(rows, y), path)
 
 
 def mixed(path: Path) -> None:
-    """Scaled numbers, whose gaps are filled, and words as indicators, into a logistic regression."""
+    """Scaled numbers, whose gaps are filled, and words as indicators, into 1,000 rounds of boosting."""
     from sklearn.compose import make_column_transformer
+    from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.impute import SimpleImputer
-    from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -54,17 +54,19 @@ def mixed(path: Path) -> None:
     words = [f"c{k}" for k in range(WORDS)]
     frame[words] = frame[words].fillna("")
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    _exported(make_pipeline(make_column_transformer(numbers, (encoder, words)), LogisticRegression()).fit(frame, y), path)
+    boosting = HistGradientBoostingClassifier(max_iter=1000, random_state=0)
+    _exported(make_pipeline(make_column_transformer(numbers, (encoder, words)), boosting).fit(frame, y), path)
 
 
 def net(path: Path) -> None:
-    """Four convolutions over images of 64 by 64, and a softmax."""
+    """Six convolutions over images of 96 by 96, 65 million products an image, and a softmax."""
     draw = np.random.default_rng(0)
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("image", "float32", ("rows", 3, SIZE, SIZE))
-    for k, (before, after) in enumerate([(3, 16), (16, 32), (32, 64), (64, 128)]):
-        weight = draw.normal(size=(after, before, 3, 3)).astype(np.float32) * np.sqrt(2 / (9 * before))
-        x = ops.relu(ops.conv(x, graph.variable(f"weight{k}", weight.astype(np.float32)), pads=[1] * 4, strides=[2, 2]))
+    layers = [(3, 32, 2), (32, 64, 2), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 128, 1)]
+    for k, (before, after, stride) in enumerate(layers):
+        weight = draw.normal(size=(after, before, 3, 3)).astype(np.float32) * np.float32(np.sqrt(2 / (9 * before)))
+        x = ops.relu(ops.conv(x, graph.variable(f"weight{k}", weight), pads=[1] * 4, strides=[stride] * 2))
     weight = graph.variable("weight", draw.normal(size=(128, 10)).astype(np.float32))
     probabilities = ops.softmax(ops.reduce_mean(x, [2, 3], keepdims=0) @ weight, axis=-1)
     graph.output("label", ops.argmax(probabilities, axis=1, keepdims=0))

@@ -97,7 +97,8 @@ def _bits(folder: Path) -> Iterator[tuple[str, bytes]]:
         names = [name for name in columns if name[0] == "p" and name[1:].isdigit()]
         p = wide.flatten().to_numpy() if wide is not None else np.stack([columns.pop(n).to_numpy() for n in names], 1)
         p = p.reshape(batch.num_rows, -1)
-        held += [(*row, bits.tobytes()) for *row, bits in zip(*(each.to_pylist() for each in columns.values()), p)]
+        others = (each.to_pylist() for each in columns.values())
+        held += [(*row, bits.tobytes()) for *row, bits in zip(*others, p, strict=True)]
         while len(held) >= 1000:
             yield json.dumps([row[:-1] for row in held[:1000]]), b"".join(row[-1] for row in held[:1000])
             held = held[1000:]

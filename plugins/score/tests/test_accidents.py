@@ -1,10 +1,10 @@
 """Workers and runs that are killed, and disks that are full."""
 
 import os
+import runpy
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,8 @@ from pyarrow import parquet
 import tenonnx as tx
 from tenonnx_score import OutputFailed, Watch
 
-ROWS, PARTS = 8000, 8
+KILLS = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "kills.py"))
+ROWS, PARTS = KILLS["ROWS"], KILLS["PARTS"]
 
 
 @pytest.fixture
@@ -57,24 +58,19 @@ def test_a_worker_that_is_killed_is_replaced(matrix, data, tmp_path):
     assert is_whole(tmp_path / "out")
 
 
-PROGRAM = """
-import sys, tenonnx as tx
-tx.score(sys.argv[1], sys.argv[2], sys.argv[3], keep=["id"], part_rows=1000, on="local:2", threads=1, batch=50)
-"""
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return KILLS["Runs"](tmp_path_factory.mktemp("runs"))
 
 
-@pytest.mark.parametrize("parts", [1, 4])
-def test_a_run_that_is_killed_goes_on(parts, matrix, data, tmp_path):
-    out = tmp_path / "out"
-    run = subprocess.Popen([sys.executable, "-c", PROGRAM, matrix, str(data), str(out)])
-    limit = time.monotonic() + 60
-    while len(list(out.glob("part-*"))) < parts and run.poll() is None and time.monotonic() < limit:
-        time.sleep(0.002)
-    run.kill()
-    run.wait()
-    scores = tx.score(matrix, data, out, **options())
-    assert scores.rows == ROWS
-    assert is_whole(out)
+@pytest.mark.skipif(not Path("/proc").exists(), reason="kills by a signal of Unix")
+@pytest.mark.parametrize("role", KILLS["ROLES"])
+def test_what_is_killed_anywhere_is_whole_in_the_end(role, runs):
+    """The command ``python plugins/score/benchmarks/kills.py`` does so at as many places as are asked for."""
+    good = np.delete(np.arange(ROWS), np.arange(0, ROWS, 1001))
+    assert np.array_equal(runs.whole(), good), "no row twice, in order, without the bad ones"
+    for place in runs.places(role, 2):
+        assert not runs.killed(role, place)
 
 
 def test_a_model_that_ends_its_process_is_told_of(matrix, data, tmp_path, monkeypatch):

@@ -64,7 +64,7 @@ class Manifest:
         return cls(folder, {"form": FORM, **run}, {}).rewrite()
 
     def rewrite(self) -> Manifest:
-        """Write what holds, and remove what a run that was stopped left behind."""
+        """Write what holds, and remove what does not."""
         temporary = self.folder / f".{MANIFEST}.tmp"
         with writing_to(self.folder):
             with temporary.open("w", encoding="utf-8") as file:
@@ -74,12 +74,16 @@ class Manifest:
                 os.fsync(file.fileno())
             temporary.replace(self.folder / MANIFEST)
             synced(self.folder)
+        self.clean()
+        return self
+
+    def clean(self) -> None:
+        """Remove what runs that were stopped, and workers that died, left behind."""
         names = {part_name(number, self.run["options"]["format"]) for number in self._parts}
         names |= {errors_name(number) for number, line in self._parts.items() if line["bad"]}
         for path in written(self.folder):
             if str(path.relative_to(self.folder).as_posix()) not in names:
                 path.unlink(missing_ok=True)
-        return self
 
     def add(self, part: Part, done: Done) -> None:
         """Tell of a part that was written."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,17 +137,22 @@ class _Run:
     ) -> None:
         self.scorer, self.settings, self.engine = scorer, settings, engine
         self.sources, self.folder, self.watch = sources, folder, watch
+        self.threads = settings.threads or engine.threads
         self.start = time.monotonic()
 
     def done(self) -> Scores:
         """Write what is left to write, and say what there is then."""
+        plan = list(parts(self.sources.slices(self.settings.part_rows), self.settings.part_rows))
+        with self.engine.ready(self.threads) if len(plan) > 1 else nullcontext():
+            return self._done(plan)
+
+    def _done(self, plan: Sequence[Part]) -> Scores:
         manifest = self._manifest()
         output = self.scorer.schema(self.sources.schema)
         self.scorer.batch, rows = manifest.run["batch"], manifest.run["at_once"]
         task = Task(
             self.scorer, self.sources.kind, self.sources.schema, output, str(self.folder), self.settings.format, rows
         )
-        plan = list(parts(self.sources.slices(self.settings.part_rows), self.settings.part_rows))
         before = {part.number: found for part in plan if (found := manifest.done(part)) is not None}
         if more := manifest.numbers - {part.number for part in plan}:
             raise manifest.changed(f"the input has no rows for part {min(more)}, which is written")
@@ -165,6 +170,7 @@ class _Run:
                 results[part.number] = done
                 meter.part_done(part)
                 tolerated.count(done)
+        manifest.clean()
         return self._whole(results, before, tolerated)
 
     def _whole(self, results: Mapping[int, Done], before: Mapping[int, Done], tolerated: _Tolerated) -> Scores:
@@ -181,9 +187,8 @@ class _Run:
     def _started(self, manifest: Manifest, before: Mapping[int, Done]) -> Started:
         run = manifest.run
         rows = sum(done.rows + done.bad for done in before.values())
-        threads = self.scorer.threads or 1
         return Started(
-            self.engine.title, run["backend"], threads, run["batch"], len(self.sources.paths), rows, run["exact"]
+            self.engine.title, run["backend"], self.threads, run["batch"], len(self.sources.paths), rows, run["exact"]
         )
 
     def _manifest(self) -> Manifest:
@@ -195,13 +200,12 @@ class _Run:
         )
         told = {"model": self.scorer.source.identity(), "options": options}
         manifest = Manifest.read(self.folder) if not self.settings.overwrite else None
-        threads = self.settings.threads or self.engine.threads
         if self.settings.overwrite:
             emptied(self.folder)
         if manifest is not None:
             manifest.check(told)
             self.scorer.fields = list(schema_of(manifest.run["outputs"]))
-            self.scorer.use(manifest.run["backend"], threads)
+            self.scorer.use(manifest.run["backend"], self.threads)
             return manifest
         if strange := foreign(self.folder):
             raise InvalidCall(
@@ -209,7 +213,7 @@ class _Run:
                 given=f"{self.folder} has {', '.join(strange[:5])}",
                 do="give another folder (-o)",
             )
-        trial = tried(self.scorer, self.sources, threads)
+        trial = tried(self.scorer, self.sources, self.threads)
         if self.settings.check:
             self._check()
         assert self.scorer.fields is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Protocol
 
@@ -24,6 +25,10 @@ class Engine(Protocol):
     #: As it is told to users, and how many threads a worker has where nobody says.
     title: str
     threads: int
+
+    def ready(self, threads: int) -> AbstractContextManager[None]:
+        """Within it, workers of so many threads get ready for a run, while the first rows are tried."""
+        ...
 
     def run(self, task: Task, parts: Iterable[Part], news: Callable[[int], None]) -> Made:
         """Make parts by workers, each with a task of its own; ``news`` is told of rows that are done meanwhile."""

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
 from tenonnx import InvalidCall, TenonnxError
@@ -26,6 +26,9 @@ TRIES = 3
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
+_Process = subprocess.Popen[bytes]
+
+
 class WorkerDied(TenonnxError):
     """The process that made a part ended by itself, again and again."""
 
@@ -39,6 +42,18 @@ class Engine:
         self.processes = int(where) if where else cores()
         self.threads = max(cores() // self.processes, 1)
         self.title = f"local:{self.processes}"
+        self._ready: list[_Process] = []
+
+    @contextmanager
+    def ready(self, threads: int) -> Iterator[None]:
+        """Within it, processes start that a run takes, which spend about a second on imports."""
+        if self.processes > 1:
+            self._ready = [_process(threads) for _ in range(self.processes)]
+        try:
+            yield
+        finally:
+            while self._ready:
+                _ended(self._ready.pop())
 
     def run(self, task: Task, parts: Iterable[Part], news: Callable[[int], None]) -> Made:
         """Make parts, here or by processes, each of which one of the threads here minds."""
@@ -53,7 +68,7 @@ class Engine:
         stopped = threading.Event()
 
         def mind() -> None:
-            worker = _Worker(task)
+            worker = _Worker(task, self._ready.pop() if self._ready else None)
             workers.append(worker)
             try:
                 while not stopped.is_set():
@@ -93,18 +108,13 @@ class Engine:
 class _Worker:
     """A process, and the one that takes its place."""
 
-    def __init__(self, task: Task) -> None:
-        self._task = task
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, task: Task, ready: _Process | None) -> None:
+        self._task, self._ready = task, ready
+        self._process: _Process | None = None
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> _Process:
         if self._process is None:
-            count = str(self._task.scorer.threads or 1)
-            environment = {**os.environ, **dict.fromkeys(_THREADS, count)}
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tenonnx_score.engines.worker"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
-            )  # fmt: skip
+            self._process, self._ready = self._ready or _process(self._task.scorer.threads or 1), None
             send(self._in, self._task)
         return self._process
 
@@ -142,17 +152,28 @@ class _Worker:
 
     def end(self) -> str:
         """End the process; how it ended."""
-        process, self._process = self._process, None
-        if process is None:
-            return "stopped"
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(0.1)  # it may be about to end by itself
-        alive = process.returncode is None
-        process.kill()
-        code = process.wait()
-        for stream in (process.stdin, process.stdout):
-            with suppress(OSError):
-                cast("BinaryIO", stream).close()
-        if alive:
-            return "stopped"
-        return signal.Signals(-code).name if code < 0 else f"code {code}"
+        for process in (self._ready, self._process):
+            how = "stopped" if process is None else _ended(process)
+        self._ready = self._process = None
+        return how
+
+
+def _process(threads: int) -> _Process:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tenonnx_score.engines.worker"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **dict.fromkeys(_THREADS, str(threads))},
+    )  # fmt: skip
+
+
+def _ended(process: _Process) -> str:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(0.1)  # it may be about to end by itself
+    alive = process.returncode is None
+    process.kill()
+    code = process.wait()
+    for stream in (process.stdin, process.stdout):
+        with suppress(OSError):
+            cast("BinaryIO", stream).close()
+    if alive:
+        return "stopped"
+    return signal.Signals(-code).name if code < 0 else f"code {code}"

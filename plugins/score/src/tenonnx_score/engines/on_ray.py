@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,9 @@ class Engine:
     def __init__(self, where: str) -> None:
         self.address = where
         self.title = f"ray:{where}" if where else "ray"
+
+    def ready(self, threads: int) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def run(self, task: Task, parts: Iterable[Part], news: Callable[[int], None]) -> Made:
         """Make parts by a pool of actors, as many as the cluster has cores for."""

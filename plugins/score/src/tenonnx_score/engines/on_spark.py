@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,9 @@ class Engine:
     def __init__(self, where: str) -> None:
         self.master = where
         self.title = f"spark:{where}" if where else "spark"
+
+    def ready(self, threads: int) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def run(self, task: Task, parts: Iterable[Part], news: Callable[[int], None]) -> Made:
         """Make parts by tasks."""

@@ -36,7 +36,7 @@ def service(name: str) -> str:
 apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
 metadata:
-  name: {name}
+  name: {json.dumps(name)}
 spec:
   predictor:
     model:
