@@ -15,6 +15,7 @@ ELSEWHERE = {
     "CHANGELOG.md": "reference/changelog.md",
     "SECURITY.md": "reference/security.md",
     "benchmarks/README.md": "why/benchmarks.md",
+    "benchmarks/matrix.md": "reference/versions.md",
     "examples/README.md": "start/examples.md",
     "plugins/training/README.md": "how-to/training.md",
     **{
