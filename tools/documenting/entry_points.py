@@ -28,6 +28,11 @@ TOLD = {
     "tenonnx.hooks": ("a hook that changes what is written", "what `--hook` takes", "rules-and-hooks.md"),
     "tenonnx.commands": ("a command", "the command", f"{_HOW_TO}#other-plugins"),
     "tenonnx.targets": ("deployment targets", "any", f"{_HOW_TO}#a-target"),
+    "tenonnx.estimators": (
+        "rules of estimators, which its import registers",
+        "the Python package of the estimators",
+        "../how-to/sklearn.md",
+    ),
     "tenonnx.torch_ops": ("operators and modules of PyTorch", "any", f"{_HOW_TO}#other-plugins"),
     "tenonnx.tensorflow_ops": ("ops of TensorFlow and TFLite", "any", f"{_HOW_TO}#other-plugins"),
 }  # fmt: skip
