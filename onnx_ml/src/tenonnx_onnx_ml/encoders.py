@@ -11,8 +11,8 @@ from tenonnx.extend import Constant, DType, TypeMismatch, Value, constant, dtype
 from tenonnx_onnx_ml.cache import remembered
 from tenonnx_onnx_ml.scores import labels_problem
 from tenonnx_standard.casting import cast
+from tenonnx_standard.float_classes import isnan
 from tenonnx_standard.logic import equal, less_or_equal, or_, where
-from tenonnx_standard.math import isnan
 from tenonnx_standard.reduction import reduce_min
 from tenonnx_standard.shapes import unsqueeze
 from tenonnx_standard.slicing import gather

@@ -11,8 +11,9 @@ from tenonnx.extend import DType, TypeMismatch, Value, constant, differ, dtypes,
 from tenonnx_onnx_ml.rows import ROWS, floats, to_float32
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import numpy_rule
+from tenonnx_standard.float_classes import isnan
 from tenonnx_standard.logic import equal, greater, where
-from tenonnx_standard.math import absolute, isnan, sqrt
+from tenonnx_standard.math import absolute, sqrt
 from tenonnx_standard.reduction import reduce_max, reduce_sum
 
 Array = np.ndarray[Any, Any]

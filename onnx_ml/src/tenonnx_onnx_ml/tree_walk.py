@@ -14,9 +14,9 @@ from tenonnx.extend import DType, Value, constant, dims
 from tenonnx_onnx_ml.quickscorer import QuickScorer, quick_scorer
 from tenonnx_onnx_ml.trees import Trees
 from tenonnx_standard.casting import cast
+from tenonnx_standard.float_classes import isnan
 from tenonnx_standard.joining import concat
 from tenonnx_standard.logic import less_or_equal, where
-from tenonnx_standard.math import isnan
 from tenonnx_standard.shapes import expand, reshape
 from tenonnx_standard.slicing import gather_elements
 

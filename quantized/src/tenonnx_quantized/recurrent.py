@@ -18,7 +18,8 @@ from tenonnx.extend import (
 )  # fmt: skip
 from tenonnx_quantized.products import dynamic_quantize_matmul, matmul_integer_to_float
 from tenonnx_quantized.quantize import dynamic_quantize_linear
-from tenonnx_standard.recurrent import LSTM, ON_VALUES, decided, memory_step, over_time, stacked
+from tenonnx_standard.recurrent import LSTM, decided, memory_step, over_time, stacked
+from tenonnx_standard.recurrent_activations import ON_VALUES
 
 
 @op("DynamicQuantizeLSTM", domain="com.microsoft")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from tenonnx.errors import PluginError
@@ -115,11 +116,30 @@ class RegistryContents:
         if self.rules.setdefault((op, consumer), rule) is not rule:
             raise PluginError(f"{op.title} has a {consumer} rule from another package already")
 
+    def merged_dtypes(
+        self, domain: str, read: Callable[[Plugin | None, Loader], Mapping[str, Any]]
+    ) -> Mapping[str, Any]:
+        """What packages say of the element types of a domain's ops; of several, the one that has the op."""
+        table: dict[str, Any] = {}
+        holders: dict[str, Plugin | None] = {}
+        for plugin, of, load in self.dtypes:
+            for name, versions in read(plugin, load).items() if of == domain else ():
+                if name not in table or claim(domain, name, plugin) < claim(domain, name, holders[name]):
+                    table[name], holders[name] = versions, plugin
+        return table
+
     def _is_of(self, op: Op, plugin: Plugin) -> bool:
         holder = self.sources.get(op)
         if holder is not None:
             return holder.distribution == plugin.distribution
         return op.__module__.partition(".")[0] == plugin.package
+
+
+def ops_of(module: ModuleType) -> list[Op]:
+    """The ops that a module defines, without their older meanings."""
+    own = [v for v in vars(module).values() if isinstance(v, Op) and v.__module__ == module.__name__]
+    older = {old for op in own for old in list(op.meanings)[1:]}
+    return [op for op in own if op not in older]
 
 
 #: What a plugin adds: a change of the contents, in the plugin's name.

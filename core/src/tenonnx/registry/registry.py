@@ -28,8 +28,8 @@ from tenonnx.registry.contents import (
     RegistryChange,
     RegistryContents,
     Rule,
-    claim,
     in_words,
+    ops_of,
     source_of,
 )
 from tenonnx.registry.discovery import Plugin, being_imported, plugins
@@ -71,7 +71,7 @@ class Registry:
     def _forget(self) -> None:
         """Forget what was made of the contents."""
         self._operators: Operators | None = None
-        self._tables: dict[str, dict[str, Any]] = {}
+        self._tables: dict[str, Mapping[str, Any]] = {}
         self._newest: dict[Op, Any] = {}
         #: What transforms made of the contents for one graph, and may use for the next.
         self.made: dict[Hashable, Any] = {}
@@ -463,16 +463,7 @@ class Registry:
         if table is None:
             with self._lock:
                 self._serving(domain)
-                table = self._tables[domain] = self._merged(domain)
-        return table
-
-    def _merged(self, domain: str) -> dict[str, Any]:
-        table: dict[str, Any] = {}
-        holders: dict[str, Plugin | None] = {}
-        for plugin, of, load in self._contents.dtypes:
-            for name, versions in self._read_dtypes(plugin, load).items() if of == domain else ():
-                if name not in table or claim(domain, name, plugin) < claim(domain, name, holders[name]):
-                    table[name], holders[name] = versions, plugin
+                table = self._tables[domain] = self._contents.merged_dtypes(domain, self._read_dtypes)
         return table
 
     def _read_dtypes(self, plugin: Plugin | None, load: Loader) -> Mapping[str, Any]:
@@ -486,13 +477,6 @@ class Registry:
 
 
 _default = Registry.installed()
-
-
-def ops_of(module: ModuleType) -> list[Op]:
-    """The ops that a module defines, without their older meanings."""
-    own = [v for v in vars(module).values() if isinstance(v, Op) and v.__module__ == module.__name__]
-    older = {old for op in own for old in list(op.meanings)[1:]}
-    return [op for op in own if op not in older]
 
 
 def default_registry() -> Registry:

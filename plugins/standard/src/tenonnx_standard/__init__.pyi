@@ -64,6 +64,8 @@ from tenonnx_standard.detection import roi_align as roi_align
 from tenonnx_standard.detection import roi_align_unshifted as roi_align_unshifted
 from tenonnx_standard.dot_product_attention import attention as attention
 from tenonnx_standard.dot_product_attention import attention_of_full_masks as attention_of_full_masks
+from tenonnx_standard.float_classes import isinf as isinf
+from tenonnx_standard.float_classes import isnan as isnan
 from tenonnx_standard.gated_activation import swiglu as swiglu
 from tenonnx_standard.global_pooling import global_average_pool as global_average_pool
 from tenonnx_standard.global_pooling import global_lp_pool as global_lp_pool
@@ -119,8 +121,6 @@ from tenonnx_standard.math import div_one_way as div_one_way
 from tenonnx_standard.math import erf as erf
 from tenonnx_standard.math import exp as exp
 from tenonnx_standard.math import floor as floor
-from tenonnx_standard.math import isinf as isinf
-from tenonnx_standard.math import isnan as isnan
 from tenonnx_standard.math import log as log
 from tenonnx_standard.math import maximum as maximum  # Max
 from tenonnx_standard.math import maximum_of_one_shape as maximum_of_one_shape

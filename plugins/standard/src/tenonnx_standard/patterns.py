@@ -15,11 +15,12 @@ from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
 from tenonnx_standard.counting import always_holds, is_spread, spread
 from tenonnx_standard.dot_product_attention import attention, attention_of_full_masks
+from tenonnx_standard.float_classes import isnan
 from tenonnx_standard.interleaving import interleaved
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.logic import equal, where
-from tenonnx_standard.math import add, clip, isnan, maximum, minimum, mul
+from tenonnx_standard.math import add, clip, maximum, minimum, mul
 from tenonnx_standard.normalization import (
     group_normalization,
     instance_normalization,

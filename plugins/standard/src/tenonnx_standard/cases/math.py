@@ -208,24 +208,3 @@ unary(
         )
     ],
 )
-unary(ops.isnan, gradient=False)
-unary(ops.isinf, gradient=False)
-
-SPECIAL = [float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.5, -1.5]
-TESTED = [*FLOATS, "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"]
-
-
-def special(draw, dtypes):
-    numbers = draw(st.lists(st.sampled_from(SPECIAL), max_size=8))
-    return np.asarray(numbers, np.float32).astype(_numpy(draw(st.sampled_from(dtypes))))
-
-
-@cases(ops.isnan, gradient=False)
-def _(draw):
-    return call(special(draw, TESTED))
-
-
-@cases(ops.isinf, gradient=False)
-def _(draw):
-    negative, positive = draw(st.sampled_from([(1, 1), (0, 1), (1, 0), (0, 0)]))
-    return call(special(draw, TESTED), detect_negative=negative, detect_positive=positive)

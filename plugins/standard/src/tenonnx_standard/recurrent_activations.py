@@ -1,0 +1,76 @@
+"""What a step of a recurrent layer is made of, on values and on arrays alike: activations, cutting, clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tenonnx.extend import Value, dims
+from tenonnx_standard.activation import (
+    elu,
+    hard_sigmoid,
+    leaky_relu,
+    relu,
+    sigmoid,
+    softplus,
+    softsign,
+    thresholded_relu,
+)
+from tenonnx_standard.joining import split
+from tenonnx_standard.math import clip as clipped
+from tenonnx_standard.trigonometry import tanh
+
+Array = np.ndarray[Any, Any]
+
+
+class Kit(NamedTuple):
+    """How a step computes, on values or on arrays: applying an op, cutting the last axis evenly, and clipping.
+
+    ``but_last`` cuts the last axis into all of so many even parts but one, and that one.
+    """
+
+    apply: Callable[..., Any]
+    split: Callable[[Any, int], Sequence[Any]]
+    but_last: Callable[[Any, int], Sequence[Any]]
+    clip: Callable[[Any, float], Any]
+
+
+def _cut(x: Array, count: int) -> list[Array]:
+    size = x.shape[-1] // count
+    return [x[..., k * size : (k + 1) * size] for k in range(count)]
+
+
+def _but_last(x: Value, count: int) -> Sequence[Value]:
+    size = dims(x)[-1] // count
+    return split(x, [size * (count - 1), size], axis=-1)  # type: ignore[no-any-return]
+
+
+ON_VALUES = Kit(
+    lambda made, x, **attributes: made(x, **attributes),
+    lambda x, count: split(x, axis=-1, num_outputs=count),
+    _but_last,
+    lambda x, limit: clipped(x, -limit, limit),
+)
+ON_ARRAYS = Kit(
+    lambda made, x, **attributes: made.rules["numpy"](x, **attributes),
+    _cut,
+    lambda x, count: (x[..., : -x.shape[-1] // count], x[..., -x.shape[-1] // count :]),
+    lambda x, limit: np.clip(x, -limit, limit),
+)
+
+#: For each activation the defaults of its parameters (none, alpha, or alpha and beta), and how it is computed.
+ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Any]]] = {
+    "relu": ((), lambda kit, x: kit.apply(relu, x)),
+    "tanh": ((), lambda kit, x: kit.apply(tanh, x)),
+    "sigmoid": ((), lambda kit, x: kit.apply(sigmoid, x)),
+    "softsign": ((), lambda kit, x: kit.apply(softsign, x)),
+    "softplus": ((), lambda kit, x: kit.apply(softplus, x)),
+    "elu": ((1.0,), lambda kit, x, alpha: kit.apply(elu, x, alpha=alpha)),
+    "leakyrelu": ((0.01,), lambda kit, x, alpha: kit.apply(leaky_relu, x, alpha=alpha)),
+    "thresholdedrelu": ((1.0,), lambda kit, x, alpha: kit.apply(thresholded_relu, x, alpha=alpha)),
+    "hardsigmoid": ((0.2, 0.5), lambda kit, x, alpha, beta: kit.apply(hard_sigmoid, x, alpha=alpha, beta=beta)),
+    "affine": ((1.0, 0.0), lambda kit, x, alpha, beta: x * alpha + beta),
+    "scaledtanh": ((1.0, 1.0), lambda kit, x, alpha, beta: kit.apply(tanh, x * beta) * alpha),
+}
