@@ -87,6 +87,22 @@ history = tt.fit(graph, data, epochs=3 - before, **how)
 print(json.dumps({"weights": {v.name: v.data.array().tolist() for v in graph.variables}, "steps": len(history.losses)}))
 """
 
+#: As each of two processes, of which both are killed in the second epoch.
+IN_PARTS = """
+from tenonnx_training.fitting import _Run
+jax.distributed.initialize(f"localhost:{sys.argv[2]}", num_processes=2, process_id=int(sys.argv[3]))
+trained, count = _Run._train, []
+def train(run, batch):
+    trained(run, batch)
+    count.append(1)
+    if len(count) == 8:
+        print(json.dumps(run.history.losses), flush=True)
+        os.kill(os.getpid(), 9)
+_Run._train = train
+how = {**HOW, **LAYOUTS["optimizer"], "checkpoint": sys.argv[4], "checkpoint_every": 3, "shuffle": False}
+tt.fit(network(), data, epochs=3, **how)
+"""
+
 
 def started(program, *arguments, devices=8):
     environment = {
@@ -143,6 +159,36 @@ def test_losses_of_two_processes_are_those_of_one(trained):
     for found in map(ended, both):
         for name, each in found.items():
             assert_alike(each, trained["one"] | {"losses": trained[name]["losses"]})
+
+
+def test_parts_of_two_killed_processes_go_on_over_another_mesh_or_none(tmp_path):
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    folder = str(tmp_path / "run.shards")
+    both = [started(IN_PARTS, port, str(k), folder, devices=4) for k in range(2)]
+    for process in both:
+        process.communicate(timeout=500)
+        assert process.returncode in (-9, -6), "JAX ends a process whose fellow is gone"
+    generator = np.random.default_rng(1)
+    data = generator.standard_normal((80, 4)).astype(np.float32), generator.integers(0, 3, 80)
+    how = {"loss": "softmax_cross_entropy", "optimizer": tt.Adam(1e-2), "batch_size": 16, "shuffle": False}
+    whole = network()
+    expected = tt.fit(whole, data, epochs=3, backend="numpy", **how)
+    weights = {value.name: value.data.array() for value in whole.variables}
+    (parts,) = [sorted(each.glob("part-*")) for each in Path(folder).iterdir() if each.name == "000000006"]
+    assert len(parts) == 2
+    for options in ({"backend": "numpy"}, {"backend": "jax"}):
+        graph = tx.load(folder)
+        assert (graph.training_state.settings["epoch"], graph.training_state.settings["samples"]) == (1, 16)
+        history = tt.fit(graph, data, epochs=2, **options)
+        np.testing.assert_allclose(history.losses, expected.losses[6:], rtol=1e-4)
+        for value in graph.variables:
+            np.testing.assert_allclose(value.data.array(), weights[value.name], rtol=1e-3, atol=1e-5)
+    over_tensors = ended(started(KILLED, folder, "rest"))
+    assert over_tensors["steps"] == 9
+    for name, contents in over_tensors["weights"].items():
+        np.testing.assert_allclose(contents, weights[name], rtol=1e-3, atol=1e-5)
 
 
 def test_a_process_that_is_killed_in_an_epoch_resumes_bit_for_bit(tmp_path):

@@ -133,11 +133,11 @@ class TrainingConfig(StepConfig):
     """The options of ``fit``: those of ``StepConfig``, and how often the data are gone through.
 
     Arrays are cut into shuffled batches of ``batch_size``, by default 32. ``validation`` are data, measured after each
-    epoch; then the graph is written to ``checkpoint``, a native file, which ``checkpoint_every`` so many batches also
-    brings up to date, and each of ``callbacks`` is called with what
-    was measured: what returns True ends the training. ``patience`` ends it after so many epochs without a better loss,
-    and the graph goes back to the best one. ``progress`` shows a line an epoch and a bar on stderr, by default on a
-    terminal.
+    epoch; then the graph is written to ``checkpoint``, a native file, or a folder ``*.shards`` into which each process
+    writes what its devices hold. ``checkpoint_every`` so many batches also bring it up to date. Each of ``callbacks``
+    is called with what was measured: what returns True ends the training. ``patience`` ends it after so many epochs
+    without a better loss, and the graph goes back to the best one. ``progress`` shows a line an epoch and a bar on
+    stderr, by default on a terminal.
     """
 
     epochs: int = option(1, "Number of epochs to train; with --resume, further ones.", "--epochs", kind="epochs")
@@ -157,7 +157,11 @@ class TrainingConfig(StepConfig):
         "--patience", kind="number", metavar="EPOCHS",
     )  # fmt: skip
     checkpoint: str | os.PathLike[str] | None = option(
-        None, "Write a .safetensors checkpoint after each epoch.", "--checkpoint", kind="text", metavar="FILE"
+        None,
+        "Write a .safetensors checkpoint after each epoch, or one in parts, a folder *.shards.",
+        "--checkpoint",
+        kind="text",
+        metavar="FILE",
     )
     checkpoint_every: int | None = option(
         None, "Write the checkpoint after so many batches, too, so that a training that is killed goes on from there.",

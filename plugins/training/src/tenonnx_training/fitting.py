@@ -18,6 +18,7 @@ from tenonnx_training.interruption import Interruption
 from tenonnx_training.progress import Progress
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import settled
+from tenonnx_training.shards import is_sharded, make_folder
 from tenonnx_training.state import LABELS, PREDICTIONS
 from tenonnx_training.stopping import Best, Patience
 from tenonnx_training.training_step import TrainingStep, check_graph
@@ -72,6 +73,14 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
             given=f"checkpoint_every={every!r}, checkpoint={config.checkpoint!r}",
         )
     best = None
+    if config.checkpoint is not None and is_sharded(config.checkpoint):
+        if config.patience is not None:
+            raise InvalidCall(
+                "a training with patience must have a checkpoint that is one file, of its best epoch",
+                given=str(config.checkpoint),
+                do="name it *.safetensors",
+            )
+        make_folder(config.checkpoint)
     if config.patience is not None:
         best = Best(config.patience if isinstance(config.patience, Patience) else Patience(config.patience))
     step = TrainingStep(graph, config=config, **more)
@@ -146,7 +155,7 @@ class _Run:
             with self.interruption.whole():
                 self._train(batch)
             if self.every is not None and len(self.history.losses) % self.every == 0:
-                self.save()
+                self.save(within=True)
         if empty:  # it was left after its last batch
             self._next()
             return self.epoch()
@@ -180,18 +189,25 @@ class _Run:
         if lost := self.step._not_finite():
             self._fail(f'"{lost[0]}" became infinite or NaN')
 
-    def save(self) -> None:
-        """Bring graph and checkpoint up to date."""
+    def save(self, *, within: bool = False) -> None:
+        """Bring graph and checkpoint up to date; ``within`` an epoch a checkpoint in parts is enough."""
         gathered = self.gathered if self.done else self.step.measuring()
         sums = {name: list(each) for name, each in gathered.sums.items()}
         arrays = {PREDICTIONS: gathered.predictions, LABELS: gathered.labels}
         measured = {name: np.concatenate(each) for name, each in arrays.items() if each}
-        self.step.write_back(measured=measured, epoch=self.number, samples=self.done, sums=sums, **self.cutting)
-        self.write()
+        progress = {"measured": measured, "epoch": self.number, "samples": self.done, "sums": sums, **self.cutting}
+        sharded = is_sharded(self.checkpoint)
+        if not (within and sharded) or self.step._made.biases:  # whose codes are made of whole arrays
+            self.step.write_back(**progress)
+        if sharded:
+            assert self.checkpoint is not None
+            self.step.write_parts(self.checkpoint, **progress)
+        else:
+            self.write()
 
     def write(self) -> None:
         """Write the graph to the checkpoint, if there is one."""
-        if self.checkpoint is not None:
+        if self.checkpoint is not None and not is_sharded(self.checkpoint):
             self.step.source.save(self.checkpoint)
 
     def _validate(self) -> dict[str, float]:

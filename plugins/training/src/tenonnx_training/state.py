@@ -37,12 +37,13 @@ def write_back(
     assign_changed(graph, {**contents, **following(graph, made.biases, contents)})
     tensors = {name: ArrayConstant(np.asarray(held[name])) for name in (*made.slots, COUNT)}
     tensors |= {name: ArrayConstant(array) for name, array in measured.items()}
-    settings = {
-        "optimizer": {"name": optimizer.name, **optimizer.settings()},
-        PARAMETERS: list(made.parameters),
-        **progress,
-    }
-    graph.training_state = TrainingState(tensors, settings)
+    graph.training_state = TrainingState(tensors, settings_of(made, optimizer, progress))
+
+
+def settings_of(made: StepGraph, optimizer: Optimizer, progress: Mapping[str, Any]) -> dict[str, Any]:
+    """What a training state tells beside its tensors."""
+    named = {"name": optimizer.name, **optimizer.settings()}
+    return {"optimizer": named, PARAMETERS: list(made.parameters), **progress}
 
 
 def assign_changed(graph: Graph, contents: Mapping[str, Array]) -> None:

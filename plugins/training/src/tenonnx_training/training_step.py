@@ -15,7 +15,7 @@ from tenonnx.extend import ArrayConstant, Graph, InvalidCall, InvalidFeed
 from tenonnx.extend.backends import FeedCheck
 from tenonnx.extend.formats import Report, export
 from tenonnx.extend.transforms import copy_graph
-from tenonnx_training import ties
+from tenonnx_training import shards, ties
 from tenonnx_training.classes import axis_by_labels
 from tenonnx_training.config import StepConfig, configured, takes
 from tenonnx_training.data import samples_of
@@ -30,7 +30,7 @@ from tenonnx_training.recipe import Recipe
 from tenonnx_training.scales import following
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import described, lost, named_optimizer, settled
-from tenonnx_training.state import LABELS, PREDICTIONS, not_finite, restore, write_back
+from tenonnx_training.state import LABELS, PREDICTIONS, not_finite, restore, settings_of, write_back
 from tenonnx_training.step_graph import evaluation_graph, step_graph
 from tenonnx_training.unannounced import adopt
 from tenonnx_training.updates import COUNT, RATE, SEED, average_name, fill
@@ -186,16 +186,33 @@ class TrainingStep:
 
     def write_back(self, *, measured: Mapping[str, Array] | None = None, **progress: Any) -> Graph:
         """Give the graph the trained contents, the training state and the form in which it is used; returns it."""
+        settings = self._progress(progress)
+        write_back(self._source, self._made, self.optimizer, self.program.state, settings, measured or {})
+        if not self._keep_training_form:
+            settle(self._source)
+        return self._source
+
+    def write_parts(
+        self, folder: str | os.PathLike[str], *, measured: Mapping[str, Array] | None = None, **progress: Any
+    ) -> None:
+        """Write a checkpoint in parts (``*.shards``): of what lies on several devices each process writes its own."""
+        state = self.program.state
+        names = [*self._made.parameters, *self._made.statistics, *self._made.slots, COUNT]
+        held = getattr(state, "held", state)  # as it lies on devices
+        settings = settings_of(self._made, self.optimizer, self._progress(progress))
+        source = copy_graph(self._source)
+        if not self._keep_training_form:
+            settle(source)
+        shards.write(folder, self.steps, source, {name: held[name] for name in names}, settings, measured or {})
+
+    def _progress(self, progress: Mapping[str, Any]) -> dict[str, Any]:
+        """What a training state tells of the recipe and of how far the training is."""
         told = {name: described(value) for name, value in progress.items()}
         if self.recipe.groups:
             members = grouped(self._source, self.recipe.groups)
             places = [members.get(name) for name in self._made.parameters]
             told[GROUPED] = [None if group is None else self.recipe.groups.index(group) for group in places]
-        settings = {**self._described, "seed": self.seed, **told}
-        write_back(self._source, self._made, self.optimizer, self.program.state, settings, measured or {})
-        if not self._keep_training_form:
-            settle(self._source)
-        return self._source
+        return {**self._described, "seed": self.seed, **told}
 
     def graph(self) -> Graph:
         """The whole step as a graph, with defaults as they are now for all that it changes."""

@@ -33,10 +33,11 @@ class TrainingFiles:
         from tenonnx.extend import InvalidCall
         from tenonnx.extend.formats import check_output
         from tenonnx_cli.extend import SUFFIXES, results_aside
+        from tenonnx_training.shards import SUFFIX, is_sharded
 
         kinds = {
             "--output": (self.output_file, SUFFIXES),
-            "--checkpoint": (self.checkpoint, SUFFIXES[1:]),
+            "--checkpoint": (self.checkpoint, (*SUFFIXES[1:], SUFFIX)),
             "--emit-step": (self.emit_step, ("",)),
         }
         if not any(path for path, _ in kinds.values()):
@@ -54,7 +55,8 @@ class TrainingFiles:
                 raise InvalidCall(
                     f"{option} must name a file of a known format", given=path, available=", ".join(suffixes)
                 )
-            check_output(path)
+            if not is_sharded(path):
+                check_output(path)
 
     def take_state(self, graph: Graph) -> None:
         """Give ``graph`` the trained contents and the training state of the file to resume from, if there is one."""

@@ -1,0 +1,234 @@
+"""Checkpoints in parts: a folder ``*.shards``, into which each process writes what its devices hold.
+
+It has a folder for each checkpoint, named by the number of steps: ``graph.safetensors`` is the graph without what is
+trained, ``state.json`` the rest of its training state, ``part-00000-of-00002.safetensors`` what the first of two
+processes holds. A checkpoint is whole when all of its files are there. Older ones are removed once a later one is, so
+that there is always one to go on from, whenever a process ends. The front end of these folders is ``read``: ``tx.load``
+puts the parts together, whatever the mesh that they come from.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import tenonnx as tx
+from tenonnx.extend import ArrayConstant, Constant, DType, Graph, InvalidCall, InvalidModel
+from tenonnx.extend.formats import Tensor, TrainingState, read_tensors, write_tensors
+from tenonnx.extend.transforms import copy_graph
+
+Array = np.ndarray[Any, Any]
+
+#: What the name of such a folder ends with.
+SUFFIX = ".shards"
+
+GRAPH, STATE, _PARTS = "graph.safetensors", "state.json", "tenonnx.parts"
+
+
+class Part(NamedTuple):
+    """A block of an array, from ``start`` on along each axis."""
+
+    name: str
+    dtype: str
+    shape: Sequence[int]
+    start: Sequence[int]
+    size: Sequence[int]
+
+
+def is_sharded(checkpoint: str | os.PathLike[str] | None) -> bool:
+    """Whether a checkpoint is to be written in parts."""
+    return checkpoint is not None and Path(checkpoint).suffix.lower() == SUFFIX
+
+
+def make_folder(path: str | os.PathLike[str]) -> None:
+    """Make the folder of a checkpoint, or raise ``InvalidCall`` where there cannot be one."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: str | os.PathLike[str], error: OSError) -> InvalidCall:
+    what = "a checkpoint in parts must be a folder that can be written"
+    return InvalidCall(what, given=f"{os.fspath(path)}: {error.strerror}")
+
+
+def write(
+    folder: str | os.PathLike[str],
+    steps: int,
+    graph: Graph,
+    held: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    whole: Mapping[str, Array],
+) -> None:
+    """Write the part of this process, and as the first one also the rest.
+
+    ``held`` are the arrays that training changes, by name: those of JAX are written by the process whose devices have
+    them, others by the first one. So are the arrays ``whole``, which are state beside them. Raises ``InvalidCall`` for
+    a folder that cannot be written.
+    """
+    number, count = _process(held.values())
+    base = Path(folder)
+    place = base / f"{steps:09}"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        if number == 0:
+            for later in (each for each in _checkpoints(base) if int(each.name) > steps):
+                shutil.rmtree(later, ignore_errors=True)  # of a training before this one
+        _write_part(place / _part_name(number, count), {**held, **whole}, first=number == 0)
+        if number == 0:
+            _write_graph(place, graph, list(held), settings, count)
+            _remove_older(base)
+    except OSError as error:
+        raise _unwritable(base, error) from error
+
+
+def read(source: str | os.PathLike[str], *, registry: Any = None) -> Graph:
+    """The graph of the latest checkpoint that is whole, with its training state.
+
+    Raises ``InvalidCall`` where none is, with the parts that are missing, ``InvalidModel`` for parts that do not fit.
+    """
+    base = Path(source)
+    found = _checkpoints(base)
+    place = next((each for each in reversed(found) if not _missing(each)), None)
+    if place is None:
+        lacking = f"{found[-1].name} without {', '.join(_missing(found[-1])[:5])}" if found else "no checkpoint"
+        raise InvalidCall(
+            f'"{base}" must have a checkpoint with all of its parts',
+            given=lacking,
+            do="copy what every process wrote into one folder",
+        )
+    graph = tx.load(place / GRAPH, registry=registry)
+    told = json.loads((place / STATE).read_text("utf-8"))
+    arrays = _arrays(place, told["parts"])
+    if absent := [name for name in told["trained"] if name not in arrays]:
+        raise InvalidModel(f'"{place}" must hold all that is trained', given=f"no {', '.join(absent[:5])}")
+    values = {value.name: value for value in graph.all_inputs}
+    for name in told["variables"]:
+        if name in values and values[name].data is None and name in arrays:
+            values[name].become(data=arrays[name])
+            graph.variables.append(values[name])
+    order = {name: k for k, name in enumerate(told["variables"])}
+    graph.variables.sort(key=lambda value: order.get(value.name, len(order)))
+    graph.all_inputs = [value for value in graph.all_inputs if value.name in told["inputs"]]
+    state = {name: data for name, data in arrays.items() if name not in order}
+    graph.training_state = TrainingState(state, told["settings"])
+    return graph
+
+
+def _process(arrays: Any) -> tuple[int, int]:
+    """Which of how many processes this one is, by the devices that arrays of JAX lie on."""
+    local, everywhere = {0}, {0}
+    for array in arrays:
+        devices = {d.process_index for d in array.sharding.device_set} if hasattr(array, "sharding") else {0}
+        if len(devices) > len(everywhere):
+            everywhere = devices
+            local = {part.device.process_index for part in array.addressable_shards}
+    return sorted(everywhere).index(min(local)), len(everywhere)
+
+
+def _blocks(array: Any, *, first: bool) -> Iterator[tuple[Sequence[int], Array]]:
+    """The blocks of an array that this process writes, and where they begin: each block is written once."""
+    if hasattr(array, "addressable_shards"):
+        for part in array.addressable_shards:
+            if part.replica_id == 0:
+                yield [cut.start or 0 for cut in part.index], np.asarray(part.data)
+    elif first:
+        held = np.asarray(array)
+        yield [0] * held.ndim, held
+
+
+def _write_part(path: Path, arrays: Mapping[str, Any], *, first: bool) -> None:
+    parts: list[Part] = []
+    tensors: list[Tensor] = []
+    for name, array in arrays.items():
+        for start, block in _blocks(array, first=first):
+            parts.append(Part(name, str(DType.of(block.dtype)), np.shape(array), start, block.shape))
+            data = np.ascontiguousarray(block).tobytes()
+            tensors.append(Tensor(str(len(tensors)), "U8", [len(data)], len(data), lambda data=data: data))
+    write_tensors(path, tensors, {_PARTS: json.dumps(parts)}, overwrite=True)
+
+
+def _write_graph(place: Path, graph: Graph, trained: Sequence[str], settings: Mapping[str, Any], count: int) -> None:
+    """The graph, in which what is trained is fed, so that its contents are not written twice."""
+    told = {
+        "parts": count,
+        "trained": trained,
+        "variables": [value.name for value in graph.variables],
+        "inputs": [value.name for value in graph.all_inputs],
+        "settings": settings,
+    }
+    copy = copy_graph(graph)
+    copy.training_state = None
+    opened = [value for value in copy.variables if value.name in trained]
+    copy.variables = [value for value in copy.variables if value.name not in trained]
+    fed = {value.name for value in copy.all_inputs}
+    for value in opened:
+        value.become(data=None)
+    copy.all_inputs += [value for value in opened if value.name not in fed]
+    copy.save(place / GRAPH)
+    partial = place / f".{STATE}.tmp"
+    partial.write_text(json.dumps(told), "utf-8")
+    partial.replace(place / STATE)
+
+
+def _checkpoints(base: Path) -> list[Path]:
+    """The folders of checkpoints, whole or not, the latest last."""
+    try:
+        return sorted(each for each in base.iterdir() if each.name.isdecimal() and each.is_dir())
+    except OSError:
+        return []
+
+
+def _part_name(number: int, count: int) -> str:
+    return f"part-{number:05}-of-{count:05}.safetensors"
+
+
+def _missing(place: Path) -> list[str]:
+    """The files that a checkpoint lacks."""
+    try:
+        count = int(json.loads((place / STATE).read_text("utf-8"))["parts"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return [STATE]
+    return [name for name in (GRAPH, *(_part_name(k, count) for k in range(count))) if not (place / name).is_file()]
+
+
+def _remove_older(base: Path) -> None:
+    """Remove what is older than the latest checkpoint that is whole."""
+    found = _checkpoints(base)
+    last = max((k for k, each in enumerate(found) if not _missing(each)), default=0)
+    for older in found[:last]:
+        shutil.rmtree(older, ignore_errors=True)
+
+
+def _arrays(place: Path, count: int) -> dict[str, Constant]:
+    """The arrays of a checkpoint, put together. Raises ``InvalidModel`` unless each element is there once."""
+    made: dict[str, Array] = {}
+    dtypes: dict[str, DType] = {}
+    filled: dict[str, int] = {}
+    for number in range(count):
+        path = place / _part_name(number, count)
+        entries, metadata = read_tensors(path)
+        try:
+            parts = [Part(*each) for each in json.loads(metadata[_PARTS])]
+            for k, part in enumerate(parts):
+                dtype = dtypes.setdefault(part.name, DType[part.dtype])
+                whole = made.setdefault(part.name, np.empty(part.shape, dtype.numpy))
+                block = np.frombuffer(entries[str(k)].region.read(), dtype.numpy).reshape(part.size)
+                whole[tuple(slice(a, a + n) for a, n in zip(part.start, part.size, strict=True))] = block
+                filled[part.name] = filled.get(part.name, 0) + block.size
+        except (KeyError, ValueError, TypeError) as error:
+            raise InvalidModel(f'"{path}" must be a part of a checkpoint', given=str(error)) from error
+    if odd := [name for name, array in made.items() if filled[name] != math.prod(array.shape)]:
+        raise InvalidModel(
+            f'the parts in "{place}" must be those of one checkpoint',
+            given=f"{filled[odd[0]]} of {made[odd[0]].size} elements of {odd[0]}",
+        )
+    return {name: ArrayConstant(array, dtypes[name]) for name, array in made.items()}
