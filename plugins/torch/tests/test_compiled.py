@@ -1,0 +1,35 @@
+"""A sample of the single-op models of ONNX, compiled; ``benchmarks/compiled.py`` runs as many as one likes."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+import compiled
+import onnx_suites
+
+#: One of so many models, those that numpy has to help with among them.
+EVERY = 50
+
+#: Models of which it is known that they are compiled as a whole.
+WHOLE = ["test_add", "test_softmax_axis_1", "test_layer_normalization_4d_axis2", "test_basic_conv_with_padding"]
+
+
+#: Without those of 16 bits, whose stored outputs were rounded at other places, and those that need a decoder of images.
+NAMES = [name for name in onnx_suites.node_cases() if "16" not in name and "image_decoder" not in name]
+
+
+@pytest.mark.parametrize("name", NAMES[7::EVERY])
+def test_single_ops(name):
+    assert compiled.run(onnx_suites.node_cases()[name], "aot_eager") in ("compiled", "node by node")
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_single_ops_that_are_compiled_as_a_whole(name):
+    assert compiled.run(onnx_suites.node_cases()[name], "aot_eager") == "compiled"
+
+
+def test_what_contents_decide_runs_node_by_node():
+    assert compiled.run(onnx_suites.node_cases()["test_nonmaxsuppression_two_classes"], "aot_eager") == "node by node"
