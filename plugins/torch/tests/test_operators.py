@@ -353,3 +353,12 @@ def test_reflections_are_those_of_lapack(shape, zeros):
     if shape[-2] >= shape[-1]:
         expected = torch.linalg.householder_product(normals, factors)
         same([matrices.product_of_reflections(normals, factors)], [expected], 1e-12)
+
+
+def test_operands_of_two_types_are_those_of_the_result(tmp_path):
+    def mixed(a, b, c):
+        clamped = [a.clamp(b - 3, b), c.clamp(min=a), c.clamp(max=a)]
+        return [torch.maximum(a, b), torch.minimum(b, c), torch.max(a, c), torch.pow(a, c), *clamped]
+
+    tensors = torch.arange(4, dtype=torch.int32), torch.arange(4) + 1, torch.rand(4)
+    assert tenonnx_torch.export(Apply(mixed), tensors, tmp_path / "m.onnx", opset_version=13).passed

@@ -150,9 +150,9 @@ def roi_align(
     image = reshape(batch_indices * height, [count, 1, 1])
     total = None
     for y, weight_y in samples_y.taps:
-        line = reshape((y + image) * width, [count, output_height, -1, 1, 1])
+        line = ((y + image) * width)[:, :, :, None, None]
         for x, weight_x in samples_x.taps:
-            place = line + reshape(x, [count, 1, 1, output_width, -1])
+            place = line + x[:, None, None]
             weight = weight_y[:, :, :, None, None] * weight_x[:, None, None]
             pixels = gather(rows, place, axis=0) * weight[..., None]
             total = pixels if total is None else total + pixels if mode == "avg" else maximum(total, pixels)

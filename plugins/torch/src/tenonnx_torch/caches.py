@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from tenonnx.extend import NotRepresentable
@@ -79,14 +80,19 @@ def _with_layers(children: Sequence[Any], context: Any) -> Any:
     return cache
 
 
+def _holds_tensors(cache: Any) -> bool:
+    layers = getattr(cache, "layers", None)
+    return layers is not None and all(isinstance(each.keys, Tensor) for each in layers if each.is_initialized)
+
+
 def _parts(cache: Any) -> list[tuple[Any, Any]]:
     return [(pytree.GetAttrKey(n), getattr(cache, n)) for n in ("self_attention_cache", "cross_attention_cache")]
 
 
 def _with_parts(children: Sequence[Any], context: Any) -> Any:
     kind, _ = context
-    if all(hasattr(child, "layers") for child in children):
+    if all(_holds_tensors(child) for child in children):
         return kind(*children)
-    cache = object.__new__(kind)  # of something else, such as names of dims
+    cache = object.__new__(kind)  # of something else, such as names of dims, whose lengths nobody may ask for
     cache.self_attention_cache, cache.cross_attention_cache = children
     return cache

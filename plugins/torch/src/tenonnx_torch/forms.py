@@ -20,6 +20,7 @@ from tenonnx.extend import InvalidCall, Node, PluginError, PluginWarning, Value
 from tenonnx.extend.formats import loaded
 from tenonnx_frontends import guarded_rule
 from tenonnx_torch.module_forms import OPERATOR, ModuleCall, standing_in
+from tenonnx_torch.vision import VISION
 
 #: Plugins of this entry-point group are mappings from names of operators to functions.
 GROUP = "tenonnx.torch_ops"
@@ -31,7 +32,7 @@ Form = Callable[..., Any]
 
 
 class Forms:
-    """The forms for one module: those of the caller, then those of installed packages.
+    """The forms for one module: those of the caller, then those of installed packages, then ours for ``torchvision``.
 
     A form is called like its operator, with a value for each tensor, and returns a value for each of its results. That
     of a module class (the class, or ``"acme.layers.Router"``) is called like ``forward``, with a module before, whose
@@ -40,7 +41,7 @@ class Forms:
     """
 
     def __init__(self, given: Mapping[str, Form] | None = None) -> None:
-        self.functions: dict[Any, Form] = {}
+        self.functions: dict[Any, Form] = dict(VISION)
         for plugin, found in reversed(list(loaded(GROUP))):
             if problem := _problem(found) or _problem_of_package(found):
                 what = f"the forms of {plugin.source} must be functions by operators of its own"

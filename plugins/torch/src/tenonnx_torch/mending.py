@@ -29,6 +29,16 @@ _NAMES = """
 """
 _REDUCTIONS = {getattr(aten, name) for name in _NAMES.split()}
 
+#: For which the exporter writes an operation on tensors of one type, whatever the types are.
+_OF_ONE_TYPE = {
+    aten.maximum.default,
+    aten.minimum.default,
+    aten.clamp.Tensor,
+    aten.clamp_min.Tensor,
+    aten.clamp_max.Tensor,
+    aten.pow.Tensor_Tensor,
+}
+
 #: Normalizations that give the statistics that they take, too, by the place of what says whether they take the batch's.
 _WITH_STATISTICS: dict[Any, int | None] = {
     aten.native_batch_norm.default: 5,
@@ -55,6 +65,18 @@ def mend(program: Program) -> None:
                 node.kwargs = {}
         elif node.target in _WITH_STATISTICS:
             _write_statistics(node)
+        if node.target in _OF_ONE_TYPE:
+            _cast_alike(node)
+
+
+def _cast_alike(node: Call) -> None:
+    dtype = node.meta["val"].dtype
+    for argument in list(node.all_input_nodes):
+        if argument.meta["val"].dtype is not dtype:
+            with node.graph.inserting_before(node):
+                cast = node.graph.call_function(aten._to_copy.default, (argument,), {"dtype": dtype})
+            cast.meta["val"] = argument.meta["val"].to(dtype)
+            node.replace_input_with(argument, cast)
 
 
 def count_axes_from_the_first(program: Program) -> None:

@@ -28,6 +28,7 @@ from tenonnx_torch.mending import Program, count_axes_from_the_first, mend, with
 from tenonnx_torch.programs import program_of, shapes_of
 from tenonnx_torch.recurrences import TRANSLATIONS, Recurrences
 from tenonnx_torch.verification import leaves, plain_attention
+from tenonnx_torch.vision import without_branches
 
 #: What the exporter writes for operations of this package.
 _TRANSLATIONS = {**TRANSLATIONS, **special.TRANSLATIONS}
@@ -93,7 +94,7 @@ def _prepared(program: Program) -> Program:
 
 
 def _exported(module: torch.nn.Module, examples: Examples) -> Program:
-    with _quietly(), plain_attention(), torch.no_grad(), Recurrences(), WithoutOperation():
+    with _quietly(), plain_attention(), torch.no_grad(), Recurrences(), WithoutOperation(), without_branches():
         try:
             program = _program(module, examples)
             if not _has_levels(program):
