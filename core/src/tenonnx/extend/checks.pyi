@@ -1,9 +1,5 @@
 """Where each name is defined; read by type checkers, and when one is first used."""
 
-from tenonnx.checks.allowed import BY_TABLE as BY_TABLE
-from tenonnx.checks.allowed import Allowed as Allowed
-from tenonnx.checks.allowed import coarse_inside as coarse_inside
-from tenonnx.checks.allowed import element_types_inside as element_types_inside
 from tenonnx.checks.compare import Difference as Difference
 from tenonnx.checks.compare import compare as compare
 from tenonnx.checks.correspondence import corresponding as corresponding
@@ -21,3 +17,7 @@ from tenonnx.checks.verify import DRAWN as DRAWN
 from tenonnx.checks.verify import default_backends as default_backends
 from tenonnx.checks.verify import drawn_outputs as drawn_outputs
 from tenonnx.checks.verify import left_out_backends as left_out_backends
+from tenonnx_frontends.allowed import BY_TABLE as BY_TABLE
+from tenonnx_frontends.allowed import Allowed as Allowed
+from tenonnx_frontends.allowed import coarse_inside as coarse_inside
+from tenonnx_frontends.allowed import element_types_inside as element_types_inside

@@ -6,13 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from tenonnx.checks.grades import accumulation
-from tenonnx.checks.tolerance import Tolerance, tolerance_for
-from tenonnx.errors import InvalidCall
-from tenonnx.graph.dtypes import DType
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.types import TensorType
-from tenonnx.op.graph_inference import infer
+from tenonnx.extend import DType, Graph, InvalidCall, TensorType
+from tenonnx.extend.checks import Tolerance, accumulation, tolerance_for
+from tenonnx.extend.transforms import infer
 
 
 @dataclass(frozen=True)
