@@ -68,6 +68,8 @@ def softmax(draw):
 def average_pool(draw):
     padded = {"pads": [1, 1, 1, 1], "count_include_pad": int(draw.random.integers(2))}
     attributes = {"kernel_shape": [2, 3], "strides": [1, 2], **(padded if draw.random.random() < 0.5 else {})}
+    if not attributes.get("count_include_pad"):  # onnxruntime's two kernels of means differ where it counts both
+        attributes["ceil_mode"] = int(draw.random.integers(2))
     return [draw.image(), *draw.parameters(), *draw.parameters()], attributes
 
 
@@ -94,7 +96,12 @@ def matmul(draw):
 
 def gemm(draw):
     inputs, _ = matmul(draw)
-    return [*inputs[:6], draw.bias(inputs[3].shape[1]), *inputs[6:]], {}
+    columns, attributes = inputs[3].shape[1], {}
+    if draw.random.random() < 0.3:
+        inputs[4:6] = np.array([draw.scale() for _ in range(columns)]), draw.codes(columns)
+    if draw.random.random() < 0.3:
+        inputs[3], attributes = inputs[3].T.copy(), {"transB": 1, "alpha": 0.3}
+    return [*inputs[:6], draw.bias(columns), *inputs[6:]], attributes
 
 
 def conv(draw):

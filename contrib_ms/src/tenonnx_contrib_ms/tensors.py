@@ -65,7 +65,7 @@ def unfold_tensor(input, *, dim=-1, size: int, step=1):
     """All slices of ``size`` elements along ``dim`` that begin at multiples of ``step``, each along a new last axis."""
     place = dim % input.ndim
     starts = ops.range_(0, dims(input)[place] - (size - 1), step)
-    slices = ops.gather(input, ops.reshape(starts, [-1, 1]) + list(range(size)), axis=place)
+    slices = ops.gather(input, ops.reshape(starts, [-1, 1]) + ops.range_(0, size, 1), axis=place)
     return ops.transpose(slices, perm=[*range(place + 1), *range(place + 2, input.ndim + 1), place + 1])
 
 

@@ -6,6 +6,7 @@ hold the zero point, which is another code where a number lies half way between 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,9 +15,11 @@ import numpy as np
 from tenonnx.extend import DType, Op
 from tenonnx.extend.transforms import Evaluator
 from tenonnx_quantized.elementwise import qlinear_add, qlinear_mul, qlinear_softmax
+from tenonnx_quantized.matrix import matmul_integer
 from tenonnx_quantized.pooling import qlinear_average_pool, qlinear_global_average_pool
+from tenonnx_quantized.products import qgemm
 from tenonnx_quantized.quantize import encode_array
-from tenonnx_standard.average_pooling import average_pool
+from tenonnx_standard.windows import Windows, covering, windows
 
 Array = np.ndarray[Any, Any]
 
@@ -49,7 +52,8 @@ def _by_kernel(op: Op) -> Callable[[Callable[..., Array]], None]:
         def _(*inputs: Array | None, **attributes: Any) -> Array:
             given = [each for each in inputs if each is not None]
             plain = all(each.size for each in given) and all(
-                _LEAST <= _number(inputs[place]) < np.inf for place in scales
+                scale is not None and ((scale >= _LEAST) & (scale < np.inf)).all()
+                for scale in (inputs[place] for place in scales)
             )
             if not plain:
                 return _by_definition(op, inputs, attributes)
@@ -84,12 +88,34 @@ def _(A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point)
 
 
 @_by_kernel(qlinear_average_pool)
-def _(X, x_scale, x_zero_point, y_scale, y_zero_point, *, channels_last, **attributes):
+def _(
+    X, x_scale, x_zero_point, y_scale, y_zero_point, *, channels_last, kernel_shape, count_include_pad, **attributes
+):  # fmt: skip
+    """The numbers of a window are added one by one, in rows."""
     image = (X.astype(np.float32) - _number(x_zero_point)) * _number(x_scale)
     image = np.moveaxis(image, -1, 1) if channels_last else image
-    means = average_pool.rules["numpy"](image, dilations=None, **attributes)
+    window = windows(qlinear_average_pool.title, kernel_shape, dilations=None, **attributes)
+    sizes = image.shape[2:]
+    begins, ends = window.padding(sizes) if count_include_pad else ([0] * window.rank, [0] * window.rank)
+    counted = np.ones([1, 1, *(size + b + e for size, b, e in zip(sizes, begins, ends, strict=True))], np.float32)
+    means = _summed(image, window, sizes) / _summed(counted, window, sizes, begins)
     means = np.moveaxis(means, 1, -1) if channels_last else means
     return means / _number(y_scale) + _number(y_zero_point)
+
+
+def _summed(image: Array, window: Windows, sizes: Sequence[int], within: Sequence[int] | None = None) -> Array:
+    """The sums of windows over images of these sizes, zeros around them; of ``image`` so much is ``within`` padding."""
+    begins, ends = covering(window, sizes)
+    own = within or [0] * window.rank
+    around = [
+        (begin - inside, size + begin + end - (begin - inside) - there)
+        for begin, end, size, inside, there in zip(begins, ends, sizes, own, image.shape[2:], strict=True)
+    ]
+    padded = np.pad(image, [(0, 0), (0, 0), *around])
+    spans = [(n - 1) * stride + 1 for n, stride in zip(window.outputs(sizes), window.strides, strict=True)]
+    reads = ([slice(at, at + span, step) for at, span, step in zip(offset, spans, window.strides, strict=True)]
+             for offset in window.offsets)  # fmt: skip
+    return functools.reduce(np.add, (padded[(..., *read)] for read in reads))
 
 
 @_by_kernel(qlinear_global_average_pool)
@@ -98,6 +124,15 @@ def _(X, x_scale, x_zero_point, y_scale, y_zero_point, *, channels_last):
     count = np.prod([X.shape[axis] for axis in axes], dtype=np.int64)
     sums = X.sum(axes, dtype=np.int64, keepdims=True) - count * int(_number(x_zero_point))
     scale = _number(x_scale) / (_number(y_scale) * np.float32(count))
+    return np.rint(sums.astype(np.float32) * scale) + _number(y_zero_point)
+
+
+@_by_kernel(qgemm)
+def _(A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, y_zero_point, *, alpha, transA, transB):
+    a, b = A.T if transA else A, B.T if transB else B
+    sums = matmul_integer.rules["numpy"](a, b, a_zero_point.reshape(()), b_zero_point.reshape(-1))
+    sums = sums if C is None else sums + C
+    scale = np.float32(alpha) * _number(a_scale) * b_scale.reshape(-1) / _number(y_scale)
     return np.rint(sums.astype(np.float32) * scale) + _number(y_zero_point)
 
 
