@@ -15,7 +15,7 @@ What each command prints with `--json`. <a href="../_static/json.schema.json">js
 JSON Schema, with an entry of `properties` for each command, and tests hold every command to it. A later version may add
 keys ([stability](stability.md)): a program should pass over those that it does not know.
 
-A key behind `?` is not always there. `[]` stands for the items of an array, `*` for each key of an object.
+A key with `?` after it is not always there. `[]` stands for the items of an array, `*` for each key of an object.
 """
 
 
