@@ -12,6 +12,7 @@ from pyarrow import feather, parquet
 
 import tenonnx as tx
 from tenonnx_score import OutputFailed, ScoreConfig, Watch
+from tenonnx_score.trial import LARGEST, LONGEST, MOST, Trial, at_once
 
 ONE = {"on": "local:1", "threads": 1}
 
@@ -423,3 +424,12 @@ def test_empty_tables_give_no_part(scale, tmp_path):
 def test_a_config_and_options():
     assert ScoreConfig(keep=["id"]).of_scorer()["keep"] == ["id"]
     assert issubclass(OutputFailed, tx.TenonnxError)
+
+
+def test_rows_are_held_by_their_bytes_and_by_their_time():
+    """A slow model shows its progress, and images do not fill the memory."""
+    trial = Trial("numpy", 64, True, row_bytes=100, row_seconds=1e-6)
+    assert at_once(64, trial) == MOST
+    assert at_once(64, trial._replace(row_bytes=LARGEST // 200)) == 192
+    assert at_once(64, trial._replace(row_seconds=LONGEST / 130)) == 128
+    assert at_once(64, trial._replace(row_seconds=10.0)) == 64

@@ -221,7 +221,7 @@ class _Run:
         return Manifest.begin(
             self.folder,
             {
-                **told, "backend": trial.backend, "batch": batch, "at_once": at_once(batch, trial.row_bytes),
+                **told, "backend": trial.backend, "batch": batch, "at_once": at_once(batch, trial),
                 "exact": trial.exact, "outputs": encoded(pa.schema(self.scorer.fields)),
             },
         )  # fmt: skip

@@ -38,12 +38,13 @@ CHECKED, FILES = 100, 10
 
 class Trial(NamedTuple):
     """What was found out. ``exact`` says whether the size of a batch changes no bit of what a row gives, ``row_bytes``
-    how many bytes a row takes while it is scored."""
+    how many bytes a row takes while it is scored, and ``row_seconds`` how long that takes."""
 
     backend: str
     batch: int
     exact: bool
     row_bytes: int
+    row_seconds: float
 
 
 def first_rows(sources: Sources, paths: Iterable[str], rows: int) -> Iterator[Chunk]:
@@ -85,8 +86,9 @@ def tried(scorer: Scorer, sources: Sources, threads: int | None) -> Trial:
     scorer.use(backend, threads)
     fixed = scorer.binding(sources.schema).rows
     if fixed is not None:
-        _, _, row_bytes = _measured(scorer, rows.first(LEAST))
-        return Trial(backend, max(fixed, LEAST // fixed * fixed), True, row_bytes)
+        batch = rows.first(LEAST)
+        seconds, _, row_bytes = _measured(scorer, batch)
+        return Trial(backend, max(fixed, LEAST // fixed * fixed), True, row_bytes, seconds / batch.num_rows)
     return _grown(scorer, rows, backend)
 
 
@@ -122,9 +124,10 @@ def _first(scorer: Scorer, rows: _Rows) -> tuple[Scored, Sequence[Bad]]:
         count *= GROWTH
 
 
-def at_once(batch: int, row_bytes: int) -> int:
+def at_once(batch: int, trial: Trial) -> int:
     """How many rows are read, prepared and written together: whole batches, as these steps cost a time each."""
-    return batch * max(min(MOST, LARGEST // row_bytes) // batch, 1)
+    most = min(MOST, LARGEST // trial.row_bytes, int(LONGEST / max(trial.row_seconds, 1e-9)))
+    return batch * max(most // batch, 1)
 
 
 def _grown(scorer: Scorer, rows: _Rows, backend: str) -> Trial:
@@ -139,7 +142,8 @@ def _grown(scorer: Scorer, rows: _Rows, backend: str) -> Trial:
             least = scored
         elif not _same_rows(least.rows, scored.rows):
             fits = max(LARGEST // row_bytes, 1)
-            return Trial(backend, min(FIXED, 1 << (fits.bit_length() - 1)), False, row_bytes)
+            fixed = min(FIXED, 1 << (fits.bit_length() - 1))
+            return Trial(backend, fixed, False, row_bytes, seconds / batch.num_rows)
         rates[size] = batch.num_rows / max(seconds, 1e-9)
         size *= GROWTH
         ends = size > MOST or batch.num_rows * GROWTH < size or size * row_bytes > LARGEST
@@ -147,7 +151,7 @@ def _grown(scorer: Scorer, rows: _Rows, backend: str) -> Trial:
             break
     fastest = max(rates.values())
     best = next(size for size, rate in rates.items() if rate * PAYS >= fastest)
-    return Trial(backend, best, True, row_bytes)
+    return Trial(backend, best, True, row_bytes, 1 / fastest)
 
 
 def _measured(scorer: Scorer, batch: pa.RecordBatch) -> tuple[float, Scored, int]:
