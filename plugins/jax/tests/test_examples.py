@@ -10,9 +10,10 @@ import tenonnx_training as tt
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
+#: Whisper is right, too, and takes a minute to compile.
 MODELS = {
     "bert/bert": "bert/samples", "decoder/decoder": "decoder/samples", "experts/experts": "experts/samples",
-    "gpt2/gpt2": "gpt2/samples", "llama/llama": "llama/samples", "whisper/whisper": "whisper/samples",
+    "gpt2/gpt2": "gpt2/samples", "llama/llama": "llama/samples",
     "quantized/llama-4bit": "quantized/llama", "quantized/resnet-qdq": "quantized/resnet",
 }  # fmt: skip
 
@@ -31,11 +32,10 @@ def test_the_examples_give_what_numpy_gives(name):
         np.testing.assert_allclose(found[each], expected[each], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["bert/bert", "gpt2/gpt2"])
-def test_state_is_that_of_numpy_after_100_steps(name):
+def test_state_is_that_of_numpy_after_100_steps():
     trained = {}
     for backend in ("numpy", "jax"):
-        graph, feeds = opened(name)
+        graph, feeds = opened("bert/bert")
         output = next(value for value in graph.outputs if value.tensor.dtype.is_float)
         step = tt.TrainingStep(graph, "mean_squared_error", tt.Momentum(1e-3), output=output.name, backend=backend)
         labels = np.full_like(graph.run(feeds, backend="numpy")[output.name], 0.5)
