@@ -1,9 +1,11 @@
-"""The same cases by skl2onnx with onnxmltools, each in a process of its own, since one of them ends its process."""
+"""The same cases by skl2onnx with onnxmltools, in a process for each, since some end it, and by hummingbird."""
 
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Callable
 from functools import cache
+from queue import Empty
 from typing import Any
 
 import numpy as np
@@ -11,25 +13,72 @@ import numpy as np
 from tenonnx_sklearn.judging import difference
 from tenonnx_sklearn.verification import METHODS, expected_of
 
-SECONDS = 60
+SECONDS = 30
 RENAMED = {"output_label": "label", "output_probability": "probabilities", "transformed_column": "transform"}
 
 
 def judged_skl2onnx(model: Any, rows: Any) -> str:
     """The verdict on the file that skl2onnx writes, on the outputs that it has."""
     register_boosters()  # before the fork, since it imports much
+    return _apart(_of_skl2onnx, model, rows)
+
+
+def judged_hummingbird(model: Any, rows: Any) -> str:
+    """The verdict on the module of PyTorch that hummingbird makes, on the methods that it has."""
+    return _verdict(_of_hummingbird(model, rows), model, rows)
+
+
+def _apart(run: Callable[[Any, Any], Any], model: Any, rows: Any) -> str:
+    """The verdict on what ``run`` gives in a process of its own: arrays by name, or a verdict of its own.
+
+    The estimator itself is asked outside, since threads of OpenMP do not survive a fork.
+    """
     context = multiprocessing.get_context("fork")
-    verdicts = context.Queue()
-    process = context.Process(target=lambda: verdicts.put(_judged(model, rows)))
+    found = context.Queue()
+    process = context.Process(target=lambda: found.put(run(model, rows)))
     process.start()
-    process.join(SECONDS)
-    if process.is_alive():
+    try:
+        given = found.get(timeout=SECONDS)
+    except Empty:
         process.kill()
-        return "fails: it takes a minute"
-    return verdicts.get() if process.exitcode == 0 else "fails: the process ends"
+        return "fails: the process ends, or takes long"
+    return _verdict(given, model, rows)
 
 
-def _judged(model: Any, rows: Any) -> str:
+def _verdict(given: Any, model: Any, rows: Any) -> str:
+    if isinstance(given, str):
+        return given
+    try:
+        kept = {}
+        for name, array in given.items():
+            if hasattr(model, METHODS.get(name, name)):
+                expected = expected_of(model, METHODS.get(name, name), rows)
+                kept[name] = np.reshape(array, expected.shape)
+        return difference(model, rows, kept) if kept else "fails: no output of a known name"
+    except (ValueError, TypeError) as error:
+        return f"wrong: {error}"
+
+
+def _of_hummingbird(model: Any, rows: Any) -> Any:
+    import torch
+    from hummingbird.ml import convert
+
+    torch.set_num_threads(1)
+    try:
+        made = convert(model, "torch", rows)
+    except BaseException as error:
+        return f"refused: {type(error).__name__}: {error}"
+    methods = [name for name in ("predict", "predict_proba", "transform") if hasattr(model, name)]
+    methods = methods or [name for name in ("decision_function", "score_samples") if hasattr(model, name)]
+    try:
+        found = {name: np.asarray(getattr(made, name)(rows)) for name in methods if hasattr(made, name)}
+        empty = [name for name in found if len(getattr(made, name)(rows[:0]))]
+        return f"wrong: {empty[0]} of no rows" if empty else found
+    except BaseException as error:
+        return f"fails: {type(error).__name__}: {error}"
+
+
+def _of_skl2onnx(model: Any, rows: Any) -> Any:
     import onnxruntime
 
     kinds, fed = _inputs(rows)
@@ -49,15 +98,7 @@ def _judged(model: Any, rows: Any) -> str:
     named = {RENAMED.get(name, name): array for name, array in arrays.items()}
     if not hasattr(model, "predict") and "variable" in named:
         named["transform"] = named.pop("variable")
-    try:
-        kept = {}
-        for name, array in named.items():
-            if hasattr(model, METHODS.get(name, name)):
-                expected = expected_of(model, METHODS.get(name, name), rows)
-                kept[name] = np.reshape(array, expected.shape)
-        return difference(model, rows, kept) if kept else "fails: no output of a known name"
-    except (ValueError, TypeError) as error:
-        return f"wrong: {error}"
+    return named
 
 
 def _converted(model: Any, kinds: list[Any]) -> Any:

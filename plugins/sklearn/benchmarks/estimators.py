@@ -1,4 +1,6 @@
-"""Print what becomes of every case: ``python estimators.py [NAME ...] [--settings] [--beside-skl2onnx]``.
+"""Print what becomes of every case: ``python estimators.py [NAME ...] [--settings]``.
+
+``--beside-skl2onnx`` and ``--beside-hummingbird`` judge these as well; the latter needs PyTorch.
 
 ``--table FILE`` writes the page docs/reference/estimators.md: for each estimator how many of its cases are right.
 """
@@ -12,7 +14,7 @@ import time
 import warnings
 from pathlib import Path
 
-from beside import judged_skl2onnx
+from beside import judged_hummingbird, judged_skl2onnx
 
 from tenonnx_sklearn.cases import cases, configurations
 from tenonnx_sklearn.judging import WAYS, judged
@@ -23,6 +25,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="only cases whose name contains one of these")
     parser.add_argument("--settings", action="store_true", help="leave out the estimators by their defaults")
     parser.add_argument("--beside-skl2onnx", action="store_true")
+    parser.add_argument("--beside-hummingbird", action="store_true")
     parser.add_argument("--table", type=Path, metavar="FILE", help="write a table in Markdown, too")
     options = parser.parse_args()
     rows_of: dict[str, list[dict[str, str]]] = collections.defaultdict(list)
@@ -41,6 +44,8 @@ def main() -> None:
             found = judged(model, rows, Path(folder, "model.onnx"), WAYS, **case.options)
             if options.beside_skl2onnx:
                 found["skl2onnx"] = judged_skl2onnx(model, rows)
+            if options.beside_hummingbird:
+                found["hummingbird"] = judged_hummingbird(model, rows)
             rows_of[type(model).__name__].append(found)
             print(case.name, flush=True)
             for way, verdict in found.items():
@@ -54,7 +59,13 @@ def main() -> None:
         options.table.write_text(page(rows_of), "utf-8")
 
 
-TITLES = {"newest": "newest opset", "13": "opset 13", "plain": "plain `ai.onnx`", "skl2onnx": "skl2onnx"}
+TITLES = {
+    "newest": "newest opset",
+    "13": "opset 13",
+    "plain": "plain `ai.onnx`",
+    "skl2onnx": "skl2onnx",
+    "hummingbird": "hummingbird",
+}
 
 
 HEAD = """# Estimators and their cases

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import NMF, SparseCoder
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -13,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 import tenonnx as tx
 from tenonnx_sklearn import convert, converts, feeds
 from tenonnx_sklearn.cases import cases
+from tenonnx_sklearn.conversion import known
 from tenonnx_sklearn.judging import WAYS, judge, judged
 
 #: The packages of tests/packages judge all of them; here each fourth is.
@@ -251,3 +253,90 @@ def test_the_command_line_takes_options_of_reading(tmp_path, capsys):
     for wrong in ("zipmap", "inputs=rows", "no_such_option=1"):
         assert main([*asked, "--load", wrong]) != 0
         assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_estimator_has_a_rule_or_says_why_it_can_have_none():
+    from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401
+    from sklearn.utils import all_estimators
+
+    carried = {name.removeprefix("sklearn.") for name in known()}
+    asked = ("predict", "transform", "score_samples", "fit_predict", "fit_transform")
+    for name, kind in all_estimators():
+        if name not in carried and any(hasattr(kind, method) for method in asked):
+            with pytest.raises(tx.NotRepresentable, match=r"its rows are|no predict|no transform|as many rows"):
+                tx.load(kind())
+
+
+REFUSED = [
+    (SparseCoder(np.eye(4)[:3], transform_algorithm="lars"), "walks along a path"),
+    (SparseCoder(np.ones((6, 4)) + np.eye(6, 4), transform_algorithm="lasso_cd"), "depend on each other"),
+    (SparseCoder(np.eye(4), transform_algorithm="lasso_lars", positive_code=True), "positive_code"),
+    (NMF(2, shuffle=True), "order at random"),
+    (NMF(2, solver="mu", max_iter=15), "ten is no divisor"),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("place", range(len(REFUSED)))
+def test_what_ends_elsewhere_is_refused(place):
+    model, why = REFUSED[place]
+    with pytest.raises(tx.NotRepresentable, match=why):
+        tx.load(model.fit(np.abs(rows_of(30))))
+
+
+def test_factors_of_rows_depend_on_the_other_rows_as_those_of_the_estimator(tmp_path):
+    """One file for any number of rows: the loop ends by all of them."""
+    X = np.abs(rows_of(60, 6))
+    model = NMF(2, init="nndsvda", max_iter=400).fit(X)
+    graph = tx.load(model, verify=False, dtype="float64")
+    for count in (1, 7, 60):
+        np.testing.assert_allclose(graph.run({"X": X[:count]})["transform"], model.transform(X[:count]), atol=1e-8)
+    assert graph.run({"X": X[:0]})["transform"].shape == (0, 2)
+
+
+def test_a_table_of_one_column():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"age": rows_of(40, 1)[:, 0]})
+    graph = tx.load(LinearRegression().fit(table, table["age"] * 2), table)
+    np.testing.assert_allclose(graph.run(feeds(graph, table))["variable"], table["age"] * 2, rtol=1e-5)
+
+
+def fitted_on_float32():
+    """What computes in float64 what it was fitted on in float32."""
+    from sklearn.covariance import EllipticEnvelope, EmpiricalCovariance
+    from sklearn.decomposition import KernelPCA
+    from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+    from sklearn.impute import IterativeImputer
+    from sklearn.linear_model import ARDRegression, BayesianRidge
+    from sklearn.manifold import Isomap
+    from sklearn.mixture import GaussianMixture
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.neighbors import LocalOutlierFactor
+
+    return [
+        GaussianNB(), QuadraticDiscriminantAnalysis(), BayesianRidge(), ARDRegression(), KernelPCA(2, kernel="rbf"),
+        Isomap(n_neighbors=6), GaussianMixture(2, random_state=0), LocalOutlierFactor(novelty=True),
+        EllipticEnvelope(random_state=0), EmpiricalCovariance(), IterativeImputer(max_iter=2),
+    ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("place", range(11))
+def test_what_was_fitted_on_float32_is_carried_as_well(place, tmp_path):
+    from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+
+    X = rows_of(150).astype(np.float32)
+    model = fitted_on_float32()[place].fit(X, (X[:, 0] > X[:, 1]).astype(int))
+    options = {"outputs": ["mahalanobis"]} if type(model).__name__ == "EmpiricalCovariance" else {}
+    assert judge(model, rows_of(50, seed=3).astype(np.float32), tmp_path / "m.onnx", **options) == "right"
+
+
+def test_identifiers_keep_all_their_digits():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"id": np.arange(60) % 7 + 2**53})
+    model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LinearRegression()).fit(table, np.arange(60) % 7)
+    graph = tx.load(model, table)
+    assert str(graph.inputs[0].dtype) == "int64"
+    asked = pandas.DataFrame({"id": np.arange(60) % 9 + 2**53})
+    np.testing.assert_allclose(graph.run(feeds(graph, asked))["variable"], model.predict(asked), atol=1e-4)

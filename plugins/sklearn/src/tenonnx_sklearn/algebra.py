@@ -145,7 +145,15 @@ def normalized(X: Value) -> Value:
 
 
 def squared_distances(X: Value, points: Any) -> Value:
-    """``float64[rows, points]``: computed in float64 about the centre of the points, since differences cancel."""
+    """``float64[rows, points]``: computed in float64 about the centre of the points, since differences cancel.
+
+    Points may be a value, too: rows of the graph.
+    """
+    if isinstance(points, Value):
+        gaps = ops.unsqueeze(double(X), np.array([1], np.int64)) - ops.unsqueeze(
+            double(points), np.array([0], np.int64)
+        )
+        return ops.reduce_sum(gaps * gaps, np.array([2], np.int64), keepdims=0)
     points = np.asarray(points, np.float64)
     centre = points.mean(axis=0)
     rows, points = double(X) - centre, points - centre

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
+
+import numpy as np
 
 from tenonnx.extend import NotRepresentable, Value
 from tenonnx.extend.formats import loaded
@@ -23,6 +26,7 @@ Rule = Callable[[Any, Any], Outputs]
 GROUP = "tenonnx.estimators"
 
 _rules: dict[str, Rule] = {}
+_refused: dict[str, str] = {}
 
 
 def converts(*names: str, table: bool = False) -> Callable[[Rule], Rule]:
@@ -43,18 +47,54 @@ def converts(*names: str, table: bool = False) -> Callable[[Rule], Rule]:
     return register
 
 
+def refuses(why: str, *names: str) -> None:
+    """Say why estimators can have no rule."""
+    _refused.update(dict.fromkeys(names, why))
+
+
+def refuse_without_rule(model: Any) -> None:
+    """Raise ``NotRepresentable`` for an estimator that can have no rule, also as the first step of a pipeline."""
+    while getattr(model, "steps", None):
+        model = model.steps[0][1]
+    _import_rules(name_of(model).partition(".")[0])
+    if name_of(model) in _refused:
+        raise refusal(model, _refused[name_of(model)])
+
+
 def convert(model: Any, X: Value | Table) -> Outputs:
     """What ``model`` computes for the rows of ``X``. Raises ``NotRepresentable`` where it has no rule."""
     name = name_of(model)
     _import_rules(name.partition(".")[0])
     rule = _rules.get(name)
+    if name in _refused:
+        raise refusal(model, _refused[name])
     if rule is None:
         raise NotRepresentable(
             "an estimator must have a rule",
             given=name,
             do='register one with tenonnx_sklearn.converts, see "tenonnx.estimators" in docs/how-to/sklearn.md',
         )
-    return rule(model, X)
+    return rule(_widened(model), X)
+
+
+def _widened(held: Any) -> Any:
+    """What an estimator of scikit-learn holds with its numbers in float64, also where it was fitted on float32.
+
+    What a rule computes in float64 keeps its digits then, and in float32 each number is what it was.
+    """
+    if isinstance(held, np.ndarray):
+        return held.astype(np.float64) if held.dtype == np.float32 else held
+    if isinstance(held, list) and held and all(isinstance(each, np.ndarray) for each in held):
+        wide = [_widened(each) for each in held]
+        return held if all(a is b for a, b in zip(held, wide, strict=True)) else wide
+    if not type(held).__module__.startswith("sklearn.") or not hasattr(held, "__dict__"):
+        return held
+    changed = {name: wide for name, each in vars(held).items() if (wide := _widened(each)) is not each}
+    if not changed:
+        return held
+    made = copy(held)
+    vars(made).update(changed)
+    return made
 
 
 def output(model: Any, X: Value | Table, *methods: str) -> Any:
@@ -62,8 +102,13 @@ def output(model: Any, X: Value | Table, *methods: str) -> Any:
     found = convert(model, X)
     for method in methods:
         if method in found:
-            return found[method]() if callable(found[method]) else found[method]
+            return called(found[method])
     raise refusal(model, f"its rule carries {', '.join(found)}, and not {' or '.join(methods)}")
+
+
+def called(found: Any) -> Any:
+    """What a rule gives for a method, or what the function that it gives computes."""
+    return found() if callable(found) else found
 
 
 def refusal(model: Any, why: str) -> NotRepresentable:

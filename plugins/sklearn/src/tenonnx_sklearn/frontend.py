@@ -13,9 +13,9 @@ from tenonnx.extend.checks import Verification
 from tenonnx.extend.transforms import prune, retarget
 from tenonnx_onnx_ml.maps import zip_map
 from tenonnx_sklearn import rows
-from tenonnx_sklearn.conversion import convert, refusal
+from tenonnx_sklearn.conversion import called, convert, refusal, refuse_without_rule
 from tenonnx_sklearn.scaling import remembered
-from tenonnx_sklearn.tables import BOOLEAN, INTEGER, TEXT, Table, fitted_kinds, takes_documents
+from tenonnx_sklearn.tables import BOOLEAN, INTEGER, TEXT, Table, exemplified, fitted_kinds, takes_documents
 from tenonnx_sklearn.verification import refuse_difference, verify_against
 
 NAMES = {"predict_proba": "probabilities"}
@@ -47,18 +47,20 @@ def read(
         raise InvalidCall("inputs must be matrix or columns", given=repr(inputs))
     if dtype not in ("float32", "float64"):
         raise InvalidCall("the dtype of inputs must be float32 or float64", given=repr(dtype))
+    refuse_without_rule(model)
     versions = {"ai.onnx": 18, "ai.onnx.ml": 5 if dtype == "float64" else 3, "com.microsoft": 1}
     graph = Graph(opsets=versions, name=type(model).__qualname__)
     graph.registry = registry
     with graph.building(), remembered():
         X = _inputs(graph, model, examples[0] if examples else None, inputs, dtype)
-        found = convert(model, X)
+        with exemplified(rows.feeds(graph, examples[0]) if examples else None):
+            found = convert(model, X)
         if "predict_log_proba" not in found and "predict_proba" in found:
-            found["predict_log_proba"] = ops.log(found["predict_proba"])
+            found["predict_log_proba"] = lambda: ops.log(called(found["predict_proba"]))
         for method in _methods(model, found, outputs):
             if method not in found:
                 raise refusal(model, f"its rule does not carry {method}; ask for outputs={list(found)}")
-            value = found[method]() if callable(found[method]) else found[method]
+            value = called(found[method])
             if isinstance(value, Table):
                 value = _one_type(value)
             if value.dtype is DType.float64 and dtype == "float32":
@@ -143,7 +145,8 @@ def _inputs(graph: Graph, model: Any, example: Any, asked: str | None, dtype: st
         raise InvalidCall(f"an example must have {features} columns", given=f"one of {len(kinds)}")
     dtypes = [_DTYPES.get(kind, numbers) for kind in kinds]
     if asked is None:
-        asked = "matrix" if len(set(dtypes)) == 1 or (DType.string not in dtypes and not _named(example)) else "columns"
+        alike = len(set(dtypes)) == 1 or (DType.string not in dtypes and not _named(example))
+        asked = "matrix" if alike and not _beyond_float32(example, kinds) else "columns"
     if asked == "matrix":
         if DType.string in dtypes and set(dtypes) != {DType.string}:
             raise InvalidCall(
@@ -166,6 +169,14 @@ _DTYPES = {TEXT: DType.string, INTEGER: DType.int64, BOOLEAN: DType.bool}
 
 def _named(example: Any) -> bool:
     return example is not None and rows.is_named(example)
+
+
+def _beyond_float32(example: Any, kinds: list[str]) -> bool:
+    """Whether a column of integers, as identifiers are, has more digits than a matrix of float32 would keep."""
+    if example is None or INTEGER not in kinds:
+        return False
+    whole = [column for column in rows.columns(example).values() if column.dtype.kind == "i" and column.size]
+    return any(int(np.abs(column).max()) > 1 << 24 for column in whole)
 
 
 def _features(model: Any, example: Any) -> int:

@@ -24,7 +24,8 @@ def feeds(graph: Graph, rows: Any) -> dict[str, Array]:
     if len(inputs) == 1 and inputs[0].rank == 1:
         return {inputs[0].name: _cast(documents(rows), inputs[0].dtype, inputs[0].name)}
     found = columns(rows)
-    if len(inputs) == 1 and inputs[0].shape[1] != 1:
+    alone = len(found) == 1 and inputs[0].name not in found  # a matrix of one column, which a table calls otherwise
+    if len(inputs) == 1 and (inputs[0].shape[1] != 1 or alone):
         cast = [_cast(column, inputs[0].dtype, name) for name, column in found.items()]
         empty = np.empty((0, len(cast)), inputs[0].dtype.numpy)
         return {inputs[0].name: np.stack(cast, axis=1) if cast else empty}

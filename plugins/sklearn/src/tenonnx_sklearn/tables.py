@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value
+from tenonnx.extend.transforms import extract
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,28 @@ def joined(parts: Sequence[Value | Table], dtype: DType) -> Value | Table:
     return blocks[0] if len(blocks) == 1 and blocks[0].dtype.is_float else table
 
 
+_example: ContextVar[dict[str, Any] | None] = ContextVar("example", default=None)
+
+
+@contextmanager
+def exemplified(fed: dict[str, Any] | None) -> Iterator[None]:
+    """What inputs hold in the example is known within."""
+    token = _example.set(fed)
+    try:
+        yield
+    finally:
+        _example.reset(token)
+
+
+def contents_of(value: Value) -> Any:
+    """What a value is for the rows of the example, or None without one."""
+    fed = _example.get()
+    if fed is None:
+        return None
+    part = extract(value.graph, None, value.name)
+    return next(iter(part.run({each.name: fed[each.name] for each in part.inputs}).values()))
+
+
 # ----- what an estimator was fitted on --------------------------------------------------------------------------------
 
 FLOAT, TEXT, INTEGER, BOOLEAN = "float", "text", "int64", "bool"
@@ -131,6 +156,8 @@ def members(model: Any, features: int) -> Iterator[tuple[Any, Sequence[int]]]:
             yield member, everything
             if not keeps_columns(member):
                 break
+    elif getattr(model, "_preprocessor", None) is not None:  # of histogram boosting: it codes categories
+        yield model._preprocessor, everything
     elif hasattr(model, "transformer_list"):
         yield from ((member, everything) for _, member in model.transformer_list)
     else:

@@ -40,13 +40,14 @@ _LOGIC: dict[Any, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def traced(function: Callable[..., Any], *values: Value, **options: Any) -> Value:
-    """What ``function`` computes of arrays, as nodes of the graph that ``values`` belong to.
+def traced(function: Callable[..., Any], value: Value, names: Sequence[str] = (), **options: Any) -> Value:
+    """What ``function`` computes of an array, as nodes of the graph that ``value`` belongs to.
 
-    Raises ``NotRepresentable`` with the line of the function where it does what has no form in a graph.
+    With ``names`` columns may be taken by them, as of a table. Raises ``NotRepresentable`` with the line of the
+    function where it does what has no form in a graph.
     """
     try:
-        found = function(*(TracedArray(value) for value in values), **options)
+        found = function(TracedArray(value, names), **options)
     except TenonnxError:
         raise
     except Exception as error:
@@ -69,8 +70,9 @@ def _where(error: Exception) -> str:
 class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
     """A value of a graph that numpy's functions and operators take for an array."""
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: Value, names: Sequence[str] = ()) -> None:
         self.value = value
+        self.names = list(names)
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -105,7 +107,19 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return _FUNCTIONS[function](*arguments, **options)
 
     def __getitem__(self, key: Any) -> TracedArray:
+        named = key if isinstance(key, list) else [key]
+        if named and all(isinstance(each, str) for each in named):
+            return self._named(named, isinstance(key, list))
         return TracedArray(_taken(self.value, key if isinstance(key, tuple) else (key,)))
+
+    def _named(self, names: list[str], several: bool) -> TracedArray:
+        """Columns by their names: a table of several, or one as a vector."""
+        unknown = [name for name in names if name not in self.names]
+        if unknown:
+            known = ", ".join(self.names) if self.names else "no names"
+            raise TypeError(f"a column {unknown[0]!r} is not known where the function is traced, which sees {known}")
+        places = [self.names.index(name) for name in names]
+        return TracedArray(self[:, places].value, names) if several else self[:, places[0]]
 
     def astype(self, dtype: Any) -> TracedArray:
         return TracedArray(ops.cast(self.value, to=DType.of(np.dtype(dtype))))

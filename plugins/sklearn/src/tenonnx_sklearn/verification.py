@@ -112,8 +112,8 @@ def expected_of(model: Any, method: str, rows: Any) -> Any:
         warnings.simplefilter("ignore")
         try:
             found = _asked(model, method, rows)
-        except ValueError as error:  # KMeans fitted on float64 takes no float32
-            if "Buffer dtype mismatch" not in str(error):
+        except (TypeError, ValueError) as error:  # KMeans and NMF fitted on float64 take no float32
+            if "dtype" not in str(error) or not hasattr(rows, "astype"):
                 raise
             found = _asked(model, method, rows.astype(np.float64))
     if method == "predict_proba" and isinstance(found, list):
@@ -125,7 +125,9 @@ def expected_of(model: Any, method: str, rows: Any) -> Any:
 
 
 def _asked(model: Any, method: str, rows: Any) -> Any:
-    return model.predict(rows, return_std=True)[1] if method == "predict_std" else getattr(model, method)(rows)
+    if method in ("predict_std", "predict_cov"):
+        return model.predict(rows, **{f"return_{method.removeprefix('predict_')}": True})[1]
+    return getattr(model, method)(rows)
 
 
 def _plain(found: Any) -> Any:
@@ -148,7 +150,8 @@ def batches(model: Any, given: Any, graph: Graph) -> Iterator[Any]:
     if not count(rows):
         return
     yield taken(rows, [0])
-    if seconds * MANY / count(rows) < SECONDS:
+    by_rows = any(isinstance(v.type, TensorType) and sum(d == v.shape[0] for d in v.shape) > 1 for v in graph.outputs)
+    if seconds * MANY / count(rows) < SECONDS and not by_rows:
         if given is None:
             yield rounded(made_up(model, MANY, seed=1), exact)
         else:
@@ -177,7 +180,7 @@ def rounded(rows: Any, exact: bool) -> Any:
     """Rows whose numbers are those of float32, where a graph gets these."""
     if exact:
         return rows
-    if hasattr(rows, "iloc"):
+    if hasattr(rows, "iloc") and hasattr(rows, "columns"):
         floats = [name for name in rows.columns if str(rows[name].dtype) == "float64"]
         return rows.astype(dict.fromkeys(floats, np.float32)) if floats else rows
     if isinstance(rows, np.ndarray) and rows.dtype.kind in "fiu":

@@ -9,9 +9,9 @@ from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
 
 import tenonnx as tx
 from tenonnx_sklearn import feeds
@@ -153,3 +153,23 @@ def test_missing_numbers_where_an_integer_was_promised_are_refused():
         feeds(graph, rows.drop(columns="age"))
     with pytest.raises(tx.InvalidCall, match="numbers"):
         feeds(graph, rows.assign(age="old"))
+
+
+@pytest.mark.parametrize("kind", [pd.Series, polars.Series, list, np.asarray], ids=lambda kind: kind.__name__)
+def test_texts_of_any_kind(kind):
+    texts = frame()["note"].to_numpy()
+    model = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(texts, target(frame()))
+    rows = kind(texts)
+    graph = tx.load(model, rows)
+    assert graph.run(feeds(graph, rows))["label"].tolist() == model.predict(rows).tolist()
+
+
+def test_functions_take_columns_by_their_names():
+    rows = frame()[["age", "visits", "member"]].fillna(40.0)
+    function = FunctionTransformer(lambda table: np.column_stack([table["age"] / 10, np.log1p(table[["visits"]])]))
+    model = make_pipeline(function, LinearRegression()).fit(rows, rows["visits"])
+    graph = tx.load(model, rows)
+    np.testing.assert_allclose(graph.run(feeds(graph, rows))["variable"], model.predict(rows), atol=1e-3)
+    wrong = FunctionTransformer(lambda table: table[["size"]] if hasattr(table, "names") else table).fit(rows)
+    with pytest.raises(tx.NotRepresentable, match="'size' is not known where the function is traced"):
+        tx.load(wrong, rows)

@@ -127,4 +127,15 @@ LGBMRanker(n_estimators=10, min_child_samples=5, verbose=-1)
 XGBRanker(n_estimators=10)
 CatBoostRanker(iterations=10, verbose=0, allow_writing_files=False)
 """,
+    "table binary": """
+CatBoostClassifier(iterations=10, cat_features=[0], verbose=0, allow_writing_files=False)
+CatBoostClassifier(iterations=10, cat_features=[0], one_hot_max_size=5, verbose=0, allow_writing_files=False)
+CatBoostClassifier(iterations=10, cat_features=[0], grow_policy="Depthwise", verbose=0, allow_writing_files=False)
+""",
+    "table three": """
+CatBoostClassifier(iterations=10, cat_features=[0], verbose=0, allow_writing_files=False)
+""",
+    "table number": """
+CatBoostRegressor(iterations=10, cat_features=[0], verbose=0, allow_writing_files=False)
+""",
 }

@@ -1,4 +1,4 @@
-"""Features that stand for a kernel, and what dictionaries make of rows."""
+"""Features that stand for a kernel."""
 
 from __future__ import annotations
 
@@ -63,22 +63,6 @@ def count_sketch(model: Any, X: Value) -> Outputs:
     assert imaginary is not None
     back = (real @ np.cos(angles) - imaginary @ np.sin(angles)) / float(size)
     return {"transform": cast(back, X.dtype)}
-
-
-@converts("sklearn.DictionaryLearning", "sklearn.MiniBatchDictionaryLearning", "sklearn.SparseCoder")
-def dictionary(model: Any, X: Value) -> Outputs:
-    """Soft thresholds alone: what solves a regression for each row has no end that a graph knows."""
-    if model.transform_algorithm != "threshold":
-        raise refusal(model, f"transform_algorithm={model.transform_algorithm}, which solves a regression for each row")
-    atoms = np.asarray(model.dictionary if hasattr(model, "dictionary") else model.components_)
-    alpha = 1.0 if model.transform_alpha is None else float(model.transform_alpha)
-    near = affine(X, atoms)
-    code = ops.sign(near) * ops.relu(ops.absolute(near) - alpha)
-    if model.positive_code:
-        code = ops.relu(near - alpha)
-    if model.split_sign:
-        code = beside([ops.relu(code), ops.relu(-code)])
-    return {"transform": code}
 
 
 def mahalanobis(X: Value, model: Any) -> Value:

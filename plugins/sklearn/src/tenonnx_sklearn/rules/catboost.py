@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ import tenonnx_standard as ops
 from tenonnx.extend import Value
 from tenonnx_sklearn.algebra import column, columns, flat, label, like, position, upright
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
-from tenonnx_sklearn.ensembles import Ensemble, Tree
+from tenonnx_sklearn.ensembles import Ensemble, Memberships, Tree
+from tenonnx_sklearn.rules.catboost_categories import Codes, columns_of, counted
 from tenonnx_sklearn.rules.results import by_decision, logistic
+from tenonnx_sklearn.tables import Table
 
 
 def _held(model: Any) -> dict[str, Any]:
@@ -22,26 +26,61 @@ def _held(model: Any) -> dict[str, Any]:
         path = Path(folder, "model.json")
         model.save_model(str(path), format="json")
         found: dict[str, Any] = json.loads(path.read_text())
-    for kind in ("categorical_features", "text_features", "embedding_features"):
+    for kind in ("text_features", "embedding_features"):
         if found["features_info"].get(kind):
             raise refusal(model, f"{kind}, whose values the model holds as hashes alone; encode them in a step before")
     return found
 
 
-def _scores(model: Any, X: Value) -> Value:
+def _scores(model: Any, X: Table) -> Value:
     """The raw scores ``float[rows, dimensions]``; features are compared in float32."""
     held = _held(model)
-    features = {each["feature_index"]: each for each in held["features_info"]["float_features"]}
+    info = held["features_info"]
+    codes = Codes.of(model, info, X)
+    counts = counted(codes, info.get("ctrs", []), held.get("ctr_data", {}), X.dtype)
+    memberships = Memberships(len(codes.parts) + len(counts))
+    splits = _splits(codes, info, memberships)
     scale, bias = held["scale_and_bias"]
     bias = np.asarray(bias, np.float64)
     if "oblivious_trees" in held:
-        trees = [_oblivious(tree, features) for tree in held["oblivious_trees"]]
+        trees = [_oblivious(tree, splits) for tree in held["oblivious_trees"]]
     else:
-        trees = [_nested(tree, features) for tree in held["trees"]]
+        trees = [_nested(tree, splits) for tree in held["trees"]]
     for tree in trees:
         tree.values = tree.values * float(scale)
-    scores = Ensemble(trees).scores(X)
-    return scores + like(X, bias) if bias.any() else scores
+    scores = Ensemble(trees).scores(columns_of(codes, counts, memberships, X.dtype))
+    return scores + like(scores, bias) if bias.any() else scores
+
+
+#: A question of a tree: the column, the number that rows to the left do not exceed, and whether a missing one is left.
+Split = tuple[int, float, bool]
+
+
+def _splits(codes: Codes, info: dict[str, Any], memberships: Memberships) -> Callable[[int], Split]:
+    """The questions by their number: of numbers, then of single categories, then of counts."""
+    found: list[Callable[[], Split]] = []
+    for each in info.get("float_features", []):
+        place, missing = each["flat_feature_index"], _missing_left(each)
+        found += [partial(tuple, (place, border, missing)) for border in each["borders"] or []]
+    for each in info.get("categorical_features", []):
+        found += [partial(_is_category, codes, memberships, each, value) for value in each.get("values", [])]
+    for k, ctr in enumerate(info.get("ctrs", []), len(codes.parts)):
+        found += [partial(tuple, (k, border, False)) for border in ctr["borders"]]
+    known: dict[int, Split] = {}
+
+    def split(number: int) -> Split:
+        if number not in known:
+            known[number] = found[number]()
+        return known[number]
+
+    return split
+
+
+def _is_category(codes: Codes, memberships: Memberships, feature: dict[str, Any], value: int) -> Split:
+    """A row goes to the right where its category is this one."""
+    others = np.ones(len(codes.hashes[feature["feature_index"]]), bool)
+    others[codes.place(feature["feature_index"], value)] = False
+    return memberships.ask(feature["flat_feature_index"], others, otherwise=True), 0.5, False
 
 
 def _missing_left(feature: dict[str, Any]) -> bool:
@@ -49,20 +88,18 @@ def _missing_left(feature: dict[str, Any]) -> bool:
     return feature["nan_value_treatment"] != "AsTrue"
 
 
-def _oblivious(tree: dict[str, Any], features: dict[int, Any]) -> Tree:
+def _oblivious(tree: dict[str, Any], splits: Callable[[int], Split]) -> Tree:
     """All nodes of a level ask one question: the first split is the lowest bit of a leaf's place."""
-    splits = tree["splits"] or []
-    depth = len(splits)
+    asked = [splits(each["split_index"]) for each in tree["splits"] or []]
+    depth = len(asked)
     inner, leaves = 2**depth - 1, 2**depth
     feature, threshold = np.zeros(inner + leaves, int), np.zeros(inner + leaves)
     missing = np.zeros(inner + leaves, bool)
     left, right = (np.full(inner + leaves, -1) for _ in range(2))
     order = np.zeros(1, int)
-    for level, split in enumerate(reversed(splits)):
+    for level, split in enumerate(reversed(asked)):
         places = np.arange(2**level - 1, 2 ** (level + 1) - 1)
-        found = features[split["float_feature_index"]]
-        feature[places], threshold[places] = found["flat_feature_index"], split["border"]
-        missing[places] = _missing_left(found)
+        feature[places], threshold[places], missing[places] = split
         left[places], right[places] = 2 * places + 1, 2 * places + 2
         order = np.stack([order * 2, order * 2 + 1], axis=1).ravel()
     held = np.asarray(tree["leaf_values"], np.float64).reshape(leaves, -1)
@@ -71,7 +108,7 @@ def _oblivious(tree: dict[str, Any], features: dict[int, Any]) -> Tree:
     return Tree(feature, threshold, left, right, values, missing)
 
 
-def _nested(root: dict[str, Any], features: dict[int, Any]) -> Tree:
+def _nested(root: dict[str, Any], splits: Callable[[int], Split]) -> Tree:
     nodes = [root]
     for node in nodes:
         nodes += [node[side] for side in ("left", "right") if side in node]
@@ -84,9 +121,7 @@ def _nested(root: dict[str, Any], features: dict[int, Any]) -> Tree:
         if k in leaves:
             values[k] = leaves[k]
             continue
-        found = features[node["split"]["float_feature_index"]]
-        feature[k], threshold[k] = found["flat_feature_index"], node["split"]["border"]
-        missing[k] = _missing_left(found)
+        feature[k], threshold[k], missing[k] = splits(node["split"]["split_index"])
         left[k], right[k] = places[id(node["left"])], places[id(node["right"])]
     return Tree(feature, threshold, left, right, values, missing)
 
@@ -96,8 +131,8 @@ def _loss(model: Any) -> str:
     return str(model.get_all_params()["loss_function"]).partition(":")[0]
 
 
-@converts("catboost.CatBoostClassifier")
-def classifier(model: Any, X: Value) -> Outputs:
+@converts("catboost.CatBoostClassifier", table=True)
+def classifier(model: Any, X: Table) -> Outputs:
     scores, loss = _scores(model, X), _loss(model)
     if loss in ("Logloss", "CrossEntropy"):
         if model.get_probability_threshold() not in (None, 0.5):
@@ -112,8 +147,8 @@ def classifier(model: Any, X: Value) -> Outputs:
     raise refusal(model, f"loss_function={loss}")
 
 
-@converts("catboost.CatBoostRegressor", "catboost.CatBoostRanker")
-def regressor(model: Any, X: Value) -> Outputs:
+@converts("catboost.CatBoostRegressor", "catboost.CatBoostRanker", table=True)
+def regressor(model: Any, X: Table) -> Outputs:
     scores, loss = _scores(model, X), _loss(model)
     if loss in ("Poisson", "Tweedie"):
         return {"predict": flat(ops.exp(scores))}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Value
+from tenonnx.extend import DType, NotRepresentable, Value
 from tenonnx_onnx_ml.encoders import label_encoder
 from tenonnx_sklearn.algebra import beside, cast, is_zero
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
@@ -22,10 +22,16 @@ def positions(x: Value, categories: Any) -> Value:
     categories = np.asarray(categories)
     if x.dtype is DType.string:
         return _positions_of_text(x, categories)
+    if any(isinstance(each, str) for each in categories.tolist()):
+        raise NotRepresentable(
+            "categories that are text must be looked up in a column of text",
+            given=str(x.dtype),
+            do="give tx.load an example of the rows that the estimator takes",
+        )
     if x.dtype is DType.bool:
         x = ops.cast(x, to=DType.int64)
     missing = np.array([each is None or each != each for each in categories.tolist()], bool)
-    numbers = np.where(missing, 0, categories).astype(np.float64)
+    numbers = categories if categories.dtype.kind in "iu" else np.where(missing, 0, categories).astype(np.float64)
     # An integer equals no category that is none; floats are compared as the rows have them.
     whole = numbers == np.floor(numbers)
     fits = ~missing & (whole if not x.dtype.is_float else True)

@@ -40,7 +40,15 @@ def regressor(model: Any, X: Value) -> Outputs:
     deviation = ops.sqrt(upright(variance) * np.atleast_1d(scale) ** 2)
     single = alpha.ndim == 1 or alpha.shape[1] == 1
     flat_ = flat if single else lambda each: each
-    return {"predict": cast(flat_(y), X.dtype), "predict_std": cast(flat_(deviation), X.dtype)}
+
+    def between() -> Value:
+        found = covariance(model, model.kernel_, X, X) - ops.matmul(spread, ops.transpose(spread))
+        parts = ops.unsqueeze(found, np.array([2], np.int64)) * np.atleast_1d(scale) ** 2
+        return cast(found * float(np.ravel(scale)[0] ** 2) if single else parts, X.dtype)
+
+    return {
+        "predict": cast(flat_(y), X.dtype), "predict_std": cast(flat_(deviation), X.dtype), "predict_cov": between,
+    }  # fmt: skip
 
 
 @converts("sklearn.GaussianProcessClassifier")
@@ -69,7 +77,7 @@ def laplace(model: Any, X: Value) -> Outputs:
 
 
 def covariance(model: Any, part: Any, X: Value, points: Any) -> Value:
-    """The kernel between rows and the points that a process was fitted on."""
+    """The kernel between rows and the points that a process was fitted on, or the rows themselves."""
     name = type(part).__name__
     if name in ("Sum", "Product"):
         one, two = (covariance(model, each, X, points) for each in (part.k1, part.k2))
@@ -81,15 +89,17 @@ def covariance(model: Any, part: Any, X: Value, points: Any) -> Value:
     if name == "ConstantKernel":
         return squared_distances(X, points) * 0.0 + float(part.constant_value)
     if name == "WhiteKernel":
-        return squared_distances(X, points) * 0.0
+        nothing = squared_distances(X, points) * 0.0
+        return nothing + ops.eye_like(nothing) * float(part.noise_level) if points is X else nothing
     if name == "DotProduct":
-        return double(X) @ np.asarray(points, np.float64).T + float(part.sigma_0**2)
+        other = ops.transpose(double(points)) if points is X else np.asarray(points, np.float64).T
+        return double(X) @ other + float(part.sigma_0**2)
     if name == "ExpSineSquared":
         waves = wave(minkowski(X, points, 2) * float(np.pi / part.periodicity), ops.sin) * float(1 / part.length_scale)
         return ops.exp(waves * waves * -2.0)
     if name in ("RBF", "Matern", "RationalQuadratic"):
         length = np.asarray(part.length_scale, np.float64)
-        square = squared_distances(double(X) / length, points / length)
+        square = squared_distances(double(X) / length, (double(points) if points is X else points) / length)
         return _stationary(model, part, square)
     raise refusal(model, f"the kernel {part}")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
 from tenonnx_sklearn.algebra import (
     KERNELS,
@@ -17,8 +18,10 @@ from tenonnx_sklearn.algebra import (
     like,
     position,
     total,
+    upright,
 )  # fmt: skip
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
+from tenonnx_sklearn.rules.iterative import coupled
 from tenonnx_sklearn.rules.meta import pairwise_votes
 from tenonnx_sklearn.rules.results import by_decision, outliers
 
@@ -56,10 +59,11 @@ def support_one_class(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.SVC", "sklearn.NuSVC")
 def support_classifier(model: Any, X: Value) -> Outputs:
-    """Decisions alone: the probabilities of libsvm are what an iteration has reached when it stops early."""
+    """Labels are by decisions, also where probabilities are known, which may prefer another class."""
     values, classes = _supported(model, X), len(model.classes_)
     if classes == 2:
-        return by_decision(model.classes_, flat(affine(values, model.dual_coef_, model.intercept_)))
+        decision = flat(affine(values, model.dual_coef_, model.intercept_))
+        return {**by_decision(model.classes_, decision), **_probabilities(model, [(0, 1)], -upright(decision), X)}
     starts = np.concatenate([[0], np.cumsum(model.n_support_)])
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
     weights = np.zeros((len(pairs), values.shape[1]))
@@ -74,7 +78,23 @@ def support_classifier(model: Any, X: Value) -> Outputs:
     if model.break_ties and model.decision_function_shape == "ovr":
         chosen = decision
     shown = decision if model.decision_function_shape == "ovr" else scores
-    return {"predict": label(model.classes_, position(chosen)), "decision_function": shown}
+    return {
+        "predict": label(model.classes_, position(chosen)), "decision_function": shown,
+        **_probabilities(model, pairs, scores, X),
+    }  # fmt: skip
+
+
+def _probabilities(model: Any, pairs: list[tuple[int, int]], scores: Value, X: Value) -> Outputs:
+    """Where they were fitted: a logistic function of the score of each pair, and what agrees best with all of them."""
+    if not len(model.probA_):
+        return {}
+
+    def found() -> Value:
+        first = ops.sigmoid(-(scores * np.asarray(model.probA_, np.float64) + np.asarray(model.probB_, np.float64)))
+        first = ops.clip(first, np.float64(1e-7), np.float64(1 - 1e-7))
+        return cast(coupled(pairs, first, len(model.classes_)), X.dtype)
+
+    return {"predict_proba": found}
 
 
 @converts("sklearn.KernelRidge")

@@ -42,11 +42,16 @@ def _scores(model: Any, rows: Table) -> tuple[Value, list[str]]:
 
 
 def _categories_of_pandas(model: Any, dumped: dict[str, Any]) -> dict[int, Any]:
+    """The categories of a table by the column: the model's text says which columns have some."""
     found = dumped.get("pandas_categorical") or []
-    known = [k for k, name in enumerate(dumped["feature_names"]) if dumped["feature_infos"].get(name, {}).get("values")]
-    if found and len(found) != len(known):
-        raise refusal(model, "categories of pandas, of which some columns hold one alone")
-    return dict(zip(known, found, strict=True)) if found else {}
+    if not found:
+        return {}
+    lines = model.booster_.model_to_string().splitlines()
+    said = next((line for line in lines if line.startswith("[categorical_feature:")), "[:]")
+    places = [int(word) for word in said.rpartition(":")[2].strip("] ").split(",") if word.strip()]
+    if len(places) != len(found):
+        raise refusal(model, f"categories of {len(found)} columns of a table, of which the model names {len(places)}")
+    return dict(zip(places, found, strict=True))
 
 
 def _zeros_as_missing(X: Value, features: list[int]) -> Value:

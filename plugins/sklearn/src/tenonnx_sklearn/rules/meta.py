@@ -27,7 +27,7 @@ from tenonnx_sklearn.algebra import (
     squared_distances,
     upright,
 )  # fmt: skip
-from tenonnx_sklearn.conversion import Outputs, convert, converts, output, refusal
+from tenonnx_sklearn.conversion import Outputs, called, convert, converts, output, refusal
 from tenonnx_sklearn.rules.results import by_probability
 from tenonnx_sklearn.tables import Table, as_matrix, joined
 
@@ -225,7 +225,7 @@ def thresholded(model: Any, X: Table) -> Outputs:
     method = next(m for m in ([method] if isinstance(method, str) else method) if hasattr(estimator, m))
     marked = model._curve_scorer._get_pos_label() if tuned else model.pos_label
     first = marked is not None and marked == model.classes_[0]
-    score = found[method]
+    score = called(found[method])
     if method == "predict_proba":
         score = column(score, 0 if first else 1)
     elif first:
@@ -244,7 +244,7 @@ def one_versus_rest(model: Any, X: Table) -> Outputs:
     for each in model.estimators_:
         found = convert(each, X)
         if "predict_proba" in found:
-            proba.append(column(found["predict_proba"], 1))
+            proba.append(column(called(found["predict_proba"]), 1))
         decision = found["decision_function"] if "decision_function" in found else proba[-1]
         parts.append(decision)
     found = {}
@@ -274,7 +274,7 @@ def one_versus_one(model: Any, X: Table) -> Outputs:
     for each in model.estimators_:
         found = convert(each, X)
         decided = "decision_function" in found
-        scores.append(found["decision_function"] if decided else column(found["predict_proba"], 1))
+        scores.append(found["decision_function"] if decided else column(called(found["predict_proba"]), 1))
         chosen.append(found["predict"])
     _, decision = pairwise_votes(len(model.classes_), cast(beside(chosen), X.dtype), cast(beside(scores), X.dtype))
     if len(model.classes_) == 2:
@@ -303,7 +303,9 @@ def output_code(model: Any, X: Table) -> Outputs:
     parts = []
     for each in model.estimators_:
         found = convert(each, X)
-        parts.append(found["decision_function"] if "decision_function" in found else column(found["predict_proba"], 1))
+        parts.append(
+            found["decision_function"] if "decision_function" in found else column(called(found["predict_proba"]), 1)
+        )
     return {"predict": label(model.classes_, nearest(squared_distances(beside(parts), model.code_book_)))}
 
 
@@ -327,8 +329,8 @@ def chain(model: Any, X: Value) -> Outputs:
         outputs = convert(each, rows)
         shown.append(outputs["predict"])
         if "predict_proba" in outputs:
-            proba.append(column(outputs["predict_proba"], 1))
-        part = outputs[fed]
+            proba.append(column(called(outputs["predict_proba"]), 1))
+        part = called(outputs[fed])
         found.append(column(part, 1) if fed == "predict_proba" else part)
     order = np.argsort(model.order_)
     y = beside([shown[k] for k in order])

@@ -12,6 +12,7 @@ from tenonnx.extend import DType, Value
 from tenonnx_sklearn.algebra import beside, cast, column, columns, double, greatest, is_zero, like, total
 from tenonnx_sklearn.conversion import Outputs, convert, converts
 from tenonnx_sklearn.scaling import Scaling, remember
+from tenonnx_sklearn.tables import Table
 from tenonnx_sklearn.tracing import traced
 
 
@@ -100,13 +101,15 @@ def bins(model: Any, X: Value) -> Outputs:
     return {"transform": beside(parts)}
 
 
-@converts("sklearn.FunctionTransformer")
-def function_transformer(model: Any, X: Value) -> Outputs:
+@converts("sklearn.FunctionTransformer", table=True)
+def function_transformer(model: Any, X: Table) -> Outputs:
     """The function, traced; what only checks rows changes nothing."""
     function = model.func
     if function is None or (isinstance(function, partial) and function.func.__name__ == "check_array"):
-        return {"transform": X}
-    return {"transform": traced(function, X, **(model.kw_args or {}))}
+        return {"transform": X if len(X.blocks) > 1 else X.blocks[0]}
+    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    found = traced(lambda rows: function(rows, **(model.kw_args or {})), X.matrix(), names)
+    return {"transform": found}
 
 
 @converts(*(f"sklearn.{name}" for name in (

@@ -25,7 +25,7 @@ from tenonnx_sklearn.conversion import Outputs, converts, output, refusal
 from tenonnx_sklearn.ensembles import Ensemble, Memberships, Tree
 from tenonnx_sklearn.rules.encoding import positions
 from tenonnx_sklearn.rules.results import by_decision, by_probability, logistic, outliers, regression
-from tenonnx_sklearn.tables import Table
+from tenonnx_sklearn.tables import Table, as_matrix
 
 
 def grown(tree: Any, values: Any) -> Tree:
@@ -147,10 +147,10 @@ def gradient_boosting_regressor(model: Any, X: Value) -> Outputs:
     return regression(_boosted(model, X, _initial(model, X, np.zeros(1))))
 
 
-def _histogram_scores(model: Any, X: Value) -> Value:
+def _histogram_scores(model: Any, rows: Table) -> Value:
     """The raw scores of histogram boosting, which compares in float64 and recodes categories first."""
-    if getattr(model, "_preprocessor", None) is not None:
-        X = output(model._preprocessor, X, "transform")
+    recodes = getattr(model, "_preprocessor", None)
+    X = as_matrix(rows if recodes is None else output(recodes, rows, "transform"))
     targets = len(model._predictors[0])
     memberships = Memberships(model.n_features_in_)
     known, positions = model._bin_mapper.make_known_categories_bitsets()
@@ -185,15 +185,15 @@ def _bits(words: Any) -> Any:
     return np.unpackbits(np.ascontiguousarray(words, "<u4").view(np.uint8), bitorder="little").astype(bool)
 
 
-@converts("sklearn.HistGradientBoostingClassifier")
-def histogram_classifier(model: Any, X: Value) -> Outputs:
+@converts("sklearn.HistGradientBoostingClassifier", table=True)
+def histogram_classifier(model: Any, X: Table) -> Outputs:
     scores = _histogram_scores(model, X)
     decision = flat(scores) if scores.shape[1] == 1 else scores
     return by_decision(model.classes_, decision, logistic(decision))
 
 
-@converts("sklearn.HistGradientBoostingRegressor")
-def histogram_regressor(model: Any, X: Value) -> Outputs:
+@converts("sklearn.HistGradientBoostingRegressor", table=True)
+def histogram_regressor(model: Any, X: Table) -> Outputs:
     scores = flat(_histogram_scores(model, X))
     link = type(model._loss.link).__name__
     if link not in ("IdentityLink", "LogLink"):

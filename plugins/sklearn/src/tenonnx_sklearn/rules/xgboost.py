@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Value
+from tenonnx.extend import DType, Value
 from tenonnx_sklearn.algebra import affine, both, cast, flat, label, like
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
 from tenonnx_sklearn.ensembles import Ensemble, Memberships, Tree
-from tenonnx_sklearn.rules.encoding import coded
+from tenonnx_sklearn.rules.encoding import MISSING_TEXTS, coded
 from tenonnx_sklearn.rules.results import by_decision, by_probability
-from tenonnx_sklearn.tables import Table
+from tenonnx_sklearn.tables import Table, contents_of
 
 _LOGISTIC = ("binary:logistic", "reg:logistic")
 _LOG = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:aft", "survival:cox")
@@ -35,7 +36,7 @@ def _margins(model: Any, rows: Table) -> tuple[Value, str]:
         return _linear(boosted["model"]["weights"], margin[0], _with_missing(model, rows.matrix())), objective
     weights = boosted.get("weight_drop")
     held = (boosted["gbtree"] if weights is not None else boosted)["model"]
-    X = _with_missing(model, coded(model, rows, _categories(model, held)))
+    X = _with_missing(model, coded(model, rows, _categories(model, held, rows)))
     size = max([1, *(int(tree["tree_param"].get("size_leaf_vector", 1)) for tree in held["trees"])])
     targets = max(len(margin), size, 1 + max(held["tree_info"], default=0))
     best = booster.attr("best_iteration")
@@ -64,18 +65,41 @@ def _with_missing(model: Any, X: Value) -> Value:
     return ops.where(ops.equal(X, like(X, model.missing)), like(X, np.nan), X)
 
 
-def _categories(model: Any, held: dict[str, Any]) -> dict[int, Any]:
-    """The categories of pandas by the column, which XGBoost keeps from 3.1 on."""
+def _categories(model: Any, held: dict[str, Any], rows: Table) -> dict[int, Any]:
+    """The categories of a table by the column, which XGBoost keeps from 3.1 on."""
     found = {}
     for k, each in enumerate((held.get("cats") or {}).get("enc", [])):
-        values = each["values"]
-        if not values:
-            continue
-        if "offsets" in each:
-            text = bytes(np.asarray(values).astype(np.uint8))
-            found[k] = [text[a:b].decode() for a, b in zip(each["offsets"], each["offsets"][1:], strict=False)]
-        else:
-            found[k] = values
+        if each["values"]:
+            found[k] = _texts(model, each, rows.column(k)) if "offsets" in each else each["values"]
+    return found
+
+
+def _texts(model: Any, held: dict[str, Any], x: Value) -> list[str]:
+    """Texts of categories, which XGBoost cuts by characters where pandas holds them, and not by bytes.
+
+    Beyond ASCII both can be read: the texts are those that explain the example.
+    """
+    whole, cuts = bytes(np.asarray(held["values"]).astype(np.uint8)), held["offsets"]
+    by_bytes = [whole[a:b].decode(errors="replace") for a, b in pairwise(cuts)]
+    seen = contents_of(x)
+    if whole.isascii() or seen is None or x.dtype is not DType.string:
+        return by_bytes
+    texts = {each for each in seen.ravel().tolist() if each not in MISSING_TEXTS}
+    if texts <= set(by_bytes):
+        return by_bytes
+    rest, found = whole.decode(errors="ignore"), []
+    for size in np.diff(cuts).tolist():
+        text, rest = rest[:size], rest[size:]
+        if len(text) < size:  # bytes are missing at the end
+            known = [each for each in texts - {*found} if len(each) == size and each.startswith(text)]
+            text = known[0] if len(known) == 1 else text
+        found.append(text)
+    if not texts <= set(found):
+        raise refusal(
+            model,
+            f"texts beyond ASCII that XGBoost holds cut short, of which {sorted(texts - {*found})} are unknown; "
+            "give tx.load rows in which each known category occurs, or fit on categories of ASCII",
+        )
     return found
 
 
