@@ -86,7 +86,7 @@ def _retargeted(graph: Graph, target: Target) -> Retargeted:
 def _drop_what_was_read(moved: Graph, source: Graph, made: Collection[Value]) -> None:
     """Leave out the variables that nothing reads any more: the target may not know their type."""
     unread: dict[Graph, set[Value]] = {}
-    for each in moved.nested():
+    for each in [each for each in moved.nested() if each.variables]:
         used = {*each.outputs, *each.all_inputs}.union(*(node.uses for node in each.nodes))
         unread[each] = {*each.variables} - used
     if not any(unread.values()):
