@@ -1,20 +1,26 @@
-"""How many of our own cases are right, here and by tf2onnx where it is installed, and how long a conversion takes.
+"""How many of our own cases are right, here, by tf2onnx and by Keras's own export; seconds and nodes of each.
 
-``python plugins/tensorflow/benchmarks/cases.py [--peer] [--only PREFIX] [--opset 13]``
+``python plugins/tensorflow/benchmarks/cases.py [--peer tf2onnx] [--peer keras] [--only PREFIX] [--opset 13]``
 
 A case is right where onnxruntime gives what TensorFlow, or for files of TFLite its interpreter, gives
-for the file at that opset; cases whose examples are not all arrays are run with random ones.
+for the file at that opset; cases whose examples are not all arrays are run with random ones. Seconds are those of
+reading and writing alone; ours compare, too, for which the seconds stand apart.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import io
 import os
 import statistics
 import sys
+import tempfile
 import time
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,6 +32,7 @@ warnings.simplefilter("ignore")
 
 import keras
 import numpy as np
+import onnx
 import onnxruntime
 import tensorflow as tf
 
@@ -64,7 +71,7 @@ def _right(model: bytes, feeds: list[Any], expected: list[Any]) -> bool:
     return True
 
 
-def _peer(source: Any, case: Any, opset: int) -> bytes:
+def _by_tf2onnx(source: Any, case: Any, opset: int) -> bytes:
     import tf2onnx
 
     if isinstance(source, Path):
@@ -81,52 +88,98 @@ def _peer(source: Any, case: Any, opset: int) -> bytes:
     return bytes(model.SerializeToString())
 
 
+def _by_keras(source: Any, case: Any, opset: int) -> bytes:
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        path = Path(folder) / "model.onnx"
+        source.export(path, format="onnx", opset_version=opset, verbose=False)
+        return path.read_bytes()
+
+
+PEERS = {"tf2onnx": _by_tf2onnx, "keras": _by_keras}
+
+
 def _ours(source: Any, case: Any, opset: int) -> tuple[bytes, tx.Graph]:
     stream = io.BytesIO()
-    graph = tx.load(source, *case.examples, **case.options)
+    graph = tx.load(source, *case.examples, verify=False, **case.options)
     tx.export(graph, stream, opset_version=opset)
     return stream.getvalue(), graph
 
 
+@dataclass
+class Tally:
+    """What was found of one exporter."""
+
+    right: int = 0
+    wrong: int = 0
+    failed: int = 0
+    seconds: list[float] = field(default_factory=list)
+    nodes: dict[str, int] = field(default_factory=dict)
+
+    def count(self, name: str, make: Callable[[], bytes], feeds: list[Any], expected: list[Any]) -> str:
+        start = time.perf_counter()
+        try:
+            model = make()
+            self.seconds.append(time.perf_counter() - start)
+            right = _right(model, feeds, expected)
+        except Exception as error:
+            self.failed += 1
+            return type(error).__name__
+        self.nodes[name] = len(onnx.load_from_string(model).graph.node)
+        self.right, self.wrong = self.right + right, self.wrong + (not right)
+        return "right" if right else "WRONG"
+
+    def __str__(self) -> str:
+        median = f"{statistics.median(self.seconds):.3f} s" if self.seconds else "-"
+        return f"{self.right} right, {self.wrong} wrong, {self.failed} failed; median {median}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer", action="store_true")
+    parser.add_argument("--peer", action="append", choices=PEERS, default=[])
     parser.add_argument("--only", default="")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--opset", type=int, default=17)
     options = parser.parse_args()
     modules = sorted(path.stem for path in (TESTS / "cases").glob("[a-z]*.py"))
     found = [(f"{m}.{n}", case) for m in modules for n, case in import_module(f"cases.{m}").CASES.items()]
-    counts = {"ours": 0, "peer": 0, "peer wrong": 0}
-    seconds: dict[str, list[float]] = {"ours": [], "peer": []}
-    chosen = [(name, case) for name, case in found if name.startswith(options.only)][:: options.every]
+    chosen = [(n, c) for n, c in found if n.startswith(options.only) and not c.refused][:: options.every]
+    tallies = {name: Tally() for name in ("ours", *options.peer)}
+    comparing: list[float] = []
     for name, case in chosen:
         source = case.make()
         try:
             start = time.perf_counter()
             model, graph = _ours(source, case, options.opset)
-            seconds["ours"].append(time.perf_counter() - start)
+            seconds = time.perf_counter() - start
             feeds, expected = _expected(source, case, graph)
-            right = _right(model, list(feeds.values()), expected)
+            start = time.perf_counter()
+            tx.load(source, *case.examples, **case.options)
+            comparing.append(max(0.0, time.perf_counter() - start - seconds))
         except Exception as error:
+            tallies["ours"].failed += 1
             print(f"{name}: ours {type(error).__name__}: {str(error)[:150]!r}")
             continue
-        counts["ours"] += right
-        print(f"{name}: ours {'right' if right else 'WRONG'}", end="")
-        if options.peer:
-            try:
-                start = time.perf_counter()
-                model = _peer(source, case, options.opset)
-                seconds["peer"].append(time.perf_counter() - start)
-                right = _right(model, list(feeds.values()), expected)
-                counts["peer"] += right
-                counts["peer wrong"] += not right
-                print(f", tf2onnx {'right' if right else 'WRONG'}", end="")
-            except Exception as error:
-                print(f", tf2onnx {type(error).__name__}", end="")
-        print()
-    medians = {k: round(statistics.median(v), 3) for k, v in seconds.items() if v}
-    print(f"{len(chosen)} cases at opset {options.opset}: {counts}; median seconds {medians}")
+        given = list(feeds.values())
+        said = [f"ours {tallies['ours'].count(name, lambda m=model: m, given, expected)}"]
+        tallies["ours"].seconds[-1:] = [seconds]
+        for peer in options.peer:
+            if peer != "keras" or isinstance(source, keras.Layer):
+                make = functools.partial(PEERS[peer], source, case, options.opset)
+                result = tallies[peer].count(name, make, given, expected)
+                said.append(f"{peer} {result}")
+        print(f"{name}: {', '.join(said)}", flush=True)
+    print(f"{len(chosen)} cases at opset {options.opset}")
+    for name, tally in tallies.items():
+        print(f"  {name}: {tally}")
+        ratios = [n / tally.nodes[k] for k, n in tallies["ours"].nodes.items() if tally.nodes.get(k)]
+        if name != "ours" and ratios:
+            totals = [
+                sum(t.nodes[k] for k in tally.nodes if k in tallies["ours"].nodes) for t in (tallies["ours"], tally)
+            ]
+            print(
+                f"    our nodes beside these: median {statistics.median(ratios):.2f}, in all {totals[0]} to {totals[1]}"
+            )
+    print(f"  comparing: median {statistics.median(comparing):.3f} s" if comparing else "")
 
 
 if __name__ == "__main__":

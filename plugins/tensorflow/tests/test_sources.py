@@ -281,12 +281,26 @@ def test_what_has_no_rule_is_named() -> None:
         (lambda x: tf.py_function(lambda a: a, [x], tf.float32), "ops of TensorFlow"),
         (lambda x: tf.random.stateless_poisson([3], [1, 2], x), "of a seed that is given"),
         (lambda x: tf.io.decode_jpeg(tf.strings.as_string(tf.cast(x, tf.int32))[0]), "images must come as numbers"),
-        (lambda x: tf.RaggedTensor.from_row_splits(x, [0, 2, 3]).to_tensor(), "must have a rule"),
+        (
+            lambda x: tf.RaggedTensor.from_row_splits(x, [0, 2, 3]).to_tensor(),
+            r"(?s)RaggedTensorToTensor \(1 node\).*test_sources.py:\d+.*to_tensor\(\) of a ragged one before",
+        ),
+        (
+            lambda x: tf.RaggedTensor.from_row_splits(x, [0, 2, 3]),
+            r"(?s)each output must be a dense.*return .to_tensor",
+        ),
+        (lambda x: tf.sparse.from_dense(x), r"(?s)each output must be a dense.*to_dense"),
     ],
 )
 def test_refusals(function: Any, message: str) -> None:
     with pytest.raises(tx.TenonnxError, match=message):
         tx.load(tf.function(function), tf.TensorSpec([3]))
+
+
+def test_ragged_inputs_are_refused() -> None:
+    function = tf.function(lambda x: tf.reduce_sum(x, axis=1))
+    with pytest.raises(tx.NotRepresentable, match=r"(?s)each input must be a dense tensor.*give .to_tensor"):
+        tx.load(function, tf.RaggedTensorSpec([None, None], tf.float32))
 
 
 @pytest.mark.parametrize("contents", [b"", b"no graph at all", b"\x0a\xff\xff\xff\xff"])

@@ -27,7 +27,7 @@ def graph_of(model: Model, registry: Registry | None, names: Sequence[str] | Non
 
     Raises ``NotRepresentable`` naming every op without a rule, or the node that has no form.
     """
-    check_ops(model.library, [reference.node for _, reference in model.outputs])
+    check_ops(model.library, [reference.node for _, reference in model.outputs], model.line_of)
     graph = Graph(_plain(model.name), opsets={"ai.onnx": WRITTEN})
     graph.registry = registry
     state = State(graph, model.restored, model.asset)

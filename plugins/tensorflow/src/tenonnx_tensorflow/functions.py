@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tenonnx.extend import InvalidCall, NotRepresentable, TenonnxError
+from tenonnx_frontends.lines import UserLines
 from tenonnx_tensorflow.attributes import RESOURCE, VARIANT
 from tenonnx_tensorflow.graphs import Library, Reference
 from tenonnx_tensorflow.held import Held, Table, Variable
@@ -125,6 +127,7 @@ def _named(structure: Any) -> None:
 
 def _of_concrete(function: Any, name: str, batched: bool = False) -> Model:
     graph = function.graph
+    _check_dense(function)
     library = Library.of(parse("GraphDef", graph.as_graph_def().SerializeToString(), f'the graph of "{name}"'))
     captured, contents = _captured(function)
     inner = {placeholder.op.name for _, placeholder in graph.captures}
@@ -149,7 +152,36 @@ def _of_concrete(function: Any, name: str, batched: bool = False) -> Model:
         with unchanged(function.graph.variables):
             return [np.asarray(each) for each in tf.nest.flatten(_flat_call(function, given))]
 
-    return Model(name, library, inputs, outputs, captured, contents, run=run)
+    return Model(name, library, inputs, outputs, captured, contents, run=run, line_of=functools.partial(_line, graph))
+
+
+#: Tensors of which TensorFlow holds several in the place of one.
+_SEVERAL = (tf.RaggedTensorSpec, tf.RaggedTensor, tf.SparseTensorSpec, tf.SparseTensor)
+
+
+def _check_dense(function: Any) -> None:
+    """What a function takes and gives has one shape."""
+    dense = ".to_tensor() of a ragged tensor, tf.sparse.to_dense() of a sparse one"
+    for what, structure, advice in (
+        ("input", function.structured_input_signature, f"give {dense}, with a mask or lengths beside it"),
+        ("output", function.structured_outputs, f"return {dense}"),
+    ):
+        found = next((each for each in tf.nest.flatten(structure) if isinstance(each, _SEVERAL)), None)
+        if found is not None:
+            raise NotRepresentable(f"each {what} must be a dense tensor", given=str(found)[:200], do=advice)
+
+
+#: Code that is not the user's.
+_USER = UserLines((tf.__file__, keras.__file__, __file__), ("/autograph/", "__autograph_generated_file"))
+
+
+def _line(graph: Any, name: str) -> str:
+    """The line of the user's code that made a node, or nothing."""
+    try:
+        frames = graph.get_operation_by_name(name).traceback
+    except (KeyError, ValueError):  # it is in a function that the graph calls
+        return ""
+    return _USER.first((f.filename, f.lineno, f.name) for f in reversed(frames))
 
 
 def _complex(array: Any) -> Any:

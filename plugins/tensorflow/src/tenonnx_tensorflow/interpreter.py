@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenonnx.extend import InvalidModel, NotRepresentable, TenonnxError, counted
@@ -160,20 +160,31 @@ def _node(nodes: Mapping[str, Node], name: str) -> Node:
     return nodes[name]
 
 
-def check_ops(library: Library, wanted: Sequence[str]) -> None:
-    """Raise ``NotRepresentable`` naming every op without a rule, each with its nodes."""
+#: What to do about ops that work on what is no tensor, by how their names begin.
+_ADVICE = {
+    "Ragged": "give and compute dense tensors: .to_tensor() of a ragged one before the model, with a mask or lengths",
+    "Sparse": "give and compute dense tensors: tf.sparse.to_dense() before the model",
+}
+
+
+def check_ops(library: Library, wanted: Sequence[str], line_of: Callable[[str], str] | None = None) -> None:
+    """Raise ``NotRepresentable`` naming every op without a rule, with its nodes and the line that made the first."""
     missing: dict[str, list[str]] = {}
     for node in library.all_nodes(wanted):
         if node.op not in RULES and node.op not in OF_COMPLEX and node.op not in library.functions:
             missing.setdefault(node.op, []).append(node.name)
     if not missing:
         return
+    told = []
+    for op, names in sorted(missing.items()):
+        line = next(filter(None, map(line_of, names)), "") if line_of is not None else ""
+        listed = f"{op} ({len(names)} node{'s' * (len(names) > 1)}): {', '.join(names[:3])}"
+        told.append(f"{listed}, {line}" if line else listed)
+    advice = [text for start, text in _ADVICE.items() if any(op.startswith(start) for op in missing)]
     raise NotRepresentable(
         "every op of a graph must have a rule",
-        given="\n".join(
-            f"{op} ({len(names)} node{'s' * (len(names) > 1)}): {', '.join(names[:3])}"
-            for op, names in sorted(missing.items())
-        ),
-        do='compute it with other ops, or give it a rule: @tenonnx_tensorflow.rule("NAME"), in a module that is '
-        "imported before, or in a package (entry points tenonnx.tensorflow_ops)",
+        given="\n".join(told),
+        do="; ".join(advice)
+        or 'compute it with other ops, or give it a rule: @tenonnx_tensorflow.rule("NAME"), in a '
+        "module that is imported before, or in a package (entry points tenonnx.tensorflow_ops)",
     )

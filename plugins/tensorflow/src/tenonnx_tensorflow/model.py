@@ -28,7 +28,8 @@ class Model:
     ``captured`` are nodes that stand for what a function uses from outside, ``contents`` what variables of it hold.
     ``restored`` reads what a checkpoint has by a key, and ``named`` tells by the key a name and whether it is trained.
     ``prepared`` are nodes that run once before, such as those that restore variables and fill tables. ``run`` is the
-    original, a function of arrays, where there is one to compare with.
+    original, a function of arrays, where there is one to compare with. ``line_of`` tells the line of the user's code
+    that made a node, or nothing.
     """
 
     name: str
@@ -43,3 +44,4 @@ class Model:
     assets: Mapping[str, str] = field(default_factory=dict)
     named: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
     run: Callable[[Mapping[str, Any]], Sequence[Any]] | None = None
+    line_of: Callable[[str], str] | None = None
