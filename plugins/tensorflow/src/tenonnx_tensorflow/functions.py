@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import tenonnx
 from tenonnx.extend import InvalidCall, NotRepresentable, TenonnxError
 from tenonnx_frontends.lines import UserLines
 from tenonnx_tensorflow.attributes import RESOURCE, VARIANT
@@ -101,7 +102,9 @@ def _of_keras(model: Any, examples: Sequence[Any], training: bool) -> Model:
                 raise
             return model(*arguments)
 
-    return _of_concrete(_concrete(called, structure), model.name, batched=not examples)
+    found = _of_concrete(_concrete(called, structure), model.name, batched=not examples)
+    found.line_of = None  # layers are no lines of the user's
+    return found
 
 
 def _structure_of(model: Any) -> Any:
@@ -172,7 +175,9 @@ def _check_dense(function: Any) -> None:
 
 
 #: Code that is not the user's.
-_USER = UserLines((tf.__file__, keras.__file__, __file__), ("/autograph/", "__autograph_generated_file"))
+_USER = UserLines(
+    (tf.__file__, keras.__file__, tenonnx.__file__, __file__), ("/autograph/", "__autograph_generated_file")
+)
 
 
 def _line(graph: Any, name: str) -> str:
