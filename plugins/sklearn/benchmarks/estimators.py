@@ -71,7 +71,7 @@ TITLES = {
 HEAD = """# Estimators and their cases
 
 Written by
-`python plugins/sklearn/benchmarks/estimators.py --beside-skl2onnx --beside-hummingbird --table docs/reference/estimators.md`.
+`python plugins/sklearn/benchmarks/estimators.py --beside-skl2onnx --beside-hummingbird --table FILE`.
 A case is an estimator in one setting, fitted on small data: by its defaults, and as the lines in
 `plugins/sklearn/src/tenonnx_sklearn/cases` say. It is right where the file on onnxruntime gives the labels of the
 estimator, its numbers within 1e-4, and no rows for none. What is not right is refused by name.
