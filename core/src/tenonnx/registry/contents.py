@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
@@ -77,6 +78,14 @@ class RegistryContents:
             dtypes=tuple(entry for entry in self.dtypes if entry[0] != plugin),
             operators=None if self.operators is None or self.operators[0] == plugin else self.operators,
         )
+
+    def reached(self, known: set[str]) -> list[tuple[str, str]]:
+        """The ops of awaited modules that something imported, but for the modules ``known``, which grow by them."""
+        named = {module for entries in self.awaited.values() for _, module in entries}
+        specs = {module: sys.modules[module].__spec__ for module in named & sys.modules.keys() - known}
+        new = [module for module, spec in specs.items() if not getattr(spec, "_initializing", False)]
+        known.update(new)
+        return [(op.domain, op.name) for module in new for op in ops_of(sys.modules[module])]
 
     def add(self, op: Op, plugin: Plugin | None) -> list[Conflict]:
         """Add one meaning, unless another package has the first claim to it; what is left out for that."""

@@ -63,6 +63,7 @@ class Registry:
         self._called: set[str] = set()
         self._complete: frozenset[str] = frozenset()
         self._untold: list[Conflict] = []
+        self._modules, self._reached = 0, set[str]()
         self._forget()
         self.failures: dict[Plugin, PluginError] = {}
         self._aliases: dict[tuple[str, str], Op] = {}
@@ -250,6 +251,7 @@ class Registry:
     def load(self, domain: str) -> None:
         """Import the plugins that serve ``domain``. One that fails is recorded in ``failures`` and left out whole."""
         if domain in self._complete:
+            self._import_reached()
             return
         with self._lock, uncollected():
             for plugin in self._serving(domain):
@@ -260,6 +262,7 @@ class Registry:
                 return
             self._complete |= {domain}
         self._import(self._contents.awaited.keys() & self._contents.ops.keys())  # which two packages may have
+        self._import_reached()
         self._tell()
 
     def _tell(self) -> None:
@@ -298,7 +301,14 @@ class Registry:
                     for meaning in (meaning for op in own for meaning in op.meanings):
                         self._untold += contents.add(meaning, plugin)
             self._hold(contents)
+        self._import_reached()
         self._tell()
+
+    def _import_reached(self) -> None:
+        """Import the further modules of ops that nobody asked for, and that another module has imported."""
+        if len(sys.modules) != self._modules:
+            self._modules = len(sys.modules)
+            self._import(self._contents.reached(self._reached))
 
     def _serving(self, domain: str) -> list[Plugin]:
         """The plugins of a domain, imported, and asked for their tables."""
