@@ -223,10 +223,14 @@ def rows(output):
     return output if isinstance(output, np.ndarray) else np.array([list(row.values()) for row in output], np.float32)
 
 
-def agree(actual, expected):
+#: Probabilities of sums of logarithms near 300 in float32: so much of a number is the last bit of such a sum.
+LOGARITHMS = {"ComplementNB": 3e-4}
+
+
+def agree(actual, expected, rtol=1e-5):
     assert list(actual) == list(expected)
     for name in expected:
-        compare(rows(actual[name]), rows(expected[name]), rtol=1e-5)
+        compare(rows(actual[name]), rows(expected[name]), rtol)
 
 
 def compare(actual, expected, rtol):
@@ -254,7 +258,7 @@ def test_onnxruntime(name):
     proto, (*_, feeds) = converted(name), fitted(name)
     with checked("onnxruntime", name):
         expected = by_onnxruntime(proto, feeds)
-        agree(tx.load(proto).run(feeds, backend="numpy"), expected)
+        agree(tx.load(proto).run(feeds, backend="numpy"), expected, LOGARITHMS.get(name, 1e-5))
 
 
 @pytest.mark.parametrize("name", [name for name in ZOO if name not in names_of("onnxruntime")])

@@ -42,13 +42,13 @@ def simplify(graph: Graph, *, join: bool = True) -> Graph:
     side by side do not become one.
     """
     settled = _settled(graph)
-    return _spelled(pack(settled, _settled) if join else settled)
+    found = pack(settled, _settled) if join else settled
+    return retarget(found) if _is_newer(found) and not _is_newer(graph) else found  # rules speak in today's words
 
 
-def _spelled(graph: Graph) -> Graph:
-    """What rules say in today's words in those of the opsets of the graph."""
-    newer = any(node.version > graph.opsets.get(node.domain, node.version) for node in graph.walk())
-    return retarget(graph) if newer else graph
+def _is_newer(graph: Graph) -> bool:
+    """Whether a graph has nodes of newer versions than its opsets, as what is differentiated before it is exported."""
+    return any(node.version > graph.opsets.get(node.domain, node.version) for node in graph.walk())
 
 
 def _settled(graph: Graph) -> Graph:

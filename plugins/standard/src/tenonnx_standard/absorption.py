@@ -23,6 +23,7 @@ from tenonnx_standard.counting import fixed, is_spread
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.math import add, clip, div, mul, sub
 from tenonnx_standard.max_pooling import max_pool
+from tenonnx_standard.normalization import instance_normalization
 from tenonnx_standard.padding import pad
 from tenonnx_standard.recurrent import gru, lstm, rnn
 from tenonnx_standard.shapes import expand, identity, reshape, transpose, unsqueeze
@@ -199,13 +200,21 @@ def _(A: Value, B: Value) -> Value | None:
     if shifted is None or scaled is None or scaled.op is not mul or A.dtype not in (DType.float32, DType.float64):
         return None
     found = _scaled_and_shifted(mul, *scaled.uses)
-    channels = None if found is None else found.x.shape[1]
-    if found is None or found.x.ndim < 3 or not found.factor.size == shifted.shift.size == channels:
+    if found is None or found.x.ndim < 3 or _is_normalised(found.x):
+        return None
+    channels = found.x.shape[1]
+    if not found.factor.size == shifted.shift.size == channels:
         return None
     factor, shift = (reshape(v, [-1]) for v in (*found.told_by, *shifted.told_by))
     kind = A.dtype.numpy
     neither = constant(np.zeros(channels, kind)), constant(np.ones(channels, kind))
     return batch_normalization(found.x, factor, shift, *neither, epsilon=0.0)
+
+
+def _is_normalised(x: Value) -> bool:
+    """Whether factors and shifts of ``x`` may be the end of a normalization, which fusion is to find."""
+    made = x.producer
+    return made is not None and made.op in (reshape, instance_normalization, mul, div)
 
 
 def _is_product(x: Value) -> bool:
