@@ -461,11 +461,12 @@ for _split in (split, split_exactly):
 @matmul.rewrite(together=True)
 def _(calls: Sequence[Sequence[Value]]) -> Sequence[Value] | None:
     """Products of one operand with weights as one, with the columns of them all, from three on."""
-    weights = [static(weight) for _, weight in calls]
-    if len(calls) < 3 or any(w is None or w.ndim != 2 or w.dtype != weights[0].dtype for w in weights):
+    held = [weight.data for _, weight in calls]
+    if len(calls) < 3 or sum(0 if data is None else data.nbytes for data in held) > MOST_BYTES:  # ahead of reading them
         return None
-    x, joined = calls[0][0], np.concatenate(weights, axis=1)
-    if x.ndim < 2 or joined.nbytes > MOST_BYTES:
+    weights, x = [static(weight) for _, weight in calls], calls[0][0]
+    if x.ndim < 2 or any(w is None or w.ndim != 2 or w.dtype != weights[0].dtype for w in weights):
         return None
+    joined = np.concatenate(weights, axis=1)
     product = matmul(x, constant(joined, calls[0][1].dtype, made_of=[weight for _, weight in calls]))
     return split(product, [w.shape[1] for w in weights], axis=x.ndim - 1, _outputs=len(weights))
