@@ -77,19 +77,22 @@ def convert(model: Any, X: Value | Table) -> Outputs:
     return rule(_widened(model), X)
 
 
-def _widened(held: Any) -> Any:
+def _widened(held: Any, within: frozenset[type] = frozenset()) -> Any:
     """What an estimator of scikit-learn holds with its numbers in float64, also where it was fitted on float32.
 
-    What a rule computes in float64 keeps its digits then, and in float32 each number is what it was.
+    What a rule computes in float64 keeps its digits then, and in float32 each number is what it was. Nodes of trees and
+    lists, which lead to others of their kind, stay as they are.
     """
     if isinstance(held, np.ndarray):
         return held.astype(np.float64) if held.dtype == np.float32 else held
     if isinstance(held, list) and held and all(isinstance(each, np.ndarray) for each in held):
         wide = [_widened(each) for each in held]
         return held if all(a is b for a, b in zip(held, wide, strict=True)) else wide
-    if not type(held).__module__.startswith("sklearn.") or not hasattr(held, "__dict__"):
+    kind = type(held)
+    if not kind.__module__.startswith("sklearn.") or not hasattr(held, "__dict__") or kind in within:
         return held
-    changed = {name: wide for name, each in vars(held).items() if (wide := _widened(each)) is not each}
+    around = within | {kind}
+    changed = {name: wide for name, each in vars(held).items() if (wide := _widened(each, around)) is not each}
     if not changed:
         return held
     made = copy(held)
