@@ -104,6 +104,10 @@ MODELS = {
 }  # fmt: skip
 
 
+#: By how much outputs may differ: two steps of their codes, where OpenVINO's kernels of int8 round otherwise.
+STEPS = {"quantized/resnet-qdq": 0.019}
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_the_examples_give_what_numpy_gives(name):
     """Ops of com.microsoft included, which are lowered before it is asked what OpenVINO computes otherwise."""
@@ -112,7 +116,7 @@ def test_the_examples_give_what_numpy_gives(name):
         feeds = {value.name: held[value.name] for value in graph.inputs}
     expected, found = graph.run(feeds, backend="numpy"), graph.compile("openvino", strict=True)(feeds)
     for each in expected:
-        np.testing.assert_allclose(found[each], expected[each], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(found[each], expected[each], rtol=1e-3, atol=STEPS.get(name, 1e-4))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "string", "complex64"])
