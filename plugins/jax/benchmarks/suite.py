@@ -21,9 +21,6 @@ import tenonnx as tx
 from tenonnx.extend.backends import DefaultsProgram
 from tenonnx_jax import programs
 
-#: Cases whose outputs are drawn at random: it is enough that they run.
-DRAWN = ("bernoulli", "training_dropout")
-
 
 def run(case):
     """``compiled`` or ``at once``. Raises what is wrong."""
@@ -31,12 +28,7 @@ def run(case):
     graph = tx.load(model)
     made = []
     program = DefaultsProgram(graph, lambda form: made.append(programs.JaxProgram(form, None)) or made[-1])
-    for inputs, outputs in stored:
-        names = [value.name for value in graph.inputs]
-        found = list(program(dict(zip(names, inputs, strict=False))).values())
-        for ours, theirs in zip(found, outputs, strict=False):
-            if not any(word in case.name for word in DRAWN):
-                onnx_suites.compare(ours, theirs, case.rtol, case.atol)
+    onnx_suites.compare_program(case, graph, program, stored)
     return "compiled" if all(each.compiled and not each.eager for each in made) else "at once"
 
 

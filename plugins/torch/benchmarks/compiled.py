@@ -22,9 +22,6 @@ import onnx_suites
 
 import tenonnx as tx
 
-#: Cases whose outputs are drawn at random: it is enough that they run.
-DRAWN = ("bernoulli", "training_dropout")
-
 
 def run(case, compiler):
     """``compiled`` or ``node by node``. Raises what is wrong."""
@@ -33,12 +30,7 @@ def run(case, compiler):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         program = graph.compile("torch", compiled=compiler)
-        for inputs, outputs in stored:
-            names = [value.name for value in graph.inputs]
-            found = list(program(dict(zip(names, inputs, strict=False))).values())
-            for ours, theirs in zip(found, outputs, strict=False):
-                if not any(word in case.name for word in DRAWN):
-                    onnx_suites.compare(ours, theirs, case.rtol, case.atol)
+        onnx_suites.compare_program(case, graph, program, stored)
     fell_back = any(issubclass(each.category, tx.FallbackWarning) for each in told)
     return "node by node" if fell_back else "compiled"
 

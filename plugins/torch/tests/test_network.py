@@ -27,9 +27,6 @@ INEXACT = {
     "test_dft_inverse_opset19": "what is 0 is 1.9e-7 there and 3e-15 here, where the suite allows 1e-7",
 }
 
-#: Outputs that are drawn at random: it is enough that these cases run.
-DRAWN = ("bernoulli", "training_dropout")
-
 #: The tests take every so many cases; benchmarks/suite.py takes all of them.
 EVERY = 4
 
@@ -53,9 +50,7 @@ def test_cases_of_the_onnx_suite(name, request):
             found = network(*inputs)
         found = found if isinstance(found, tuple) else (found,)
         assert len(found) >= len(outputs)
-        for ours, theirs in zip(found, outputs, strict=False):
-            if not any(word in name for word in DRAWN):
-                onnx_suites.compare(to_arrays(ours), theirs, case.rtol, case.atol)
+        onnx_suites.compare_outputs(case, map(to_arrays, found), outputs)
 
 
 @functools.cache
