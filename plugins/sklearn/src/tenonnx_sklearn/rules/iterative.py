@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -342,9 +344,9 @@ def coupled(pairs: Sequence[tuple[int, int]], firsts: Value, count: int) -> Valu
 
     def step(_: Value, P: Value, active: Value) -> list[Value]:
         p = [column(P, t) for t in range(count)]
-        Qp = [_sum([Q[t, j] * p[j] for j in range(count)]) for t in range(count)]
-        pQp = _sum([p[t] * Qp[t] for t in range(count)])
-        far = _sum([cast(ops.absolute(each - pQp) >= near, DType.float64) for each in Qp])
+        Qp = [reduce(add, [Q[t, j] * p[j] for j in range(count)]) for t in range(count)]
+        pQp = reduce(add, [p[t] * Qp[t] for t in range(count)])
+        far = reduce(add, [cast(ops.absolute(each - pQp) >= near, DType.float64) for each in Qp])
         active = ops.and_(active, upright(far) > 0.0)
         for t in range(count):
             change = (pQp - Qp[t]) / Q[t, t]
@@ -357,11 +359,4 @@ def coupled(pairs: Sequence[tuple[int, int]], firsts: Value, count: int) -> Valu
 
     start = beside([column(firsts, 0) * 0.0 + 1 / count] * count)
     found, _ = repeated(step, [start, total(start, keepdims=True) > 0.0], max(100, count))
-    return found
-
-
-def _sum(parts: list[Value]) -> Value:
-    found = parts[0]
-    for part in parts[1:]:
-        found = found + part
     return found
