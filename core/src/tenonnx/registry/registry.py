@@ -415,7 +415,8 @@ class Registry:
     def meanings(self, domain: str, name: str) -> Sequence[Op]:
         """All meanings of an op, newest first."""
         self.load(domain)
-        self._import([(domain, name)])
+        if (domain, name) in self._contents.awaited:
+            self._import([(domain, name)])
         return self._contents.ops.get((domain, name), ())
 
     def ops(self, domain: str | None = None) -> Iterator[Op]:
