@@ -1,6 +1,7 @@
 """Import rules of packages, files and calls: which nodes they are for, their order, and what is wrong with them."""
 
 import json
+import sys
 import textwrap
 
 import numpy as np
@@ -8,6 +9,7 @@ import onnx
 import pytest
 
 import tenonnx as tx
+import tenonnx_standard as ops
 from tenonnx.extend.rules import ImportRule, import_rule
 from tenonnx_cli import main
 
@@ -167,6 +169,70 @@ def test_a_rule_is_a_function_still():
     assert rule(None, 2) == 3
 
 
+# ----- functions of the model, and what a rule may not do -------------------------------------------------------------
+
+FUNCTIONS = """<ir_version: 8, opset_import: ["": 17, "org.lab": 1, "own": 1]>
+    g (float[n] x) => (float[n] y) { y = own.F <k = 3.0> (x) }
+    <domain: "own", opset_import: ["": 17, "org.lab": 1, "own": 1]>
+    F <k> (a) => (b) { t = org.lab.Mystery <by: float = @k> (a)  b = own.G (t) }
+    <domain: "own", opset_import: ["": 17, "org.lab": 1]>
+    G (a) => (b) {
+        c = Constant <value = bool {1}> ()
+        b = If (c) <then_branch = t () => (u) { u = org.lab.Mystery <by = 2.0> (a) },
+                    else_branch = e () => (v) { v = Neg (a) }>
+    }"""
+
+
+@pytest.mark.parametrize("rules", [{"Mystery": eval(ATTRIBUTE)}, [import_rule(domain="org.lab")(eval(ATTRIBUTE))]])
+def test_rules_reach_into_functions_and_their_subgraphs(rules):
+    graph = tx.load(onnx.parser.parse_model(FUNCTIONS), rules=rules)
+    assert result(graph) == [6, 12]
+    assert not graph.functions
+
+
+def test_a_function_whose_nodes_no_rule_replaces_stays():
+    rules = [import_rule("Mystery")(lambda node, x: None)]
+    graph = tx.load(onnx.parser.parse_model(FUNCTIONS), rules=rules)
+    assert [node.op_type for node in graph.nodes] == ["F"]
+    assert len(graph.functions) == 2
+
+
+def test_what_a_rule_raises_inside_a_function_names_it():
+    with pytest.raises(tx.TenonnxError, match=r"division by zero; raised by the rule .Mystery. for node"):
+        tx.load(onnx.parser.parse_model(FUNCTIONS), rules={"Mystery": lambda node, x: 1 / 0})
+
+
+def test_rules_keep_the_types_of_the_outputs():
+    wide = lambda node, x: ops.cast(x, to="float64")  # noqa: E731
+    with pytest.raises(tx.TypeMismatch, match='the rules must return for output "y" a value of its type'):
+        tx.load(onnx.parser.parse_model(FUNCTIONS), rules={"Mystery": wide})
+
+
+def _renamed(node, x):
+    x.name = "other"
+    return x
+
+
+def _removed(node, x):
+    del x.graph.nodes[0]
+    return x
+
+
+@pytest.mark.parametrize("rule", [_renamed, _removed])
+def test_a_rule_leaves_the_graph_as_it_was(model, rule):
+    with pytest.raises(tx.InvalidCall, match=r"must leave the (node|graph) as it was"):
+        tx.load(model, rules={"Relu": rule, "Mystery": eval(ATTRIBUTE)})
+
+
+def test_a_rule_may_return_a_list(model):
+    assert result(tx.load(model, rules={"Mystery": lambda node, x: [x * node.attributes["by"]]})) == [6, 12]
+
+
+def test_a_rule_that_exits_does_not_end_the_program(model):
+    with pytest.raises(tx.PluginError, match=r'the rule "Mystery" for node .* must run'):
+        tx.load(model, rules={"Mystery": lambda node, x: sys.exit(0)})
+
+
 # ----- on the command line --------------------------------------------------------------------------------------------
 
 FILES = {
@@ -209,3 +275,17 @@ def test_a_file_without_rules_is_refused(tmp_path, model, text, said, capsys):
         (tmp_path / "lab_rules.py").write_text(text)
     assert main(["inspect", str(tmp_path / "m.onnx"), "--rules", str(tmp_path / "lab_rules.py")]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "body", ["import sys; sys.exit(0)", "import os; os._exit(0)", "raise KeyboardInterrupt", "1 / 0"]
+)
+def test_a_rule_of_a_file_that_ends_the_program_fails_the_command(tmp_path, model, body, capsys):
+    onnx.save(model, tmp_path / "m.onnx")
+    (tmp_path / "r.py").write_text(
+        f"from tenonnx.extend.rules import import_rule\n@import_rule('Mystery')\ndef r(node, x):\n    {body}\n"
+    )
+    options = ["-o", str(tmp_path / "out.onnx"), "--rules", str(tmp_path / "r.py")]
+    assert main(["convert", str(tmp_path / "m.onnx"), *options]) == 2
+    assert "r.py must run" in capsys.readouterr().err
+    assert not (tmp_path / "out.onnx").exists()

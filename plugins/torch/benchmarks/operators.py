@@ -1,12 +1,13 @@
 """PyTorch's samples of its operators (OpInfo), exported to three opsets and held against PyTorch.
 
-``python operators.py results.json [names]`` writes for each sample what came of it: ``right``, or what was wrong. What
-the file holds already is left as it is. ``expecttest`` must be installed, which PyTorch's samples need.
+``[OPSETS=13,17] python operators.py results.json [names]`` writes for each sample what came of it: ``right``, or what
+was wrong. What the file holds already is left as it is. ``expecttest`` must be installed, which PyTorch's samples need.
 """
 
 import json
 import logging
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -24,7 +25,7 @@ import tenonnx as tx
 from tenonnx_torch.examples import Examples
 from tenonnx_torch.verification import verify_against
 
-OPSETS = (13, 17, 26)
+OPSETS = tuple(map(int, os.environ.get("OPSETS", "13,17,26").split(",")))
 
 CONTEXT = multiprocessing.get_context("fork")
 

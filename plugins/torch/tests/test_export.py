@@ -11,7 +11,10 @@ from modules import CASES, Apply, architectures, functions, layers, programs, se
 from torch import nn
 
 import tenonnx as tx
+import tenonnx_standard as ops
 import tenonnx_torch
+from tenonnx.extend.rules import import_rule
+from tenonnx.transforms import user_rules
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.quick])
@@ -451,3 +454,23 @@ def test_the_command_line_converts_what_a_function_makes(tmp_path, capsys):
     assert code == 0, told.err
     assert "opsets ai.onnx 13" in told.out
     assert onnx.load(path).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+
+
+def _clipped(node, x):
+    return ops.clip(x, 0.0)
+
+
+def test_import_rules_of_the_call_and_of_packages_are_for_what_is_exported(tmp_path, monkeypatch):
+    module, examples = nn.Sequential(nn.Linear(3, 4), nn.ReLU()).eval(), torch.randn(2, 3)
+    path = tmp_path / "m.onnx"
+    kinds = lambda: {node.op_type for node in tx.load(path).nodes}  # noqa: E731
+    tenonnx_torch.export(module, examples, path, rules={"Relu": _clipped})
+    assert "Clip" in kinds()
+    for frontend in ("onnx", "torch"):  # the exporter's own model is none that was read
+        rule = import_rule("Relu", frontend=frontend)(_clipped)
+        monkeypatch.setattr(user_rules, "installed_rules", lambda rule=rule: [user_rules.Offered(rule, None, "Relu")])
+        tenonnx_torch.export(module, examples, path)
+        monkeypatch.undo()
+        assert ("Clip" in kinds()) == (frontend == "torch")
+    with pytest.raises(tx.VerificationFailed):
+        tenonnx_torch.export(module, examples, path, rules={"Relu": lambda node, x: ops.sigmoid(x)})

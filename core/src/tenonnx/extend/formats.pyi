@@ -10,6 +10,7 @@ from tenonnx.conversion.report import Report as Report
 from tenonnx.formats.files import check_output as check_output
 from tenonnx.formats.onnx.functions import Function as Function
 from tenonnx.formats.onnx.messages import message_of as message_of
+from tenonnx.formats.onnx.reader import read as read
 from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE as LARGEST_MESSAGE
 from tenonnx.formats.onnx.streaming import write_stream as write_stream
 from tenonnx.formats.onnx.tensors import array_to_proto as array_to_proto

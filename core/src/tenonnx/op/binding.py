@@ -130,6 +130,7 @@ def cannot_compute(
     given = [_shown(argument) for argument in arguments]
     given += [f"{n}={repr(a)[:200]}" for n, a in attributes.items() if isinstance(a, int | float | str | list)]
     reason, call = str(error) or type(error).__name__, ", ".join(given)
+    reason = "; ".join([reason, *getattr(error, "__notes__", ())])
     if isinstance(error, MemoryError | RecursionError):
         lacking = "memory" if isinstance(error, MemoryError) else "nesting"
         return LimitExceeded(f"{title} must need no more {lacking} than there is: {reason}", given=call)

@@ -104,6 +104,10 @@ class Builder:
         self.append(node)
         return tuple(made)
 
+    def replayed(self, node: Node) -> Sequence[Value | None] | None:
+        """What stands for a node of a graph that is inlined, on values at hand; None calls its op."""
+        return None
+
     def append(self, node: Node) -> None:
         """Add a node whose outputs are values made for it."""
         for value in node.outputs:

@@ -8,7 +8,7 @@ from typing import Any
 from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.op.binding import bind, known_op
-from tenonnx.op.build import subgraph
+from tenonnx.op.build import Builder, subgraph
 from tenonnx.op.call import Interpreter, current
 
 
@@ -60,7 +60,6 @@ def inline(
 def _replay(
     interpreter: Interpreter, node: Node, look_up: Callable[[Value], Any], values: Mapping[str, Any]
 ) -> Sequence[Value | None]:
-    op = known_op(node)
     inputs = [None if v is None else look_up(v) for v in node.inputs]
     captured = [look_up(v) for v in node.captures]
     written = {}
@@ -69,7 +68,11 @@ def _replay(
         given = attribute if reference is None else values.get(reference)
         if given is not None:
             written[name] = reopened(given, captured, values) if isinstance(given, Graph) else given
-    stand_in = Node(op, node.version, inputs, written, node.outputs, name=node.name)
+    stand_in = Node(node.op, node.version, inputs, written, node.outputs, name=node.name)
+    replaced = interpreter.replayed(stand_in) if isinstance(interpreter, Builder) else None
+    if replaced is not None:
+        return replaced
+    op = known_op(stand_in)
     bound, complete = bind(stand_in)
     return interpreter.call(op, bound, complete, len(node.outputs))
 

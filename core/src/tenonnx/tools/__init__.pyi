@@ -53,6 +53,7 @@ from tenonnx.registry.discovery import plugins as plugins
 from tenonnx.registry.discovery import refused_plugins as refused_plugins
 from tenonnx.registry.discovery import selection as selection
 from tenonnx.registry.guest import Attendants as Attendants
+from tenonnx.registry.guest import guarded as guarded
 from tenonnx.registry.hints import provider as provider
 from tenonnx.registry.import_rules import rules_of as rules_of
 from tenonnx.registry.registry import canonical_domain as canonical_domain
@@ -64,4 +65,3 @@ from tenonnx.transforms.runtimes import find_runtime as find_runtime
 from tenonnx.transforms.runtimes import runtimes as runtimes
 from tenonnx.transforms.summary import weight_bytes as weight_bytes
 from tenonnx.transforms.target import INTERNAL_DOMAIN as INTERNAL_DOMAIN
-from tenonnx.transforms.user_rules import conflicts as conflicts

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from typing import Any, NamedTuple
 
-from tenonnx.errors import InvalidCall, TypeMismatch, counted
+from tenonnx.errors import InvalidCall, PluginError, TypeMismatch, UnsupportedOp, counted
 from tenonnx.graph.graph import Graph, Node, Value
+from tenonnx.graph.parts import Operator
 from tenonnx.graph.types import unify_types
 from tenonnx.op.graph_inference import infer
 from tenonnx.registry.discovery import Plugin, loaded
 from tenonnx.registry.import_rules import ImportRule, rules_of
+from tenonnx.transforms.legalize import body_nodes
 from tenonnx.transforms.overridable import leaving_defaults
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 
 #: Plugins of this entry-point group are import rules: a module that holds them, one, or several in a list.
 GROUP = "tenonnx.rules"
@@ -60,26 +62,10 @@ def installed_rules() -> list[Offered]:
     return sorted(offered, key=lambda each: (each.rule.order, each.plugin is not None and each.plugin.rank))
 
 
-def conflicts() -> list[str]:
-    """Rules of different packages for the same nodes with one priority, in words."""
-    first: dict[Any, Offered] = {}
-    told = []
-    for each in installed_rules():
-        rule, plugin = each.rule, each.plugin
-        assert plugin is not None
-        held = first.setdefault((rule.op, rule.domain, rule.name, rule.frontend, rule.priority), each)
-        if held.plugin is not None and held.plugin.distribution != plugin.distribution:
-            told.append(
-                f"{held.plugin.source} and {plugin.source} have rules for {rule.title} with priority {rule.priority}; "
-                f"that of {held.plugin.source} is asked first"
-            )
-    return told
-
-
 def _check_keys(graph: Graph, rules: Mapping[str, Any]) -> None:
     import difflib
 
-    known = dict.fromkeys(key for node in graph.walk() for key in _keys(node))
+    known = dict.fromkeys(key for node in _everywhere(graph) for key in _keys(node))
     for key in rules:
         if key not in known:
             raise InvalidCall(
@@ -87,6 +73,13 @@ def _check_keys(graph: Graph, rules: Mapping[str, Any]) -> None:
                 given=repr(key),
                 available=", ".join(difflib.get_close_matches(str(key), known, 5, 0.4) or list(known)[:10]),
             )
+
+
+def _everywhere(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph and of the functions that it defines for itself."""
+    yield from graph.walk()
+    for function in graph.functions.values():
+        yield from body_nodes(function)
 
 
 def _keys(node: Node) -> list[str]:
@@ -97,7 +90,7 @@ def _keys(node: Node) -> list[str]:
 def _apply(graph: Graph, offered: Sequence[Offered], strict: bool, frontend: str) -> Graph:
     fitting = [each for each in offered if each.rule.frontend in (None, frontend)]
     fitting.sort(key=lambda each: each.rule.order)  # stable: packages stay in their order
-    if not fitting or not any(each.rule.is_for(node) for node in graph.walk() for each in fitting):
+    if not fitting or not any(each.rule.is_for(node) for node in _everywhere(graph) for each in fitting):
         return graph
     if strict:
         infer(graph, strict=False)
@@ -106,22 +99,51 @@ def _apply(graph: Graph, offered: Sequence[Offered], strict: bool, frontend: str
 
 @leaving_defaults
 def _ruled(graph: Graph, rules: Sequence[Offered], strict: bool) -> Graph:
-    return _RuleRewriter(graph, rules, strict).run()
+    functions, leading = set(graph.functions.values()), set[Operator]()
+    leads = lambda node: node.op in leading or any(each.rule.is_for(node) for each in rules)  # noqa: E731
+    while more := {each for each in functions - leading if any(map(leads, body_nodes(each)))}:
+        leading |= more
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        if call.op in leading:
+            with suppress(UnsupportedOp), rewriter.attempt():  # a function may keep what nobody knows
+                return rewriter.expand(call)
+        return None
+
+    ruled = _RuleRewriter(graph, decide, rules, strict).run()
+    if not any(node.op in leading for node in ruled.walk()):
+        ruled.functions = {key: each for key, each in ruled.functions.items() if each not in leading}
+    if strict:
+        infer(ruled, strict=False)
+        for before, after in zip(graph.outputs, ruled.outputs, strict=True):
+            _check_type("the rules", before, after)
+    return ruled
 
 
 class _RuleRewriter(Rewriter):
-    def __init__(self, source: Graph, rules: Sequence[Offered], strict: bool, *, outer: Rewriter | None = None) -> None:
-        super().__init__(source, lambda rewriter, call: None, strict=strict, outer=outer)
+    def __init__(
+        self, source: Graph, decide: Decision, rules: Sequence[Offered], strict: bool, *, outer: Rewriter | None = None
+    ) -> None:
+        super().__init__(source, decide, strict=strict, outer=outer)
         self.rules = rules
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
-        return _RuleRewriter(subgraph, self.rules, self.strict, outer=self)
+        return _RuleRewriter(subgraph, self.decide, self.rules, self.strict, outer=self)
 
     def replacement(self, node: Node, call: Call | None) -> Sequence[Value | None] | None:
+        found = self.replayed(node)
+        return super().replacement(node, call) if found is None else found
+
+    def replayed(self, node: Node) -> Sequence[Value | None] | None:
         for offered in self.rules:
-            found = _ask(offered, node) if offered.rule.is_for(node) else None
+            if not offered.rule.is_for(node):
+                continue
+            start = len(self.nodes)
+            found = _ask(offered, node)
+            if len(self.nodes) < start:
+                raise InvalidCall(f"{offered.title(node)} must leave the graph as it was", do="return values")
             if found is not None:
-                results = found if isinstance(found, tuple) else (found,)
+                results = tuple(found) if isinstance(found, tuple | list) else (found,)
                 _check(offered.title(node), node, results, self.strict)
                 return results
         return None
@@ -138,6 +160,8 @@ def _ask(offered: Offered, node: Node) -> Any:
     except (Exception, KeyboardInterrupt) as error:
         error.add_note(f"raised by {title}")
         raise
+    except BaseException as error:  # it would end the program as if all had gone well
+        raise PluginError(f"{title} must run", given=f"{type(error).__name__}: {error}") from error
     if _parts(node) != before:
         raise InvalidCall(f"{title} must leave the node as it was", do="return values that replace its outputs")
     return found
@@ -145,7 +169,8 @@ def _ask(offered: Offered, node: Node) -> Any:
 
 def _parts(node: Node) -> list[Any]:
     attributes = [part for name, value in node.attributes.items() for part in (name, id(value))]
-    return [node.name, id(node.op), node.version, *map(id, node.inputs), *attributes]
+    values = [part for each in (*node.inputs, *node.outputs) for part in (id(each), getattr(each, "name", ""))]
+    return [node.name, id(node.op), node.version, *values, *attributes]
 
 
 def _check_parameters(rule: Any, title: str, node: Node) -> None:
@@ -171,13 +196,17 @@ def _check(title: str, node: Node, results: tuple[Any, ...], strict: bool) -> No
             given=counted(len(results), "value"),
         )
     for output, result in zip(node.outputs, results, strict=True) if strict else ():
-        try:
-            unify_types(None if output is None else output.type, result.type)
-        except ValueError as error:
-            assert output is not None
-            raise TypeMismatch(
-                f'{title} must return for output "{output.name}" a value of its type',
-                given=str(result.type),
-                available=str(output.type),
-                do="cast or reshape what the rule returns",
-            ) from error
+        _check_type(title, output, result)
+
+
+def _check_type(title: str, output: Value | None, result: Value) -> None:
+    try:
+        unify_types(None if output is None else output.type, result.type)
+    except ValueError as error:
+        assert output is not None
+        raise TypeMismatch(
+            f'{title} must return for output "{output.name}" a value of its type',
+            given=str(result.type),
+            available=str(output.type),
+            do="cast or reshape what the rule returns",
+        ) from error

@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial, wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,6 +34,18 @@ def function_of(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
         return function  # type: ignore[no-any-return]
     known = [n for n, each in vars(module).items() if callable(each) and not n.startswith("_")]
     raise InvalidCall(f'"{path}" must have a function "{name}"', available=", ".join(known) or "no function")
+
+
+def telling(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` of a file, which does not end the program; what it raises is told with its line."""
+    from tenonnx.tools import guarded
+
+    @wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        with guarded(f"running {path}"):
+            return function(*arguments, **keywords)
+
+    return wraps(function)(partial(_told, Path(path).absolute(), call))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -71,10 +71,10 @@ def _rules(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -
     """Let ``load_model`` know the rules of the files."""
     from tenonnx import InvalidCall
     from tenonnx.tools import rules_of
-    from tenonnx_cli.code import loaded
+    from tenonnx_cli.code import loaded, telling
 
     for path in values:
-        found = rules_of(loaded(path))
+        found = [replace(rule, function=telling(path, rule.function)) for rule in rules_of(loaded(path))]
         if not found:
             do = "write functions behind @import_rule(...), or a mapping rules = {...}"
             raise InvalidCall(f'"{path}" has no import rule', do=do)

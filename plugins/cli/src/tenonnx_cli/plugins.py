@@ -63,7 +63,6 @@ def _found(check: bool) -> tuple[list[dict[str, Any]], list[str]]:
     from tenonnx.tools import (
         GROUPS,
         broken_rules,
-        conflicts,
         in_words,
         left_out,
         plugins,
@@ -81,7 +80,7 @@ def _found(check: bool) -> tuple[list[dict[str, Any]], list[str]]:
             rows += [_row(plugin, "left out", "by TENONNX_PLUGINS") for plugin in left_out(group)]
     rows.sort(key=lambda row: (list(GROUPS).index(row["group"]), row["name"], row["package"]))
     problems = [row["reason"] for row in rows if row["status"] in ("failed", "refused")]
-    problems += [*in_words(registry.conflicts), *conflicts()]
+    problems += [*in_words(registry.conflicts), *_conflicts_of_rules()]
     others = [*runtimes()[1], *(broken_rules() if check else ())]
     problems += [text for text in dict.fromkeys(map(str, others)) if text not in problems]
     problems += [f"TENONNX_PLUGINS names {name}, which is not installed" for name in selection().unknown]
@@ -118,3 +117,21 @@ def _row(plugin: Plugin, status: str, reason: str) -> dict[str, Any]:
         "status": status,
         "reason": reason,
     }
+
+
+def _conflicts_of_rules() -> list[str]:
+    """Rules of different packages for the same nodes with one priority, in words."""
+    from tenonnx.extend.rules import installed_rules
+
+    first: dict[Any, Any] = {}
+    told = []
+    for each in installed_rules():
+        rule, plugin = each.rule, each.plugin
+        assert plugin is not None
+        held = first.setdefault((rule.op, rule.domain, rule.name, rule.frontend, rule.priority), each)
+        if held.plugin is not None and held.plugin.distribution != plugin.distribution:
+            told.append(
+                f"{held.plugin.source} and {plugin.source} have rules for {rule.title} with priority {rule.priority}; "
+                f"that of {held.plugin.source} is asked first"
+            )
+    return told

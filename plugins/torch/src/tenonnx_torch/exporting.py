@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -15,6 +16,7 @@ import tenonnx as tx
 from tenonnx.extend import InvalidCall
 from tenonnx.extend.checks import Allowed, Verification
 from tenonnx.extend.formats import Report
+from tenonnx.extend.rules import ImportRule, apply_installed_rules, apply_rules
 from tenonnx_frontends import Dims
 from tenonnx_torch.calls import Shapes, examples_of
 from tenonnx_torch.differences import verified
@@ -101,6 +103,7 @@ def export(
     task: str | None = None,
     forms: Mapping[str, Form] | None = None,
     preset: str | None = None,
+    rules: Mapping[str, Callable[..., Any]] | Sequence[ImportRule] | ModuleType | None = None,
     simplify: bool | None = None,
     verify: bool | float = True,
     atol: float | None = None,
@@ -141,6 +144,9 @@ def export(
     known = Forms(forms)
     graph = graph_of(module, given, None, input_names, output_names, task, known)
     left = simplified(graph, chosen.get("simplify") if simplify is None else simplify)
+    if rules:
+        left = apply_rules(left, rules, strict=True, frontend="torch")
+    left = apply_installed_rules(left, "torch")
     checked: list[Verification] = []
     check: Callable[[tx.Graph], None] | None = None
     if allowed is not None:

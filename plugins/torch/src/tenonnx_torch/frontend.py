@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils import _pytree as pytree
 
-import tenonnx as tx
-from tenonnx.extend import Graph, InvalidCall, NotRepresentable, Registry
+from tenonnx.extend import Graph, InvalidCall, NotRepresentable, Registry, formats
 from tenonnx.extend.frontends import Allowed, Verification
+from tenonnx.extend.rules import apply_rules
 from tenonnx_frontends import Dims, chosen_names, output_names, unknown_dims
 from tenonnx_torch.calls import Shapes, examples_of
 from tenonnx_torch.differences import verified
@@ -113,7 +113,9 @@ def graph_of(
     restore_training_forms(model)
     _forget_the_exporter(model)
     _name_dims(model, _names_of_dims(examples, shapes_of(program)))
-    graph = tidied(tx.load(model, registry=registry, rules=forms.rules), module.state_dict().keys())
+    made = formats.read(model, registry=registry)
+    made = apply_rules(made, forms.rules, strict=True) if forms.rules else made
+    graph = tidied(made, module.state_dict().keys())
     graph.opsets.pop(DOMAIN, None)
     _name_tied(graph, module)
     tell_roles(graph, module, program)
