@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from tenonnx.errors import InvalidCall, UnknownType
 from tenonnx.graph.constants import Constant, Contents, contents_given
@@ -104,6 +104,18 @@ class Value(Typed):
         return f"Value({self.name}: {self.type or '?'})"
 
 
+class NodeParts(TypedDict, total=False):
+    """The parts of a node that an edit may set."""
+
+    name: str
+    op: Operator
+    version: int
+    inputs: Sequence[Value | None]
+    attributes: Mapping[str, Any]
+    outputs: Sequence[Value | None]
+    captures: Sequence[Value]
+
+
 @settled(
     domain="node.op = an op of that domain, with node.version; or graph.replace(old, new)",
     uses="node.inputs = [...]", subgraphs='node.attributes["name"] = a graph',
@@ -134,8 +146,8 @@ class Node:
         origin: Any
         _subgraphs: tuple[Graph, ...] | None
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         op: Operator,
         version: int,
         inputs: Sequence[Value | None],
@@ -145,18 +157,17 @@ class Node:
         name: str = "",
         captures: Sequence[Value] = (),
         origin: Any = None,
-    ) -> None:
-        set_name, set_op, set_version, set_inputs, set_attributes, set_outputs, set_captures, *others = _SETTERS
-        set_subgraphs, set_origin = others
-        set_name(self, name)
-        set_op(self, op)
-        set_version(self, version)
-        set_inputs(self, Places(inputs))
-        set_attributes(self, Attributes.of(self, attributes))
-        set_outputs(self, Places(outputs))
-        set_captures(self, tuple(captures))
-        set_subgraphs(self, None if attributes else ())
-        set_origin(self, origin)
+    ) -> Node:
+        made: Any = object.__new__(_Unfinished)
+        made.name, made.op, made.version, made.origin = name, op, version, origin
+        made.inputs, made.outputs, made.captures = Places(inputs), Places(outputs), tuple(captures)
+        made.attributes = held = Attributes(attributes)
+        held._node = made
+        if attributes and type(attributes) is not Attributes:
+            held.hold(attributes)
+        made._subgraphs = None if attributes else ()
+        made.__class__ = cls
+        return made  # type: ignore[no-any-return]
 
     def __setattr__(self, name: str, given: Any) -> None:
         if name in _SET:
@@ -164,26 +175,15 @@ class Node:
         else:
             super().__setattr__(name, given)
 
-    def become(
-        self,
-        *,
-        name: str | None = None,
-        op: Operator | None = None,
-        version: int | None = None,
-        inputs: Sequence[Value | None] | None = None,
-        attributes: Mapping[str, Any] | None = None,
-        outputs: Sequence[Value | None] | None = None,
-        captures: Sequence[Value] | None = None,
-    ) -> None:
+    def become(self, **parts: Unpack[NodeParts]) -> None:
         """Let the node be another, whatever the graph is then: for what builds graphs."""
-        parts: dict[str, Any] = {"name": name, "op": op, "version": version}
-        parts |= {"inputs": inputs, "outputs": outputs, "captures": captures}
-        for part, held in parts.items():
-            if held is not None:
+        given: dict[str, Any] = dict(parts)
+        for part, held in given.items():
+            if part == "attributes":
+                self.attributes.hold(held)
+                self._subgraphs = self.origin = None
+            elif held is not None:
                 _SET[part](self, _HELD[part](held) if part in _HELD else held)
-        if attributes is not None:
-            self.attributes.hold(attributes)
-            self._subgraphs = self.origin = None
 
     @property
     def domain(self) -> str:
@@ -230,10 +230,14 @@ class Node:
         return f"Node({outputs} = {self.domain}::{self.op_type}@{self.version}({names}))"
 
 
+class _Unfinished:
+    """A node while it is made: its parts are set without a call of Python's, which the class of nodes has for that."""
+
+    __slots__ = Node.__slots__
+
+
 #: What sets the parts of a node, whatever the graph is then, and what holds those that are several.
-_EDITED: Final = ("name", "op", "version", "inputs", "attributes", "outputs", "captures")
-_SET: Final = {name: getattr(Node, name).__set__ for name in _EDITED}
-_SETTERS: Final = [*_SET.values(), *(getattr(Node, name).__set__ for name in ("_subgraphs", "origin"))]
+_SET: Final = {name: getattr(Node, name).__set__ for name in NodeParts.__annotations__}
 _HELD: Final[Mapping[str, Any]] = {"inputs": Places, "outputs": Places, "captures": tuple}
 
 

@@ -61,7 +61,7 @@ def check_whole(graph: Graph) -> None:
     """
     for nested in graph.nested():
         _check_lists(nested)
-        if any(node is not held for node, held in zip(ordered(nested), nested.nodes, strict=True)):
+        if ordered(nested) != nested.nodes:
             raise InvalidCall(
                 f'each node of graph "{nested.name}" must come after the nodes whose outputs it reads',
                 do="change the list inside graph.editing(), which sorts nodes topologically",

@@ -52,15 +52,6 @@ class Attributes(dict[str, Any]):
 
     _node: Any
 
-    @classmethod
-    def of(cls, node: Any, attributes: Mapping[str, Any]) -> Attributes:
-        """Those of a node, made without a call of Python's for a copy: its lists are fixed."""
-        made = cls(attributes)
-        made._node = node
-        if attributes and not isinstance(attributes, Attributes):
-            made.hold(attributes)
-        return made
-
     __setitem__, __delitem__, update, setdefault, pop, popitem, clear = map(
         _as_edit, ("__setitem__", "__delitem__", "update", "setdefault", "pop", "popitem", "clear")
     )

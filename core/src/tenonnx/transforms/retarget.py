@@ -155,8 +155,10 @@ class _Retargeting(Rewriter):
     def is_settled(self, node: Node) -> bool:
         if self.outer is not None or (kind := kind_of(node)) is None:
             return False
-        settled = self.context.settled
-        known = settled[kind] if kind in settled else settled.setdefault(kind, self._settled(node))
+        try:
+            known = self.context.settled[kind]
+        except KeyError:
+            known = self.context.settled[kind] = self._settled(node)
         if known is None:
             return False
         give(node, known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import InvalidModel
@@ -19,14 +19,10 @@ KEY = "tenonnx.variables"
 _KINDS = ("parameter", "frozen", "buffer")
 
 
-def add_roles(graph: Graph, model: onnx.ModelProto, initializers: Iterable[str]) -> None:
-    """Let ``model`` say what its initializers are to training, as far as ``graph`` knows."""
-    held = {value.name: value.role for value in graph.values() if value.role is not None}
+def add_roles(roles: Mapping[str, Role], model: onnx.ModelProto) -> None:
+    """Let ``model`` say what its initializers are to training."""
     told: dict[str, Any] = {}
-    for name in initializers if held else ():
-        role = held.get(name)
-        if role is None:
-            continue
+    for name, role in roles.items():
         if role.kind:
             told.setdefault(role.kind, []).append(name)
         if role.fixed_rows:

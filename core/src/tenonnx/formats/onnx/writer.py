@@ -13,8 +13,10 @@ from tenonnx.formats.onnx.ir import ir_version
 from tenonnx.formats.onnx.roles import add_roles
 from tenonnx.formats.onnx.tensors import Initializers, SparseContents, to_inline_proto, to_proto
 from tenonnx.formats.onnx.types import read_type, write_type
+from tenonnx.graph.garbage import uncollected
 from tenonnx.graph.graph import OPTIONAL_INPUTS_IR, Graph, Node, Value
 from tenonnx.graph.symbolic import symbols_of
+from tenonnx.graph.training import Role
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.op.op import Op
 from tenonnx.op.versioned_signature import signature_at
@@ -28,6 +30,7 @@ def to_model(graph: Graph, *, tidy: bool = False) -> onnx.ModelProto:
     return model
 
 
+@uncollected()
 def model_and_initializers(graph: Graph, *, tidy: bool = False) -> tuple[onnx.ModelProto, Initializers]:
     """The model without the initializers of its main graph, and these."""
     model = onnx.ModelProto()
@@ -43,8 +46,9 @@ def model_and_initializers(graph: Graph, *, tidy: bool = False) -> tuple[onnx.Mo
         assert isinstance(function, Function)
         model.functions.append(function.proto)
     origin = graph.origin.graph if isinstance(graph.origin, onnx.ModelProto) else None
-    initializers = GraphWriter(graph, model.graph, origin, model.ir_version, tidy).write()
-    add_roles(graph, model, [name for name, _ in initializers])
+    writer = GraphWriter(graph, model.graph, origin, model.ir_version, tidy)
+    initializers = writer.write()
+    add_roles(writer.roles, model)
     return model, initializers
 
 
@@ -84,9 +88,10 @@ class GraphWriter:
         self.origin = origin
         self.ir_version = ir_version
         self.tidy = tidy
+        self.roles: dict[str, Role] = {}
 
     def write(self) -> Initializers:
-        """Fill the message, except for its initializers, which are returned."""
+        """Fill the message, except for its initializers, which are returned; ``roles`` are then those of these."""
         graph, proto, origin = self.graph, self.proto, self.origin
         if origin is not None:
             copy_fields(
@@ -222,6 +227,8 @@ class GraphWriter:
                 self.proto.sparse_initializer.append(value.data.inline_proto())
             elif value.data is not None:
                 found.append((value.name, value.data))
+                if value.role is not None:
+                    self.roles[value.name] = value.role
         return found
 
     def _loose_constants(self) -> Iterable[Value]:
