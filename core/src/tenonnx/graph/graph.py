@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final
 
 from tenonnx.errors import InvalidCall, UnknownType
 from tenonnx.graph.constants import Constant, Contents, contents_given
@@ -104,18 +104,6 @@ class Value(Typed):
         return f"Value({self.name}: {self.type or '?'})"
 
 
-class NodeParts(TypedDict, total=False):
-    """The parts of a node that an edit may set."""
-
-    name: str
-    op: Operator
-    version: int
-    inputs: Sequence[Value | None]
-    attributes: Mapping[str, Any]
-    outputs: Sequence[Value | None]
-    captures: Sequence[Value]
-
-
 @settled(
     domain="node.op = an op of that domain, with node.version; or graph.replace(old, new)",
     uses="node.inputs = [...]", subgraphs='node.attributes["name"] = a graph',
@@ -175,15 +163,25 @@ class Node:
         else:
             super().__setattr__(name, given)
 
-    def become(self, **parts: Unpack[NodeParts]) -> None:
+    def become(
+        self,
+        *,
+        name: str | None = None,
+        op: Operator | None = None,
+        version: int | None = None,
+        inputs: Sequence[Value | None] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        outputs: Sequence[Value | None] | None = None,
+        captures: Sequence[Value] | None = None,
+    ) -> None:
         """Let the node be another, whatever the graph is then: for what builds graphs."""
-        given: dict[str, Any] = dict(parts)
-        for part, held in given.items():
-            if part == "attributes":
-                self.attributes.hold(held)
-                self._subgraphs = self.origin = None
-            elif held is not None:
-                _SET[part](self, _HELD[part](held) if part in _HELD else held)
+        for part, held in zip(_HELD, (name, op, version, inputs, outputs, captures), strict=True):
+            if held is not None:
+                kind = _HELD[part]
+                _SET[part](self, held if kind is None else kind(held))
+        if attributes is not None:
+            self.attributes.hold(attributes)
+            self._subgraphs = self.origin = None
 
     @property
     def domain(self) -> str:
@@ -236,9 +234,11 @@ class _Unfinished:
     __slots__ = Node.__slots__
 
 
-#: What sets the parts of a node, whatever the graph is then, and what holds those that are several.
-_SET: Final = {name: getattr(Node, name).__set__ for name in NodeParts.__annotations__}
-_HELD: Final[Mapping[str, Any]] = {"inputs": Places, "outputs": Places, "captures": tuple}
+#: What holds the parts of a node that are several, and what sets each, whatever the graph is then.
+_HELD: Final[Mapping[str, Any]] = {
+    "name": None, "op": None, "version": None, "inputs": Places, "outputs": Places, "captures": tuple,
+}  # fmt: skip
+_SET: Final = {name: getattr(Node, name).__set__ for name in (*_HELD, "attributes")}
 
 
 class Graph(Settable, Names, Methods):
