@@ -136,9 +136,9 @@ class TrainingStep:
         """Train by one batch, for callers that gather what is measured."""
         fed = self._fed(batch)
         rate = self.optimizer.learning_rate if learning_rate is None else learning_rate
-        feeds = {**fed, RATE: np.float32(rate_at(rate, self.updates))}
+        feeds = {**fed, RATE: np.asarray(rate_at(rate, self.updates), np.float32)}
         if self._made.seeded:
-            feeds[SEED] = np.int64(self.seed)
+            feeds[SEED] = np.asarray(self.seed, np.int64)
         results = self.program(feeds)
         self.steps += 1
         return self._measured(results, fed)
