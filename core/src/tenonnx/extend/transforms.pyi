@@ -34,9 +34,6 @@ from tenonnx.transforms.fold import folding as folding
 from tenonnx.transforms.fold import share_of_parameters as share_of_parameters
 from tenonnx.transforms.grad import grad as grad
 from tenonnx.transforms.grad import pullback as pullback
-from tenonnx.transforms.learned import Learned as Learned
-from tenonnx.transforms.learned import check_made_alike as check_made_alike
-from tenonnx.transforms.learned import learned as learned
 from tenonnx.transforms.legalize import Legalizer as Legalizer
 from tenonnx.transforms.legalize import allowed_at as allowed_at
 from tenonnx.transforms.overridable import leaving_defaults as leaving_defaults
@@ -60,3 +57,6 @@ from tenonnx.transforms.summary import weight_bytes as weight_bytes
 from tenonnx.transforms.target import INTERNAL_DOMAIN as INTERNAL_DOMAIN
 from tenonnx.transforms.target import target_for as target_for
 from tenonnx.transforms.user_rules import apply_rules as apply_rules
+from tenonnx_optimize.learned import Learned as Learned
+from tenonnx_optimize.learned import check_made_alike as check_made_alike
+from tenonnx_optimize.learned import learned as learned

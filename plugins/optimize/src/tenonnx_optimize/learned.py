@@ -6,13 +6,9 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tenonnx.errors import InvalidCall
-from tenonnx.graph.definitions import in_registry_of_graph
-from tenonnx.graph.graph import Graph, Node, Value
-from tenonnx.graph.types import TensorType
-from tenonnx.op.op import Op
-from tenonnx.op.rules import find_trait
-from tenonnx.registry.registry import Registry, default_registry
+from tenonnx import default_registry
+from tenonnx.extend import Graph, InvalidCall, Node, Op, Registry, TensorType, Value, find_trait
+from tenonnx.extend.transforms import in_registry_of_graph
 
 #: From here down numbers that are added are those of masks.
 _MASKED = -1e4
