@@ -130,10 +130,10 @@ def test_a_transform_that_is_meant_to_change_numbers_shows_both_differences(run,
 @pytest.mark.parametrize("what", ["numbers", "interface"])
 def test_what_a_transform_changes_is_marked(what):
     from tenonnx.extend.transforms import changing
-    from tenonnx.transforms.changing import changed_by
+    from tenonnx.transforms.marks import marks_of
 
-    assert changed_by(changing(what)(lambda graph: graph)) == what
-    assert changed_by(tx.simplify) is None
+    assert marks_of(changing(what)(lambda graph: graph)).changes == what
+    assert marks_of(tx.simplify).changes is None
     with pytest.raises(ValueError, match='"numbers" or "interface"'):
         changing("numerals")
 

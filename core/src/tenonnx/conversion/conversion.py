@@ -114,7 +114,7 @@ class Conversion:
                 for each in self._of_packages(step):
                     before = self.graph
                     self._take(each.step, before)
-                    if each.changes is not None:
+                    if each.marks.changes is not None:
                         self.expected = self.graph
                         self.changed_by.append(each.name)
             if step == "dims":
@@ -132,7 +132,7 @@ class Conversion:
                 more = has_more_ops(self.graph, self.options.opset_version, self.options.domains)
                 self.options = replace(self.options, fuse=more or bool(self.options.fuse_also))
             self._placed = placed(self.options, self._steps)
-        return [each for each in self._placed if each.behind == step]
+        return [each for each in self._placed if each.marks.behind == step]
 
     @property
     def report(self) -> Report:

@@ -11,20 +11,18 @@ from tenonnx.errors import InvalidCall, PluginError
 from tenonnx.graph.graph import Graph
 from tenonnx.registry.discovery import Plugin, cure, plugins
 from tenonnx.registry.hints import provider
-from tenonnx.transforms.changing import What, changed_by
-from tenonnx.transforms.placing import is_step, placed_behind
+from tenonnx.transforms.marks import Marks, marks_of
 
 #: Plugins of this entry-point group are functions from a graph to a graph.
 TRANSFORMS = "tenonnx.transforms"
 
 
 class Placed(NamedTuple):
-    """A transform: behind which step it comes, and what of the model beside its form it is meant to change."""
+    """A transform as a step, and what it says of itself."""
 
     name: str
-    behind: str
     step: Callable[[Graph, Any], Any]
-    changes: What | None
+    marks: Marks
 
 
 def placed(options: ConvertConfig, steps: Collection[str]) -> Sequence[Placed]:
@@ -44,9 +42,9 @@ def placed(options: ConvertConfig, steps: Collection[str]) -> Sequence[Placed]:
         _placed(getattr(each, "__name__", "transform"), each, None) for each in given if not isinstance(each, str)
     ]
     for each in found:
-        if each.behind not in steps:
+        if each.marks.behind not in steps:
             raise PluginError(
-                f'the transform "{each.name}" must follow a step', given=each.behind, available=", ".join(steps)
+                f'the transform "{each.name}" must follow a step', given=each.marks.behind, available=", ".join(steps)
             )
     return found
 
@@ -55,12 +53,14 @@ def _placed(name: str, transform: Any, plugin: Plugin | None) -> Placed:
     if not callable(transform):
         raise InvalidCall("a transform is a name, or a function from a graph to a graph", given=repr(transform)[:80])
 
+    marks = marks_of(transform)
+
     def step(graph: Graph, conversion: Any) -> tuple[Graph, Sequence[Any]]:
-        arguments = (graph, conversion) if is_step(transform) else (graph,)
+        arguments = (graph, conversion) if marks.is_step else (graph,)
         doing = f"applying {name} of", "could not transform the model"
         with nullcontext() if plugin is None else plugin.running(*doing):
             result = transform(*arguments)
-        left = result if is_step(transform) else (result, ())
+        left = result if marks.is_step else (result, ())
         if not isinstance(left, tuple) or not isinstance(left[0], Graph):
             whose = "" if plugin is None else f" of {plugin.source}"
             raise PluginError(
@@ -70,7 +70,7 @@ def _placed(name: str, transform: Any, plugin: Plugin | None) -> Placed:
             )
         return left
 
-    return Placed(name, placed_behind(transform), step, changed_by(transform))
+    return Placed(name, step, marks)
 
 
 def has_more_ops(graph: Graph, opset_version: int | Mapping[str, int] | None, domains: Collection[str] | None) -> bool:

@@ -20,7 +20,6 @@ from tenonnx.op.infer import infer_call as infer_call
 from tenonnx.op.memo import attributes_key as attributes_key
 from tenonnx.op.versioned_signature import same_attribute as same_attribute
 from tenonnx.registry.registry import canonical_domain as canonical_domain
-from tenonnx.transforms.changing import changing as changing
 from tenonnx.transforms.decompose import decompose as decompose
 from tenonnx.transforms.decompose import inline_functions as inline_functions
 from tenonnx.transforms.decompose import refuse_opaque as refuse_opaque
@@ -36,10 +35,11 @@ from tenonnx.transforms.grad import grad as grad
 from tenonnx.transforms.grad import pullback as pullback
 from tenonnx.transforms.legalize import Legalizer as Legalizer
 from tenonnx.transforms.legalize import allowed_at as allowed_at
+from tenonnx.transforms.marks import behind as behind
+from tenonnx.transforms.marks import changing as changing
+from tenonnx.transforms.marks import step_behind as step_behind
 from tenonnx.transforms.overridable import leaving_defaults as leaving_defaults
 from tenonnx.transforms.overridable import opened as opened
-from tenonnx.transforms.placing import behind as behind
-from tenonnx.transforms.placing import step_behind as step_behind
 from tenonnx.transforms.prune import drop_dead_nodes as drop_dead_nodes
 from tenonnx.transforms.prune import needed_nodes as needed_nodes
 from tenonnx.transforms.prune import prune as prune

@@ -317,8 +317,12 @@ class Graph(Settable, Names, Methods):
         kept = {} if self.training_state is None else self.training_state.tensors
         if name in kept:
             return Value(name, kept[name].type, data=kept[name])
-        near = near_names(name, [*(v.name for v in self.values()), *kept])
-        raise KeyError(f'no value "{name}" in graph "{self.name}"; nearest: {", ".join(near)}')
+        raise KeyError(f'no value "{name}" in graph "{self.name}"; nearest: {self._near(name)}')
+
+    def _near(self, name: str) -> str:
+        """The values that may be meant by a name that none has."""
+        kept = {} if self.training_state is None else self.training_state.tensors
+        return ", ".join(near_names(name, [*(v.name for v in self.values()), *kept]))
 
     def walk(self) -> Iterator[Node]:
         """Every node, those of nested subgraphs after the node that holds them."""
@@ -399,7 +403,8 @@ class Graph(Settable, Names, Methods):
             try:
                 value = self[value]
             except KeyError as error:
-                raise InvalidCall(str(error.args[0])) from error
+                what = f'no value "{value}" in graph "{self.name}"'
+                raise InvalidCall(what, available=self._near(str(value))) from error
         if getattr(value, "graph", None) is not self:
             raise InvalidCall(f'a value of graph "{self.name}" is required', given=repr(value))
         return value

@@ -58,7 +58,6 @@ from tenonnx.registry.hints import provider as provider
 from tenonnx.registry.import_rules import rules_of as rules_of
 from tenonnx.registry.registry import canonical_domain as canonical_domain
 from tenonnx.transforms.absence import absence as absence
-from tenonnx.transforms.changing import changed_by as changed_by
 from tenonnx.transforms.report import Change as Change
 from tenonnx.transforms.runtimes import Runtime as Runtime
 from tenonnx.transforms.runtimes import find_runtime as find_runtime

@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph, Value
-from tenonnx.graph.names import near_names
 from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
 from tenonnx.transforms.rewrite import copy_graph
@@ -27,11 +26,8 @@ def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[
         read = {value.name for node in nodes for value in node.uses} | set(outputs)
         inputs = [value.name for value in part.all_inputs if value.name in read]
     values = {v.name: v for v in part.values()}
-    unknown = [name for name in (*inputs, *outputs) if name not in values]
-    if unknown:
-        near = near_names(unknown[0], list(values))
-        raise InvalidCall(f'no value "{unknown[0]}" in graph "{graph.name}"', available=", ".join(near))
-    cut = [values[name] for name in dict.fromkeys(inputs)]
+    cut = [values[name] if name in values else part.find(name) for name in dict.fromkeys(inputs)]
+    wanted = [values[name] if name in values else part.find(name) for name in outputs]
     untyped = [value.name for value in cut if value.type is None]
     if untyped:
         raise InvalidCall(f'an input must have a known type, "{untyped[0]}" has none', do="install what its op needs")
@@ -40,7 +36,7 @@ def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[
         value.producer = None
     old_formals = part.all_inputs
     part.all_inputs = cut
-    part.outputs = [values[name] for name in outputs]
+    part.outputs = wanted
     drop_dead_nodes(part)
     used = {*part.uses(), *part.outputs}
     missing = [v.name for v in old_formals if v in used and v not in cut and v.data is None]

@@ -9,7 +9,6 @@ from tenonnx.errors import InvalidCall, NotDifferentiable, counted
 from tenonnx.graph.definitions import in_registry_of_graph, operators
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, Node, Value
-from tenonnx.graph.names import near_names
 from tenonnx.graph.types import TensorType
 from tenonnx.op.binding import foreseeing, invoke
 from tenonnx.op.build import Builder
@@ -108,11 +107,7 @@ def _check_names(
     graph: Graph, values: Mapping[str, Value], targets: Sequence[str], names: Sequence[str], seeds: Mapping[str, str]
 ) -> None:
     for name in (*targets, *names):
-        if name not in values:
-            near = near_names(name, list(values))
-            raise InvalidCall(f'no value "{name}" in graph "{graph.name}"', available=", ".join(near))
-    for name in (*targets, *names):
-        kind = values[name].type
+        kind = (values[name] if name in values else graph.find(name)).type  # which tells what is near
         if not isinstance(kind, TensorType) or not kind.dtype.is_float:
             raise NotDifferentiable(
                 f'value "{name}" must be a floating-point tensor to have a gradient', given=str(kind)
