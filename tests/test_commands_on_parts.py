@@ -79,7 +79,7 @@ def test_preprocessing_goes_in_front(tmp_path):
         (["convrt", CNN], "Did you mean convert"),
         (["simplify", CNN], "Did you mean convert --simplify?"),
         (["extract", CNN, "m.onnx", "-o", "Rely"], "available  Relu"),
-        (["rename", CNN, "nothing=x", "-o", "m.onnx"], "nearest: images"),
+        (["rename", CNN, "nothing=x", "-o", "m.onnx"], "available  images"),
         (["nonsense"], "No such command 'nonsense'."),
     ],
 )

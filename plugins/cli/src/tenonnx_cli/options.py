@@ -40,13 +40,16 @@ def _opsets(ctx: click.Context, option: click.Parameter, values: Sequence[str]) 
     return versions or None
 
 
-def _domains(ctx: click.Context, option: click.Parameter, value: str | None) -> list[str] | None:
-    if value is None:
-        return None
-    names = [name.strip() for name in value.split(",")]
-    if not all(names):
-        raise click.BadParameter(f"{value!r} is no list such as ai.onnx,com.microsoft", ctx, option)
-    return names
+def names_like(example: str) -> Callable[[click.Context, click.Parameter, str | None], list[str] | None]:
+    """What reads names with commas between, such as those of the example."""
+
+    def read(ctx: click.Context, option: click.Parameter, value: str | None) -> list[str] | None:
+        names = None if value is None else [name.strip() for name in value.split(",")]
+        if names is not None and not all(names):
+            raise click.BadParameter(f"{value!r} is no list of names such as {example}", ctx, option)
+        return names
+
+    return read
 
 
 def parse_shapes(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> InputShapes:
@@ -142,7 +145,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     "flag": {"is_flag": True},
     "text": {},
     "texts": {"multiple": True},
-    "names": {"callback": _domains},
+    "names": {"callback": names_like("ai.onnx,com.microsoft")},
     "opsets": {"multiple": True, "callback": _opsets},
     "dims": {"multiple": True, "callback": parse_shapes},
     "free_dims": {"multiple": True, "callback": _free_dims},

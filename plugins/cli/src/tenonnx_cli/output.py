@@ -103,17 +103,24 @@ def standard_input(of: str = "the model") -> bytes:
 
     data = b"" if sys.stdin.isatty() else sys.stdin.buffer.read()
     if not data:
-        what = f"for {of} - there must be a file on standard input"
-        raise InvalidCall(what, given="nothing", do="cat FILE | tenonnx ... -, for one file of a command")
+        what = f"- reads {of} from standard input, which is empty"
+        raise InvalidCall(what, do="pipe a file to the command: cat FILE | tenonnx ... -; only one argument can be -")
     return data
 
 
 def data_file(path: str) -> BinaryIO:
-    """A file of arrays or a table, from its beginning; - is what is piped to the command, as often as it is read."""
+    """A file of arrays or a table, from its beginning; - is what is piped to the command, as often as it is read.
+
+    Raises ``InvalidCall`` for a folder, a pipe or a device, which would be waited for.
+    """
     import io
     from pathlib import Path
 
+    from tenonnx import InvalidCall
+
     if path != "-":
+        if Path(path).exists() and not Path(path).is_file():
+            raise InvalidCall(f'"{path}" must be a file that can be read', given="a folder, a pipe or a device")
         return Path(path).open("rb")
     held = click.get_current_context().meta
     if _PIPED not in held:

@@ -10,7 +10,7 @@ import click
 
 from tenonnx import InvalidCall
 from tenonnx_cli.code import called
-from tenonnx_cli.options import Command, rules_given
+from tenonnx_cli.options import Command, names_like, rules_given
 from tenonnx_cli.output import working
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ def made_options(command: Command) -> Command:
             help="For FILE.py:FUNCTION: name the outputs as is usual for a task, such as detection.",
         ),
         click.option(
-            "--input-names", callback=_names, metavar="NAMES",
+            "--input-names", callback=names_like("image,mask"), metavar="NAMES",
             help="For FILE.py:FUNCTION: names of the inputs, such as image,mask.",
         ),
         click.option(
-            "--output-names", callback=_names, metavar="NAMES",
+            "--output-names", callback=names_like("image,mask"), metavar="NAMES",
             help="For FILE.py:FUNCTION: names of the outputs, such as boxes,scores.",
         ),
         click.option(
@@ -71,15 +71,6 @@ def made_options(command: Command) -> Command:
 
 #: Flags that are not called like the option of ``load`` that they give.
 _FLAGS = {"simplify": "fold"}
-
-
-def _names(ctx: click.Context, option: click.Parameter, value: str | None) -> list[str] | None:
-    if value is None:
-        return None
-    names = [name.strip() for name in value.split(",")]
-    if not all(names):
-        raise click.BadParameter(f"{value!r} is no list of names such as image,mask", ctx, option)
-    return names
 
 
 def check_reading(model: str, examples: Sequence[str], reading: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from tenonnx_cli.extend import (
     complain,
     config_options,
     json_option,
+    names_like,
     opened_for_reading,
     plural,
     say,
@@ -46,15 +47,6 @@ def _columns(ctx: click.Context, option: click.Parameter, values: Sequence[str])
     return found
 
 
-def _names(ctx: click.Context, option: click.Parameter, value: str | None) -> list[str] | None:
-    if value is None:
-        return None
-    names = [name.strip() for name in value.split(",")]
-    if not all(names):
-        raise click.BadParameter(f"{value!r} is no list such as id,date", ctx, option)
-    return names
-
-
 def _numbers(ctx: click.Context, option: click.Parameter, value: str | None) -> list[float] | None:
     if value is None:
         return None
@@ -68,7 +60,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "flag": {"is_flag": True},
     "text": {},
     "shown": {"show_default": True},
-    "names": {"callback": _names},
+    "names": {"callback": names_like("id,date")},
     "columns": {"multiple": True, "callback": _columns},
     "numbers": {"callback": _numbers},
     "rows": {"type": click.IntRange(min=1), "show_default": True},
