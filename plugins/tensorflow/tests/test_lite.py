@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cases.lite import CASES
+from cases.lite_recurrent import bidirectional_lstm, lstm
 
 import tenonnx as tx
 
@@ -39,3 +40,36 @@ def test_weights_by_channel_are_not_quantized_again() -> None:
     step = max(float(n.inputs[1].data.array().max()) for n in graph.nodes if n.op_type == "QuantizeLinear")
     for one, other in zip(*(each.values() for each in found), strict=True):
         np.testing.assert_allclose(one, other, atol=1.01 * step)
+
+
+def test_both_directions_side_by_side() -> None:
+    """The interpreter itself gives other numbers from call to call where a layer joins its directions."""
+    graphs = [tx.load(bidirectional_lstm("float", merged=merged), verify=False) for merged in (True, False)]
+    x = np.random.default_rng(0).normal(size=(2, 5, 6)).astype(np.float32)
+    joined, apart = ([*g.run({g.inputs[0].name: x}).values()] for g in graphs)
+    np.testing.assert_array_equal(joined[0], np.concatenate(apart[:2], axis=2))
+
+
+@pytest.mark.parametrize("kind", ["hybrid", "int8"])
+def test_weights_of_recurrent_layers_are_codes(kind: str) -> None:
+    graph = tx.load(lstm(kind), verify=False)
+    codes = [
+        node.inputs[0] for node in graph.nodes if node.op_type == "DequantizeLinear" and node.inputs[0].is_constant
+    ]
+    assert sum(str(value.dtype) == "int8" and value.ndim == 2 for value in codes if value not in graph.all_inputs) == 8
+
+
+def test_states_of_codes_begin_at_zero() -> None:
+    """Not at the code 0, which stands for another number."""
+    graph = tx.load(lstm("int8"), verify=False)
+    defaults = {v.name: v.data.array() for v in graph.all_inputs if v not in graph.inputs and v.data is not None}
+    assert sorted(int(array.max()) for array in defaults.values()) == [0, 5]
+    assert all(array.min() == array.max() for array in defaults.values())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [({"name": "LSTM", "kernel": 1}, "BASIC"), ({"diagonal": True}, "matrices")]
+)
+def test_refused_recurrent_layers(given: dict[str, object], said: str) -> None:
+    with pytest.raises(tx.NotRepresentable, match=said):
+        tx.load(lstm("float", **given), verify=False)

@@ -18,6 +18,10 @@ from tenonnx_tensorflow.state import State
 _ROUNDS = 4
 
 
+class RowsApart(NotRepresentable):
+    """A loop does more with a list than to write its rows one after the other, so that it has to carry the list."""
+
+
 @dataclass(eq=False)
 class Slot:
     """A list that a loop fills, one row in each iteration: what is written in this one."""
@@ -39,7 +43,7 @@ def tensors_of(held: Held, what: str) -> list[Value]:
         return [held.rows]
     if isinstance(held, Variable | Table) or held is None:
         return []
-    raise NotRepresentable("what a loop or branch gives must be tensors and lists of them", given=what)
+    raise RowsApart("what a loop or branch gives must be tensors and lists of them", given=what)
 
 
 def like(template: Held, values: Sequence[Value]) -> Held:
@@ -144,8 +148,39 @@ def looped(
 ) -> list[Held]:
     """What a loop leaves of what it carries; what is ``fixed`` never changes and is used where it stands.
 
-    A list that is reserved before and gets one row in each iteration is what the loop stacks.
+    A list that is reserved before and gets one row in each iteration is what the loop stacks. Others are carried whole,
+    zeros at first, which needs the sizes of their rows.
     """
+    if any(isinstance(h, Slot) and not f for h, f in zip(initial, fixed, strict=True)):
+        raise RowsApart("a loop must write the rows of a list itself, not another inside", given=what)
+    before = dict(state.held)
+    try:
+        return _looped(state, initial, condition, body, fixed, what)
+    except RowsApart:
+        whole = [_zeros(h) if isinstance(h, TensorList) and h.rows is None else h for h in initial]
+        if any(h is None for h in whole) or all(a is b for a, b in zip(whole, initial, strict=True)):
+            raise
+        state.undo(before)
+        return _looped(state, whole, condition, body, fixed, what)
+
+
+def _zeros(held: TensorList) -> TensorList | None:
+    """A list of as many zeros as are reserved; None where nobody knows of what sizes."""
+    if held.shape is None or any(not isinstance(n, int) for n in held.shape) or held.dtype is DType.string:
+        return None
+    sizes = ops.concat(ops.reshape(int64(held.size), [1]), constant(np.asarray(held.shape, np.int64)), axis=0)
+    rows = ops.expand(constant(np.zeros((), held.dtype.numpy)), sizes)
+    return TensorList(held.dtype, rows, held.size, held.shape)
+
+
+def _looped(
+    state: State,
+    initial: Sequence[Held],
+    condition: Callable[[Sequence[Held]], Value],
+    body: Callable[[Sequence[Held]], Sequence[Held]],
+    fixed: Sequence[bool],
+    what: str,
+) -> list[Held]:
     before = dict(state.held)
     templates = [Slot(h) if isinstance(h, TensorList) and h.rows is None and not f else h
                  for h, f in zip(initial, fixed, strict=True)]  # fmt: skip
@@ -247,7 +282,7 @@ def _joined(a: Any, b: Any, what: str) -> Any:
 
 def _row(held: Held, source: TensorList, what: str) -> Value:
     if not isinstance(held, Slot) or held.row is None:
-        raise NotRepresentable(
+        raise RowsApart(
             "a loop must write one row of a list in each iteration, or the list must have rows before",
             given=what,
             do="use tf.TensorArray with index i in iteration i, or stack a Python list where the loop is unrolled",
@@ -271,9 +306,9 @@ def _stacked(rows: Value, trace: _Trace, position: int, initial: Sequence[Held],
         return _overwritten(rows, source, int(np.asarray(place).reshape(-1)[0]))
     index = next((k for k, formal in enumerate(trace.formals) if formal is slot.place), None)
     if index is None or not _counts_up(trace, index, initial):
-        raise NotRepresentable(
-            "a loop must write the rows of a list one after the other, from the first", given=what,
-            do="index the list with what counts the iterations",
+        raise RowsApart(
+            "a loop must write the rows of a list one after the other, or the sizes of these must be known", given=what,
+            do="give element_shape to the tf.TensorArray",
         )  # fmt: skip
     if source.size is not None and (count is None or not _same(count, source.size)):
         missing = ops.sub(ops.reshape(int64(source.size), [1]), ops.slice_(ops.shape(rows), [0], [1], [0]))

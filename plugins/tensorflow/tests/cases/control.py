@@ -80,7 +80,53 @@ def _switch(x: Any, n: Any) -> Any:
     return tf.switch_case(n - 3, [lambda: x, lambda: x * 3, lambda: x - 5])
 
 
+def _backwards(x: Any, n: Any) -> Any:
+    rows, i = tf.TensorArray(tf.float32, size=tf.shape(x)[0]), tf.shape(x)[0] - 1
+    total = tf.zeros([3])
+    while i >= 0:
+        total = total * 0.5 + x[i]
+        rows = rows.write(i, total)
+        i -= 1
+    return rows.stack()
+
+
+def _every_second(x: Any, n: Any) -> Any:
+    rows = tf.TensorArray(tf.float32, size=tf.shape(x)[0])
+    for i in tf.range(0, tf.shape(x)[0], 2):
+        rows = rows.write(i, x[i])
+    return rows.stack()
+
+
+def _chosen(x: Any, n: Any) -> Any:
+    rows = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+    for row in x:
+        if tf.reduce_sum(row) > 0:
+            rows = rows.write(rows.size(), row)
+    return rows.stack()
+
+
+def _previous(x: Any, n: Any) -> Any:
+    rows = tf.TensorArray(tf.float32, size=tf.shape(x)[0] + 1, clear_after_read=False).write(0, tf.ones([3]))
+    for i in tf.range(tf.shape(x)[0]):
+        rows = rows.write(i + 1, rows.read(i) * 0.5 + x[i])
+    return rows.stack()
+
+
+def _written_in_two_loops(x: Any, n: Any) -> Any:
+    rows = tf.TensorArray(tf.float32, size=15, element_shape=[])
+    for i in tf.range(5):
+        for j in tf.range(3):
+            rows = rows.write(i * 3 + j, x[i, j])
+    return rows.stack()
+
+
+def _scattered(x: Any, n: Any) -> Any:
+    return tf.TensorArray(tf.float32, size=6).scatter([5, 0, 3, 1, 2], x).stack()
+
+
 _FUNCTIONS = {
+    "backwards": _backwards, "every_second": _every_second, "chosen": _chosen, "previous": _previous, "written_in_two_loops": _written_in_two_loops, "scattered": _scattered,
+    "scan_backwards": lambda x, n: tf.scan(lambda a, r: a * 0.5 + r, x, reverse=True), "foldr": lambda x, n: tf.foldr(lambda a, r: a * 0.5 + r, x), "while_at_most": lambda x, n: tf.while_loop(lambda i, a: True, lambda i, a: (i + 1, a * 0.9), [0, x], maximum_iterations=4)[1],
     "while": _while, "growing": _growing, "cond": _cond, "nested": _nested, "collatz": _collatz, "for_range": _for_range, "for_rows": _for_rows, "break": _break, "array": _array, "pushed": _pushed, "switch_case": _switch,
     "case": lambda x, n: tf.case([(n < 2, lambda: x), (n < 5, lambda: x * 2)], default=lambda: -x), "map_fn": lambda x, n: tf.map_fn(lambda r: r * 2 + tf.reduce_sum(r), x), "scan": lambda x, n: tf.scan(lambda a, r: a * 0.5 + r, x), "foldl": lambda x, n: tf.foldl(lambda a, r: a * 0.5 + r, x), "vectorized_map": lambda x, n: tf.vectorized_map(lambda r: tf.reduce_sum(r) * r, x), "gradient": lambda x, n: tf.gradients(tf.reduce_sum(tf.tanh(x) ** 2), x)[0], "map_two": lambda x, n: tf.map_fn(lambda p: p[0] @ tf.transpose(p[1]), (x[:, None], x[:, None]), fn_output_signature=tf.float32),
 }  # fmt: skip
@@ -98,6 +144,24 @@ class _Counter(tf.Module):
         return x @ self.w + self.count
 
 
+class _Sliced(tf.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = tf.Variable(array(6, 3), name="w")
+
+    @tf.function(input_signature=[tf.TensorSpec([2, 3], tf.float32, name="x")])
+    def __call__(self, x: Any) -> Any:
+        self.w[1:6:3].assign(x)
+        self.w[-1, :2].assign(x[0, :2])
+        return self.w * 2
+
+
+def _dense_table() -> Any:
+    table = tf.lookup.experimental.DenseHashTable(tf.int64, tf.int64, -1, -9, -2)
+    table.insert(np.int64([1, 2]), np.int64([5, 6]))
+    return tf.function(table.lookup)
+
+
 def _table(default: Any, values: Any) -> Any:
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["cat", "dog"], values), default)
     return tf.function(lambda w: table.lookup(w))
@@ -106,10 +170,10 @@ def _table(default: Any, values: Any) -> Any:
 _FIRST = {name: Case(lambda f=f: tf.function(f), [X, N]) for name, f in _FUNCTIONS.items()}
 _SECOND = {
     f"{name}_of_any_length": Case(lambda f=_FUNCTIONS[name]: tf.function(lambda x: f(x, 4)), [tf.TensorSpec([None, 3], name="x")])
-    for name in ("while", "for_rows", "break", "map_fn", "scan", "foldl", "vectorized_map")
+    for name in ("while", "for_rows", "break", "map_fn", "scan", "foldl", "vectorized_map", "backwards", "every_second", "chosen", "previous")
 }  # fmt: skip
 _THIRD = {
-    "module": Case(_Counter),
+    "module": Case(_Counter), "sliced": Case(_Sliced), "table_dense": Case(_dense_table, [np.int64([2, 1, 7])]),
     "table_of_numbers": Case(lambda: _table(-1, np.int64([5, 7])), [WORDS]),
     "table_of_floats": Case(lambda: _table(0.5, np.float32([1.5, 2.5])), [WORDS]),
     "table_of_text": Case(lambda: _table("none", np.asarray(["a", "b"])), [WORDS]),

@@ -13,7 +13,7 @@ from tenonnx.extend.formats import Role
 from tenonnx_frontends import chosen_names, named_axes, unknown_dims
 from tenonnx_tensorflow.building import WRITTEN, tidied, with_place
 from tenonnx_tensorflow.held import Variable
-from tenonnx_tensorflow.lite import layers, plain  # noqa: F401 - what they are imported for is their rules
+from tenonnx_tensorflow.lite import layers, plain, recurrent  # noqa: F401 - what they are imported for is their rules
 from tenonnx_tensorflow.lite.calls import LITE_RULES, Call, Codes, quantized
 from tenonnx_tensorflow.lite.reader import File, Operator, Subgraph, Tensor
 from tenonnx_tensorflow.loops import branched, looped
@@ -150,11 +150,13 @@ class Builder:
         return self.weights[self.at, place]
 
     def _variable(self, place: int, tensor: Tensor) -> Variable:
-        """A tensor that keeps what a call leaves in it, zeros at first."""
+        """A tensor that keeps what a call leaves in it, zeros at first; of codes of 8 bits those that mean zero."""
         key = (self.at, place)
         if key not in self.kept:
             made = self.kept[key] = Variable(tensor.name or f"state_{place}")
-            self.state.initial[made] = np.zeros([n or 1 for n in tensor.shape or ()], tensor.dtype)
+            is_code = tensor.quantization is not None and tensor.dtype is np.int8
+            first = tensor.quantization.zero_points[0] if is_code and tensor.quantization is not None else 0
+            self.state.initial[made] = np.full([n or 1 for n in tensor.shape or ()], first, tensor.dtype)
         return self.kept[key]
 
     def keep(self, place: int, content: Value) -> None:

@@ -53,6 +53,7 @@ class Call:
         self.name = operator.name
         self.ins: list[Tensor | None] = [tensors[k] if k >= 0 else None for k in operator.inputs]
         self.outs: list[Tensor] = [tensors[k] for k in operator.outputs]
+        self.inside: list[Tensor] = [tensors[k] for k in operator.intermediates]
 
     def option(self, name: str, default: Any = None) -> Any:
         return self.operator.option(name, default)
@@ -81,15 +82,38 @@ class Call:
             held = Quantization(held.scales, held.zero_points, perm.index(held.axis))
         return real_of(ops.transpose(self.raw(position), perm=perm), held)
 
+    def moved(self, position: int, move: Callable[[Value], Value]) -> Value:
+        """An input whose codes are moved, by one scale for all, before they become numbers."""
+        tensor = self.ins[position]
+        return real_of(move(self.raw(position)), tensor.quantization if tensor is not None else None)
+
     @property
     def reals(self) -> list[Value]:
         return [self.real(k) for k in range(len(self.values))]
 
     def keep(self, position: int, content: Value) -> None:
-        """Let an input that is a variable tensor hold something else from here on."""
+        """Let an input that is a variable tensor hold these numbers from here on."""
         tensor = self.ins[position] if position < len(self.ins) else None
         if tensor is not None and tensor.is_variable:
-            self.builder.keep(self.operator.inputs[position], content)
+            held = content if tensor.quantization is None else quantized(content, tensor)
+            self.builder.keep(self.operator.inputs[position], held)
+
+    def as_tensor(self, x: Value, position: int) -> Value:
+        """What is left of numbers as codes of an input."""
+        tensor = self.ins[position]
+        assert tensor is not None
+        return real_of(quantized(x, tensor), tensor.quantization)
+
+    def as_intermediate(self, x: Value, position: int) -> Value:
+        """What is left of numbers as codes that a kernel has inside."""
+        tensor = self.inside[position]
+        return real_of(quantized(x, tensor), tensor.quantization)
+
+    def intermediate(self, position: int) -> Quantization:
+        found = self.inside[position].quantization if position < len(self.inside) else None
+        if found is None:
+            raise NotRepresentable("codes inside an operator must have a scale", given=self.operator.title)
+        return found
 
     def as_rule(self, op: str, *values: Any, **attributes: Any) -> Any:
         """What the rule of TensorFlow gives for a node with these attributes."""

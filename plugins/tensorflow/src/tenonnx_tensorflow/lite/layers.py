@@ -16,13 +16,19 @@ _PADDING = {0: "SAME", 1: "VALID"}
 _LAYOUT = Layout(True, 4)
 
 
-def _is_hybrid(call: Call, weights: int) -> bool:
+def is_hybrid(call: Call, weights: int) -> bool:
     """Whether the activations are floats and the weights codes, so that kernels make codes of the activations, too."""
     first, second = call.ins[0], call.ins[weights]
     return (
         first is not None and first.dtype is np.float32 and second is not None and second.quantization is not None
         and second.dtype is np.int8
     )  # fmt: skip
+
+
+def _is_by_channel(call: Call, weights: int) -> bool:
+    """Whether weights have a scale for each channel, with which kernels give activations a zero point."""
+    held = call.ins[weights]
+    return held is not None and held.quantization is not None and len(held.quantization.scales) > 1
 
 
 def as_codes(x: Value, axes: list[int], asymmetric: bool) -> Value:
@@ -55,7 +61,7 @@ def _window(call: Call, kernel: list[int], with_dilation: bool = True) -> Window
     return Window(kernel, strides, apart, _PADDING[call.option("Padding", 0)])
 
 
-def _sizes(call: Call, position: int) -> list[int]:
+def sizes_of(call: Call, position: int) -> list[int]:
     tensor = call.ins[position]
     if tensor is None or tensor.shape is None or None in tensor.shape:
         raise NotRepresentable("the sizes of a kernel must be known", given=call.operator.title)
@@ -68,9 +74,9 @@ def _biased(call: Call, y: Value, position: int) -> Value:
 
 @lite_rule("CONV_2D")
 def conv(call: Call) -> Value:
-    _, height, width, depth = _sizes(call, 1)
+    _, height, width, depth = sizes_of(call, 1)
     x = call.real(0)
-    x = as_codes(x, [1, 2, 3], asymmetric=True) if _is_hybrid(call, 1) else x
+    x = as_codes(x, [1, 2, 3], asymmetric=_is_by_channel(call, 1)) if is_hybrid(call, 1) else x
     held = channels_first(x)
     channels = x.shape[3] if x.shape is not None else None
     window = _window(call, [height, width])
@@ -82,9 +88,9 @@ def conv(call: Call) -> Value:
 
 @lite_rule("DEPTHWISE_CONV_2D")
 def depthwise(call: Call) -> Value:
-    _, height, width, count = _sizes(call, 1)
+    _, height, width, count = sizes_of(call, 1)
     x = call.real(0)
-    x = as_codes(x, [1, 2, 3], asymmetric=True) if _is_hybrid(call, 1) else x
+    x = as_codes(x, [1, 2, 3], asymmetric=True) if is_hybrid(call, 1) else x
     held = channels_first(x)
     window = _window(call, [height, width])
     weights = call.turned(1, [3, 0, 1, 2])
@@ -97,7 +103,7 @@ def depthwise(call: Call) -> Value:
 
 @lite_rule("TRANSPOSE_CONV")
 def transpose_conv(call: Call) -> Value:
-    _, height, width, _ = _sizes(call, 1)
+    _, height, width, _ = sizes_of(call, 1)
     held = channels_first(call.real(2))
     weights = call.turned(1, [3, 0, 1, 2])
     window = _window(call, [height, width], with_dilation=False)
@@ -108,7 +114,7 @@ def transpose_conv(call: Call) -> Value:
 @lite_rule("CONV_3D", "CONV_3D_TRANSPOSE")
 def conv_3d(call: Call) -> Value:
     is_turned = call.name == "CONV_3D_TRANSPOSE"
-    kernel = _sizes(call, 1)
+    kernel = sizes_of(call, 1)
     strides = [call.option(f"Stride{n}") for n in "DHW"]
     apart = [call.option(f"Dilation{n}Factor", 1) or 1 for n in "DHW"]
     window = Window(kernel[:3], strides, apart, _PADDING[call.option("Padding", 0)])
@@ -123,10 +129,10 @@ def conv_3d(call: Call) -> Value:
 
 @lite_rule("FULLY_CONNECTED")
 def fully_connected(call: Call) -> Value:
-    count, depth = _sizes(call, 1)
+    count, depth = sizes_of(call, 1)
     x = call.real(0)
     rows = ops.reshape(x, [-1, depth]) if x.rank != 2 else x
-    if _is_hybrid(call, 1):
+    if is_hybrid(call, 1):
         rows = as_codes(rows, [1], asymmetric=bool(call.option("AsymmetricQuantizeInputs", False)))
     y = ops.matmul(rows, call.turned(1, [1, 0]))
     y = activated(call, _biased(call, y, 2))
@@ -134,6 +140,18 @@ def fully_connected(call: Call) -> Value:
         front = ops.slice_(ops.shape(x), [0], [x.ndim - 1], [0])
         return ops.reshape(y, ops.concat(front, constant(np.asarray([count])), axis=0))
     return y
+
+
+@lite_rule("BATCH_MATMUL")
+def batch_matmul(call: Call) -> Value:
+    """Of floats and codes, a scale for each row of the floats."""
+    turned = [bool(call.option(name, False)) for name in ("AdjX", "AdjY")]
+    first, second = call.real(0), call.real(1)
+    if is_hybrid(call, 1):
+        axis = first.ndim - (2 if turned[0] else 1)
+        first = as_codes(first, [axis], bool(call.option("AsymmetricQuantizeInputs", False)))
+    found: Value = call.as_rule("BatchMatMul", first, second, adj_x=turned[0], adj_y=turned[1])
+    return found
 
 
 @lite_rule("MAX_POOL_2D", "AVERAGE_POOL_2D", "L2_POOL_2D")
@@ -149,91 +167,6 @@ def pool(call: Call) -> Value:
     else:
         y = ops.sqrt(ops.average_pool(ops.mul(held, held), kernel_shape=kernel, **given))
     return activated(call, channels_last(y))
-
-
-# ----- recurrent layers -----------------------------------------------------------------------------------------------
-
-#: The order of gates in TFLite's inputs, and how ONNX wants them: input, output, forget, cell.
-_GATES = (0, 3, 1, 2)
-
-
-def _number_of(call: Call, kind: int) -> str:
-    names = {0: None, 1: "Relu", 4: "Tanh", 3: None}
-    found = names.get(kind)
-    if found is None:
-        raise NotRepresentable("a recurrent layer must have the activation Tanh or Relu", given=call.operator.title)
-    return found
-
-
-@lite_rule("UNIDIRECTIONAL_SEQUENCE_LSTM")
-def lstm(call: Call) -> Value:
-    """Inputs: 0 x, 1 to 4 weights, 5 to 8 of the state, 9 to 11 peepholes, 12 to 15 biases, 16 and 17 a projection,
-    18 and 19 the states, 20 to 23 scales of a normalization."""
-    if any(call.has(k) for k in (16, 17, 20, 21, 22, 23)):
-        raise NotRepresentable("an LSTM must have no projection or normalization", given=call.operator.title)
-    if not call.has(1):
-        raise NotRepresentable("the gates of an LSTM must have weights of their own", given=call.operator.title)
-    if call.option("CellClip", 0.0) or call.option("ProjClip", 0.0):
-        raise NotRepresentable("the cells of an LSTM must not be clipped", given=call.operator.title)
-    hybrid = _is_hybrid(call, 1)
-    if hybrid or (call.ins[0] is not None and call.ins[0].quantization is not None):
-        raise NotRepresentable("an LSTM must compute in floats", given=f"{call.operator.title} of codes")
-    x = call.real(0)
-    time_major = bool(call.option("TimeMajor", False))
-    x = x if time_major else ops.transpose(x, perm=[1, 0, 2])
-    weights = ops.unsqueeze(ops.concat(*(call.real(1 + k) for k in _GATES), axis=0), [0])
-    of_state = ops.unsqueeze(ops.concat(*(call.real(5 + k) for k in _GATES), axis=0), [0])
-    bias = ops.concat(*(call.real(12 + k) for k in _GATES), axis=0)
-    biases = ops.unsqueeze(ops.concat(bias, ops.zeros_like(bias), axis=0), [0])
-    hidden_state, cell_state = (ops.unsqueeze(call.real(k), [0]) if call.has(k) else None for k in (18, 19))
-    peepholes = None
-    if call.has(10):
-        parts = [call.real(9), call.real(11), call.real(10)]
-        peepholes = ops.unsqueeze(ops.concat(*parts, axis=0), [0])
-    hidden = int(_sizes(call, 5)[1])
-    kind = _number_of(call, call.option("FusedActivationFunction", 4))
-    y, *states = ops.lstm(
-        x, weights, of_state, biases, None, hidden_state, cell_state, peepholes, hidden_size=hidden,
-        activations=["Sigmoid", kind, kind],
-    )  # fmt: skip
-    for k, state in zip((18, 19), states, strict=True):
-        call.keep(k, ops.squeeze(state, [0]))
-    found = ops.squeeze(y, [1])
-    return found if time_major else ops.transpose(found, perm=[1, 0, 2])
-
-
-@lite_rule("UNIDIRECTIONAL_SEQUENCE_RNN")
-def rnn(call: Call) -> Value:
-    x = call.real(0)
-    time_major = bool(call.option("TimeMajor", False))
-    x = x if time_major else ops.transpose(x, perm=[1, 0, 2])
-    hidden = _sizes(call, 2)[1]
-    bias = call.real(3)
-    biases = ops.unsqueeze(ops.concat(bias, ops.zeros_like(bias), axis=0), [0])
-    kind = _number_of(call, call.option("FusedActivationFunction", 4))
-    y, state = ops.rnn(
-        x, ops.unsqueeze(call.real(1), [0]), ops.unsqueeze(call.real(2), [0]), biases, None,
-        ops.unsqueeze(call.real(4), [0]), hidden_size=hidden, activations=[kind],
-    )  # fmt: skip
-    call.keep(4, ops.squeeze(state, [0]))
-    found = ops.squeeze(y, [1])
-    return found if time_major else ops.transpose(found, perm=[1, 0, 2])
-
-
-@lite_rule("SVDF")
-def svdf(call: Call) -> Value:
-    """Features of a step join those of the steps before, in the state; each filter is a row of rank one."""
-    if call.ins[0] is None or call.ins[0].dtype is not np.float32 or _is_hybrid(call, 1):
-        raise NotRepresentable("SVDF must compute in floats", given=call.operator.title)
-    filters, memory = _sizes(call, 2)
-    rank = int(call.option("Rank", 1))
-    feature = ops.matmul(call.real(0), call.turned(1, [1, 0]))
-    state = ops.reshape(call.real(4), [-1, filters, memory])
-    moved = ops.concat(ops.slice_(state, [1], [np.iinfo(np.int64).max], [2]), ops.unsqueeze(feature, [2]), axis=2)
-    call.keep(4, ops.reshape(moved, [-1, filters * memory]))
-    products = ops.reduce_sum(ops.mul(moved, call.real(2)), [2], keepdims=0)
-    summed = ops.reduce_sum(ops.reshape(products, [-1, filters // rank, rank]), [2], keepdims=0)
-    return activated(call, _biased(call, summed, 3))
 
 
 # ----- detection ------------------------------------------------------------------------------------------------------

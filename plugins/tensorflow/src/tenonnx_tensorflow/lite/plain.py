@@ -40,7 +40,6 @@ _KEEPING: Callable[[Call], dict[str, Any]] = lambda call: {"keep_dims": call.opt
 _BY_NUMBERS = _PLAIN | {
     "MEAN": ("Mean", _KEEPING), "SUM": ("Sum", _KEEPING), "REDUCE_PROD": ("Prod", _KEEPING), "REDUCE_ANY": ("Any", _KEEPING),
     "REDUCE_ALL": ("All", _KEEPING), "REDUCE_MAX": ("Max", _KEEPING), "REDUCE_MIN": ("Min", _KEEPING),
-    "BATCH_MATMUL": ("BatchMatMul", lambda call: {"adj_x": call.option("AdjX", False), "adj_y": call.option("AdjY", False)}),
     "LEAKY_RELU": ("LeakyRelu", lambda call: {"alpha": call.option("Alpha", 0.0)}),
     "CUMSUM": ("Cumsum", lambda call: {"exclusive": call.option("Exclusive", False), "reverse": call.option("Reverse", False)}),
     "RESIZE_BILINEAR": ("ResizeBilinear", lambda call: {"align_corners": call.option("AlignCorners", False), "half_pixel_centers": call.option("HalfPixelCenters", False)}),

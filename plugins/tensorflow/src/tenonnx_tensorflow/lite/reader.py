@@ -59,11 +59,12 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """One call: inputs and outputs are numbers of tensors, -1 where one is absent."""
+    """One call: inputs and outputs are numbers of tensors, -1 where one is absent; so are those that it has inside."""
 
     name: str
     inputs: Sequence[int]
     outputs: Sequence[int]
+    intermediates: Sequence[int]
     options: Any
     custom: bytes
     place: int
@@ -135,7 +136,11 @@ def _subgraph(model: Any, graph: Any, contents: bytes) -> Subgraph:
     name = graph.Name()
     inputs, outputs = ([int(read(k)) for k in range(count())] for read, count in (
         (graph.Inputs, graph.InputsLength), (graph.Outputs, graph.OutputsLength)))  # fmt: skip
-    for place in (*inputs, *outputs, *(i for op in operators for i in (*op.inputs, *op.outputs) if i >= 0)):
+    for place in (
+        *inputs,
+        *outputs,
+        *(i for op in operators for i in (*op.inputs, *op.outputs, *op.intermediates) if i >= 0),
+    ):
         if not 0 <= place < len(tensors):
             raise InvalidModel("operators must name tensors of their graph", given=f"{place} of {len(tensors)}")
     return Subgraph(name.decode() if name else "", tensors, inputs, outputs, operators)
@@ -157,7 +162,8 @@ def _operator(model: Any, op: Any, place: int) -> Operator:
         options.Init(table.Bytes, table.Pos)
     inputs = [int(op.Inputs(k)) for k in range(op.InputsLength())]
     outputs = [int(op.Outputs(k)) for k in range(op.OutputsLength())]
-    return Operator(name, inputs, outputs, options, custom, place)
+    inside = [int(op.Intermediates(k)) for k in range(op.IntermediatesLength())]
+    return Operator(name, inputs, outputs, inside, options, custom, place)
 
 
 def _tensor(model: Any, tensor: Any, whole: bytes) -> Tensor:

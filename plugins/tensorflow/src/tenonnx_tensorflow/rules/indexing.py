@@ -257,6 +257,17 @@ def _counted(node: Any, x: Value, size: Value, weights: Value) -> Value:
     return _segments(ops.reshape(rows, [-1]), flat, size, "add", 0)
 
 
+@rule("HistogramFixedWidth")
+def histogram(node: Any, x: Value, bounds: Value, count: Value) -> Value:
+    """How many lie in each of ``count`` parts of a range; what lies outside counts with the first or last."""
+    wanted, size = dtype_of(node.get("dtype", 3)), as_dtype(scalar(count), DType.float64)
+    low, high = (ops.cast(ops.gather(bounds, constant(np.asarray(k))), to=DType.float64) for k in (0, 1))
+    place = ops.mul(ops.div(ops.sub(ops.cast(x, to=DType.float64), low), ops.sub(high, low)), size)
+    place = ops.clip(ops.floor(place), number(0, size), ops.sub(size, number(1, size)))
+    flat = ops.reshape(ops.cast(place, to=DType.int64), [-1])
+    return _segments(ops.expand(number(1, wanted), ops.shape(flat)), flat, count, "add", 0)
+
+
 # ----- orders ---------------------------------------------------------------------------------------------------------
 
 

@@ -65,6 +65,12 @@ def determinant(node: Any, x: Value) -> Value:
     return ops.det(x)
 
 
+@rule("LogMatrixDeterminant", outputs="sign log_abs_determinant")
+def log_determinant(node: Any, x: Value) -> list[Value]:
+    found = ops.det(x)
+    return [ops.sign(found), ops.log(ops.absolute(found))]
+
+
 def _size(x: Value) -> int:
     size = x.shape[-1] if x.shape is not None else None
     if not isinstance(size, int):

@@ -10,7 +10,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant, static
 from tenonnx_tensorflow.attributes import dtype_of
 from tenonnx_tensorflow.held import TensorList, as_dtype, int64, number, scalar
-from tenonnx_tensorflow.loops import Slot
+from tenonnx_tensorflow.loops import RowsApart, Slot
 from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.rules.shapes import LAST
 
@@ -25,7 +25,7 @@ def _shape(value: Value) -> list[int | None] | None:
 def _rows(held: Any, node: Any, like: Value | None = None) -> Value:
     """The rows of a list; of one that is only reserved zeros, where their shape is known."""
     if isinstance(held, Slot):
-        raise NotRepresentable("a loop must not read the list that it fills", given=node.title)
+        raise RowsApart("a loop must not read the list that it fills", given=node.title)
     if held.rows is not None:
         rows: Value = held.rows
         return rows
@@ -66,10 +66,16 @@ def get_item(node: Any, held: Any, index: Value, shape: Value) -> Value:
 @rule("TensorListSetItem")
 def set_item(node: Any, held: Any, index: Value, item: Value) -> Any:
     if isinstance(held, Slot):
+        if held.source.shape is None and item.shape is not None:
+            held.source.shape = [n if isinstance(n, int) else None for n in item.shape]
         if held.row is not None:
-            raise NotRepresentable("a loop must write one row of a list in each iteration", given=node.title)
+            raise RowsApart("a loop must write one row of a list in each iteration", given=node.title)
         return Slot(held.source, index, item)
     rows = _rows(held, node, item)
+    if node.get("resize_if_index_out_of_bounds", False):
+        least = ops.add(ops.reshape(int64(index), [1]), constant(np.asarray([1])))
+        rows = _resized(rows, ops.maximum(least, ops.slice_(ops.shape(rows), [0], [1], [0])))
+        held = TensorList(held.dtype, rows, None, held.shape)
     updated = ops.scatter_nd(rows, ops.reshape(int64(index), [1, 1]), ops.unsqueeze(item, [0]))
     return TensorList(held.dtype, updated, held.size, held.shape)
 
@@ -115,6 +121,16 @@ def scatter(node: Any, x: Value, indices: Value, shape: Value, size: Value | Non
     return TensorList(x.dtype, rows, None, _shape(shape))
 
 
+@rule("TensorListScatterIntoExistingList")
+def scatter_into(node: Any, held: Any, x: Value, indices: Value) -> TensorList:
+    places = int64(indices)
+    row = ops.gather(x, constant(np.asarray(0)), axis=0)
+    least = ops.add(ops.reduce_max(places, keepdims=1), constant(np.asarray([1])))
+    rows = _rows(held, node, row)
+    rows = _resized(rows, ops.maximum(least, ops.slice_(ops.shape(rows), [0], [1], [0])))
+    return TensorList(x.dtype, ops.scatter_nd(rows, ops.unsqueeze(places, [1]), x), None, held.shape)
+
+
 @rule("TensorListConcatV2", "TensorListConcat", outputs="tensor lengths")
 def concat(node: Any, held: Any, *_: Value) -> list[Value]:
     rows = _rows(held, node)
@@ -130,11 +146,15 @@ def resize(node: Any, held: Any, size: Value) -> TensorList:
         return TensorList(held.dtype, None, size, held.shape)
     rows = _rows(held, node)
     wanted = ops.reshape(int64(size), [1])
+    return TensorList(held.dtype, ops.slice_(_resized(rows, wanted), [0], wanted, [0]), size, held.shape)
+
+
+def _resized(rows: Value, wanted: Value) -> Value:
+    """At least so many rows, zeros behind what there is."""
     missing = ops.maximum(ops.sub(wanted, ops.slice_(ops.shape(rows), [0], [1], [0])), constant(np.asarray([0])))
     zeros = constant(np.zeros(rows.ndim, np.int64))
     ends = [missing, constant(np.zeros(rows.ndim - 1, np.int64))] if rows.ndim > 1 else [missing]
-    padded = ops.pad(rows, ops.concat(zeros, *ends, axis=0))
-    return TensorList(held.dtype, ops.slice_(padded, [0], wanted, [0]), size, held.shape)
+    return ops.pad(rows, ops.concat(zeros, *ends, axis=0))
 
 
 @rule("TensorListElementShape")

@@ -226,6 +226,24 @@ def strided_slice(node: Any, x: Value, begin: Value, end: Value, strides: Value)
     return ops.unsqueeze(found, added) if added else found
 
 
+@rule("TensorStridedSliceUpdate")
+def strided_update(node: Any, x: Value, begin: Value, end: Value, strides: Value, content: Value) -> Value:
+    """``x`` with ``content`` where a slice of it lies."""
+    sizes = ops.shape(x)
+    count = ops.reduce_prod(sizes, keepdims=0)
+    places = ops.reshape(ops.range_(constant(np.asarray(0)), count, constant(np.asarray(1))), sizes)
+    chosen = strided_slice(node, places, begin, end, strides)
+    rows = ops.reshape(ops.expand(content, ops.shape(chosen)), [-1])
+    flat = ops.scatter_elements(ops.reshape(x, [-1]), ops.reshape(chosen, [-1]), rows)
+    return ops.reshape(flat, sizes)
+
+
+@rule("ResourceStridedSliceAssign", interpreter=True)
+def strided_assign(interpreter: Any, node: Any, variable: Any, *given: Value) -> list[Any]:
+    interpreter.state.assign(variable, strided_update(node, interpreter.state.read(variable), *given))
+    return []
+
+
 def _sliced(x: Value, begin: Value, end: Value, steps: list[int], sliced: Any, has: Any) -> Value:
     starts, ends = static(begin), static(end)
     first: list[Any] = []
@@ -388,15 +406,15 @@ def reverse_sequence(node: Any, x: Value, lengths: Value) -> Value:
 
 @rule("Roll")
 def roll(node: Any, x: Value, shift: Value, axis: Value) -> Value:
-    shifts, axes = integers(shift, "by how many places to roll"), integers(axis, "the axes to roll")
-    for amount, place in zip(shifts, axes, strict=True):
+    shifts, known_shifts = vector(int64(shift)), static(shift)
+    for k, place in enumerate(integers(axis, "the axes to roll")):
         place %= x.ndim
         length = x.shape[place] if x.shape is not None else None
-        if isinstance(length, int):
-            cut: Any = [(length - amount) % length] if length else [0]
+        if isinstance(length, int) and known_shifts is not None:
+            cut: Any = [(length - int(np.reshape(known_shifts, -1)[k])) % length] if length else [0]
         else:
-            whole = ops.gather(ops.shape(x), [place])
-            cut = ops.mod(ops.sub(whole, constant(np.asarray([amount]))), ops.maximum(whole, constant(np.asarray([1]))))
+            whole, amount = ops.gather(ops.shape(x), [place]), ops.gather(shifts, [k])
+            cut = ops.mod(ops.sub(whole, amount), ops.maximum(whole, constant(np.asarray([1]))))
         x = ops.concat(ops.slice_(x, cut, [LAST], [place]), ops.slice_(x, [0], cut, [place]), axis=place)
     return x
 

@@ -15,8 +15,9 @@ from tenonnx_tensorflow.rules import rule
 
 
 @rule("HashTableV2", "HashTable", "MutableHashTableV2", "MutableHashTable", "AnonymousHashTable",
-      "AnonymousMutableHashTable", interpreter=True)  # fmt: skip
-def table(interpreter: Any, node: Any) -> Table:
+      "AnonymousMutableHashTable", "MutableDenseHashTableV2", "AnonymousMutableDenseHashTable",
+      interpreter=True)  # fmt: skip
+def table(interpreter: Any, node: Any, *_: Value) -> Table:
     name = node.get("shared_name", "") or node.get("container", "") or node.name
     found: Table = interpreter.state.tables.setdefault(name, Table(name))
     return found
@@ -54,7 +55,7 @@ def find(interpreter: Any, node: Any, table: Any, keys: Value, default: Value) -
         raise NotRepresentable("a lookup must be of a table", given=node.title)
     wanted = dtype_of(node["Tout"])
     if table.keys is None and callable(table.contents):
-        table.keys, table.contents = table.contents(node["Tin"], node["Tout"])
+        table.keys, table.contents = (a.reshape(-1) for a in table.contents(node["Tin"], node["Tout"]))
     if table.keys is None:
         raise NotRepresentable("a table must have contents", given=f'{node.title} reads "{table.name}"')
     fallback = known(default, "what a table gives for other keys").reshape(-1)[0]
