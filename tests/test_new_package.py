@@ -90,9 +90,9 @@ def test_a_package_of_a_backend_alone_says_which_api_it_needs(tmp_path, monkeypa
     [
         (["Acme", "--backend"], "must be lower-case words"),
         (["../acme", "--backend"], "must be lower-case words"),
-        (["acme", "--domain", 'a"b'], "a domain must be words with dots"),
-        (["acme"], "must have something in it"),
-        (["there", "--backend"], "the folder must be new"),
+        (["acme", "--domain", 'a"b'], "a domain must be words separated by dots"),
+        (["acme"], "nothing was chosen for the package to contain"),
+        (["there", "--backend"], "the folder exists already"),
     ],
 )
 def test_what_makes_no_package_is_refused_and_writes_nothing(arguments, told, tmp_path, monkeypatch, capsys):

@@ -94,7 +94,7 @@ def test_what_is_no_whole_number_is_refused(field, table):
         ("age,count\n1,\n", "int64", "''"),
         ("age,count\n1,99999999999999999999\n", "int64", "99999999999999999999"),
         ("age,count\n1\n", "rows as long as the first", "line 2 has 1 fields"),
-        ("age,age\n1,2\n", "names differ", "age, age"),
+        ("age,age\n1,2\n", "distinct column names", "age, age"),
         ("age,count\n", "rows as long", "0 rows"),
         ("", "names the columns", ""),
     ],

@@ -36,8 +36,8 @@ def test_results_as_json(scale, rows, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--columns", "x"], "is none such as x=age,income"),
-        (["--keep", "id,,x"], "is no list such as id,date"),
+        (["--columns", "x"], "is not of the form x=age,income"),
+        (["--keep", "id,,x"], "is no list of names such as id,date"),
         (["--mean", "a"], "is no list such as"),
         (["--on", "nowhere"], "on must name an engine"),
         (["--keep", "date"], 'must have a column "date"'),

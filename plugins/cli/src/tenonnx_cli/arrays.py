@@ -144,7 +144,7 @@ def _refusing(path: str) -> Iterator[None]:
         raise InvalidCall(
             f'"{path}" must be a .npy or .npz file without pickled objects',
             given=_seen(path) or " ".join(str(error).split()),
-            do="save it by numpy.save or numpy.savez; strings as an array of dtype str",
+            do="save it with numpy.save or numpy.savez; strings as an array of dtype str",
         ) from error
 
 

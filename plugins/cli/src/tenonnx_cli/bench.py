@@ -59,10 +59,10 @@ def command(
 ) -> None:
     """Time a model on all installed backends. Inputs that are not given get random values.
 
-    Reports the time of the first call, the median of the calls after it, the largest difference from numpy, and how
-    often a backend that compiles for sizes of inputs has done so. The result is stored: from now on, the backend "auto"
-    picks the fastest one for this model. With --nodes, lists the nodes that take longest instead; a kernel that stands
-    for several nodes has the name that the runtime gives it.
+    Reports the time of the first call, the median of the calls after it, the largest difference from numpy, and, for a
+    backend that compiles for each shape of the inputs, the number of compilations. The result is stored: from now on,
+    the backend "auto" picks the fastest one for this model. With --nodes, lists the slowest nodes instead; a fused
+    kernel has the name that the runtime gives it.
     """
     from tenonnx import InvalidCall
     from tenonnx.tools import backends, compile_graph, remember

@@ -52,10 +52,10 @@ def telling(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def _run(path: str) -> Iterator[ModuleType]:
     file = Path(path).absolute()
     if not file.is_file():
-        raise InvalidCall("the file of a function must exist", given=path)
+        raise InvalidCall("no such Python file", given=path)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
-        raise InvalidCall("a file of functions must be one of Python", given=path, do="name it *.py")
+        raise InvalidCall("functions are read from a Python file", given=path, do="name it *.py")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.parent))  # as for python FILE.py: it may import what lies beside it
     try:

@@ -134,7 +134,7 @@ def check_output(output: str, *inputs: str) -> None:
         results_aside()
         return
     if not output.lower().endswith(SUFFIXES) and not path.is_dir():
-        raise InvalidCall("a model is written to a file of a known format", given=output, available=", ".join(SUFFIXES))
+        raise InvalidCall("unknown file format", given=output, available=", ".join(SUFFIXES))
     note_replaced(output, inputs)
 
 

@@ -48,7 +48,7 @@ def _sharding(
         pattern, equals, axes = text.rpartition("=")
         parts = [part.strip() for part in axes.split(",")]
         if not pattern or not equals or not all(all(part.split("+")) for part in parts):
-            raise click.BadParameter(f"{text!r} is no layout such as *.weight=-,model", ctx, option)
+            raise click.BadParameter(f"{text!r} is no sharding such as *.weight=-,model", ctx, option)
         found[pattern] = tuple(
             None if part == "-" else tuple(part.split("+")) if "+" in part else part for part in parts
         )
@@ -62,17 +62,18 @@ _DEVICE = click.option(
 _MESH = (
     click.option(
         "--devices", type=click.IntRange(min=1), metavar="N",
-        help="Use so many devices: without --mesh each gets a part of every batch. Without accelerators the processor "
-        "is divided into so many.",
+        help="Number of devices. Without --mesh, each batch is split over them. Without accelerators, the CPU is split "
+        "into this many devices.",
     ),
     click.option(
         "--mesh", callback=_mesh, metavar="AXIS=N,...",
-        help="Axes of devices, such as data=4,model=2. Without --sharding, data divides batches and model weights.",
+        help="Device mesh, such as data=4,model=2. Without --sharding, batches are sharded over the axis data, and "
+        "weights over the axis model.",
     ),
     click.option(
         "--sharding", multiple=True, callback=_sharding, metavar="PATTERN=AXIS,...",
-        help="Axes of the mesh that divide the axes of inputs, weights or training state, - for none: x=data, "
-        "*.weight=-,model. Repeatable; the first match applies.",
+        help="Mesh axis over which each axis of an input, weight or training state is sharded, or - for none: x=data, "
+        "*.weight=-,model. Repeatable; the first matching pattern applies.",
     ),
 )  # fmt: skip
 

@@ -141,12 +141,12 @@ def _refuse(name: str, domain: str | None, parts: list[Part]) -> None:
         what = "the name of a package must be lower-case words with hyphens between"
         raise InvalidCall(what, given=repr(name), do="tenonnx plugins new tenonnx-acme --domain com.acme")
     if domain is not None and not re.fullmatch(r"\w[\w.-]*", domain, re.ASCII):
-        raise InvalidCall("a domain must be words with dots between, such as com.acme", given=repr(domain))
+        raise InvalidCall("a domain must be words separated by dots, such as com.acme", given=repr(domain))
     if not parts:
         options = "--domain DOMAIN, " + ", ".join(f"--{flag}" for flag in _PARTS)
-        raise InvalidCall("a package must have something in it", given=name, available=options)
+        raise InvalidCall("nothing was chosen for the package to contain", given=name, available=options)
     if Path(name).exists():
-        raise InvalidCall("the folder must be new", given=name, do="remove it, or choose another name")
+        raise InvalidCall("the folder exists already", given=name, do="remove it, or choose another name")
 
 
 def _files(name: str, domain: str, parts: list[Part]) -> Iterator[tuple[Path, str]]:

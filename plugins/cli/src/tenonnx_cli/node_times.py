@@ -42,9 +42,7 @@ def node_times(graph: Graph, feeds: Mapping[str, Any], backend: str, *, calls: i
     """
     able = _measuring()
     if backend not in able:
-        raise InvalidCall(
-            "times of nodes come from a backend that measures them", given=backend, available=", ".join(able)
-        )
+        raise InvalidCall("this backend cannot measure single nodes", given=backend, available=", ".join(able))
     measured = able[backend](graph, feeds, calls)
     known = {node.label: node for node in graph.nodes}
     spent: dict[str, float] = {}

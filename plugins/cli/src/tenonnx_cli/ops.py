@@ -61,7 +61,7 @@ def _of_package(rows: list[dict[str, Any]], package: str) -> list[dict[str, Any]
     chosen = [row for row in rows if normalized(row["package"].split(" ")[0]) == normalized(package)]
     if not chosen:
         names = sorted({row["package"].split(" ")[0] for row in rows})
-        raise InvalidCall(f'no ops are of the package "{package}"', available=", ".join(names))
+        raise InvalidCall(f'no installed package "{package}" has ops', available=", ".join(names))
     return chosen
 
 

@@ -120,7 +120,7 @@ def _free_dims(ctx: click.Context, option: click.Parameter, values: Sequence[str
         for part in dims.split(","):
             axis, _, symbol = part.partition("=")
             if not name or not colon or not _AXIS.fullmatch(axis) or not symbol.strip():
-                raise click.BadParameter(f"{text!r} is none such as image:0=batch", ctx, option)
+                raise click.BadParameter(f"{text!r} is not of the form image:0=batch", ctx, option)
             found.setdefault(name, {})[int(axis)] = symbol.strip()
     return found
 
@@ -328,7 +328,7 @@ def note_unused(asked: Mapping[str, int] | None, domains: Collection[str]) -> No
     """Say which versions were asked for that no node of the result has a use for."""
     for domain in asked or ():
         if domain not in domains:
-            complain(f'note: no node is of domain "{domain}", so its version is left out')
+            complain(f'note: no node is of domain "{domain}", so its version is ignored')
 
 
 def loading_options(given: Sequence[str]) -> dict[str, Any]:

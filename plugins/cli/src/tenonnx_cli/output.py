@@ -90,7 +90,7 @@ def standard_output() -> BinaryIO:
     from tenonnx import InvalidCall
 
     if sys.stdout.isatty():
-        raise InvalidCall("a file is not written to a terminal", do="pipe it on, or give -o FILE")
+        raise InvalidCall("a model is not written to a terminal", do="redirect standard output, or give -o FILE")
     return sys.stdout.buffer
 
 

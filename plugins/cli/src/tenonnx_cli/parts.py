@@ -18,7 +18,7 @@ def names(ctx: click.Context, option: click.Parameter, values: Sequence[str]) ->
     """``a,b`` and repeated options as one list of names."""
     found = [name.strip() for text in values for name in text.split(",")]
     if not all(found):
-        raise click.BadParameter(f"{', '.join(values)!r} is no list such as a,b", ctx, option)
+        raise click.BadParameter(f"{', '.join(values)!r} is no list of names such as a,b", ctx, option)
     return found
 
 
@@ -28,7 +28,7 @@ def pairs(ctx: click.Context, option: click.Parameter, values: Sequence[str]) ->
     for text in values:
         old, equals, new = text.partition("=")
         if not equals or not old or not new or old in found:
-            raise click.BadParameter(f"{text!r} is none such as old=new, or names one twice", ctx, option)
+            raise click.BadParameter(f"{text!r} is not of the form old=new, or repeats a name", ctx, option)
         found[old] = new
     return found
 

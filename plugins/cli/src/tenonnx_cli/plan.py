@@ -45,8 +45,8 @@ def command(
     Lists what would happen to each node, including those of subgraphs, and everything that prevents the conversion.
     Exit code 1 if it is not possible.
 
-    With --devices or --mesh, shows instead how the model would lie on so many devices: the bytes on each, and what they
-    exchange in a call. A training step (train --emit-step) has gradients and optimizer state, too.
+    With --devices or --mesh, shows instead how the model would be distributed: the bytes on each device, and the data
+    that devices exchange in a call. A training step (train --emit-step) includes gradients and optimizer state.
     """
     if devices is not None or mesh is not None or sharding is not None:
         return _over_devices(model, input_shapes, devices, mesh, sharding, as_json, options)
@@ -104,14 +104,15 @@ def _over_devices(
     from tenonnx.tools import late
 
     if devices is None and mesh is None:
-        raise InvalidCall("--sharding needs a mesh to divide", given="--sharding alone", do="--mesh data=4,model=2")
+        raise InvalidCall("--sharding needs --mesh", given="--sharding alone", do="add a mesh: --mesh data=4,model=2")
     source = click.get_current_context().get_parameter_source
     given = [each for each in click.get_current_context().command.params if each.name in options]
     asked = [each.opts[0] for each in given if (found := source(str(each.name))) and found.name == "COMMANDLINE"]
     asked += [f"--{name.replace('_', '-')}" for name in transforms_given()]
     if asked:
         raise InvalidCall(
-            "a plan is of a conversion or of devices", given=f"{asked[0]} beside --devices, --mesh or --sharding",
+            "a plan is for a conversion or for devices, not both",
+            given=f"{asked[0]} beside --devices, --mesh or --sharding",
             do="convert the model first, then plan its devices",
         )  # fmt: skip
     graph = load_model(model)

@@ -60,8 +60,8 @@ def made_options(command: Command) -> Command:
         click.option(
             "--fold/--no-fold", "fold", default=None,
             help="For FILE.py:FUNCTION, a PyTorch module: fold BatchNormalization and transposed weights into weights "
-            "and make one weight of several, or keep every parameter as it is. By default, they are folded where each "
-            "parameter stays apart from the others, unless the module is in training mode.",
+            "and merge weights, or keep every parameter as it is. By default, weights are folded as long as no two "
+            "parameters are merged, unless the module is in training mode.",
         ),
     ]  # fmt: skip
     for option in reversed(options):
@@ -109,7 +109,7 @@ def load_made(model: str, examples: Sequence[str], seed: int, reading: Mapping[s
         return Made(made, None)
     options |= rules_given()
     if dims and "dims" in options:
-        raise InvalidCall("dynamic dims are named by --example or by --dims, not by both", given="both")
+        raise InvalidCall("dynamic dims are named either by --example or by --dims", given="both")
     options |= {"dims": dims} if dims else {}
     with working(f"reading {model}"):
         return Made(*load_and_verifier(made, *arrays.values(), **options))
@@ -126,7 +126,7 @@ def _parsed(text: str) -> tuple[str, tuple[int, ...], dict[int, str]]:
         raise InvalidCall(
             "an example must be the shape of an input, or a .npy file",
             given=f"--example {text}",
-            available="1,3,224,224, or int64:batch=2,16 with an element type and names of dims that vary, or x.npy",
+            available="1,3,224,224, or int64:batch=2,16 with an element type and names of dynamic dims, or x.npy",
         )
     found = [part for part in parts if part is not None]
     names = {axis: part[1] for axis, part in enumerate(found) if part[1]}

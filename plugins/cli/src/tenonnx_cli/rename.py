@@ -23,7 +23,7 @@ def command(model: str, renamed: dict[str, str], output: str, **writing: Any) ->
     from tenonnx import InvalidCall
 
     if len(set(renamed.values())) < len(renamed):
-        raise InvalidCall("every value must get a name of its own", given=", ".join(map("=".join, renamed.items())))
+        raise InvalidCall("two values cannot get the same name", given=", ".join(map("=".join, renamed.items())))
     graph = load_model(model)
     rename_all(graph, renamed)
     write(graph, output, model, training_state=True, **writing)

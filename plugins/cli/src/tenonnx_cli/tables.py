@@ -53,7 +53,7 @@ def table_feeds(graph: Graph, columns: Mapping[str, Mapping[int, str]], path: st
             f'{path} must have a column "{missing[0]}"',
             given=", ".join(columns),
             available=", ".join(f"{value.name}: {value.type}" for value in inputs),
-            do="name the columns in the first row like the inputs of the model",
+            do="the first row must name the columns like the inputs of the model",
         )
     names = [value.name for value in inputs]
     complain_of_unused(path, [name for name in columns if name not in names])
@@ -78,7 +78,7 @@ def read_columns(path: str) -> dict[str, dict[int, str]]:
     if uneven or len(set(header)) < len(header) or not rows:
         problem = uneven[0] if uneven else f"{len(rows)} rows"
         raise InvalidCall(
-            f'"{path}" must have rows as long as the first, whose names differ',
+            f'"{path}" must have rows as long as the first row, and distinct column names',
             given=f"{problem}; the first row is {', '.join(header)}",
         )
     return {name: {line: row[k] for line, row in rows} for k, name in enumerate(header)}
@@ -112,7 +112,7 @@ def parse_column(value: Value, name: str, fields: Mapping[int, str], path: str) 
     """The fields of the column ``name``, by line of the file, as an array of the type of ``value``."""
     kind = value.type
     if not isinstance(kind, TensorType):
-        raise InvalidCall(f'input "{value.name}" is {kind}, which a table has no column for')
+        raise InvalidCall(f'input "{value.name}" is {kind}, which no column of a table can hold')
     if kind.dtype is DType.string:
         return np.array(list(fields.values()), dtype=object)
     parse = field_parser(kind.dtype)
@@ -176,7 +176,7 @@ def _parquet(columns: Mapping[str, Sequence[Any]]) -> bytes:
         from pyarrow import parquet
     except ImportError as error:
         raise InvalidCall(
-            "a Parquet file is written by the package pyarrow",
+            "writing a Parquet file needs the package pyarrow",
             do=f"{installing('tenonnx[parquet]')}, or write .csv",
         ) from error
     file = io.BytesIO()

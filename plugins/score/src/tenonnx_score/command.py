@@ -42,7 +42,7 @@ def _columns(ctx: click.Context, option: click.Parameter, values: Sequence[str])
         name, equals, names = text.partition("=")
         parts = [part.strip() for part in names.split(",")]
         if not name or not equals or not all(parts):
-            raise click.BadParameter(f"{text!r} is none such as x=age,income", ctx, option)
+            raise click.BadParameter(f"{text!r} is not of the form x=age,income", ctx, option)
         found[name] = parts
     return found
 

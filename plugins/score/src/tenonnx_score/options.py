@@ -60,7 +60,7 @@ class ScoreConfig:
         False, "Remove what an earlier run wrote to the output folder, and start again.", "--overwrite"
     )
     backend: str = option(
-        "auto", "The backend. By default the fastest that is installed, found out once for all workers.",
+        "auto", "The backend. By default the fastest one installed, measured once for all workers.",
         "--backend", kind="shown", metavar="NAME",
     )  # fmt: skip
     threads: int | None = option(
@@ -69,11 +69,11 @@ class ScoreConfig:
         "--threads", kind="rows", metavar="N",
     )  # fmt: skip
     batch: int | None = option(
-        None, "Rows of a batch. By default batches grow until that no longer pays.",
+        None, "Batch size. By default it grows as long as throughput does.",
         "--batch", kind="rows", metavar="ROWS",
     )  # fmt: skip
     part_rows: int = option(
-        PART_ROWS, "Rows of one file of the output. A run that was stopped repeats at most the files it was at.",
+        PART_ROWS, "Rows of one file of the output. A resumed run repeats only the files that were not finished.",
         "--part-rows", kind="rows", metavar="ROWS",
     )  # fmt: skip
     pixels: str | None = option(

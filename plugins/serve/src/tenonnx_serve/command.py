@@ -19,19 +19,24 @@ from tenonnx_cli.tools import check_reading, is_made, made_options
 
 @click.command("serve")
 @click.argument("source", required=False, metavar="[MODEL | FILE.py:FUNCTION | FOLDER]")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="By default one that is free.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen. Other machines need --token.")
-@click.option("--token", help="What the address must hold. By default made anew, at random.")
-@click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on. By default a free one.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. Other machines need --token.",
+)
+@click.option("--token", help="Token that the URL must contain. By default a random one.")
+@click.option("--no-browser", is_flag=True, help="Print the address without opening a browser.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="SECONDS",
-    help="Seconds that one job may take.",
+    help="Time limit of a job.",
 )  # fmt: skip
 @click.option(
     "--upload", type=click.FloatRange(min=0, min_open=True), default=4.0, show_default=True, metavar="GB",
-    help="The largest file that the page may send.",
+    help="Largest file that can be uploaded.",
 )  # fmt: skip
-@click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Jobs at one time.")
+@click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Jobs that run at once.")
 @made_options
 def command(
     source: str | None,
