@@ -38,10 +38,13 @@ def to_qoperator(graph: Graph) -> Graph:
     such op stays as it is.
     """
     used_once = {v for v, nodes in graph.uses().items() if len(nodes) == 1} - set(graph.outputs)
+    rounded = {n.inputs[0] for n in graph.walk() if is_quantize(n.op)}
+    rounded |= {n.inputs[0] for n in graph.walk() if is_meaning(n.op, ops.relu) and n.outputs[0] in rounded}
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if is_meaning(call.op, *_INTEGER):
-            found = rewriter.inside(_as_it_runs, call.op, call.inputs, call.attributes)
+            is_rounded = call.node is not None and call.node.outputs[0] in rounded
+            found = rewriter.inside(_as_integers, call.op, call.inputs, call.attributes, is_rounded)
             if found is None and is_meaning(call.op, ops.matmul):
                 found = rewriter.inside(_in_blocks, rewriter, *call.inputs)
             return None if found is None else (found,)
@@ -214,14 +217,22 @@ _RULES: tuple[tuple[Op, Callable[..., Value | None]], ...] = (
 _INTEGER = (ops.matmul, ops.conv, ops.gemm)
 
 
-def _as_it_runs(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Value | None:
-    """A product of what DynamicQuantizeLinear made and weights of eight bits, as a product of integers."""
+def _as_integers(
+    op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], is_rounded: bool
+) -> Value | None:
+    """A product of codes and weights of eight bits, as a product of integers whose result is floats.
+
+    Codes are those of DynamicQuantizeLinear, or, of a product of matrices that is not rounded to codes, any.
+    """
     first, weights = inputs[:2]
     if is_meaning(op, ops.gemm) and (attributes["transA"] or attributes["alpha"] != 1 or attributes["beta"] != 1):
         return None
     place = {"Conv": 0, "MatMul": -1}.get(op.name, 0 if attributes.get("transB") else 1)
     x, w = _coded(first), _coded(weights, axis=place)
-    if x is None or w is None or not is_meaning(getattr(x[0].producer, "op", None), dynamic_quantize_linear):
+    if x is None or w is None:
+        return None
+    as_it_runs = is_meaning(getattr(x[0].producer, "op", None), dynamic_quantize_linear)
+    if not as_it_runs and (is_rounded or is_meaning(op, ops.conv)):
         return None
     codes, scale, zero = w
     zero = None if is_zero(zero) else _one_of_all(zero)  # runtimes take one for each channel seldom

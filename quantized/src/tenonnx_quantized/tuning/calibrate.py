@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,16 @@ BINS = 2048
 PERCENTILE = 0.9999
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a graph of floats gives: the range of each value that is watched, over all batches, its contents in the
+    first one, and every output of the graph, batch by batch."""
+
+    ranges: dict[str, tuple[float, float]]
+    first: dict[str, Array]
+    outputs: dict[str, list[Array]]
+
+
 def values_of(graph: Graph, names: Sequence[str], backend: str) -> Program:
     """A program that gives these values of a graph."""
     watched = copy_graph(graph)
@@ -34,8 +45,8 @@ def values_of(graph: Graph, names: Sequence[str], backend: str) -> Program:
 def observe(
     graph: Graph, names: Sequence[str], batches: Iterable[Batch], method: str, backend: str = "auto", *,
     dtype: DType = DType.uint8, symmetric: bool = False,
-) -> dict[str, tuple[float, float]]:  # fmt: skip
-    """The range of each of these values over all batches, by a method of ``METHODS``, for codes of a type.
+) -> Observed:  # fmt: skip
+    """Run a graph over all batches, with the ranges of ``names`` by a method of ``METHODS``, for codes of a type.
 
     The batches are gone through twice where values have to be counted. Raises ``InvalidCall`` without a batch.
     """
@@ -44,23 +55,30 @@ def observe(
         raise InvalidCall("unknown calibration method", given=method, available=", ".join(METHODS))
     if not batches:
         raise InvalidCall("calibration needs data", do="give one batch or more")
-    program = values_of(graph, names, backend)
+    outputs: dict[str, list[Array]] = {value.name: [] for value in graph.outputs}
+    program = values_of(graph, list(dict.fromkeys((*outputs, *names))), backend)
     low, high = dict.fromkeys(names, np.inf), dict.fromkeys(names, -np.inf)
+    first: dict[str, Array] = {}
     for batch in batches:
-        for name, found in program(batch).items():
-            if found.size:
-                low[name] = min(low[name], float(found.min()))
-                high[name] = max(high[name], float(found.max()))
+        found = program(batch)
+        for name in names:
+            if found[name].size:
+                low[name] = min(low[name], float(found[name].min()))
+                high[name] = max(high[name], float(found[name].max()))
+        for name, parts in outputs.items():
+            parts.append(found[name])
+        first = first or {name: found[name] for name in names}
     ranges = {name: (min(low[name], 0.0), max(high[name], 0.0)) for name in names}
     choose = METHODS[method]
-    if choose is None:
-        return ranges
-    counts = {name: np.zeros(BINS, np.int64) for name in names}
-    for batch in batches:
-        for name, found in program(batch).items():
-            counts[name] += np.histogram(found, BINS, ranges[name])[0]
-    rounded = partial(_rounded, dtype=dtype, symmetric=symmetric)
-    return {n: choose(counts[n], *ranges[n], rounded) if ranges[n][0] < ranges[n][1] else ranges[n] for n in names}
+    if choose is not None and names:
+        counts = {name: np.zeros(BINS, np.int64) for name in names}
+        for batch in batches:
+            found = program(batch)
+            for name in names:
+                counts[name] += np.histogram(found[name], BINS, ranges[name])[0]
+        rounded = partial(_rounded, dtype=dtype, symmetric=symmetric)
+        ranges |= {n: choose(counts[n], *ranges[n], rounded) for n in names if ranges[n][0] < ranges[n][1]}
+    return Observed(ranges, first, outputs)
 
 
 # ----- how a range is chosen from counts ------------------------------------------------------------------------------

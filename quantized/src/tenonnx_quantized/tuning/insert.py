@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import ArrayConstant, DType, Graph, Node, Value
-from tenonnx.extend.transforms import interpreting, prune
+from tenonnx.extend.transforms import Call, Rewriter, interpreting, prune
 from tenonnx_quantized.computed import Computed
 from tenonnx_quantized.forms.codes import CodesRewriter
 from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
@@ -19,10 +20,12 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(slots=True)
 class Insertions:
-    """Activations to round by their parameters, weights of nodes with their codes, and inputs to round as it runs."""
+    """Activations to round by their parameters, weights of nodes with their codes, tables that nodes take rows of with
+    their codes, and inputs to round as it runs."""
 
     activations: dict[Value, QuantizationParameters] = field(default_factory=dict)
     weights: dict[Node, tuple[int, Codes]] = field(default_factory=dict)
+    tables: dict[Node, Codes] = field(default_factory=dict)
     dynamic_inputs: dict[Node, int] = field(default_factory=dict)
 
 
@@ -33,9 +36,10 @@ def insert(graph: Graph, plan: Insertions) -> Graph:
 
 class _Inserter(CodesRewriter):
     def __init__(self, source: Graph, plan: Insertions, **keywords: Any) -> None:
-        super().__init__(source, lambda rewriter, call: None, **keywords)
+        super().__init__(source, self._rows_of_tables, **keywords)
         self.plan = plan
         self._numbers: dict[Any, Value] = {}
+        self._tables: dict[Value, tuple[Value, Value, Value]] = {}
 
     def visit(self, node: Node) -> None:
         for value in node.inputs:
@@ -87,15 +91,32 @@ class _Inserter(CodesRewriter):
         """What the codes of weights stand for; nodes that share weights share them still."""
         assert value is not None
         if (value, "weights") not in self._numbers:
-            self.prefix, dtype = value.name, codes.parameters.dtype
-            held = self._constant(f"{value.name}/codes", codes.codes, dtype)
-            scale = self._constant(f"{value.name}/scale", codes.parameters.scale, DType.float32)
-            zero_point = self._constant(f"{value.name}/zero_point", codes.parameters.zero_point, dtype)
+            held, scale, zero_point = self._held(value, codes)
             where = {} if codes.axis is None else {"axis": codes.axis}
             where |= {"block_size": codes.block_size} if codes.block_size else {}
             with interpreting(self):
                 self._numbers[value, "weights"] = dequantize_linear(held, scale, zero_point, **where)
         return self._numbers[value, "weights"]
+
+    def _rows_of_tables(self, rewriter: Rewriter, call: Call) -> tuple[Value] | None:
+        """Rows of a table as what the codes of these rows stand for: the table is never unpacked as a whole."""
+        codes = None if call.node is None else self.plan.tables.get(call.node)
+        if codes is None or call.node is None or (table := call.node.inputs[0]) is None:
+            return None
+        if table not in self._tables:
+            self._tables[table] = self._held(table, codes)
+        held, scale, zero_point = self._tables[table]
+        with interpreting(self):
+            rows = ops.gather(held, call.inputs[1])
+            return (dequantize_linear(rows, scale, zero_point, **({} if codes.axis is None else {"axis": -1})),)
+
+    def _held(self, value: Value, codes: Codes) -> tuple[Value, Value, Value]:
+        self.prefix, dtype = value.name, codes.parameters.dtype
+        return (
+            self._constant(f"{value.name}/codes", codes.codes, dtype),
+            self._constant(f"{value.name}/scale", codes.parameters.scale, DType.float32),
+            self._constant(f"{value.name}/zero_point", codes.parameters.zero_point, dtype),
+        )
 
     def _constant(self, name: str, contents: Array | Computed, dtype: DType) -> Value:
         data = contents if isinstance(contents, Computed) else ArrayConstant(np.array(contents, order="C"), dtype)

@@ -16,7 +16,7 @@ from tenonnx.extend.backends import compile_graph, generate_feeds
 from tenonnx.extend.transforms import LARGEST_MEASURED, infer, retarget, weight_bytes
 from tenonnx_quantized.forms.codes import is_meaning
 from tenonnx_quantized.forms.qoperator import to_qoperator
-from tenonnx_quantized.tuning.calibrate import METHODS, Batch, observe, values_of
+from tenonnx_quantized.tuning.calibrate import METHODS, Batch, Observed, observe
 from tenonnx_quantized.tuning.codes import (
     SEARCHES,
     Codes,
@@ -43,6 +43,9 @@ _WEIGHT_TYPES: dict[str, tuple[str, ...]] = {
 #: Ops with weights, and the position and the axis of channels of these.
 _WEIGHTED: dict[Op, tuple[int, int]] = {ops.conv: (1, 0), ops.matmul: (1, -1), ops.gemm: (1, 1)}
 
+#: From so many rows on, a table is quantised that rows are taken of.
+_LONG = 32
+
 #: Ops whose activations a static quantisation rounds, too.
 _ACTIVATED = (ops.add, ops.mul, ops.average_pool, ops.global_average_pool, ops.concat, ops.sigmoid)
 
@@ -58,9 +61,9 @@ class QuantizeConfig:
     default uint8 (int8 where ``symmetric``) and int8. float8 goes with float8. Codes of signed types are symmetric in
     weights, those of all types where ``symmetric`` or in form ``qoperator``, which has codes of 8 bits alone.
     ``calibration`` is a method of ``calibrate.METHODS``, ``search`` how codes of blocks are found. ``ops`` are the
-    types to quantise (None: all that can be), ``leave_out`` patterns of names of nodes that stay floats. ``budget`` is
-    the greatest error of the outputs, relative to their size, for which the worst nodes stay floats. ``form`` is that
-    of the result.
+    types to quantise (None: those with weights, and in mode ``static`` what lies between these), ``leave_out`` patterns
+    of names of nodes that stay floats. ``budget`` is the greatest error of the outputs, relative to their size, for
+    which the worst nodes stay floats. ``form`` is that of the result.
     """
 
     mode: str = "static"
@@ -181,23 +184,26 @@ def quantize(
             "no op can be quantized", given=f"mode {chosen.mode}, ops {chosen.ops or 'all'}",
             available=", ".join(op.name for op in (*_WEIGHTED, *_ACTIVATED)),
         )  # fmt: skip
-    wanted = _outputs(graph, feeds, backend)
-    ranges = _ranges(graph, nodes, feeds, chosen, backend)
+    found = _observed(graph, nodes, feeds, chosen, backend)
+    wanted = {name: list(map(_flat, parts)) for name, parts in found.outputs.items()}
     kept = list(nodes)
     if chosen.budget is not None:
-        kept = _within_budget(graph, nodes, ranges, feeds, wanted, chosen, backend)
-    made, codes = _made(graph, kept, ranges, chosen)
+        kept = _within_budget(graph, nodes, found.ranges, feeds, wanted, chosen, backend)
+    made, codes = _made(graph, kept, found.ranges, chosen)
     tensors = [TensorError(n, "weight", str(c.parameters.dtype), _lost(v, c)) for n, (v, c) in codes.items()]
     if chosen.mode == "static":
-        tensors += _activation_errors(graph, _parameters(graph, kept, ranges, chosen), feeds[0], backend)
+        for value, rounding in _parameters(graph, kept, found.ranges, chosen).items():
+            floats = found.first[value.name]
+            error = _error(encode(floats, rounding, None).numbers(), floats)
+            tensors.append(TensorError(value.name, "activation", str(rounding.dtype), error))
     report = Report(
         tensors,
-        _errors(_outputs(made, feeds, backend), wanted),
+        _errors(_outputs(made, feeds, backend), wanted) if kept else dict.fromkeys(wanted, 0.0),
         [node.name or node.op_type for node in kept],
         [node.name or node.op_type for node in nodes if node not in kept],
         *_reached(graph, made),
     )
-    version = 21 if any(found.block_size for _, found in codes.values()) else chosen.version
+    version = 21 if any(each.block_size for _, each in codes.values()) else chosen.version
     made = retarget(made, max(graph.opsets.get("ai.onnx", 13), version))
     return (to_qoperator(made) if chosen.form == "qoperator" else made), report
 
@@ -224,25 +230,72 @@ def _weighted(node: Node) -> tuple[int, int] | None:
     return position, axis % weights.ndim
 
 
+def _is_table(uses: Mapping[Value, Sequence[Node]], node: Node) -> bool:
+    """Whether a node takes rows of a constant that only such nodes read, and that is long enough to be worth it."""
+    if not is_meaning(node.op, ops.gather) or node.attributes.get("axis"):
+        return False
+    table = node.inputs[0]
+    if table is None or not table.is_constant or table.dtype is not DType.float32 or table.ndim != 2:
+        return False
+    alone = all(is_meaning(n.op, ops.gather) and n.inputs[0] is table for n in uses[table])
+    return alone and isinstance(rows := table.shape[0], int) and rows >= _LONG
+
+
 def _candidates(graph: Graph, chosen: QuantizeConfig) -> list[Node]:
     """The nodes to quantise."""
-    found = []
+    found, uses = [], graph.uses()
     for node in graph.nodes:
         wanted = chosen.ops is None or node.op_type in chosen.ops
         if not wanted or any(fnmatch.fnmatchcase(node.name or "", pattern) for pattern in chosen.leave_out):
             continue
         weighted = _weighted(node) is not None
-        if chosen.mode == "static":
-            other = is_meaning(node.op, *_ACTIVATED) and all(map(_is_activation, node.inputs[:1]))
-            chosen_node = weighted or other
-        elif chosen.mode == "weights":
+        if chosen.mode == "weights":
             weights = node.inputs[1] if weighted else None
             chosen_node = weights is not None and (is_meaning(node.op, ops.conv) or weights.ndim == 2)
         else:
-            chosen_node = weighted
+            chosen_node = weighted or _is_table(uses, node) or (chosen.mode == "static" and _is_activated(node))
         if chosen_node:
             found.append(node)
-    return found
+    return _between_codes(graph, found) if chosen.ops is None else found
+
+
+def _is_activated(node: Node) -> bool:
+    return is_meaning(node.op, *_ACTIVATED) and all(map(_is_activation, node.inputs[:1]))
+
+
+def _between_codes(graph: Graph, nodes: list[Node]) -> list[Node]:
+    """``nodes`` without ops that others of them neither feed nor read: to round for these alone would save nothing."""
+    while True:
+        made, read = _flow(graph, nodes)
+        kept = [
+            node
+            for node in nodes
+            if not _is_activated(node)
+            or (made.issuperset(filter(_is_activation, node.inputs)) and not read.isdisjoint(node.outputs))
+        ]
+        if len(kept) == len(nodes):
+            return kept
+        nodes = kept
+
+
+def _flow(graph: Graph, nodes: Sequence[Node]) -> tuple[set[Value | None], set[Value | None]]:
+    """The values that these nodes give, and those that they read: directly, or by ops that can work on codes."""
+    passing = [n for n in graph.nodes if is_meaning(n.op, ops.relu) or _moves(n)]
+    products = [node for node in nodes if not is_meaning(node.op, ops.gather)]
+    made: set[Value | None] = {node.outputs[0] for node in products}
+    read: set[Value | None] = {value for node in products for value in node.inputs}
+    for node in passing:
+        if node.inputs[0] in made:
+            made.add(node.outputs[0])
+    for node in reversed(passing):
+        if node.outputs[0] in read:
+            read.add(node.inputs[0])
+    return made, read
+
+
+def _moves(node: Node) -> bool:
+    moves = isinstance(node.op, Op) and moves_data(node.op, node.attributes)
+    return moves and not is_meaning(node.op, ops.where, ops.concat)
 
 
 def _is_activation(value: Value | None) -> bool:
@@ -250,14 +303,21 @@ def _is_activation(value: Value | None) -> bool:
 
 
 def _activations(graph: Graph, nodes: Sequence[Node]) -> list[Value]:
-    """The values that a static quantisation rounds: what the nodes read and give, the latter behind a Relu or Clip."""
-    uses = graph.uses()
+    """The values that a static quantisation rounds: what the nodes read and give, the latter behind a Relu.
+
+    Products of matrices give floats where no other of the nodes reads them: kernels of integers do so, too.
+    """
+    uses, (_, read) = graph.uses(), _flow(graph, nodes)
     found: dict[Value, None] = {}
     for node in nodes:
+        if is_meaning(node.op, ops.gather):
+            continue
         for value in node.inputs:
             if value is not None and _is_activation(value):
                 found[value] = None
         result = node.outputs[0]
+        if is_meaning(node.op, ops.matmul, ops.gemm) and result not in read:
+            continue
         while result is not None and len(uses.get(result, ())) == 1 and is_meaning(uses[result][0].op, ops.relu):
             result = uses[result][0].outputs[0]
         if result is not None and _is_activation(result):
@@ -276,18 +336,16 @@ def _handed_on(graph: Graph, found: Collection[Value]) -> Iterator[tuple[Value, 
     """The values that ops only move elements of, or choose among, with what these give: it can keep their codes."""
     for node in graph.nodes:
         value, result = (*node.inputs, None)[0], node.outputs[0]
-        moves = isinstance(node.op, Op) and moves_data(node.op, node.attributes)
-        moves = moves and not is_meaning(node.op, ops.where, ops.concat)
-        if moves and value in found and value is not None and result is not None and _is_activation(result):
+        if _moves(node) and value in found and value is not None and result is not None and _is_activation(result):
             yield value, result
 
 
-def _ranges(
+def _observed(
     graph: Graph, nodes: Sequence[Node], feeds: Sequence[Batch], chosen: QuantizeConfig, backend: str
-) -> dict[str, tuple[float, float]]:
-    if chosen.mode != "static":
-        return {}
-    names = [value.name for value in _activations(graph, nodes)]
+) -> Observed:
+    if not feeds:
+        return Observed({}, {}, {})
+    names = [value.name for value in _activations(graph, nodes)] if chosen.mode == "static" else []
     codes: dict[str, Any] = {"dtype": chosen.activations, "symmetric": chosen.symmetric}
     return observe(graph, names, feeds, chosen.calibration, backend, **codes)
 
@@ -299,6 +357,10 @@ def _made(
     weights: dict[str, tuple[Value, Codes]] = {}
     plan = Insertions()
     for node in nodes:
+        if is_meaning(node.op, ops.gather) and (table := node.inputs[0]) is not None:
+            axis = 1 if chosen.per_channel else None
+            codes = by_channel(static(table), DType.int8, axis, symmetric=True)
+            weights[table.name], plan.tables[node] = (table, codes), codes
         place = _weighted(node)
         if place is None:
             continue
@@ -326,7 +388,7 @@ def _made(
     if chosen.mode == "static":
         plan.activations = _parameters(graph, nodes, ranges, chosen)
     elif chosen.mode == "dynamic":
-        plan.dynamic_inputs = dict.fromkeys(nodes, 0)
+        plan.dynamic_inputs = dict.fromkeys(plan.weights, 0)
     return insert(graph, plan), weights
 
 
@@ -375,19 +437,12 @@ def _outputs(graph: Graph, feeds: Sequence[Batch], backend: str) -> dict[str, li
     found: dict[str, list[Any]] = {}
     for batch in feeds:
         for name, contents in program(batch).items():
-            found.setdefault(name, []).append(np.asarray(contents, np.float64).reshape(-1))
+            found.setdefault(name, []).append(_flat(contents))
     return found
 
 
-def _activation_errors(
-    graph: Graph, rounded: Mapping[Value, QuantizationParameters], batch: Batch, backend: str
-) -> Iterator[TensorError]:
-    found = values_of(graph, [value.name for value in rounded], backend)(batch) if rounded else {}
-    for value, made in rounded.items():
-        contents = found[value.name]
-        yield TensorError(
-            value.name, "activation", str(made.dtype), _error(encode(contents, made, None).numbers(), contents)
-        )
+def _flat(contents: Any) -> Any:
+    return np.asarray(contents, np.float64).reshape(-1)
 
 
 def _lost(weights: Value, codes: Codes) -> float:
