@@ -1,4 +1,4 @@
-"""Ops that hold what a compiler made for one device: files with them are read and written, and do not run here."""
+"""Ops that are of one device alone: files with them are read and written, and do not run here."""
 
 from __future__ import annotations
 
@@ -24,21 +24,33 @@ def snpe(
     """A part of a model as Qualcomm's neural processing engine has it."""
 
 
-def _refuse(made: Op) -> None:
-    why = "what it computes is compiled for one device and cannot be read from it"
+@primitive("SpeculativePrefixCommit", domain="com.microsoft")
+def speculative_prefix_commit(
+    next_tokens, input_ids, status, ctl, ctx_commit, prefixes, ptrs, *, head_rows=8, _outputs=None
+):
+    """Commits accepted tokens and tells the host by records at an address of the device."""
 
+
+def _refuse(made: Op, why: str, before: str) -> None:
     @made.type
     def _(*inputs: Any, **attributes: Any) -> Any:
-        raise UnknownType(f"{made.title}: {why}", do="convert the model that it was compiled from")
+        raise UnknownType(f"{made.title}: {why}", do=f"convert {before}")
 
     @made.numpy
     def _(*inputs: Any, **attributes: Any) -> Any:
-        raise UnsupportedOp(f"{made.title}: {why}", do="run the file where it was compiled for")
+        raise UnsupportedOp(f"{made.title}: {why}", do=f"run the file on the device that it is made for, or {before}")
 
     @made.lower()
     def _(*inputs: Any, **attributes: Any) -> Any:
         raise NotRepresentable(why)
 
 
-_refuse(ep_context)
-_refuse(snpe)
+for _compiled in (ep_context, snpe):
+    _refuse(
+        _compiled, "what it computes is compiled for one device and cannot be read from it",
+        "the model that it was compiled from",
+    )  # fmt: skip
+_refuse(
+    speculative_prefix_commit, "it writes records to an address in the memory of a device, which no tensor is",
+    "the model without the loop that verifies drafts",
+)  # fmt: skip

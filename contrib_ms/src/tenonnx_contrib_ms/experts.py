@@ -13,6 +13,7 @@ from tenonnx.extend import (
     constant,
     differ,
     dims,
+    dtypes,
     floats,
     holds,
     one_of,
@@ -22,6 +23,7 @@ from tenonnx.extend import (
     subgraph,
     symbolic,
 )  # fmt: skip
+from tenonnx_standard.gated_activation import clamped_swiglu
 
 #: How far below the best logit others still count for a sparse mixer, in parts of it.
 _JITTER = 0.02
@@ -35,7 +37,7 @@ def mixture_of_experts(
     input, router_probs, fc1_experts_weights, fc1_experts_bias=None, fc2_experts_weights=REQUIRED,
     fc2_experts_bias=None, fc3_experts_weights=None, fc3_experts_bias=None, *,
     activation_alpha=1.0, activation_beta=0.0, activation_type="relu", k=1, normalize_routing_weights=0,
-    swiglu_fusion=0, swiglu_limit: float | None = None, use_sparse_mixer=0,
+    swiglu_fusion=0, swiglu_limit: float | None = None, swiglu_limit_after_activation=0, use_sparse_mixer=0,
 ):  # fmt: skip
     """The outputs of ``k`` experts for each token, weighted by the softmax of ``router_probs``, which are logits.
 
@@ -64,9 +66,13 @@ def mixture_of_experts(
                 gate, linear = _halves(hidden, interleaved=swiglu_fusion == 1)
             else:
                 gate, linear = hidden, _layer(x, fc3_experts_weights, fc3_experts_bias, own)
-            if swiglu_limit is not None:
-                gate, linear = ops.minimum(gate, swiglu_limit), ops.clip(linear, -swiglu_limit, swiglu_limit)
-            hidden = ops.swish(gate, alpha=activation_alpha) * (linear + activation_beta)
+            hidden = clamped_swiglu(
+                gate, linear, alpha=activation_alpha, beta=activation_beta, limit=swiglu_limit,
+                after=swiglu_limit_after_activation,
+            )  # fmt: skip
+        elif activation_type == "geglu":
+            gate, linear = _halves(hidden, interleaved=swiglu_fusion == 1)
+            hidden = ops.gelu(gate, approximate="tanh") * linear
         else:
             hidden = _ACTIVATIONS[activation_type](hidden)
             if fc3_experts_weights is not None:
@@ -92,6 +98,7 @@ _ACTIVATIONS = {
     "gelu": lambda x: ops.gelu(x, approximate="tanh"),
     "silu": lambda x: ops.swish(x),
     "identity": lambda x: x,
+    "relu2": lambda x: ops.relu(x) * ops.relu(x),
 }
 
 
@@ -151,9 +158,78 @@ mixture_of_experts.requires(
     holds(lambda router_probs, n, batch, length: (
         "router_probs must have a row for each token" if differ(n, symbolic.multiply(batch, length)) else None
     )),
-    one_of(activation_type=("relu", "gelu", "silu", "swiglu", "identity"), swiglu_fusion=(0, 1, 2)),
+    one_of(activation_type=(*_ACTIVATIONS, "swiglu", "geglu"), swiglu_fusion=(0, 1, 2)),
+    holds(lambda activation_type, swiglu_fusion, fc3_experts_weights: (
+        "geglu needs swiglu_fusion 1 or 2, and no fc3_experts_weights"
+        if activation_type == "geglu" and (not swiglu_fusion or fc3_experts_weights is not None) else None
+    )),
     holds(lambda activation_type, swiglu_fusion, fc3_experts_weights: (
         "swiglu without fusion needs fc3_experts_weights"
         if activation_type == "swiglu" and not swiglu_fusion and fc3_experts_weights is None else None
     )),
 )  # fmt: skip
+
+
+# ----- routing --------------------------------------------------------------------------------------------------------
+
+
+@op("MoEGroupRouter", domain="com.microsoft")
+def moe_group_router(
+    logits, expert_bias, projection_weight=None, *,
+    group_topk=2, n_group=1, router_sentinel=-10000.0, top_k: int, topk_group=1, _outputs=None,
+):  # fmt: skip
+    """The logarithms of sigmoids of ``logits`` for the ``top_k`` experts of the best groups, ``router_sentinel`` for
+    the others (DeepSeek-AI 2024, arXiv:2412.19437).
+
+    ``expert_bias`` counts for the choice alone: a group counts by its ``group_topk`` best experts. With three outputs
+    the first is absent, and the others are the sigmoids with the bias and without it, of all experts; these may be of
+    ``logits`` times ``projection_weight``.
+    """
+    x = ops.cast(logits, to=DType.float32) if logits.dtype.bits < 32 else logits
+    x = ops.reshape(x, [-1, dims(x)[-1]])
+    if projection_weight is not None:
+        x = x @ ops.transpose(ops.cast(projection_weight, to=x.dtype), perm=[1, 0])
+    probabilities = ops.sigmoid(x)
+    scores = probabilities + expert_bias
+    if (_outputs or 1) > 1:
+        return None, scores, probabilities
+    lowest = constant(float("-inf"), scores.dtype)
+    if n_group > 1:
+        grouped = ops.reshape(scores, [0, n_group, -1])
+        size = dims(grouped)[2]
+        count = min(group_topk, size) if isinstance(size, int) else ops.minimum(group_topk, size)
+        strength = ops.reduce_sum(ops.top_k(grouped, ops.reshape(count, [1]))[0], [2], keepdims=0)
+        scores = ops.reshape(ops.where(_among_best(strength, topk_group, [-1, n_group, 1]), grouped, lowest), [0, -1])
+    logarithms = ops.cast(ops.log(ops.maximum(probabilities, _LEAST)), to=logits.dtype)
+    return ops.where(_among_best(scores, top_k, None), logarithms, router_sentinel), None, None
+
+
+#: What probabilities are at least, for their logarithm.
+_LEAST = 1e-20
+
+
+def _among_best(scores: Value, count: int, shape: list[int] | None) -> Value:
+    """Which of each row are the ``count`` best ones, in another shape if that is given."""
+    places = ops.top_k(scores, ops.constant(value_ints=[count]))[1]
+    ones = ops.expand(constant(1, DType.int32), ops.shape(places))
+    found = ops.scatter_elements(ops.cast(ops.zeros_like(scores), to=DType.int32), places, ones, axis=-1)
+    return ops.greater(found if shape is None else ops.reshape(found, shape), 0)
+
+
+moe_group_router.requires(
+    floats("logits"), same_dtype("logits", "projection_weight"), dtypes(expert_bias="float32"),
+    at_least(top_k=1, group_topk=1, n_group=1, topk_group=1), shapes(expert_bias="e", projection_weight="e width"),
+    holds(lambda logits, e, n_group, topk_group, top_k: _hold_groups(e, n_group, topk_group, top_k)),
+    holds(lambda projection_weight, logits, e, width: (
+        "logits must have a column for each expert, or as many as projection_weight"
+        if logits.rank and differ(logits.shape[-1], e if projection_weight is None else width) else None
+    )),
+)  # fmt: skip
+
+
+def _hold_groups(experts: object, groups: int, best: int, count: int) -> str | None:
+    if best > groups:
+        return "topk_group must be at most n_group"
+    if isinstance(experts, int) and (experts % groups or count > experts // groups * best):
+        return "n_group must divide the experts, and topk_group groups must have top_k of them"
+    return None

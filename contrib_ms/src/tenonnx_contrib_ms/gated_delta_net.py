@@ -27,8 +27,8 @@ from tenonnx_contrib_ms.packed_sequences import PackedSequences, holds_bounds, h
 def gated_delta_net(
     query, key=None, value=None, cu_seqlens=None, decay=None, beta=None, initial_state=None, a_log=None, dt_bias=None,
     capture_count=None, state_update_active=None, *,
-    beta_activation="none", chunk_size=64, gate_activation="none", qk_l2_norm=0, scale=0.0, state_update_capacity=0,
-    update_rule="gated_delta",
+    beta_activation="none", chunk_size=64, gate_activation="none", gate_lower_bound=-5.0, qk_l2_norm=0, scale=0.0,
+    state_update_capacity=0, update_rule="gated_delta",
 ):  # fmt: skip
     """LinearAttention of packed sequences, with its gates, and the norm of queries and keys, in float32.
 
@@ -52,9 +52,14 @@ def gated_delta_net(
     count = dims(sequences.starts)[0]
     kept = rate = ops.ones_like(v[:, :, :1])
     if update_rule in ("gated", "gated_delta") and decay is not None:
-        if gate_activation in _SOFTPLUS:
-            decay = -ops.exp(a_log) * ops.softplus(decay + dt_bias)
-        kept = ops.exp(ops.reshape(decay, [-1, heads, dims(decay)[-1] if decay.ndim > len(leading) + 1 else 1]))
+        decay = ops.reshape(decay, [-1, heads, dims(decay)[-1] if decay.ndim > len(leading) + 1 else 1])
+        if gate_activation != "none":
+            a_log, dt_bias = ops.reshape(a_log, [heads, 1]), ops.reshape(dt_bias, [heads, -1])
+            if gate_activation in _SOFTPLUS:
+                decay = -ops.exp(a_log) * ops.softplus(decay + dt_bias)
+            else:
+                decay = gate_lower_bound * ops.sigmoid(ops.exp(a_log) * (decay + dt_bias))
+        kept = ops.exp(decay)
     corrects = update_rule in ("delta", "gated_delta")
     if corrects and beta is not None:
         rate = ops.reshape(ops.sigmoid(beta) if beta_activation == "sigmoid" else beta, [-1, heads, 1])
@@ -113,6 +118,9 @@ _TINY = 1e-12
 #: The names of the gate -exp(a_log) * Softplus(decay + dt_bias); until 1.31 onnxruntime knew the second alone.
 _SOFTPLUS = ("softplus", "qwen")
 
+#: The names of a gate between 0 and ``gate_lower_bound`` (Kimi Delta Attention, arXiv:2510.26692).
+_BOUNDED = ("sigmoid", "kda")
+
 
 def _apart(packed: Value, state: Value) -> tuple[Value, Value, Value]:
     """Query, key and value of rows that hold all three, with heads apart."""
@@ -137,7 +145,7 @@ gated_delta_net.requires(
     dtypes(cu_seqlens="int32", capture_count="int32", state_update_active="int32"),
     together("key", "value"),
     one_of(
-        update_rule=("linear", "gated", "delta", "gated_delta"), gate_activation=("none", *_SOFTPLUS),
+        update_rule=("linear", "gated", "delta", "gated_delta"), gate_activation=("none", *_SOFTPLUS, *_BOUNDED),
         beta_activation=("none", "sigmoid"),
     ),
     at_least(state_update_capacity=0),
@@ -149,6 +157,6 @@ gated_delta_net.requires(
     ),
     holds(
         lambda gate_activation, a_log, dt_bias: f"gate_activation {gate_activation} needs a_log and dt_bias"
-        if gate_activation in _SOFTPLUS and (a_log is None or dt_bias is None) else None
+        if gate_activation != "none" and (a_log is None or dt_bias is None) else None
     ),
 )  # fmt: skip

@@ -3,7 +3,23 @@
 from __future__ import annotations
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Value, constant, dims, divides, floats, one_of, op, same_dtype, shapes
+from tenonnx.extend import (
+    DType,
+    Value,
+    at_least,
+    constant,
+    differ,
+    dims,
+    divides,
+    floats,
+    holds,
+    one_of,
+    op,
+    same_dtype,
+    shapes,
+    together,
+)
+from tenonnx_standard.gated_activation import clamped_swiglu
 
 
 def _wide(x: Value) -> Value:
@@ -20,12 +36,25 @@ def _normalized(x: Value, epsilon: float) -> Value:
 
 
 @op("GatedAdd", domain="com.microsoft")
-def gated_add(X, Y, gate):
-    """``X + Y * gate``, with one number of ``gate`` for each row."""
+def gated_add(X, Y, gate, gate_weight=None):
+    """``X + Y * gate``, with one number of ``gate`` for each row, or the sigmoid of its product with a weight.
+
+    The product and the sigmoid are rounded to the dtype.
+    """
+    if gate_weight is not None:
+        gate = ops.cast(_wide(gate) @ _wide(gate_weight), to=X.dtype)
+        gate = ops.cast(ops.sigmoid(_wide(gate)), to=X.dtype)
     return X + Y * gate
 
 
-gated_add.requires(shapes(X="... n", Y="... n", gate="... 1"), floats("X"), same_dtype("X", "Y", "gate"))
+gated_add.requires(
+    shapes(X="... n", Y="... n", gate="... k", gate_weight="k 1"), floats("X"),
+    same_dtype("X", "Y", "gate", "gate_weight"),
+    holds(lambda gate_weight, k: (
+        "gate must have one number for each row where there is no gate_weight"
+        if gate_weight is None and differ(k, 1) else None
+    )),
+)  # fmt: skip
 
 
 @op("GatedRMSNorm", domain="com.microsoft")
@@ -89,6 +118,48 @@ engram_gate.requires(
 )  # fmt: skip
 
 
+@op("SwiGLU", domain="com.microsoft")
+def swiglu(gate, up=None, *, activation_alpha=1.0, activation_beta=0.0, limit=0.0, round_activation=0):
+    """SwiGLU of ``gate`` and ``up``, or of the halves of ``gate``, in float32: none above ``limit`` if that is above 0.
+
+    ``round_activation`` rounds what ``gate`` is activated to, too.
+    """
+    x, y = (gate, up) if up is not None else ops.split(gate, axis=-1, num_outputs=2)
+    found = clamped_swiglu(
+        _wide(x), _wide(y), alpha=activation_alpha, beta=activation_beta, limit=limit if limit > 0 else None,
+        rounded=gate.dtype if round_activation else None,
+    )  # fmt: skip
+    return ops.cast(found, to=gate.dtype)
+
+
+swiglu.requires(
+    shapes(gate="... n", up="... n"), floats("gate"), same_dtype("gate", "up"),
+    holds(lambda up, n: (
+        "gate must have halves where there is no up" if up is None and isinstance(n, int) and n % 2 else None
+    )),
+)  # fmt: skip
+
+
+@op("RouterGateUpProj", domain="com.microsoft")
+def router_gate_up_proj(
+    X, W, *, activation="swiglu", activation_alpha=1.0, activation_beta=0.0, limit=0.0, router_size: int
+):
+    """The first ``router_size`` columns of ``X @ W``, and SwiGLU of the halves of the others."""
+    y = ops.cast(_wide(X) @ _wide(W), to=X.dtype)
+    options = {"activation_alpha": activation_alpha, "activation_beta": activation_beta, "limit": limit}
+    return y[..., :router_size], swiglu(y[..., router_size:], **options)
+
+
+router_gate_up_proj.requires(
+    shapes(X="... k", W="k n"), floats("X"), same_dtype("X", "W"), one_of(activation=("swiglu",)),
+    at_least(router_size=0),
+    holds(lambda router_size, n: (
+        "W must have router_size columns, and two for each activated one"
+        if isinstance(n, int) and (n < router_size or (n - router_size) % 2) else None
+    )),
+)  # fmt: skip
+
+
 # ----- streams --------------------------------------------------------------------------------------------------------
 
 
@@ -126,6 +197,44 @@ def hyper_connection_post_mix(streams, block_output, post_mix, stream_mix=None, 
         x = ops.transpose(_wide(stream_mix), perm=_last_two_swapped(stream_mix.ndim)) @ x
     y = x + _weights(post_mix, x, num_branches) * ops.unsqueeze(_wide(block_output), [-2])
     return ops.cast(ops.reshape(y, ops.shape(streams)), to=streams.dtype)
+
+
+@op("HyperConnectionLowRankMix", domain="com.microsoft")
+def hyper_connection_low_rank_mix(
+    streams, norm_scale, down_weight, up_weight, inject_weight, prev_block_output=None, prev_post_gate=None, *,
+    epsilon=1e-5, gate_div=1.0, gate_mul=1.0, num_branches: int, reduction_scale=1.0, silu_alpha=1.0,
+):  # fmt: skip
+    """The normalised streams summed by gates of low rank, a gate for each stream of the next call, and the streams.
+
+    To these ``prev_block_output`` is added first, times ``prev_post_gate``. Each step is rounded to the dtype.
+    """
+
+    def rounded(x: Value) -> Value:
+        return _wide(ops.cast(x, to=streams.dtype))
+
+    x = _grouped(streams, num_branches)
+    if prev_block_output is not None:
+        x = rounded(x + ops.unsqueeze(_wide(prev_post_gate), [-1]) * ops.unsqueeze(_wide(prev_block_output), [-2]))
+    scale = ops.reshape(_wide(norm_scale), [num_branches, -1])
+    normal = rounded(_normalized(x, epsilon) * scale)
+    flat = ops.reshape(normal, ops.shape(streams))
+    inner = rounded(rounded(flat @ _wide(down_weight)) * silu_alpha)
+    hidden = rounded(inner * rounded(ops.sigmoid(inner)))
+    gates = _grouped(rounded(ops.sigmoid(rounded(hidden @ _wide(up_weight)))), num_branches)
+    mixed = ops.reduce_sum(normal * gates, [-2], keepdims=0) * reduction_scale
+    injected = rounded(ops.sigmoid(rounded(rounded(flat @ _wide(inject_weight)) / gate_div))) * gate_mul
+    outputs = mixed, injected, ops.reshape(x, ops.shape(streams))
+    return tuple(ops.cast(each, to=streams.dtype) for each in outputs)
+
+
+hyper_connection_low_rank_mix.requires(
+    shapes(streams="... n", norm_scale="n", down_weight="n r", up_weight="r n", inject_weight="n num_branches",
+           prev_block_output="... h", prev_post_gate="... num_branches"),
+    floats("streams"), divides("num_branches", "n"), together("prev_block_output", "prev_post_gate"),
+    same_dtype("streams", "norm_scale", "down_weight", "up_weight", "inject_weight", "prev_block_output",
+               "prev_post_gate"),
+    holds(lambda gate_div: "gate_div must not be 0" if not gate_div else None),
+)  # fmt: skip
 
 
 def _weights(given: Value, streams: Value, branches: int) -> Value:

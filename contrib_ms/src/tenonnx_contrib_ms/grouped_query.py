@@ -32,11 +32,11 @@ from tenonnx_standard.checking import dim_of
 def group_query_attention(
     query, key=None, value=None, past_key=None, past_value=None, seqlens_k=REQUIRED, total_sequence_length=REQUIRED,
     cos_cache=None, sin_cache=None, position_ids=None, attention_bias=None, head_sink=None, k_scale=None, v_scale=None,
-    q_norm_weight=None, k_norm_weight=None, *,
-    causal=1, do_rotary=0, k_quant_type="NONE", kv_cache_bit_width=0, kv_num_heads: int, local_window_size=-1,
-    num_heads: int, qk_norm_epsilon=1e-6, qk_output=0, rotary_interleaved=0, scale=0.0, sliding_window_cache=0,
-    smooth_softmax=-1,
-    softcap=0.0, v_quant_type="NONE",
+    q_norm_weight=None, k_norm_weight=None, query_seqlens=None, *,
+    causal=1, do_rotary=0, k_norm_epsilon: float | None = None, k_quant_type="NONE", kv_cache_bit_width=0,
+    kv_num_heads: int, local_window_size=-1, num_heads: int, q_norm_epsilon: float | None = None, qk_norm_epsilon=1e-6,
+    qk_output=0, rotary_interleaved=0, scale=0.0, sliding_window_cache=0, smooth_softmax=-1, softcap=0.0,
+    v_quant_type="NONE",
 ):  # fmt: skip
     """Attention whose query heads share keys and values in ``kv_num_heads`` groups; these are appended to the past.
 
@@ -44,19 +44,25 @@ def group_query_attention(
     own position (``causal``), at most ``local_window_size`` of them. ``head_sink`` is one more logit for each head, 0
     with ``smooth_softmax``, that only takes part in the sum. ``qk_output`` asks for the logits (1) or the probabilities
     (2) as output 4; what is not seen is 0 there. What lies behind the keys in ``present`` has no meaning.
+    ``query_seqlens`` says how many of the queries of each instance there are; what the others give has no meaning.
     """
     last = ops.reshape(ops.cast(seqlens_k, to=DType.int64), [-1, 1])
     sequence = dim_of(query, 1)
     steps = ops.reshape(ops.range_(0, sequence, 1), [1, -1])
     start = None if past_key is None else ops.maximum(last + 1 - sequence, 0)
+    if query_seqlens is not None:
+        start = last + 1 - ops.reshape(ops.cast(query_seqlens, to=DType.int64), [-1, 1])
     rows = ops.expand(steps, [dim_of(query, 0), 1]) if start is None else start + steps
     tables = None
     if do_rotary:
-        positions = rows if position_ids is None else _positions(position_ids, steps, sequence, total_sequence_length)
+        positions = rows if position_ids is None else position_ids
+        if position_ids is not None and query_seqlens is None:
+            positions = _positions(position_ids, steps, sequence, total_sequence_length)
         tables = ops.gather(cos_cache, positions), ops.gather(sin_cache, positions)
     q, *new = split_all(
         [query] if key is None else [query, key, value], [num_heads, kv_num_heads, kv_num_heads],
-        None if q_norm_weight is None else (q_norm_weight, k_norm_weight), qk_norm_epsilon, tables, rotary_interleaved,
+        None if q_norm_weight is None else (q_norm_weight, k_norm_weight),
+        (q_norm_epsilon or qk_norm_epsilon, k_norm_epsilon or qk_norm_epsilon), tables, rotary_interleaved,
     )  # fmt: skip
 
     cache = caches.Quantization.of((k_scale, v_scale), (k_quant_type, v_quant_type), kv_num_heads, kv_cache_bit_width)
@@ -153,12 +159,16 @@ group_query_attention.requires(
         query="batch length hidden", key="batch length kv_hidden", value="batch length kv_hidden",
         past_key="batch kv_num_heads capacity size", past_value="batch kv_num_heads capacity size",
         total_sequence_length="|1", cos_cache="positions half", sin_cache="positions half",
-        position_ids="batch length", attention_bias="_ _ length _", head_sink="num_heads",
+        position_ids="batch length", attention_bias="_ _ length _", head_sink="num_heads", query_seqlens="batch",
     ),
     floats(*_FLOATS),
     same_dtype(*_FLOATS),
     same_dtype("past_key", "past_value"),
-    integers("seqlens_k", "total_sequence_length", "position_ids"),
+    integers("seqlens_k", "total_sequence_length", "position_ids", "query_seqlens"),
+    holds(lambda query_seqlens, past_key, causal: (
+        "query_seqlens needs past_key and past_value, and causal 1"
+        if query_seqlens is not None and (past_key is None or not causal) else None
+    )),
     floats("k_scale", "v_scale"),
     together("key", "value"),
     together("past_key", "past_value"),

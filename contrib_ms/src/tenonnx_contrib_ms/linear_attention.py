@@ -104,7 +104,8 @@ linear_attention_gate.requires(
 @op("CausalConvWithState", domain="com.microsoft")
 def causal_conv_with_state(
     input, weight, bias=None, past_state=None, *,
-    activation="none", channels_last=0, dilation=1, ndim=1, state_window=0,
+    activation="none", channels_last=0, dilation=1, input_channel_offset=0, input_channels=0, ndim=1,
+    state_channels_last=-1, state_length=0, state_update_capacity=0, state_window=0, _outputs=None,
 ):  # fmt: skip
     """Convolve each channel with its own kernel over current and past positions, ``dilation`` apart.
 
@@ -113,44 +114,56 @@ def causal_conv_with_state(
 
     The state is what came before the input (else zeros). With ``state_window`` it has a first axis of as many
     positions, the last ones, of which the last is read; with ``channels_last`` all axes after the second are channels.
+    Of these ``input_channels`` are taken from ``input_channel_offset`` on. ``state_length`` and ``state_channels_last``
+    say otherwise how long the state is and how it lies. The third output are the first ``state_update_capacity``
+    positions, zeros behind the last one.
     """
+    if input_channels:
+        input = input[..., input_channel_offset : input_channel_offset + input_channels]
+    turned = channels_last if state_channels_last < 0 else state_channels_last
     x, before = input, past_state
     if before is not None and state_window:
         before = before[-1]
+    channels = dims(weight)[0]
     if channels_last:
-        batch, length = dims(input)[:2]
-        channels = dims(weight)[0]
-        x = ops.transpose(ops.reshape(input, [batch, length, channels]), perm=[0, 2, 1])
-        if before is not None:
-            before = ops.transpose(ops.reshape(before, [batch, dims(before)[1], channels]), perm=[0, 2, 1])
+        x = ops.transpose(ops.reshape(input, [*dims(input)[:2], channels]), perm=[0, 2, 1])
+    if before is not None and turned:
+        before = ops.transpose(ops.reshape(before, [*dims(before)[:2], channels]), perm=[0, 2, 1])
     *around, length = dims(x)
     batch = around[0]
+    everything = (slice(None),) * (ndim + 1)
     reach = (dims(weight)[ndim + 1] - 1) * dilation
+    kept = state_length or reach
     if before is None:
-        before = ops.expand(constant(0.0, x.dtype), [*around, reach])
+        before = ops.expand(constant(0.0, x.dtype), [*around, kept])
     padded = ops.concat(before, x, axis=ndim + 1)
-    y = _convolved(padded, weight, bias, length, dilation)
+    near = padded[(*everything, slice(kept - reach, None))] if state_length else padded
+    y = _convolved(near, weight, bias, length, dilation)
     if activation != "none":
         wide = ops.cast(y, to=DType.float32) if y.dtype.bits < 32 else y
         y = ops.cast(ops.swish(wide), to=input.dtype)
 
-    def placed(value: Value) -> Value:
-        if not channels_last:
+    def placed(value: Value, last: int) -> Value:
+        if not last:
             return value
-        return ops.reshape(ops.transpose(value, perm=[0, 2, 1]), [batch, dims(value)[2], *dims(input)[2:]])
+        sides = dims(input)[2:] if channels_last else [channels]
+        return ops.reshape(ops.transpose(value, perm=[0, 2, 1]), [batch, dims(value)[2], *sides])
 
-    everything = (slice(None),) * (ndim + 1)
+    update = None
+    if state_update_capacity and _outputs == 3:
+        rows = ops.pad(ops.transpose(x, perm=[0, 2, 1]), [0, 0, 0, 0, state_update_capacity, 0])
+        update = rows[:, :state_update_capacity]
     if not state_window:
-        return placed(y), placed(padded[(*everything, slice(length, None))])
+        return (placed(y, channels_last), placed(padded[(*everything, slice(length, None))], turned), update)[:_outputs]
     states = []
     for place in range(-state_window, 0):
         start = _not_negative(length + place + 1)
-        state = padded[(*everything, slice(start, start + reach))]
+        state = padded[(*everything, slice(start, start + kept))]
         known = isinstance(length, int)
         there = length + place >= 0
         state = (state if there else ops.zeros_like(state)) if known else ops.where(there, state, 0.0)
-        states.append(ops.unsqueeze(placed(state), [0]))
-    return placed(y), ops.concat(*states, axis=0)
+        states.append(ops.unsqueeze(placed(state, turned), [0]))
+    return (placed(y, channels_last), ops.concat(*states, axis=0), update)[:_outputs]
 
 
 def _convolved(padded: Value, weight: Value, bias: Value | None, length: Any, dilation: int) -> Value:
@@ -196,8 +209,31 @@ def _hold_axes(ndim: int, channels_last: int, weight: Any, input: Any) -> str | 
     )
 
 
+def _hold_extensions(
+    channels_last: int, ndim: int, state_window: int, input_channel_offset: int, input_channels: int,
+    state_channels_last: int, state_length: int, state_update_capacity: int, input: Any, weight: Any, dilation: int,
+) -> str | None:  # fmt: skip
+    extended = input_channel_offset or input_channels or state_update_capacity
+    if extended and (not channels_last or state_window or (input.rank is not None and input.rank != 3)):
+        return "input_channels and state_update_capacity need channels_last, three axes of input, and no state_window"
+    if (state_length or state_channels_last >= 0) and (ndim > 1 or state_window):
+        return "state_length and state_channels_last need ndim 1 and no state_window"
+    size = weight.shape[-1] if weight.rank else None
+    if state_length and isinstance(size, int) and state_length < (size - 1) * dilation:
+        return "state_length must be at least what the kernel reaches back"
+    width = input.shape[-1] if extended and input.rank else None
+    if isinstance(width, int) and input_channel_offset + input_channels > width:
+        return "input must have input_channels channels from input_channel_offset on"
+    if input_channel_offset and not input_channels:
+        return "input_channel_offset needs input_channels"
+    return None
+
+
 causal_conv_with_state.requires(
-    floats("input"), same_dtype("input", "weight", "bias", "past_state"), at_least(dilation=1, state_window=0),
+    floats("input"), same_dtype("input", "weight", "bias", "past_state"),
+    at_least(dilation=1, state_window=0, input_channel_offset=0, input_channels=0, state_length=0,
+             state_update_capacity=0),
+    one_of(state_channels_last=(-1, 0, 1)), holds(_hold_extensions),
     one_of(activation=("none", "silu", "swish"), ndim=(1, 2, 3)), holds(_hold_axes),
     shapes(weight="c 1 ...", bias="c"),
 )  # fmt: skip

@@ -8,6 +8,7 @@ from tenonnx.extend import (
     DType,
     at_least,
     constant,
+    differ,
     dims,
     dtypes,
     floats,
@@ -16,6 +17,7 @@ from tenonnx.extend import (
     op,
     same_dtype,
     shapes,
+    together,
 )
 from tenonnx_contrib_ms.hashing import fill_of, hashes_of, shifted_ids
 from tenonnx_contrib_ms.packed_sequences import PackedSequences, holds_bounds, holds_captures
@@ -70,21 +72,35 @@ varlen_ngram_hash_mapping.requires(
 
 @op("VarlenCausalConvWithState", domain="com.microsoft")
 def varlen_causal_conv_with_state(
-    input, weight, cumulative_sequence_length, bias=None, initial_state=REQUIRED, capture_count=None, *,
-    activation="none", dilation=1, state_update_capacity=0,
+    input, weight, cumulative_sequence_length, bias=None, initial_state=REQUIRED, capture_count=None,
+    kernel_delta=None, previous_mask=None, *,
+    activation="none", delta_offset=0, dilation=1, group_size=1, state_update_capacity=0,
 ):  # fmt: skip
-    """CausalConvWithState of each sequence, what each of them ends with, and the captured elements."""
+    """CausalConvWithState of each sequence, what each of them ends with, and the captured elements.
+
+    ``kernel_delta`` (tokens, taps, groups) is added to the weights of two taps for each token: from ``delta_offset`` on
+    that of the token, then that of the one before it, whose product is multiplied by ``previous_mask``. All of this is
+    rounded to the dtype step by step.
+    """
     size = dims(weight)[2]
     packed = PackedSequences(cumulative_sequence_length, dims(input)[0])
     before = ops.transpose(initial_state, perm=[0, 2, 1])
     wide = DType.float64 if input.dtype is DType.float64 else DType.float32
-    steps = (size - 1 - ops.range_(0, size, 1)) * dilation
-    read = ops.cast(packed.back(input, before, steps), to=wide)
-    taps = ops.cast(ops.transpose(ops.squeeze(weight, [1]), perm=[1, 0]), to=wide)
-    y = ops.reduce_sum(read * taps, [1], keepdims=0)
-    if bias is not None:
-        y = y + ops.cast(bias, to=wide)
-    y = ops.cast(y if activation == "none" else ops.swish(y), to=input.dtype)
+    taps = ops.transpose(ops.squeeze(weight, [1]), perm=[1, 0])
+    if kernel_delta is not None:
+        groups = ops.range_(0, dims(input)[1], 1) / group_size
+        now, ago = (
+            tap + ops.gather(kernel_delta[:, delta_offset + place], groups, axis=1)
+            for place, tap in enumerate((taps[1], taps[0]))
+        )
+        y = input * now + packed.back(input, before, 1) * ago * previous_mask
+    else:
+        steps = (size - 1 - ops.range_(0, size, 1)) * dilation
+        read = ops.cast(packed.back(input, before, steps), to=wide)
+        y = ops.reduce_sum(read * ops.cast(taps, to=wide), [1], keepdims=0)
+        if bias is not None:
+            y = y + ops.cast(bias, to=wide)
+        y = ops.cast(y if activation == "none" else ops.swish(y), to=input.dtype)
     final = ops.transpose(packed.state_at(input, before, packed.ends), perm=[0, 2, 1])
     if not state_update_capacity:
         return y, final, None
@@ -97,11 +113,22 @@ def varlen_causal_conv_with_state(
 
 varlen_causal_conv_with_state.requires(
     shapes(input="t c", weight="c 1 k", cumulative_sequence_length="n", bias="c", initial_state="b c r",
-           capture_count="b"),
+           capture_count="b", kernel_delta="t taps groups", previous_mask="t 1"),
     floats("input"),
-    same_dtype("input", "weight", "bias", "initial_state"),
+    same_dtype("input", "weight", "bias", "initial_state", "kernel_delta", "previous_mask"),
     dtypes(cumulative_sequence_length="int32", capture_count="int32"),
-    at_least(dilation=1, state_update_capacity=0),
+    at_least(dilation=1, state_update_capacity=0, delta_offset=0, group_size=1),
+    together("kernel_delta", "previous_mask"),
+    holds(lambda kernel_delta, bias, activation, dilation, k: (
+        "kernel_delta needs two taps, no bias, no activation, and dilation 1"
+        if kernel_delta is not None and (bias is not None or activation != "none" or dilation != 1 or differ(k, 2))
+        else None
+    )),
+    holds(lambda delta_offset, group_size, c, taps, groups: (
+        "kernel_delta must hold two taps from delta_offset on, and a group for each group_size channels"
+        if (isinstance(taps, int) and delta_offset + 2 > taps)
+        or (isinstance(groups, int) and isinstance(c, int) and groups * group_size != c) else None
+    )),
     one_of(activation=("none", "silu", "swish")),
     holds(lambda state_update_capacity, capture_count: holds_captures(state_update_capacity, capture_count)),
     holds(lambda cumulative_sequence_length: holds_bounds(cumulative_sequence_length)),

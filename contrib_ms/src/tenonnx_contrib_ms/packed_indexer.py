@@ -11,15 +11,19 @@ from tenonnx.extend import (
     Value,
     at_least,
     constant,
+    dtypes,
     floats,
     holds,
     integers,
+    limits,
+    one_of,
     op,
     same_dtype,
     shapes,
+    together,
 )
 from tenonnx_contrib_ms.indexers import COMMON, FLOATS, WEIGHTS
-from tenonnx_contrib_ms.sparse_selection import Scoring, best, compressed, rows_at, tokens_of_blocks
+from tenonnx_contrib_ms.sparse_selection import Scoring, best, compressed, most, rows_at, tokens_of_blocks
 from tenonnx_standard.checking import dim_of
 
 
@@ -28,16 +32,21 @@ def packed_sparse_attention_indexer(
     query, key=None, query_norm_weight=REQUIRED, key_norm_weight=REQUIRED, cos_cache=REQUIRED, sin_cache=REQUIRED,
     cumulative_sequence_lengths=REQUIRED, past_sequence_lengths=REQUIRED, gate=None, position_bias=None,
     head_weights=None, position_ids=None, past_key_state=REQUIRED, past_kv_buffer=REQUIRED, past_gate_buffer=None,
-    past_state_lengths=REQUIRED, state_update_capture_count=None, state_update_active=None, *,
+    past_state_lengths=REQUIRED, state_update_capture_count=None, state_update_active=None, indexshare_mode=None,
+    merged_indices=None, merged_counts=None, merged_status=None, *,
     compress_ratio: int, epsilon=1e-6, head_weight_scale: float | None = None, index_topk: int | None = None,
-    policy_mode: str, scale: float | None = None, state_capacity: int, state_update_capacity=0,
+    indexshare_state_policy="default", max_output_entries=0, policy_mode: str, scale: float | None = None,
+    state_capacity: int, state_update_capacity=0,
     token_budget: int | None = None, _outputs=None,
 ):  # fmt: skip
     """SparseAttentionIndexer of tokens one behind the other, with states of a fixed size for each sequence.
 
     ``past_state_lengths`` (batch, 2) says how many compressed keys and how many tokens of no block yet there are. A
-    step that would need more than ``state_capacity`` leaves the states of its sequence as they are. What lies behind
-    the tokens of a buffer is 0.
+    step that would need more than ``state_capacity`` leaves the states of its sequence as they are and selects nothing;
+    the ninth output says so by 2. What lies behind the tokens of a buffer is 0.
+
+    With ``indexshare_mode`` 1 the ``merged`` selection is taken in place of what is selected here, and the states are
+    held or advance, as ``indexshare_state_policy`` says. Its rows are ``max_output_entries`` wide.
     """
     csa = policy_mode == "csa"
     scoring = Scoring(
@@ -56,6 +65,12 @@ def packed_sparse_attention_indexer(
     new = scoring.keys(pooled, states.positions(dim_of(cos_cache, cos_cache.ndim - 2)))
     new = ops.cast(new, to=past_key_state.dtype)
     fits = states.entries + states.count <= state_capacity
+    reuses = None if indexshare_mode is None else ops.equal(ops.reshape(indexshare_mode, []), 1)
+    held = policy_mode == "qsa" if indexshare_state_policy == "default" else indexshare_state_policy == "hold"
+    status = ops.where(fits, 0, 2)
+    selects = ops.unsqueeze(fits, [2])
+    if reuses is not None and held:
+        fits, status = fits & ops.not_(reuses), ops.where(reuses, 0, status)
     state = states.with_keys(past_key_state, new, fits, state_capacity)
     kept = [states.rest(buffer, x, fits) for (buffer, _), x in zip(buffers, states.tokens, strict=True)]
     after = states.lengths(lengths, fits)
@@ -68,16 +83,25 @@ def packed_sparse_attention_indexer(
         found, used = best(scores, ops.minimum((positions + 1) / compress_ratio, after[:, :1]), index_topk)
     else:
         found, used = tokens_of_blocks(scores, at + 1, compress_ratio, token_budget)
-    counts = ops.reduce_sum(ops.cast(used, to=DType.int32), [2])
-    found = ops.cast(ops.where(used, found, -1), to=DType.int32)
+    used = used & selects
+    counts = batch.packed(ops.reduce_sum(ops.cast(used, to=DType.int32), [2]))[:, 0]
+    found = batch.packed(ops.cast(ops.where(used, found, -1), to=DType.int32))
+    shared = None
+    if max_output_entries:
+        width = dim_of(found, 1)
+        behind = ops.concat([0, 0, 0], ops.reshape(most(max_output_entries - width, 0), [1]), axis=0)
+        found = ops.pad(found, behind, -1)[:, :max_output_entries]
+    if reuses is not None:
+        found, counts = ops.where(reuses, merged_indices, found), ops.where(reuses, merged_counts, counts)
+        shared = ops.where(reuses, merged_status, ops.zeros_like(merged_status))
     update = None
-    if state_update_capacity and _outputs == 7:
+    if state_update_capacity and (_outputs or 0) > 6:
         wanted = ops.minimum(ops.cast(ops.unsqueeze(state_update_capture_count, [1]), to=DType.int64), batch.counts)
         if state_update_active is not None:
             wanted = ops.where(ops.equal(state_update_active, 0), 0, wanted)
         update = _transitions(states.tokens[0], new, states.waiting, wanted, state_update_capacity, compress_ratio)
-    outputs = batch.packed(found), batch.packed(counts)[:, 0], state, kept[0], kept[1] if csa else None
-    return (*outputs, ops.cast(after, to=DType.int32), update)[:_outputs]
+    outputs = found, counts, state, kept[0], kept[1] if csa else None, ops.cast(after, to=DType.int32), update
+    return (*outputs, shared, ops.cast(ops.squeeze(status, [1]), to=DType.int32))[:_outputs]
 
 
 class _Batch(NamedTuple):
@@ -186,6 +210,74 @@ def _transitions(keys: Value, blocks: Value, waiting: Value, wanted: Value, capa
     return ops.where(ops.unsqueeze(ops.less(step, wanted), [2]), update, constant(0.0, keys.dtype))
 
 
+# ----- several selections ---------------------------------------------------------------------------------------------
+
+
+@op("PackedSparseAttentionIndexerMerge", domain="com.microsoft")
+def packed_sparse_attention_indexer_merge(
+    base_indices, base_counts, base_row_indices, range_starts=None, range_ends=None, additional_indices=None,
+    additional_counts=None, *, max_output_entries: int, policy_mode: str,
+):  # fmt: skip
+    """For each query a row of ``base_indices`` and behind it a range, or further indices, each index once.
+
+    Then come -1, how many there are, and a status: 1 where what is given contradicts itself and 2 where they are more
+    than ``max_output_entries``; either selects nothing.
+    """
+    limits.check_elements([max_output_entries], "what is selected")
+    rows = dim_of(base_indices, 0)
+    valid = (base_row_indices >= 0) & ops.less(ops.cast(base_row_indices, to=DType.int64), rows)
+    row = ops.where(valid, base_row_indices, 0)
+    parts = [(ops.gather(base_indices, row), ops.gather(base_counts, row))]
+    if policy_mode == "append_range":
+        valid = valid & (range_starts >= 0) & (range_ends >= range_starts)
+        places = ops.cast(ops.range_(0, max_output_entries + 1, 1), to=DType.int32)  # one more does not fit
+        counted = ops.minimum(range_ends - range_starts, max_output_entries + 1)
+        parts.append((ops.unsqueeze(range_starts, [1]) + places, counted))
+    else:
+        parts.append((additional_indices, additional_counts))
+    there = []
+    for indices, counts in parts:
+        width = dim_of(indices, 1)
+        used = ops.less(ops.range_(0, width, 1), ops.cast(ops.unsqueeze(counts, [1]), to=DType.int64))
+        negative = ops.reduce_max(ops.cast(used & ops.less(indices, 0), to=DType.int32), [1], keepdims=0)
+        bounded = (counts >= 0) & (ops.cast(counts, to=DType.int64) <= width)
+        valid = valid & bounded & ops.equal(negative, 0)
+        there.append(used)
+    listed, used = ops.concat(*(part[0] for part in parts), axis=1), ops.concat(*there, axis=1)
+    place = ops.range_(0, dim_of(listed, 1), 1)
+    before = ops.less(place, ops.unsqueeze(place, [1]))
+    same = ops.equal(ops.unsqueeze(listed, [2]), ops.unsqueeze(listed, [1])) & before & ops.unsqueeze(used, [1])
+    first = used & ops.equal(ops.reduce_max(ops.pad(ops.cast(same, to=DType.int32), [0] * 5 + [1]), [2], keepdims=0), 0)
+    number = ops.cumsum(ops.cast(first, to=DType.int64), 1)
+    total = ops.reduce_sum(ops.cast(first, to=DType.int64), [1])
+    fits = ops.unsqueeze(valid, [1]) & (total <= max_output_entries)
+    slots = ops.where(first & fits, number - 1, max_output_entries)
+    empty = ops.expand(constant(-1, DType.int32), [dim_of(listed, 0), max_output_entries + 1])
+    found = ops.scatter_elements(empty, slots, listed, axis=1)[:, :max_output_entries]
+    status = ops.where(valid, ops.where(ops.squeeze(fits, [1]), 0, 2), 1)
+    counts = ops.squeeze(ops.where(fits, total, 0), [1])
+    return found, ops.cast(counts, to=DType.int32), ops.cast(status, to=DType.int32)
+
+
+_MERGED = (
+    "base_indices", "base_counts", "base_row_indices", "range_starts", "range_ends", "additional_indices",
+    "additional_counts",
+)  # fmt: skip
+
+packed_sparse_attention_indexer_merge.requires(
+    shapes(base_indices="r c", base_counts="r", base_row_indices="n", range_starts="n", range_ends="n",
+           additional_indices="n a", additional_counts="n"),
+    dtypes(**dict.fromkeys(_MERGED, "int32")), at_least(max_output_entries=1),
+    one_of(policy_mode=("append_range", "append_indices")),
+    together("range_starts", "range_ends"), together("additional_indices", "additional_counts"),
+    holds(lambda policy_mode, range_starts, additional_indices: (
+        "append_range needs range_starts and range_ends alone, append_indices additional_indices and additional_counts"
+        if (policy_mode == "append_range") != (range_starts is not None)
+        or (policy_mode == "append_indices") != (additional_indices is not None) else None
+    )),
+)  # fmt: skip
+
+
 # ----- what must hold -------------------------------------------------------------------------------------------------
 
 
@@ -207,10 +299,18 @@ packed_sparse_attention_indexer.requires(
         gate="tokens wide", head_weights="tokens heads", position_ids="tokens",
         past_key_state="batch state_capacity size", past_kv_buffer="batch waiting _",
         past_gate_buffer="batch waiting wide", past_state_lengths="batch 2", state_update_capture_count="batch",
-        state_update_active="1", **WEIGHTS,
+        state_update_active="1", indexshare_mode="1", merged_indices="tokens max_output_entries",
+        merged_counts="tokens", merged_status="tokens", **WEIGHTS,
     ),
     floats(*FLOATS, "past_key_state", "past_kv_buffer", "past_gate_buffer"),
-    same_dtype(*FLOATS, "past_key_state", "past_kv_buffer", "past_gate_buffer"),
+    same_dtype(*FLOATS, "past_kv_buffer", "past_gate_buffer"),
+    dtypes(indexshare_mode="int32", merged_indices="int32", merged_counts="int32", merged_status="int32"),
+    together("indexshare_mode", "merged_indices", "merged_counts", "merged_status"),
+    one_of(indexshare_state_policy=("default", "hold", "advance")),
+    at_least(max_output_entries=0),
+    holds(lambda indexshare_mode, max_output_entries: (
+        "indexshare_mode needs max_output_entries" if indexshare_mode is not None and not max_output_entries else None
+    )),
     integers(
         "cumulative_sequence_lengths", "past_sequence_lengths", "past_state_lengths", "state_update_capture_count",
         "state_update_active",

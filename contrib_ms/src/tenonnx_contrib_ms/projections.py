@@ -9,13 +9,13 @@ from tenonnx_standard.normalization import statistics_dtype
 
 
 def split_all(
-    flat: list[Value], counts: list[int], norms: tuple[Value, Value] | None, epsilon: float,
+    flat: list[Value], counts: list[int], norms: tuple[Value, Value] | None, epsilons: tuple[float, float],
     tables: tuple[Value, Value] | None, interleaved: int,
 ) -> tuple[Value, Value, Value]:  # fmt: skip
     """Queries, keys and values as [batch, heads, sequence, size], normalised and turned; queries and keys as one."""
     turned = counts[0] + counts[1]
     if norms is not None:
-        both, v = _normalised(flat, counts, norms, epsilon)
+        both, v = _normalised(flat, counts, norms, epsilons)
     elif len(flat) == 1:
         both, v = ops.split(core.split_heads(flat[0], sum(counts)), [turned, counts[2]], axis=1)
     elif tables is None:
@@ -30,7 +30,7 @@ def split_all(
 
 
 def _normalised(
-    flat: list[Value], counts: list[int], norms: tuple[Value, Value], epsilon: float
+    flat: list[Value], counts: list[int], norms: tuple[Value, Value], epsilons: tuple[float, float]
 ) -> tuple[Value, Value]:
     """Queries and keys as one, the rows of each head divided by the root of their mean square; and the values."""
     if len(flat) == 1:
@@ -38,8 +38,11 @@ def _normalised(
     else:
         apart = [ops.reshape(x, [0, 0, n, -1]) for x, n in zip(flat, counts, strict=True)]
     stash = int(statistics_dtype(apart[0]))
-    pairs = zip(apart, norms, strict=False)
-    both = ops.concat(*(ops.rms_normalization(x, w, epsilon=epsilon, stash_type=stash) for x, w in pairs), axis=2)
+    normal = (
+        ops.rms_normalization(x, w, epsilon=e, stash_type=stash)
+        for x, w, e in zip(apart[:2], norms, epsilons, strict=True)
+    )
+    both = ops.concat(*normal, axis=2)
     return ops.transpose(both, perm=[0, 2, 1, 3]), ops.transpose(apart[2], perm=[0, 2, 1, 3])
 
 

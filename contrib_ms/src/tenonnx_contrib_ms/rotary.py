@@ -8,8 +8,10 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import (
+    DType,
     TensorType,
     Value,
+    at_least,
     constant,
     differ,
     dims,
@@ -164,3 +166,68 @@ gemma_rotary_embedding.requires(
     floats("emb", "q", "q_rot", "k", "k_rot"),
     same_dtype("q", "q_rot", "k", "k_rot"),
 )  # fmt: skip
+
+
+# ----- with a normalization before ------------------------------------------------------------------------------------
+
+
+@op("RMSNormRotary", domain="com.microsoft")
+def rms_norm_rotary(
+    X, scale, position_ids, cosine, sine, prefill_numerics=None, *,
+    epsilon=1e-6, flatten_batch=0, input_start=0, input_width=0, output_fp16=0, rotary_embedding_dim: int,
+    use_fp32_arithmetic=1,
+):  # fmt: skip
+    """``input_width`` channels of heads [batch, sequence, heads, size] normalised and the first of them turned.
+
+    Heads are joined afterwards, and with ``flatten_batch`` instances, too. The second output is what was normalised.
+    Where all is bfloat16 that is rounded before it is turned, and what turns it each step, without
+    ``use_fp32_arithmetic`` or in a prefill, where a number that is not 0 says so.
+    """
+    batch, length, heads, _ = dims(X)
+    end = input_start + input_width if input_width else None
+    x = ops.cast(X[:, :, :, input_start:end], to=DType.float32)
+    root = ops.sqrt(ops.reduce_mean(x * x, [-1]) + epsilon)
+    narrow = X.dtype is DType.bfloat16 and cosine.dtype is DType.bfloat16 and not output_fp16
+    positions = position_ids if position_ids.ndim == 2 else _counted(position_ids, batch, length)
+    tables = [ops.unsqueeze(ops.cast(ops.gather(t, positions), to=DType.float32), [2]) for t in (cosine, sine)]
+
+    def rounded(v: Value) -> Value:
+        return ops.cast(ops.cast(v, to=DType.bfloat16), to=DType.float32)
+
+    def turned(v: Value, each: Any) -> Value:
+        half = rotary_embedding_dim // 2
+        a, b, rest = v[..., :half], v[..., half : 2 * half], v[..., 2 * half :]
+        cos, sin = tables
+        first, second = each(a * cos) - each(b * sin), each(b * cos) + each(a * sin)
+        return ops.concat(each(first), each(second), rest, axis=-1)
+
+    normal = x / root * scale
+    if narrow:
+        normal = rounded(normal)
+    y = turned(normal, rounded if narrow and not use_fp32_arithmetic else ops.identity)
+    if narrow and prefill_numerics is not None:
+        prefill = ops.not_(ops.equal(ops.reshape(prefill_numerics, []), 0))
+        other = rounded(x * ops.reciprocal(root) * scale)
+        normal, y = ops.where(prefill, other, normal), ops.where(prefill, turned(other, rounded), y)
+    sides = [1, batch * length] if flatten_batch else [batch, length]
+    flat = reshape(y, [*sides, heads * dims(scale)[0]])
+    return ops.cast(flat, to=DType.float16 if output_fp16 else DType.bfloat16), normal
+
+
+rms_norm_rotary.requires(
+    shapes(X="batch length heads size", scale="width", cosine="rows half", sine="rows half"),
+    dtypes(X="bfloat16 float16", scale="float32", position_ids="int64", cosine="bfloat16 float32",
+           prefill_numerics="int32"),
+    same_dtype("cosine", "sine"), at_least(rotary_embedding_dim=2, input_start=0, input_width=0),
+    holds(lambda rotary_embedding_dim, half, width, size, input_start, input_width: _hold_widths(
+        rotary_embedding_dim, half, width, size, input_start, input_width
+    )),
+)  # fmt: skip
+
+
+def _hold_widths(rotated: int, half: Any, width: Any, size: Any, start: int, wanted: int) -> str | None:
+    if rotated % 2 or differ(half, rotated // 2) or (isinstance(width, int) and rotated > width):
+        return "rotary_embedding_dim must be even, twice the columns of cosine, and at most those of scale"
+    if isinstance(size, int) and (start + wanted > size or differ(width, wanted or size - start)):
+        return "scale must have a number for each channel of X from input_start on, or for input_width of these"
+    return None

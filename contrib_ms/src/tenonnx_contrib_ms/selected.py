@@ -8,6 +8,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import (
     REQUIRED,
     DType,
+    TypeMismatch,
     Value,
     constant,
     divides,
@@ -32,32 +33,48 @@ from tenonnx_standard.checking import dim_of
 def dynamic_sparse_attention(
     query, key=None, value=None, past_key=None, past_value=None, auxiliary_key=None, auxiliary_value=None,
     selected_indices=REQUIRED, selected_counts=REQUIRED, seqlens_k=REQUIRED, total_sequence_length=REQUIRED,
-    cos_cache=None, sin_cache=None, position_ids=None, q_norm_weight=None, k_norm_weight=None, head_sink=None, *,
+    cos_cache=None, sin_cache=None, position_ids=None, q_norm_weight=None, k_norm_weight=None, head_sink=None,
+    committed_length=None, key_scale=None, value_scale=None, *,
     attention_mode="selected_only", auxiliary_kv_shared=0, do_rotary=0, is_causal=1, kv_num_heads: int,
-    local_window_size=-1, num_heads: int, qk_norm_epsilon=1e-6, rotary_interleaved=0, rotary_offset=0, scale=0.0,
-    selected_kv_source="main", smooth_softmax=0,
+    local_window_size=-1, num_heads: int, output_bf16=0, qk_norm_epsilon=1e-6, rotary_interleaved=0, rotary_offset=0,
+    scale=0.0, selected_kv_source="main", smooth_softmax=0, _outputs=None,
 ):  # fmt: skip
     """GroupQueryAttention of queries that see selected keys alone, or with ``local_plus_selected`` the last
     ``local_window_size`` keys and selected ones of an auxiliary cache, in one softmax.
 
     ``selected_indices`` (batch * length, n) are positions of keys, of which ``selected_counts`` are used. A query
-    without any gives zeros.
+    without any gives zeros. Caches may be of int8, with ``key_scale`` and ``value_scale`` for each channel.
+    ``committed_length`` takes part in a validation alone, of which the status is not given here.
     """
+    if (_outputs or 1) > 3:
+        raise TypeMismatch(
+            f"{dynamic_sparse_attention.title}: validation_status is what a kernel for GPUs finds, and not given here",
+            do="leave out the fourth output",
+        )
     flat = [query] if key is None else [query, key, value]
     norms = None if q_norm_weight is None else (q_norm_weight, k_norm_weight)
     batch, length = dim_of(query, 0), dim_of(query, 1)
     lengths = ops.reshape(ops.cast(seqlens_k, to=DType.int64), [-1, 1]) + 1
     rows = ops.maximum(lengths - length, 0) + ops.reshape(ops.range_(0, length, 1), [1, -1])
-    q, k, v = split_all(flat, [num_heads, kv_num_heads, kv_num_heads], norms, qk_norm_epsilon, None, 0)
+    q, k, v = split_all(
+        flat, [num_heads, kv_num_heads, kv_num_heads], norms, (qk_norm_epsilon, qk_norm_epsilon), None, 0
+    )
     if do_rotary:
         positions = rows if position_ids is None else position_ids
         tables = ops.gather(cos_cache, positions), ops.gather(sin_cache, positions)
         q, k = (
             turn_from(rotary_offset, x, *tables, n, rotary_interleaved) for x, n in ((q, num_heads), (k, kv_num_heads))
         )
-    present, held, keys = (k, v), (k, v), ops.range_(0, dim_of(k, 2), 1)
+    form = "NONE" if key_scale is None else "PER_CHANNEL"
+    cache = caches.Quantization.of((key_scale, value_scale), (form, form), kv_num_heads, 8)
+    new = cache.quantized((k, v))
+    if past_key is not None and past_key.dtype is not new[0].dtype:
+        new = [ops.cast(x, to=past_key.dtype) for x in new]
+    present = held = new
+    keys = ops.range_(0, dim_of(k, 2), 1)
     if past_key is not None:
-        present, held, keys = caches.extended((past_key, past_value), (k, v), rows, total_sequence_length)
+        present, held, keys = caches.extended((past_key, past_value), new, rows, total_sequence_length)
+    held = [x if x.dtype is q.dtype else ops.cast(x, to=q.dtype) for x in cache.restored(held, q.dtype)]
     at = ops.unsqueeze(rows, [1, 3])
     visible = keys <= at
     near = visible & (keys > at - local_window_size) if attention_mode == "local_plus_selected" else None
@@ -69,8 +86,8 @@ def dynamic_sparse_attention(
     if head_sink is None and smooth_softmax:
         head_sink = constant([0.0], q.dtype)
     y = _attended(q, held, auxiliary, None, visible, near, indices, counts, head_sink, scale=scale, softcap=0.0)
-    y = core.join_heads(y)
-    return y if y.dtype is query.dtype else ops.cast(y, to=query.dtype), *present
+    y, dtype = core.join_heads(y), DType.bfloat16 if output_bf16 else query.dtype
+    return y if y.dtype is dtype else ops.cast(y, to=dtype), *present
 
 
 @op("SparsePagedAttention", domain="com.microsoft")
@@ -190,6 +207,14 @@ def _hold_cache(key_cache: Any, k_scale: Any, k_quant_type: str, v_quant_type: s
     return None
 
 
+def _hold_past(query: Any, past_key: Any, key_scale: Any) -> str | None:
+    if past_key is None or past_key.type is None or query.type is None:
+        return None
+    wanted = (DType.int8,) if key_scale is not None else (query.dtype, DType.float16)
+    named = " or ".join(dict.fromkeys(map(str, wanted)))
+    return None if past_key.dtype in wanted else f"past_key and past_value must hold {named}"
+
+
 _FLOATS = (
     "query", "key", "value", "auxiliary_key", "auxiliary_value", "cos_cache", "sin_cache", "head_sink", "q_norm_weight",
     "k_norm_weight",
@@ -219,9 +244,13 @@ dynamic_sparse_attention.requires(
         selected_indices="queries _", selected_counts="queries", seqlens_k="batch", total_sequence_length="|1",
         position_ids="batch length", **_TABLES,
     ),
-    floats(*_FLOATS, *_PAST),
-    same_dtype(*_FLOATS, *_PAST),
-    dtypes(position_ids="int64"),
+    floats(*_FLOATS),
+    same_dtype(*_FLOATS),
+    same_dtype(*_PAST),
+    dtypes(position_ids="int64", key_scale="float32", value_scale="float32"),
+    integers("committed_length"),
+    together("key_scale", "value_scale"),
+    holds(lambda query, past_key, key_scale: _hold_past(query, past_key, key_scale)),
     integers("seqlens_k", "total_sequence_length"),
     together("past_key", "past_value"),
     one_of(is_causal=(1,)),

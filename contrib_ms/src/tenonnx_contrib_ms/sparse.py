@@ -42,7 +42,7 @@ def sparse_attention(
     sequence = dim_of(query, 1)
     rows = ops.maximum(lengths - sequence, 0) + ops.reshape(ops.range_(0, sequence, 1), [1, -1])
     tables = (ops.gather(cos_cache, rows), ops.gather(sin_cache, rows)) if do_rotary else None
-    q, *new = split_all(flat, [num_heads, kv_num_heads, kv_num_heads], None, 0.0, tables, rotary_interleaved)
+    q, *new = split_all(flat, [num_heads, kv_num_heads, kv_num_heads], None, (0.0, 0.0), tables, rotary_interleaved)
     present, (k, v), keys = caches.extended((past_key, past_value), new, rows, total_sequence_length)
 
     blocks = _blocks(block_row_indices, block_col_indices, dim_of(past_key, 2), sparse_block_size)

@@ -297,6 +297,53 @@ matmul_nbits_qkv.requires(
 )  # fmt: skip
 
 
+@op("MatMulNBitsQLoRA", domain="com.microsoft", coarseness=_ACCURACY)
+def matmul_nbits_qlora(
+    X, W, scales, lora_A, lora_A_scales, lora_B, lora_B_scales, *,
+    K: int, N: int, accuracy_level=0, bits=4, block_size=32, lora_bits=8, lora_block_size=32,
+):  # fmt: skip
+    """MatMulNBits plus two of them one behind the other, an adapter of low rank (Dettmers et al. 2023).
+
+    Without rows in ``lora_B`` there is no adapter; without rows in ``lora_A`` its first product is zeros.
+    """
+    base = matmul_nbits(X, W, scales, K=K, N=N, accuracy_level=accuracy_level, bits=bits, block_size=block_size)
+    adapter: dict[str, Any] = {"bits": lora_bits, "block_size": lora_block_size}
+    if 0 in lora_B.shape:
+        return base
+    if 0 in lora_A.shape:
+        down = ops.expand(constant(0.0, X.dtype), [*dims(X)[:-1], dims(lora_A_scales)[0]])
+    else:
+        rank = lora_A.shape[0]
+        down = matmul_nbits(X, lora_A, lora_A_scales, K=K, N=rank, accuracy_level=accuracy_level, **adapter)
+    return base + matmul_nbits(down, lora_B, lora_B_scales, K=lora_A_scales.shape[0], N=N, **adapter)
+
+
+def _fitting_adapter(
+    W, scales, lora_A, lora_A_scales, lora_B, lora_B_scales, K, N, bits, block_size, lora_bits, lora_block_size
+):
+    problem = _wrong_blocks({"W": W, "scales": scales}, K, N, bits, block_size)
+    if problem:
+        return problem
+    if any(v.tensor.shape is None for v in (lora_A, lora_A_scales, lora_B)) or lora_A_scales.ndim != 2:
+        return "lora_A, lora_B and the matrix lora_A_scales must have known numbers of axes"
+    rank = lora_A_scales.shape[0]
+    if not isinstance(rank, int) or not all(isinstance(v.shape[0], int) for v in (lora_A, lora_B)):
+        return "the rank of the adapter, and whether lora_A and lora_B have rows, must be known"
+    if lora_A.shape[0] not in (0, rank):
+        return "lora_A must have a row for each one of lora_A_scales, or none"
+    form = lora_bits, lora_block_size
+    problem = None if 0 in lora_A.shape else _wrong_blocks({"lora_A": lora_A, "scales": lora_A_scales}, K, rank, *form)
+    named = {"lora_B": lora_B, "lora_B_scales": lora_B_scales}
+    return problem or (None if 0 in lora_B.shape else _wrong_blocks(named, rank, N, *form))
+
+
+matmul_nbits_qlora.requires(
+    shapes(X="... K"), floats("X"), same_dtype("X", "scales", "lora_A_scales", "lora_B_scales"),
+    dtypes(W="uint8", lora_A="uint8", lora_B="uint8"), one_of(bits=(2, 4, 8), lora_bits=(2, 4, 8)),
+    at_least(block_size=16, lora_block_size=16, K=1, N=1), holds(_fitting_adapter),
+)  # fmt: skip
+
+
 # ----- GatherBlockQuantized -------------------------------------------------------------------------------------------
 
 

@@ -26,13 +26,16 @@ from tenonnx.extend import (
 from tenonnx_quantized.formats import E2M1, looked_up, unpacked
 from tenonnx_quantized.granularity import repeated, wrong_blocks
 from tenonnx_quantized.quantize import to, wide
+from tenonnx_standard.gated_activation import clamped_swiglu
 
 _ACTIVATIONS = {
     "relu": ops.relu,
     "gelu": lambda x: ops.gelu(x, approximate="tanh"),
     "silu": ops.swish,
     "identity": lambda x: x,
+    "relu2": lambda x: ops.relu(x) * ops.relu(x),
     "swiglu": None,
+    "geglu": None,
 }
 _FLOAT_BLOCKS = {"fp4": 32, "wfp4afp8": 32, "nvfp4": 16}
 
@@ -47,7 +50,7 @@ def qmoe(
     block_size: int | None = None, expert_weight_bits=4, fc1_expert_weight_bits: int | None = None,
     fc2_expert_weight_bits: int | None = None, fc3_expert_weight_bits: int | None = None, k=1,
     normalize_routing_weights=0, quant_type="int", swiglu_fusion=0, swiglu_limit: float | None = None,
-    use_sparse_mixer=0, weights_prepacked=-1,
+    swiglu_limit_after_activation=0, use_sparse_mixer=0, weights_prepacked=-1,
 ):  # fmt: skip
     """Each token is the weighted sum of two-layer networks, the ``k`` experts with the greatest ``router_probs``.
 
@@ -68,9 +71,13 @@ def qmoe(
         third = _layer(x, weights, fc3_experts_bias, stage)
     if activation_type == "swiglu":
         gate, linear = _halves(hidden, third, swiglu_fusion)
-        if swiglu_limit is not None and math.isfinite(swiglu_limit):
-            gate, linear = ops.minimum(gate, swiglu_limit), ops.clip(linear, -swiglu_limit, swiglu_limit)
-        hidden = gate * ops.sigmoid(gate * activation_alpha) * (linear + activation_beta)
+        limit = swiglu_limit if swiglu_limit is not None and math.isfinite(swiglu_limit) else None
+        hidden = clamped_swiglu(
+            gate, linear, alpha=activation_alpha, beta=activation_beta, limit=limit, after=swiglu_limit_after_activation
+        )
+    elif activation_type == "geglu":
+        gate, linear = _halves(hidden, None, swiglu_fusion)
+        hidden = ops.gelu(gate, approximate="tanh") * linear
     else:
         hidden = _ACTIVATIONS[activation_type](hidden)
         hidden = hidden if third is None else hidden * third
@@ -100,13 +107,17 @@ def _blocked(input, fc1_experts_weights, fc1_scales, fc1_zero_points, fc2_scales
         ("fc2", fc2_experts_weights, fc2_scales, fc2_zero_points, fc2_expert_weight_bits),
     )
     for name, codes, scales, zero_points, bits in layers:
-        each, sizes = 8 // (bits or expert_weight_bits), codes.tensor.shape
+        width, sizes = bits or expert_weight_bits, codes.tensor.shape
         if sizes is None or scales is None or scales.tensor.shape is None:
             continue
         by_block = len(scales.shape) == 3
-        sizes = (*sizes[:2], symbolic.multiply(sizes[2], each)) if by_block else sizes[:2]
+        if width == 3 and (not by_block or not isinstance(sizes[2], int)):
+            continue
+        inputs = sizes[2] * 8 // 3 if width == 3 else symbolic.multiply(sizes[2], 8 // width)
+        sizes = (*sizes[:2], inputs) if by_block else sizes[:2]
         problem = wrong_blocks(f"{name}_scales", scales, sizes, -1, (block_size or 0) if by_block else 1)
-        problem = problem or wrong_blocks(f"{name}_zero_points", zero_points, scales.shape, -1, each)
+        if width != 3:
+            problem = problem or wrong_blocks(f"{name}_zero_points", zero_points, scales.shape, -1, 8 // width)
         if problem:
             return problem
     return None
@@ -117,12 +128,17 @@ qmoe.requires(
     holds(lambda router_probs, n, batch, length: (
         "router_probs must have a row for each token" if differ(n, symbolic.multiply(batch, length)) else None
     )),
-    one_of(activation_type=_ACTIVATIONS, quant_type=("int", "fp8", *_FLOAT_BLOCKS), expert_weight_bits=(2, 4, 8),
+    one_of(activation_type=_ACTIVATIONS, quant_type=("int", "fp8", *_FLOAT_BLOCKS), expert_weight_bits=(2, 3, 4, 8),
            swiglu_fusion=(0, 1, 2)),
     at_least(k=1, block_size=0), floats("input", "router_probs"), same_dtype("input", "router_probs", "router_weights"),
     same_dtype("input", "fc1_experts_bias", "fc2_experts_bias", "fc3_experts_bias"),
     same_dtype("fc1_experts_weights", "fc2_experts_weights", "fc3_experts_weights"),
     together("fc1_act_scale", "fc2_act_scale"), holds(_unsupported),
+    holds(lambda activation_type, swiglu_fusion, quant_type, fc3_experts_weights: (
+        "geglu needs quant_type int, swiglu_fusion 1 or 2, and no fc3_experts_weights"
+        if activation_type == "geglu" and (quant_type != "int" or not swiglu_fusion or fc3_experts_weights is not None)
+        else None
+    )),
     dtypes(fc1_zero_points="uint8", fc2_zero_points="uint8", fc3_zero_points="uint8"), holds(_blocked),
 )  # fmt: skip
 

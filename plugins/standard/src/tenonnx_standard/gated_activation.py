@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tenonnx.extend import op, shapes
+from tenonnx.extend import DType, Value, op, shapes
 from tenonnx_standard.activation import swish
+from tenonnx_standard.casting import cast
+from tenonnx_standard.math import clip, minimum
 
 
 @op("SwiGLU", since=28)
@@ -13,3 +15,23 @@ def swiglu(A, B, *, alpha=1.0):
 
 
 swiglu.requires(shapes(A="sizes...", B="sizes..."))
+
+
+def clamped_swiglu(
+    gate: Value, linear: Value, *, alpha: float, beta: float, limit: float | None, after: int = 0,
+    rounded: DType | None = None,
+) -> Value:  # fmt: skip
+    """SwiGLU of a gate up to ``limit`` and a linear part within it, to which ``beta`` is added.
+
+    With ``after`` it is the activated gate that is limited. That is rounded to the dtype ``rounded`` first, if any.
+    """
+    if limit is not None:
+        linear = clip(linear, -limit, limit)
+    if limit is not None and not after:
+        gate = minimum(gate, limit)
+    gate = swish(gate, alpha=alpha)
+    if limit is not None and after:
+        gate = minimum(gate, limit)
+    if rounded is not None:
+        gate = cast(cast(gate, to=rounded), to=linear.dtype)
+    return gate * (linear + beta)  # type: ignore[no-any-return]
