@@ -1,0 +1,78 @@
+"""States rebuilt from captured steps, within buffers that hold several at offsets which ``metadata`` tells."""
+
+from __future__ import annotations
+
+import tenonnx_standard as ops
+from tenonnx.extend import TensorType, Value, dtypes, op, same_dtype, shapes, subgraph
+
+
+def _part(buffer: Value, start: Value, sizes: list[Value]) -> Value:
+    """A part of a vector, as an array of these sizes."""
+    shape = ops.concat(*sizes, axis=0)
+    return ops.reshape(ops.slice_(buffer, start, start + ops.reduce_prod(shape, [0])), shape, allowzero=1)
+
+
+def _with_part(buffer: Value, start: Value, part: Value) -> Value:
+    """A vector with a part replaced."""
+    flat = ops.reshape(part, [-1])
+    end = start + ops.shape(flat)
+    return ops.concat(buffer[: ops.squeeze(start)], flat, buffer[ops.squeeze(end) :], axis=0)
+
+
+@op("ConvStateReplay", domain="com.microsoft")
+def conv_state_replay(source_backing, capture_backing, destination_backing, metadata):
+    """The histories of a convolution (batch, channels, history) after the captured inputs (batch, capacity, channels).
+
+    ``metadata`` are the offsets in bytes of source, destination and capture, then batch, channels, history, capacity
+    and how many of the inputs are kept.
+    """
+    width = source_backing.dtype.bits // 8
+    source, destination, capture = (metadata[n : n + 1] / width for n in range(3))
+    batch, channels, history, capacity = (metadata[n : n + 1] for n in range(3, 7))
+    before = _part(source_backing, source, [batch, channels, history])
+    inputs = _part(capture_backing, capture, [batch, capacity, channels])
+    line = ops.concat(before, ops.transpose(inputs, perm=[0, 2, 1]), axis=2)
+    state = ops.slice_(line, metadata[7:8], metadata[7:8] + history, [2])
+    return _with_part(destination_backing, destination, state)
+
+
+@op("GatedDeltaNetStateReplay", domain="com.microsoft")
+def gated_delta_net_state_replay(source_backing, capsule_backing, destination_backing, metadata):
+    """A state (heads, value size, key size) of GatedDeltaNet after captured steps: decays, keys and written values.
+
+    ``metadata`` are the offsets of source, destination, decays, keys and values in elements, then the heads and size of
+    values, the size and heads of keys, the capacity of the capture and how many of its steps are kept.
+    """
+    source, destination, *parts = (metadata[n : n + 1] for n in range(5))
+    heads, values, keys, groups, capacity, kept = (metadata[n : n + 1] for n in range(5, 11))
+    wide = (parts[1] - parts[0]) / (capacity * heads)  # decays are of heads, or of each key of a head
+    sizes = [[heads, wide], [groups, keys], [heads, values]]
+    decay, key, value = (_part(capsule_backing, start, [kept, *each]) for start, each in zip(parts, sizes, strict=True))
+    group = ops.range_(0, ops.squeeze(heads, [0]), 1) * groups / heads
+    key = ops.gather(key, group, axis=1)
+    state = _part(source_backing, source, [heads, values, keys])
+
+    def step(state: Value, decay: Value, key: Value, value: Value) -> Value:
+        return state * ops.unsqueeze(decay, [1]) + ops.unsqueeze(key, [1]) * ops.unsqueeze(value, [2])
+
+    formals = [("state", state.type), *((n, TensorType(state.dtype, (None, None))) for n in ("decay", "key", "value"))]
+    final = ops.scan(state, decay, key, value, body=subgraph(step, formals), num_scan_inputs=3)
+    return _with_part(destination_backing, destination, final)
+
+
+def _like_destination(source_backing, captured, destination_backing, metadata) -> TensorType:
+    return destination_backing.tensor  # type: ignore[no-any-return]
+
+
+conv_state_replay.type(_like_destination)
+conv_state_replay.requires(
+    shapes(source_backing="_", capture_backing="_", destination_backing="_", metadata="8"),
+    dtypes(source_backing="float16 float32", metadata="int64"),
+    same_dtype("source_backing", "capture_backing", "destination_backing"),
+)
+gated_delta_net_state_replay.type(_like_destination)
+gated_delta_net_state_replay.requires(
+    shapes(source_backing="_", capsule_backing="_", destination_backing="_", metadata="11"),
+    dtypes(source_backing="float32", metadata="int64"),
+    same_dtype("source_backing", "capsule_backing", "destination_backing"),
+)
