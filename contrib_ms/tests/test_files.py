@@ -54,6 +54,15 @@ def test_floats_of_two_widths():
     np.testing.assert_allclose(y, expected, rtol=2e-3)
 
 
+def test_what_writes_to_an_address_is_kept_and_refused():
+    names = ["next_tokens", "input_ids", "status", "ctl", "ctx_commit", "prefixes", "ptrs"]
+    node = helper.make_node("SpeculativePrefixCommit", ["x"] * len(names), ["y", "a", "b"], domain=MS)
+    graph = tx.load(model([node], [("", 17), (MS, 1)]))
+    assert tx.retarget(graph, 17).nodes[0].op_type == "SpeculativePrefixCommit"
+    with pytest.raises(tx.TenonnxError, match="writes records to an address"):
+        graph.run({"x": X}, backend="numpy")
+
+
 @pytest.mark.parametrize(
     ("op_type", "attributes"),
     [("EPContext", {"ep_cache_context": "binary", "main_context": 1}), ("Snpe", {"DLC": "binary"})],

@@ -158,15 +158,20 @@ def added(data, bias, residual=None, *_, seed):
 
 
 def conv_with_state(
-    x, weight, bounds, bias=None, state=None, count=None, *, activation, dilation, state_update_capacity
-):
+    x, weight, bounds, bias=None, state=None, count=None, delta=None, mask=None, *,
+    activation, delta_offset, dilation, group_size, state_update_capacity,
+):  # fmt: skip
     y, final = np.zeros_like(x), np.zeros_like(state)
     update = np.zeros((len(bounds) - 1, state_update_capacity, x.shape[1]))
     size, reach = weight.shape[2], state.shape[2]
     for n, (start, end) in enumerate(itertools.pairwise(bounds)):
         line = np.concatenate([state[n].T, x[start:end]])
         for t in range(end - start):
-            y[start + t] = sum(line[t + j * dilation] * weight[:, 0, j] for j in range(size))
+            taps = weight[:, 0].T.copy()
+            if delta is not None:
+                of = delta[start + t].repeat(group_size, axis=1)
+                taps = np.stack([(taps[0] + of[delta_offset + 1]) * mask[start + t], taps[1] + of[delta_offset]])
+            y[start + t] = sum(line[t + j * dilation] * taps[j] for j in range(size))
         final[n] = line[len(line) - reach :].T
         for slot in range(0 if count is None else min(count[n], state_update_capacity, end - start)):
             update[n, slot] = x[start + slot]
@@ -177,7 +182,8 @@ def conv_with_state(
 
 def delta_net(
     q, k=None, v=None, bounds=None, decay=None, beta=None, state=None, a_log=None, dt_bias=None, count=None,
-    active=None, *, beta_activation, chunk_size, gate_activation, qk_l2_norm, scale, state_update_capacity, update_rule,
+    active=None, *, beta_activation, chunk_size, gate_activation, gate_lower_bound, qk_l2_norm, scale,
+    state_update_capacity, update_rule,
 ):  # fmt: skip
     """One element of one head after the other."""
     batch, heads, width, size = state.shape
@@ -194,6 +200,8 @@ def delta_net(
     gates = np.zeros((total, heads)) if decay is None else decay.reshape(total, heads)
     if gate_activation in ("qwen", "softplus"):
         gates = -np.exp(a_log) * np.log1p(np.exp(gates + dt_bias))
+    elif gate_activation in ("kda", "sigmoid"):
+        gates = gate_lower_bound * sigmoid(np.exp(a_log) * (gates + dt_bias))
     rates = np.ones((total, heads)) if beta is None else beta.reshape(total, heads)
     rates = sigmoid(rates) if beta is not None and beta_activation == "sigmoid" else rates
     y, final = np.zeros_like(v), state.copy()
@@ -274,7 +282,7 @@ def test_causal_convolution_with_more_axes(sides, dilation):
     kernel, length = (*(3 for _ in sides), 2), 5
     x, weight = (random.normal(size=size).astype(np.float32) for size in ((2, 3, *sides, length), (3, 1, *kernel)))
     past, bias = random.normal(size=(2, 3, *sides, dilation)).astype(np.float32), np.float32([0.1, 0.2, 0.3])
-    y, state = linear_attention.causal_conv_with_state(x, weight, bias, past, ndim=len(sides) + 1, dilation=dilation)
+    y, state, _ = linear_attention.causal_conv_with_state(x, weight, bias, past, ndim=len(sides) + 1, dilation=dilation)
     whole = np.concatenate([past, x], axis=-1)
     np.testing.assert_array_equal(state, whole[..., length:])
     for place in np.ndindex(y.shape):

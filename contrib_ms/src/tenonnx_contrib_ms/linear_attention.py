@@ -154,7 +154,7 @@ def causal_conv_with_state(
         rows = ops.pad(ops.transpose(x, perm=[0, 2, 1]), [0, 0, 0, 0, state_update_capacity, 0])
         update = rows[:, :state_update_capacity]
     if not state_window:
-        return (placed(y, channels_last), placed(padded[(*everything, slice(length, None))], turned), update)[:_outputs]
+        return placed(y, channels_last), placed(padded[(*everything, slice(length, None))], turned), update
     states = []
     for place in range(-state_window, 0):
         start = _not_negative(length + place + 1)
@@ -163,7 +163,7 @@ def causal_conv_with_state(
         there = length + place >= 0
         state = (state if there else ops.zeros_like(state)) if known else ops.where(there, state, 0.0)
         states.append(ops.unsqueeze(placed(state, turned), [0]))
-    return (placed(y, channels_last), ops.concat(*states, axis=0), update)[:_outputs]
+    return placed(y, channels_last), ops.concat(*states, axis=0), update
 
 
 def _convolved(padded: Value, weight: Value, bias: Value | None, length: Any, dilation: int) -> Value:

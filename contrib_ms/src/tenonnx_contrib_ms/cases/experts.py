@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_contrib_ms.experts import mixture_of_experts
+from tenonnx_contrib_ms.experts import mixture_of_experts, moe_group_router
 from tenonnx_testing import Gap, call, cases, shapes, tensors
 
 HALF = Gap(
@@ -70,3 +70,44 @@ def _(draw):
 def _(draw):
     """Experts that are chosen one after the other."""
     return mixture(draw, "silu", use_sparse_mixer=1)
+
+
+@cases(mixture_of_experts, gradient=False)
+def _(draw):
+    """What kernels for GPUs alone have."""
+    kind = draw(st.sampled_from(["relu2", "geglu", "swiglu"]))
+    if kind == "relu2":
+        return mixture(draw, kind)
+    after = {"swiglu_limit": 0.5, "swiglu_limit_after_activation": 1} if kind == "swiglu" else {}
+    return mixture(draw, kind, fused=2, swiglu_fusion=draw(st.integers(1, 2)), **after)
+
+
+def routed(draw, *, groups):
+    """Logits of experts in groups, and their bias; all of them differ."""
+    rows, size = draw(shapes(1, 2, 1, 3)), draw(st.integers(2, 3))
+    shape = (*rows, groups * size)
+    dtype = draw(st.sampled_from(["float32", "float16"]))
+    logits = draw(tensors(dtype, shape=shape, distinct=True, min_value=-4, max_value=4))
+    bias = np.arange(shape[-1]).astype(np.float32) * np.float32(0.003)
+    return logits, draw(st.sampled_from([bias, 0 * bias])), size
+
+
+@cases(moe_group_router, gradient=False)
+def _(draw):
+    groups = draw(st.integers(1, 4))
+    logits, bias, size = routed(draw, groups=groups)
+    best = draw(st.integers(1, groups))
+    attributes = {"n_group": groups, "topk_group": best, "top_k": draw(st.integers(1, size * best))}
+    return call(logits, bias, group_topk=draw(st.sampled_from([1, 2, 9])), router_sentinel=-7.0, **attributes)
+
+
+@cases(moe_group_router, gradient=["logits", "expert_bias", "projection_weight"])
+def _(draw):
+    """All scores, maybe of a projection."""
+    logits, bias, _ = routed(draw, groups=2)
+    weight = None
+    if draw(st.booleans()):
+        experts, width = bias.size, 256
+        logits = draw(tensors(logits.dtype.name, shape=(2, width), min_value=-0.1, max_value=0.1))
+        weight = draw(tensors(logits.dtype.name, shape=(experts, width), min_value=-0.1, max_value=0.1))
+    return call(logits, bias, weight, top_k=1, _outputs=3)

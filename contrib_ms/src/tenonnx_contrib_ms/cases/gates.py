@@ -9,9 +9,12 @@ from tenonnx_contrib_ms.gates import (
     engram_gate,
     gated_add,
     gated_rms_norm,
+    hyper_connection_low_rank_mix,
     hyper_connection_post_mix,
     hyper_connection_pre_mix,
+    router_gate_up_proj,
     scaled_silu,
+    swiglu,
 )
 from tenonnx_testing import call, cases, shapes, tensors
 
@@ -22,7 +25,10 @@ MIXED = [("float32", "float32"), ("float16", "float16"), ("float16", "float32"),
 @cases(gated_add)
 def _(draw):
     shape, dtype = draw(shapes(1, 3)), draw(st.sampled_from(FLOATS))
-    return call(*(draw(tensors(dtype, shape=sides)) for sides in (shape, shape, (*shape[:-1], 1))))
+    if draw(st.booleans()):
+        return call(*(draw(tensors(dtype, shape=sides)) for sides in (shape, shape, (*shape[:-1], 1))))
+    inner = draw(st.integers(1, 3))
+    return call(*(draw(tensors(dtype, shape=sides)) for sides in (shape, shape, (*shape[:-1], inner), (inner, 1))))
 
 
 @cases(gated_rms_norm)
@@ -49,6 +55,50 @@ def _(draw):
     sides = (whole, whole, (batch, length, size), parameter, parameter, parameter)
     *inputs, last = (draw(tensors(dtype, shape=shape, min_value=0.5, max_value=3)) for shape in sides)
     return call(*inputs, draw(st.sampled_from([None, last])), epsilon=draw(st.sampled_from([1e-5, 1e-2])))
+
+
+def limits(draw):
+    """A limit that counts has kinks, which are beyond what is drawn here."""
+    return draw(st.sampled_from([{}, {"activation_alpha": 1.7, "activation_beta": 1.0}, {"limit": 200.0}]))
+
+
+@cases(swiglu)
+def _(draw):
+    shape, dtype = draw(shapes(1, 3)), draw(st.sampled_from(FLOATS))
+    rounded = draw(st.integers(0, 1))
+    if draw(st.booleans()):
+        return call(*(draw(tensors(dtype, shape=shape)) for _ in range(2)), round_activation=rounded, **limits(draw))
+    return call(draw(tensors(dtype, shape=(*shape[:-1], 2 * shape[-1]))), round_activation=rounded, **limits(draw))
+
+
+@cases(swiglu, gradient=False)
+def _(draw):
+    """A limit that counts."""
+    shape = draw(shapes(1, 3))
+    return call(*(draw(tensors(shape=shape)) for _ in range(2)), limit=draw(st.sampled_from([0.5, 1.0])))
+
+
+@cases(router_gate_up_proj)
+def _(draw):
+    *rows, depth, first, inner = draw(shapes(4, 5, 1, 3))
+    dtype = draw(st.sampled_from(["float16", "bfloat16"]))
+    x, w = (
+        draw(tensors(dtype, shape=sides, min_value=-1, max_value=1))
+        for sides in ((*rows, depth), (depth, first + 2 * inner))
+    )
+    return call(x, w, router_size=first, **limits(draw))
+
+
+@cases(hyper_connection_low_rank_mix)
+def _(draw):
+    rows, (count, size, rank) = draw(shapes(1, 2, 1, 3)), draw(shapes(3, 3, 1, 3))
+    dtype, flat = draw(st.sampled_from(FLOATS)), count * size
+    sides = [(*rows, flat), (flat,), (flat, rank), (rank, flat), (flat, count)]
+    if draw(st.booleans()):
+        sides += [(*rows, size), (*rows, count)]
+    inputs = [draw(tensors(dtype, shape=shape, min_value=-1, max_value=1)) for shape in sides]
+    options = {"gate_div": 2.0, "gate_mul": 2.0, "silu_alpha": 1.5, "reduction_scale": 0.5, "epsilon": 1e-1}
+    return call(*inputs, num_branches=count, **draw(st.sampled_from([{"epsilon": 1e-1}, options])))
 
 
 def streams(draw):

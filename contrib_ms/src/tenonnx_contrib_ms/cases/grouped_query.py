@@ -142,4 +142,17 @@ def _(draw):
     packed = projections(draw, "float32", batch, length, size, heads)
     weights = [draw(tensors(shape=(size,), min_value=0.5, max_value=2)) for _ in range(2)]
     counts = np.full(batch, length - 1, np.int32), np.array(length, np.int32)
-    return call(*packed, None, None, *counts, *[None] * 7, *weights, **heads, qk_norm_epsilon=1e-5)
+    epsilons = draw(st.sampled_from([{"qk_norm_epsilon": 1e-5}, {"q_norm_epsilon": 1e-2, "k_norm_epsilon": 1e-3}]))
+    return call(*packed, None, None, *counts, *[None] * 7, *weights, **heads, **epsilons)
+
+
+@cases(group_query_attention, gradient=["query", "key", "value", "past_key", "past_value"])
+def _(draw):
+    """Chunks of several instances, each of which has its own past."""
+    batch, length, capacity, size = draw(st.integers(1, 3)), draw(st.integers(1, 3)), 8, 16
+    heads = heads_of(draw)
+    packed = projections(draw, "float32", batch, length, size, heads)
+    starts = np.array([draw(st.integers(0, capacity - length)) for _ in range(batch)], np.int32)
+    past = [held(draw, "float32", (batch, heads["kv_num_heads"], capacity, size), starts) for _ in range(2)]
+    inputs = [starts + length - 1, np.array(capacity, np.int32), *[None] * 9, np.full(batch, length, np.int32)]
+    return call(*packed, *past, *inputs, **heads, **draw(st.sampled_from([{}, {"local_window_size": 2}])))

@@ -6,7 +6,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx_contrib_ms.indexers import sparse_attention_indexer
-from tenonnx_contrib_ms.packed_indexer import packed_sparse_attention_indexer
+from tenonnx_contrib_ms.packed_indexer import (
+    packed_sparse_attention_indexer,
+    packed_sparse_attention_indexer_merge,
+)
 from tenonnx_testing import Gap, call, cases, tensors
 
 SIZE, WIDTH, RATIO, POSITIONS = 8, 4, 2, 16
@@ -89,4 +92,29 @@ def _(draw):
     if not csa and draw(st.booleans()):
         inputs += [counts, np.array([draw(st.integers(0, 1))], np.int32) if draw(st.booleans()) else None]
         attributes["state_update_capacity"], outputs = 2, 7
+    if draw(st.booleans()):
+        inputs += [None] * (18 - len(inputs))
+        width = draw(st.integers(4, 8))
+        merged = drawn.random.integers(0, 9, (tokens, width)), drawn.random.integers(0, width, tokens)
+        mode = np.array([draw(st.integers(0, 1))])
+        inputs += [x.astype(np.int32) for x in (mode, *merged, drawn.random.integers(0, 3, tokens))]
+        attributes["max_output_entries"] = width
+        attributes["indexshare_state_policy"] = draw(st.sampled_from(["default", "hold", "advance"]))
+        outputs = 9 if outputs == 7 else outputs
     return call(*inputs, **attributes, _outputs=outputs)
+
+
+@cases(packed_sparse_attention_indexer_merge, gradient=False)
+def _(draw):
+    random = np.random.default_rng(draw(st.integers(0, 1000)))
+    rows, width, queries, most = 3, 4, draw(st.integers(1, 4)), draw(st.integers(1, 8))
+
+    def drawn(low, high, *shape):
+        return random.integers(low, high, shape).astype(np.int32)
+
+    inputs = [drawn(0, 6, rows, width), drawn(0, width + 1, rows), drawn(0, rows + (random.random() < 0.2), queries)]
+    attributes = {"max_output_entries": most, "policy_mode": draw(st.sampled_from(["append_range", "append_indices"]))}
+    if attributes["policy_mode"] == "append_range":
+        starts = drawn(0, 6, queries)
+        return call(*inputs, starts, starts + drawn(-(random.random() < 0.2), 4, queries), **attributes)
+    return call(*inputs, None, None, drawn(0, 8, queries, 3), drawn(0, 4, queries), **attributes)

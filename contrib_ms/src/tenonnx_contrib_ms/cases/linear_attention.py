@@ -64,6 +64,25 @@ def _(draw):
 
 @cases(causal_conv_with_state)
 def _(draw):
+    """A part of the channels, and a state of its own length and layout, which kernels for GPUs alone have."""
+    batch, channels, length, size = draw(shapes(4, 4, 1, 3))
+    before, behind, dilation = draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(st.integers(1, 2))
+    kept = (size - 1) * dilation + draw(st.integers(1, 2))
+    turned = draw(st.sampled_from([-1, 0, 1]))
+
+    def drawn(*shape):
+        return draw(tensors("float32", shape=shape, min_value=-2, max_value=2))
+
+    state = (batch, kept, channels) if turned else (batch, channels, kept)
+    past = drawn(*state) if draw(st.booleans()) else None
+    attributes = {"channels_last": 1, "dilation": dilation, "input_channel_offset": before, "input_channels": channels}
+    attributes |= {"state_length": kept, "state_channels_last": turned, "state_update_capacity": 2}
+    inputs = drawn(batch, length, before + channels + behind), drawn(channels, 1, size), None, past
+    return call(*inputs, **attributes, _outputs=3)
+
+
+@cases(causal_conv_with_state)
+def _(draw):
     """With axes before that of positions, which onnxruntime has no kernel for: see tests/test_formulas.py."""
     batch, channels, length, size, *sides = draw(shapes(6, 6, 1, 3))
     dilation, window, ndim = draw(st.integers(1, 2)), draw(st.sampled_from([0, 0, 2])), draw(st.integers(2, 3))

@@ -63,6 +63,19 @@ def _(draw):
     return call(*inputs, counts, **attributes, **capacity)
 
 
+@cases(varlen_causal_conv_with_state)
+def _(draw):
+    """Weights of two taps that each token changes, which kernels for GPUs alone have."""
+    batch, total, bounds = packed(draw)
+    groups, times = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    channels, behind = groups * times, draw(st.integers(0, 1))
+    sides = [(total, channels), (channels, 1, 2), (batch, channels, 1), (total, 2 + behind, groups), (total, 1)]
+    dtype = draw(st.sampled_from(["float32", "float16"]))
+    x, weight, state, delta, mask = (draw(tensors(dtype, shape=s, min_value=-2, max_value=2)) for s in sides)
+    attributes = {"group_size": times, "delta_offset": behind}
+    return call(x, weight, bounds, None, state, None, delta, mask, **attributes)
+
+
 @cases(gated_delta_net, gradient=["query", "key", "value", "decay", "beta", "initial_state"])
 def _(draw):
     batch, total, bounds = packed(draw)
@@ -88,8 +101,10 @@ def _(draw):
     inputs += [drawn(*leading, heads) if "delta" in rule else None, drawn(batch, heads, width, size), None, None]
     attributes["beta_activation"] = draw(st.sampled_from(["none", "sigmoid"]))
     if "gated" in rule and draw(st.booleans()):
-        attributes["gate_activation"] = "qwen"
+        attributes["gate_activation"] = draw(st.sampled_from(["qwen", "softplus", "kda", "sigmoid"]))
         inputs[-2:] = [drawn(heads), drawn(heads)]
+        if attributes["gate_activation"] in ("kda", "sigmoid"):
+            attributes["gate_lower_bound"] = draw(st.sampled_from([-5.0, -1.0]))
     attributes |= draw(st.sampled_from([{}, {"chunk_size": 2}]))
     counts, capacity = captured(draw, batch)
     active = None if counts is None else draw(st.sampled_from([None, np.array([0], np.int32)]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_contrib_ms.rotary import gemma_rotary_embedding, m_rotary_embedding, rotary_embedding
-from tenonnx_testing import call, cases, tensors
+from tenonnx_contrib_ms.rotary import gemma_rotary_embedding, m_rotary_embedding, rms_norm_rotary, rotary_embedding
+from tenonnx_testing import call, cases, shapes, tensors
 
 POSITIONS = 9
 #: What has no effect.
@@ -58,3 +58,22 @@ def _(draw):
     dtype = draw(st.sampled_from(["float16", "float32"]))
     turned = [draw(tensors(dtype, shape=(batch, count, length, size))) for count in counts for _ in range(2)]
     return call(angles, *turned)
+
+
+@cases(rms_norm_rotary, gradient=["X", "scale", "cosine", "sine"])
+def _(draw):
+    """onnxruntime has it for GPUs alone: see tests/test_formulas_of_gpus.py."""
+    batch, length, heads = draw(shapes(3, 3, 1, 3))
+    half, start, behind, rest = draw(st.integers(1, 3)), *(draw(st.integers(0, 2)) for _ in range(3))
+    width = 2 * half + rest
+    x = draw(tensors(["float16", "bfloat16"], shape=(batch, length, heads, start + width + behind)))
+    kind = draw(st.sampled_from(["float32", "bfloat16"]))
+    tables = [draw(tensors(kind, shape=(POSITIONS, half), min_value=-1, max_value=1)) for _ in range(2)]
+    shape = draw(st.sampled_from([(1,), (batch, length)]))
+    positions = draw(tensors("int64", shape=shape, min_value=0, max_value=POSITIONS - 4))
+    scale = draw(tensors(shape=(width,), min_value=0.5, max_value=2))
+    prefill = draw(st.sampled_from([None, np.array(0, np.int32), np.array(1, np.int32)]))
+    attributes = {"input_start": start, "input_width": width} if start or behind else {}
+    attributes |= {"flatten_batch": draw(st.integers(0, 1)), "output_fp16": draw(st.integers(0, 1)), "epsilon": 1e-2}
+    attributes |= {"use_fp32_arithmetic": draw(st.integers(0, 1)), "rotary_embedding_dim": 2 * half}
+    return call(x, scale, positions, *tables, prefill, **attributes)

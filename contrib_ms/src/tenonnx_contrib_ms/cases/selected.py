@@ -59,7 +59,24 @@ def _(draw):
     if draw(st.booleans()):
         more[5] = drawn(heads["num_heads"])
     counts = lengths - 1, np.array([total], np.int32)
+    more += [draw(st.sampled_from([None, starts.astype(np.int32)]))]
+    attributes |= draw(st.sampled_from([{}, {"output_bf16": 1}])) if dtype == "float16" else {}
     return call(*packed, *past, *auxiliary, *selection(draw, limits), *counts, *more, **attributes)
+
+
+@cases(dynamic_sparse_attention, gradient=False)
+def _(draw):
+    """Caches of int8."""
+    batch, size, length, heads = 2, 16, draw(st.integers(1, 3)), heads_of(draw)
+    groups = heads["kv_num_heads"]
+    lengths = np.array([8, draw(st.integers(length, 8))], np.int32)
+    starts = lengths - length
+    packed = projections(draw, "float32", batch, length, size, heads)
+    past = [held(draw, "int8", (batch, groups, 8, size), starts, -128, 127) for _ in range(2)]
+    scales = [draw(tensors("float32", shape=(groups * size,), min_value=0.01, max_value=0.02)) for _ in range(2)]
+    limits = (starts[:, None] + np.arange(length) + 1).ravel()
+    counts = lengths - 1, np.array([8], np.int32)
+    return call(*packed, *past, None, None, *selection(draw, limits), *counts, *[None] * 7, *scales, **heads)
 
 
 @cases(sparse_paged_attention, gradient=["query", "key", "value", "auxiliary_key", "auxiliary_value"])

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_quantized.blocks import gather_block_quantized, matmul_nbits, matmul_nbits_mlp, matmul_nbits_qkv
+from tenonnx_quantized.blocks import (
+    gather_block_quantized,
+    matmul_nbits,
+    matmul_nbits_mlp,
+    matmul_nbits_qkv,
+    matmul_nbits_qlora,
+)
 from tenonnx_testing import Gap, Tolerance, call, cases, shapes, tensors
 
 
@@ -160,6 +166,19 @@ def _(draw):
         bits=bits, accuracy_level=draw(st.integers(0, 1)),
         epsilon=draw(st.sampled_from([1e-5, 1e-3])), _outputs=draw(st.integers(1, 2)),
     )  # fmt: skip
+
+
+@cases(matmul_nbits_qlora, gradient=["X", "scales"])
+def _(draw):
+    """An adapter of low rank, or what is left without its rows."""
+    rows, columns, rank = 32, draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    dtype, bits, lora_bits = draw(st.sampled_from(["float32", "float16"])), draw(st.sampled_from([2, 4, 8])), 8
+    base, down = weights(draw, columns, rows, bits, 16, dtype), weights(draw, rank, rows, lora_bits, 16, dtype)
+    up = weights(draw, columns, rank, lora_bits, 16, dtype)
+    without = draw(st.sampled_from(["", "", "down", "up"]))
+    down, up = ((codes[:0] if without == name else codes, s) for name, (codes, s) in (("down", down), ("up", up)))
+    attributes = {"K": rows, "N": columns, "bits": bits, "block_size": 16, "lora_bits": 8, "lora_block_size": 16}
+    return call(stacked(draw, rows, dtype), *base, *down, *up, accuracy_level=draw(st.integers(0, 1)), **attributes)
 
 
 @cases(matmul_nbits_qkv, gradient=["A", "skip"])
