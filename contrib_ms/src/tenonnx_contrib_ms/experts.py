@@ -13,7 +13,6 @@ from tenonnx.extend import (
     constant,
     differ,
     dims,
-    dtypes,
     floats,
     holds,
     one_of,
@@ -201,7 +200,7 @@ def moe_group_router(
         strength = ops.reduce_sum(ops.top_k(grouped, ops.reshape(count, [1]))[0], [2], keepdims=0)
         scores = ops.reshape(ops.where(_among_best(strength, topk_group, [-1, n_group, 1]), grouped, lowest), [0, -1])
     logarithms = ops.cast(ops.log(ops.maximum(probabilities, _LEAST)), to=logits.dtype)
-    return ops.where(_among_best(scores, top_k, None), logarithms, router_sentinel), None, None
+    return ops.where(_among_best(scores, top_k, None), logarithms, router_sentinel)
 
 
 #: What probabilities are at least, for their logarithm.
@@ -217,7 +216,7 @@ def _among_best(scores: Value, count: int, shape: list[int] | None) -> Value:
 
 
 moe_group_router.requires(
-    floats("logits"), same_dtype("logits", "projection_weight"), dtypes(expert_bias="float32"),
+    floats("logits"), floats("expert_bias"), same_dtype("logits", "projection_weight"),
     at_least(top_k=1, group_topk=1, n_group=1, topk_group=1), shapes(expert_bias="e", projection_weight="e width"),
     holds(lambda logits, e, n_group, topk_group, top_k: _hold_groups(e, n_group, topk_group, top_k)),
     holds(lambda projection_weight, logits, e, width: (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Value, at_least, constant, dims, divides, dtypes, holds, op, shapes, subgraph
+from tenonnx.extend import DType, Value, constant, dims, divides, dtypes, holds, op, shapes, subgraph
 
 
 def _wide(x: Value) -> Value:
@@ -83,7 +83,7 @@ mamba2_verify.requires(
     dtypes(projection="bfloat16", conv_state="bfloat16", conv_weight="bfloat16", conv_bias="bfloat16",
            ssm_state="float32", dt_bias="float32", A_negative="float32", D="float32", norm_weight="float32",
            state_row="int32"),
-    divides("n_groups", "heads"), at_least(heads=1, n_groups=1, d_state=1, head_dim=1),
+    divides("n_groups", "heads"),
     holds(lambda projection, heads, head_dim, n_groups, d_state, width: (
         "projection must hold the gate, what is convolved and a step for each head"
         if projection.rank and isinstance(projection.shape[1], int)

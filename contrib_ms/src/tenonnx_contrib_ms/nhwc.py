@@ -14,7 +14,7 @@ from tenonnx_contrib_ms.layouts import channels_first, channels_last_again
 NHWC = "com.ms.internal.nhwc"
 
 #: The last version of ai.onnx that changes an op of the domain.
-NEWEST = 20
+NEWEST = 28
 
 #: Inputs with a number for each axis, or two: first those of all beginnings, then those of all ends.
 PER_AXIS = ("scales", "sizes", "output_shape", "roi")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tenonnx_standard as ops
-from tenonnx.extend import TensorType, Value, dtypes, op, same_dtype, shapes, subgraph
+from tenonnx.extend import TensorType, Value, dtypes, floats, op, same_dtype, shapes, subgraph
 
 
 def _part(buffer: Value, start: Value, sizes: list[Value]) -> Value:
@@ -16,7 +16,8 @@ def _with_part(buffer: Value, start: Value, part: Value) -> Value:
     """A vector with a part replaced."""
     flat = ops.reshape(part, [-1])
     end = start + ops.shape(flat)
-    return ops.concat(buffer[: ops.squeeze(start)], flat, buffer[ops.squeeze(end) :], axis=0)
+    joined = ops.concat(buffer[: ops.squeeze(start)], flat, buffer[ops.squeeze(end) :], axis=0)
+    return ops.slice_(joined, [0], ops.shape(buffer))  # nothing lies behind its end
 
 
 @op("ConvStateReplay", domain="com.microsoft")
@@ -26,6 +27,7 @@ def conv_state_replay(source_backing, capture_backing, destination_backing, meta
     ``metadata`` are the offsets in bytes of source, destination and capture, then batch, channels, history, capacity
     and how many of the inputs are kept.
     """
+    metadata = ops.reshape(metadata, [8])
     width = source_backing.dtype.bits // 8
     source, destination, capture = (metadata[n : n + 1] / width for n in range(3))
     batch, channels, history, capacity = (metadata[n : n + 1] for n in range(3, 7))
@@ -43,6 +45,7 @@ def gated_delta_net_state_replay(source_backing, capsule_backing, destination_ba
     ``metadata`` are the offsets of source, destination, decays, keys and values in elements, then the heads and size of
     values, the size and heads of keys, the capacity of the capture and how many of its steps are kept.
     """
+    metadata = ops.reshape(metadata, [11])
     source, destination, *parts = (metadata[n : n + 1] for n in range(5))
     heads, values, keys, groups, capacity, kept = (metadata[n : n + 1] for n in range(5, 11))
     wide = (parts[1] - parts[0]) / (capacity * heads)  # decays are of heads, or of each key of a head
@@ -67,12 +70,14 @@ def _like_destination(source_backing, captured, destination_backing, metadata) -
 conv_state_replay.type(_like_destination)
 conv_state_replay.requires(
     shapes(source_backing="_", capture_backing="_", destination_backing="_", metadata="8"),
-    dtypes(source_backing="float16 float32", metadata="int64"),
+    floats("source_backing"),
+    dtypes(metadata="int64"),
     same_dtype("source_backing", "capture_backing", "destination_backing"),
 )
 gated_delta_net_state_replay.type(_like_destination)
 gated_delta_net_state_replay.requires(
     shapes(source_backing="_", capsule_backing="_", destination_backing="_", metadata="11"),
-    dtypes(source_backing="float32", metadata="int64"),
+    floats("source_backing"),
+    dtypes(metadata="int64"),
     same_dtype("source_backing", "capsule_backing", "destination_backing"),
 )

@@ -307,41 +307,45 @@ def matmul_nbits_qlora(
     Without rows in ``lora_B`` there is no adapter; without rows in ``lora_A`` its first product is zeros.
     """
     base = matmul_nbits(X, W, scales, K=K, N=N, accuracy_level=accuracy_level, bits=bits, block_size=block_size)
-    adapter: dict[str, Any] = {"bits": lora_bits, "block_size": lora_block_size}
-    if 0 in lora_B.shape:
-        return base
-    if 0 in lora_A.shape:
-        down = ops.expand(constant(0.0, X.dtype), [*dims(X)[:-1], dims(lora_A_scales)[0]])
-    else:
-        rank = lora_A.shape[0]
-        down = matmul_nbits(X, lora_A, lora_A_scales, K=K, N=rank, accuracy_level=accuracy_level, **adapter)
-    return base + matmul_nbits(down, lora_B, lora_B_scales, K=lora_A_scales.shape[0], N=N, **adapter)
+    stage = wide(X.dtype)
+    rank = dims(lora_A_scales)[0]
+    down = _adapter(lora_A, lora_A_scales, lora_bits, lora_block_size, K, stage)
+    up = _adapter(lora_B, lora_B_scales, lora_bits, lora_block_size, rank, stage)
+    inner = to(ops.matmul(to(X, stage), ops.transpose(down, perm=[1, 0])), X.dtype)
+    rest = ops.expand(constant(0.0, X.dtype), [*dims(X)[:-1], rank - dims(lora_A)[0]])
+    inner = to(ops.concat(inner, rest, axis=-1), stage)[..., : dims(up)[1]]
+    return base + to(ops.matmul(inner, ops.transpose(up, perm=[1, 0])), X.dtype)
 
 
-def _fitting_adapter(
-    W, scales, lora_A, lora_A_scales, lora_B, lora_B_scales, K, N, bits, block_size, lora_bits, lora_block_size
-):
-    problem = _wrong_blocks({"W": W, "scales": scales}, K, N, bits, block_size)
-    if problem:
-        return problem
-    if any(v.tensor.shape is None for v in (lora_A, lora_A_scales, lora_B)) or lora_A_scales.ndim != 2:
-        return "lora_A, lora_B and the matrix lora_A_scales must have known numbers of axes"
-    rank = lora_A_scales.shape[0]
-    if not isinstance(rank, int) or not all(isinstance(v.shape[0], int) for v in (lora_A, lora_B)):
-        return "the rank of the adapter, and whether lora_A and lora_B have rows, must be known"
-    if lora_A.shape[0] not in (0, rank):
-        return "lora_A must have a row for each one of lora_A_scales, or none"
-    form = lora_bits, lora_block_size
-    problem = None if 0 in lora_A.shape else _wrong_blocks({"lora_A": lora_A, "scales": lora_A_scales}, K, rank, *form)
-    named = {"lora_B": lora_B, "lora_B_scales": lora_B_scales}
-    return problem or (None if 0 in lora_B.shape else _wrong_blocks(named, rank, N, *form))
+def _adapter(codes: Value, scales: Value, bits: int, block_size: int, columns: Any, stage: DType) -> Value:
+    """The rows that codes ``[rows, blocks, bytes]`` have, of as many columns as their blocks reach to."""
+    rows, blocks, _ = dims(codes)
+    numbers = to(unpacked(codes, bits), stage) - float(1 << bits - 1)
+    weights = numbers * ops.unsqueeze(to(scales, stage)[:rows, :blocks], [2])
+    return ops.reshape(weights, [rows, blocks * block_size])[:, :columns]
 
 
 matmul_nbits_qlora.requires(
-    shapes(X="... K"), floats("X"), same_dtype("X", "scales", "lora_A_scales", "lora_B_scales"),
+    shapes(X="... K", lora_A="_ _ _", lora_B="N _ _", lora_A_scales="rank _", lora_B_scales="N _"), floats("X"),
+    same_dtype("X", "scales", "lora_A_scales", "lora_B_scales"),
     dtypes(W="uint8", lora_A="uint8", lora_B="uint8"), one_of(bits=(2, 4, 8), lora_bits=(2, 4, 8)),
-    at_least(block_size=16, lora_block_size=16, K=1, N=1), holds(_fitting_adapter),
+    at_least(block_size=16, lora_block_size=16, K=1, N=1),
+    holds(lambda W, scales, K, N, bits, block_size: _wrong_blocks({"W": W, "scales": scales}, K, N, bits, block_size)),
+    holds(lambda lora_A, lora_A_scales, K, rank, lora_bits, lora_block_size: _wrong_adapter(
+        {"lora_A": lora_A, "lora_A_scales": lora_A_scales}, K, rank, lora_bits, lora_block_size
+    )),
+    holds(lambda lora_B, lora_B_scales, N, rank, lora_bits, lora_block_size: _wrong_adapter(
+        {"lora_B": lora_B, "lora_B_scales": lora_B_scales}, rank, N, lora_bits, lora_block_size
+    )),
 )  # fmt: skip
+
+
+def _wrong_adapter(given: dict[str, Value], rows: Any, columns: Any, bits: int, block_size: int) -> str | None:
+    """As ``_wrong_blocks``, of codes that may be absent, by no rows or no blocks."""
+    codes = next(iter(given.values()))
+    if not isinstance(rows, int) or not isinstance(columns, int) or codes.tensor.shape is None or 0 in codes.shape:
+        return None
+    return _wrong_blocks(given, rows, columns, bits, block_size)
 
 
 # ----- GatherBlockQuantized -------------------------------------------------------------------------------------------

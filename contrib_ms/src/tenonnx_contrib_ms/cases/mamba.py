@@ -25,5 +25,5 @@ def _(draw):
         drawn(slots, heads, width, size), drawn(*weight, **narrow), drawn(channels, **narrow), drawn(heads),
         drawn(heads, low=-1, high=-0.1), drawn(heads), drawn(inner, low=0.5, high=2),
         np.array([draw(st.integers(0, slots - 1))], np.int32), d_state=width, head_dim=size, heads=heads,
-        n_groups=groups, epsilon=1e-2, _outputs=5,
+        n_groups=groups, epsilon=1e-2, time_step_min=draw(st.sampled_from([1e-3, 0.5])), _outputs=5,
     )  # fmt: skip

@@ -101,7 +101,25 @@ def is_faulty(op: Op, inputs: Sequence[Type | None]) -> bool:
             return len(inputs) < 3 or inputs[2] is None
         case "DFT":
             return rank == 2 and not _transforms_one_signal()
+        case "DepthToSpace" | "SpaceToDepth":
+            return op.domain == _NHWC and not _has_channels_last()
     return False
+
+
+#: The domain of ops whose channels are last.
+_NHWC = "com.ms.internal.nhwc"
+
+
+@functools.cache
+def _has_channels_last() -> bool:
+    """Whether SpaceToDepth moves places to the last axis there; the kernel of 1.32 moves them to the second one."""
+    node = onnx.helper.make_node("SpaceToDepth", ["x"], ["y"], domain=_NHWC, blocksize=2)
+    try:
+        session = opened(node, [1, 2, 2, 4], {"ai.onnx": 13, _NHWC: newest(_NHWC)}, 8)
+        (moved,) = session.run(None, {"x": np.zeros((1, 2, 2, 4), np.float32)})
+    except RUNTIME_ERRORS:
+        return False
+    return bool(moved.shape == (1, 1, 1, 16))
 
 
 @functools.cache

@@ -172,12 +172,23 @@ def _(draw):
 def _(draw):
     """An adapter of low rank, or what is left without its rows."""
     rows, columns, rank = 32, draw(st.integers(1, 4)), draw(st.integers(1, 3))
-    dtype, bits, lora_bits = draw(st.sampled_from(["float32", "float16"])), draw(st.sampled_from([2, 4, 8])), 8
+    dtype, bits, lora_bits = (
+        draw(st.sampled_from(["float32", "float16"])),
+        draw(st.sampled_from([2, 4, 8])),
+        draw(st.sampled_from([4, 8])),
+    )
     base, down = weights(draw, columns, rows, bits, 16, dtype), weights(draw, rank, rows, lora_bits, 16, dtype)
     up = weights(draw, columns, rank, lora_bits, 16, dtype)
     without = draw(st.sampled_from(["", "", "down", "up"]))
     down, up = ((codes[:0] if without == name else codes, s) for name, (codes, s) in (("down", down), ("up", up)))
-    attributes = {"K": rows, "N": columns, "bits": bits, "block_size": 16, "lora_bits": 8, "lora_block_size": 16}
+    attributes = {
+        "K": rows,
+        "N": columns,
+        "bits": bits,
+        "block_size": 16,
+        "lora_bits": lora_bits,
+        "lora_block_size": 16,
+    }
     return call(stacked(draw, rows, dtype), *base, *down, *up, accuracy_level=draw(st.integers(0, 1)), **attributes)
 
 

@@ -103,3 +103,19 @@ def _(draw):
         *inputs, None, None, None, None, None, None, None, *whole, *acts,
         quant_type=form.split()[0], **({"block_size": 16} if form == "fp8 blocks" else {}),
     )  # fmt: skip
+
+
+@cases(qmoe, gradient=False)
+def _(draw):
+    """What kernels for GPUs alone have: other activations, a limit behind one, and codes of three bits."""
+    x, router, experts = network(draw)
+    kind = draw(st.sampled_from(["relu2", "geglu", "swiglu"]))
+    bits, block = draw(st.sampled_from([(4, 16), (3, 32)]))
+    first = layer(draw, experts, 64 if kind != "relu2" else 32, 32, bits, block)
+    second = layer(draw, experts, 32, 32, bits, block)
+    after = {"swiglu_limit": 0.05, "swiglu_limit_after_activation": 1} if kind == "swiglu" else {}
+    fusion = {"swiglu_fusion": draw(st.integers(1, 2))} if kind != "relu2" else {}
+    return call(
+        x, router, *first[:3], *second[:3], None, None, None, first[3], second[3],
+        activation_type=kind, expert_weight_bits=bits, block_size=block, **fusion, **after,
+    )  # fmt: skip
