@@ -338,3 +338,15 @@ def test_products_of_integers_are_compiled_too(body, shape, kind):
     feeds = {name: np.arange(9).reshape(3, 3).astype(kind) for name in "ab"}
     program = graph.compile("jax", strict=True)
     np.testing.assert_array_equal(program(feeds)["y"], graph.run(feeds, backend="numpy")["y"])
+
+
+def test_a_quotient_is_rounded_once():
+    """XLA multiplies by the reciprocal of a constant, or of a number that it repeats."""
+    graph = tx.Graph()
+    x, y = graph.input("x", "float32", ("n",)), graph.input("y", "float32", ())
+    graph.output("by a constant", x / np.float32(0.0371))
+    graph.output("by a number", x / y)
+    feeds = {"x": np.random.default_rng(3).standard_normal(1000).astype(np.float32), "y": np.float32(255)}
+    found = graph.compile("jax", strict=True)(feeds)
+    np.testing.assert_array_equal(found["by a constant"], feeds["x"] / np.float32(0.0371))
+    np.testing.assert_array_equal(found["by a number"], feeds["x"] / np.float32(255))

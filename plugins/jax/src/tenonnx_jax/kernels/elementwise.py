@@ -65,6 +65,9 @@ def _(*data_0: Any) -> Any:
 @rule(ops.div)
 def _(a: Any, b: Any) -> Any:
     if is_float(a):
+        shape = jnp.broadcast_shapes(jnp.shape(a), jnp.shape(b))
+        if jnp.shape(b) != shape or not isinstance(b, jax.core.Tracer):
+            b = lax.optimization_barrier(jnp.broadcast_to(b, shape))  # XLA else multiplies by the reciprocal
         return jnp.divide(a, b)
     return lax.div(*jnp.broadcast_arrays(a, b))  # towards zero
 
