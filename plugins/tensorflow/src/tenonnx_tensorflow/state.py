@@ -32,6 +32,8 @@ class State:
         self.handles: dict[str, Variable] = {}
         self.is_running = False
         self.constants: dict[int, Value] = {}
+        #: Of images whose blocks are images of a batch: the image, the sizes of the blocks, and what is padded.
+        self.blocks: dict[Value, tuple[Value, list[int], Value]] = {}
 
     def asset(self, name: str) -> Sequence[str]:
         """The lines of a file of a table."""

@@ -120,7 +120,8 @@ class Call:
         like = Like(op, self.operator.title, **attributes)
         if any(isinstance(value, Complex) for value in values):
             return OF_COMPLEX[op](like, *values)
-        return RULES[op].function(like, *values)
+        rule = RULES[op]
+        return rule.function(self.builder, like, *values) if rule.takes_interpreter else rule.function(like, *values)
 
 
 def real_of(value: Value, quantization: Quantization | None) -> Value:
