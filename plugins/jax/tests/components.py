@@ -20,7 +20,7 @@ ROWS = {
 
 def table(cases: dict[str, Case]) -> str:
     """Each name once: cases of any batch and of a fixed one are told by the first part of their name."""
-    lines = ["| | components that are cases, each at opsets 13, 17 and 21 |", "| --- | --- |"]
+    lines = ["| | components with tests, each at opsets 13, 17 and 21 |", "| --- | --- |"]
     left = dict.fromkeys(name.removesuffix(" of any batch") for name in cases)
     for title, pattern in ROWS.items():
         found = [name for name in left if re.match(pattern, name)]
