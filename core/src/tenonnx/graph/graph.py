@@ -345,11 +345,15 @@ class Graph(Settable, Names, Methods):
             graph = graph.parent
         return graph
 
+    def declare_anew(self) -> None:
+        """Let all types be declared anew, as values have other names or types than the file says."""
+        self.root.retyped = True
+
     def forget_declared(self) -> None:
         """Let nothing count that the file declared of types: values have others, which are declared anew."""
         for graph in self.nested():
             graph.value_types = {}
-        self.retyped = True
+        self.declare_anew()
 
     # ----- building -----------------------------------------------------------------------------------------------
 

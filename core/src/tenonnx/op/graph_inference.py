@@ -66,7 +66,8 @@ def infer_after(graph: Graph, changed: Collection[Node]) -> None:
                 or was.symbolic_contents is not value.symbolic_contents
             ):
                 stale.add(value)
-                graph.retyped = graph.retyped or not may_be_one(was.type, value.type)
+                if not may_be_one(was.type, value.type):
+                    graph.declare_anew()
 
 
 def ensure_inferred(graph: Graph) -> None:

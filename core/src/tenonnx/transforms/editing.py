@@ -321,7 +321,7 @@ def rename(graph: Graph, value: Value | str, name: str) -> None:
         graph.training_state = graph.training_state.renamed(value.name, name, variables)
     value.become(name=name)
     graph.forget_names()
-    graph.root.retyped = True
+    graph.declare_anew()
 
 
 def assign(graph: Graph, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:

@@ -48,14 +48,14 @@ def transpose_interface(graph: Graph, inputs: Permutations, outputs: Permutation
         for value, order in _orders(inputs, graph.all_inputs, "input"):
             shape = value.shape
             value.become(type=value.tensor.with_shape(tuple(shape[axis] for axis in order)))
-            graph.retyped = True
+            graph.declare_anew()
             back = [order.index(axis) for axis in range(len(order))]
             graph.insert_after(value, partial(_transposed, back))
         for value, order in _orders(outputs, graph.outputs, "output"):
             with building(graph, value.name):
                 moved = operators().transpose(value, order)
             replace_outputs(graph, value, moved)
-            graph.retyped = True
+            graph.declare_anew()
 
 
 def _transposed(order: Sequence[int], value: Value) -> Value:

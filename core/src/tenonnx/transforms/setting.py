@@ -124,7 +124,7 @@ def _set_type(graph: Graph, value: Value, kind: Any) -> None:
     kind = type_given(value.name, kind)
     with editing(graph):
         value.become(type=kind)
-        graph.root.retyped = True
+        graph.declare_anew()
         if computed:
             graph.value_types = {**graph.value_types, value.name: kind}
 
@@ -147,7 +147,8 @@ def _set_data(graph: Graph, value: Value, contents: Any) -> None:
         else:
             value.become(data=constant, type=constant.type)
         value.symbolic_contents = None
-        graph.root.retyped = graph.root.retyped or value in graph.all_inputs
+        if value in graph.all_inputs:
+            graph.declare_anew()
 
 
 def set_inputs(graph: Graph, values: Sequence[Value | str]) -> None:
