@@ -84,14 +84,14 @@ def in_time(action: Callable[[], Any]) -> Any:
     ],
 )
 def test_views(files: ExternalFiles, location: str, offset: Any, length: Any, expected: bytes) -> None:
-    view = files.view(location, offset, length, tensor="w")
+    view = files.region(location, offset, length, tensor="w").view()
     assert view == expected
     assert view.readonly
     assert view.contiguous
 
 
 def test_a_view_makes_an_array_that_cannot_be_written(files: ExternalFiles) -> None:
-    array = np.frombuffer(files.view("data.bin", "4", "8"), np.uint32)
+    array = np.frombuffer(files.region("data.bin", "4", "8").view(), np.uint32)
     assert array.tolist() == [0x07060504, 0x0B0A0908]
     with pytest.raises(ValueError, match="read-only"):
         array[0] = 1
@@ -136,9 +136,9 @@ def test_a_region_outlives_the_files_and_then_closes(folder: Path) -> None:
 
 
 def test_after_close_files_can_be_opened_again(files: ExternalFiles) -> None:
-    files.view("data.bin")
+    files.region("data.bin").view()
     files.close()
-    assert files.view("data.bin", 0, 2) == CONTENT[:2]
+    assert files.region("data.bin", 0, 2).view() == CONTENT[:2]
 
 
 def test_huge_sparse_files(tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_huge_sparse_files(tmp_path: Path) -> None:
         file.seek(far)
         file.write(b"the end!")
     files = ExternalFiles(tmp_path)
-    assert bytes(files.view("huge.bin", str(far), "8")) == b"the end!"
-    view = files.view("huge.bin", str(2 << 30), str((3 << 30) + 8))
+    assert bytes(files.region("huge.bin", str(far), "8").view()) == b"the end!"
+    view = files.region("huge.bin", str(2 << 30), str((3 << 30) + 8)).view()
     assert len(view) == (3 << 30) + 8
     assert bytes(view[-8:]) == b"the end!"
     files.close()
@@ -158,7 +158,7 @@ def test_huge_sparse_files(tmp_path: Path) -> None:
 @posix
 def test_the_folder_itself_may_be_a_link(folder: Path) -> None:
     (folder.parent / "latest").symlink_to("model")
-    assert bytes(ExternalFiles(folder.parent / "latest").view("weights/deep.bin", 0, 1)) == b"\xff"
+    assert bytes(ExternalFiles(folder.parent / "latest").region("weights/deep.bin", 0, 1).view()) == b"\xff"
 
 
 # ----- refusing -----
@@ -320,7 +320,7 @@ def test_a_folder_that_is_swapped_while_it_is_opened(folder: Path, monkeypatch: 
         return original(path, *arguments, **options)
 
     monkeypatch.setattr(os, "open", swap)
-    assert ExternalFiles(folder).view("weights/deep.bin") == CONTENT[::-1]
+    assert ExternalFiles(folder).region("weights/deep.bin").view() == CONTENT[::-1]
 
 
 @posix

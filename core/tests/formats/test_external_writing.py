@@ -301,7 +301,7 @@ def test_export_over_the_files_that_are_read(tmp_path: Path, copying: str) -> No
     (tmp_path / "model.onnx.data").write_bytes(content)
     (tmp_path / "model.onnx").write_bytes(b"model.onnx.data")
     files = ExternalFiles(tmp_path)
-    kept = files.view("model.onnx.data", 10, 10)
+    kept = files.region("model.onnx.data", 10, 10).view()
     for _ in range(3):  # from the same regions again and again
         with AtomicWriter(tmp_path / "model.onnx") as writer:
             name = available_name(writer.folder, "model.onnx.data")

@@ -209,12 +209,6 @@ class ExternalFiles:
             )
         return Region(file, start, count)
 
-    def view(
-        self, location: str, offset: str | int | None = None, length: str | int | None = None, *, tensor: str = ""
-    ) -> memoryview:
-        """The bytes of ``region(...)``, read-only, not copied, valid after ``close`` too. Raises as it does."""
-        return self.region(location, offset, length, tensor=tensor).view()
-
     def close(self) -> None:
         """Close all files. Views that were handed out stay valid; regions can no longer be read."""
         while self._files:

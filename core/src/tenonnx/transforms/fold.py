@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tenonnx import limits
@@ -27,12 +27,9 @@ LARGEST_RESULT = 1 << 20
 #: Text that would have more bytes than this is left to be computed, too.
 LARGEST_TEXT = 1 << 26
 
-#: Computes one call on static contents; the results in order.
-EvaluateCall = Callable[[Call], Sequence[Any]]
 
-
-def evaluate_call(call: Call) -> Sequence[Any]:
-    """One call by numpy rules and bodies."""
+def _evaluated(call: Call) -> Sequence[Any]:
+    """The results of a call on static contents, by numpy rules and bodies."""
     evaluator = Evaluator()
     results = evaluator.call(call.op, call.inputs, call.attributes, call.outputs)
     return [None if r is None else evaluator.contents(r) for r in results]
@@ -46,9 +43,7 @@ def _is_larger(value: Value, largest: int) -> bool:
     return elements > limits.current().elements or elements * value.type.dtype.bits > 8 * largest
 
 
-def folding(
-    evaluator: EvaluateCall = evaluate_call, largest: int = LARGEST_RESULT, *, within_bodies: bool = False
-) -> Decision:
+def folding(largest: int = LARGEST_RESULT, *, within_bodies: bool = False) -> Decision:
     """Decides that a node on static inputs becomes its result, unless that has more than ``largest`` bytes.
 
     So do the calls of bodies that are expanded on the same walk, if ``within_bodies``.
@@ -72,7 +67,7 @@ def folding(
             return None  # an optional value is no constant, though it is held as one
         with limits.override(memory=min(limits.current().memory, max(share, min(largest, LARGEST_TEXT)))):
             try:
-                results = evaluator(call)
+                results = _evaluated(call)
             except LimitExceeded:  # the run tells, where it comes to that
                 return None
         if any(not isinstance(r, np.ndarray) or r.nbytes > most for r in results):
@@ -132,11 +127,11 @@ def decompose_and_fold(graph: Graph, keep: Keep) -> Graph:
 
 @leaving_defaults
 @in_registry_of_graph
-def fold(graph: Graph, *, evaluator: EvaluateCall = evaluate_call, largest: int = LARGEST_RESULT) -> Graph:
-    """``graph`` with every call on static inputs replaced by its result, unless that has more than ``largest`` bytes.
+def fold(graph: Graph) -> Graph:
+    """``graph`` with every call on static inputs replaced by its result, unless that would make a file much larger.
 
     Ops that draw random numbers are never folded.
     """
-    folded = Rewriter(graph, folding(evaluator, largest)).run()
+    folded = Rewriter(graph, folding()).run()
     drop_dead_nodes(folded)
     return folded

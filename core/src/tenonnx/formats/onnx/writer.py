@@ -22,9 +22,9 @@ from tenonnx.op.op import Op
 from tenonnx.op.versioned_signature import signature_at
 
 
-def to_model(graph: Graph, *, tidy: bool = False) -> onnx.ModelProto:
-    """The whole model as one message. ``tidy`` declares every domain and writes every known type."""
-    model, initializers = model_and_initializers(graph, tidy=tidy)
+def to_model(graph: Graph) -> onnx.ModelProto:
+    """The whole model as one message."""
+    model, initializers = model_and_initializers(graph)
     for name, contents in initializers:
         model.graph.initializer.append(to_proto(contents, name))
     return model
@@ -32,7 +32,10 @@ def to_model(graph: Graph, *, tidy: bool = False) -> onnx.ModelProto:
 
 @uncollected()
 def model_and_initializers(graph: Graph, *, tidy: bool = False) -> tuple[onnx.ModelProto, Initializers]:
-    """The model without the initializers of its main graph, and these."""
+    """The model without the initializers of its main graph, and these.
+
+    ``tidy`` declares every domain and writes every known type.
+    """
     model = onnx.ModelProto()
     if isinstance(graph.origin, onnx.ModelProto):
         copy_fields(graph.origin, model, without=("graph", "opset_import", "functions", "metadata_props"))
