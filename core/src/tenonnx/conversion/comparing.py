@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tenonnx.checks.generate import InputShapes
 from tenonnx.checks.verification import Verification
 from tenonnx.checks.verify import verify
+from tenonnx.conversion.options import ConvertConfig
 from tenonnx.errors import InvalidCall, InvalidFeed, TenonnxError, UnsupportedOp
 from tenonnx.graph.graph import Graph
 
@@ -20,7 +20,7 @@ class Comparison:
     ``expected`` is what it is to compute: the graph that the last of those transforms left which were meant to change
     what the graph that was ``read`` computes, whose names are ``changed_by``. ``as_before`` makes of the file to be a
     graph that takes and gives what that did, where this was to change. ``verifier`` compares a graph with the source
-    itself. ``freed`` are the symbols of dims that were numbers, by input and axis.
+    itself. ``absolute`` and ``relative`` are the differences that are allowed in place of the table's.
     """
 
     source: str
@@ -29,14 +29,10 @@ class Comparison:
     changed_by: list[str]
     as_before: Callable[[Graph, Graph], Graph] | None
     verifier: Callable[..., Verification] | None
-    freed: Mapping[str, Mapping[int, str]]
-    feeds: Mapping[str, Any] | None
+    options: ConvertConfig
     input_shapes: InputShapes
-    seed: int
     absolute: float | None
     relative: float | None
-    exact: bool
-    required: bool
     found: Verification | None = None
     from_source: Verification | None = None
     notes: list[str] = field(default_factory=list)
@@ -54,7 +50,7 @@ class Comparison:
             found = None if self.changed_by else self._with_the_source(compared)
             found = found or self._verified(self.expected, compared, structure=compared is written)
         except (UnsupportedOp, InvalidFeed) as error:
-            if self.required or self.feeds is not None:
+            if self.options.verify is not None or self.options.feeds is not None:
                 raise
             self.notes.append(f"not verified: {error}")
             return
@@ -68,13 +64,14 @@ class Comparison:
 
     def _verified(self, original: Graph, compared: Graph, *, structure: bool) -> Verification:
         return verify(
-            original, compared, feeds=self.feeds, input_shapes=self.input_shapes, seed=self.seed,
-            absolute=self.absolute, relative=self.relative, structure=structure, exact=self.exact,
+            original, compared, feeds=self.options.feeds, input_shapes=self.input_shapes, seed=self.options.seed,
+            absolute=self.absolute, relative=self.relative, structure=structure, exact=self.options.exact,
         )  # fmt: skip
 
     def _with_the_source(self, written: Graph) -> Verification | None:
         """The comparison with what the model was read from, where that can be run on inputs of its own."""
-        if self.verifier is None or self.feeds is not None or self.input_shapes or self.freed or self.exact:
+        asked = self.options
+        if self.verifier is None or asked.feeds is not None or self.input_shapes or asked.free_dims or asked.exact:
             return None
         return self.verifier(written, atol=self.absolute, rtol=self.relative)
 
@@ -90,15 +87,15 @@ class Comparison:
         return {
             symbol: size
             for value in self.expected.inputs
-            for axis, symbol in self.freed.get(value.name, {}).items()
+            for axis, symbol in self.options.free_dims.get(value.name, {}).items()
             if isinstance(size := value.shape[axis], int)
         }
 
     def _run_at_other_sizes(self, written: Graph, old_sizes: Mapping[str, int]) -> None:
         """Run a graph with freed dims where these have other sizes. Raises ``InvalidCall`` naming what cannot."""
-        shapes = {name: dims for name, dims in self.input_shapes.items() if name not in self.freed}
+        shapes = {name: dims for name, dims in self.input_shapes.items() if name not in self.options.free_dims}
         try:
-            verify(written, input_shapes=shapes, seed=self.seed, unlike=old_sizes).raise_if_failed()
+            verify(written, input_shapes=shapes, seed=self.options.seed, unlike=old_sizes).raise_if_failed()
         except UnsupportedOp as error:
             self.notes.append(f"not run at other sizes: {error}")
         except InvalidFeed as error:

@@ -130,10 +130,9 @@ def verify(graph: Graph, conversion: Conversion) -> Left:
         judge = conversion.comparison = Comparison(
             source=conversion.name, read=conversion.read, expected=conversion.expected,
             changed_by=conversion.changed_by, as_before=conversion.as_before, verifier=conversion.verifier,
-            freed=options.free_dims, feeds=options.feeds, input_shapes=conversion.input_shapes, seed=options.seed,
+            options=options, input_shapes=conversion.input_shapes,
             absolute=_first(allowed, options.absolute, conversion.absolute),
             relative=_first(options.relative, conversion.relative),
-            exact=options.exact, required=wanted is not None,
         )  # fmt: skip
     with read_back(conversion.model, conversion.initializers, graph.registry) as written:
         judge(written)
