@@ -232,6 +232,70 @@ def test_one_percent_of_the_parameters_is_trained():
     assert sum(sizes[name] for name in trained) / sizes["layer.weight"] < 0.01
 
 
+def tied(kind):
+    """A weight that two nodes read: as it lies, one of them the other way round, or one of them as a table."""
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    weight = graph.variable("w.weight", np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32))
+    x = graph.input("x", "float32", ("batch", 4))
+    if kind == "twice":
+        graph.output("y", ops.tanh(x @ weight) @ weight)
+    elif kind == "turned":
+        graph.output("y", ops.tanh(x @ weight) @ ops.transpose(weight, perm=[1, 0]))
+    elif kind == "gemm":
+        graph.output("y", ops.gemm(ops.tanh(x @ weight), weight, transB=1))
+    else:
+        graph.output("y", ops.gather(weight, [1, 2]) @ ops.tanh(x @ weight))
+    return graph
+
+
+@pytest.mark.parametrize("kind", ["twice", "turned", "gemm"])
+def test_a_weight_of_several_nodes_has_one_pair(kind):
+    graph, random = tied(kind), np.random.default_rng(1)
+    adapted = tt.lora(graph, "w.*", rank=2, alpha=3)
+    pair = {v.name: random.normal(size=v.shape).astype(np.float32) for v in adapted.variables if ".lora_" in v.name}
+    assert len(pair) == 2
+    adapted.assign(pair)
+    down, up = pair["w.lora_A.default.weight"], pair["w.lora_B.default.weight"]
+    whole = graph["w.weight"].data.array() + 1.5 * (up @ down).T
+    x = random.normal(size=(3, 4)).astype(np.float32)
+    wanted = np.tanh(x @ whole) @ (whole if kind == "twice" else whole.T)
+    for each in (adapted, tt.merged(graph, adapted)):
+        np.testing.assert_allclose(each.run({"x": x}, backend="numpy")["y"], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_what_else_reads_a_weight_does_not_change():
+    graph = tied("table")
+    adapted = tt.lora(graph, "w.*", rank=1)
+    with pytest.raises(InvalidCall, match="nothing else reads") as caught:
+        tt.merged(graph, adapted)
+    assert "Gather" in caught.value.given
+
+
+def test_weights_of_one_path_are_told_apart():
+    """As exporters leave an attention without biases: constants with made-up names, below one module."""
+    graph, random = tx.Graph(opsets={"ai.onnx": 17}), np.random.default_rng(0)
+    y = graph.input("x", "float32", ("batch", 4))
+    for k in (1, 2):
+        y = y @ graph.variable(f"onnx::MatMul_{k}", random.normal(size=(4, 4)).astype(np.float32))
+        graph.nodes[-1].name = f"/attention/MatMul_{k}"
+    graph.output("y", y)
+    adapted = tt.lora(graph, "attention.*", rank=1)
+    assert sum(".lora_A." in v.name for v in adapted.variables) == 2
+
+
+def test_patterns_are_those_of_trainable():
+    graph = linear()
+    adapted = tt.lora(graph, ["*", "!first.*"], rank=1)
+    assert not any(v.name.startswith("first.lora") for v in adapted.variables)
+    assert any(".lora_A." in v.name for v in adapted.variables)
+    for patterns in (["first.*", "third.*"], ["first.*", "!third.*"]):
+        with pytest.raises(InvalidCall, match="must match") as caught:
+            tt.lora(graph, patterns)
+        assert caught.value.given == "third.*"
+    with pytest.raises(InvalidCall, match="a weight to stand beside"):
+        tt.lora(graph, ["*", "!*"])
+
+
 def test_adapters_without_a_place():
     graph = linear()
     with pytest.raises(InvalidCall, match="fixed weight must match") as caught:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ Array = np.ndarray[Any, Any]
 #: What adapters can stand beside; the weight is the second input.
 _KINDS = (("ai.onnx", "MatMul"), ("ai.onnx", "Gemm"), ("ai.onnx", "Conv"), ("com.microsoft", "MatMulNBits"))
 
+#: Ops whose results are other forms of a weight.
+_FORMS = (ops.transpose, ops.reshape, ops.cast, ops.unsqueeze, ops.squeeze)
+
 #: The attributes that matter of all but convolutions, which are applied as they are.
 _NEEDED = ("alpha", "transB", "K", "N")
 
@@ -44,12 +47,18 @@ _STORED = {"F32": DType.float32, "F16": DType.float16, "BF16": DType.bfloat16}
 
 @dataclass(frozen=True)
 class _Place:
-    """A node with a weight to adapt, and the ``module`` that its adapters are named after."""
+    """A node with a weight to adapt, and the ``module`` that its adapters are named after.
+
+    ``names`` are those of the weight and of the paths of what uses it. ``is_turned``: the node reads the weight the
+    other way round than the one that the shapes of the adapters are those of.
+    """
 
     node: Node
     weight: Value
     module: str
     attributes: Mapping[str, Any]
+    names: tuple[list[str], list[str]]
+    is_turned: bool = False
 
     def shapes(self, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Of the adapters as PEFT has them: A takes the inputs down to ``rank``, B takes these up to the outputs."""
@@ -72,7 +81,8 @@ class _Place:
         if self.node.op is ops.conv:
             added = ops.conv(ops.conv(x, down, **self.attributes), up)
         else:
-            added = x @ ops.transpose(down, perm=[1, 0]) @ ops.transpose(up, perm=[1, 0])
+            first, last = (up, down) if self.is_turned else (ops.transpose(each, perm=[1, 0]) for each in (down, up))
+            added = x @ first @ last
             scale *= float(self.attributes.get("alpha", 1.0))
         return added if scale == 1 else added * scale  # type: ignore[no-any-return]
 
@@ -89,17 +99,19 @@ def lora(
     """A copy of ``graph`` with adapters beside weights that match ``patterns``, of MatMul, Gemm, Conv and MatMulNBits.
 
     Patterns are those of ``trainable``. The product of a pair is multiplied by ``alpha / rank``, by default 1. It is
-    zero at first: A is drawn by ``seed``, B is zero. ``fit`` trains nothing else unless told otherwise. Several
-    adapters, by ``name``, may stand side by side. Raises ``InvalidCall`` where nothing matches.
+    zero at first: A is drawn by ``seed``, B is zero. A weight that several nodes use has one pair for all of them.
+    ``fit`` trains nothing else unless told otherwise. Several adapters, by ``name``, may stand side by side. Raises
+    ``InvalidCall`` where a pattern matches nothing.
     """
     if not (isinstance(rank, int) and rank > 0):
         raise InvalidCall("the rank of adapters must be a positive integer", given=repr(rank))
     random, contents = np.random.default_rng(seed), {}
-    for place in _places(graph, [patterns] if isinstance(patterns, str) else patterns):
-        down, up = place.shapes(rank)
+    chosen = [patterns] if isinstance(patterns, str) else list(patterns)
+    for module, places in _modules(copy_graph(graph).infer(), chosen).items():
+        down, up = places[0].shapes(rank)
         bound = 1 / math.sqrt(math.prod(down[1:]))
-        contents[f"{place.module}.lora_A"] = random.uniform(-bound, bound, down).astype(np.float32)
-        contents[f"{place.module}.lora_B"] = np.zeros(up, np.float32)
+        contents[f"{module}.lora_A"] = random.uniform(-bound, bound, down).astype(np.float32)
+        contents[f"{module}.lora_B"] = np.zeros(up, np.float32)
     return with_adapters(graph, contents, scale=1.0 if alpha is None else alpha / rank, name=name)
 
 
@@ -108,7 +120,7 @@ def with_adapters(graph: Graph, contents: Mapping[str, Array], *, scale: float =
     copy = copy_graph(graph).infer()
     copy.training_state = None  # it is that of other parameters
     modules = {key.rpartition(".lora_")[0] for key in contents}
-    found = {place.module: place for place in _places(copy, None)}
+    found = _modules(copy)
     missing = sorted(modules - found.keys())
     if missing:
         raise InvalidCall(
@@ -117,9 +129,9 @@ def with_adapters(graph: Graph, contents: Mapping[str, Array], *, scale: float =
             available=", ".join(list(found)[:50]),
         )
     for module in sorted(modules, key=list(found).index):
-        place = found[module]
-        pair = [copy.variable(f"{module}.lora_{k}.{name}.weight", contents[f"{module}.lora_{k}"]) for k in "AB"]
-        _insert(copy, place, pair[0], pair[1], scale)
+        down, up = (copy.variable(f"{module}.lora_{k}.{name}.weight", contents[f"{module}.lora_{k}"]) for k in "AB")
+        for place in found[module]:
+            _insert(copy, replace(place, is_turned=_is_turned(found[module][0], place)), down, up, scale)
     copy.metadata[f"tenonnx.lora.{name}"] = str(scale)
     return copy
 
@@ -169,23 +181,28 @@ def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training
     that others were merged into in one of the graphs alone.
     """
     copy, held = copy_graph(graph).infer(), adapters(adapted, name)
-    weights = [_origin(place.weight)[0].name for place in _places(copy, None) if f"{place.module}.lora_A" in held]
-    check_made_alike(copy, adapted, weights)
+    modules = {module: places for module, places in _modules(copy).items() if f"{module}.lora_A" in held}
+    weights = {module: _origin(places[0].weight)[0] for module, places in modules.items()}
+    check_made_alike(copy, adapted, [weight.name for weight in weights.values()])
     scale = float(adapted.metadata[f"tenonnx.lora.{name}"])
     changed: dict[str, Array] = {}
-    for place in _places(copy, None):
-        if f"{place.module}.lora_A" not in held:
-            continue
-        weight, undone = _origin(place.weight)
+    for module, places in modules.items():
+        weight, undone = _origin(places[0].weight)
+        if others := _readers(copy, weight) - {place.node for place in places}:
+            raise InvalidCall(
+                f'adapters are merged into weights that nothing else reads, and "{weight.name}" is read beside them',
+                given=", ".join(repr(node) for node in others),
+                do="export the graph with its adapters beside it",
+            )
         if weight not in copy.variables or weight.data is None or not weight.tensor.dtype.is_float:
             raise InvalidCall(
                 "adapters are merged into weights that are variables of floats",
                 given=repr(weight),
                 do="export the graph with its adapters beside it",
             )
-        added = place.product(held[f"{place.module}.lora_A"], held[f"{place.module}.lora_B"]) * scale
-        before = changed.get(weight.name, weight.data.array())
-        changed[weight.name] = (before + undone(added)).astype(before.dtype)
+        added = undone(places[0].product(held[f"{module}.lora_A"], held[f"{module}.lora_B"])) * scale
+        before = weight.data.array()
+        changed[weight.name] = (before + added).astype(before.dtype)
     copy.assign(changed)
     if not keep_training_form:
         settle(copy)
@@ -198,7 +215,7 @@ def _origin(value: Value) -> tuple[Value, Callable[[Array], Array]]:
     while (value := source_of(value)).producer is not None:
         node, (_, attributes) = value.producer, bind(value.producer)
         before = node.inputs[0]
-        if before is None or node.op not in (ops.transpose, ops.reshape, ops.cast, ops.unsqueeze, ops.squeeze):
+        if before is None or node.op not in _FORMS:
             break
         if node.op is ops.transpose:
             order = attributes.get("perm") or list(range(before.ndim))[::-1]
@@ -207,6 +224,19 @@ def _origin(value: Value) -> tuple[Value, Callable[[Array], Array]]:
             steps.append(partial(np.reshape, shape=tuple(dim for dim in before.shape if isinstance(dim, int))))
         value = before
     return value, lambda added: reduce(lambda array, step: step(array), steps, added)
+
+
+def _readers(graph: Graph, weight: Value) -> set[Node]:
+    """The nodes that read a weight, in whatever form."""
+    found, uses, forms = set(), graph.uses(), [weight]
+    for form in forms:
+        for node in uses.get(form, ()):
+            made = [value for value in node.outputs if value is not None]
+            if node.op in _FORMS or any(source_of(value) is not value for value in made):
+                forms.extend(made)
+            else:
+                found.add(node)
+    return found
 
 
 def save_adapters(graph: Graph, path: str | os.PathLike[str], name: str = "default") -> None:
@@ -252,7 +282,8 @@ def load_adapters(
 
 def _made_of(graph: Graph) -> dict[str, list[str]]:
     """By module, the parameters that a weight is made of where these are several."""
-    weights = {place.module: _origin(place.weight)[0] for place in _places(copy_graph(graph).infer(), None)}
+    modules = _modules(copy_graph(graph).infer())
+    weights = {module: _origin(places[0].weight)[0] for module, places in modules.items()}
     return {name: list(v.role.made_of) for name, v in weights.items() if v.role is not None and v.role.made_of}
 
 
@@ -269,12 +300,70 @@ def _scale_of_peft(path: Path) -> float:
         ) from error
 
 
-def _places(graph: Graph, patterns: Sequence[str] | None) -> Iterator[_Place]:
-    """The nodes that can be adapted and match ``patterns``, or all of them."""
-    if patterns is not None:
-        graph = copy_graph(graph).infer()
+def _modules(graph: Graph, patterns: Sequence[str] | None = None) -> dict[str, list[_Place]]:
+    """The nodes that can be adapted by the module of the weight that they use; those that match ``patterns``, if given.
+
+    Raises ``InvalidCall`` where none matches.
+    """
+    groups: dict[Value, list[_Place]] = {}
+    for place in _places(graph):
+        groups.setdefault(_origin(place.weight)[0], []).append(place)
+    found: dict[str, list[_Place]] = {}
+    for places in groups.values():
+        module, node = places[0].module, places[0].node
+        if module in found:  # of two weights that exporters gave no name and one path
+            module = (node.name or places[0].weight.name).strip("/").replace("/", ".")
+        found[module] = [replace(place, module=module) for place in places]
+    if patterns is None:
+        return found
+    unwanted = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
+    for pattern in (*wanted, *unwanted):
+        if not any(_matches(places, [pattern]) for places in found.values()):
+            raise InvalidCall(
+                "a MatMul, Gemm, Conv or MatMulNBits with a fixed weight must match",
+                given=pattern,
+                available=", ".join([places[0].names[0][0] for places in found.values()][:50]),
+            )
+    chosen = {name: places for name, places in found.items() if _matches(places, wanted or ["*"])}
+    chosen = {name: places for name, places in chosen.items() if not unwanted or not _matches(places, unwanted)}
+    if not chosen:
+        raise InvalidCall("adapters must have a weight to stand beside", given=", ".join(patterns))
+    return chosen
+
+
+def _matches(places: Sequence[_Place], patterns: Sequence[str]) -> bool:
+    """Whether one of the patterns is of a weight or of what uses it; of a buffer only its own name is."""
+    source = _origin(places[0].weight)[0]
+    if source.role is not None and source.role.kind == "buffer" and source.name not in patterns:
+        return False
+    nodes = [place.node.name for place in places]
+    paths = [*places[0].names[1], *nodes, *(node.strip("/").replace("/", ".") for node in nodes)]
+    return matches((places[0].names[0], paths), patterns)
+
+
+def _is_turned(one: _Place, other: _Place) -> bool:
+    """Whether a node reads a weight the other way round than another. Raises ``InvalidCall`` if it does neither."""
+    down, up = one.shapes(1)
+    pair = [np.arange(1.0, math.prod(shape) + 1).reshape(shape) ** power for power, shape in enumerate((down, up), 1)]
+    wanted = _origin(one.weight)[1](one.product(*pair))
+    for turned in (False, True):
+        given = [pair[1].T, pair[0].T] if turned else pair
+        if other.shapes(1) == tuple(array.shape for array in given):
+            found = _origin(other.weight)[1](other.product(*given))
+            if found.shape == wanted.shape and np.array_equal(found, wanted):
+                return turned
+    raise InvalidCall(
+        f'all that use the weight of "{one.module}" must read it as it lies, or transposed',
+        given=f"{one.node!r}, and {other.node!r}",
+        do='leave it out: "!" before its name',
+    )
+
+
+def _places(graph: Graph) -> Iterator[_Place]:
+    """The nodes that can be adapted."""
     kinds = {v.name: v.tensor for v in graph.variables}
-    names, fixed, found = names_of(graph, kinds), _fixed(graph), False
+    names, fixed = names_of(graph, kinds), _fixed(graph)
     for node in graph.nodes:
         if (node.domain, node.op_type) not in _KINDS or len(node.inputs) < 2 or node.inputs[1] is None:
             continue
@@ -285,21 +374,8 @@ def _places(graph: Graph, patterns: Sequence[str] | None) -> Iterator[_Place]:
             continue
         source = fixed[weight]
         own, paths = names.get(source.name, ([source.name], []))
-        buffer = source.role is not None and source.role.kind == "buffer"
-        if patterns is not None and buffer and source.name not in patterns:
-            continue
-        path = [node.name, node.name.strip("/").replace("/", ".")]
-        if patterns is not None and not matches((own, [*paths, *path]), patterns):
-            continue
-        found = True
         options = {key: value for key, value in attributes.items() if node.op is ops.conv or key in _NEEDED}
-        yield _Place(node, weight, _module(own[0], node), options)
-    if patterns is not None and not found:
-        raise InvalidCall(
-            "a MatMul, Gemm, Conv or MatMulNBits with a fixed weight must match",
-            given=", ".join(patterns),
-            available=", ".join(list(names)[:50]),
-        )
+        yield _Place(node, weight, _module(own[0], node), options, (own, paths))
 
 
 def _fixed(graph: Graph) -> dict[Value, Value]:
