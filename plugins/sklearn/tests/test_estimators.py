@@ -4,11 +4,15 @@ import numpy as np
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import NMF, SparseCoder
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.impute import KNNImputer, SimpleImputer
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import Normalizer, OneHotEncoder, OrdinalEncoder, SplineTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import tenonnx as tx
@@ -16,6 +20,7 @@ from tenonnx_sklearn import convert, converts, feeds
 from tenonnx_sklearn.cases import cases
 from tenonnx_sklearn.conversion import known
 from tenonnx_sklearn.judging import WAYS, judge, judged
+from tenonnx_sklearn.verification import unusual, verify_against
 
 #: The packages of tests/packages judge all of them; here each fourth is.
 SAMPLE = list(cases())[::4]
@@ -340,3 +345,49 @@ def test_identifiers_keep_all_their_digits():
     assert str(graph.inputs[0].dtype) == "int64"
     asked = pandas.DataFrame({"id": np.arange(60) % 9 + 2**53})
     np.testing.assert_allclose(graph.run(feeds(graph, asked))["variable"], model.predict(asked), atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rows_that_are_made_up_miss_numbers_and_hold_unknown_categories():
+    X = np.floor(np.abs(rows_of(80, 2)) * 2)
+    X[::9, 0] = np.nan
+    model = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-5).fit(X)
+    graph = tx.load(model)
+    found = graph.run({"X": np.array([[np.nan, 99.0]], np.float32)})["transform"]
+    assert found.tolist() == [[-5.0, -1.0]]
+    odd = list(unusual(model, np.zeros((40, 2))))
+    assert np.isnan(odd[0]).any()
+    assert (odd[1] > np.nanmax(X)).any()
+    model.encoded_missing_value = -7  # which only rows with a missing number show
+    assert any(not each.equal for each in verify_against(model, (), graph).outputs)
+
+
+@pytest.mark.parametrize("kind", [GaussianNB, KNeighborsClassifier, RandomForestClassifier])
+def test_members_that_have_probabilities_alone_decide_by_these(kind):
+    X = rows_of(120)
+    several = np.stack([X[:, 0] > 0.3, X[:, 1] > X[:, 2]], axis=1).astype(int)
+    rows = np.float32(rows_of(300, seed=1))
+    for model, y in ((OneVsRestClassifier(kind()), several), (OneVsRestClassifier(kind()), several[:, 0])):
+        model.fit(X, y)
+        assert (tx.load(model, verify=False).run({"X": rows})["label"] == model.predict(rows)).all()
+
+
+def test_a_constant_member_answers_rows_that_miss_numbers():
+    X = rows_of(60)
+    X[::5, 0] = np.nan
+    model = DummyClassifier().fit(X, X[:, 1] > 0)
+    assert np.isfinite(tx.load(model).run({"X": np.full((3, 4), np.nan, np.float32)})["probabilities"]).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [(RandomForestClassifier(2), "2, 3 classes"), (KNeighborsClassifier(3, metric="hamming"), "equally far"),
+     (SplineTransformer(degree=1, extrapolation="linear"), "degree=1"), (OneVsOneClassifier(Ridge()), "no votes")],
+)  # fmt: skip
+def test_settings_without_a_form_are_refused_by_name(model, why):
+    X = rows_of(60)
+    y = np.digitize(X[:, 0], [-0.5, 0.5])
+    several = "classes" in why
+    model.fit(X, np.stack([y > 0, y], axis=1).astype(int) if several else y)
+    with pytest.raises(tx.NotRepresentable, match=why):
+        tx.load(model, verify=False, outputs=["predict_proba"] if several else None)

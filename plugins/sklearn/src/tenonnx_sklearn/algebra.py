@@ -50,6 +50,12 @@ def _parameter(X: Value, name: str, numbers: Any) -> Value:
     return value
 
 
+def constant(X: Value, numbers: Any) -> Value:
+    """The same numbers for each row of ``X``, whatever that holds: ``float[rows, size]``."""
+    row = like(X, np.reshape(numbers, (1, -1)))
+    return ops.expand(row, ops.concat(ops.shape(X, start=0, end=1), np.array([row.shape[1]], np.int64), axis=0))
+
+
 def flat(X: Value) -> Value:
     return ops.reshape(X, np.array([-1], np.int64))
 
@@ -68,10 +74,24 @@ def upright(X: Value) -> Value:
     return ops.unsqueeze(X, np.array([1], np.int64)) if X.rank == 1 else X
 
 
+def alike(parts: list[Value]) -> list[Value]:
+    """Values of one dtype: float64 where one is, since members may compute in it and others not."""
+    wide = any(part.dtype is DType.float64 for part in parts)
+    return [double(part) if wide and part.dtype.is_float else part for part in parts]
+
+
 def beside(parts: list[Value]) -> Value:
     """Matrices and vectors side by side."""
-    parts = [upright(part) for part in parts]
+    parts = [upright(part) for part in alike(parts)]
     return parts[0] if len(parts) == 1 else ops.concat(*parts, axis=1)
+
+
+def added(parts: list[Value]) -> Value:
+    """The sum of values of one shape."""
+    first, *others = alike(parts)
+    for each in others:
+        first = first + each
+    return first
 
 
 def total(X: Value, keepdims: bool = False) -> Value:

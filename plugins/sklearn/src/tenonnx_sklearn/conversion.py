@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import NotRepresentable, Value
 from tenonnx.extend.formats import loaded
 from tenonnx_frontends import added_rule
@@ -18,7 +19,7 @@ from tenonnx_sklearn.tables import Table, as_matrix, as_table
 
 #: What an estimator computes for rows, by the name of its method. Rules give all that they can: what nobody reads is
 #: pruned in the end, and what costs much is a function that is called where it is asked for. What a transformer gives
-#: is a ``Table`` where its columns have several types.
+#: is a ``Table`` where its columns have several types, and the probabilities of several outputs are a list.
 Outputs = dict[str, Any]
 Rule = Callable[[Any, Any], Outputs]
 
@@ -74,7 +75,14 @@ def convert(model: Any, X: Value | Table) -> Outputs:
             given=name,
             do='register one with tenonnx_sklearn.converts, see "tenonnx.estimators" in docs/how-to/sklearn.md',
         )
-    return rule(_widened(model), X)
+    found = rule(_widened(model), X)
+    if "predict_proba" in found and "predict_log_proba" not in found:
+        found["predict_log_proba"] = lambda: _logarithms(called(found["predict_proba"]))
+    return found
+
+
+def _logarithms(proba: Any) -> Any:
+    return [ops.log(each) for each in proba] if isinstance(proba, list) else ops.log(proba)
 
 
 def _widened(held: Any, within: frozenset[type] = frozenset()) -> Any:

@@ -153,9 +153,13 @@ _NODES = (
 
 @dataclass
 class Memberships:
-    """Questions whether a category is in a set, as columns behind the features: 0 where it is, 1 where it is not."""
+    """Questions whether a category is in a set, as columns behind the features: 0 where it is, 1 where it is not.
+
+    Numbers are cut to integers, also those between -1 and 0 unless ``negative`` says that these are no categories.
+    """
 
     features: int
+    negative: bool = False
     asked: list[tuple[int, Array, bool]] = field(default_factory=list)
 
     def ask(self, feature: int, members: Array, otherwise: bool) -> int:
@@ -176,7 +180,7 @@ class Memberships:
             x = columns(X, [feature])
             missing = ops.isnan(x)
             whole = ops.floor(ops.where(missing, X.dtype.numpy.type(-1), x))
-            inside = ops.and_(x > -1.0, whole < float(size))
+            inside = ops.and_(x >= 0.0 if self.negative else x > -1.0, whole < float(size))
             code = ops.where(inside, ops.maximum(whole, X.dtype.numpy.type(0)), X.dtype.numpy.type(size))
             code = ops.where(missing, X.dtype.numpy.type(size + 1), code)
             index = ops.squeeze(ops.cast(code, to=DType.int64), np.array([1], np.int64))

@@ -15,7 +15,16 @@ from tenonnx_onnx_ml.maps import zip_map
 from tenonnx_sklearn import rows
 from tenonnx_sklearn.conversion import called, convert, refusal, refuse_without_rule
 from tenonnx_sklearn.scaling import remembered
-from tenonnx_sklearn.tables import BOOLEAN, INTEGER, TEXT, Table, exemplified, fitted_kinds, takes_documents
+from tenonnx_sklearn.tables import (
+    BOOLEAN,
+    INTEGER,
+    TEXT,
+    Table,
+    exemplified,
+    features_of,
+    fitted_kinds,
+    takes_documents,
+)
 from tenonnx_sklearn.verification import refuse_difference, verify_against
 
 NAMES = {"predict_proba": "probabilities"}
@@ -55,14 +64,14 @@ def read(
         X = _inputs(graph, model, examples[0] if examples else None, inputs, dtype)
         with exemplified(rows.feeds(graph, examples[0]) if examples else None):
             found = convert(model, X)
-        if "predict_log_proba" not in found and "predict_proba" in found:
-            found["predict_log_proba"] = lambda: ops.log(called(found["predict_proba"]))
         for method in _methods(model, found, outputs):
             if method not in found:
                 raise refusal(model, f"its rule does not carry {method}; ask for outputs={list(found)}")
             value = called(found[method])
             if isinstance(value, Table):
                 value = _one_type(value)
+            if isinstance(value, list):
+                value = _one_of_several(model, value)
             if value.dtype is DType.float64 and dtype == "float32":
                 value = ops.cast(value, to=DType.float32)
             if zipmap and method == "predict_proba":
@@ -84,6 +93,14 @@ def _one_type(table: Table) -> Value:
             do="leave the step that gives them out of the pipeline, or encode the text in it",
         )
     return table.blocks[0] if len(table.blocks) == 1 else table.matrix()
+
+
+def _one_of_several(model: Any, parts: list[Value]) -> Value:
+    """Probabilities of several outputs: ``[rows, outputs, classes]``, where all have as many classes."""
+    if len({part.shape[1] for part in parts}) > 1:
+        sizes = ", ".join(str(part.shape[1]) for part in parts)
+        raise refusal(model, f"probabilities of outputs that have {sizes} classes, which no single tensor holds")
+    return ops.concat(*[ops.unsqueeze(part, np.array([1], np.int64)) for part in parts], axis=1)
 
 
 def _maps(model: Any, proba: Value) -> Value:
@@ -125,7 +142,12 @@ def _methods(model: Any, found: dict[str, Value], asked: Sequence[str] | None) -
         return list(asked)
     wanted = ["predict"] if hasattr(model, "predict") else []
     several = isinstance(getattr(model, "classes_", None), list)  # of which predict_proba is a list of matrices
-    if "predict" in wanted and hasattr(model, "predict_proba") and not several:
+    if (
+        "predict" in wanted
+        and hasattr(model, "predict_proba")
+        and not several
+        and found.get("predict_proba", 0) is not None
+    ):
         wanted.append("predict_proba")
     elif "predict" in wanted and "decision_function" in found and hasattr(model, "decision_function"):
         wanted.append("decision_function")
@@ -180,7 +202,7 @@ def _beyond_float32(example: Any, kinds: list[str]) -> bool:
 
 
 def _features(model: Any, example: Any) -> int:
-    features = getattr(model, "n_features_in_", 1 if hasattr(model, "X_thresholds_") else None)
+    features = 1 if hasattr(model, "X_thresholds_") else features_of(model)
     if features is None and example is not None and _is_fitted(model):
         features = len(rows.columns(example))
     if features is None and _is_fitted(model) and (hasattr(model, "classes_") or hasattr(model, "constant_")):

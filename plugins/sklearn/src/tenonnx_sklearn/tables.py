@@ -170,6 +170,14 @@ def members(model: Any, features: int) -> Iterator[tuple[Any, Sequence[int]]]:
                 return
 
 
+def features_of(model: Any) -> int | None:
+    """How many columns an estimator was fitted on, where it tells."""
+    found = getattr(model, "n_features_in_", None)
+    if found is None and getattr(model, "shape_fit_", None) is not None:  # support vectors with a kernel of one's own
+        found = model.shape_fit_[1]
+    return None if found is None else int(found)
+
+
 def keeps_columns(member: Any) -> bool:
     """Whether a step leaves what its columns mean, so that the next one sees them, too."""
     if member is None or isinstance(member, str):

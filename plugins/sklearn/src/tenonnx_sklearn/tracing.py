@@ -4,40 +4,17 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, NotRepresentable, TenonnxError, Value, dims
+from tenonnx.extend import DType, NotRepresentable, TenonnxError, Value
+from tenonnx_sklearn import traced_arrays
+from tenonnx_sklearn.algebra import smallest
+from tenonnx_sklearn.traced_arrays import FUNCTIONS, Rows, TracedArray, alike, floating, number, plain, truth
 
-#: What numpy computes element by element. Numbers that are no floats become floats first, as numpy does it.
-_UNARY: dict[Any, Callable[[Any], Any]] = {
-    np.exp: ops.exp, np.log: ops.log, np.sqrt: ops.sqrt, np.sin: ops.sin, np.cos: ops.cos, np.tan: ops.tan,
-    np.arcsin: ops.asin, np.arccos: ops.acos, np.arctan: ops.atan, np.sinh: ops.sinh, np.cosh: ops.cosh,
-    np.tanh: ops.tanh, np.arcsinh: ops.asinh, np.arccosh: ops.acosh, np.arctanh: ops.atanh, np.floor: ops.floor,
-    np.ceil: ops.ceil, np.rint: ops.round_, np.reciprocal: ops.reciprocal, np.expm1: lambda x: ops.exp(x) - 1.0,
-    np.log1p: lambda x: ops.log(x + 1.0), np.exp2: lambda x: ops.exp(x * float(np.log(2.0))),
-    np.log2: lambda x: ops.log(x) * float(1 / np.log(2.0)), np.log10: lambda x: ops.log(x) * float(1 / np.log(10.0)),
-    np.cbrt: lambda x: ops.sign(x) * ops.pow_(ops.absolute(x), _number(x, 1 / 3)), np.isnan: ops.isnan,
-    np.isinf: ops.isinf, np.isfinite: lambda x: ops.not_(ops.or_(ops.isnan(x), ops.isinf(x))),
-    np.deg2rad: lambda x: x * float(np.pi / 180), np.rad2deg: lambda x: x * float(180 / np.pi),
-}  # fmt: skip
-_ANY_UNARY: dict[Any, Callable[[Any], Any]] = {
-    np.absolute: ops.absolute, np.sign: ops.sign, np.negative: ops.neg, np.positive: lambda x: x,
-    np.square: lambda x: x * x, np.logical_not: lambda x: ops.not_(_truth(x)), np.invert: ops.not_,
-}  # fmt: skip
-_BINARY: dict[Any, Callable[[Any, Any], Any]] = {
-    np.add: lambda x, y: x + y, np.subtract: lambda x, y: x - y, np.multiply: lambda x, y: x * y,
-    np.maximum: lambda x, y: _with_nan(ops.maximum, x, y), np.minimum: lambda x, y: _with_nan(ops.minimum, x, y),
-    np.power: ops.pow_, np.equal: ops.equal, np.not_equal: lambda x, y: ops.not_(ops.equal(x, y)),
-    np.less: lambda x, y: x < y, np.greater: lambda x, y: x > y, np.less_equal: lambda x, y: x <= y,
-    np.greater_equal: lambda x, y: x >= y,
-}  # fmt: skip
-_LOGIC: dict[Any, Callable[[Any, Any], Any]] = {
-    np.logical_and: ops.and_, np.logical_or: ops.or_, np.logical_xor: ops.xor,
-    np.bitwise_and: ops.and_, np.bitwise_or: ops.or_, np.bitwise_xor: ops.xor,
-}  # fmt: skip
+Traced = TypeVar("Traced", bound="TracedArray")
 
 
 def traced(function: Callable[..., Any], value: Value, names: Sequence[str] = (), **options: Any) -> Value:
@@ -46,8 +23,13 @@ def traced(function: Callable[..., Any], value: Value, names: Sequence[str] = ()
     With ``names`` columns may be taken by them, as of a table. Raises ``NotRepresentable`` with the line of the
     function where it does what has no form in a graph.
     """
+    return traced_call(function, TracedArray, TracedArray(value, names), **options).value
+
+
+def traced_call(function: Callable[..., Any], kind: type[Traced], *given: Any, **options: Any) -> Traced:
+    """What ``function`` makes of traced arrays, which must be one of ``kind``."""
     try:
-        found = function(TracedArray(value, names), **options)
+        found = function(*given, **options)
     except TenonnxError:
         raise
     except Exception as error:
@@ -56,191 +38,25 @@ def traced(function: Callable[..., Any], value: Value, names: Sequence[str] = ()
             given=f"{_where(error)}: {error}",
             do="register a rule for an estimator of your own, which computes the same in ops",
         ) from error
-    if not isinstance(found, TracedArray):
+    if not isinstance(found, kind):
         raise NotRepresentable("a function must return what it computes of the rows", given=type(found).__name__)
-    return found.value
+    return found
 
 
 def _where(error: Exception) -> str:
     """The last line outside of this file."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename not in (__file__, traced_arrays.__file__)
+    ]
     return f"{frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line}" if frames else "a call"
-
-
-class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """A value of a graph that numpy's functions and operators take for an array."""
-
-    def __init__(self, value: Value, names: Sequence[str] = ()) -> None:
-        self.value = value
-        self.names = list(names)
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        return tuple(dims(self.value))
-
-    @property
-    def ndim(self) -> int:
-        return int(self.value.rank or 0)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.value.dtype.numpy)
-
-    @property
-    def T(self) -> TracedArray:  # noqa: N802  numpy's name
-        return TracedArray(ops.transpose(self.value))
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("the numbers of the rows are not known where a function is traced")
-
-    def __bool__(self) -> bool:
-        raise TypeError("a branch may not depend on the numbers in the rows; use np.where")
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        if method != "__call__" or any(value is not None for value in options.values()):
-            raise TypeError(f"numpy.{ufunc.__name__} with {method} or {', '.join(options)} is not carried")
-        return TracedArray(_computed(ufunc, [_plain(each) for each in inputs]))
-
-    def __array_function__(self, function: Any, _: Any, arguments: Any, options: Any) -> Any:
-        if function not in _FUNCTIONS:
-            raise TypeError(f"numpy.{function.__name__} is not carried")
-        return _FUNCTIONS[function](*arguments, **options)
-
-    def __getitem__(self, key: Any) -> TracedArray:
-        named = key if isinstance(key, list) else [key]
-        if named and all(isinstance(each, str) for each in named):
-            return self._named(named, isinstance(key, list))
-        return TracedArray(_taken(self.value, key if isinstance(key, tuple) else (key,)))
-
-    def _named(self, names: list[str], several: bool) -> TracedArray:
-        """Columns by their names: a table of several, or one as a vector."""
-        unknown = [name for name in names if name not in self.names]
-        if unknown:
-            known = ", ".join(self.names) if self.names else "no names"
-            raise TypeError(f"a column {unknown[0]!r} is not known where the function is traced, which sees {known}")
-        places = [self.names.index(name) for name in names]
-        return TracedArray(self[:, places].value, names) if several else self[:, places[0]]
-
-    def astype(self, dtype: Any) -> TracedArray:
-        return TracedArray(ops.cast(self.value, to=DType.of(np.dtype(dtype))))
-
-    def copy(self) -> TracedArray:
-        return self
-
-    def reshape(self, *shape: Any) -> TracedArray:
-        return _reshape(self, shape[0] if len(shape) == 1 else shape)
-
-    def ravel(self) -> TracedArray:
-        return _reshape(self, -1)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _METHODS:
-            return lambda *arguments, **options: _FUNCTIONS[_METHODS[name]](self, *arguments, **options)
-        raise AttributeError(f"an array's {name} is not carried")
-
-
-def _plain(each: Any) -> Any:
-    return each.value if isinstance(each, TracedArray) else each
-
-
-def _number(like: Any, number: Any) -> Any:
-    return np.asarray(number, like.dtype.numpy)
-
-
-def _truth(x: Value) -> Value:
-    return x if x.dtype is DType.bool else ops.not_(ops.equal(x, _number(x, 0)))
-
-
-def _floating(x: Value) -> Value:
-    return x if x.dtype.is_float else ops.cast(x, to=DType.float64)
-
-
-def _with_nan(function: Any, x: Any, y: Any) -> Any:
-    """A missing number wins, as numpy has it."""
-    found = function(x, y)
-    for each in (x, y):
-        if isinstance(each, Value) and each.dtype.is_float:
-            found = ops.where(ops.isnan(each), each, found)
-    return found
-
-
-def _alike(inputs: Sequence[Any]) -> list[Any]:
-    """Both in one dtype: that of the value beside a Python number, else numpy's choice."""
-    values = [each for each in inputs if isinstance(each, Value)]
-    known = [each.dtype.numpy for each in values]
-    fitted = [each for each in inputs if not isinstance(each, Value)]
-    dtype = np.result_type(*known, *(each if np.ndim(each) == 0 and not isinstance(each, np.generic) else each.dtype
-                                     for each in map(_as_number, fitted)))  # fmt: skip
-    if any(isinstance(each, np.ndarray | np.float64) for each in fitted) and all(d == np.float32 for d in known):
-        dtype = np.dtype(np.float32)  # constants of the function do not make rows float64
-    held = DType.of(dtype)
-    return [ops.cast(each, to=held) if isinstance(each, Value) and each.dtype is not held
-            else each if isinstance(each, Value) else np.asarray(each, dtype) for each in inputs]  # fmt: skip
-
-
-def _as_number(each: Any) -> Any:
-    return each if isinstance(each, int | float | bool | np.ndarray | np.generic) else np.asarray(each)
-
-
-def _computed(ufunc: Any, inputs: list[Any]) -> Value:
-    if ufunc in _UNARY:
-        return _UNARY[ufunc](_floating(inputs[0]))  # type: ignore[no-any-return]
-    if ufunc in _ANY_UNARY:
-        return _ANY_UNARY[ufunc](inputs[0])  # type: ignore[no-any-return]
-    if ufunc in _LOGIC:
-        parts = [_truth(each) if isinstance(each, Value) else np.asarray(each, bool) for each in inputs]
-        return _LOGIC[ufunc](*parts)  # type: ignore[no-any-return]
-    if ufunc in (np.true_divide, np.floor_divide, np.remainder, np.matmul):
-        x, y = _alike(inputs)
-        if ufunc is np.matmul:
-            return ops.matmul(x, y)
-        if not (x if isinstance(x, Value) else y).dtype.is_float if isinstance(x, Value) else not y.dtype.is_float:
-            x, y = (_floating(e) if isinstance(e, Value) else np.asarray(e, np.float64) for e in (x, y))
-        quotient = ops.div(x, y)
-        if ufunc is np.true_divide:
-            return quotient
-        whole = ops.floor(quotient)
-        return whole if ufunc is np.floor_divide else x - whole * y
-    if ufunc in _BINARY:
-        return _BINARY[ufunc](*_alike(inputs))  # type: ignore[no-any-return]
-    raise TypeError(f"numpy.{ufunc.__name__} is not carried")
-
-
-def _taken(x: Value, key: tuple[Any, ...]) -> Value:
-    """Slices, positions and lists of positions, of columns mostly."""
-    if Ellipsis in [each for each in key if each is Ellipsis]:
-        place = next(k for k, each in enumerate(key) if each is Ellipsis)
-        fill = int(x.rank or 0) - sum(each is not None for each in key) + 1
-        key = (*key[:place], *[slice(None)] * fill, *key[place + 1 :])
-    axis = 0
-    for each in key:
-        if each is None:
-            x = ops.unsqueeze(x, np.array([axis], np.int64))
-            axis += 1
-        elif isinstance(each, slice):
-            if each != slice(None):
-                step = 1 if each.step is None else int(each.step)
-                last = np.iinfo(np.int64).max if step > 0 else np.iinfo(np.int64).min
-                start = (0 if step > 0 else np.iinfo(np.int64).max) if each.start is None else int(each.start)
-                stop = last if each.stop is None else int(each.stop)
-                x = ops.slice_(x, *(np.array([n], np.int64) for n in (start, stop, axis, step)))
-            axis += 1
-        elif isinstance(each, TracedArray):
-            raise TypeError("rows are not chosen by what they hold: one row in is one row out")
-        elif axis == 0:
-            raise TypeError("rows are not chosen by their place: one row in is one row out")
-        else:
-            places = np.asarray(each)
-            places = np.flatnonzero(places) if places.dtype == bool else places.astype(np.int64)
-            x = ops.gather(x, places, axis=axis)
-            axis += places.ndim
-    return x
 
 
 def _reshape(x: TracedArray, shape: Any) -> TracedArray:
     sizes = [shape] if isinstance(shape, int) else list(shape)
     known = list(x.shape)
-    if sizes and not isinstance(sizes[0], int):  # the number of rows, which is not known: as many as there are
+    if sizes and isinstance(sizes[0], Rows):  # as many as there are
         sizes[0] = 0
     elif len(sizes) > 1 and sizes[0] == -1 and isinstance(known[-1], int) and all(isinstance(n, int) for n in sizes):
         pass
@@ -258,7 +74,7 @@ def _reduced(kind: str) -> Callable[..., Any]:
         if 0 in axes:
             raise TypeError(f"a {kind} over rows is not carried: one row in is one row out")
         at, held = np.array(axes, np.int64), int(bool(keepdims))
-        value = x.value if kind in ("max", "min", "sum", "prod") else _floating(x.value)
+        value = x.value if kind in ("max", "min", "sum", "prod") else floating(x.value)
         if kind in ("std", "var"):
             mean = ops.reduce_mean(value, at, keepdims=1)
             variance = ops.reduce_mean((value - mean) * (value - mean), at, keepdims=held)
@@ -269,7 +85,7 @@ def _reduced(kind: str) -> Callable[..., Any]:
                     "prod": ops.reduce_prod}[kind]  # fmt: skip
         found = function(value, at, keepdims=held)
         if kind in ("max", "min") and value.dtype.is_float:  # a missing number wins, as numpy has it
-            gone = ops.where(ops.isnan(value), value, _number(value, 0))
+            gone = ops.where(ops.isnan(value), value, number(value, 0))
             found = found + ops.reduce_sum(gone, at, keepdims=held)
         return TracedArray(found)
 
@@ -277,13 +93,22 @@ def _reduced(kind: str) -> Callable[..., Any]:
 
 
 def _joined(parts: Any, axis: int = 0) -> TracedArray:
-    values = [_plain(each) for each in parts]
-    held = [each for each in values if isinstance(each, Value)]
-    if len(held) != len(values):
-        raise TypeError("arrays that are joined must all come of the rows")
-    if axis % int(held[0].rank or 1) == 0:
+    values = [plain(each) for each in parts]
+    held = next((each for each in values if isinstance(each, Value)), None)
+    if held is None or axis % int(held.rank or 1) == 0:
         raise TypeError("rows are not joined below others: one row in is one row out")
-    return TracedArray(ops.concat(*_alike(values), axis=axis))
+    return TracedArray(ops.concat(*alike([_for_rows(each, held) for each in values]), axis=axis))
+
+
+def _for_rows(each: Any, held: Value) -> Any:
+    """Constants that a function made for as many rows as ``X.shape[0]`` says, all alike, for those that there are."""
+    if isinstance(each, Value):
+        return each
+    each = np.asarray(each, held.dtype.numpy if np.asarray(each).dtype.kind == "f" else None)
+    if each.ndim < 2 or each.shape[0] != Rows() or (each != each[:1]).any():
+        raise TypeError("arrays that are joined must all come of the rows, or be alike for each of X.shape[0] rows")
+    count = ops.shape(held, start=0, end=1)
+    return ops.expand(each[:1], ops.concat(count, np.array(each.shape[1:], np.int64), axis=0))
 
 
 def _beside(parts: Any) -> TracedArray:
@@ -299,24 +124,24 @@ def _clip(x: Any, a_min: Any = None, a_max: Any = None, **options: Any) -> Trace
 
 
 def _where_of(condition: Any, x: Any, y: Any) -> TracedArray:
-    one, two = _alike([_plain(x), _plain(y)]) if isinstance(x, TracedArray) or isinstance(y, TracedArray) else (
+    one, two = alike([plain(x), plain(y)]) if isinstance(x, TracedArray) or isinstance(y, TracedArray) else (
         np.asarray(x, np.result_type(x, y)), np.asarray(y, np.result_type(x, y)))  # fmt: skip
-    held = _plain(condition)
-    return TracedArray(ops.where(_truth(held) if isinstance(held, Value) else held, one, two))
+    held = plain(condition)
+    return TracedArray(ops.where(truth(held) if isinstance(held, Value) else held, one, two))
 
 
 def _nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> TracedArray:
     info = np.finfo(x.dtype)
-    value = ops.where(ops.isnan(x.value), _number(x.value, nan), x.value)
+    value = ops.where(ops.isnan(x.value), number(x.value, nan), x.value)
     high, low = (info.max if posinf is None else posinf), (info.min if neginf is None else neginf)
-    value = ops.where(ops.equal(value, _number(value, np.inf)), _number(value, high), value)
-    return TracedArray(ops.where(ops.equal(value, _number(value, -np.inf)), _number(value, low), value))
+    value = ops.where(ops.equal(value, number(value, np.inf)), number(value, high), value)
+    return TracedArray(ops.where(ops.equal(value, number(value, -np.inf)), number(value, low), value))
 
 
-_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+FUNCTIONS |= {
     np.sum: _reduced("sum"), np.mean: _reduced("mean"), np.max: _reduced("max"), np.min: _reduced("min"),
     np.prod: _reduced("prod"), np.std: _reduced("std"), np.var: _reduced("var"), np.amax: _reduced("max"),
-    np.amin: _reduced("min"), np.concatenate: _joined, np.hstack: _beside, np.column_stack: _beside, np.c_: _beside,
+    np.amin: _reduced("min"), np.concatenate: _joined, np.hstack: _beside, np.column_stack: _beside,
     np.clip: _clip, np.where: _where_of, np.nan_to_num: _nan_to_num, np.reshape: _reshape, np.copy: lambda x: x,
     np.ravel: lambda x: _reshape(x, -1),
     np.stack: lambda parts, axis=0: _joined([_expand(each, axis) for each in parts], axis),
@@ -328,10 +153,36 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.argmax: lambda x, axis: TracedArray(ops.argmax(x.value, axis=_beyond_rows(axis % x.ndim), keepdims=0)),
     np.argmin: lambda x, axis: TracedArray(ops.argmin(x.value, axis=_beyond_rows(axis % x.ndim), keepdims=0)),
     np.linalg.norm: lambda x, axis, keepdims=False: np.sqrt(np.sum(x * x, axis=axis, keepdims=keepdims)),
-}  # fmt: skip
-_METHODS = {
-    "sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod, "std": np.std, "var": np.var,
-    "clip": np.clip, "dot": np.dot, "cumsum": np.cumsum, "argmax": np.argmax, "argmin": np.argmin, "take": np.take,
+    np.ndim: lambda x: x.ndim, np.shape: lambda x: x.shape, np.transpose: lambda x: x.T,
+    np.round: lambda x, decimals=0: np.rint(x * 10.0**decimals) / 10.0**decimals,
+    np.sort: lambda x, axis=-1: TracedArray(_sorted(x, axis)[0]),
+    np.argsort: lambda x, axis=-1, **_: TracedArray(_sorted(x, axis)[1]),
+    np.median: lambda x, axis, keepdims=False: _quantile(x, 0.5, axis, keepdims),
+    np.quantile: lambda x, q, axis, keepdims=False: _quantile(x, q, axis, keepdims),
+    np.percentile: lambda x, q, axis, keepdims=False: _quantile(x, q / 100, axis, keepdims),
+    np.ptp: lambda x, axis, keepdims=False: np.max(x, axis=axis, keepdims=keepdims) - np.min(
+        x, axis=axis, keepdims=keepdims),
+    np.any: lambda x, axis, keepdims=False: np.max(_whole(x), axis=axis, keepdims=keepdims) > 0,
+    np.all: lambda x, axis, keepdims=False: np.min(_whole(x), axis=axis, keepdims=keepdims) > 0,
+    np.count_nonzero: lambda x, axis, keepdims=False: np.sum(_whole(x), axis=axis, keepdims=keepdims),
+    np.nansum: lambda x, axis, keepdims=False: np.sum(_known(x, 0), axis=axis, keepdims=keepdims),
+    np.nanmean: lambda x, axis, keepdims=False: np.nansum(x, axis=axis, keepdims=keepdims) / np.count_nonzero(
+        np.logical_not(np.isnan(x)), axis=axis, keepdims=keepdims).astype(x.dtype),
+    np.nanmax: lambda x, axis, keepdims=False: np.max(_known(x, -np.inf), axis=axis, keepdims=keepdims),
+    np.nanmin: lambda x, axis, keepdims=False: np.min(_known(x, np.inf), axis=axis, keepdims=keepdims),
+    np.average: lambda x, axis, weights=None: np.mean(x, axis=axis) if weights is None else np.sum(
+        x * np.asarray(weights), axis=_beyond_rows(axis % x.ndim)) / float(np.sum(weights)),
+    np.select: lambda conditions, choices, default=0: _selected(conditions, choices, default),
+    np.digitize: lambda x, bins, right=False: _digitized(x, bins, right),
+    np.searchsorted: lambda a, v, side="left": _digitized(v, a, side == "left"),
+    np.isin: lambda x, among: _among(x, among), np.interp: lambda x, xp, fp: _interpolated(x, xp, fp),
+    np.polyval: lambda p, x: _polynomial(p, x), np.einsum: lambda words, *parts: TracedArray(
+        ops.einsum(*alike([plain(each) for each in parts]), equation=words)),
+    np.tile: lambda x, reps: _tiled(x, reps), np.flip: lambda x, axis: x[..., ::-1] if axis in (1, -1) else _down(),
+    np.fliplr: lambda x: x[:, ::-1], np.roll: lambda x, shift, axis: x[
+        (slice(None),) * _beyond_rows(axis % x.ndim) + (np.roll(np.arange(x.shape[axis]), shift),)],
+    np.split: lambda x, n, axis: _split(x, n, axis), np.array_split: lambda x, n, axis: _split(x, n, axis),
+    np.hsplit: lambda x, n: _split(x, n, 1), np.pad: lambda x, width, **options: _padded(x, width, **options),
 }  # fmt: skip
 
 
@@ -339,6 +190,98 @@ def _beyond_rows(axis: int) -> int:
     if axis == 0:
         raise TypeError("a calculation over rows is not carried: one row in is one row out")
     return axis
+
+
+def _down() -> Any:
+    raise TypeError("rows are not put in another order")
+
+
+def _whole(x: TracedArray) -> TracedArray:
+    return TracedArray(ops.cast(truth(x.value), to=DType.int64))
+
+
+def _known(x: TracedArray, filling: float) -> TracedArray:
+    return TracedArray(ops.where(ops.isnan(x.value), number(x.value, filling), x.value))
+
+
+def _sorted(x: TracedArray, axis: int) -> tuple[Value, Value]:
+    """In ascending order along an axis, and where each was; missing numbers stand last."""
+    at = _beyond_rows(axis % x.ndim)
+    if x.ndim != 2 or at != 1:
+        raise TypeError("a matrix is sorted along its columns alone")
+    last = ops.where(ops.isnan(x.value), number(x.value, np.inf), x.value) if x.value.dtype.is_float else x.value
+    places = smallest(last, int(x.shape[1]))[1]
+    return ops.gather_elements(x.value, places, axis=1), places
+
+
+def _quantile(x: TracedArray, q: float, axis: int, keepdims: bool) -> Any:
+    ordered = np.sort(x, axis=axis)
+    place = float(q) * (x.shape[1] - 1)
+    low, high = (ordered[:, [int(f(place))]] for f in (np.floor, np.ceil))
+    gone = np.sum(x * 0.0, axis=1, keepdims=True)  # a missing number makes all missing
+    found = low + (high - low) * float(place - np.floor(place)) + gone
+    return found if keepdims else found[:, 0]
+
+
+def _selected(conditions: Any, choices: Any, default: Any) -> Any:
+    found = default
+    for condition, choice in list(zip(conditions, choices, strict=True))[::-1]:
+        found = np.where(condition, choice, found)
+    return found
+
+
+def _digitized(x: Any, bins: Any, right: bool) -> TracedArray:
+    bins = np.asarray(bins)
+    if not isinstance(x, TracedArray) or (np.diff(bins) < 0).any():
+        raise TypeError("bins must be numbers that rise, and no rows")
+    upright = ops.unsqueeze(x.value, np.array([x.ndim], np.int64))
+    limits = bins.astype(x.dtype)
+    below = upright <= limits if right else upright < limits
+    hits = ops.cast(ops.not_(below), to=DType.int64)  # a missing number lies above all
+    return TracedArray(ops.reduce_sum(hits, np.array([x.ndim], np.int64), keepdims=0))
+
+
+def _among(x: TracedArray, among: Any) -> Any:
+    found = x < x
+    for each in np.ravel(among).tolist():
+        found = found | (np.equal(x, each) if each == each else False)
+    return found
+
+
+def _interpolated(x: TracedArray, xp: Any, fp: Any) -> Any:
+    xp, fp = np.asarray(xp, np.float64), np.asarray(fp, np.float64)
+    place = _digitized(x, xp[1:-1], False)
+    left, start, slope = (TracedArray(ops.gather(t.astype(x.dtype), place.value, axis=0))
+                          for t in (xp[:-1], fp[:-1], np.diff(fp) / np.diff(xp)))  # fmt: skip
+    return start + (np.clip(x, float(xp[0]), float(xp[-1])) - left) * slope
+
+
+def _polynomial(p: Any, x: Any) -> Any:
+    found = x * 0.0
+    for each in np.asarray(p).tolist():
+        found = found * x + each
+    return found
+
+
+def _tiled(x: TracedArray, reps: Any) -> Any:
+    sizes = list(np.atleast_1d(reps))
+    if len(sizes) != x.ndim or sizes[0] != 1:
+        raise TypeError("rows are not repeated: one row in is one row out")
+    return TracedArray(ops.tile(x.value, np.array(sizes, np.int64)))
+
+
+def _split(x: TracedArray, n: Any, axis: int) -> list[TracedArray]:
+    places = (
+        np.array_split(np.arange(x.shape[axis]), n) if isinstance(n, int) else np.split(np.arange(x.shape[axis]), n)
+    )
+    return [x[(slice(None),) * _beyond_rows(axis % x.ndim) + (each,)] for each in places]
+
+
+def _padded(x: TracedArray, width: Any, mode: str = "constant", constant_values: float = 0.0) -> TracedArray:
+    widths = np.broadcast_to(width, (x.ndim, 2))
+    if mode != "constant" or widths[0].any():
+        raise TypeError("only columns are padded, with one number")
+    return TracedArray(ops.pad(x.value, widths.T.ravel().astype(np.int64), number(x.value, constant_values)))
 
 
 def _expand(x: TracedArray, axis: int) -> TracedArray:

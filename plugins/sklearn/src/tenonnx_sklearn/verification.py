@@ -15,7 +15,7 @@ from tenonnx.extend.checks import Tolerance
 from tenonnx.extend.frontends import Verification
 from tenonnx_frontends import SourceCall, verify_calls
 from tenonnx_sklearn.rows import feeds
-from tenonnx_sklearn.tables import TEXT, fitted_kinds, members, ranges, takes_documents
+from tenonnx_sklearn.tables import TEXT, features_of, fitted_kinds, members, ranges, takes_documents
 
 #: What reads the parts of an estimator: ``frontend.read``.
 Read = Callable[..., Graph]
@@ -141,7 +141,10 @@ def _plain(found: Any) -> Any:
 
 
 def batches(model: Any, given: Any, graph: Graph) -> Iterator[Any]:
-    """Rows to compare on: a few, one, and many if the estimator is not slow."""
+    """Rows to compare on: a few, one, and many if the estimator is not slow.
+
+    Of those that are made up, some miss numbers or hold unknown categories, where the estimator takes these.
+    """
     exact = any(value.dtype is DType.float64 for value in graph.inputs)
     rows = rounded(made_up(model, FEW) if given is None else given, exact)
     began = time.perf_counter()
@@ -150,6 +153,8 @@ def batches(model: Any, given: Any, graph: Graph) -> Iterator[Any]:
     if not count(rows):
         return
     yield taken(rows, [0])
+    if given is None:
+        yield from (odd for odd in unusual(model, rows) if _takes(model, odd, graph))
     by_rows = any(isinstance(v.type, TensorType) and sum(d == v.shape[0] for d in v.shape) > 1 for v in graph.outputs)
     if seconds * MANY / count(rows) < SECONDS and not by_rows:
         if given is None:
@@ -202,7 +207,7 @@ def made_up(model: Any, number: int, seed: int = 0) -> Any:
     generator = np.random.default_rng(seed)
     if takes_documents(model):
         return _texts(model, generator, min(number, FEW))
-    features = int(getattr(model, "n_features_in_", 1))
+    features = features_of(model) or 1
     kinds = fitted_kinds(model, features)
     low, high = ranges(model, features)
     numbers = generator.uniform(low, high, (number, features))
@@ -226,6 +231,41 @@ def made_up(model: Any, number: int, seed: int = 0) -> Any:
             return numbers
         return {str(name): each for name, each in zip(names, columns, strict=True)}
     return DataFrame(dict(zip(names, columns, strict=True)))
+
+
+def unusual(model: Any, rows: Any) -> Iterator[Any]:
+    """The rows with a tenth of their elements missing, and with as many categories that are unknown."""
+    if isinstance(rows, list):
+        return
+    generator, known = np.random.default_rng(2), _categories(model, rows.shape[1])
+    for k_of in ("missing", "unknown"):
+        made = rows.copy()
+        for k in range(rows.shape[1]):
+            places = np.flatnonzero(generator.random(len(rows)) < 0.1)
+            text = TEXT in fitted_kinds(model, rows.shape[1])[k]
+            seen = [] if known.get(k) is None else list(known[k])
+            if k_of == "missing":
+                gone = [each for each in seen if each is None or each != each]
+                each = gone[0] if gone else None if text else np.nan
+            elif k in known:
+                each = "never seen" if text else np.nanmax(np.asarray(seen, np.float64)) + 1
+            else:
+                continue
+            if hasattr(made, "iloc"):
+                made.iloc[places, k] = each
+            else:
+                made[places, k] = each
+        yield made
+
+
+def _takes(model: Any, rows: Any, graph: Graph) -> bool:
+    """Whether the estimator takes the rows, for each output."""
+    try:
+        for value in graph.outputs:
+            expected_of(model, METHODS.get(value.name, value.name), rows)
+    except Exception:
+        return False
+    return True
 
 
 def _categories(model: Any, features: int) -> dict[int, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_sklearn.cases.boosters import BOOSTERS
+from tenonnx_sklearn.cases.compositions import COMPOSITIONS
 from tenonnx_sklearn.cases.configurations import CONFIGURATIONS
 from tenonnx_sklearn.cases.data import rows_and_target
 
@@ -38,7 +39,7 @@ def cases() -> Iterator[Case]:
 
 def configurations() -> Iterator[Case]:
     """A case for each line of the settings and each kind of data that it stands under."""
-    for held in (CONFIGURATIONS, BOOSTERS):
+    for held in (CONFIGURATIONS, COMPOSITIONS, BOOSTERS):
         for heading, lines in held.items():
             for line in lines.strip().splitlines():
                 expression, _, asked = line.partition(" -> ")
@@ -88,7 +89,7 @@ def names() -> dict[str, Any]:
 
     found: dict[str, Any] = {"np": np, **dict(all_estimators())}
     for module in ("sklearn.gaussian_process.kernels", "sklearn.feature_selection", "sklearn.pipeline",
-                   "sklearn.compose", *PACKAGES):  # fmt: skip
+                   "sklearn.compose", "sklearn.metrics", *PACKAGES):  # fmt: skip
         try:
             found |= {name: each for name, each in vars(importlib.import_module(module)).items() if name[0] != "_"}
         except ImportError:

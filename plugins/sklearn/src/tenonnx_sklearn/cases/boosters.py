@@ -22,6 +22,9 @@ make_pipeline(StandardScaler(), XGBClassifier(n_estimators=5))
 CalibratedClassifierCV(XGBClassifier(n_estimators=5), cv=2)
 """,
     "binary": """
+LGBMClassifier(n_estimators=10, objective="cross_entropy_lambda", verbose=-1)
+OneVsRestClassifier(XGBClassifier(n_estimators=5))
+CatBoostClassifier(iterations=10, loss_function="Focal:focal_alpha=0.3;focal_gamma=2", verbose=0, allow_writing_files=False)
 LGBMClassifier(n_estimators=10, objective="cross_entropy", verbose=-1)
 LGBMClassifier(n_estimators=10, sigmoid=2.0, is_unbalance=True, verbose=-1)
 XGBClassifier(n_estimators=10, objective="binary:logitraw")
@@ -30,6 +33,12 @@ XGBClassifier(n_estimators=10, scale_pos_weight=3.0)
 CatBoostClassifier(iterations=10, loss_function="CrossEntropy", verbose=0, allow_writing_files=False)
 """,
     "three": """
+OneVsOneClassifier(XGBClassifier(n_estimators=5))
+OutputCodeClassifier(LGBMClassifier(n_estimators=5, verbose=-1), random_state=0)
+StackingClassifier([("a", XGBClassifier(n_estimators=5)), ("b", LGBMClassifier(n_estimators=5, verbose=-1))], passthrough=True, cv=2)
+CalibratedClassifierCV(LGBMClassifier(n_estimators=5, verbose=-1), method="isotonic", cv=2)
+BaggingClassifier(CatBoostClassifier(iterations=5, verbose=0, allow_writing_files=False), n_estimators=2, max_features=0.5, random_state=0)
+XGBClassifier(n_estimators=5, num_parallel_tree=3, subsample=0.6)
 LGBMClassifier(n_estimators=10, objective="multiclassova", verbose=-1)
 XGBClassifier(n_estimators=10, objective="multi:softmax")
 XGBClassifier(n_estimators=10, multi_strategy="multi_output_tree")
@@ -40,6 +49,11 @@ LGBMClassifier(n_estimators=10, verbose=-1)
 CatBoostClassifier(iterations=10, verbose=0, allow_writing_files=False)
 """,
     "number": """
+CatBoostRegressor(iterations=10, loss_function="LogLinQuantile", verbose=0, allow_writing_files=False)
+CatBoostRegressor(iterations=10, loss_function="MultiQuantile:alpha=0.1,0.5,0.9", verbose=0, allow_writing_files=False)
+CatBoostRegressor(iterations=10, loss_function="Huber:delta=1", verbose=0, allow_writing_files=False)
+LGBMRegressor(n_estimators=10, objective=lambda y, p: (p - y, np.ones_like(y)), verbose=-1)
+XGBRegressor(n_estimators=10, objective=lambda y, p: (p - y, np.ones_like(y)))
 LGBMRegressor(n_estimators=10, verbose=-1)
 LGBMRegressor(n_estimators=10, objective="l1", verbose=-1)
 LGBMRegressor(n_estimators=10, objective="huber", verbose=-1)
@@ -94,9 +108,17 @@ CatBoostRegressor(iterations=10, loss_function="MultiRMSE", verbose=0, allow_wri
 MultiOutputRegressor(LGBMRegressor(n_estimators=5, verbose=-1))
 """,
     "several labels": """
+OneVsRestClassifier(XGBClassifier(n_estimators=5))
+OneVsRestClassifier(LGBMClassifier(n_estimators=5, verbose=-1))
+ClassifierChain(CatBoostClassifier(iterations=5, verbose=0, allow_writing_files=False))
+MultiOutputClassifier(XGBClassifier(n_estimators=5)) -> predict, predict_proba
 XGBClassifier(n_estimators=10)
 CatBoostClassifier(iterations=10, loss_function="MultiLogloss", verbose=0, allow_writing_files=False)
 MultiOutputClassifier(LGBMClassifier(n_estimators=5, verbose=-1))
+""",
+    "missing three": """
+OutputCodeClassifier(XGBClassifier(n_estimators=5), code_size=2, random_state=0)
+XGBClassifier(n_estimators=10, booster="gblinear")
 """,
     "missing binary": """
 LGBMClassifier(n_estimators=10, verbose=-1)
@@ -136,6 +158,9 @@ CatBoostClassifier(iterations=10, cat_features=[0], grow_policy="Depthwise", ver
 CatBoostClassifier(iterations=10, cat_features=[0], verbose=0, allow_writing_files=False)
 """,
     "table number": """
+CatBoostRegressor(iterations=10, cat_features=[0], simple_ctr=["Counter"], combinations_ctr=["Counter"], verbose=0, allow_writing_files=False)
+CatBoostRegressor(iterations=10, cat_features=[0], simple_ctr=["Borders:TargetBorderCount=3"], verbose=0, allow_writing_files=False)
+CatBoostRegressor(iterations=10, cat_features=[0], simple_ctr=["BinarizedTargetMeanValue"], verbose=0, allow_writing_files=False)
 CatBoostRegressor(iterations=10, cat_features=[0], verbose=0, allow_writing_files=False)
 """,
 }

@@ -17,7 +17,7 @@ from tenonnx_sklearn.algebra import column, columns, flat, label, like, position
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
 from tenonnx_sklearn.ensembles import Ensemble, Memberships, Tree
 from tenonnx_sklearn.rules.catboost_categories import Codes, columns_of, counted
-from tenonnx_sklearn.rules.results import by_decision, logistic
+from tenonnx_sklearn.rules.results import by_logistic
 from tenonnx_sklearn.tables import Table
 
 
@@ -134,11 +134,10 @@ def _loss(model: Any) -> str:
 @converts("catboost.CatBoostClassifier", table=True)
 def classifier(model: Any, X: Table) -> Outputs:
     scores, loss = _scores(model, X), _loss(model)
-    if loss in ("Logloss", "CrossEntropy"):
-        if model.get_probability_threshold() not in (None, 0.5):
-            raise refusal(model, "a threshold of probabilities that was set")
-        decision = flat(scores)
-        return by_decision(model.classes_, decision, logistic(decision))
+    if loss in ("Logloss", "CrossEntropy", "Focal"):
+        decision, threshold = flat(scores), model.get_probability_threshold() or 0.5
+        above = ops.cast(decision > float(np.log(threshold / (1 - threshold))), to="int64")
+        return {**by_logistic(model.classes_, decision), "predict": label(model.classes_, above)}
     if loss in ("MultiClass", "MultiClassOneVsAll"):  # labels are a column, as CatBoost gives them
         proba = ops.softmax(scores, axis=1) if loss == "MultiClass" else ops.sigmoid(scores)
         return {"predict": upright(label(model.classes_, position(scores))), "predict_proba": proba}
@@ -155,6 +154,4 @@ def regressor(model: Any, X: Table) -> Outputs:
     if loss == "RMSEWithUncertainty":
         variance = ops.exp(column(scores, 1) * 2.0)
         return {"predict": ops.concat(columns(scores, [0]), ops.unsqueeze(variance, np.array([1], np.int64)), axis=1)}
-    if loss == "LogLinQuantile":
-        return {"predict": flat(ops.exp(scores))}
     return {"predict": flat(scores) if scores.shape[1] == 1 else scores}

@@ -74,7 +74,9 @@ def ordinal_encoder(model: Any, X: Table) -> Outputs:
     parts = []
     for k, categories in enumerate(model.categories_):
         unknown = model.unknown_value if model.handle_unknown == "use_encoded_value" else np.nan
-        codes = np.append(_groups(model, k).astype(np.float64), np.nan if unknown is None else unknown)
+        codes = np.full(len(categories) + 1, np.nan if unknown is None else unknown, np.float64)
+        known = _groups(model, k)  # without what is missing, where others are infrequent
+        codes[: len(known)] = known
         if k in model._missing_indices:
             codes[model._missing_indices[k]] = model.encoded_missing_value
         parts.append(encoded(X.column(k), categories, codes, X.dtype))

@@ -9,6 +9,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import Value
 from tenonnx_sklearn.algebra import (
+    KERNELS,
     affine,
     both,
     cast,
@@ -16,6 +17,7 @@ from tenonnx_sklearn.algebra import (
     double,
     flat,
     is_positive,
+    kernel,
     label,
     minkowski,
     squared_distances,
@@ -53,8 +55,10 @@ def regressor(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.GaussianProcessClassifier")
 def classifier(model: Any, X: Value) -> Outputs:
+    """One against one has labels alone, in scikit-learn too."""
     found = convert(model.base_estimator_, X)
-    return {name: found[name] for name in ("predict", "predict_proba") if name in found}
+    pairs = model.n_classes_ > 2 and model.multi_class == "one_vs_one"
+    return {"predict": found["predict"], "predict_proba": None if pairs else found["predict_proba"]}
 
 
 @converts("sklearn._BinaryGaussianProcessClassifierLaplace")
@@ -97,6 +101,8 @@ def covariance(model: Any, part: Any, X: Value, points: Any) -> Value:
     if name == "ExpSineSquared":
         waves = wave(minkowski(X, points, 2) * float(np.pi / part.periodicity), ops.sin) * float(1 / part.length_scale)
         return ops.exp(waves * waves * -2.0)
+    if name == "PairwiseKernel" and part.metric in KERNELS and points is not X:
+        return kernel(X, points, part.metric, part.gamma)
     if name in ("RBF", "Matern", "RationalQuadratic"):
         length = np.asarray(part.length_scale, np.float64)
         square = squared_distances(double(X) / length, (double(points) if points is X else points) / length)
@@ -134,5 +140,17 @@ def variances(model: Any, part: Any, X: Value) -> Value:
     rows = double(X)
     if name == "DotProduct":
         return total(rows * rows) + float(part.sigma_0**2)
+    if name == "PairwiseKernel":
+        return _with_itself(part, rows)
     held = {"ConstantKernel": "constant_value", "WhiteKernel": "noise_level"}
     return column(rows, 0) * 0.0 + (float(getattr(part, held[name])) if name in held else 1.0)
+
+
+def _with_itself(part: Any, rows: Value) -> Value:
+    """A pairwise kernel of each row with itself."""
+    square = total(rows * rows)
+    product = square * float(part.gamma) + 1.0
+    return {
+        "linear": lambda: square, "additive_chi2": lambda: square * 0.0, "sigmoid": lambda: ops.tanh(product),
+        "poly": lambda: ops.pow_(product, np.float64(3)), "polynomial": lambda: ops.pow_(product, np.float64(3)),
+    }.get(part.metric, lambda: square * 0.0 + 1.0)()  # fmt: skip

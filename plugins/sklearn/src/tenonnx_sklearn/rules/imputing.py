@@ -9,9 +9,11 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
 from tenonnx_onnx_ml.encoders import label_encoder
-from tenonnx_sklearn.algebra import beside, cast, column, columns, double, is_zero, like, smallest, upright
+from tenonnx_sklearn.algebra import beside, cast, column, columns, double, is_zero, like, smallest, total, upright
 from tenonnx_sklearn.conversion import Outputs, converts, output, refusal
 from tenonnx_sklearn.rules.encoding import MISSING_TEXTS
+from tenonnx_sklearn.rules.metrics import FAR, distances_of_known
+from tenonnx_sklearn.rules.neighbours import weights_of
 from tenonnx_sklearn.tables import Table, joined
 
 
@@ -72,40 +74,28 @@ def _with_indicator(model: Any, y: Value, X: Value) -> Outputs:
 @converts("sklearn.KNNImputer")
 def nearest_imputer(model: Any, X: Value) -> Outputs:
     """The mean of the nearest rows that have the number, by distances over what both rows have."""
-    if model.metric != "nan_euclidean" or model.weights not in ("uniform", "distance"):
-        raise refusal(model, f"metric={model.metric}, weights={model.weights}")
+    if model.metric != "nan_euclidean":
+        raise refusal(model, f"metric={model.metric}")
     known = ~np.asarray(model._mask_fit_X)
-    points = np.where(known, np.asarray(model._fit_X, np.float64), 0.0)
+    points = np.asarray(model._fit_X, np.float64)
     gone = _is_missing(model, X)
-    here = cast(ops.not_(gone), DType.float64)
-    centre = points.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    points = np.where(known, points - centre, 0.0)
-    rows = ops.where(gone, np.float64(0), double(X) - centre)
-    shared = here @ known.T.astype(np.float64)
-    squares = (rows * rows) @ known.T.astype(np.float64) + here @ (points * points).T - (rows * 2.0) @ points.T
-    empty = is_zero(shared)
-    scaled = ops.relu(squares) / ops.where(empty, np.float64(1), shared) * float(X.shape[1])
-    far = np.float64(1e300)
-    distance = ops.where(empty, far, ops.sqrt(scaled))
+    distance = distances_of_known(X, gone, points, known)
     parts = []
-    valid = getattr(model, "_valid_mask", np.ones(X.shape[1], bool))
-    for k in np.flatnonzero(valid):
+    valid = np.asarray(getattr(model, "_valid_mask", np.ones(X.shape[1], bool)))
+    for k in range(X.shape[1]):
+        if not valid[k]:  # nothing was known of it
+            if getattr(model, "keep_empty_features", False):
+                parts.append(cast(column(gone, k), X.dtype) * 0.0)
+            continue
         donors = np.flatnonzero(known[:, k])
-        count = min(model.n_neighbors, len(donors))
-        near, place = smallest(columns(distance, donors), count)
-        numbers = ops.gather(points[donors, k] + centre[k], place, axis=0)
-        weights = cast(near < far, DType.float64)
-        if model.weights == "distance":
-            same = cast(ops.equal(near, np.float64(0)), DType.float64)
-            axes = np.array([1], np.int64)
-            some = ops.reduce_max(same, axes, keepdims=1) > 0.5
-            weights = ops.where(some, same, weights / ops.where(same > 0.5, np.float64(1), near))
-        axes = np.array([1], np.int64)
-        sums = ops.reduce_sum(weights, axes, keepdims=0)
-        mean = ops.reduce_sum(numbers * weights, axes, keepdims=0) / ops.where(is_zero(sums), np.float64(1), sums)
-        fallback = float((points[donors, k] + centre[k]).mean())
-        filled = ops.where(is_zero(sums), np.float64(fallback), mean)
-        parts.append(ops.where(column(gone, int(k)), cast(filled, X.dtype), column(X, int(k))))
+        near, place = smallest(columns(distance, donors), min(model.n_neighbors, len(donors)))
+        numbers = ops.gather(points[donors, k], place, axis=0)
+        reached = near < FAR
+        weights = ops.where(reached, weights_of(model, near), np.float64(0))
+        sums = total(weights)
+        mean = total(numbers * weights) / ops.where(is_zero(sums), np.float64(1), sums)
+        filled = ops.where(is_zero(total(cast(reached, DType.float64))), np.float64(points[donors, k].mean()), mean)
+        parts.append(ops.where(column(gone, k), cast(filled, X.dtype), column(X, k)))
     return _with_indicator(model, beside(parts), X)
 
 

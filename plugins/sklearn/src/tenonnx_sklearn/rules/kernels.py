@@ -12,6 +12,8 @@ from tenonnx_sklearn.algebra import (
     KERNELS,
     affine,
     cast,
+    columns,
+    double,
     flat,
     kernel,
     label,
@@ -21,12 +23,16 @@ from tenonnx_sklearn.algebra import (
     upright,
 )  # fmt: skip
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
+from tenonnx_sklearn.pairwise import traced_pairs
 from tenonnx_sklearn.rules.iterative import coupled
 from tenonnx_sklearn.rules.meta import pairwise_votes
 from tenonnx_sklearn.rules.results import by_decision, outliers
+from tenonnx_sklearn.tracing import traced
 
 
 def _kernel_of(model: Any, X: Value, points: Any, gamma: Any) -> Value:
+    if callable(model.kernel):
+        return traced_pairs(model.kernel, double(X), points, **(getattr(model, "kernel_params", None) or {}))
     if not isinstance(model.kernel, str) or model.kernel not in KERNELS or _takes_precomputed(model):
         raise refusal(model, f"kernel={model.kernel}")
     coef0, degree = (getattr(model, name, None) for name in ("coef0", "degree"))
@@ -40,6 +46,9 @@ def _takes_precomputed(model: Any) -> bool:
 
 
 def _supported(model: Any, X: Value) -> Value:
+    if callable(model.kernel):  # of two matrices; the fitted one is kept beside the supports
+        fitted = model._BaseLibSVM__Xfit
+        return columns(traced(lambda rows: model.kernel(rows, fitted), double(X)), model.support_)
     if not isinstance(model.support_vectors_, np.ndarray):
         raise refusal(model, "sparse support vectors")
     return _kernel_of(model, X, model.support_vectors_, model._gamma)

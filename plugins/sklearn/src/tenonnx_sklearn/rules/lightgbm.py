@@ -12,7 +12,7 @@ from tenonnx_sklearn.algebra import beside, both, column, columns, flat, label, 
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
 from tenonnx_sklearn.ensembles import Ensemble, Memberships, Tree
 from tenonnx_sklearn.rules.encoding import coded
-from tenonnx_sklearn.rules.results import by_decision
+from tenonnx_sklearn.rules.results import by_logistic
 from tenonnx_sklearn.tables import Table
 
 #: Numbers that LightGBM takes for zero.
@@ -21,6 +21,8 @@ ZERO = 1.0000000180025095e-35
 
 def _scores(model: Any, rows: Table) -> tuple[Value, list[str]]:
     """The raw scores, and the words of the objective."""
+    if model.get_params().get("pred_early_stop"):
+        raise refusal(model, "pred_early_stop=True, by which a row is asked about some of the trees")
     dumped = model.booster_.dump_model()
     X = coded(model, rows, _categories_of_pandas(model, dumped))
     targets = dumped["num_tree_per_iteration"]
@@ -131,14 +133,18 @@ def classifier(model: Any, X: Table) -> Outputs:
     scores, words = _scores(model, X)
     if words[0] in ("binary", "cross_entropy") and scores.rank == 1:
         decision = scores * _parameter(words, "sigmoid")
-        return by_decision(model.classes_, decision, both(ops.sigmoid(decision)))
+        return by_logistic(model.classes_, scores, decision)
+    if words[0] == "cross_entropy_lambda":
+        one = ops.log(ops.exp(scores) + 1.0)
+        return {"predict": label(model.classes_, ops.cast(one > 0.5, to="int64")), "predict_proba": both(one)}
     if words[0] == "multiclassova":
         proba = ops.sigmoid(scores * _parameter(words, "sigmoid"))
     elif words[0] == "multiclass":
         proba = ops.softmax(scores, axis=1)
     else:
         raise refusal(model, f"objective={words[0]}")
-    return {"predict": label(model.classes_, position(proba)), "predict_proba": proba}
+    found = {"predict": label(model.classes_, position(proba)), "predict_proba": proba}
+    return {**found, "decision_function": scores}
 
 
 @converts("lightgbm.LGBMRegressor", "lightgbm.LGBMRanker", table=True)

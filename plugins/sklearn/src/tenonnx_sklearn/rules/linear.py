@@ -23,7 +23,7 @@ from tenonnx_sklearn.algebra import (
     total,
 )  # fmt: skip
 from tenonnx_sklearn.conversion import Outputs, converts, output, refusal
-from tenonnx_sklearn.rules.results import by_decision, by_log_joint, logistic, outliers
+from tenonnx_sklearn.rules.results import by_decision, by_log_joint, by_logistic, outliers
 
 _REGRESSORS = (
     "ElasticNet ElasticNetCV HuberRegressor Lars LarsCV Lasso LassoCV LassoLars "
@@ -94,13 +94,10 @@ def _decision(model: Any, X: Value) -> Value:
 def logistic_regression(model: Any, X: Value) -> Outputs:
     decision = _decision(model, X)
     asked = getattr(model, "multi_class", "auto")
-    if decision.rank == 1:
-        proba = both(ops.sigmoid(decision * 2.0 if asked == "multinomial" else decision))
-    elif asked == "ovr" or model.solver == "liblinear":
-        proba = normalized(ops.sigmoid(decision))
-    else:
-        proba = ops.softmax(decision, axis=1)
-    return by_decision(model.classes_, decision, proba)
+    if decision.rank == 2 and (asked == "ovr" or model.solver == "liblinear"):
+        return by_decision(model.classes_, decision, normalized(ops.sigmoid(decision)))
+    doubled = decision.rank == 1 and asked == "multinomial"
+    return by_logistic(model.classes_, decision, decision * 2.0 if doubled else decision)
 
 
 @converts(
@@ -136,7 +133,7 @@ def sgd_one_class(model: Any, X: Value) -> Outputs:
 @converts("sklearn.LinearDiscriminantAnalysis")
 def linear_discriminant(model: Any, X: Value) -> Outputs:
     decision = _decision(model, X)
-    found = by_decision(model.classes_, decision, logistic(decision))
+    found = by_logistic(model.classes_, decision)
     if model.solver in ("svd", "eigen"):
         centred = X - like(X, model.xbar_) if model.solver == "svd" else X
         found["transform"] = affine(centred, model.scalings_.T[: model._max_components])

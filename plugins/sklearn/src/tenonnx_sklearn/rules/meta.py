@@ -5,26 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier, is_regressor
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
 from tenonnx_sklearn.algebra import (
+    added,
     affine,
+    alike,
     beside,
     both,
     cast,
     column,
     columns,
+    constant,
     double,
     flat,
     interpolate,
-    is_positive,
+    is_zero,
     label,
     like,
     nearest,
     normalized,
     position,
-    squared_distances,
+    total,
     upright,
 )  # fmt: skip
 from tenonnx_sklearn.conversion import Outputs, called, convert, converts, output, refusal
@@ -91,14 +95,13 @@ def self_training(model: Any, X: Table) -> Outputs:
 @converts("sklearn._ConstantPredictor")
 def constant_predictor(model: Any, X: Value) -> Outputs:
     """What stands for a classifier where all rows are of one class."""
-    one = affine(X, np.zeros(X.shape[1]), float(np.ravel(model.y_)[0]))
+    one = flat(constant(X, float(np.ravel(model.y_)[0])))
     return {"predict": cast(one, DType.int64), "decision_function": one, "predict_proba": both(one)}
 
 
 @converts("sklearn.DummyRegressor")
 def dummy_regressor(model: Any, X: Value) -> Outputs:
-    constant = np.asarray(model.constant_).reshape(1, -1)
-    y = affine(X, np.zeros((constant.shape[1], X.shape[1])), constant.ravel())
+    y = constant(X, model.constant_)
     return {"predict": flat(y) if model.n_outputs_ == 1 else y}
 
 
@@ -106,22 +109,18 @@ def dummy_regressor(model: Any, X: Value) -> Outputs:
 def dummy_classifier(model: Any, X: Value) -> Outputs:
     if model._strategy in ("stratified", "uniform"):
         raise refusal(model, f"strategy={model._strategy}, which draws at random")
-    if model.n_outputs_ > 1:
-        best = model.constant if model._strategy == "constant" else [
-            classes[np.argmax(prior)] for classes, prior in zip(model.classes_, model.class_prior_, strict=True)
-        ]  # fmt: skip
-        return {"predict": cast(affine(X, np.zeros((len(best), X.shape[1])), np.asarray(best)), DType.int64)}
-    proba = np.asarray(model.class_prior_, np.float64)
-    if model._strategy in ("constant", "most_frequent"):
-        chosen = model.constant if model._strategy == "constant" else model.classes_[proba.argmax()]
-        proba = (np.asarray(model.classes_) == chosen).astype(np.float64)
-    shares = affine(X, np.zeros((len(proba), X.shape[1])), proba)
-    index = affine(X, np.zeros(X.shape[1]), proba.argmax())
-    place = cast(index, DType.int64)
-    found = {"predict_proba": shares}
-    prior = np.asarray(model.class_prior_)
-    best = int(prior.argmax()) if model._strategy == "prior" else int(proba.argmax())
-    return {"predict": label(model.classes_, place * 0 + best), **found}
+    several = model.n_outputs_ > 1
+    lists = zip(model.classes_, model.class_prior_, strict=True) if several else [(model.classes_, model.class_prior_)]
+    constants = np.ravel(model.constant) if model._strategy == "constant" else None
+    labels, shares = [], []
+    for k, (classes, prior) in enumerate(lists):
+        classes, proba = np.asarray(classes), np.asarray(prior, np.float64)
+        if model._strategy != "prior":
+            chosen = classes[proba.argmax()] if constants is None else constants[k]
+            proba = (classes == chosen).astype(np.float64)
+        shares.append(constant(X, proba))
+        labels.append(label(classes, flat(cast(constant(X, proba.argmax()), DType.int64))))
+    return {"predict": beside(labels) if several else labels[0], "predict_proba": shares if several else shares[0]}
 
 
 @converts("sklearn.VotingRegressor", table=True)
@@ -135,44 +134,49 @@ def voting_regressor(model: Any, X: Table) -> Outputs:
 def voting_classifier(model: Any, X: Table) -> Outputs:
     given = model._weights_not_none
     weights = np.ones(len(model.estimators_)) if given is None else np.asarray(given, np.float64)
-    total = None
-    for each, weight in zip(model.estimators_, weights, strict=True):
-        if model.voting == "soft":
-            part = output(each, X, "predict_proba")
-        else:
-            chosen = ops.unsqueeze(output(each, X, "predict"), np.array([1], np.int64))
-            part = cast(ops.equal(chosen, np.arange(len(model.classes_))[None]), X.dtype)
-        part = part * float(weight)
-        total = part if total is None else total + part
-    assert total is not None
     if model.voting == "soft":
-        return by_probability(model.classes_, total / float(weights.sum()))
-    return {"predict": label(model.classes_, position(total))}
+        parts = [output(each, X, "predict_proba") for each in model.estimators_]
+        total = added([part * float(weight) for part, weight in zip(parts, weights, strict=True)])
+        found = by_probability(model.classes_, total / float(weights.sum()))
+        shown = beside(parts) if model.flatten_transform else _layers(parts)
+        return {**found, "transform": shown}
+    chosen = [upright(output(each, X, "predict")) for each in model.estimators_]
+    places = np.arange(len(model.classes_))[None]
+    votes = [
+        cast(ops.equal(each, places), X.dtype) * float(weight) for each, weight in zip(chosen, weights, strict=True)
+    ]
+    return {"predict": label(model.classes_, position(added(votes))), "transform": beside(chosen)}
+
+
+def _layers(parts: list[Value]) -> Value:
+    """Matrices one behind the other: ``[parts, rows, columns]``."""
+    return ops.concat(*[ops.unsqueeze(part, np.array([0], np.int64)) for part in alike(parts)], axis=0)
 
 
 @converts("sklearn.StackingRegressor", "sklearn.StackingClassifier", table=True)
 def stacking(model: Any, X: Table) -> Outputs:
-    parts = []
+    parts: list[Value] = []
     for each, method in zip(model.estimators_, model.stack_method_, strict=True):
         part = output(each, X, method)
+        if isinstance(part, list):  # of several labels
+            parts += [cast(columns(of_label, range(1, of_label.shape[1])), X.dtype) for of_label in part]
+            continue
         if method == "predict_proba" and len(model.classes_) == 2:
-            part = column(part, 1)
+            part = columns(part, range(1, part.shape[1]))
         parts.append(cast(upright(part), X.dtype))
     if model.passthrough:
         parts.append(X.matrix())
-    found = convert(model.final_estimator_, beside(parts))
-    if hasattr(model, "_label_encoder"):
-        found["predict"] = label(model._label_encoder.classes_, found["predict"])
-    return found
+    found = {**convert(model.final_estimator_, beside(parts)), "transform": beside(parts)}
+    encoder = getattr(model, "_label_encoder", None)
+    if isinstance(encoder, list):
+        labels = [label(each.classes_, column(found["predict"], k)) for k, each in enumerate(encoder)]
+        return {**found, "predict": beside(labels)}
+    return {**found, "predict": label(encoder.classes_, found["predict"])} if encoder is not None else found
 
 
 @converts("sklearn.CalibratedClassifierCV", table=True)
 def calibrated(model: Any, X: Table) -> Outputs:
-    total = None
-    for member in model.calibrated_classifiers_:
-        each = _calibrated_by(model, member, X)
-        total = each if total is None else total + each
-    assert total is not None
+    total = added([_calibrated_by(model, member, X) for member in model.calibrated_classifiers_])
     return by_probability(model.classes_, total / float(len(model.calibrated_classifiers_)))
 
 
@@ -237,32 +241,35 @@ def thresholded(model: Any, X: Table) -> Outputs:
     return {**found, "predict": label(model.classes_, 1 - above if first else above)}
 
 
+def _scored(member: Any, X: Table) -> tuple[Outputs, Value, float]:
+    """What a member computes, its score for the second class, and what that must exceed."""
+    found = convert(member, X)
+    if is_regressor(member):
+        return found, found["predict"], 0.5
+    if hasattr(member, "decision_function"):
+        return found, called(found["decision_function"]), 0.0 if is_classifier(member) else 0.5
+    return found, column(called(found["predict_proba"]), 1), 0.5
+
+
 @converts("sklearn.OneVsRestClassifier", table=True)
 def one_versus_rest(model: Any, X: Table) -> Outputs:
-    parts: list[Value] = []
-    proba: list[Value] = []
-    for each in model.estimators_:
-        found = convert(each, X)
-        if "predict_proba" in found:
-            proba.append(column(called(found["predict_proba"]), 1))
-        decision = found["decision_function"] if "decision_function" in found else proba[-1]
-        parts.append(decision)
-    found = {}
+    members = [_scored(each, X) for each in model.estimators_]
+    scores, limit = beside([score for _, score, _ in members]), members[0][2]
+    found = {"decision_function": flat(scores) if len(members) == 1 else scores}
     if model.multilabel_:
-        scores = beside(parts)
-        decided = hasattr(model.estimators_[0], "decision_function")
-        found["predict"] = cast(scores > (0.0 if decided else 0.5), DType.int64)
-        return {**found, "decision_function": scores, **({"predict_proba": beside(proba)} if proba else {})}
-    if len(parts) == 1:
-        decided = hasattr(model.estimators_[0], "decision_function")
-        index = is_positive(parts[0]) if decided else cast(parts[0] > 0.5, DType.int64)
-        found["predict"] = label(model.classes_, index)
-        found["decision_function"] = parts[0]
+        found["predict"] = cast(scores > limit, DType.int64)
+    elif len(members) == 1:
+        found["predict"] = label(model.classes_, cast(flat(scores) > limit, DType.int64))
     else:
-        found["decision_function"] = beside(parts)
-        found["predict"] = label(model.classes_, position(found["decision_function"]))
-    if proba:
-        found["predict_proba"] = both(proba[0]) if len(proba) == 1 else normalized(beside(proba))
+        found["predict"] = label(model.classes_, position(scores))
+    if all("predict_proba" in each for each, _, _ in members):
+        proba = beside([column(called(each["predict_proba"]), 1) for each, _, _ in members])
+        if len(members) == 1:
+            proba = both(flat(proba))
+        elif not model.multilabel_:  # rows of zeros stay so, as scikit-learn has them
+            sums = total(proba, keepdims=True)
+            proba = proba / ops.where(is_zero(sums), like(proba, 1.0), sums)
+        found["predict_proba"] = proba
     return found
 
 
@@ -270,17 +277,15 @@ def one_versus_rest(model: Any, X: Table) -> Outputs:
 def one_versus_one(model: Any, X: Table) -> Outputs:
     if model.pairwise_indices_ is not None:
         raise refusal(model, "a precomputed kernel")
-    scores, chosen = [], []
-    for each in model.estimators_:
-        found = convert(each, X)
-        decided = "decision_function" in found
-        scores.append(found["decision_function"] if decided else column(called(found["predict_proba"]), 1))
-        chosen.append(found["predict"])
-    _, decision = pairwise_votes(len(model.classes_), cast(beside(chosen), X.dtype), cast(beside(scores), X.dtype))
+    if any(is_regressor(each) for each in model.estimators_):
+        raise refusal(model, "members that are regressors, whose numbers are no votes")
+    members = [_scored(each, X) for each in model.estimators_]
+    chosen = beside([cast(found["predict"], X.dtype) for found, _, _ in members])
+    _, decision = pairwise_votes(len(model.classes_), chosen, cast(beside([score for _, score, _ in members]), X.dtype))
     if len(model.classes_) == 2:
         one = column(decision, 1)
-        limit = 0.0 if hasattr(model.estimators_[0], "decision_function") else 0.5
-        return {"predict": label(model.classes_, cast(one > limit, DType.int64)), "decision_function": one}
+        above = cast(one > members[0][2], DType.int64)
+        return {"predict": label(model.classes_, above), "decision_function": one}
     return {"predict": label(model.classes_, position(decision)), "decision_function": decision}
 
 
@@ -300,39 +305,39 @@ def pairwise_votes(classes: int, second: Value, confidence: Value) -> tuple[Valu
 
 @converts("sklearn.OutputCodeClassifier", table=True)
 def output_code(model: Any, X: Table) -> Outputs:
-    parts = []
-    for each in model.estimators_:
-        found = convert(each, X)
-        parts.append(
-            found["decision_function"] if "decision_function" in found else column(called(found["predict_proba"]), 1)
-        )
-    return {"predict": label(model.classes_, nearest(squared_distances(beside(parts), model.code_book_)))}
+    """The nearest code, by sums in the order of scikit-learn's, so that what is tied there is tied here."""
+    scores = double(beside([_scored(each, X)[1] for each in model.estimators_]))
+    codes = np.asarray(model.code_book_, np.float64)
+    square = total(scores * scores, keepdims=True) + (scores * -2.0) @ codes.T + (codes * codes).sum(axis=1)
+    return {"predict": label(model.classes_, nearest(square))}
 
 
 @converts("sklearn.MultiOutputRegressor", "sklearn.MultiOutputClassifier", table=True)
 def multi_output(model: Any, X: Table) -> Outputs:
-    return {"predict": beside([output(each, X, "predict") for each in model.estimators_])}
+    members = [convert(each, X) for each in model.estimators_]
+    found: Outputs = {"predict": beside([each["predict"] for each in members])}
+    if all("predict_proba" in each for each in members):
+        found["predict_proba"] = lambda: [called(each["predict_proba"]) for each in members]
+    return found
 
 
 @converts("sklearn.RegressorChain", "sklearn.ClassifierChain")
 def chain(model: Any, X: Value) -> Outputs:
     found: list[Value] = []
-    shown: list[Value] = []
-    proba: list[Value] = []
+    members: list[Outputs] = []
     fed = "predict"
     if type(model).__name__ == "ClassifierChain":
         fed = getattr(model, "chain_method_", "predict")
-        if not isinstance(fed, str):
-            raise refusal(model, "a chain_method of several")
     for each in model.estimators_:
         rows = beside([X, *(cast(y, X.dtype) for y in found)])
-        outputs = convert(each, rows)
-        shown.append(outputs["predict"])
-        if "predict_proba" in outputs:
-            proba.append(column(called(outputs["predict_proba"]), 1))
-        part = called(outputs[fed])
-        found.append(column(part, 1) if fed == "predict_proba" else part)
+        members.append(convert(each, rows))
+        part = called(members[-1][fed])
+        found.append(column(part, 1) if fed in ("predict_proba", "predict_log_proba") else part)
     order = np.argsort(model.order_)
-    y = beside([shown[k] for k in order])
-    predicted = {"predict": cast(y, X.dtype)}
-    return {**predicted, "predict_proba": beside([proba[k] for k in order])} if proba else predicted
+    outputs: Outputs = {"predict": cast(beside([members[k]["predict"] for k in order]), X.dtype)}
+    if all("predict_proba" in each for each in members):
+        outputs["predict_proba"] = beside([column(called(members[k]["predict_proba"]), 1) for k in order])
+    if all(hasattr(each, "decision_function") and "decision_function" in found for each, found in
+           zip(model.estimators_, members, strict=True)):  # fmt: skip
+        outputs["decision_function"] = beside([called(members[k]["decision_function"]) for k in order])
+    return outputs

@@ -18,9 +18,7 @@ from tenonnx_sklearn.algebra import (
     double,
     flat,
     is_zero,
-    kernel,
     label,
-    like,
     minkowski,
     nearest,
     position,
@@ -29,59 +27,12 @@ from tenonnx_sklearn.algebra import (
     total,
 )  # fmt: skip
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
+from tenonnx_sklearn.rules.metrics import distances, ordered_distances
 from tenonnx_sklearn.rules.results import outliers
 from tenonnx_sklearn.tracing import traced
 
 
-def distances(model: Any, X: Value) -> Value:
-    """``float64[rows, points]`` from the points that an estimator keeps."""
-    metric = model.effective_metric_ if isinstance(model.effective_metric_, str) else "a function"
-    parameters = model.effective_metric_params_ or {}
-    if not isinstance(model._fit_X, np.ndarray):
-        raise refusal(model, "points that are sparse, or precomputed distances")
-    points = np.asarray(model._fit_X, np.float64)
-    if metric == "minkowski":
-        weights, power = parameters.get("w"), float(parameters.get("p", 2))
-        scale = 1.0 if weights is None else np.asarray(weights, np.float64) ** (1 / power)
-        return minkowski(double(X) * scale, points * scale, power)
-    if metric in _POWERS:
-        return minkowski(X, points, _POWERS[metric])
-    if metric == "seuclidean":
-        scale = 1 / np.sqrt(np.asarray(parameters["V"], np.float64))
-        return minkowski(double(X) * scale, points * scale, 2)
-    if metric == "cosine":
-        return ops.relu(1.0 - kernel(X, points, "cosine"))
-    if metric not in _BY_COLUMN:
-        raise refusal(model, f"metric={metric}")
-    return _BY_COLUMN[metric](ops.unsqueeze(double(X), np.array([1], np.int64)), points[None])
-
-
-_POWERS = {
-    "euclidean": 2.0, "manhattan": 1.0, "cityblock": 1.0, "l1": 1.0, "l2": 2.0, "chebyshev": np.inf,
-}  # fmt: skip
-
-
-def _summed(X: Value) -> Value:
-    return ops.reduce_sum(X, np.array([2], np.int64), keepdims=0)
-
-
-def _canberra(x: Value, y: Any) -> Value:
-    size = ops.absolute(x) + np.abs(y)
-    return _summed(ops.absolute(x - y) / ops.where(is_zero(size), np.float64(1), size))
-
-
-def _bray_curtis(x: Value, y: Any) -> Value:
-    return _summed(ops.absolute(x - y)) / _summed(ops.absolute(x) + np.abs(y))
-
-
-def _hamming(x: Value, y: Any) -> Value:
-    return ops.reduce_mean(cast(ops.not_(ops.equal(x, y)), DType.float64), np.array([2], np.int64), keepdims=0)
-
-
-_BY_COLUMN = {"canberra": _canberra, "braycurtis": _bray_curtis, "hamming": _hamming}
-
-
-def _weights(model: Any, distance: Value) -> Value:
+def weights_of(model: Any, distance: Value) -> Value:
     """The weight of each neighbour; those at no distance leave the others none."""
     if model.weights in (None, "uniform"):
         return distance * 0.0 + 1.0
@@ -94,17 +45,16 @@ def _weights(model: Any, distance: Value) -> Value:
 
 def _neighbours(model: Any, X: Value) -> tuple[Value, Value]:
     """Distances and positions of the nearest points."""
-    return smallest(distances(model, X), model.n_neighbors)
+    return smallest(ordered_distances(model, X), model.n_neighbors)
 
 
-def _several(model: Any, votes: list[Value], X: Value) -> Outputs:
+def _several(model: Any, votes: list[Value]) -> Outputs:
     """The classes of one output, or of several, of the weights that speak for each."""
     if not isinstance(model.classes_, list):
         (one,) = votes
-        shares = cast(one / total(one, keepdims=True), X.dtype)
-        return {"predict": label(model.classes_, position(one)), "predict_proba": shares}
-    parts = zip(model.classes_, votes, strict=True)
-    return {"predict": beside([label(classes, position(each)) for classes, each in parts])}
+        return {"predict": label(model.classes_, position(one)), "predict_proba": one / total(one, keepdims=True)}
+    labels = [label(classes, position(each)) for classes, each in zip(model.classes_, votes, strict=True)]
+    return {"predict": beside(labels), "predict_proba": [each / total(each, keepdims=True) for each in votes]}
 
 
 def _targets(model: Any) -> list[Any]:
@@ -117,10 +67,10 @@ def _targets(model: Any) -> list[Any]:
 @converts("sklearn.KNeighborsClassifier")
 def nearest_classifier(model: Any, X: Value) -> Outputs:
     distance, place = _neighbours(model, X)
-    weights = ops.unsqueeze(_weights(model, distance), np.array([2], np.int64))
+    weights = ops.unsqueeze(weights_of(model, distance), np.array([2], np.int64))
     axes = np.array([1], np.int64)
     votes = [ops.reduce_sum(ops.gather(y, place, axis=0) * weights, axes, keepdims=0) for y in _targets(model)]
-    return _several(model, votes, X)
+    return _several(model, votes)
 
 
 @converts("sklearn.KNeighborsRegressor")
@@ -128,7 +78,7 @@ def nearest_regressor(model: Any, X: Value) -> Outputs:
     distance, place = _neighbours(model, X)
     targets = np.asarray(model._y, np.float64)
     known = ops.gather(targets.reshape(len(targets), -1), place, axis=0)
-    weights = _weights(model, distance)
+    weights = weights_of(model, distance)
     shares = ops.unsqueeze(weights / total(weights, keepdims=True), np.array([2], np.int64))
     y = ops.reduce_sum(known * shares, np.array([1], np.int64), keepdims=0)
     return {"predict": cast(flat(y) if targets.ndim == 1 else y, X.dtype)}
@@ -138,7 +88,7 @@ def _within(model: Any, X: Value) -> Value:
     """The weight of each point: those beyond the radius have none."""
     distance = distances(model, X)
     inside = cast(distance <= float(model.radius), DType.float64)
-    return inside * _weights(model, distance) if model.weights == "distance" else inside
+    return inside * weights_of(model, distance) if model.weights == "distance" else inside
 
 
 @converts("sklearn.RadiusNeighborsRegressor")
@@ -158,27 +108,27 @@ def radius_classifier(model: Any, X: Value) -> Outputs:
         raise refusal(model, "weights that are a function")
     weights = _within(model, X)
     votes = [weights @ y for y in _targets(model)]
-    found = _several(model, votes, X)
+    found = _several(model, votes)
     labels = np.ravel(model.outlier_label_) if model.outlier_label_ is not None else [None]
     if labels[0] is None:
         return found
-    if len(votes) > 1:
-        raise refusal(model, "outlier_label of several outputs")
-    alone = is_zero(total(weights))
-    named = np.flatnonzero(np.asarray(model.classes_) == labels[0])
-    shares = np.zeros((1, len(model.classes_)))
-    shares[:, named] = 1.0
-    classes = np.asarray(model.classes_)
-    other = np.asarray(labels[0], object if classes.dtype.kind in "USO" else np.int64)
-    proba = ops.where(ops.unsqueeze(alone, np.array([1], np.int64)), like(X, shares), found["predict_proba"])
-    return {"predict": ops.where(alone, other, found["predict"]), "predict_proba": proba}
+    alone = ops.unsqueeze(is_zero(total(weights)), np.array([1], np.int64))
+    several = len(votes) > 1
+    lists = zip(model.classes_, found["predict_proba"], labels, strict=True) if several else [
+        (model.classes_, found["predict_proba"], labels[0])]  # fmt: skip
+    proba = [ops.where(alone, (np.asarray(classes) == each)[None].astype(np.float64), shares)
+             for classes, shares, each in lists]  # fmt: skip
+    text = np.asarray(model.classes_[0] if several else model.classes_).dtype.kind in "USO"
+    other = np.asarray(labels[: len(votes)], object if text else np.int64)
+    chosen = ops.where(alone if several else flat(alone), other, found["predict"])
+    return {"predict": chosen, "predict_proba": proba if several else proba[0]}
 
 
 @converts("sklearn.KNeighborsTransformer")
 def nearest_graph(model: Any, X: Value) -> Outputs:
     """A row of distances, or of ones, at the places of the nearest points."""
     by_distance = model.mode == "distance"
-    distance, place = smallest(distances(model, X), model.n_neighbors + by_distance)
+    distance, place = smallest(ordered_distances(model, X), model.n_neighbors + by_distance)
     numbers = distance if by_distance else distance * 0.0 + 1.0
     empty = double(X) @ np.zeros((X.shape[1], len(model._fit_X)))
     return {"transform": cast(ops.scatter_elements(empty, place, numbers, axis=1), X.dtype)}
@@ -217,7 +167,7 @@ def nearest_centroid(model: Any, X: Value) -> Outputs:
 def local_outliers(model: Any, X: Value) -> Outputs:
     if not model.novelty:
         raise refusal(model, "novelty=False")
-    distance, place = smallest(distances(model, X), model.n_neighbors_)
+    distance, place = smallest(ordered_distances(model, X), model.n_neighbors_)
     reached = ops.maximum(distance, ops.gather(model._distances_fit_X_[:, model.n_neighbors_ - 1], place, axis=0))
     axes = np.array([1], np.int64)
     density = 1.0 / (ops.reduce_mean(reached, axes, keepdims=1) + 1e-10)

@@ -122,9 +122,16 @@ def splines(model: Any, X: Value) -> Outputs:
     """Polynomials between knots, by their derivatives at the lower one."""
     if model.extrapolation not in ("constant", "linear", "continue", "periodic", "error"):
         raise refusal(model, f"extrapolation={model.extrapolation}")
+    if model.extrapolation == "linear" and model.degree < 2 and X.shape[1] > 1:
+        raise refusal(
+            model, f"degree={model.degree} with extrapolation=linear, which columns beyond the first have otherwise"
+        )
     parts = []
     for k, spline in enumerate(model.bsplines_):
-        y = _spline(model, spline, double(column(X, k)))
+        x = double(column(X, k))
+        y = _spline(model, spline, x)
+        if getattr(model, "handle_missing", "error") == "zeros":
+            y = ops.where(ops.isnan(ops.unsqueeze(x, np.array([1], np.int64))), np.float64(0), y)
         kept = np.arange(y.shape[1] - (not model.include_bias))
         parts.append(ops.gather(y, kept, axis=1))
     return {"transform": cast(beside(parts), X.dtype)}
@@ -150,15 +157,9 @@ def _spline(model: Any, spline: Any, x: Value) -> Value:
         y = y * step + ops.gather(each, place, axis=0)
     outside = ops.unsqueeze(given - x, np.array([1], np.int64))
     if model.extrapolation == "linear":
-        slope = np.asarray([spline(first, nu=1), _slope_at(spline, starts, last, degree)])
+        slope = np.asarray([spline(first, nu=1), spline(last, nu=1)])
         low = ops.where(outside < 0.0, outside, np.float64(0))
         y = y + low * slope[:1] + (outside - low) * slope[1:]
     elif model.extrapolation == "error":
         y = ops.where(ops.not_(ops.equal(outside, np.float64(0))), np.float64(np.nan), y)
     return y
-
-
-def _slope_at(spline: Any, starts: Any, last: float, degree: int) -> Any:
-    """The slope at the last knot, of the polynomial before it."""
-    step = last - starts[-1]
-    return sum(spline(starts[-1], nu=j) * step ** (j - 1) / factorial(j - 1) for j in range(1, degree + 1))

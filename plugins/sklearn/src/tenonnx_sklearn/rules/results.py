@@ -8,7 +8,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Value
-from tenonnx_sklearn.algebra import both, flat, is_positive, label, like, position
+from tenonnx_sklearn.algebra import both, double, flat, is_positive, label, like, position
 from tenonnx_sklearn.conversion import Outputs
 
 
@@ -17,6 +17,13 @@ def by_decision(classes: Any, decision: Value, proba: Value | None = None) -> Ou
     index = is_positive(decision) if decision.rank == 1 else position(decision)
     found = {"predict": label(classes, index), "decision_function": decision}
     return found if proba is None else {**found, "predict_proba": proba}
+
+
+def by_logistic(classes: Any, decision: Value, logits: Value | None = None) -> Outputs:
+    """A classifier whose probabilities are a logistic function of the decision, or of other ``logits``."""
+    logits = decision if logits is None else logits
+    found = by_decision(classes, decision, logistic(logits))
+    return {**found, "predict_log_proba": lambda: ops.log(logistic(double(logits)))}
 
 
 def by_probability(classes: Any, proba: Value) -> Outputs:

@@ -20,11 +20,20 @@ from tenonnx_sklearn.tracing import traced
 def transformed_target(model: Any, X: Table) -> Outputs:
     step = model.transformer_
     y = output(model.regressor_, X, "predict")
-    name = type(step).__name__
-    if name not in _UNDONE:
-        raise refusal(model, f"a target transformed by {name}")
-    y = _UNDONE[name](step, upright(y))
+    y = _undone(model, step, upright(y))
     return {"predict": flat(y) if model._training_dim == 1 else y}
+
+
+def _undone(model: Any, step: Any, y: Value) -> Value:
+    """What a transformer made of ``y``, undone; of a pipeline the last step first."""
+    for _, each in reversed(getattr(step, "steps", [("", step)])):
+        if each in (None, "passthrough"):
+            continue
+        name = type(each).__name__
+        if name not in _UNDONE:
+            raise refusal(model, f"a target transformed by {name}")
+        y = _UNDONE[name](each, y)
+    return y
 
 
 def _unscaled(model: Any, y: Value) -> Value:

@@ -9,6 +9,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import Value
 from tenonnx_sklearn.algebra import (
+    added,
     beside,
     cast,
     column,
@@ -24,7 +25,7 @@ from tenonnx_sklearn.algebra import (
 from tenonnx_sklearn.conversion import Outputs, converts, output, refusal
 from tenonnx_sklearn.ensembles import Ensemble, Memberships, Tree
 from tenonnx_sklearn.rules.encoding import positions
-from tenonnx_sklearn.rules.results import by_decision, by_probability, logistic, outliers, regression
+from tenonnx_sklearn.rules.results import by_decision, by_logistic, by_probability, outliers, regression
 from tenonnx_sklearn.tables import Table, as_matrix
 
 
@@ -42,8 +43,9 @@ def _shares(tree: Any) -> Any:
 
 def _classes_voted(model: Any, trees: list[Any], X: Value) -> Outputs:
     if model.n_outputs_ > 1:
-        found = beside([_one_output(model, trees, X, k)["predict"] for k in range(model.n_outputs_)])
-        return {"predict": found, "apply": lambda: leaves(trees, X)}
+        parts = [_one_output(model, trees, X, k) for k in range(model.n_outputs_)]
+        found: Outputs = {name: [each[name] for each in parts] for name in ("predict", "predict_proba")}
+        return {**found, "predict": beside(found["predict"]), "apply": lambda: leaves(trees, X)}
     return {**_one_output(model, trees, X, None), "apply": lambda: leaves(trees, X)}
 
 
@@ -117,8 +119,7 @@ def gradient_boosting_classifier(model: Any, X: Value) -> Outputs:
     scores = _boosted(model, X, initial)
     exponential = model.loss == "exponential"
     decision = flat(scores) if scores.shape[1] == 1 else scores
-    proba = logistic(decision * 2.0 if exponential else decision)
-    found = by_decision(model.classes_, decision, proba)
+    found = by_logistic(model.classes_, decision, decision * 2.0 if exponential else decision)
     if decision.rank == 1:
         found["predict"] = label(model.classes_, ops.cast(decision >= 0.0, to="int64"))
     return found
@@ -189,7 +190,7 @@ def _bits(words: Any) -> Any:
 def histogram_classifier(model: Any, X: Table) -> Outputs:
     scores = _histogram_scores(model, X)
     decision = flat(scores) if scores.shape[1] == 1 else scores
-    return by_decision(model.classes_, decision, logistic(decision))
+    return by_logistic(model.classes_, decision)
 
 
 @converts("sklearn.HistGradientBoostingRegressor", table=True)
@@ -269,27 +270,26 @@ def adaboost_regressor(model: Any, X: Value) -> Outputs:
     return {"predict": flat(ops.gather_elements(ordered, place, axis=1))}
 
 
-@converts("sklearn.BaggingClassifier")
-def bagging_classifier(model: Any, X: Value) -> Outputs:
-    proba = None
+@converts("sklearn.BaggingClassifier", table=True)
+def bagging_classifier(model: Any, X: Table) -> Outputs:
+    """Members know the classes by their places, and some perhaps not all."""
+    parts = []
     for estimator, features in zip(model.estimators_, model.estimators_features_, strict=True):
-        if len(estimator.classes_) != len(model.classes_):
-            raise refusal(model, "a member that saw fewer classes")
-        voter = columns(X, features)
+        voter, seen = X.take(features), np.asarray(estimator.classes_, int)
         if hasattr(estimator, "predict_proba"):
             each = output(estimator, voter, "predict_proba")
+            if len(seen) < len(model.classes_):
+                each = each @ like(each, np.eye(len(model.classes_))[seen])
         else:  # votes
-            each = ops.gather(like(X, np.eye(len(model.classes_))), output(estimator, voter, "predict"), axis=0)
-        proba = each if proba is None else proba + each
-    assert proba is not None
-    return by_probability(model.classes_, proba / float(len(model.estimators_)))
+            each = ops.gather(
+                np.eye(len(model.classes_), dtype=X.dtype.numpy), output(estimator, voter, "predict"), axis=0
+            )
+        parts.append(each)
+    return by_probability(model.classes_, double(added(parts)) / float(len(parts)))
 
 
-@converts("sklearn.BaggingRegressor")
-def bagging_regressor(model: Any, X: Value) -> Outputs:
-    y = None
-    for estimator, features in zip(model.estimators_, model.estimators_features_, strict=True):
-        each = output(estimator, columns(X, features), "predict")
-        y = each if y is None else y + each
-    assert y is not None
-    return {"predict": y / float(len(model.estimators_))}
+@converts("sklearn.BaggingRegressor", table=True)
+def bagging_regressor(model: Any, X: Table) -> Outputs:
+    members = zip(model.estimators_, model.estimators_features_, strict=True)
+    parts = [output(each, X.take(features), "predict") for each, features in members]
+    return {"predict": added(parts) / float(len(parts))}

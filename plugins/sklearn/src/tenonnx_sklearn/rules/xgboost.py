@@ -14,7 +14,7 @@ from tenonnx_sklearn.algebra import affine, both, cast, flat, label, like
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
 from tenonnx_sklearn.ensembles import Ensemble, Memberships, Tree
 from tenonnx_sklearn.rules.encoding import MISSING_TEXTS, coded
-from tenonnx_sklearn.rules.results import by_decision, by_probability
+from tenonnx_sklearn.rules.results import by_logistic, by_probability
 from tenonnx_sklearn.tables import Table, contents_of
 
 _LOGISTIC = ("binary:logistic", "reg:logistic")
@@ -24,6 +24,10 @@ _IDENTITY = (
     "reg:absoluteerror", "reg:expectileerror", "reg:pseudohubererror", "reg:quantileerror", "reg:squarederror",
     "reg:squaredlogerror",
 )  # fmt: skip
+
+
+#: The logistic function of what is not above this is a half in float32.
+ABOVE_HALF = 8.9e-8
 
 
 def _margins(model: Any, rows: Table) -> tuple[Value, str]:
@@ -41,7 +45,7 @@ def _margins(model: Any, rows: Table) -> tuple[Value, str]:
     targets = max(len(margin), size, 1 + max(held["tree_info"], default=0))
     best = booster.attr("best_iteration")
     last = held["iteration_indptr"][int(best) + 1] if best is not None else len(held["trees"])
-    memberships = Memberships(X.shape[1])
+    memberships = Memberships(X.shape[1], negative=True)
     trees = [
         _tree(tree, memberships, targets, None if size > 1 else target, 1.0 if weights is None else weights[k])
         for k, (tree, target) in enumerate(zip(held["trees"][:last], held["tree_info"][:last], strict=True))
@@ -143,7 +147,8 @@ def classifier(model: Any, X: Table) -> Outputs:
     if objective.startswith("multi:"):
         return by_probability(model.classes_, ops.softmax(margins, axis=1))
     if objective == "binary:logistic" and margins.rank == 1:
-        return by_decision(model.classes_, margins, both(ops.sigmoid(margins)))
+        found = by_logistic(model.classes_, margins)  # labels are those whose float32 probability exceeds a half
+        return {**found, "predict": label(model.classes_, ops.cast(margins > ABOVE_HALF, to="int64"))}
     if objective == "binary:logistic":
         proba = ops.sigmoid(margins)
         return {"predict": ops.cast(proba > 0.5, to="int64"), "predict_proba": proba}
