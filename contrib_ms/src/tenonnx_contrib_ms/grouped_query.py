@@ -118,10 +118,12 @@ _FLOATS = (
 
 def _hold_modes(
     do_rotary: int, cos_cache: Any, causal: int, local_window_size: int, sliding_window_cache: int, past_key: Any,
-    capacity: Any, qk_output: int,
+    capacity: Any, qk_output: int, query_seqlens: Any,
 ) -> str | None:  # fmt: skip
     if do_rotary and cos_cache is None:
         return "do_rotary needs cos_cache and sin_cache"
+    if query_seqlens is not None and (past_key is None or not causal):
+        return "query_seqlens needs past_key and past_value, and causal 1"
     if not causal and local_window_size != -1:
         return "local_window_size must be -1 where causal is 0"
     if sliding_window_cache and (local_window_size < 1 or past_key is None or qk_output):
@@ -165,10 +167,6 @@ group_query_attention.requires(
     same_dtype(*_FLOATS),
     same_dtype("past_key", "past_value"),
     integers("seqlens_k", "total_sequence_length", "position_ids", "query_seqlens"),
-    holds(lambda query_seqlens, past_key, causal: (
-        "query_seqlens needs past_key and past_value, and causal 1"
-        if query_seqlens is not None and (past_key is None or not causal) else None
-    )),
     floats("k_scale", "v_scale"),
     together("key", "value"),
     together("past_key", "past_value"),
