@@ -265,7 +265,7 @@ def test_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_full_disk(tmp_path: Path) -> None:
     write_pair(tmp_path, "old")
-    expected = pytest.raises(TenonnxError, match=r"(?s)fit on the disk.*Nothing was changed")
+    expected = pytest.raises(TenonnxError, match=r"(?s)fit on the disk.*nothing was changed")
     with expected, AtomicWriter(tmp_path / "model.onnx") as writer:
         writer.open("new.data").write(b"new")
         raise OSError(errno.ENOSPC, "No space left on device")

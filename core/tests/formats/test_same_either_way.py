@@ -87,7 +87,7 @@ def test_the_ir_version_of_overloads_is_needed_by_calls_that_are_new_too():
 
 
 def test_a_stream_of_text_is_refused_as_one_to_write_is(external):
-    with pytest.raises(InvalidCall, match="A stream must accept binary data"):
+    with pytest.raises(InvalidCall, match="a stream must accept binary data"):
         export(external, io.StringIO())
     with pytest.raises(InvalidCall, match="a stream must give the bytes of a model"):
         tx.load(io.StringIO("text"))

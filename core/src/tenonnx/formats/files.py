@@ -99,7 +99,7 @@ class AtomicWriter:
                 raise self._taken(name)
             part = self._parts[name] = self._create()
         if part.opened:
-            raise InvalidCall("Each file of an export is opened once.", given=f"{name!r} again")
+            raise InvalidCall("each file of an export is opened once", given=f"{name!r} again")
         part.opened = True
         return part.file
 
@@ -132,26 +132,26 @@ class AtomicWriter:
     def _check(self) -> int | None:
         """Refuse a path that cannot be written; returns the permissions of the file that is there already."""
         if not self._named or not self.name or "\0" in str(self.path):
-            raise InvalidCall("The path of an output file must name a file.", given=repr(str(self.path)))
+            raise InvalidCall("the path of an output file must name a file", given=repr(str(self.path)))
         try:
             if not self.folder.is_dir():
-                what = "The folder of an output file must exist."
+                what = "the folder of an output file must exist"
                 raise InvalidCall(what, given=str(self.path), do=f"create the folder {self.folder}")
             mode = self.path.stat().st_mode
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise InvalidCall("The path of an output file must be usable.", given=f"{self.path!r}: {error}") from error
+            raise InvalidCall("the path of an output file must be usable", given=f"{self.path!r}: {error}") from error
         if not stat.S_ISREG(mode):
             kind = "a folder" if stat.S_ISDIR(mode) else "a device, pipe or socket"
             raise InvalidCall(
-                "An output path must be a file, or not exist yet.",
+                "an output path must be a file, or not exist yet",
                 given=f"{self.path}, which is {kind}",
                 do="choose a file name" + ("" if stat.S_ISDIR(mode) else ", or pass an open binary stream"),
             )
         if not self._overwrite and (not mode & 0o222 or not os.access(self.path, os.W_OK)):
             raise InvalidCall(
-                "A read-only file is not replaced.",
+                "a read-only file is not replaced",
                 given=f"{self.path}, which is read-only",
                 do="choose another name, make the file writable, or pass overwrite=True (--overwrite)",
             )
@@ -164,7 +164,7 @@ class AtomicWriter:
             descriptor = os.open(temporary, flags, 0o666 if self._mode is None else self._mode)
         except OSError as error:
             raise InvalidCall(
-                "The folder of an output file must be writable.",
+                "the folder of an output file must be writable",
                 given=f"{self.folder}: {error.strerror}",
                 do="choose another folder, or change its permissions",
             ) from error
@@ -182,7 +182,7 @@ class AtomicWriter:
     def _commit(self) -> None:
         model = self._parts[self.name]
         if not model.opened:
-            raise InvalidCall("An export must write the model file.", given=f"{self.path} was never opened")
+            raise InvalidCall("an export must write the model file", given=f"{self.path} was never opened")
         try:
             for part in self._parts.values():
                 part.file.close()
@@ -241,7 +241,7 @@ class AtomicWriter:
 
     def _taken(self, name: str) -> InvalidCall:
         return InvalidCall(
-            "A data file must not replace a file: the old model may need it until the new one is in place.",
+            "a data file must not replace a file: the old model may need it until the new one is in place",
             given=f"{name!r}, which exists in {self.folder}",
             available=available_name(self.folder, name),
         )
@@ -249,12 +249,12 @@ class AtomicWriter:
     def _refused(self, error: OSError) -> TenonnxError:
         full = error.errno in _NO_ROOM
         return TenonnxError(
-            "The output files must fit on the disk." if full else "The operating system must let the file be written.",
+            "the output files must fit on the disk" if full else "the operating system must let the file be written",
             given=f"{self.path}: {error.strerror or error}",
             do="free some space, or choose another folder"
             if full
             else "choose another name or folder, or close the programs that use the file",
-            also="Nothing was changed.",
+            also="nothing was changed",
         )
 
 
@@ -317,7 +317,7 @@ def check_file_name(name: str) -> str:
     """
     if name in ("", ".", "..") or set(name) & set("/\\\0") or name[1:2] == ":" or (os.name == "nt" and ":" in name):
         raise UnsafePath(
-            "A data file must lie beside its model, under a plain name.",
+            "a data file must lie beside its model, under a plain name",
             given=repr(name[:200]),
             do="give a file name without a folder",
         )
@@ -334,7 +334,7 @@ def split_location(location: str, given: str) -> tuple[str, ...]:
     absolute = location[:1] in ("/", "\\") or location[1:2] == ":" or (os.name == "nt" and ":" in location)
     if absolute or not parts or ".." in parts or "\0" in location:
         raise UnsafePath(
-            "The location of external data must be a relative path inside the model's folder.",
+            "the location of external data must be a relative path inside the model's folder",
             given=given,
             do="move the data file beside the model, and name it so in the model",
         )
@@ -356,12 +356,12 @@ def open_inside(folder: Path, parts: Sequence[str], given: str) -> int:
     except (OSError, ValueError) as error:
         if getattr(error, "errno", None) == errno.ELOOP or _link_among(folder, parts):
             raise UnsafePath(
-                "External data must not be reached through a symbolic link.",
+                "external data must not be reached through a symbolic link",
                 given=given,
                 do="put the file itself in the model's folder (cp -L follows links)",
             ) from error
         raise InvalidModel(
-            "The file of external data must exist and be readable.",
+            "the file of external data must exist and be readable",
             given=f"{given}: {getattr(error, 'strerror', None) or error}",
             do="put the data file in place, or give the folder where it is as base_dir",
         ) from error
@@ -370,8 +370,8 @@ def open_inside(folder: Path, parts: Sequence[str], given: str) -> int:
         return descriptor
     os.close(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise UnsafePath("External data must be in a regular file.", given=given)
-    what = "The file of external data must have no second name (hard link), which may lie outside the folder."
+        raise UnsafePath("external data must be in a regular file", given=given)
+    what = "the file of external data must have no second name (hard link), which may lie outside the folder"
     raise UnsafePath(what, given=f"{given}, {status.st_nlink} names", do="copy the file")
 
 

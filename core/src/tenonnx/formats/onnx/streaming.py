@@ -60,7 +60,7 @@ def write_file(
             name = available_name(writer.folder, f"{writer.name}.data")
             if name != name.encode("utf-8", "replace").decode():
                 raise InvalidCall(
-                    "A model with external data must have a name in UTF-8, by which it names that data.",
+                    "a model with external data must have a name in UTF-8, by which it names that data",
                     given=ascii(name),
                     do="choose another name, or keep the data inside",
                 )
@@ -76,7 +76,7 @@ def write_stream(stream: BinaryIO, model: onnx.ModelProto, initializers: Initial
         _write_message(stream, model, {}, inline, initializers)
     except (OSError, ValueError, TypeError) as error:  # full, closed, or one for text
         raise InvalidCall(
-            "A stream must accept binary data.",
+            "a stream must accept binary data",
             given=f"{type(stream).__name__}: {error}",
             do="open a file in binary mode, or give export its path",
         ) from error
