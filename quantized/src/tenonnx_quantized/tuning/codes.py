@@ -95,51 +95,94 @@ def by_channel(x: Array, dtype: DType, axis: int | None, *, symmetric: bool = Tr
 
 def in_blocks(x: Array, bits: int, block_size: int, axis: int, *, symmetric: bool, search: str) -> Codes:
     """A matrix in blocks along ``axis``, rounded to the nearest or by a search (``hqq``)."""
-    dtype = {4: DType.uint4, 8: DType.uint8}[bits]
-    rows, columns = x.shape[axis], x.shape[1 - axis]
-    blocks = -(-rows // block_size)
-    padded = np.pad(x if axis == 0 else x.T, [(0, blocks * block_size - rows), (0, 0)], mode="edge")
-    parts = padded.reshape(blocks, block_size, columns)
-    found = parameters(parts.min(1), parts.max(1), dtype, symmetric=symmetric)
-    if search == "hqq":
-        held = (np.arange(blocks * block_size) < rows).reshape(blocks, block_size, 1)
-        found = _half_quadratic(parts, held, found, symmetric=symmetric)
-    scale, zero = found.scale[:, None], found.zero_point.astype(np.float32)[:, None]
-    codes = np.clip(np.rint(parts / scale) + zero, *dtype.bounds).astype(dtype.numpy)
-    codes = codes.reshape(-1, columns)[:rows]
+    turned = x if axis == 0 else x.T
+    parts, found = _ranged(turned, bits, block_size, symmetric=symmetric, search=search)
+    codes = _codes(_whole(parts, found), found.dtype).reshape(-1, turned.shape[1])[: len(turned)]
     if axis == 0:
         return Codes(codes, found, 0, block_size)
-    return Codes(codes.T, QuantizationParameters(found.scale.T, found.zero_point.T, dtype), 1, block_size)
+    return Codes(codes.T, QuantizationParameters(found.scale.T, found.zero_point.T, found.dtype), 1, block_size)
+
+
+def _apart(x: Array, block_size: int) -> Array:
+    """The rows of a matrix in blocks; the last one is filled up by its last row."""
+    rows, columns = x.shape
+    missing = -rows % block_size
+    padded = np.pad(x, [(0, missing), (0, 0)], mode="edge") if missing else x
+    return padded.reshape(-1, block_size, columns)
+
+
+def _ranged(
+    x: Array, bits: int, block_size: int, *, symmetric: bool, search: str
+) -> tuple[Array, QuantizationParameters]:
+    """The blocks of rows of a matrix, and their parameters."""
+    dtype, parts = {4: DType.uint4, 8: DType.uint8}[bits], _apart(x, block_size)
+    found = parameters(parts.min(1), parts.max(1), dtype, symmetric=symmetric)
+    if search == "hqq":
+        held = (np.arange(parts.shape[0] * block_size) < len(x)).reshape(-1, block_size, 1)
+        found = _half_quadratic(parts, held, found, symmetric=symmetric)
+    return parts, found
+
+
+def _zeros(found: QuantizationParameters) -> Array:
+    return found.zero_point.astype(np.float32)[:, None]  # type: ignore[no-any-return]
+
+
+def _whole(parts: Array, found: QuantizationParameters) -> Array:
+    """Blocks as the numbers of their codes, in a new array."""
+    numbers = np.divide(parts, found.scale[:, None])
+    np.rint(numbers, out=numbers)
+    numbers += _zeros(found)
+    return np.clip(numbers, *found.dtype.bounds, out=numbers)
+
+
+def _codes(numbers: Array, dtype: DType) -> Array:
+    """Whole numbers in a type of codes, each of which takes a byte."""
+    with np.errstate(invalid="ignore"):  # a NaN has no code
+        return numbers.astype(np.uint8).view(dtype.numpy)
 
 
 def in_blocks_of_rows(weights: Value, bits: int, block_size: int, *, symmetric: bool, search: str) -> Codes:
     """``in_blocks`` of a large matrix along its rows, which are read in parts, and again when the codes are written."""
     length, columns = (int(d) for d in weights.tensor.shape or ())  # type: ignore[arg-type]
     count = max(1, _AT_ONCE // max(1, columns * block_size)) * block_size
-    found, lost, size = [], 0.0, 0.0
+    dtype = {4: DType.uint4, 8: DType.uint8}[bits]
+    blocks = -(-length // block_size)
+    scale, zero = np.empty((blocks, columns), np.float32), np.empty((blocks, columns), dtype.numpy)
+    lost = size = 0.0
     for start in range(0, length, count):
         part = rows(weights, start, min(start + count, length))
-        codes = in_blocks(part, bits, block_size, 0, symmetric=symmetric, search=search)
-        lost += float(np.sum(np.square(codes.numbers() - part), dtype=np.float64))
-        size += float(np.sum(np.square(part), dtype=np.float64))
-        found.append(codes.parameters)
-    dtype = found[0].dtype
-    scale, zero = np.concatenate([p.scale for p in found]), np.concatenate([p.zero_point for p in found])
+        parts, found = _ranged(part, bits, block_size, symmetric=symmetric, search=search)
+        numbers = _whole(parts, found)
+        numbers -= _zeros(found)
+        numbers *= found.scale[:, None]
+        wide = part.astype(np.promote_types(part.dtype, np.float32), copy=False)
+        off = numbers.reshape(-1, columns)[: len(part)] - wide
+        lost += float(np.vdot(off, off))
+        size += float(np.vdot(wide, wide))
+        at = slice(start // block_size, start // block_size + len(parts))
+        scale[at], zero[at] = found.scale, found.zero_point
 
     def compute(start: int, stop: int) -> Array:
         made = np.empty((stop - start, columns), dtype.numpy)
-        for at in range(start, stop, count):
-            end = min(at + count, stop)
-            block = np.arange(at, end) // block_size
-            numbers = rows(weights, at, end) / scale[block]
-            np.rint(numbers, out=numbers)
-            numbers += zero[block].astype(np.float32)
-            made[at - start : end - start] = np.clip(numbers, *dtype.bounds, out=numbers).astype(dtype.numpy)
+        first = start - start % block_size  # a whole number of blocks is read
+        for at in range(first, stop, count):
+            end = min(at + count, length)
+            block = slice(at // block_size, -(-end // block_size))
+            numbers = _whole(
+                _apart(rows(weights, at, end), block_size), QuantizationParameters(scale[block], zero[block], dtype)
+            )
+            begin, behind = max(at, start), min(end, stop)
+            made[begin - start : behind - start] = _codes(numbers, dtype).reshape(-1, columns)[begin - at : behind - at]
         return made
 
     error = math.sqrt(lost / size) if size else math.sqrt(lost)
-    kept = QuantizationParameters(scale, zero, dtype)
+    kept = QuantizationParameters(_held(scale, DType.float32), _held(zero, dtype), dtype)
     return Codes(Computed(dtype, (length, columns), compute), kept, 0, block_size, error)
+
+
+def _held(found: Array, dtype: DType) -> Computed:
+    """Contents that nobody needs to copy."""
+    return Computed(dtype, found.shape, lambda start, stop: found[start:stop])
 
 
 SEARCHES = ("rtn", "hqq")
