@@ -40,6 +40,14 @@ def test_lines_say_what_a_name_takes():
     found = public_api.lines()
     assert any(line.startswith("tenonnx.verify(graph, other=, *, feeds=") for line in found)
     assert any(line.startswith("tenonnx.Graph.run(self, feeds") for line in found)
+    assert "tenonnx.ConversionPlan(target, changes, ir_version)" in found
+
+
+def test_names_are_those_of_ours_alone():
+    """Attributes that a constructor sets are there; what ``int``, ``tuple`` and exceptions of Python have is not."""
+    found = {name_of(line) for line in public_api.lines()}
+    assert {"tenonnx.Graph.nodes", "tenonnx.DType.bits", "tenonnx_training.History.losses"} <= found
+    assert not {"tenonnx.DType.to_bytes", "tenonnx.ConversionPlan.count", "tenonnx.TenonnxError.add_note"} & found
 
 
 def test_a_key_of_json_is_a_name():

@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
+import griffe
 from documenting.json_output import every_key
 
-FILE = Path(__file__).parents[1] / "docs/reference/api.txt"
+ROOT = Path(__file__).parents[1]
+FILE = ROOT / "docs/reference/api.txt"
 
 #: What ``docs/reference/stability.md`` calls public.
 MODULES = (
@@ -30,7 +31,7 @@ def lines() -> list[str]:
 
     The keys of what commands print with ``--json`` are names, too.
     """
-    of_python = {line for name in MODULES for line in _of_module(import_module(name))}
+    of_python = {line for name in MODULES for line in _of_module(name)}
     return sorted(of_python | {f"tenonnx {command} --json: {key}" for command, key in every_key()})
 
 
@@ -38,44 +39,68 @@ def write() -> None:
     FILE.write_text("\n".join(lines()) + "\n", encoding="utf-8")
 
 
-def _of_module(module: ModuleType) -> Iterator[str]:
-    for name in getattr(module, "__all__", None) or dir(module):
-        if not name.startswith("_"):
-            value = getattr(module, name)
-            if not isinstance(value, ModuleType):
-                yield from _of(f"{module.__name__}.{name}", value)
+@functools.cache
+def _sources() -> griffe.ModulesCollection:
+    """Our packages as their files have them: what a class holds is read, and not what the bases of others give it."""
+    folders = [ROOT / "core/src", *ROOT.glob("*/src"), *ROOT.glob("plugins/*/src")]
+    loader = griffe.GriffeLoader(search_paths=folders)
+    for folder in folders:
+        for package in folder.glob("tenonnx*/__init__.py"):
+            loader.load(package.parent.name)
+    loader.resolve_aliases(external=False)
+    return loader.modules_collection
 
 
-def _of(title: str, value: Any) -> Iterator[str]:
-    yield title + (_signature(value) if callable(value) else "")
-    if inspect.isclass(value) and value.__module__.startswith("tenonnx"):
-        for name in dir(value):
-            member = inspect.getattr_static(value, name)
-            if name.startswith("_") or isinstance(member, type):
-                continue
-            member = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-            yield f"{title}.{name}" + (_signature(member) if inspect.isfunction(member) else "")
+def _of_module(name: str) -> Iterator[str]:
+    module, source = import_module(name), _sources()[name]
+    for each in getattr(module, "__all__", None) or [n for n in dir(module) if not n.startswith("_")]:
+        if not isinstance(getattr(module, each), ModuleType):
+            found = source.members.get(each)
+            yield from [f"{name}.{each}"] if found is None else _of(f"{name}.{each}", _target(found))
 
 
-def _signature(value: Any) -> str:
-    """The parameters, without annotations, which Pythons write differently, and without the values of defaults."""
+def _target(found: griffe.Object | griffe.Alias) -> griffe.Object | griffe.Alias:
+    """What a name stands for; the name itself where that is of a package that is not ours."""
     try:
-        found = inspect.signature(value)
-    except (TypeError, ValueError):
-        return "(...)"
-    bare = [
-        each.replace(annotation=each.empty, default=each.empty if each.default is each.empty else _DEFAULT)
-        for each in found.parameters.values()
-    ]
-    return str(inspect.Signature(bare))
+        return found.final_target if found.is_alias else found
+    except griffe.AliasResolutionError:
+        return found
 
 
-class _Default:
-    def __repr__(self) -> str:
+def _of(title: str, found: griffe.Object | griffe.Alias) -> Iterator[str]:
+    if isinstance(found, griffe.Function):
+        yield title + _signature(found.parameters)
+    elif isinstance(found, griffe.Class):
+        members = {name: _target(member) for name, member in found.all_members.items()}
+        makers = (members.get(name) for name in ("__init__", "__new__"))
+        maker = next((each for each in makers if isinstance(each, griffe.Function)), None)
+        yield title + (_signature([*maker.parameters][1:]) if maker else _fields(found))
+        for name, member in members.items():
+            if not name.startswith("_") and not member.is_class:
+                yield from _of(f"{title}.{name}", member)
+    else:
+        yield title
+
+
+def _fields(found: griffe.Class) -> str:
+    """What a NamedTuple takes."""
+    if "NamedTuple" not in map(str, found.bases):
         return ""
+    held = [each for each in found.attributes.values() if each.annotation is not None and "property" not in each.labels]
+    return f"({', '.join(each.name + '=' * (each.value is not None) for each in held)})"
 
 
-_DEFAULT = _Default()
+def _signature(parameters: Iterable[griffe.Parameter]) -> str:
+    """The parameters, without annotations and the values of defaults."""
+    shown, marked = [], False
+    for each in parameters:
+        stars = {"variadic positional": "*", "variadic keyword": "**"}.get(each.kind.value, "") if each.kind else ""
+        alone = each.kind is griffe.ParameterKind.keyword_only
+        shown += ["*"] if alone and not marked else []
+        marked |= alone or stars == "*"
+        shown.append(f"{stars}{each.name}{'=' * (each.default is not None and not stars)}")
+    return f"({', '.join(shown)})"
+
 
 if __name__ == "__main__":
     write()
