@@ -133,7 +133,8 @@ def exported(model: nn.Module, shape: tuple[int, ...]) -> tx.Graph:
     return tx.load(message.getvalue())
 
 
-def ours(graph: tx.Graph, trainable: list[str], way: str, batch: Arrays) -> Callable[[], float]:
+def way_of(way: str) -> dict[str, Any]:
+    """The options of a training step that takes this way, with as many threads as PyTorch has."""
     threads = torch.get_num_threads()
     backend, options = WAYS.get(way, (way, {}))
     options = {"strict": True, **options} if backend != "numpy" else {}
@@ -141,7 +142,11 @@ def ours(graph: tx.Graph, trainable: list[str], way: str, batch: Arrays) -> Call
         "onnxruntime": {"session_options": {"intra_op_num_threads": threads}},
         "openvino": {"properties": {"INFERENCE_NUM_THREADS": threads}},
     }.get(backend, {})
-    step = TrainingStep(graph, "softmax_cross_entropy", Adam(1e-3), trainable=trainable, backend=backend, **options)
+    return {"backend": backend, **options}
+
+
+def ours(graph: tx.Graph, trainable: list[str], way: str, batch: Arrays) -> Callable[[], float]:
+    step = TrainingStep(graph, "softmax_cross_entropy", Adam(1e-3), trainable=trainable, **way_of(way))
     feeds = dict(zip(("x", "labels"), batch, strict=True))
     return lambda: step(feeds)["loss"]
 
