@@ -17,7 +17,6 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
