@@ -3,7 +3,8 @@
 Needs PyTorch beside the workspace; weights are drawn. The last block and the head of a ResNet-18 learn on images of 64
 by 64, the rest being frozen and going by its running statistics; all of a BERT of four layers learns on sequences of 64
 tokens. The ratio is the median of those of the rounds; that of seconds of the processor, with one thread, is the one to
-go by on a busy machine. ``python benchmarks/fine_tuning.py [--threads 2] [--rounds 3] [--samples 160] [--way NAME ...] [model ...]``
+go by on a busy machine.
+``python benchmarks/fine_tuning.py [--threads 2] [--rounds 3] [--samples 160] [--way NAME ...] [model ...]``
 """
 
 from __future__ import annotations
