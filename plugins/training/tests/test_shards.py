@@ -122,6 +122,15 @@ def test_what_is_not_whole_is_left_out(tmp_path):
     assert sorted(each.name for each in folder.iterdir()) == ["000000003", "000000005"]
 
 
+def test_a_part_of_an_earlier_training_is_not_taken_for_one_of_this(tmp_path):
+    folder = tmp_path / "run.shards"
+    graph = written(folder, 3, 1)
+    written(folder, 6, 2, processes=[1])  # of a training whose first process was killed before it wrote
+    fitted(tx.load(folder), 0, checkpoint=folder)
+    written(folder, 6, 1, processes=[0])  # and now the second one
+    assert_same(tx.load(folder), graph)
+
+
 def test_an_end_while_parts_are_written_loses_nothing(tmp_path, monkeypatch):
     folder = tmp_path / "run.shards"
     graph = written(folder, 3, 1)

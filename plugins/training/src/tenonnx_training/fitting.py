@@ -18,7 +18,7 @@ from tenonnx_training.interruption import Interruption
 from tenonnx_training.progress import Progress
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import settled
-from tenonnx_training.shards import is_sharded, make_folder
+from tenonnx_training.shards import is_sharded, make_folder, remove_unfinished
 from tenonnx_training.state import LABELS, PREDICTIONS
 from tenonnx_training.stopping import Best, Patience
 from tenonnx_training.training_step import TrainingStep, check_graph
@@ -84,6 +84,8 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
     if config.patience is not None:
         best = Best(config.patience if isinstance(config.patience, Patience) else Patience(config.patience))
     step = TrainingStep(graph, config=config, **more)
+    if config.checkpoint is not None and is_sharded(config.checkpoint):
+        remove_unfinished(config.checkpoint, step.steps)
     inputs = [value.name for value in graph.inputs if value.name != step.labels]
     inputs += [] if config.sample_weights is None else [config.sample_weights]
     common = {**cutting, "seed": step.seed}

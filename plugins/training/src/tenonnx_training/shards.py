@@ -55,6 +55,17 @@ def make_folder(path: str | os.PathLike[str]) -> None:
         raise _unwritable(path, error) from error
 
 
+def remove_unfinished(path: str | os.PathLike[str], steps: int) -> None:
+    """Remove what another training left unfinished behind ``steps``, where this one begins.
+
+    A part of it would else count for one that a process of this training has not written yet. All processes begin
+    before any of them writes, since they take the first step together.
+    """
+    for each in _checkpoints(Path(path)):
+        if int(each.name) > steps and _missing(each):
+            shutil.rmtree(each, ignore_errors=True)
+
+
 def _unwritable(path: str | os.PathLike[str], error: OSError) -> InvalidCall:
     what = "a checkpoint in parts must be a folder that can be written"
     return InvalidCall(what, given=f"{os.fspath(path)}: {error.strerror}")
