@@ -297,6 +297,13 @@ def test_bad_calls_are_refused(parameters, inputs, said):
         f(f.parameters if parameters is None else parameters, inputs)
 
 
+def test_inputs_are_given_in_order_or_by_name():
+    f, x = tenonnx_jax.function(network()), np.ones((2, 4), np.float32)
+    np.testing.assert_array_equal(f(f.parameters, x)["scores"], f(f.parameters, {"x": x})["scores"])
+    with pytest.raises(tx.InvalidFeed, match=r"(?s)every input must be given.*2 arrays.*x: float32"):
+        f(f.parameters, x, x)
+
+
 def test_bits_that_jax_would_drop_are_refused():
     graph = tx.Graph(opsets={"ai.onnx": 21})
     graph.output("y", graph.input("x", "float64", (2,)) * 2.0)

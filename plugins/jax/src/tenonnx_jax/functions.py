@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tenonnx.extend import Graph, InvalidCall, InvalidFeed, TensorType, Value
+from tenonnx.extend import Graph, InvalidCall, InvalidFeed, TensorType, Value, counted
 from tenonnx.extend.transforms import copy_graph, infer, learned, opened
 from tenonnx_jax.plan import NATIVE, Plan, lowered
 
@@ -20,7 +20,7 @@ def function(graph: Graph) -> Function:
 
 
 class Function:
-    """What a graph computes: ``f(parameters, {"x": x})`` gives its outputs by name.
+    """What a graph computes: ``f(parameters, {"x": x})``, or ``f(parameters, x)``, gives its outputs by name.
 
     ``parameters`` of it are those that the graph learned, by the names of its variables; what is called may be any tree
     of that form, so that ``jax.grad`` and optimizers of JAX take it. Ops with a rule ``jax`` run as JAX, others by
@@ -47,8 +47,11 @@ class Function:
         self._plan = planned(graph, self._names)
         self.parameters: dict[str, Any] = {name: jnp.asarray(held[name]) for name in self._names}
 
-    def __call__(self, parameters: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The outputs by name. Raises ``InvalidFeed`` for what the inputs of the graph do not take."""
+    def __call__(self, parameters: Mapping[str, Any], *inputs: Any) -> dict[str, Any]:
+        """The outputs by name; ``inputs`` is a mapping from their names, or all of them in the order of the graph.
+
+        Raises ``InvalidFeed`` for what the inputs of the graph do not take, and for too many or too few.
+        """
         if self._wide and not jax.config.jax_enable_x64:
             raise InvalidCall(
                 "numbers of 64 bits must be on in JAX for a graph that computes with float64 or large integers",
@@ -58,15 +61,19 @@ class Function:
         if set(parameters) != set(self._names):
             missing = ", ".join(sorted(set(parameters) ^ set(self._names))[:5])
             raise InvalidCall("the parameters must be those of the graph", given=f"other are {missing}")
-        if set(inputs) != set(self.input_names):
-            raise InvalidFeed(
-                "every input must be given, and no other",
-                given=", ".join(map(str, inputs)),
-                available=", ".join(f"{v.name}: {v.type}" for v in self._inputs),
-            )
-        given = [_checked(value, inputs[value.name]) for value in self._inputs]
+        given = [_checked(value, array) for value, array in zip(self._inputs, self._in_order(inputs), strict=True)]
         found = self._plan([*given, *(parameters[name] for name in self._names)])
         return dict(zip(self.output_names, found, strict=True))
+
+    def _in_order(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        named = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else None
+        if len(inputs) != len(self._inputs) if named is None else set(named) != set(self.input_names):
+            raise InvalidFeed(
+                "every input must be given, and no other",
+                given=counted(len(inputs), "array") if named is None else ", ".join(map(str, named)),
+                available=", ".join(f"{v.name}: {v.type}" for v in self._inputs),
+            )
+        return inputs if named is None else [named[name] for name in self.input_names]
 
 
 def planned(graph: Graph, free: Sequence[str]) -> Plan:
