@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "filterwarnings", "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
     )
-    config.addinivalue_line("filterwarnings", r"ignore:\s*tf.lite.Interpreter is deprecated:UserWarning")
+    config.addinivalue_line("filterwarnings", r"ignore:\s*(Warning. )?tf.lite.Interpreter is deprecated:UserWarning")
     config.addinivalue_line("filterwarnings", "ignore:Statistics for quantized inputs were expected:UserWarning")
     # onnxruntime's StringNormalizer wants a locale that a machine may not have
     config.addinivalue_line("filterwarnings", "ignore:numpy runs the graph:UserWarning")

@@ -15,7 +15,7 @@ from tenonnx_tensorflow.attributes import dtype_of, is_complex
 from tenonnx_tensorflow.held import Complex, Held
 from tenonnx_tensorflow.interpreter import Interpreter, check_ops
 from tenonnx_tensorflow.model import Input, Model
-from tenonnx_tensorflow.state import State
+from tenonnx_tensorflow.state import State, settled
 from tenonnx_tensorflow.verification import array_of
 
 #: The opset that rules are written in, and that of the graphs; ``tx.export`` moves them to any other.
@@ -28,16 +28,11 @@ def graph_of(model: Model, registry: Registry | None, names: Sequence[str] | Non
     Raises ``NotRepresentable`` naming every op without a rule, or the node that has no form.
     """
     check_ops(model.library, [reference.node for _, reference in model.outputs], model.line_of)
-    graph = Graph(_plain(model.name), opsets={"ai.onnx": WRITTEN})
-    graph.registry = registry
-    state = State(graph, model.restored, model.asset)
-    state.named = model.named
     try:
-        with graph.building():
-            changed = _build(graph, state, model, _output_names(model, names))
+        state = settled(lambda mutable: _built(model, registry, names, mutable))
     except TenonnxError as error:
         raise with_place(error) from error
-    return tidied(graph, changed)
+    return tidied(state)
 
 
 def with_place(error: TenonnxError) -> TenonnxError:
@@ -48,7 +43,17 @@ def with_place(error: TenonnxError) -> TenonnxError:
     return NotRepresentable(error.what, given=error.given, available=error.available, do=error.do, also=notes[0])
 
 
-def _build(graph: Graph, state: State, model: Model, names: Sequence[str]) -> list[str]:
+def _built(model: Model, registry: Registry | None, names: Sequence[str] | None, mutable: frozenset[str]) -> State:
+    graph = Graph(_plain(model.name), opsets={"ai.onnx": WRITTEN})
+    graph.registry = registry
+    state = State(graph, mutable, model.restored, model.asset)
+    state.named = model.named
+    with graph.building():
+        _build(graph, state, model, _output_names(model, names))
+    return state
+
+
+def _build(graph: Graph, state: State, model: Model, names: Sequence[str]) -> None:
     fed: dict[str, list[Held]] = {given.node: [_input(graph, given)] for given in model.inputs}
     interpreter = Interpreter(model.library, state)
     for name, contents in model.contents.items():
@@ -62,11 +67,7 @@ def _build(graph: Graph, state: State, model: Model, names: Sequence[str]) -> li
     results = interpreter.evaluate([reference for _, reference in model.outputs], {**given_files, **captured, **fed})
     for name, result in zip(names, results, strict=True):
         graph.output(name, _output(graph, name, result))
-    changed = state.changed()
-    for variable, content in changed.items():
-        source = state.sources[variable]
-        graph.output(f"{source.name}_next", ops.identity(content))
-    return [state.sources[variable].name for variable in changed]
+    state.add_outputs()
 
 
 def _captured(state: State, name: str, held: Held) -> Held:
@@ -119,10 +120,9 @@ def _plain(name: str) -> str:
     return "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "graph"
 
 
-def tidied(graph: Graph, changed: Sequence[str]) -> Graph:
+def tidied(state: State) -> Graph:
     """By as few nodes as it takes, channels first inside, weights by their names."""
-    pruned = retarget(prune(graph), OPSET)
-    by_name = {value.name: value for value in pruned.variables}
-    defaults = [by_name[name] for name in changed if name in by_name]
-    pruned.all_inputs += defaults
-    return fuse(simplify(channels_first(simplify(pruned))))
+    moved = retarget(prune(state.graph), OPSET)
+    found = fuse(simplify(channels_first(simplify(moved))))
+    state.add_defaults(found)
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,21 +43,34 @@ class Checkpoint:
         if not index.is_file():
             raise InvalidModel("a SavedModel with variables must have their index", given=f'no "{index}"')
         self.entries = dict(_entries(index.read_bytes(), str(index)))
-        header = parse("BundleHeader", self.entries.pop("", b""), f'the header of "{index}"')
+        header = parse("BundleHeader", self.entries.pop(b"", b""), f'the header of "{index}"')
         if header.endianness:
             raise NotRepresentable("a checkpoint must be little-endian", given=str(index))
         self.shards = header.num_shards
 
+    def names(self) -> list[str]:
+        return [key.decode() for key in self.entries if not key.startswith(b"\0")]
+
     def read(self, name: str) -> np.ndarray[Any, Any]:
-        if name not in self.entries:
+        if name.encode() not in self.entries:
             raise InvalidModel(
-                f'the checkpoint must hold "{name}"',
-                given=str(self.prefix),
-                available=", ".join(list(self.entries)[:5]),
+                f'the checkpoint must hold "{name}"', given=str(self.prefix), available=", ".join(self.names()[:5])
             )
-        entry = parse("BundleEntry", self.entries[name], f'the entry of "{name}"')
-        if entry.slices:
-            raise NotRepresentable("a variable must lie in one piece", given=f'"{name}" in slices')
+        entry = parse("BundleEntry", self.entries[name.encode()], f'the entry of "{name}"')
+        if not entry.slices:
+            return self._contents(name, entry)
+        shape = [int(dim.size) for dim in entry.shape.dim]
+        whole = np.zeros(shape, numpy_type(entry.dtype))
+        for each in entry.slices:
+            pairs = [(int(e.start), int(e.length)) if e.length else (0, -1) for e in each.extent]
+            key = _key_of_slice(name, pairs)
+            if key not in self.entries or len(pairs) != len(shape):
+                raise InvalidModel(f'the checkpoint must hold all slices of "{name}"', given=f"none for {pairs}")
+            place = tuple(slice(a, a + n if n >= 0 else None) for a, n in pairs)
+            whole[place] = self._contents(name, parse("BundleEntry", self.entries[key], f'a slice of "{name}"'))
+        return whole
+
+    def _contents(self, name: str, entry: Any) -> np.ndarray[Any, Any]:
         path = self.prefix.with_name(f"{self.prefix.name}.data-{entry.shard_id:05d}-of-{self.shards:05d}")
         shape = [int(dim.size) for dim in entry.shape.dim]
         kind = numpy_type(entry.dtype)
@@ -78,6 +91,23 @@ class Checkpoint:
         return np.fromfile(path, kind, math.prod(shape), offset=entry.offset).reshape(shape)
 
 
+def _key_of_slice(name: str, pairs: Iterable[tuple[int, int]]) -> bytes:
+    """Numbers and text in an order of bytes that is theirs; -1 stands for the whole length."""
+    pairs = list(pairs)
+    escaped = name.encode().replace(b"\xff", b"\xff\0").replace(b"\0", b"\0\xff")
+    ends = b"".join(_ordered(number) for pair in pairs for number in pair)
+    return b"\0" + escaped + b"\0\1" + bytes([1, len(pairs)] if pairs else [0]) + ends
+
+
+def _ordered(number: int) -> bytes:
+    if number < 0:
+        return bytes([0x80 ^ (number & 0xFF)])
+    size = number.bit_length() // 7 + 1
+    found = bytearray(number.to_bytes(size, "big"))
+    found[0] |= (0xFF00 >> size) & 0xFF
+    return bytes(found)
+
+
 def _texts(contents: bytes, count: int) -> np.ndarray[Any, Any]:
     """Lengths first, then a checksum, then the texts."""
     lengths, place = [], 0
@@ -92,7 +122,7 @@ def _texts(contents: bytes, count: int) -> np.ndarray[Any, Any]:
     return found
 
 
-def _entries(contents: bytes, what: str) -> Iterator[tuple[str, bytes]]:
+def _entries(contents: bytes, what: str) -> Iterator[tuple[bytes, bytes]]:
     if len(contents) < _FOOTER or struct.unpack("<Q", contents[-8:])[0] != _MAGIC:
         raise InvalidModel(f'"{what}" must be the index of a checkpoint', given=f"{len(contents)} bytes")
     footer = contents[-_FOOTER:]
@@ -103,8 +133,7 @@ def _entries(contents: bytes, what: str) -> Iterator[tuple[str, bytes]]:
     for _, handle in _rows(contents, start, size, what):
         begin, place = _varint(handle, 0)
         length, _ = _varint(handle, place)
-        for key, value in _rows(contents, begin, length, what):
-            yield key.decode(), value
+        yield from _rows(contents, begin, length, what)
 
 
 def _rows(contents: bytes, start: int, size: int, what: str) -> Iterator[tuple[bytes, bytes]]:

@@ -52,7 +52,9 @@ _FIELDS = {
     "SavedModel": "1 saved_model_schema_version int64, 2 meta_graphs MetaGraph*",
     "BundleHeader": "1 num_shards int32, 2 endianness int32",
     "BundleEntry": "1 dtype int32, 2 shape Shape, 3 shard_id int32, 4 offset int64, 5 size int64, 6 crc32c fixed32, "
-    "7 slices bytes*",
+    "7 slices Slice*",
+    "Extent": "1 start int64, 2 length int64",
+    "Slice": "1 extent Extent*",
     "Attachment": "1 local_name string, 2 checkpoint_key string",
     "ObjectAttribute": "1 name string, 2 full_name string, 3 checkpoint_key string",
     "ObjectNode": "1 children Child*, 2 attributes ObjectAttribute*",

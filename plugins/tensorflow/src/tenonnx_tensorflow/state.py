@@ -7,21 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Graph, NotRepresentable, Value
+import tenonnx_standard as ops
+from tenonnx.extend import Graph, NotRepresentable, Value, constant
 from tenonnx.extend.formats import Role
 from tenonnx_tensorflow.held import Complex, Held, Table, Variable
 
 
 class State:
-    """Variables by handle. An array becomes a variable of the graph when it is first read; assignments replace it."""
+    """Variables by handle. An array becomes a variable of the graph when it is first read; assignments replace it.
+
+    Of variables of the names ``mutable`` nothing may count on the contents: they are inputs, which have these as
+    ``defaults`` in the end.
+    """
 
     def __init__(
         self,
         graph: Graph,
+        mutable: frozenset[str] = frozenset(),
         restored: Callable[[str], Any] | None = None,
         asset: Callable[[str], Sequence[str]] | None = None,
     ) -> None:
-        self.graph = graph
+        self.graph, self.mutable = graph, mutable
+        self.defaults: dict[str, Any] = {}
         self.restored, self._asset = restored, asset
         self.named: Mapping[str, tuple[str, bool]] = {}
         self.keys: dict[Value, str] = {}
@@ -88,7 +95,11 @@ class State:
         if isinstance(content, Value | Complex):
             return content
         array = np.asarray(content)
-        made = self.variable(variable.name, array)
+        if variable.name in self.mutable:
+            made = self.graph.input(self._free(variable.name), constant(array).tensor)
+            self.defaults[made.name] = array
+        else:
+            made = self.variable(variable.name, array)
         if array.dtype.kind in "fV" and variable.is_trainable is not None:
             made.role = Role("parameter" if variable.is_trainable else "buffer")
         self.sources[variable] = made
@@ -96,8 +107,40 @@ class State:
 
     def variable(self, name: str, array: Any) -> Value:
         """A variable of the graph, of this name or a similar one that is free."""
+        return self.graph.variable(self._free(name), np.asarray(array))
+
+    def _free(self, name: str) -> str:
         taken, unique, count = set(self.graph.names()), name, 0
         while unique in taken:
             count += 1
             unique = f"{name}_{count}"
-        return self.graph.variable(unique, np.asarray(array))
+        return unique
+
+    def add_outputs(self) -> None:
+        """Outputs for what variables hold after a call."""
+        for variable, content in self.changed().items():
+            source = self.sources[variable]
+            if source.role is None:
+                source.role = Role("buffer")
+            self.graph.output(f"{source.name}_next", ops.identity(content))
+
+    def add_defaults(self, graph: Graph) -> None:
+        """Let the inputs of a graph that was made of this one hold what variables do before the first call."""
+        changed = {self.sources[variable].name for variable in self.changed()}
+        roles = {source.name: source.role for source in self.sources.values()}
+        for name, array in self.defaults.items():
+            value = graph.find(name)
+            value.data, value.role = array, roles[name]
+            if name not in changed:
+                graph.all_inputs.remove(value)
+
+
+def settled(build: Callable[[frozenset[str]], State]) -> State:
+    """What is built when it is known which variables change, so that nothing is computed of their contents before."""
+    mutable: frozenset[str] = frozenset()
+    while True:
+        state = build(mutable)
+        changed = frozenset(variable.name for variable in state.changed())
+        if changed <= mutable:
+            return state
+        mutable |= changed

@@ -95,6 +95,11 @@ def drawn(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
             feeds[value.name] = random.choice(np.asarray(["a", "b", "c"], object), shape).astype(object)
         elif kind.dtype is DType.bool:
             feeds[value.name] = random.integers(0, 2, shape).astype(bool)
+        elif (
+            kind.dtype.numpy.kind in "iu" and kind.dtype.numpy.itemsize < 4
+        ):  # codes and pixels, where others are places
+            most = np.iinfo(kind.dtype.numpy)
+            feeds[value.name] = random.integers(most.min, most.max, shape, endpoint=True).astype(kind.dtype.numpy)
         elif kind.dtype.numpy.kind in "iu":
             feeds[value.name] = random.integers(0, 3, shape).astype(kind.dtype.numpy)
         else:

@@ -163,10 +163,13 @@ _KINDS = {"uint8": np.uint8, "int8": np.int8, "int16": np.int16}
 _SHAPE = (2, 4, 6, 3)
 
 
-def plain(name: str, dtype: Any, held: Any = _Y, options: Any = None, count: int = 1, shape: Sequence[int] = _SHAPE, more: Sequence[T] = (), out: Sequence[int] | None = None, version: int = 2) -> Path:  # fmt: skip
+def plain(name: str, dtype: Any, held: Any = _Y, options: Any = None, count: int = 1, shape: Sequence[int] = _SHAPE, more: Sequence[T] = (), out: Sequence[int] | None = None, version: int | None = None) -> Path:  # fmt: skip
     """An operator of inputs of codes, the second by other scales."""
     inputs = [_like(shape, dtype, _X if k == 0 else _Y) for k in range(count)]
-    return single(name, [*inputs, *more], [_like(shape if out is None else out, dtype, held)], options, version)
+    newest = 1 if name in ("RESHAPE", "HARD_SWISH", "ELU") else 2
+    return single(
+        name, [*inputs, *more], [_like(shape if out is None else out, dtype, held)], options, version or newest
+    )
 
 
 def _options(name: str, **given: Any) -> tuple[str, dict[str, Any]]:
@@ -193,15 +196,15 @@ _PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "maximum": ("MAXIMUM", {"count": 1, "held": _X, "more": [T(np.asarray([131], np.uint8), scale=0.02, zero=131)]}),
     "l2_normalization": ("L2_NORMALIZATION", {"held": _SIGNED}), "quantize": ("QUANTIZE", {}), "abs": ("ABS", {"held": _X}),
     "batch_matmul": ("BATCH_MATMUL", {"shape": (2, 4, 4), "count": 2, "options": _options("BatchMatMulOptions", adjX=False, adjY=True)}),
-    "squared_difference": ("SQUARED_DIFFERENCE", {"count": 2}), "rsqrt": ("RSQRT", {}), "exp": ("EXP", {}), "hard_swish": ("HARD_SWISH", {}), "log_softmax": ("LOG_SOFTMAX", {"held": {np.uint8: (16 / 256, 255), np.int8: (16 / 256, 127), np.int16: (16 / 65536, 0)}}),
-    "bilinear": ("RESIZE_BILINEAR", {"held": _X, "more": [T(np.asarray([7, 9], np.int32))], "out": (2, 7, 9, 3), "options": _options("ResizeBilinearOptions", halfPixelCenters=True)}),
+    "squared_difference": ("SQUARED_DIFFERENCE", {"count": 2}), "exp": ("EXP", {}), "hard_swish": ("HARD_SWISH", {}), "log_softmax": ("LOG_SOFTMAX", {"held": {np.uint8: (16 / 256, 255), np.int8: (16 / 256, 127), np.int16: (16 / 65536, 0)}}),
+    "bilinear": ("RESIZE_BILINEAR", {"held": _X, "more": [T(np.asarray([8, 12], np.int32))], "out": (2, 8, 12, 3), "options": _options("ResizeBilinearOptions", halfPixelCenters=True)}),
     "slice": ("SLICE", {"held": _X, "more": [T(np.asarray([0, 1, 2, 0], np.int32)), T(np.asarray([2, 2, -1, 3], np.int32))], "out": (2, 2, 4, 3)}),
     "gather": ("GATHER", {"held": _X, "more": [T(np.asarray([2, 0], np.int32))], "out": (2, 2, 6, 3), "options": _options("GatherOptions", axis=1)}),
     "elu": ("ELU", {}), "gelu": ("GELU", {}),
 }  # fmt: skip
 #: What kernels have for these codes alone, and what their outputs are where they are no codes.
 _ONLY = {
-    "maximum": ("uint8",), "rsqrt": ("int8", "int16"), "exp": ("int8", "int16"), "hard_swish": ("uint8", "int8"), "elu": ("int8",), "squared_difference": ("int8", "int16"),
+    "maximum": ("uint8",), "concatenation": ("uint8",), "exp": ("int8", "int16"), "hard_swish": ("uint8", "int8"), "elu": ("int8",), "squared_difference": ("int8",),
     "log_softmax": ("uint8", "int8"), "l2_normalization": ("uint8", "int8"), "batch_matmul": ("int8", "int16"), "leaky": ("uint8", "int8", "int16"), "abs": ("int8", "int16"), "gelu": ("uint8", "int8"), "tanh": ("uint8", "int8"),
 }  # fmt: skip
 

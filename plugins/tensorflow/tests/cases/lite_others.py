@@ -31,7 +31,7 @@ def _case(name: str, inputs: Sequence[T], outputs: Sequence[T], options: Any = N
     return Case(lambda: single(name, inputs, outputs, held))
 
 
-def _counter() -> Any:
+def counter() -> Any:
     class Counter(tf.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -105,5 +105,5 @@ CASES = {
     "real_and_imag": Case(lambda: converted(lambda x: tf.math.real(tf.signal.rfft2d(x)) + tf.math.imag(tf.signal.rfft2d(x)), [(2, 8, 16)])),
     "random": Case(lambda: converted(lambda x: x + tf.random.uniform(tf.shape(x)) * 0.0, [(2, 3)])),
     "random_normal": Case(lambda: converted(lambda x: x + tf.random.normal(tf.shape(x)) * 0.0, [(2, 3)])),
-    "variables": Case(_counter),
+    "variables": Case(counter),
 }  # fmt: skip

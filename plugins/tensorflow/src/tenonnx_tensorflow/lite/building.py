@@ -9,7 +9,6 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, InvalidCall, NotRepresentable, Registry, TenonnxError, Value, constant
-from tenonnx.extend.formats import Role
 from tenonnx_frontends import chosen_names, named_axes, unknown_dims
 from tenonnx_tensorflow.building import WRITTEN, tidied, with_place
 from tenonnx_tensorflow.held import Variable
@@ -18,7 +17,7 @@ from tenonnx_tensorflow.lite.calls import LITE_RULES, Call, Codes, quantized
 from tenonnx_tensorflow.lite.reader import File, Operator, Subgraph, Tensor
 from tenonnx_tensorflow.loops import branched, looped
 from tenonnx_tensorflow.rules.control import condition_of
-from tenonnx_tensorflow.state import State
+from tenonnx_tensorflow.state import State, settled
 
 #: Operators that the builder handles itself, as they call subgraphs or have a state.
 _STRUCTURAL = frozenset({"WHILE", "IF", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
@@ -31,15 +30,16 @@ def graph_of(
     """Raises ``NotRepresentable`` naming every operator without a rule."""
     number, inputs, outputs = _interface(file, signature, input_names, output_names)
     _check(file, number)
-    graph = Graph(name, opsets={"ai.onnx": WRITTEN})
-    graph.registry = registry
-    builder = Builder(graph, file)
     subgraph = file.subgraphs[number]
     shapes = {label: subgraph.tensors[k].shape or () for label, k in zip(inputs, subgraph.inputs, strict=True)}
     axes, others = named_axes(dims, shapes)
     if others:
         raise unknown_dims(next(iter(others)), inputs)
-    try:
+
+    def built(mutable: frozenset[str]) -> State:
+        graph = Graph(name, opsets={"ai.onnx": WRITTEN})
+        graph.registry = registry
+        builder = Builder(State(graph, mutable), file)
         with graph.building():
             given = [
                 _input(graph, label, subgraph.tensors[k], axes.get(label, {}))
@@ -50,10 +50,14 @@ def graph_of(
             for label, result in zip(outputs, results, strict=True):
                 is_source = any(result is each for each in (*graph.all_inputs, *graph.variables, *graph.outputs))
                 graph.output(label, ops.identity(result) if is_source or result.is_constant else result)
-            changed = builder.finish()
+            builder.state.add_outputs()
+        return builder.state
+
+    try:
+        state = settled(built)
     except TenonnxError as error:
         raise with_place(error) from error
-    return tidied(graph, changed)
+    return tidied(state)
 
 
 def _input(graph: Graph, name: str, tensor: Tensor, dims: dict[int, str]) -> Value:
@@ -105,8 +109,8 @@ def _check(file: File, number: int) -> None:
 class Builder:
     """Runs subgraphs over values of the graph under construction."""
 
-    def __init__(self, graph: Graph, file: File) -> None:
-        self.graph, self.file, self.state = graph, file, State(graph)
+    def __init__(self, state: State, file: File) -> None:
+        self.state, self.file = state, file
         self.weights: dict[tuple[int, int], Value] = {}
         self.kept: dict[tuple[int, int], Variable] = {}
         self.at = 0
@@ -162,15 +166,6 @@ class Builder:
     def keep(self, place: int, content: Value) -> None:
         """Let a variable tensor of the subgraph hold something else from here on."""
         self.state.assign(self._variable(place, self.file.subgraphs[self.at].tensors[place]), content)
-
-    def finish(self) -> list[str]:
-        """Outputs for what variables hold after a call."""
-        changed = self.state.changed()
-        for variable, content in changed.items():
-            source = self.state.sources[variable]
-            source.role = Role("buffer")
-            self.graph.output(f"{source.name}_next", ops.identity(content))
-        return [self.state.sources[variable].name for variable in changed]
 
     def _applied(self, subgraph: Subgraph, operator: Operator, held: dict[int, Any]) -> list[Any]:
         values = [self._read(subgraph, held, k) if k >= 0 else None for k in operator.inputs]

@@ -72,11 +72,18 @@ def restore(interpreter: Any, node: Any, prefix: Any, names: Value, slices: Valu
     if interpreter.state.restored is None:
         raise NotRepresentable("a checkpoint must lie beside the graph", given=node.title)
     found = []
-    for key in known(names, "the names of what a checkpoint holds").reshape(-1):
+    wanted = (known(each, "the names of what a checkpoint holds").reshape(-1) for each in (names, slices))
+    for key, part in zip(*wanted, strict=True):
         array = interpreter.state.restored(str(key))
-        found.append(constant(array))
+        found.append(constant(array[_place(str(part))] if part else array))
         interpreter.state.keys[found[-1]] = str(key)
     return found
+
+
+def _place(part: str) -> tuple[slice, ...]:
+    """Where a part of a variable lies, such as ``4 6 0,2:-``: the sizes of the whole, then starts and lengths."""
+    pairs = [pair.split(",") for pair in part.split()[-1].split(":")]
+    return tuple(slice(None) if pair == ["-"] else slice(int(pair[0]), int(pair[0]) + int(pair[1])) for pair in pairs)
 
 
 @rule("MergeV2Checkpoints", "SaveV2", "ShardedFilename", "StringJoinForSaving", interpreter=True)
