@@ -185,10 +185,9 @@ class ExternalFiles:
     ) -> Region:
         """The bytes that a tensor's ``external_data`` entries name. ``None`` means from the start, or up to the end.
 
-        Raises:
-            UnsafePath: the location leaves the folder, goes through a link, or is no ordinary file.
-            InvalidModel: there is no such file, it cannot be opened, an entry is not a number, or the range does not
-                lie inside the file.
+        Raises ``UnsafePath`` where the location leaves the folder, goes through a link, or is no ordinary file,
+        ``InvalidModel`` where there is no such file, it cannot be opened, an entry is not a number, or the range does
+        not lie inside the file.
         """
         file = self._files.get(location)
         if file is None:
@@ -254,9 +253,8 @@ class ExternalDataWriter:
     def append(self, source: Region | Pieces | Buffer | np.ndarray) -> tuple[int, int]:
         """Add a tensor, given as ``raw_data`` has it; returns its offset and its length in the new file.
 
-        Raises:
-            InvalidCall: the source is not a contiguous buffer, or its file was closed.
-            InvalidModel: the file of a region became shorter or cannot be read.
+        Raises ``InvalidCall`` where the source is not a contiguous buffer, or its file was closed, ``InvalidModel``
+        where the file of a region became shorter or cannot be read.
         """
         data = source if isinstance(source, Region | Pieces) else _bytes_of(source)
         length = len(data) if isinstance(data, memoryview) else data.length

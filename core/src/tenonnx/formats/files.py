@@ -54,12 +54,9 @@ class AtomicWriter:
     If the block raises, the temporary files are removed and the old files are as they were. A read-only file is not
     replaced, unless ``overwrite``.
 
-    Raises, on entry and before anything is written:
-        InvalidCall: ``path`` names a folder, a device or nothing, a read-only file, or its folder is missing or not
-            writable.
-    Raises, at the end of the block:
-        InvalidCall: ``open()`` was not called, or a file of a chosen name appeared in the meantime.
-        TenonnxError: the disk is full, or the operating system refuses a rename.
+    Raises ``InvalidCall`` on entry, where ``path`` names a folder, a device, a read-only file or nothing, or its folder
+    is missing or not writable; at the end of the block, where ``open()`` was not called, or a file of a chosen name has
+    appeared meanwhile; and ``TenonnxError`` where the disk is full, or the operating system refuses a rename.
     """
 
     def __init__(
@@ -88,9 +85,8 @@ class AtomicWriter:
     def open(self, name: str | None = None) -> BinaryIO:
         """A new binary file to write: the model itself, or the file ``name`` beside it. It is closed for you.
 
-        Raises:
-            UnsafePath: ``name`` is not a plain file name.
-            InvalidCall: a file ``name`` exists (see ``available_name``), was opened before, or cannot be created.
+        Raises ``UnsafePath`` for what is no plain file name, ``InvalidCall`` for a file that exists (see
+        ``available_name``), was opened before, or cannot be created.
         """
         name = self.name if name is None else check_file_name(name)
         part = self._parts.get(name)
@@ -107,10 +103,7 @@ class AtomicWriter:
         """Remove the file ``name`` beside the model once the new model is in place.
 
         For the data file of the model that is replaced, if no other model uses it. A file that is missing, cannot be
-        removed or has just been written stays as it is.
-
-        Raises:
-            UnsafePath: ``name`` is not a plain file name.
+        removed or has just been written stays as it is. Raises ``UnsafePath`` for what is no plain file name.
         """
         self._discarded.add(check_file_name(name))
 
@@ -287,11 +280,7 @@ def _rename_to_free(old: Path, new: Path) -> None:
 
 
 def write_bytes(path: str | os.PathLike[str], chunks: Iterable[Buffer]) -> None:
-    """Write one file, whole or not at all. Each chunk is written as it is produced.
-
-    Raises:
-        InvalidCall, TenonnxError: as ``AtomicWriter``.
-    """
+    """Write one file, whole or not at all. Each chunk is written as it is produced. Raises as ``AtomicWriter``."""
     with AtomicWriter(path) as writer:
         file = writer.open()
         for chunk in chunks:
@@ -301,8 +290,7 @@ def write_bytes(path: str | os.PathLike[str], chunks: Iterable[Buffer]) -> None:
 def available_name(folder: str | os.PathLike[str], wanted: str) -> str:
     """``wanted``, or if the folder holds that name the first free one of ``stem-1.suffix``, ``stem-2.suffix``, ...
 
-    Raises:
-        UnsafePath: ``wanted`` is not a plain file name.
+    Raises ``UnsafePath`` for what is no plain file name.
     """
     path = Path(folder) / check_file_name(wanted)
     names = itertools.chain([wanted], (f"{path.stem}-{count}{path.suffix}" for count in itertools.count(1)))
@@ -312,8 +300,7 @@ def available_name(folder: str | os.PathLike[str], wanted: str) -> str:
 def check_file_name(name: str) -> str:
     """``name``, if it is the name of a file in the same folder on every operating system.
 
-    Raises:
-        UnsafePath: it is empty, ``.`` or ``..``, or holds a path separator, a drive or a NUL.
+    Raises ``UnsafePath`` where it is empty, ``.`` or ``..``, or holds a path separator, a drive or a NUL.
     """
     if name in ("", ".", "..") or set(name) & set("/\\\0") or name[1:2] == ":" or (os.name == "nt" and ":" in name):
         raise UnsafePath(
@@ -327,8 +314,7 @@ def check_file_name(name: str) -> str:
 def split_location(location: str, given: str) -> tuple[str, ...]:
     """The parts of a relative path that a model names. A backslash separates on every system, as models travel.
 
-    Raises:
-        UnsafePath: it is absolute, empty, has a drive or a NUL, or goes up with ``..``.
+    Raises ``UnsafePath`` where it is absolute, empty, has a drive or a NUL, or goes up with ``..``.
     """
     parts = tuple(part for part in location.replace("\\", "/").split("/") if part not in ("", "."))
     absolute = location[:1] in ("/", "\\") or location[1:2] == ":" or (os.name == "nt" and ":" in location)
@@ -347,9 +333,8 @@ def open_inside(folder: Path, parts: Sequence[str], given: str) -> int:
     The parts are opened one below the other without following links, and what was opened is checked. Nothing is opened
     again by its path, so there is no gap between the check and the use. ``folder`` itself may be reached through links.
 
-    Raises:
-        UnsafePath: a part is a link, or the file has a second name or is no regular file.
-        InvalidModel: there is no such file, or it cannot be opened.
+    Raises ``UnsafePath`` where a part is a link, or the file has a second name or is no regular file, ``InvalidModel``
+    where there is no such file, or it cannot be opened.
     """
     try:
         descriptor = (_open_below if _OPENS_BELOW else _open_checked)(folder, parts)
