@@ -267,7 +267,12 @@ def test_commands_take_rules_of_a_file(tmp_path, model, text, capsys):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("x = 1", "has no import rule"), ("1 / 0", "must run"), ("rules = 3", "has no import rule"), (None, "must exist")],
+    [
+        ("x = 1", "has no import rule"),
+        ("1 / 0", "must run"),
+        ("rules = 3", "has no import rule"),
+        (None, "no such Python file"),
+    ],
 )
 def test_a_file_without_rules_is_refused(tmp_path, model, text, said, capsys):
     onnx.save(model, tmp_path / "m.onnx")

@@ -25,7 +25,7 @@ def test_each_may_be_the_first_that_is_used():
 
 
 def test_a_registry_is_had_without_numpy_and_onnx():
-    code = "import sys, tenonnx; tenonnx.default_registry(); print(*sys.modules)"
+    code = "import sys, tenonnx; tenonnx.load, tenonnx.default_registry(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert {"numpy", "onnx"}.isdisjoint(done.stdout.split())
 

@@ -13,10 +13,9 @@ from tenonnx.errors import InvalidCall, PluginError
 from tenonnx.graph.graph import Graph
 from tenonnx.registry.discovery import Plugin, check_takes, cure, plugins
 from tenonnx.registry.hints import provider
+from tenonnx.registry.import_rules import GROUP as RULES
 from tenonnx.registry.import_rules import ImportRule
 from tenonnx.registry.registry import Registry, default_registry
-from tenonnx.transforms.dims import fix_shapes
-from tenonnx.transforms.user_rules import apply_installed_rules, apply_rules
 
 if TYPE_CHECKING:
     import onnx
@@ -88,15 +87,19 @@ def load(
 
         drop_training_state(graph)
     frontend = _frontend(_names(source))
-    if rules:
-        graph = apply_rules(graph, rules, strict=True, frontend=frontend)
-    graph = apply_installed_rules(graph, frontend)
+    if rules or plugins(RULES):  # what few ask for is imported for those
+        from tenonnx.transforms.user_rules import apply_installed_rules, apply_rules
+
+        graph = apply_rules(graph, rules, strict=True, frontend=frontend) if rules else graph
+        graph = apply_installed_rules(graph, frontend)
     if constants:
         from tenonnx.transforms.layouts import make_constant
 
         for name, contents in constants.items():
             make_constant(graph, name, contents)
     if input_shapes:
+        from tenonnx.transforms.dims import fix_shapes
+
         graph = fix_shapes(graph, input_shapes)
     if transpose_inputs or transpose_outputs:
         from tenonnx.transforms.layouts import transpose_interface

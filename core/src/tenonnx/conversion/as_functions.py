@@ -20,10 +20,9 @@ from tenonnx.op.graph_inference import infer
 from tenonnx.op.op import Op
 from tenonnx.registry.hints import is_ours
 from tenonnx.registry.registry import Registry, default_registry
-from tenonnx.transforms.legalize import body_nodes
 from tenonnx.transforms.report import Change, Retargeted, labelled, refusal
 from tenonnx.transforms.retarget import retarget_to
-from tenonnx.transforms.rewrite import copy_graph
+from tenonnx.transforms.rewrite import body_nodes, copy_graph
 from tenonnx.transforms.target import INTERNAL_DOMAIN, Target
 
 #: The first IR version that has functions in models.

@@ -13,6 +13,9 @@ from tenonnx.errors import InvalidCall
 if TYPE_CHECKING:
     from tenonnx.graph.graph import Node
 
+#: Plugins of this entry-point group are import rules: a module that holds them, one, or several in a list.
+GROUP = "tenonnx.rules"
+
 
 @dataclass(frozen=True, eq=False)
 class ImportRule:

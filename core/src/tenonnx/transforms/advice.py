@@ -10,7 +10,7 @@ from tenonnx.graph.types import TensorType
 from tenonnx.op.op import Op
 from tenonnx.registry.registry import Registry
 from tenonnx.transforms.absence import absence, remedy
-from tenonnx.transforms.legalize import body_nodes
+from tenonnx.transforms.rewrite import body_nodes
 from tenonnx.transforms.target import Target
 
 

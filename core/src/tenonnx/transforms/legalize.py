@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tenonnx.errors import NotRepresentable
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, Node, Value
@@ -20,7 +18,7 @@ from tenonnx.op.rules import moves_data
 from tenonnx.op.signature import Input
 from tenonnx.op.versioned_signature import signature_at, spell_attributes
 from tenonnx.registry.registry import default_registry
-from tenonnx.transforms.rewrite import Call
+from tenonnx.transforms.rewrite import Call, body_nodes
 from tenonnx.transforms.target import INTERNAL_DOMAIN, Target
 from tenonnx.transforms.widened import CODES
 
@@ -180,12 +178,6 @@ class Legalizer:
         return self.target.chooses or table is not None
 
 
-def body_nodes(op: Operator) -> list[Node]:
-    """What the body of a local function holds; other ops have no body that is a graph."""
-    body: Graph | None = getattr(op, "body", None)
-    return [] if body is None else list(body.walk())
-
-
 def _types(values: Sequence[Value | None]) -> list[Type | None]:
     return [None if v is None else v.type for v in values]
 
@@ -231,6 +223,8 @@ def _as_attribute(op: Op, parameter: Input, value: Value, version: int, is_numbe
         raise NotRepresentable(
             f'{op.domain}::{op.name} at version {version} has "{name}" as an attribute, but here it is computed'
         )
+    import numpy as np  # which who reads a file need not wait for
+
     array = value.data.array()
     if array.dtype == np.float64 and not np.array_equal(array, array.astype(np.float32), equal_nan=True):
         raise NotRepresentable(

@@ -22,11 +22,11 @@ from tenonnx.op.infer import infer_call
 from tenonnx.op.op import Op
 from tenonnx.transforms.advice import advice, newer_targets
 from tenonnx.transforms.alike import Watched, kind_of, watched, were_seen
-from tenonnx.transforms.legalize import LegalCall, Legalizer, body_nodes
+from tenonnx.transforms.legalize import LegalCall, Legalizer
 from tenonnx.transforms.overridable import sparing_defaults
 from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
 from tenonnx.transforms.report import Change, Retargeted, all_kept, interface_refusals, refusal
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.transforms.rewrite import Call, Rewriter, body_nodes
 from tenonnx.transforms.target import INTERNAL_DOMAIN, Target, target_for
 from tenonnx.transforms.widened import CODES, Widened
 

@@ -9,6 +9,7 @@ from typing import Any
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError
 from tenonnx.graph.definitions import defined_by, definitions, operators
 from tenonnx.graph.graph import Graph, Node, Value
+from tenonnx.graph.parts import Operator
 from tenonnx.limits import calling, expanding, work
 from tenonnx.op.binding import bind, foreseeing, invoke, known_op, pad
 from tenonnx.op.build import Builder, align_captures
@@ -289,6 +290,12 @@ class Rewriter(Builder):
         made.graph, made.source = graph, self.source
         made.prefix, made.node = self.prefix, self.node
         return made
+
+
+def body_nodes(op: Operator) -> list[Node]:
+    """What the body of a local function holds; other ops have no body that is a graph."""
+    body: Graph | None = getattr(op, "body", None)
+    return [] if body is None else list(body.walk())
 
 
 # ----- copies ---------------------------------------------------------------------------------------------------------

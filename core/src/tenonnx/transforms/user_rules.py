@@ -13,13 +13,9 @@ from tenonnx.graph.parts import Operator
 from tenonnx.graph.types import unify_types
 from tenonnx.op.graph_inference import infer
 from tenonnx.registry.discovery import Plugin, loaded
-from tenonnx.registry.import_rules import ImportRule, rules_of
-from tenonnx.transforms.legalize import body_nodes
+from tenonnx.registry.import_rules import GROUP, ImportRule, rules_of
 from tenonnx.transforms.overridable import leaving_defaults
-from tenonnx.transforms.rewrite import Call, Decision, Rewriter
-
-#: Plugins of this entry-point group are import rules: a module that holds them, one, or several in a list.
-GROUP = "tenonnx.rules"
+from tenonnx.transforms.rewrite import Call, Decision, Rewriter, body_nodes
 
 
 class Offered(NamedTuple):
