@@ -304,3 +304,16 @@ def test_a_hook_of_a_package_is_found_by_name(tmp_path, install, capsys):
     assert onnx.load(tmp_path / "b.onnx").producer_name == "acme"
     assert main(["plugins"]) == 0
     assert "tenonnx.hooks" in capsys.readouterr().out
+
+
+def test_a_hook_that_leaves_less_than_a_tensor_holds_is_named(tmp_path):
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Mul (x, w) }'
+    )
+
+    def widened(message):
+        message.graph.initializer[0].dims[0] = 3
+
+    with pytest.raises(tx.InvalidModel, match=r"the hook .*widened must leave a model that can be read"):
+        tx.export(tx.load(model), tmp_path / "m.onnx", post_export_hooks=[widened])
+    assert not (tmp_path / "m.onnx").exists()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table
 from torch._decomp import decompositions as known
 
 from tenonnx_torch.degenerate import DEGENERATE, count, is_degenerate
@@ -75,7 +76,15 @@ def _functional(target: Any) -> Any:
 def _decomposition(target: Any) -> Callable[..., Any] | None:
     if not isinstance(target, torch._ops.OpOverload):
         return None
-    return _DECOMPOSITIONS.get(target) or PRIMITIVES.get(target) or _FOREIGN.get(target._schema.name)
+    found = _DECOMPOSITIONS.get(target) or PRIMITIVES.get(target) or _FOREIGN.get(target._schema.name)
+    return found or _view(target) or (decomposition_table.get(target) if "_backward" in target._opname else None)
+
+
+def _view(target: Any) -> Callable[..., Any] | None:
+    """The view of which an operation, such as ``slice_copy``, is a copy."""
+    name, copy, rest = target._opname.partition("_copy")
+    view = getattr(getattr(aten, name, None), target._overloadname, None) if name and copy and not rest else None
+    return view if view is not None and view._schema.arguments[0].alias_info is not None else None
 
 
 def _embedding_bag(
@@ -123,6 +132,13 @@ def _attention(
     wide = [x.reshape([1] * missing + list(x.shape)) for x in (query, key, value)]
     joined = torch.nn.functional.scaled_dot_product_attention(*wide, *masks_and_flags, **keywords)
     return joined.reshape(joined.shape[missing:])
+
+
+def _one_number(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, **placed: Any) -> Any:
+    """Of a range of one number, from tensors, what PyTorch's own form gives has no axis."""
+    if steps != 1:
+        return NotImplemented
+    return (torch.full((), start) if isinstance(start, int | float) else start).to(dtype or torch.float32).reshape(1)
 
 
 def _einsum(equation: str, tensors: Sequence[torch.Tensor], *, path: Any = None) -> Any:
@@ -298,8 +314,33 @@ def _products_by_group(x: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor
     return torch.where(chosen.unsqueeze(-1), x.unsqueeze(0) @ weight, 0).sum(0)
 
 
-#: Operators of other packages, by name, as these may not be installed.
-_FOREIGN: Mapping[str, Callable[..., Any]] = {"transformers::grouped_mm_fallback": _products_by_group}
+def _linear_loss(
+    x: torch.Tensor, rows: torch.Tensor, target: torch.Tensor, bias: torch.Tensor | None, weight: torch.Tensor | None,
+    reduction: str, ignore_index: int, label_smoothing: float, *chunks_and_gradients: Any,
+) -> Any:  # fmt: skip
+    """Without the chunks, which save memory alone; the gradients that it may give beside the loss have no form."""
+    if any(chunks_and_gradients[-3:]):
+        return NotImplemented
+    scores = torch.nn.functional.linear(x, rows, bias)
+    loss = torch.nn.functional.cross_entropy(
+        scores, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
+    )
+    return loss, *(x.new_zeros(0) for _ in range(3))
+
+
+def _linear_losses(
+    x: torch.Tensor, rows: torch.Tensor, target: torch.Tensor, bias: torch.Tensor | None, weight: torch.Tensor | None,
+    ignore_index: int, *chunks: Any,
+) -> Any:  # fmt: skip
+    return _linear_loss(x, rows, target, bias, weight, "none", ignore_index, 0.0)[0]
+
+
+#: Operators of other packages and of parts of PyTorch that are imported on demand, by name.
+_FOREIGN: Mapping[str, Callable[..., Any]] = {
+    "transformers::grouped_mm_fallback": _products_by_group,
+    "torch_nn::_linear_cross_entropy_batch_chunked": _linear_loss,
+    "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction": _linear_losses,
+}
 
 _LINEAR_RESIZES = (
     aten.upsample_linear1d.vec, aten.upsample_linear1d.default, aten.upsample_bilinear2d.vec,
@@ -313,6 +354,9 @@ _DECOMPOSITIONS: Table = {
     aten.embedding_bag.padding_idx: _embedding_bag,
     aten.scaled_dot_product_attention.default: _attention,
     aten.einsum.default: _einsum,
+    aten.linspace.Tensor_Tensor: _one_number,
+    aten.linspace.Tensor_Scalar: _one_number,
+    aten.linspace.Scalar_Tensor: _one_number,
     aten.cumprod.default: _cumulative_product,
     aten.scatter_reduce.two: _scatter_mean,
     aten.searchsorted.Tensor: _places,

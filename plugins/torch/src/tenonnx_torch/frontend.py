@@ -129,6 +129,7 @@ def graph_of(
     keys = _names_of_outputs(program, graph, given)
     chosen = _chosen("outputs", outputs, keys, TASKS, task)
     _name_outputs(graph, chosen)
+    _check_task(graph, task)
     for name in examples.of_outputs:  # of these the dims follow
         if name not in chosen:
             raise unknown_dims(name, [*given, *chosen])
@@ -202,6 +203,17 @@ def _chosen(
         names = _by_key((tasks or {})[task], default)
     what = f'the {kind} of the task "{task}"' if task else ""
     return chosen_names(kind, names, default, what=what)
+
+
+def _check_task(graph: Graph, task: str | None) -> None:
+    """Raise where the order of what a module returns is not that of a task."""
+    scores = next((value for value in graph.outputs if value.name == "scores"), None) if task == "detection" else None
+    if scores is not None and scores.dtype is not None and not scores.dtype.is_float:
+        raise InvalidCall(
+            "a module for detection must return boxes, labels and scores, in this order or by these keys",
+            given=", ".join(f"{value.name}: {value.type}" for value in graph.outputs),
+            do="return a dict, or give output_names",
+        )
 
 
 def _by_key(names: Sequence[str], found: Sequence[str]) -> Sequence[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._higher_order_ops.scan import scan
 from torch.overrides import TorchFunctionMode
 
@@ -74,11 +75,21 @@ _FUNCTIONS = {
     torch.cov: statistics.cov, torch.Tensor.cov: statistics.cov,
     torch.corrcoef: statistics.corrcoef, torch.Tensor.corrcoef: statistics.corrcoef,
     torch.combinations: statistics.combinations,
+    torch.nn.functional.gaussian_nll_loss: statistics.gaussian_nll_loss,
+    torch.take_along_dim: statistics.take_along_dim, torch.Tensor.take_along_dim: statistics.take_along_dim,
+    torch.linspace: statistics.linspace,
 }  # fmt: skip
 
 
 class WithoutOperation(TorchFunctionMode):
-    """Takes the functions of this file, and of statistics, for those of PyTorch while a module is traced."""
+    """Takes the functions of this file, and of statistics, for those of PyTorch while a module is traced.
+
+    ``has_levels`` is whether anything was computed inside of ``torch.func``.
+    """
+
+    has_levels = False
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not self.has_levels:
+            self.has_levels = any(isinstance(x, Tensor) and is_functorch_wrapped_tensor(x) for x in args)
         return _FUNCTIONS.get(function, function)(*args, **(kwargs or {}))

@@ -1,45 +1,60 @@
-"""LSTM, GRU and RNN over sequences of any length: PyTorch unrolls them as it traces, which would fix the length."""
+"""LSTM, GRU and RNN over sequences of any length: PyTorch unrolls them as it traces, which would fix the length.
+
+Sequences of several lengths, which PyTorch packs, stay padded beside their lengths, as ONNX has them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
 import torch
 from onnxscript import opset18 as onnx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import TorchFunctionMode
+
+from tenonnx.extend import NotRepresentable
 
 
 @torch.library.custom_op("tenonnx::lstm", mutates_args=())  # type: ignore[untyped-decorator]
 def lstm(
     input: torch.Tensor, hx: Sequence[torch.Tensor], params: Sequence[torch.Tensor], has_biases: bool, num_layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+    dropout: float, train: bool, bidirectional: bool, batch_first: bool, lengths: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+    _check_traced(lengths)
     return torch.lstm(input, list(hx), list(params), has_biases, num_layers, dropout, train, bidirectional, batch_first)
 
 
 @torch.library.custom_op("tenonnx::gru", mutates_args=())  # type: ignore[untyped-decorator]
 def gru(
     input: torch.Tensor, hx: torch.Tensor, params: Sequence[torch.Tensor], has_biases: bool, num_layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+    dropout: float, train: bool, bidirectional: bool, batch_first: bool, lengths: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    _check_traced(lengths)
     return torch.gru(input, hx, list(params), has_biases, num_layers, dropout, train, bidirectional, batch_first)
 
 
 @torch.library.custom_op("tenonnx::rnn", mutates_args=())  # type: ignore[untyped-decorator]
 def rnn(
     input: torch.Tensor, hx: torch.Tensor, params: Sequence[torch.Tensor], has_biases: bool, num_layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool, nonlinearity: str,
+    dropout: float, train: bool, bidirectional: bool, batch_first: bool, lengths: torch.Tensor | None,
+    nonlinearity: str,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    _check_traced(lengths)
     compute = torch.rnn_relu if nonlinearity == "Relu" else torch.rnn_tanh
     return compute(input, hx, list(params), has_biases, num_layers, dropout, train, bidirectional, batch_first)
 
 
+def _check_traced(lengths: torch.Tensor | None) -> None:
+    if lengths is not None:
+        raise NotImplementedError("an operation on padded sequences is traced alone")
+
+
 @lstm.register_fake  # type: ignore[untyped-decorator]
 def _(
-    input: Any, hx: Any, params: Any, biases: bool, layers: int, dropout: float, train: bool, both: bool, _: bool
+    input: Any, hx: Any, params: Any, biases: bool, layers: int, dropout: float, train: bool, both: bool, *_: Any
 ) -> Any:
     return _outputs(input, hx[0], both), *(torch.empty_like(h) for h in hx)
 
@@ -61,7 +76,7 @@ def _written(node: Any, gates: Sequence[int]) -> Any:
 
     def layer(
         input: Any, hx: Any, params: Sequence[Any], has_biases: bool, num_layers: int,
-        dropout: float, train: bool, bidirectional: bool, batch_first: bool, nonlinearity: str = "",
+        dropout: float, train: bool, bidirectional: bool, batch_first: bool, lengths: Any, nonlinearity: str = "",
     ) -> Any:  # fmt: skip
         states = hx if isinstance(hx, list | tuple) else [hx]
         sides, width, each = 1 + bidirectional, states[0].shape[2], 4 if has_biases else 2
@@ -71,7 +86,7 @@ def _written(node: Any, gates: Sequence[int]) -> Any:
             onnx.Transpose(input, perm=[1, 0, 2]) if batch_first else input,
             *(_arranged([side[k] for side in held], 1, gates, width) for k in (0, 1)),
             _arranged(biases, 2, gates, width) if biases else None,
-            None,
+            None if lengths is None else onnx.Cast(lengths, to=ir.DataType.INT32),
             *states,
             direction="bidirectional" if bidirectional else "forward",
             hidden_size=width,
@@ -119,19 +134,71 @@ TRANSLATIONS = {
 }
 
 
+class _Longest:
+    """The length of the longest sequence, which contents tell, as ``pad_packed_sequence`` asks for it."""
+
+    def __gt__(self, other: Any) -> bool:
+        return False  # PyTorch has checked this for the examples
+
+
+class _Lengths(NamedTuple):
+    """What stands for the batch sizes of a packed sequence while its steps stay padded, as ``[steps * batch, ...]``."""
+
+    lengths: torch.Tensor
+    steps: Any
+    batch: Any
+    device: torch.device = torch.device("cpu")
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.batch
+
+    def size(self, axis: int) -> _Longest:
+        return _Longest()
+
+    def padded(self, data: torch.Tensor) -> torch.Tensor:
+        return data.reshape([self.steps, self.batch, *data.shape[1:]])
+
+
 class Recurrences(TorchFunctionMode):
     """Keeps recurrences whole while a module is traced, layer by layer, as the exporter forgets dropout between them.
 
-    Those of packed sequences and those with projections stay as they are.
+    Those with projections stay as they are. Raises ``NotRepresentable`` where anything else takes a packed sequence.
     """
 
+    def __enter__(self) -> Any:
+        self._packed: dict[int, torch.Tensor] = {}
+        self._checks = [(kind, kind.check_forward_args) for kind in (torch.nn.RNNBase, torch.nn.LSTM)]
+        for kind, _ in self._checks:  # they take the batch for a number
+            kind.check_forward_args = lambda *given: None  # type: ignore[method-assign]
+        for name in (*_KEPT, "_pad_packed_sequence"):  # PyTorch takes nothing but tensors there, and would not ask us
+            setattr(torch._VF, name, self._of_packed(getattr(torch._VF, name)))
+        return super().__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        for kind, check in self._checks:
+            kind.check_forward_args = check  # type: ignore[method-assign]
+        for name in (*_KEPT, "_pad_packed_sequence"):
+            delattr(torch._VF, name)
+        super().__exit__(*error)
+
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kept, *more = _KEPT.get(getattr(function, "__name__", ""), (None,))
+        name = getattr(function, "__name__", "")
+        if name == "_pack_padded_sequence":
+            return self._pack(*args)
+        if name not in _OF_PACKED:
+            self._check(name, args)
+        kept, *more = _KEPT.get(name, (None,))
         if kept is None or kwargs or len(args) != 9 or not isinstance(args[3], bool):
             return function(*args, **(kwargs or {}))
+        return self._kept(function, kept, more, args, None)
+
+    def _kept(self, function: Any, kept: Any, more: Any, args: Any, lengths: torch.Tensor | None) -> Any:
         input, state, params, biases, layers, dropout, train, both, batch_first = args
+        last_ones: list[Any] = [lengths, *more]
         if kept is lstm and state[0].shape[2] != state[1].shape[2]:
-            kept = function
+            if lengths is not None:
+                raise NotRepresentable("an LSTM with projections must take sequences of one length")
+            kept, last_ones = function, []
         starts = state if isinstance(state, list | tuple) else [state]
         size, sides, ends = len(params) // layers, 1 + both, []
         for k in range(layers):
@@ -140,7 +207,58 @@ class Recurrences(TorchFunctionMode):
             begin = [start[k * sides : (k + 1) * sides] for start in starts]
             input, *last = kept(
                 input, begin if starts is state else begin[0], params[k * size : (k + 1) * size],
-                biases, 1, 0.0, False, both, batch_first, *more,
+                biases, 1, 0.0, False, both, batch_first, *last_ones,
             )  # fmt: skip
             ends.append(last)
         return input, *(torch.cat(parts) for parts in zip(*ends, strict=True))
+
+    # ----- packed sequences -------------------------------------------------------------------------------------------
+
+    def _of_packed(self, function: Any) -> Any:
+        def computed(*args: Any) -> Any:
+            if not isinstance(args[1], _Lengths):
+                return function(*args)
+            if function.__name__ == "_pad_packed_sequence":
+                return _pad(*args)
+            data, sizes, *rest = args
+            kept, *more = _KEPT[function.__name__]
+            steps, *last = self._kept(function, kept, more, (sizes.padded(data), *rest, False), sizes.lengths)
+            return self._as_packed(steps), *last
+
+        return computed
+
+    def _pack(self, input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, _Lengths]:
+        steps = input.transpose(0, 1) if batch_first else input
+        found = _Lengths(lengths, steps.shape[0], steps.shape[1])
+        return self._as_packed(steps), found
+
+    def _as_packed(self, steps: torch.Tensor) -> torch.Tensor:
+        data = steps.reshape([steps.shape[0] * steps.shape[1], *steps.shape[2:]])
+        self._packed[id(data)] = data
+        return data
+
+    def _check(self, name: str, args: Any) -> None:
+        if self._packed and any(id(each) in self._packed for each in args):
+            raise NotRepresentable(
+                "packed sequences must go through LSTM, GRU and RNN alone, up to pad_packed_sequence",
+                given=f"torch.{name} of one",
+                do="pad the sequence before, and pack what comes of it",
+            )
+
+
+#: What may be asked of a packed sequence.
+_OF_PACKED = {"dim", "size", "__get__", "reshape"}
+
+
+def _pad(
+    data: torch.Tensor, sizes: _Lengths, batch_first: bool, value: float, total: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    steps, places = sizes.padded(data), torch.arange(sizes.steps)
+    inside = places.unsqueeze(1) < sizes.lengths
+    steps = torch.where(inside.reshape([*inside.shape, *[1] * (steps.ndim - 2)]), steps, value)
+    if isinstance(total, _Longest):
+        steps = steps[places < sizes.lengths.amax()]
+    elif not statically_known_true(total == sizes.steps):
+        around = [0, 0] * (steps.ndim - 1) + [0, total - sizes.steps]
+        steps = torch.nn.functional.pad(steps, around, value=value)
+    return steps.transpose(0, 1) if batch_first else steps, sizes.lengths

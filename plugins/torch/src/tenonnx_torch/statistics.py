@@ -1,8 +1,10 @@
-"""Functions of PyTorch that look at contents while they run, so that they cannot be traced; here they do not."""
+"""Functions of PyTorch that look at contents, so that they cannot be traced, or fix sizes; here they do not."""
 
 from __future__ import annotations
 
 import itertools
+import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,3 +48,39 @@ def combinations(given: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if not r or not chosen:
         return given.new_zeros((0,) if not r else (0, r))
     return given[torch.tensor(chosen)]
+
+
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
+    """That variances are not negative is not checked."""
+    if not isinstance(var, Tensor):
+        var = torch.full_like(input, var)
+    if var.ndim == input.ndim - 1:
+        var = var.unsqueeze(-1)
+    var = var.clamp(min=eps)
+    loss = 0.5 * (var.log() + (input - target).square() / var) + (0.5 * math.log(2 * math.pi) if full else 0.0)
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """Sizes are compared only where one of them is 1."""
+    if dim is None:
+        return input.flatten().gather(0, indices.flatten())
+    dim %= input.ndim
+    pairs = list(zip(input.shape, indices.shape, strict=True))
+    wide = [b if isinstance(a, int) and a == 1 and k != dim else a for k, (a, b) in enumerate(pairs)]
+    places = [a if isinstance(b, int) and b == 1 and k != dim else b for k, (a, b) in enumerate(pairs)]
+    return input.expand(wide).gather(dim, indices.expand(places))
+
+
+def linspace(start: Any, end: Any, steps: Any, **options: Any) -> Tensor:
+    """With a number of steps that varies, from both ends to the middle."""
+    if not isinstance(steps, torch.SymInt):
+        return torch.linspace(start, end, steps, **options)
+    dtype = options.get("dtype") or torch.get_default_dtype()
+    places, last = torch.arange(steps).to(dtype), torch.sym_max(steps - 1, 1)
+    step = (end - start) / torch.full((), last, dtype=dtype)
+    return torch.where(
+        places < torch.sym_max(steps // 2, 1), start + places * step, end - (steps - 1 - places) * step
+    ).to(dtype)

@@ -94,16 +94,22 @@ def _prepared(program: Program) -> Program:
 
 
 def _exported(module: torch.nn.Module, examples: Examples) -> Program:
-    with _quietly(), plain_attention(), torch.no_grad(), Recurrences(), WithoutOperation(), without_branches():
+    functions = WithoutOperation()
+    with _quietly(), plain_attention(), torch.no_grad(), Recurrences(), functions, without_branches():
+        failure = None
         try:
             program = _program(module, examples)
             if not _has_levels(program):
                 return program
         except Exception as error:
-            if "functorch" not in str(error):
+            if not functions.has_levels:
                 raise
-        with written_out(module, examples):
-            return _program(module, examples)
+            failure = error
+        try:
+            with written_out(module, examples):
+                return _program(module, examples)
+        except Exception as error:
+            raise failure or error from None
 
 
 def _has_levels(program: Program) -> bool:
@@ -192,7 +198,8 @@ def restore_training_forms(model: onnx.ModelProto) -> None:
     for node in model.graph.node:
         notes = {prop.key: prop.value for prop in node.metadata_props}
         traced_as = notes.get("pkg.torch.onnx.fx_node", "")
-        if node.op_type == "BatchNormalization" and "_native_batch_norm_legit_functional" in traced_as:
+        functional = traced_as.partition("_native_batch_norm_legit_functional")[2]
+        if node.op_type == "BatchNormalization" and " True, " in functional:
             node.attribute.add(name="training_mode", type=onnx.AttributeProto.INT, i=1)
             next(a for a in node.attribute if a.name == "momentum").f = 1.0
             node.output.extend([f"{node.output[0]}_mean", f"{node.output[0]}_var"][len(node.output) - 1 :])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._decomp import decompositions as known
+
+from tenonnx_torch.degenerate import count
 
 aten = torch.ops.aten
 
@@ -39,6 +42,13 @@ def _means(length: Any, size: Any) -> Tensor:
     return inside.to(torch.float32) / (last - first).unsqueeze(1)
 
 
+def adaptive_average_of_any(x: Tensor, sizes: Any) -> Any:
+    """Where what is pooled varies, which the exporter writes for the size of the examples."""
+    sizes = [sizes] if isinstance(sizes, int | torch.SymInt) else sizes
+    varies = any(isinstance(length, torch.SymInt) for length in x.shape[-len(sizes) :])
+    return adaptive_average(x, sizes) if varies and any(size != 1 for size in sizes) else NotImplemented
+
+
 def adaptive_average(x: Tensor, sizes: Sequence[Any]) -> Tensor:
     for axis, size in zip(range(-len(sizes), 0), sizes, strict=True):
         x = _along(x, _means(x.shape[axis], size), axis)
@@ -51,15 +61,23 @@ def adaptive_average_backward(slope: Tensor, x: Tensor) -> Tensor:
     return slope
 
 
-def adaptive_maximum(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+def _widest(length: Any, size: Any) -> Any:
+    """No window of adaptive pooling has more elements than this; of a size that varies one has less, too."""
+    if isinstance(length, torch.SymInt) or isinstance(size, torch.SymInt):
+        return (length + size - 1) // size + 1
+    return max((k + 1) * length // size + ((k + 1) * length % size > 0) - k * length // size for k in range(size))
+
+
+def adaptive_maximum(x: Tensor, sizes: Any) -> tuple[Tensor, Tensor]:
     """Each window with as many elements as the largest, of which those beyond its end do not count."""
+    sizes = [sizes] if isinstance(sizes, int | torch.SymInt) else list(sizes)
     rank = len(sizes)
     shape = x.shape[-rank:]
     place: Any = torch.zeros((), dtype=torch.int64)
     inside: Any = torch.ones((), dtype=torch.bool)
     for axis, (length, size) in enumerate(zip(shape, sizes, strict=True)):
         first, last = _bounds(length, size)
-        widest = max((k + 1) * length // size + ((k + 1) * length % size > 0) - k * length // size for k in range(size))
+        widest = _widest(length, size)
         along = first.unsqueeze(1) + torch.arange(widest)
         view = [size if k == axis else widest if k == axis + rank else 1 for k in range(2 * rank)]
         inside = inside & (along < last.unsqueeze(1)).reshape(view)
@@ -92,6 +110,31 @@ def fractional_maximum(x: Tensor, kernel: Any, sizes: Any, samples: Tensor) -> t
     found = torch.where(held.isnan().any(-1), torch.nan, held.amax(-1))
     same = ((held == found.unsqueeze(-1)) | held.isnan()).to(torch.int64).argmax(-1, keepdim=True)
     return found, place.gather(-1, same).squeeze(-1)
+
+
+# ----- edges and blocks -----------------------------------------------------------------------------------------------
+
+
+def padded(x: Tensor, pad: Sequence[Any], mode: str = "constant", value: float | None = None) -> Any:
+    """Where edges are repeated at one end and cut off at another, of which ONNX cuts first, by the place of each."""
+    if mode != "replicate" or not any(isinstance(size, int) and size < 0 for size in pad):
+        return NotImplemented
+    for k, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        axis = x.ndim - 1 - k
+        places = torch.arange(x.shape[axis] + before + behind) - before
+        x = x.index_select(axis, places.clamp(0, x.shape[axis] - 1))
+    return x
+
+
+def blocks(
+    x: Tensor, kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
+) -> Any:
+    """Of nothing, nothing: the exporter lets its size follow from that of the rest."""
+    if count(x.shape) != 0:
+        return NotImplemented
+    sizes = zip(x.shape[-2:], kernel, dilation, padding, stride, strict=True)
+    found = math.prod((length + 2 * edge - step * (size - 1) - 1) // by + 1 for length, size, step, edge, by in sizes)
+    return x.new_zeros([*x.shape[:-3], x.shape[-3] * math.prod(kernel), found])
 
 
 # ----- resizing with antialiasing -------------------------------------------------------------------------------------
@@ -188,6 +231,10 @@ def average_backward(
 #: By operator, its function.
 WINDOWS: Mapping[Any, Callable[..., Any]] = {
     aten._adaptive_avg_pool3d.default: adaptive_average,
+    aten.adaptive_avg_pool1d.default: adaptive_average_of_any,
+    aten.adaptive_avg_pool2d.default: adaptive_average_of_any,
+    aten._adaptive_avg_pool2d.default: adaptive_average_of_any,
+    aten.adaptive_max_pool1d.default: adaptive_maximum,
     aten._adaptive_avg_pool2d_backward.default: adaptive_average_backward,
     aten.adaptive_max_pool2d.default: adaptive_maximum,
     aten.adaptive_max_pool3d.default: adaptive_maximum,
@@ -199,4 +246,6 @@ WINDOWS: Mapping[Any, Callable[..., Any]] = {
     aten._upsample_bicubic2d_aa.vec: _antialiased(_cubic),
     aten.convolution_backward.default: convolution_backward,
     aten.avg_pool2d_backward.default: average_backward,
+    aten.pad.default: padded,
+    aten.im2col.default: blocks,
 }

@@ -194,6 +194,7 @@ class _Placed:
                 own = TensorProto()
                 own.CopyFrom(message)
                 found.append((message.name, TensorContents(own)))
+                found[-1][1].array()  # so that what is none fails here
         self.initializers = found
 
     def _is_inline(self, contents: Constant) -> bool:
