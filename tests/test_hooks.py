@@ -307,9 +307,8 @@ def test_a_hook_of_a_package_is_found_by_name(tmp_path, install, capsys):
 
 
 def test_a_hook_that_leaves_less_than_a_tensor_holds_is_named(tmp_path):
-    model = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Mul (x, w) }'
-    )
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Mul (x, w) }""")
 
     def widened(message):
         message.graph.initializer[0].dims[0] = 3
