@@ -40,6 +40,19 @@ FUNCTIONS = {
     "given statistics": (
         lambda x: torch._native_batch_norm_legit(x, None, None, x[0] * 0, x[0] * 0 + 2, False, 0.5, 0.1)[0], (4, 5), {},
     ),
+    "a mean by places": (
+        lambda x: x.index_reduce(1, torch.tensor([0, 2, 2]), x[:, :3], "mean", include_self=False), (4, 5), BATCH,
+    ),
+    "a sum put to places": (lambda x: x.put(torch.tensor([[-1], [0]]), x[:2, :1], True), (4, 5), BATCH),
+    "taken by a number": (lambda x: torch.take(x, torch.tensor(-2)), (4, 5), BATCH),
+    "a product scattered": (
+        lambda x: x.scatter(1, torch.zeros(4, 2, dtype=torch.int64), 2.5, reduce="multiply"), (4, 5), {},
+    ),
+    "a histogram": (lambda x: torch.histogram(x, 4, density=True), (4, 5), BATCH),
+    "a number of 64 bits": (lambda x: torch.full_like(x, 0.1, dtype=torch.float64), (4, 5), BATCH),
+    "nothing joined": (lambda x: torch.cat([x[:, :0], x[:, 5:]], 1).sum(), (4, 5), {}),
+    "a triangle": (lambda x: torch.triangular_solve(x[:, :1], x[:, 1:], upper=False)[0], (4, 5), {}),
+    "few drawn numbers": (lambda x: (torch.bernoulli(x.sigmoid()[0, :1]), x + 1), (4, 5), {}),
     "a loss of a product": (
         lambda x: functional.linear_cross_entropy(x, torch.ones(3, 5), torch.tensor([0, 2, 1, 1])), (4, 5), {},
     ),

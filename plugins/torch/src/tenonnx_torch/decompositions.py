@@ -12,6 +12,7 @@ from torch._decomp import decompositions as known
 
 from tenonnx_torch.degenerate import DEGENERATE, count, is_degenerate
 from tenonnx_torch.drawing import DRAWING
+from tenonnx_torch.indexing import INDEXING
 from tenonnx_torch.matrices import MATRICES
 from tenonnx_torch.mending import calls
 from tenonnx_torch.numerics import NUMERICS
@@ -162,19 +163,6 @@ def _cumulative_product(x: torch.Tensor, dim: int, *, dtype: torch.dtype | None 
     places = torch.arange(last.shape[-1])
     beginnings = torch.where(places.unsqueeze(1) >= places, last.unsqueeze(-2), 1)
     return beginnings.prod(-1).movedim(-1, dim)
-
-
-def _scatter_mean(
-    x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, reduce: str, *, include_self: bool = True
-) -> Any:
-    """Of the ways to reduce, the mean alone: ScatterElements has no such reduction, and the exporter writes none."""
-    if reduce != "mean":
-        return NotImplemented
-    source = source[tuple(slice(size) for size in index.shape)]
-    counts = torch.full_like(x, include_self).scatter_add(dim, index, torch.ones_like(source))
-    total = (x if include_self else torch.where(counts > 0, 0, x)).scatter_add(dim, index, source)
-    counts = counts.clamp(min=1)
-    return total / counts if x.is_floating_point() else torch.div(total, counts, rounding_mode="floor")
 
 
 def _smoothed(
@@ -358,7 +346,6 @@ _DECOMPOSITIONS: Table = {
     aten.linspace.Tensor_Scalar: _one_number,
     aten.linspace.Scalar_Tensor: _one_number,
     aten.cumprod.default: _cumulative_product,
-    aten.scatter_reduce.two: _scatter_mean,
     aten.searchsorted.Tensor: _places,
     aten.cross_entropy_loss.default: _smoothed,
     aten.cdist.default: _distances,
@@ -379,4 +366,5 @@ _DECOMPOSITIONS: Table = {
     **WINDOWS,
     **SPECIAL,
     **DRAWING,
+    **INDEXING,
 }

@@ -106,6 +106,14 @@ def triangular_solution(
     return found
 
 
+def triangular_solution_and_matrix(
+    right: Tensor, matrix: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Tensor, Tensor]:
+    held = matrix.mT if transpose else matrix
+    found = triangular_solution(held, right, upper=upper != transpose, unitriangular=unitriangular)
+    return found, matrix.expand([*found.shape[:-2], *matrix.shape[-2:]]).clone()
+
+
 def solution_by_cholesky(right: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
     lower = factor.mT if upper else factor
     half = triangular_solution(lower, right, upper=False)
@@ -257,6 +265,7 @@ MATRICES: Mapping[Any, Callable[..., Any]] = {
     aten.cholesky_solve.default: solution_by_cholesky,
     aten.cholesky_inverse.default: inverse_by_cholesky,
     aten.linalg_solve_triangular.default: triangular_solution,
+    aten.triangular_solve.default: triangular_solution_and_matrix,
     aten.linalg_lu_factor_ex.default: lower_and_upper,
     aten.linalg_lu_factor.default: lambda matrix, *, pivot=True: lower_and_upper(matrix, pivot=pivot)[:2],
     aten.linalg_lu.default: three_factors,

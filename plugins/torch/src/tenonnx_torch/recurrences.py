@@ -169,14 +169,14 @@ class Recurrences(TorchFunctionMode):
         self._packed: dict[int, torch.Tensor] = {}
         self._checks = [(kind, kind.check_forward_args) for kind in (torch.nn.RNNBase, torch.nn.LSTM)]
         for kind, _ in self._checks:  # they take the batch for a number
-            kind.check_forward_args = lambda *given: None  # type: ignore[method-assign]
+            kind.check_forward_args = lambda *given: None
         for name in (*_KEPT, "_pad_packed_sequence"):  # PyTorch takes nothing but tensors there, and would not ask us
             setattr(torch._VF, name, self._of_packed(getattr(torch._VF, name)))
         return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
         for kind, check in self._checks:
-            kind.check_forward_args = check  # type: ignore[method-assign]
+            kind.check_forward_args = check
         for name in (*_KEPT, "_pad_packed_sequence"):
             delattr(torch._VF, name)
         super().__exit__(*error)

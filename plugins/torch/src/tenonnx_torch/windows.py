@@ -154,7 +154,7 @@ def _cubic(x: Tensor) -> Tensor:
 
 def _antialiased(kernel: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     def resized(x: Tensor, size: Any, corners: bool, *scales: Any) -> Tensor:
-        factors = scales[0] if scales and isinstance(scales[0], list | tuple) else list(scales) or None
+        factors = scales[0] if scales and isinstance(scales[0], list | tuple) else [s for s in scales if s is not None]
         given = factors if size is None else None
         for axis, length in enumerate(known.upsample_compute_output_size(x.shape, size, given), 2):
             held, factor = x.shape[axis], None if not factors else factors[axis - 2]

@@ -1,0 +1,160 @@
+"""Writing and reading by places, and counting: what the exporter has no form for, by scattering and gathering."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tenonnx_torch.degenerate import count
+
+aten = torch.ops.aten
+
+
+def scatter_mean(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Any:
+    """Of the ways to reduce, the mean alone: ScatterElements has no such reduction, and the exporter writes none."""
+    if reduce != "mean":
+        return NotImplemented
+    if not x.ndim:
+        parts = (each.reshape(1) for each in (index, source))
+        return scatter_mean(x.reshape(1), 0, *parts, reduce, include_self=include_self).reshape(())
+    source = source[tuple(slice(size) for size in index.shape)]
+    counts = torch.full_like(x, include_self).scatter_add(dim, index, torch.ones_like(source))
+    total = (x if include_self else torch.where(counts > 0, 0, x)).scatter_add(dim, index, source)
+    counts = counts.clamp(min=1)
+    return total / counts if x.is_floating_point() else torch.div(total, counts, rounding_mode="floor")
+
+
+def index_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    if not x.ndim:
+        return index_reduce(x.reshape(1), 0, index, source.reshape(1), reduce, include_self=include_self).reshape(())
+    dim %= x.ndim
+    places = index.reshape([-1 if axis == dim else 1 for axis in range(x.ndim)]).expand(source.shape)
+    found = scatter_mean(x, dim, places, source, reduce, include_self=include_self)
+    return (
+        x.scatter_reduce(dim, places, source, reduce, include_self=include_self) if found is NotImplemented else found
+    )
+
+
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """To places in the whole, counted row by row."""
+    places, values = index.reshape(-1), source.reshape(-1)
+    places = torch.where(places < 0, places + x.numel(), places)
+    flat = x.reshape(-1)
+    written = flat.scatter_add(0, places, values) if accumulate else flat.scatter(0, places, values)
+    return written.reshape(x.shape)
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    places = index.reshape(-1)
+    places = torch.where(places < 0, places + x.numel(), places)
+    return x.reshape(-1).index_select(0, places).reshape(index.shape)
+
+
+_REDUCTIONS = {"add": "sum", "multiply": "prod"}
+
+
+def scatter_reduced(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Tensor:
+    source = source if isinstance(source, Tensor) else torch.full_like(index, source, dtype=x.dtype)
+    if not x.ndim:
+        return scatter_reduced(x.reshape(1), 0, index.reshape(1), source.reshape(1), reduce=reduce).reshape(())
+    return x.scatter_reduce(dim, index, source, _REDUCTIONS[reduce])
+
+
+def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
+    """Of a scalar, by an axis of one element."""
+    if x.ndim:
+        return NotImplemented
+    return x.reshape(1).scatter_add(0, index.reshape(-1), source.reshape(-1)).reshape(())
+
+
+def joined_of_nothing(tensors: Sequence[Tensor], dim: int = 0) -> Any:
+    """Parts that are all empty: a part of one axis without elements may stand beside others."""
+    if any(count(part.shape) != 0 for part in tensors):
+        return NotImplemented
+    parts = [part for part in tensors if part.ndim > 1] or list(tensors)
+    sizes = list(parts[0].shape)
+    sizes[dim] = sum(part.shape[dim] for part in parts)
+    return parts[0].new_zeros(sizes)
+
+
+def histogram_by_edges(
+    x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Tensor]:
+    """What lies between two edges; the last one belongs to the bin before it."""
+    values = x.reshape(-1, 1)
+    inside = (values >= bins[:-1]) & ((values < bins[1:]) | ((values == bins[-1]) & (bins[1:] == bins[-1])))
+    counts = inside.to(x.dtype)
+    found = (counts if weight is None else counts * weight.reshape(-1, 1)).sum(0)
+    return (found / (found.sum() * (bins[1:] - bins[:-1])) if density else found), bins.clone()
+
+
+def histogram(
+    x: Tensor, bins: int = 100, *, range: Sequence[float] | None = None, weight: Tensor | None = None,
+    density: bool = False,
+) -> Any:  # fmt: skip
+    if range is None and count(x.shape) == 0:
+        range = (0.0, 1.0)
+    first, last = (
+        (x.amin(), x.amax()) if range is None else (torch.full((), float(end), dtype=x.dtype) for end in range)
+    )
+    same = first == last
+    first, last = torch.where(same, first - 0.5, first), torch.where(same, last + 0.5, last)
+    places = torch.arange(bins + 1, dtype=x.dtype)
+    step = (last - first) / bins
+    edges = torch.where(places < (bins + 1) // 2, first + places * step, last - (bins - places) * step)
+    return histogram_by_edges(x, edges, weight=weight, density=density)
+
+
+def exactly_filled(shape: Sequence[Any], value: Any, dtype: torch.dtype | None) -> Any:
+    """Of a number of 64 bits, which the exporter writes with 32, by a sum of such ones."""
+    if dtype is not torch.float64 or not isinstance(value, float):
+        return NotImplemented
+    parts: list[float] = []
+    rest = value
+    while len(parts) < 3 and abs(rest) < 3e38:
+        parts.append(struct.unpack("f", struct.pack("f", rest))[0])
+        rest -= parts[-1]
+        if not rest:
+            break
+    if len(parts) < 2:
+        return NotImplemented
+    found: Any = torch.full(list(shape), parts[0], dtype=dtype)
+    for part in parts[1:]:
+        found = found + torch.full((), part, dtype=dtype)
+    return found
+
+
+def full(shape: Sequence[Any], value: Any, *, dtype: torch.dtype | None = None, **placed: Any) -> Any:
+    return exactly_filled(shape, value, dtype)
+
+
+def full_like(x: Tensor, value: Any, *, dtype: torch.dtype | None = None, **placed: Any) -> Any:
+    return exactly_filled(x.shape, value, dtype or x.dtype)
+
+
+def new_full(x: Tensor, shape: Sequence[Any], value: Any, *, dtype: torch.dtype | None = None, **placed: Any) -> Any:
+    return exactly_filled(shape, value, dtype or x.dtype)
+
+
+#: By operator, its function.
+INDEXING: Mapping[Any, Callable[..., Any]] = {
+    aten.index_reduce.default: index_reduce,
+    aten.put.default: put,
+    aten.take.default: take,
+    aten.scatter_reduce.two: scatter_mean,
+    aten.scatter.reduce: scatter_reduced,
+    aten.scatter.value_reduce: scatter_reduced,
+    aten.scatter_add.default: scatter_add,
+    aten.cat.default: joined_of_nothing,
+    aten.histogram.bins_tensor: histogram_by_edges,
+    aten.histogram.bin_ct: histogram,
+    aten.full.default: full,
+    aten.full_like.default: full_like,
+    aten.new_full.default: new_full,
+}
