@@ -19,8 +19,8 @@ def scatter_mean(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str
     if reduce != "mean":
         return NotImplemented
     if not x.ndim:
-        parts = (each.reshape(1) for each in (index, source))
-        return scatter_mean(x.reshape(1), 0, *parts, reduce, include_self=include_self).reshape(())
+        found = scatter_mean(x.reshape(1), 0, index.reshape(1), source.reshape(1), reduce, include_self=include_self)
+        return found.reshape(())
     source = source[tuple(slice(size) for size in index.shape)]
     counts = torch.full_like(x, include_self).scatter_add(dim, index, torch.ones_like(source))
     total = (x if include_self else torch.where(counts > 0, 0, x)).scatter_add(dim, index, source)
