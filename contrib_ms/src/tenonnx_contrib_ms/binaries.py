@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx.extend import REQUIRED, NotRepresentable, Op, UnknownType, UnsupportedOp, primitive
+from tenonnx.extend import NotRepresentable, Op, UnknownType, UnsupportedOp, primitive
 
 
 @primitive("EPContext", domain="com.microsoft")
@@ -31,26 +31,6 @@ def speculative_prefix_commit(
     """Commits accepted tokens and tells the host by records at an address of the device."""
 
 
-@primitive("GatherPacked", domain="com.microsoft")
-def gather_packed(data, indices, *, K: int, output_dtype=16, packed_type: int):
-    """Rows of a table of numbers that are packed in one of onnxruntime's formats."""
-
-
-@primitive("MatMulPacked", domain="com.microsoft")
-def matmul_packed(A, B, global_scale=None, *, K: int, N: int, activation_type="none", packed_type: int):
-    """``A`` by weights that are packed in one of onnxruntime's formats."""
-
-
-@primitive("MoEPacked", domain="com.microsoft")
-def moe_packed(
-    input, router_probs, gate_experts_weights, up_experts_weights=None, down_experts_weights=REQUIRED,
-    router_weights=None, *,
-    activation_type="swiglu", down_type: int, gate_type: int, k=1, normalize_routing_weights=1,
-    routed_scaling_factor=1.0, routing_epsilon=0.0, up_type=-1,
-):  # fmt: skip
-    """A mixture of experts whose weights are packed in one of onnxruntime's formats."""
-
-
 def _refuse(made: Op, why: str, before: str) -> None:
     @made.type
     def _(*inputs: Any, **attributes: Any) -> Any:
@@ -74,8 +54,3 @@ _refuse(
     speculative_prefix_commit, "it writes records to an address in the memory of a device, which no tensor is",
     "the model without the loop that verifies drafts",
 )  # fmt: skip
-for _packed in (gather_packed, matmul_packed, moe_packed):
-    _refuse(
-        _packed, "the bytes of its weights are packed in a layout that its schema does not tell",
-        "the model before its weights were packed",
-    )  # fmt: skip

@@ -13,8 +13,9 @@ from tenonnx_contrib_ms.layouts import channels_first, channels_last_again
 
 NHWC = "com.ms.internal.nhwc"
 
-#: The last version of ai.onnx that changes an op of the domain.
-NEWEST = 28
+#: The last version of ai.onnx that changes an op of the domain, and those that change one op later.
+NEWEST = 20
+LATER = {"SpaceToDepth": 28}
 
 #: Inputs with a number for each axis, or two: first those of all beginnings, then those of all ends.
 PER_AXIS = ("scales", "sizes", "output_shape", "roi")
@@ -59,15 +60,16 @@ def _one_with_channels_last(standard: Op, since: int, images: Sequence[str], act
     function.__name__, function.__doc__ = standard.__name__, f"{standard.name} with the channels last."
     function.__module__ = __name__
     attributes, kinds = dict(known.attributes), dict(known.kinds)
+    newest = LATER.get(standard.name, NEWEST)
     for step in standard.signature_changes:
-        if step.before > NEWEST:
+        if step.before > newest:
             attributes = {name: default for name, default in attributes.items() if name not in step.lacks}
     if activated:
         attributes |= {"activation": None, "activation_params": None}
         kinds |= {"activation": "str", "activation_params": "floats"}
     signature = known._replace(attributes=attributes, kinds=kinds)
     made = Op(function, standard.name, domain=NHWC, since=since, before=standard.before, signature=signature)
-    made.signature_changes = tuple(step for step in standard.signature_changes if since < step.before <= NEWEST)
+    made.signature_changes = tuple(step for step in standard.signature_changes if since < step.before <= newest)
     return made
 
 

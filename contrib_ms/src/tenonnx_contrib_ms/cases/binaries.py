@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from tenonnx_contrib_ms.binaries import (
-    ep_context,
-    gather_packed,
-    matmul_packed,
-    moe_packed,
-    snpe,
-    speculative_prefix_commit,
-)
+from tenonnx_contrib_ms.binaries import ep_context, snpe, speculative_prefix_commit
 from tenonnx_testing import incomparable
 
 incomparable(ep_context, snpe, reason="what they compute is compiled for one device, and runs nowhere else")
 incomparable(speculative_prefix_commit, reason="it writes to an address in the memory of a device, which no tensor is")
-incomparable(gather_packed, matmul_packed, moe_packed, reason="the layout of the bytes of weights is the runtime's own")
