@@ -12,7 +12,7 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.late_bindings import late
 from tenonnx.graph.methods import Methods
 from tenonnx.graph.names import Names, near_names
-from tenonnx.graph.parts import Attributes, Inputs, Operator, Places
+from tenonnx.graph.parts import Attributes, Inputs, Operator, Places, fixed
 from tenonnx.graph.settable import EditedPart, Settable, part, settled
 from tenonnx.graph.training import Role, TrainingState
 from tenonnx.graph.typed import Typed
@@ -149,10 +149,8 @@ class Node:
         made: Any = object.__new__(_Unfinished)
         made.name, made.op, made.version, made.origin = name, op, version, origin
         made.inputs, made.outputs, made.captures = Places(inputs), Places(outputs), tuple(captures)
-        made.attributes = held = Attributes(attributes)
+        made.attributes = held = Attributes(attributes if type(attributes) is Attributes else fixed(attributes))
         held._node = made
-        if attributes and type(attributes) is not Attributes:
-            held.hold(attributes)
         made._subgraphs = None if attributes else ()
         made.__class__ = cls
         return made  # type: ignore[no-any-return]

@@ -63,7 +63,7 @@ class Attributes(dict[str, Any]):
     def hold(self, attributes: Mapping[str, Any]) -> None:
         """Be these attributes, whatever the graph is then."""
         super().clear()
-        super().update((name, Fixed(v) if type(v) is list else v) for name, v in attributes.items())
+        super().update(fixed(attributes))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
@@ -83,6 +83,11 @@ class Fixed(list[Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (tuple(self),)
+
+
+def fixed(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes whose lists stay as they are."""
+    return {name: Fixed(v) if type(v) is list else v for name, v in attributes.items()}
 
 
 class Places(tuple[Item, ...]):

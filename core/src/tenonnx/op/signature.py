@@ -6,6 +6,7 @@ Positional parameters are the ONNX inputs, keyword-only parameters the ONNX attr
 from __future__ import annotations
 
 import ctypes
+import functools
 import inspect
 import re
 from array import array
@@ -205,20 +206,22 @@ def _declared_kind(parameter: inspect.Parameter) -> str:
 def kind_of(value: Any) -> str:
     """The kind of a Python value; empty where it may be any, or one that no signature tells of."""
     if isinstance(value, list | tuple):
-        kinds = {_kind_of_type(kind) for kind in set(map(type, value))}  # millions of items have few types
+        kinds = set(map(_kind_of_type, set(map(type, value))))  # millions of items have few types
         if not kinds:
             return ""
         if kinds == {"int", "float"}:
             return "floats"
         only, *others = kinds
         return "mixed" if others or not only else f"{only}s"
-    return _kind_of_type(type(value))
+    given: Any = type(value)
+    return _kind_of_type(given)
 
 
 _KINDS = (("str", str), ("int", Integral), ("float", Real), ("Graph", Graph), ("Type", Type))
 
 
-def _kind_of_type(given: type) -> str:
+@functools.cache
+def _kind_of_type(given: Any) -> str:
     for kind, wanted in _KINDS:
         if issubclass(given, wanted):
             return kind

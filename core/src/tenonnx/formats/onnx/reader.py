@@ -319,19 +319,20 @@ class GraphReader:
                     return False
                 raise
             op, version = resolve(proto, attributes, len(inputs))
-            node = Node(op, version, inputs, attributes, (), name=proto.name, origin=proto)
             outputs: list[Value | None] = []
             for name in proto.output:
                 if not name:
                     outputs.append(None)
                     continue
                 if name in scope:
-                    raise InvalidModel(
-                        f'the name "{name}" must be given to one value only', given=f"{node.title} computes it again"
-                    )
-                value = scope[name] = Value(name, None, producer=node, graph=graph)
+                    given = f"{Node(op, version, inputs, attributes, name=proto.name).title} computes it again"
+                    raise InvalidModel(f'the name "{name}" must be given to one value only', given=given)
+                value = scope[name] = Value(name, None, graph=graph)
                 outputs.append(value)
-            node.become(outputs=outputs)
+            node = Node(op, version, inputs, attributes, outputs, name=proto.name, origin=proto)
+            for value in outputs:
+                if value is not None:
+                    value.producer = node
             if attributes and (subgraphs := node.subgraphs):
                 node.become(captures=align_captures(subgraphs, Builder(graph)))
             nodes.append(node)
