@@ -153,7 +153,14 @@ def _of_concrete(function: Any, name: str, batched: bool = False) -> Model:
             for label, tensor in zip(labels, flat, strict=True)
         ]
         with unchanged(function.graph.variables):
-            return [np.asarray(each) for each in tf.nest.flatten(_flat_call(function, given))]
+            results = tf.nest.flatten(_flat_call(function, given))
+            found = [np.asarray(each) for each in results if each is not None]
+        for tensor, array in zip(function.outputs, found, strict=False):
+            if not tensor.shape.is_compatible_with(
+                array.shape
+            ):  # a convolution of too few places gives its input, by oneDNN
+                raise ValueError(f"an output has the shape {array.shape}, where TensorFlow infers {tensor.shape}")
+        return found
 
     return Model(name, library, inputs, outputs, captured, contents, run=run, line_of=functools.partial(_line, graph))
 
