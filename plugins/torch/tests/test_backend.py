@@ -291,7 +291,7 @@ def test_the_examples_give_what_numpy_gives(name):
         feeds = {value.name: held[value.name] for value in graph.inputs}
     expected, found = graph.run(feeds, backend="numpy"), graph.compile("torch", strict=True)(feeds)
     for each in expected:
-        np.testing.assert_allclose(found[each], expected[each], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(found[each], expected[each], rtol=2e-5, atol=2e-5)
 
 
 # ----- training -------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Gradients of the examples: PyTorch's, through ``tenonnx_torch.module``, are those of our own graph of gradients."""
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import onnx
 import pytest
 import torch
 from modules import CASES, sequences  # noqa: F401  (they register cases)
+from modules.rounding import assert_within_rounding
 from torch.utils._pytree import tree_leaves
 
 import tenonnx as tx
@@ -74,10 +76,13 @@ def test_gradients_of_an_example_are_ours(name):
         return
     slope = tx.grad(graph, of=list(outputs), wrt=list(parameters), seeds={key: f"{key}/seed" for key in seeds})
     ours = slope.run({**feeds, **{f"{key}/seed": seed for key, seed in seeds.items()}}, "numpy")
+    # sums of float32 in another order; where numbers are rounded to codes, one that lies half way goes to either
+    codes = any("QLinear" in node.op_type or "Quantize" in node.op_type for node in graph.walk())
+    close = 2e-3 if codes else 2e-5
     for key, parameter in parameters.items():
         expected = ours[f"{key}/grad"]
         actual = np.zeros_like(expected) if parameter.grad is None else parameter.grad.numpy()
-        np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max() + 1e-5, err_msg=key)
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=close * np.abs(expected).max() + 1e-6, err_msg=key)
 
 
 THERE_AND_BACK = ["RNN of any length", "LSTM both ways in two layers", "embedding bag"]
@@ -88,14 +93,17 @@ def test_a_module_there_and_back_has_its_own_numbers_and_gradients(name):
     case = CASES[name]
     module, examples = case.make()
     network = tenonnx_torch.module(tx.retarget(tx.load(module, *examples, dims=case.dims, verify=False), 13))
-    found, expected = (tree_leaves(each(*tree_leaves(examples))) for each in (network, module))
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-    for outputs in (found, expected):
-        sum(tensor.square().sum() for tensor in outputs).backward()
-    trained = dict(network.named_parameters())
-    for key, parameter in module.named_parameters():
-        torch.testing.assert_close(trained[key].grad, parameter.grad, rtol=1e-3, atol=1e-4)
+    precise = copy.deepcopy(module).double()
+    widened = [t.double() if t.is_floating_point() else t for t in tree_leaves(examples)]
+    calls = {network: tree_leaves(examples), module: tree_leaves(examples), precise: widened}
+    outputs = [tree_leaves(each(*given)) for each, given in calls.items()]
+    for found in zip(*outputs, strict=True):
+        assert_within_rounding(*(tensor.detach() for tensor in found))
+    for found in outputs:
+        sum(tensor.square().sum() for tensor in found).backward()
+    slopes = [{name: parameter.grad for name, parameter in each.named_parameters()} for each in calls]
+    for key in slopes[1]:
+        assert_within_rounding(*(each[key] for each in slopes), key)
 
 
 def test_a_quantised_file_is_tuned_by_pytorch(tmp_path):

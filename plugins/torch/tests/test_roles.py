@@ -80,7 +80,7 @@ def test_fit_trains_what_pytorch_does(by, tmp_path):
     expected, after = trained_by_pytorch(module, ids, x, labels), contents(graph)
     for name, array in after.items():
         if name in TRAINED:
-            np.testing.assert_allclose(array, expected[name], rtol=1e-4, atol=2e-5, err_msg=name)
+            np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=2e-6, err_msg=name)
             assert (array != before[name]).any()
         else:
             np.testing.assert_array_equal(array, before[name], err_msg=name)
@@ -100,7 +100,7 @@ def test_a_module_of_the_graph_has_the_same_parameters():
     before = contents(graph)
     ours, theirs = (trained_by_pytorch(each, ids, x, labels) for each in (network, module))
     for name in TRAINED:
-        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-4, atol=2e-5, err_msg=name)
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-5, atol=2e-6, err_msg=name)
     after = contents(network.write_back())
     for name in before.keys() - TRAINED:
         np.testing.assert_array_equal(after[name], before[name], err_msg=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Mapping, Set
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from modules.rounding import assert_within_rounding
 from torch import nn
 from torch.nn import functional
 
@@ -151,9 +153,11 @@ def labels(loss: str, step: int) -> torch.Tensor:
     return numbers.round() if loss == "binary_cross_entropy" else numbers
 
 
-def by_pytorch(setup: Setup) -> tuple[list[float], dict[str, np.ndarray]]:
-    module, _ = loaded(setup.module)
-    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+def by_pytorch(setup: Setup, dtype: torch.dtype) -> tuple[list[float], dict[str, np.ndarray]]:
+    def typed(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+    module = copy.deepcopy(loaded(setup.module)[0]).to(dtype)
     module.train(not setup.options.get("frozen_statistics"))
     chosen = [
         p for name, p in module.named_parameters()
@@ -161,7 +165,7 @@ def by_pytorch(setup: Setup) -> tuple[list[float], dict[str, np.ndarray]]:
     ]  # fmt: skip
     optimizer, losses, every = setup.theirs(chosen), [], setup.options.get("accumulate", 1)
     for step in range(STEPS):
-        loss = LOSSES[setup.loss](module(drawn(setup.module, step)), labels(setup.loss, step))
+        loss = LOSSES[setup.loss](module(typed(drawn(setup.module, step))), typed(labels(setup.loss, step)))
         (loss / every).backward()
         losses.append(loss.item())
         if (step + 1) % every:
@@ -172,11 +176,7 @@ def by_pytorch(setup: Setup) -> tuple[list[float], dict[str, np.ndarray]]:
             nn.utils.clip_grad_value_(chosen, setup.options["clip_value"])
         optimizer.step()
         module.zero_grad()
-    after = {name: tensor.detach().clone().numpy() for name, tensor in module.state_dict().items()}
-    module.zero_grad()
-    module.load_state_dict(before)
-    module.eval()
-    return losses, after
+    return losses, {name: tensor.numpy() for name, tensor in module.state_dict().items()}
 
 
 @pytest.mark.parametrize("name", SETUPS)
@@ -191,11 +191,11 @@ def test_three_steps_are_those_of_pytorch(name: str) -> None:
         float(step({read: drawn(setup.module, k).numpy(), "labels": labels(setup.loss, k).numpy()})["loss"])
         for k in range(STEPS)
     ]
-    expected, state = by_pytorch(setup)
-    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    (expected, state), (exact_losses, exact) = (by_pytorch(setup, dtype) for dtype in (torch.float32, torch.float64))
+    assert_within_rounding(losses, expected, exact_losses, "losses")
     after = {value.name: value.data.array() for value in step.write_back().variables}
     for key in state.keys() & after.keys():
-        np.testing.assert_allclose(after[key], state[key], rtol=2e-4, atol=2e-5, err_msg=key)
+        assert_within_rounding(after[key], state[key], exact[key], key)
     kept = state.keys() & after.keys() & before.keys()
     assert _moved(before, after, kept) == _moved(before, state, kept)
 
@@ -280,17 +280,23 @@ def differentiable() -> tx.Graph:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_are_those_of_pytorch(name: str) -> None:
-    place, given = list(FUNCTIONS).index(name), {key: t.requires_grad_() for key, t in operands().items()}
-    y = FUNCTIONS[name](*given.values())
-    seed = torch.randn(y.shape, generator=torch.Generator().manual_seed(place))
-    expected = torch.autograd.grad(y, list(given.values()), seed, allow_unused=True)
+    place = list(FUNCTIONS).index(name)
+    outcomes = [_by_pytorch(name, place, dtype) for dtype in (torch.float32, torch.float64)]
+    (given, seed, y, expected), (_, _, exact_y, exact) = outcomes
     slope = tx.grad(
         tx.extract(differentiable(), None, f"y{place}"), of=f"y{place}",
         wrt=[key for key, g in zip(given, expected, strict=True) if g is not None], seeds={f"y{place}": "seed"},
     )  # fmt: skip
     feeds = {value.name: {**given, "seed": seed}[value.name].detach().numpy() for value in slope.inputs}
     found = slope.run(feeds, backend="numpy")
-    np.testing.assert_allclose(found[f"y{place}"], y.detach(), rtol=2e-5, atol=1e-6)
-    for key, gradient in zip(given, expected, strict=True):
-        if gradient is not None:
-            np.testing.assert_allclose(found[f"{key}/grad"], gradient, rtol=1e-4, atol=1e-5, err_msg=key)
+    assert_within_rounding(found[f"y{place}"], y, exact_y, "y")
+    for key, *gradients in zip(given, expected, exact, strict=True):
+        if gradients[0] is not None:
+            assert_within_rounding(found[f"{key}/grad"], *gradients, key)
+
+
+def _by_pytorch(name: str, place: int, dtype: torch.dtype) -> tuple[Any, ...]:
+    given = {key: tensor.to(dtype).requires_grad_() for key, tensor in operands().items()}
+    y = FUNCTIONS[name](*given.values())
+    seed = torch.randn(y.shape, generator=torch.Generator().manual_seed(place)).to(dtype)
+    return given, seed, y.detach(), torch.autograd.grad(y, list(given.values()), seed, allow_unused=True)

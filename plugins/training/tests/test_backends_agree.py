@@ -101,7 +101,7 @@ def test_adapters_alone_are_trained(backend):
         found[name] = after
     assert found[backend].keys() == found["numpy"].keys()
     for name, array in found["numpy"].items():
-        np.testing.assert_allclose(found[backend][name], array, rtol=1e-3, atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(found[backend][name], array, rtol=2e-5, atol=2e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -38,7 +38,7 @@ def trained(model, optimizer, backend):
 @pytest.mark.parametrize("model", MODELS)
 def test_losses_are_those_of_pytorch(model, optimizer, backend):
     graph, losses, data = trained(model, optimizer, backend)
-    np.testing.assert_allclose(losses, data[optimizer], rtol=1e-4)
+    np.testing.assert_allclose(losses, data[optimizer], rtol=1e-5)
     if model == "cnn":
         check_statistics(graph, optimizer, data)
 
@@ -56,7 +56,7 @@ def check_statistics(graph, optimizer, data):
     for layer, pixels in (("1", 64), ("5", 16)):
         mean, variance = f"{layer}.running_mean", f"{layer}.running_var"
         expected = data[f"{optimizer}/{mean}"] + left * start[mean]
-        np.testing.assert_allclose(held[mean], expected, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(held[mean], expected, rtol=1e-5, atol=1e-6)
         share = (batch * pixels - 1) / (batch * pixels)
         expected = (data[f"{optimizer}/{variance}"] - left) * share + left * start[variance]
-        np.testing.assert_allclose(held[variance], expected, rtol=1e-4)
+        np.testing.assert_allclose(held[variance], expected, rtol=1e-5)

@@ -33,7 +33,7 @@ def test_a_net_of_merged_initializers_trains_as_in_pytorch(untie, backend):
         expected = data[name]
         if name.endswith("running_var"):
             expected = (expected - left) * (samples - 1) / samples + left
-        np.testing.assert_allclose(held[name], expected, rtol=2e-3, atol=2e-4, err_msg=name)
+        np.testing.assert_allclose(held[name], expected, rtol=2e-5, atol=2e-6, err_msg=name)
 
 
 def moved(trainable, **options):

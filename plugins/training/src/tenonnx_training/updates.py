@@ -211,7 +211,8 @@ class Updates:
             total = total + square
         bound = self.recipe.clip_norm
         norm = sqrt(total) * unscaled
-        return bound / maximum(norm, constant(bound, "float32")) * unscaled  # type: ignore[no-any-return]
+        small = constant(1e-6, "float32")  # which PyTorch adds
+        return bound / maximum(norm + small, constant(bound, "float32")) * unscaled  # type: ignore[no-any-return]
 
     def replace(self, name: str, value: Value) -> None:
         """Let ``value`` be the next contents of the input of that name."""
