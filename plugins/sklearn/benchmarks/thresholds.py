@@ -15,6 +15,7 @@ from tenonnx_sklearn.cases import configurations
 from tenonnx_sklearn.cases.data import rows_and_target
 
 ROWS = 2000
+KINDS = ("binary", "three", "words", "missing binary", "missing three")
 TREES = ("Tree", "Forest", "Boost", "LGBM", "XGB", "Bagging", "IsolationForest")
 
 
@@ -24,7 +25,7 @@ def main() -> None:
     asked = 0
     for case in configurations():
         kind = case.name.rpartition(" on ")[2]
-        if case.options or not case.name.startswith(tuple(known())) or "binary" not in kind:
+        if case.options or not case.name.startswith(tuple(known())) or kind not in KINDS:
             continue
         model, _ = case.fitted()
         X = rows_and_target(kind)[0]

@@ -55,7 +55,10 @@ def _fit(kind: Any, classes: int) -> Callable[[], tuple[Any, Any]]:
     return fitted
 
 
-_OF_CLASSES = {"GridSearchCV", "NeighborhoodComponentsAnalysis", "Pipeline", "RandomizedSearchCV", "RFE", "RFECV"}
+_OF_CLASSES = {
+    "GridSearchCV", "NeighborhoodComponentsAnalysis", "Pipeline", "RandomizedSearchCV", "RFE", "RFECV",
+    "SelfTrainingClassifier",
+}  # fmt: skip
 _NOT_OF_ROWS = {
     "CountVectorizer", "DictVectorizer", "FeatureHasher", "HashingVectorizer", "KernelCenterer", "LabelBinarizer",
     "LabelEncoder", "MultiLabelBinarizer", "PatchExtractor", "TfidfVectorizer",
@@ -107,7 +110,8 @@ def _needs_member(kind: Any) -> bool:
     import inspect
 
     found = inspect.signature(kind).parameters
-    return "estimator" in found and found["estimator"].default is inspect.Parameter.empty
+    member = found.get("estimator", found.get("base_estimator"))  # the latter before 1.7
+    return member is not None and member.default is inspect.Parameter.empty
 
 
 def _second(name: str) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier, is_regressor
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier, is_regressor
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
@@ -251,6 +252,21 @@ def _scored(member: Any, X: Table) -> tuple[Outputs, Value, float]:
     return found, column(called(found["predict_proba"]), 1), 0.5
 
 
+class _Undecided(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A member that speaks for nothing, by which versions of scikit-learn show what they make of a tie."""
+
+    def predict_proba(self, X: Any) -> Any:
+        return np.zeros((len(X), 2))
+
+
+def _of_ties(model: Any) -> tuple[bool, float]:
+    """Whether the last of several equal classes wins, and what probabilities become of zeros alone."""
+    asked, row = copy(model), np.zeros((1, 1))
+    asked.estimators_ = [_Undecided()] * len(model.estimators_)
+    with np.errstate(all="ignore"):
+        return asked.predict(row)[0] != model.classes_[0], float(asked.predict_proba(row)[0, 0])
+
+
 @converts("sklearn.OneVsRestClassifier", table=True)
 def one_versus_rest(model: Any, X: Table) -> Outputs:
     members = [_scored(each, X) for each in model.estimators_]
@@ -261,14 +277,16 @@ def one_versus_rest(model: Any, X: Table) -> Outputs:
     elif len(members) == 1:
         found["predict"] = label(model.classes_, cast(flat(scores) > limit, DType.int64))
     else:
-        found["predict"] = label(model.classes_, position(scores))
+        last, nothing = _of_ties(model)
+        found["predict"] = label(model.classes_, ops.argmax(scores, axis=1, keepdims=0, select_last_index=int(last)))
     if all("predict_proba" in each for each, _, _ in members):
         proba = beside([column(called(each["predict_proba"]), 1) for each, _, _ in members])
         if len(members) == 1:
             proba = both(flat(proba))
-        elif not model.multilabel_:  # rows of zeros stay so, as scikit-learn has them
+        elif not model.multilabel_:
             sums = total(proba, keepdims=True)
-            proba = proba / ops.where(is_zero(sums), like(proba, 1.0), sums)
+            empty = is_zero(sums)
+            proba = ops.where(empty, like(proba, nothing), proba / ops.where(empty, like(proba, 1.0), sums))
         found["predict_proba"] = proba
     return found
 
