@@ -8,7 +8,7 @@ from tenonnx_sklearn import Outputs, Table, convert, converts
 from tenonnx_sklearn.rules.trees import adaboost_classifier, bagging_classifier, forest_classifier
 
 converts("imblearn.BalancedRandomForestClassifier")(forest_classifier)
-converts("imblearn.BalancedBaggingClassifier", "imblearn.EasyEnsembleClassifier")(bagging_classifier)
+converts("imblearn.BalancedBaggingClassifier", "imblearn.EasyEnsembleClassifier", table=True)(bagging_classifier)
 converts("imblearn.RUSBoostClassifier")(adaboost_classifier)
 
 
