@@ -52,7 +52,7 @@ class Examples:
                 f"the examples must be what {type(module).__name__}.forward takes",
                 given=str(error),
                 available=f"forward{inspect.signature(module.forward)}",
-                do="give one example for each argument: tx.load(module, *examples)",
+                do="give one example for each argument: tx.load(module, *examples), or --example of a command",
             ) from error
         order = list(bound.signature.parameters)  # that of the arguments, whichever way they are written
         named = dict(sorted(named.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))

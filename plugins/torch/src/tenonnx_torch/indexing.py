@@ -83,6 +83,32 @@ def joined_of_nothing(tensors: Sequence[Tensor], dim: int = 0) -> Any:
     return parts[0].new_zeros(sizes)
 
 
+def nonzero_of_scalar(x: Tensor) -> Any:
+    return NotImplemented if x.ndim else x.reshape(1).nonzero()[:, :0]
+
+
+def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """As many places as are asked for, with a number for those that there are not."""
+    whole = x.numel()
+    flat = x.reshape(-1)
+    places = torch.cat([torch.where(flat != 0, torch.arange(whole), whole), torch.full((size,), whole)])
+    first = places.sort().values[:size]
+    parts, rest = [], first
+    for length in reversed(x.shape):
+        parts.append(rest % length if whole else rest)
+        rest = rest // length if whole else rest
+    found = torch.stack(parts[::-1], 1) if parts else first.unsqueeze(1)[:, :0]
+    return torch.where((first < whole).unsqueeze(1), found, fill_value)
+
+
+def weighed(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any:
+    """Sums of weights, as many as there are counts."""
+    if weights is None:
+        return NotImplemented
+    dtype = weights.dtype if weights.is_floating_point() else torch.float64
+    return torch.zeros_like(torch.bincount(x, minlength=minlength), dtype=dtype).scatter_add(0, x, weights.to(dtype))
+
+
 def histogram_by_edges(
     x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -152,6 +178,10 @@ INDEXING: Mapping[Any, Callable[..., Any]] = {
     aten.scatter.value_reduce: scatter_reduced,
     aten.scatter_add.default: scatter_add,
     aten.cat.default: joined_of_nothing,
+    aten.nonzero.default: nonzero_of_scalar,
+    aten.argwhere.default: nonzero_of_scalar,
+    aten.nonzero_static.default: nonzero_static,
+    aten.bincount.default: weighed,
     aten.histogram.bins_tensor: histogram_by_edges,
     aten.histogram.bin_ct: histogram,
     aten.full.default: full,

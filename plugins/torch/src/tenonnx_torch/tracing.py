@@ -18,7 +18,7 @@ from onnx_ir import traversal
 
 from tenonnx.extend import InvalidCall, NotRepresentable, TenonnxError
 from tenonnx_frontends import joined
-from tenonnx_torch import lines, special
+from tenonnx_torch import lines, special, windows
 from tenonnx_torch.decompositions import decomposed, wholly_decomposed
 from tenonnx_torch.examples import Examples
 from tenonnx_torch.forms import GROUP, Forms
@@ -31,7 +31,7 @@ from tenonnx_torch.verification import leaves, plain_attention
 from tenonnx_torch.vision import without_branches
 
 #: What the exporter writes for operations of this package.
-_TRANSLATIONS = {**TRANSLATIONS, **special.TRANSLATIONS}
+_TRANSLATIONS = {**TRANSLATIONS, **special.TRANSLATIONS, **windows.TRANSLATIONS}
 
 
 def check_call(module: torch.nn.Module, examples: Examples) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from onnxscript import opset20 as onnx
 from torch import Tensor
 from torch._decomp import decompositions as known
 
@@ -110,6 +111,20 @@ def fractional_maximum(x: Tensor, kernel: Any, sizes: Any, samples: Tensor) -> t
     found = torch.where(held.isnan().any(-1), torch.nan, held.amax(-1))
     same = ((held == found.unsqueeze(-1)) | held.isnan()).to(torch.int64).argmax(-1, keepdim=True)
     return found, place.gather(-1, same).squeeze(-1)
+
+
+# ----- sampling -------------------------------------------------------------------------------------------------------
+
+
+def _grid_sampled(x: Any, grid: Any, mode: int, padding: int, corners: bool) -> Any:
+    return onnx.GridSample(
+        x, grid, align_corners=int(corners), mode=("linear", "nearest", "cubic")[mode],
+        padding_mode=("zeros", "border", "reflection")[padding],
+    )  # fmt: skip
+
+
+#: What the exporter writes, which knows sampling in two axes alone.
+TRANSLATIONS = {aten.grid_sampler_3d.default: _grid_sampled}
 
 
 # ----- edges and blocks -----------------------------------------------------------------------------------------------
