@@ -56,7 +56,9 @@ FUNCTIONS = {
     "places of a number": (lambda x: x[0, 0].nonzero(), (4, 5), BATCH),
     "a number of places": (lambda x: torch.nonzero_static(x > 0, size=7, fill_value=-2), (4, 5), {}),
     "weighed counts": (lambda x: torch.bincount(torch.tensor([0, 1, 1, 3]), x[:, 0], minlength=3), (4, 5), {}),
-    "samples of a volume": (lambda x: functional.grid_sample(x, x[:, :3].movedim(1, -1), align_corners=False), (2, 3, 3, 4, 5), BATCH),
+    "samples of a volume": (
+        lambda x: functional.grid_sample(x, x[:, :3].movedim(1, -1), align_corners=False), (2, 3, 3, 4, 5), BATCH,
+    ),
     "a loss of a product": (
         lambda x: functional.linear_cross_entropy(x, torch.ones(3, 5), torch.tensor([0, 2, 1, 1])), (4, 5), {},
     ),
