@@ -90,6 +90,6 @@ class WithoutOperation(TorchFunctionMode):
     has_levels = False
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not self.has_levels:
+        if not torch.compiler.is_dynamo_compiling() and not self.has_levels:  # inside of cond Dynamo reads this
             self.has_levels = any(isinstance(x, Tensor) and is_functorch_wrapped_tensor(x) for x in args)
         return _FUNCTIONS.get(function, function)(*args, **(kwargs or {}))

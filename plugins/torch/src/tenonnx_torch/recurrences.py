@@ -185,7 +185,7 @@ class Recurrences(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         if name == "_pack_padded_sequence":
             return self._pack(*args)
-        if name not in _OF_PACKED:
+        if not torch.compiler.is_dynamo_compiling() and name not in _OF_PACKED:
             self._check(name, args)
         kept, *more = _KEPT.get(name, (None,))
         if kept is None or kwargs or len(args) != 9 or not isinstance(args[3], bool):
