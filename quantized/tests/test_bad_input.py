@@ -56,7 +56,7 @@ ATTRIBUTES = {
     "MatMulFpQ4": {"blk_quant_type": (3,)},
     "MatMulBlockQuantizedFp8Weight": {"block_size": (-1, 0)},
     "MatMulBlockQuantizedFp4Weight": {"block_size": (-2, 0, 3)},
-    "QMoE": {"block_size": (-16, 24), "expert_weight_bits": (0, 3)},
+    "QMoE": {"block_size": (-16, 24), "expert_weight_bits": (0, 5)},
     "QuantizeLinear": {"block_size": (-1,)},
     "DequantizeLinear": {"block_size": (-1,)},
     "QuantizeBFP": {"bfp_type": (7,), "block_dim": (9,)},
