@@ -53,9 +53,52 @@ def test_a_program_of_core_operations_is_a_source():
 def test_what_a_program_does_not_say_is_refused(program, tmp_path):
     with pytest.raises(tx.InvalidCall, match='axis 1 of input "x" must be one that the program leaves free'):
         tx.load(program, dims={"x": {1: "width"}})
-    with pytest.raises(tx.InvalidCall, match=r"must be a torch\.nn\.Module, not scripted, or a torch\.export"):
+    with pytest.raises(tx.InvalidCall, match=r"must be a torch\.nn\.Module or a torch\.export"):
         tenonnx_torch.export(torch.ones(2), torch.ones(2), tmp_path / "m.onnx")
     bare = export(nn.Linear(3, 2), (torch.randn(4, 3),))
     bare.example_inputs = None
     with pytest.raises(tx.InvalidCall, match="a program must hold its examples"):
         tx.load(bare)
+
+
+class Steps(nn.Module):
+    """A layer, and a loop that scripting keeps."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        for turn in range(3):
+            x = torch.tanh(self.layer(x)) + float(turn)
+        return x
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("made", ["scripted", "traced"])
+def test_modules_of_torch_jit_are_read_by_their_examples(made, tmp_path):
+    module, x = Steps().eval(), torch.randn(4, 3)
+    old = torch.jit.script(module) if made == "scripted" else torch.jit.trace(module, x)
+    assert tenonnx_torch.export(old, (x,), tmp_path / "m.onnx", opset_version=13).passed
+    graph = tx.load(tmp_path / "m.onnx")
+    (found,) = graph.run({graph.inputs[0].name: x.numpy()}).values()
+    torch.testing.assert_close(torch.from_numpy(found), module(x).detach())
+    assert {"layer.weight", "layer.bias"} <= {value.name for value in tx.load(old, x).variables}
+    with pytest.raises(tx.InvalidCall, match="must be given examples"):
+        tx.load(old)
+    if made == "scripted":  # a traced one holds what its sizes were
+        more, freed = torch.randn(7, 3), tx.load(old, x)
+        (found,) = freed.run({freed.inputs[0].name: more.numpy()}).values()
+        torch.testing.assert_close(torch.from_numpy(found), module(more).detach())
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_scripted_module_that_becomes_no_program_is_refused():
+    class Growing(nn.Module):
+        def forward(self, x):
+            while bool(x.sum() < 10):
+                x = torch.cat([x, x + 1])
+            return x
+
+    with pytest.raises(tx.NotRepresentable, match=r"torch\.export can read"):
+        tx.load(torch.jit.script(Growing()), torch.ones(2))

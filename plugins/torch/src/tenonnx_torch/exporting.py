@@ -129,7 +129,7 @@ def export(
             "a module is written to a path", given=repr(path)[:80], do='export(module, examples, "x.onnx")'
         )
     arguments = tuple(examples) if isinstance(examples, tuple | list) else () if examples is None else (examples,)
-    module = as_module(module)
+    module = as_module(module, arguments, keywords)
     if preset is not None and preset not in PRESETS:
         raise InvalidCall("a preset must be known", given=repr(preset), available=", ".join(PRESETS))
     chosen = PRESETS.get(preset or "", {})

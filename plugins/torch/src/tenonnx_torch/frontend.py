@@ -60,7 +60,8 @@ def read(
 ) -> Graph:
     """What ``module`` computes for ``examples`` and ``keywords``, the arguments of one call, in its present mode.
 
-    A ``torch.export.ExportedProgram`` is taken as it is, with its own examples where none are given.
+    A ``torch.export.ExportedProgram`` is taken as it is, with its own examples where none are given, and a module of
+    ``torch.jit`` is made one by its examples.
 
     Variables have the qualified names of parameters and buffers. Inputs are called like the parameters of ``forward``,
     outputs like the keys of what it returns, unless ``input_names`` and ``output_names`` or ``task`` say otherwise.
@@ -75,7 +76,7 @@ def read(
     ``InvalidCall`` for examples, dims and names that do not fit, and ``VerificationFailed`` where the graph does not
     compute what the module does, unless ``verify`` is False.
     """
-    module = as_module(module)
+    module = as_module(module, examples, keywords)
     given = examples_of(
         module, examples, keywords=keywords, dims=dims, dynamic_axes=dynamic_axes, dynamic_batch=dynamic_batch,
         input_shape=input_shape, height=height, width=width, input_names=input_names,
@@ -91,7 +92,8 @@ def read(
 
 def verifier(module: torch.nn.Module, *examples: Any, **options: Any) -> Callable[..., Verification]:
     """What compares a graph with ``module``, called with the options of ``read``; it takes ``atol`` and ``rtol``."""
-    module, known = as_module(module), inspect.signature(examples_of).parameters
+    module = as_module(module, examples, options.get("keywords"))
+    known = inspect.signature(examples_of).parameters
     given = examples_of(module, examples, **{name: value for name, value in options.items() if name in known})
     return lambda graph, atol=None, rtol=None: verify_against(module, given, graph, Allowed(atol, rtol))
 

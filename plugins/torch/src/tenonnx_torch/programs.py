@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 
-from tenonnx.extend import InvalidCall
+from tenonnx.extend import InvalidCall, NotRepresentable
 from tenonnx_torch.examples import Examples
 
 _PROGRAMS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
-def as_module(source: Any) -> torch.nn.Module:
-    """A module, or that of a program. Raises ``InvalidCall`` for what is neither."""
+def as_module(source: Any, examples: Sequence[Any] = (), keywords: Mapping[str, Any] | None = None) -> torch.nn.Module:
+    """A module, or that of a program, which a scripted module becomes by its examples.
+
+    Raises ``InvalidCall`` for what is none of these, and ``NotRepresentable`` where a scripted one becomes no program.
+    """
+    if isinstance(source, torch.jit.ScriptModule):
+        source = _program_of_script(source, tuple(examples), dict(keywords or {}))
     if isinstance(source, torch.export.ExportedProgram):
         module = source.module()
         _PROGRAMS[module] = source
         return module
-    if not isinstance(source, torch.nn.Module) or isinstance(source, torch.jit.ScriptModule):
+    if not isinstance(source, torch.nn.Module):
         raise InvalidCall(
-            "a model of PyTorch must be a torch.nn.Module, not scripted, or a torch.export.ExportedProgram",
+            "a model of PyTorch must be a torch.nn.Module or a torch.export.ExportedProgram",
             given=type(source).__qualname__,
         )
     return source
+
+
+def _program_of_script(module: Any, examples: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """What a scripted module computes, as a program that gives the same for its examples."""
+    if not examples and not keywords:
+        raise InvalidCall("a scripted module must be given examples", do="tx.load(module, *examples)")
+    try:
+        converter = importlib.import_module("torch._export.converter").TS2EPConverter(module, examples, keywords)
+        with torch.no_grad():
+            program = converter.convert()
+            found, wanted = program.module()(*examples, **keywords), module(*examples, **keywords)
+        torch.testing.assert_close(found, wanted)
+    except Exception as error:
+        raise NotRepresentable(
+            "a scripted module must be one that torch.export can read",
+            given=f"{type(error).__name__}: {error}"[:400],
+            do="export the torch.nn.Module that it was scripted from",
+        ) from error
+    return program
 
 
 def program_of(module: torch.nn.Module) -> Any:
