@@ -238,13 +238,13 @@ def unusual(model: Any, rows: Any) -> Iterator[Any]:
     if isinstance(rows, list):
         return
     generator, known = np.random.default_rng(2), _categories(model, rows.shape[1])
-    for k_of in ("missing", "unknown"):
+    for odd in ("missing", "unknown"):
         made = rows.copy()
         for k in range(rows.shape[1]):
             places = np.flatnonzero(generator.random(len(rows)) < 0.1)
             text = TEXT in fitted_kinds(model, rows.shape[1])[k]
             seen = [] if known.get(k) is None else list(known[k])
-            if k_of == "missing":
+            if odd == "missing":
                 gone = [each for each in seen if each is None or each != each]
                 each = gone[0] if gone else None if text else np.nan
             elif k in known:
