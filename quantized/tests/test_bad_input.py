@@ -50,6 +50,7 @@ FITTING = {
 ATTRIBUTES = {
     "MatMulNBits": {"block_size": (-16, 0, 24), "bits": (0, 9), "K": (0,), "N": (0,)},
     "MatMulNBitsMlp": {"block_size": (-16, 0, 24), "bits": (0, 9)},
+    "MatMulNBitsQLoRA": {"block_size": (-16, 0, 24), "bits": (0, 9)},
     "MatMulNBitsQkv": {"block_size": (-16, 0, 24), "bits": (0, 9)},
     "GatherBlockQuantized": {"block_size": (-16, 8, 24), "bits": (3, 9)},
     "MatMulBnb4": {"block_size": (-16, 0, 24), "K": (0,), "quant_type": (2,)},
