@@ -16,6 +16,7 @@ from tenonnx_quantized.convolution import conv_integer, qlinear_conv, qlinear_co
 from tenonnx_quantized.float_products import gemm_float8, matmul_fp4_weight, matmul_fp8_weight
 from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
 from tenonnx_quantized.ordered_attention import qordered_attention, qordered_longformer_attention
+from tenonnx_quantized.packed_formats import matmul_packed
 from tenonnx_quantized.products import dynamic_quantize_matmul, matmul_integer_to_float, qgemm
 from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
 from tenonnx_testing.cases import collected, load
@@ -190,7 +191,9 @@ TO_FLOATS = {
 REASONS = {
     "DequantizeBFP": "reads a stream of bits",
     "DynamicQuantizeLSTM": "is made of DynamicQuantizeMatMul and MatMulIntegerToFloat",
+    "GatherPacked": "takes the numbers of rows",
     "MatMulInteger16": "gives integers that no scale belongs to",
+    "MoEPacked": "is made of the products of MatMulPacked and the routing of MoE",
     "MulInteger": "gives integers that no scale belongs to",
     "QEmbedLayerNormalization": "takes the numbers of words",
     "QuantizeBFP": "writes a stream of bits",
@@ -203,12 +206,17 @@ PACKED = RANDOM.integers(0, 256, (6, 2)).astype(U8)
 FLOAT4 = np.stack([PACKED & 15, PACKED >> 4], -1).reshape(6, 4).view(tx.DType.float4e2m1.numpy).astype(F64)
 HALVES = np.full((6, 2), 0x30, U8)  # 0.5 in float8
 
+PLAIN = np.random.default_rng(5).uniform(-1, 1, (6, 4)).astype(F32)
+
 #: Products of floats with weights that are codes of floats.
 OF_FLOATS = {
     "GemmFloat8": (lambda x: gemm_float8(x, FLOATS.astype(F32), alpha=0.5), lambda x: x @ FLOATS / 2),
     "MatMulBlockQuantizedFp8Weight": (
         lambda x: matmul_fp8_weight(x, FLOAT8, np.full((6, 2), 0.5, F32), block_size=2),
         lambda x: x @ FLOAT8.astype(F64).T / 2,
+    ),
+    "MatMulPacked": (
+        lambda x: matmul_packed(x, PLAIN.view(U8), K=4, N=6, packed_type=0), lambda x: x @ PLAIN.astype(F64).T
     ),
     "MatMulBlockQuantizedFp4Weight": (
         lambda x: matmul_fp4_weight(x, PACKED, HALVES, F32(0.5), block_size=2), lambda x: x @ FLOAT4.T / 4,
