@@ -65,7 +65,7 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.filterwarnings("ignore:index_reduce", "ignore:torch.triangular_solve is deprecated")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_is_the_same_at_any_size(name):
     function, shape, dims = FUNCTIONS[name]
