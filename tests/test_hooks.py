@@ -149,11 +149,24 @@ def test_a_hook_that_takes_two_is_given_the_graph():
             given.append((self, graph))
 
     exported(
-        graph, lambda model, source: given.append(source), Both, Both(), lambda model, scale=2: given.append(scale)
-    )
-    assert given[0] is graph
+        graph, lambda model, source: given.append(source), Both, Both(), lambda model, scale=2: given.append(scale),
+        lambda model, *, graph: given.append(graph),
+    )  # fmt: skip
+    assert given[0] is given[4] is graph
     assert [each[1] for each in given[1:3]] == [graph, graph]
     assert given[3] == 2
+
+
+def test_a_hook_that_is_a_class_with_arguments_is_refused():
+    class Scaled:
+        def __init__(self, factor):
+            self.factor = factor
+
+        def post_process(self, model):
+            return model
+
+    with pytest.raises(tx.InvalidCall, match=r"(?s)without arguments.*Scaled.*give an object of it"):
+        exported(dense(), Scaled)
 
 
 def test_what_a_hook_raises_names_it():

@@ -88,6 +88,8 @@ def refusal(domain, name, registry=None):
         ("", "Convv", "is it Conv"),
         ("", "SparseAttention", "is it com.microsoft::SparseAttention"),
         ("com.microsoft", "WindowedAttention", "what is called com.microsoft::GroupQueryAttention"),
+        ("ai.onnx", "BatchNorm", "use ai.onnx::BatchNormalization instead"),
+        ("ai.onnx", "SiLU", "use ai.onnx::Swish instead"),
     ],
 )
 def test_an_op_that_an_installed_family_lacks_is_answered_with_what_is_near(domain, name, answer):

@@ -53,7 +53,7 @@ def _other_name(registry: Registry, meant: str, package: str | None) -> Absence:
     domain, _, name = meant.partition("::")
     reason = f"what is called {meant}"
     if registry.meanings(domain, name):
-        return Absence(reason, None, f"say it by {meant}, as tenonnx ops {name} shows it")
+        return Absence(reason, None, f"use {meant} instead; tenonnx ops {name} shows it")
     needed = registry.provider(domain, name) or package
     do = f"install or write a package that serves {domain}" if needed is None else cure([needed])
     return Absence(f"{reason}, which {needed or 'no package that we know'} provides", needed, do)

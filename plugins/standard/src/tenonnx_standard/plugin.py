@@ -27,7 +27,11 @@ ALIASES = {
 }
 
 #: Names whose nearest op does not tell all that they may mean.
-HINTS = {"WindowedAttention": "com.microsoft::GroupQueryAttention", "LayerNorm": "ai.onnx::LayerNormalization"}
+HINTS = {
+    "WindowedAttention": "com.microsoft::GroupQueryAttention",
+    **{f"{kind}Norm": f"ai.onnx::{kind}Normalization" for kind in ("Batch", "Group", "Instance", "Layer", "RMS")},
+    **dict.fromkeys(("SiLU", "Silu"), "ai.onnx::Swish"),
+}
 
 
 @hookimpl

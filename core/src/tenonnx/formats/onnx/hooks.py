@@ -36,7 +36,7 @@ class Hook:
     """One hook: a function of a message, or of a message and the graph that was exported, or an object with one."""
 
     def __init__(self, given: Any, name: str = "") -> None:
-        value = given() if inspect.isclass(given) and hasattr(given, "post_process") else given
+        value = _made(given) if inspect.isclass(given) and hasattr(given, "post_process") else given
         function = getattr(value, "post_process", value)
         if not callable(function):
             raise InvalidCall(
@@ -47,14 +47,14 @@ class Hook:
         own = value if hasattr(value, "__qualname__") else type(value)
         self.name = name or str(own.__qualname__)
         self.function: Callable[..., Any] = function
-        self.takes_graph = _takes_two(function)
+        self._also = _also_taken(function)
         self._guard = guarded if name else nullcontext  # a name is given to what comes from a package
 
     def __call__(self, model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
         """The message that the hook leaves. Raises ``PluginError`` naming the hook for whatever it raises."""
         try:
             with self._guard(f"running the hook {self.name}"):
-                left = self.function(model, graph) if self.takes_graph else self.function(model)
+                left = self._also(self.function, model, graph)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # exits, too
@@ -96,15 +96,26 @@ def installed_hook(name: str) -> Hook:
     return Hook(known[name].load(), f"{name} of {known[name].source}")
 
 
-def _takes_two(function: Callable[..., Any]) -> bool:
-    """Whether a function needs, or takes any number of, arguments beside the message."""
+def _made(kind: type) -> Any:
     try:
-        parameters = inspect.signature(function).parameters.values()
+        return kind()
+    except Exception as error:
+        what = f"a hook that is a class must be made without arguments, as {kind.__qualname__}()"
+        raise InvalidCall(what, given=f"{type(error).__name__}: {error}", do="give an object of it") from error
+
+
+def _also_taken(function: Callable[..., Any]) -> Callable[..., Any]:
+    """How a function is called with the message and, where it takes that at a place or by name, the graph."""
+    try:
+        parameters = inspect.signature(function).parameters
     except ValueError:  # nobody knows that of what is written in C
-        return False
-    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    rest = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    return rest or (len(places) > 1 and (places[1].default is inspect.Parameter.empty or places[1].name == "graph"))
+        return lambda call, model, graph: call(model)
+    places = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
+    if rest or (len(places) > 1 and (places[1].default is inspect.Parameter.empty or places[1].name == "graph")):
+        return lambda call, model, graph: call(model, graph)
+    named = "graph" in parameters and parameters["graph"].kind is inspect.Parameter.KEYWORD_ONLY
+    return lambda call, model, graph: call(model, graph=graph) if named else call(model)
 
 
 def run_hooks(
