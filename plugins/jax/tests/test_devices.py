@@ -307,9 +307,9 @@ def test_the_command_line_plans_and_trains_over_devices(tmp_path):
     ("options", "said"),
     [
         (("--mesh", "data=4,a"), "no mesh such as"),
-        (("--mesh", "data=4", "--sharding", "x"), "no layout such as"),
-        (("--sharding", "x=data"), "needs a mesh"),
-        (("--devices", "8", "--opset", "13"), "a conversion or of devices"),
+        (("--mesh", "data=4", "--sharding", "x"), "no sharding such as"),
+        (("--sharding", "x=data"), "--sharding needs --mesh"),
+        (("--devices", "8", "--opset", "13"), "for a conversion or for devices"),
         (("--devices", "8", "--mesh", "data=3"), "multiply to the number"),
         (("--mesh", "data=4", "--sharding", "nothing*=data"), "must fit an input"),
     ],
