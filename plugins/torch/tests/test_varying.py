@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import tenonnx as tx
 
 BATCH = {0: "batch"}
+COUNTS = torch.arange(5)
 IMAGE = {0: "batch", 2: "height", 3: "width"}
 
 
@@ -51,6 +52,15 @@ FUNCTIONS = {
     "a histogram": (lambda x: torch.histogram(x, 4, density=True), (4, 5), {}),
     "a number of 64 bits": (lambda x: torch.full_like(x, 0.1, dtype=torch.float64), (4, 5), BATCH),
     "nothing joined": (lambda x: torch.cat([x[:, :0], x[:, 5:]], 1).sum(), (4, 5), {}),
+    "operands of two types under second names": (
+        lambda x: torch.divide(torch.subtract(torch.multiply(x, COUNTS), COUNTS), COUNTS + 1), (4, 5), BATCH,
+    ),
+    "comparisons of two types": (
+        lambda x: torch.where(torch.greater(x, COUNTS) | torch.less_equal(COUNTS, 2.5), torch.arctan2(x, COUNTS), x),
+        (4, 5), BATCH,
+    ),
+    "a quotient of integers": (lambda x: torch.divide(COUNTS, 2) + torch.clip(COUNTS, 0.5, 2.5) + x, (4, 5), BATCH),
+    "a stack of two types": (lambda x: torch.stack([x[0], COUNTS]), (4, 5), BATCH),
     "a triangle": (lambda x: torch.triangular_solve(x[:, :1], x[:, 1:], upper=False)[0], (4, 5), {}),
     "few drawn numbers": (lambda x: (torch.bernoulli(x.sigmoid()[0, :1]), x + 1), (4, 5), {}),
     "places of a number": (lambda x: x[0, 0].nonzero(), (4, 5), BATCH),

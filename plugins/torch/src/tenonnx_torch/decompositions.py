@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -335,6 +336,31 @@ _LINEAR_RESIZES = (
     aten.upsample_bilinear2d.default, aten.upsample_trilinear3d.vec, aten.upsample_trilinear3d.default,
 )  # fmt: skip
 
+#: Operations of two names, of which the exporter makes the types of the operands one only under the other.
+_SECOND_NAMES = {
+    "divide": "div", "multiply": "mul", "subtract": "sub", "greater": "gt", "greater_equal": "ge", "less": "lt",
+    "less_equal": "le", "not_equal": "ne", "arctan2": "atan2", "clip": "clamp",
+}  # fmt: skip
+
+
+def _stacked(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
+    """Tensors of several types as those of one."""
+    kinds = [each.dtype for each in tensors]
+    if len(set(kinds)) == 1:
+        return NotImplemented
+    kind = functools.reduce(torch.promote_types, kinds)
+    return torch.stack([each.to(kind) for each in tensors], dim)
+
+
+def _by_first_names() -> Table:
+    found: Table = {}
+    for second, first in _SECOND_NAMES.items():
+        packet = getattr(aten, first)
+        overloads = [name for name in getattr(aten, second).overloads() if name in packet.overloads()]
+        found |= {getattr(getattr(aten, second), name): getattr(packet, name) for name in overloads}
+    return found
+
+
 #: An LSTM that is not kept whole has projections, which the exporter forgets: it is unrolled.
 _DECOMPOSITIONS: Table = {
     aten.lstm.input: known.lstm_impl,
@@ -360,6 +386,8 @@ _DECOMPOSITIONS: Table = {
     aten.avg_pool2d.default: _averages(2),
     aten.avg_pool3d.default: _averages(3),
     **dict.fromkeys(_LINEAR_RESIZES, _with_corners),
+    aten.stack.default: _stacked,
+    **_by_first_names(),
     **NUMERICS,
     **MATRICES,
     **ORDER,
