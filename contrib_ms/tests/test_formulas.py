@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy_formulas import results, wide
 
 import tenonnx as tx
 from tenonnx_contrib_ms import (
@@ -28,10 +29,6 @@ from tenonnx_contrib_ms import (
 from tenonnx_testing.cases import collected, load
 
 load()
-
-
-def wide(x):
-    return None if x is None else x.astype(np.float64) if x.dtype.kind == "f" else x
 
 
 def gelu_of(x):
@@ -261,12 +258,7 @@ def test_formula(case):
     @settings(max_examples=25, deadline=None, derandomize=True, database=None)
     @given(st.data())
     def compare(data):
-        drawn = case.function(data.draw)
-        attributes = case.op.signature.complete(case, drawn.attributes)
-        counted = {} if drawn.outputs is None else {"_outputs": drawn.outputs}
-        found = case.op(*drawn.inputs, **attributes, **counted)
-        expected = FORMULAS[case.op](*map(wide, drawn.inputs), **attributes)
-        found, expected = (v if isinstance(v, tuple) else (v,) for v in (found, expected))
+        _, found, expected = results(case, FORMULAS[case.op], data.draw)
         for mine, theirs in zip((v for v in found if v is not None), expected, strict=False):
             rough = mine.dtype.itemsize < 4 and mine.dtype.kind not in "biu"
             np.testing.assert_allclose(wide(mine), theirs, rtol=4e-2 if rough else 2e-4, atol=4e-2 if rough else 2e-4)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ml_dtypes import bfloat16
+from numpy_formulas import results, wide
 
 import tenonnx as tx
 from tenonnx_contrib_ms import gates, mamba, packed_indexer, replay, rotary
@@ -14,10 +15,6 @@ from tenonnx_testing.cases import collected, load
 
 load()
 RANDOM = np.random.default_rng(3)
-
-
-def wide(x):
-    return None if x is None else x.astype(np.float64) if x.dtype.kind not in "biu" else x
 
 
 def sigmoid(x):
@@ -149,12 +146,7 @@ def test_formula(case):
     @settings(max_examples=25, deadline=None, derandomize=True, database=None)
     @given(st.data())
     def compare(data):
-        drawn = case.function(data.draw)
-        attributes = case.op.signature.complete(case, drawn.attributes)
-        counted = {} if drawn.outputs is None else {"_outputs": drawn.outputs}
-        found = case.op(*drawn.inputs, **attributes, **counted)
-        expected = FORMULAS[case.op](*map(wide, drawn.inputs), **attributes)
-        found, expected = (v if isinstance(v, tuple) else (v,) for v in (found, expected))
+        drawn, found, expected = results(case, FORMULAS[case.op], data.draw)
         narrow = min((x.dtype.itemsize for x in drawn.inputs if x is not None and x.dtype.kind not in "biu"), default=8)
         for mine, theirs in zip(found, expected, strict=True):
             allowed = 8e-2 if narrow < 4 or mine.dtype.itemsize < 4 else 1e-4

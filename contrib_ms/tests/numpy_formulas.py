@@ -1,0 +1,17 @@
+"""Drawn calls of an op beside what plain numpy computes of them."""
+
+import numpy as np
+
+
+def wide(x):
+    """Floats, whatever their type, in float64; integers and what is left out as they are."""
+    return None if x is None else x.astype(np.float64) if x.dtype.kind not in "biu" else x
+
+
+def results(case, formula, draw):
+    """A drawn call, what the op gives, and what a formula gives of the same inputs in float64."""
+    drawn = case.function(draw)
+    attributes = case.op.signature.complete(case, drawn.attributes)
+    counted = {} if drawn.outputs is None else {"_outputs": drawn.outputs}
+    found, expected = case.op(*drawn.inputs, **attributes, **counted), formula(*map(wide, drawn.inputs), **attributes)
+    return drawn, *(v if isinstance(v, tuple) else (v,) for v in (found, expected))
