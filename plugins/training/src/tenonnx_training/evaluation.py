@@ -60,7 +60,7 @@ def evaluate(
     used, measured = evaluation_graph(graph, Objective(chosen, output, labels, metrics, sample_weights), [])
     program, wanted = used.compile(backend, **options), {value.name for value in used.all_inputs}
     gathered = Measuring(measured.scalars, measured.metrics)
-    noise = {SEED: np.int64(seed), COUNT: np.int64(0)}
+    noise = {SEED: np.asarray(seed, np.int64), COUNT: np.asarray(0, np.int64)}
     for batch in map(measured.given, batches):
         measured.check(batch)
         feeds = {name: array for name, array in {**noise, **batch}.items() if name in wanted}

@@ -157,7 +157,7 @@ class TrainingStep:
             used = {value.name for value in graph.all_inputs}
             self._evaluation = graph.compile(**self._options), [name for name in changing if name in used], used
         program, held, used = self._evaluation
-        given = {SEED: np.int64(self.seed), COUNT: np.int64(self.steps), **fed}
+        given = {SEED: np.asarray(self.seed, np.int64), COUNT: np.asarray(self.steps, np.int64), **fed}
         feeds = {name: array for name, array in given.items() if name in used}
         state, source = self.program.state, {}
         for name in held:

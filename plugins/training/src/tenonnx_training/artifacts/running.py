@@ -267,7 +267,7 @@ class Optimizer:
                 do="call the module in training mode first",
             )
         feeds: dict[str, Any] = {f"{name}{GRADIENT}": held[f"{name}{BUFFER}"] for name in self._state.trained}
-        self._part.run(held, {**feeds, RATE: np.float32(self._rate)})
+        self._part.run(held, {**feeds, RATE: np.asarray(self._rate, np.float32)})
 
     def set_learning_rate(self, learning_rate: float) -> None:
         self._rate = float(learning_rate)
