@@ -155,7 +155,7 @@ def ours(graph: tx.Graph, x: torch.Tensor, labels: torch.Tensor, trained: list[s
     return epoch
 
 
-def _ratios(ours: Sequence[Times], theirs: Sequence[Times], clock: int) -> float:
+def _ratio(ours: Sequence[Times], theirs: Sequence[Times], clock: int) -> float:
     return statistics.median(a[clock] / b[clock] for a, b in zip(ours, theirs, strict=True))
 
 
@@ -183,7 +183,7 @@ def main(names: list[str], threads: int, rounds: int, samples: int, ways: list[s
                 epoch()
                 taken[key].append((time.perf_counter() - start[0], time.process_time() - start[1]))
         seconds = {key: statistics.median(wall for wall, _ in each) for key, each in taken.items()}
-        found = {way: [_ratios(taken[way], taken["torch"], clock) for clock in (0, 1)] for way in ways}
+        found = {way: [_ratio(taken[way], taken["torch"], clock) for clock in (0, 1)] for way in ways}
         best = min(ways, key=lambda way: found[way][0])
         ratios.append(found[best][0])
         rows.append([name, seconds["torch"], seconds[best], *found[best], *(found[way][0] for way in ways)])

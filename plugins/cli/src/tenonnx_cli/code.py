@@ -40,7 +40,6 @@ def telling(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` of a file, which does not end the program; what it raises is told with its line."""
     from tenonnx.tools import guarded
 
-    @wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
         with guarded(f"running {path}"):
             return function(*arguments, **keywords)

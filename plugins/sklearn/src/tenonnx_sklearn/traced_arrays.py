@@ -210,7 +210,7 @@ def _computed(ufunc: Any, inputs: list[Any]) -> Value:
         x, y = alike(inputs)
         if ufunc is np.matmul:
             return ops.matmul(x, y)
-        if not (x if isinstance(x, Value) else y).dtype.is_float if isinstance(x, Value) else not y.dtype.is_float:
+        if not (x if isinstance(x, Value) else y).dtype.is_float:
             x, y = (floating(e) if isinstance(e, Value) else np.asarray(e, np.float64) for e in (x, y))
         quotient = ops.div(x, y)
         if ufunc is np.true_divide:
@@ -224,8 +224,8 @@ def _computed(ufunc: Any, inputs: list[Any]) -> Value:
 
 def _taken(x: Value, key: tuple[Any, ...]) -> Value:
     """Slices, positions and lists of positions, of columns mostly."""
-    if Ellipsis in [each for each in key if each is Ellipsis]:
-        place = next(k for k, each in enumerate(key) if each is Ellipsis)
+    place = next((k for k, each in enumerate(key) if each is Ellipsis), None)
+    if place is not None:
         fill = int(x.rank or 0) - sum(each is not None for each in key) + 1
         key = (*key[:place], *[slice(None)] * fill, *key[place + 1 :])
     axis = 0

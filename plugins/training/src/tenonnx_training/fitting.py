@@ -73,19 +73,20 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
             given=f"checkpoint_every={every!r}, checkpoint={config.checkpoint!r}",
         )
     best = None
-    if config.checkpoint is not None and is_sharded(config.checkpoint):
+    parts = config.checkpoint if is_sharded(config.checkpoint) else None
+    if parts is not None:
         if config.patience is not None:
             raise InvalidCall(
                 "a training with patience must have a checkpoint that is one file, of its best epoch",
-                given=str(config.checkpoint),
+                given=str(parts),
                 do="name it *.safetensors",
             )
-        make_folder(config.checkpoint)
+        make_folder(parts)
     if config.patience is not None:
         best = Best(config.patience if isinstance(config.patience, Patience) else Patience(config.patience))
     step = TrainingStep(graph, config=config, **more)
-    if config.checkpoint is not None and is_sharded(config.checkpoint):
-        remove_unfinished(config.checkpoint, step.steps)
+    if parts is not None:
+        remove_unfinished(parts, step.steps)
     inputs = [value.name for value in graph.inputs if value.name != step.labels]
     inputs += [] if config.sample_weights is None else [config.sample_weights]
     common = {**cutting, "seed": step.seed}

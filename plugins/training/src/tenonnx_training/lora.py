@@ -182,12 +182,12 @@ def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training
     """
     copy, held = copy_graph(graph).infer(), adapters(adapted, name)
     modules = {module: places for module, places in _modules(copy).items() if f"{module}.lora_A" in held}
-    weights = {module: _origin(places[0].weight)[0] for module, places in modules.items()}
-    check_made_alike(copy, adapted, [weight.name for weight in weights.values()])
+    origins = {module: _origin(places[0].weight) for module, places in modules.items()}
+    check_made_alike(copy, adapted, [weight.name for weight, _ in origins.values()])
     scale = float(adapted.metadata[f"tenonnx.lora.{name}"])
     changed: dict[str, Array] = {}
     for module, places in modules.items():
-        weight, undone = _origin(places[0].weight)
+        weight, undone = origins[module]
         if others := _readers(copy, weight) - {place.node for place in places}:
             raise InvalidCall(
                 f'adapters are merged into weights that nothing else reads, and "{weight.name}" is read beside them',
