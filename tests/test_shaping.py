@@ -1,6 +1,7 @@
 """Dims, half precision and made-up sizes on real models, by the library and by the command line."""
 
-import time
+import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -9,7 +10,7 @@ from models import example
 
 import tenonnx as tx
 import tenonnx_standard as ops
-from tenonnx import InvalidCall
+from tenonnx import InvalidCall, InvalidFeed
 from tenonnx.checks.grades import half_precision
 from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.extend import DType
@@ -147,22 +148,34 @@ def test_sizes_of_windows_of_seven_behind_a_stride_are_found(stride):
     assert any("high=224, wide=224" in note for note in found.notes)
 
 
-def test_time_that_others_take_is_no_reason_to_give_up(monkeypatch):
-    """Sizes are tried for so much work of their own, not until so much time has passed."""
-    monkeypatch.setattr("tenonnx.checks.sizes.SECONDS", 0.2)
+def tried_while(monkeypatch, work):
+    """How many sizes are tried of a model that takes the sixth, where each takes ``work`` seconds of this thread."""
+    worked, passed = itertools.count(step=work), itertools.count(step=100)
+    clocks = {"thread_time": lambda: next(worked), "monotonic": lambda: next(passed), "time": lambda: next(passed)}
+    monkeypatch.setattr("tenonnx.checks.sizes.time", SimpleNamespace(**clocks))
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     graph.output("y", ops.relu(graph.input("x", "float32", ("a", "b"))))
     tried = []
 
     def run(feeds):
         tried.append(feeds["x"].shape)
-        time.sleep(0.1)
         if len(tried) < 6:
             raise InvalidCall("not yet")
         return {}
 
-    feasible_feeds(graph, run)
-    assert len(tried) == 6
+    try:
+        feasible_feeds(graph, run)
+    except InvalidFeed:
+        assert len(tried) < 6
+    return len(tried)
+
+
+def test_sizes_are_tried_for_so_many_seconds_of_work(monkeypatch):
+    assert tried_while(monkeypatch, work=7) == 2  # 7 and 14 seconds are less than 20
+
+
+def test_time_that_others_take_is_no_reason_to_give_up(monkeypatch):
+    assert tried_while(monkeypatch, work=0) == 6
 
 
 # ----- half precision -------------------------------------------------------------------------------------------------
