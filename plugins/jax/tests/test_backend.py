@@ -357,3 +357,59 @@ def test_a_quotient_is_rounded_once():
     found = graph.compile("jax", strict=True)(feeds)
     np.testing.assert_array_equal(found["by a constant"], feeds["x"] / np.float32(0.0371))
     np.testing.assert_array_equal(found["by a number"], feeds["x"] / np.float32(255))
+
+
+INDEXED = {
+    "Gather": ("float[4] x, int64[2] i", "y = Gather(x, i)", [1, 0]),
+    "GatherElements": ("float[4] x, int64[2] i", "y = GatherElements(x, i)", [1, 0]),
+    "GatherND": ("float[4] x, int64[2, 1] i", "y = GatherND(x, i)", [[1], [0]]),
+    "GatherND of a batch": ("float[2, 4] x, int64[2, 1] i", "y = GatherND <batch_dims = 1> (x, i)", [[1], [0]]),
+    "ScatterElements": ("float[4] x, int64[2] i", "y = ScatterElements(x, i, two)", [1, 0]),
+    "ScatterND": ("float[4] x, int64[2, 1] i", "y = ScatterND(x, i, two)", [[1], [0]]),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_an_index_out_of_range_is_refused(name):
+    inputs, body, indices = INDEXED[name]
+    graph = graph_of(HEAD + f"g ({inputs}) => (float[N] y) <float[2] two = {{1, 2}}> {{ {body} }}")
+    x = np.arange(8 if "batch" in name else 4, dtype=np.float32).reshape(graph.inputs[0].shape)
+    program, f = graph.compile("jax", strict=True), tenonnx_jax.function(graph)
+    for wrong in (4, -5):
+        feeds = {"x": x, "i": np.array(indices)}
+        assert program(feeds)["y"].shape
+        feeds["i"].flat[0] = -4
+        np.testing.assert_array_equal(program(feeds)["y"], graph.run(feeds, backend="numpy")["y"])
+        feeds["i"].flat[0] = wrong
+        with pytest.raises(tx.TenonnxError, match="range"):
+            program(feeds)
+        with pytest.raises(tx.TenonnxError, match="out of range for an axis of length 4"):
+            f({}, {"x": jnp.asarray(x), "i": jnp.asarray(feeds["i"])})
+
+
+def test_an_index_out_of_range_is_refused_with_state():
+    graph = graph_of(HEAD + "g (int64[1] i, float[3] s) => (float[3] t) { r = Gather(s, i) t = Add(s, r) }")
+    graph.variable("held", np.zeros(3, np.float32))
+    program = graph.compile("jax", state={"s": "t"}, strict=True)
+    program.state["s"] = np.float32([1, 2, 3])
+    assert program({"i": np.array([2])})["t"].tolist() == [4, 5, 6]
+    with pytest.raises(tx.TenonnxError, match="range"):
+        program({"i": np.array([3])})
+
+
+def test_quantized_calls_are_compiled_whole():
+    text = HEAD + "g (float[N] x) => (float[N] y) <float s = {0.5}, uint8 z = {128}> { q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z) }"  # fmt: skip # noqa: E501
+    graph = graph_of(text)
+    program, made = counted(graph)
+    x = np.float32([-1e9, -0.75, 0.25, 3.2, np.inf])
+    np.testing.assert_array_equal(program({"x": x})["y"], graph.run({"x": x}, backend="numpy")["y"])
+    assert not made[0].eager
+
+
+@pytest.mark.parametrize("k", [-1, 0, 2])
+@pytest.mark.parametrize("upper", [0, 1])
+def test_a_diagonal_may_be_traced(k, upper):
+    graph = graph_of(HEAD + f"g (float[3, 4] x, int64 k) => (float[3, 4] y) {{ y = Trilu <upper = {upper}> (x, k) }}")
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    found = jax.jit(tenonnx_jax.function(graph))({}, {"x": x, "k": np.int32(k)})["y"]
+    np.testing.assert_array_equal(found, np.triu(x, k) if upper else np.tril(x, k))

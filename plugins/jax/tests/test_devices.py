@@ -227,11 +227,36 @@ def test_a_plan_tells_what_each_device_holds():
         ({"mesh": {"data": 2}, "devices": 3}, "multiply to the number of devices"),
         ({"mesh": {"data": 0}}, "at least one device"),
         ({"mesh": {"rows": 1}}, "must have an axis"),
+        ({"mesh": {"data": True}}, "at least one device"),
+        ({"mesh": "data=1"}, "axes with sizes"),
+        ({"mesh": {"data": 1}, "sharding": {"z": ("data",)}}, "(?s)must fit an input.*available  x, w0, w1$"),
+        ({"mesh": {"data": 1}, "sharding": {"x": "data"}}, "for each axis of an array"),
+        ({"mesh": {"data": 1}, "sharding": {"x": None}}, "for each axis of an array"),
+        ({"mesh": {"data": 1}, "sharding": ("data",)}, "must map names"),
+        ({"mesh": {"data": 1}, "sharding": {"x": ("data", "data")}}, "split one axis"),
+        ({"mesh": {"data": 1}, "sharding": {"w0": (None, None, "data")}}, "cut evenly"),
+        ({"device": 3}, "one that JAX finds"),
+        ({"device": "cpu:-1"}, "one that JAX finds"),
     ],
 )
 def test_layouts_that_do_not_fit_are_refused(options, said):
     with pytest.raises(tx.InvalidCall, match=said):
         network().compile("jax", **options)
+
+
+def test_a_feed_with_fewer_axes_than_its_sharding_is_refused():
+    program = network().compile("jax", mesh={"data": 1}, sharding={"x": ("data", None, None)}, strict=True)
+    with pytest.raises(tx.InvalidCall, match="cut evenly"):
+        program({"x": np.ones((2, 4), np.float32)})
+
+
+def test_a_sharding_of_a_step_serves_its_validation_and_a_wrong_one_is_refused():
+    data = np.ones((8, 4), np.float32), np.zeros(8, np.int64)
+    how = {"loss": "softmax_cross_entropy", "backend": "jax", "mesh": {"data": 1}, "validation": data}
+    history = tt.fit(network(), data, sharding={"x": ("data",), "*__adam_m": ("data",)}, optimizer=tt.Adam(), **how)
+    assert "validation_loss" in history.epochs[-1]
+    with pytest.raises(tx.InvalidCall, match="must fit an input"):
+        tt.fit(network(), data, sharding={"pixels": ("data",)}, **how)
 
 
 def test_what_cannot_be_cut_evenly_is_refused():
@@ -256,12 +281,13 @@ def test_what_a_step_exchanges_follows_from_its_layouts():
     weights = 4 * 8 * 4, 8 * 3 * 4
     gradients = {("reduced", ("data",), size) for size in weights}
     assert told({}) == set()
-    assert told(batch) == {*gradients, ("reduced", ("data",), 4)}
+    loss = {("reduced", ("data",), 4), ("reduced", ("data",), 1)}  # with it, whether all labels are in range
+    assert told(batch) == {*gradients, *loss}
     assert told({**batch, "w0__*": (None, "data")}) == told(batch) | {("gathered", ("data",), weights[0])}
     halves = {("reduced", ("data",), size // 2) for size in weights}
     rows = 8 // 4 * 3 * 4  # of the scores of each device, sums over its half of what is hidden
     everything = {**batch, "w0*": (None, "model"), "w1*": ("model",)}
-    assert told(everything) == {*halves, ("reduced", ("model",), rows), ("reduced", ("data",), 4)}
+    assert told(everything) == {*halves, ("reduced", ("model",), rows), *loss}
 
 
 def command(*arguments, **more):

@@ -23,7 +23,7 @@ def compile(
     graph: Graph,
     *,
     state: Mapping[str, str] | None = None,
-    device: str | None = None,
+    device: Any = None,
     devices: int | None = None,
     mesh: Mesh | Mapping[str, int] | None = None,
     sharding: Mapping[str, Sequence[Any]] | None = None,
@@ -31,8 +31,8 @@ def compile(
 ) -> Program:
     """Make ``graph`` ready to run on JAX.
 
-    ``device`` is a platform of JAX and a number there, ``"cpu"`` or ``"gpu:1"``; its default device if None. Over
-    several devices, ``mesh`` has axes with sizes, ``{"data": 4, "model": 2}``, and ``sharding`` tells by patterns of
+    ``device`` is a platform of JAX and a number there, ``"cpu"`` or ``"gpu:1"``, or a ``jax.Device``; JAX's default if
+    None. Over several devices, ``mesh`` has axes with sizes, ``{"data": 4, "model": 2}``, and ``sharding`` tells by patterns of
     names how inputs, variables and state are cut, ``{"x": ("data",), "*.weight": (None, "model")}``; what none fits is
     on every device, and so is a feed that cannot be cut evenly. Without a ``sharding`` the axis "data" cuts the first
     axis of every input, and "model" the longest axis of every weight that can be cut evenly. ``devices`` is how many

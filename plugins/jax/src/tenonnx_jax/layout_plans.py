@@ -105,8 +105,8 @@ def layout_plan(
 
     ``mesh``, ``sharding`` and ``devices`` are as the backend takes them. ``state`` maps inputs to the outputs that
     replace them, by default what the metadata of an exported step says; ``shapes`` are those of inputs, in which
-    sizes that stay open are as many as there are devices. Raises ``InvalidCall`` where a variable cannot be cut evenly.
-    It also refuses patterns that fit nothing, which a program takes, as a training compiles several graphs by one.
+    sizes that stay open are as many as there are devices. Raises ``InvalidCall`` where a variable cannot be cut evenly,
+    and for patterns that fit nothing.
     """
     if mesh is None or isinstance(mesh, Mapping):
         sizes = sizes_of(mesh, devices)

@@ -28,7 +28,7 @@ from tenonnx.extend import (
 )
 from tenonnx.extend.backends import RunFailure
 from tenonnx.extend.transforms import Call, bind, decompose, known_op
-from tenonnx_jax.kernels import DataDependent, is_traced
+from tenonnx_jax.kernels import IN_RANGE, DataDependent, is_traced
 
 #: The element types that JAX computes with. What is of others (text, integers of few bits) is computed by numpy.
 NATIVE = frozenset(
@@ -89,7 +89,11 @@ class Function:
         self.graph, self._run, self.captured = graph, run, captured
 
     def __call__(self, *contents: Any) -> tuple[Any, ...]:
-        return tuple(self._run([*contents, *self.captured]))
+        token = IN_RANGE.set(None)  # what is traced within cannot be looked at outside
+        try:
+            return tuple(self._run([*contents, *self.captured]))
+        finally:
+            IN_RANGE.reset(token)
 
 
 class Step:

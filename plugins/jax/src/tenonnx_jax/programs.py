@@ -19,13 +19,14 @@ from tenonnx.extend.backends import (
     FeedCheck,
     Program,
     Results,
+    RunFailure,
     StateFeedCheck,
     StatefulProgram,
     compile_graph,
 )
 from tenonnx_jax.buckets import bucket, is_stretchable, padded
 from tenonnx_jax.functions import is_array, planned
-from tenonnx_jax.kernels import DataDependent
+from tenonnx_jax.kernels import IN_RANGE, DataDependent
 from tenonnx_jax.plan import EAGER, SMALL
 from tenonnx_jax.sharding import Layouts, Sharding, batch_axes, fetched, made_mesh
 
@@ -47,7 +48,7 @@ def program(graph: Graph, state: Mapping[str, str] | None, where: Any) -> Progra
 def place(
     graph: Graph,
     state: Mapping[str, str],
-    device: str | None,
+    device: Any,
     devices: int | None,
     mesh: Any,
     sharding: Sharding | None,
@@ -60,22 +61,25 @@ def place(
     if device is not None:
         raise InvalidCall("a graph runs on a device or on a mesh", given="both")
     layouts = Layouts(made_mesh(mesh, devices), sharding, batch_axes(graph, state))
+    layouts.check(value.name for value in (*graph.all_inputs, *graph.variables))
     for value in graph.variables:
         if value.data is not None and is_array(value):
             layouts.of(value.name, np.shape(value.data.array()), exact=True)
     return layouts
 
 
-def _device(name: str | None) -> Any:
-    if name is None:
-        return None
-    platform, _, number = name.partition(":")
+def _device(name: Any) -> Any:
+    if name is None or isinstance(name, jax.Device):
+        return name
     try:
+        platform, _, number = name.partition(":")
+        if number.startswith("-"):
+            raise ValueError(number)
         found = jax.devices(platform)
         return found[int(number or 0)]
-    except (RuntimeError, ValueError, IndexError) as error:
+    except (AttributeError, RuntimeError, ValueError, IndexError) as error:
         available = ", ".join(f"{d.platform}:{d.id}" for d in jax.devices())
-        raise InvalidCall("the device must be one that JAX finds", given=name, available=available) from error
+        raise InvalidCall("the device must be one that JAX finds", given=str(name), available=available) from error
 
 
 def _put(where: Any, name: str, array: Any) -> Any:
@@ -105,15 +109,22 @@ class _Compiled:
         self._jit = jax.jit(self._traced, donate_argnums=0)
         self._where = where
 
-    def _traced(self, state: Mapping[str, Any], given: Mapping[str, Any], held: Sequence[Any]) -> list[Any]:
+    def _traced(self, state: Mapping[str, Any], given: Mapping[str, Any], held: Sequence[Any]) -> tuple[Any, Any]:
+        """The outputs, and whether all indices are in range; None where there is none."""
         self.compiled += 1
         counts["compiled"] += 1
-        found = self.plan([*(state[n] if n in state else given[n] for n in self.names), *held])
+        noted: list[Any] = []
+        token = IN_RANGE.set(noted)
+        try:
+            found = self.plan([*(state[n] if n in state else given[n] for n in self.names), *held])
+        finally:
+            IN_RANGE.reset(token)
         try:
             found = jax.tree_util.tree_map(jnp.asarray, found)
         except TypeError as error:
             raise DataDependent("what is no array is computed by numpy", given=str(error)) from error
-        return [self._placed(value.name, each) for value, each in zip(self.plan.graph.outputs, found, strict=True)]
+        placed = [self._placed(value.name, each) for value, each in zip(self.plan.graph.outputs, found, strict=True)]
+        return placed, jnp.stack(noted).all() if noted else None
 
     def _placed(self, output: str, array: Any) -> Any:
         """What is state in the next call lies as it did in this one."""
@@ -140,12 +151,19 @@ class _Compiled:
     def _called(self, state: Mapping[str, Any], given: Mapping[str, Any]) -> list[Any]:
         kind = self.kind(given)
         if kind in self._kinds:
-            return self._jit(state, given, self._held)
-        with warnings.catch_warnings():  # a buffer that no output has the shape of cannot be donated
-            warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-            found = self._jit(state, given, self._held)
-        self._kinds.add(kind)
-        return found
+            found, in_range = self._jit(state, given, self._held)
+        else:
+            with warnings.catch_warnings():  # a buffer that no output has the shape of cannot be donated
+                warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+                found, in_range = self._jit(state, given, self._held)
+            self._kinds.add(kind)
+        if in_range is not None and not fetched(in_range):
+            raise RunFailure(
+                "indices must be in the range of their axes",
+                given="one that is not",
+                do='backend="numpy" names its node',
+            )
+        return list(found)
 
     def trace(self, kind: Any) -> Any:
         """What JAX traces for feeds of these shapes; None where that cannot be."""

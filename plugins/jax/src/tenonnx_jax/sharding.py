@@ -30,7 +30,7 @@ class Layouts:
     """
 
     def __init__(self, mesh: Mesh | AbstractMesh, sharding: Sharding | None, batch: Mapping[str, int | None]) -> None:
-        """Raises ``InvalidCall`` for unknown axes, and where nothing would be cut by any."""
+        """Raises ``InvalidCall`` for what is no sharding, unknown axes, and where nothing would be cut by any."""
         self.mesh, self._batch = mesh, batch
         self.everywhere = NamedSharding(self.mesh, P())
         self._is_given = sharding is not None
@@ -41,14 +41,17 @@ class Layouts:
                 given=available,
                 do='sharding={"x": ("batch",)} / --sharding x=batch',
             )
-        self._specs = {pattern: P(*spec) for pattern, spec in (sharding or {}).items()}
+        self._specs = {pattern: _spec(pattern, spec) for pattern, spec in _items(sharding)}
         for spec in self._specs.values():
-            if missing := [axis for each in spec for axis in axes_of(each) if axis not in self.mesh.axis_names]:
+            axes = [axis for each in spec for axis in axes_of(each)]
+            if missing := [axis for axis in axes if axis not in self.mesh.axis_names]:
                 raise InvalidCall("an axis must be one of the mesh", given=repr(missing[0]), available=available)
+            if len(set(axes)) < len(axes):
+                raise InvalidCall("an axis of the mesh may split one axis of an array", given=str(tuple(spec)))
 
     def check(self, names: Iterable[str]) -> None:
         """Raise ``InvalidCall`` for a pattern that fits none of the names."""
-        known = list(names)
+        known = list(dict.fromkeys(names))
         for pattern in self._specs:
             if not fnmatch.filter(known, pattern):
                 raise InvalidCall(
@@ -58,14 +61,18 @@ class Layouts:
                 )
 
     def of(self, name: str, shape: Sequence[int], exact: bool = False) -> NamedSharding:
-        """The layout of an array. What cannot be cut evenly is everywhere, or raises ``InvalidCall`` if ``exact``."""
+        """The layout of an array. What cannot be cut evenly is everywhere, or raises ``InvalidCall`` if ``exact``.
+
+        So does a sharding of more axes than the array has, where the pattern is its name.
+        """
         if not self._is_given:
             return NamedSharding(self.mesh, self._usual(name, shape))
-        spec = next((s for pattern, s in self._specs.items() if fnmatch.fnmatchcase(name, pattern)), P())
+        found = next((item for item in self._specs.items() if fnmatch.fnmatchcase(name, item[0])), ("", P()))
+        pattern, spec = found
         parts = [self.parts(each) for each in spec]
         if len(parts) <= len(shape) and all(size % n == 0 for size, n in zip(shape, parts, strict=False)):
             return NamedSharding(self.mesh, spec)
-        if exact:
+        if exact or (pattern == name and len(parts) > len(shape)):
             given = f"shape {list(shape)} by {spec}, into {' times '.join(map(str, parts))} parts"
             raise InvalidCall(f'"{name}" must have axes that can be cut evenly', given=given)
         return self.everywhere
@@ -97,6 +104,24 @@ class Layouts:
         return jax.make_array_from_callback(held.shape, layout, lambda index: held[index])
 
 
+def _items(sharding: Any) -> Iterable[tuple[str, Any]]:
+    if sharding is not None and not isinstance(sharding, Mapping):
+        raise InvalidCall(
+            "a sharding must map names to axes of the mesh", given=repr(sharding), do='sharding={"x": ("data",)}'
+        )
+    return (sharding or {}).items()
+
+
+def _spec(pattern: str, spec: Any) -> P:
+    if isinstance(spec, str) or not isinstance(spec, Sequence | P):
+        raise InvalidCall(
+            "a sharding must have an axis of the mesh, or None, for each axis of an array",
+            given=f"{pattern!r}: {spec!r}",
+            do='sharding={"x": ("data",)}',
+        )
+    return P(*(tuple(each) if isinstance(each, list) else each for each in spec))
+
+
 def axes_of(each: Any) -> tuple[Any, ...]:
     """The axes of the mesh that cut one axis of an array."""
     return each if isinstance(each, tuple) else () if each is None else (each,)
@@ -115,8 +140,11 @@ def batch_axes(graph: Graph, state: Mapping[str, str]) -> dict[str, int | None]:
 
 
 def made_mesh(mesh: Any, devices: int | None) -> Mesh:
-    """The mesh of these axes, or of so many devices. Raises ``InvalidCall`` for more devices than there are."""
-    if mesh is not None and not isinstance(mesh, Mapping):
+    """The mesh of these axes, or of so many devices.
+
+    Raises ``InvalidCall`` for what is no mesh, and for more devices than there are.
+    """
+    if isinstance(mesh, Mesh):
         return mesh
     sizes = sizes_of(mesh, devices)
     if devices is not None:
@@ -132,9 +160,11 @@ def made_mesh(mesh: Any, devices: int | None) -> Mesh:
 
 def sizes_of(mesh: Mapping[str, int] | None, devices: int | None) -> dict[str, int]:
     """The axes of a mesh and their sizes. Raises ``InvalidCall`` for what is no count, and for another product."""
+    if mesh is not None and not isinstance(mesh, Mapping):
+        raise InvalidCall("a mesh must have axes with sizes", given=repr(mesh), do='mesh={"data": 4, "model": 2}')
     sizes = dict(mesh) if mesh is not None else {DATA: devices or 0}
     shown = ", ".join(f"{name}={size}" for name, size in sizes.items())
-    if not sizes or any(not isinstance(n, int | np.integer) or n < 1 for n in sizes.values()):
+    if not sizes or any(not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1 for n in sizes.values()):
         raise InvalidCall("a mesh must have axes, each of at least one device", given=shown or "no axes")
     if devices is not None and math.prod(sizes.values()) != devices:
         raise InvalidCall(

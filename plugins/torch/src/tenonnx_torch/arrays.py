@@ -22,7 +22,7 @@ def is_foreign(held: Any) -> bool:
 def as_tensor(held: Any) -> Any:
     """An array as a tensor in the same memory; as an array of numpy where PyTorch has no such elements."""
     if isinstance(held, torch.Tensor):
-        return held.detach()
+        return held.detach() if held.layout is torch.strided else held.detach().to_dense()
     try:
         return torch.from_dlpack(held)
     except (RuntimeError, TypeError, ValueError, BufferError):

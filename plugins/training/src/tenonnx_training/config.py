@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -224,7 +225,7 @@ _ELSEWHERE = {
 def _refuse_unknown(options: Mapping[str, Any], backend: str, known: Sequence[str], taker: str) -> None:
     """Raise ``InvalidCall`` for options that the backend does not have, either."""
     try:
-        _nothing().compile(backend, **options)
+        _nothing().compile(backend, **for_another(_nothing(), options))
     except InvalidCall as error:
         if error.given is None or not any(name in str(error.given) for name in options):
             raise
@@ -236,6 +237,14 @@ def _refuse_unknown(options: Mapping[str, Any], backend: str, known: Sequence[st
             available=f"{', '.join(sorted(known))}; of the backend: {error.available}",
             do=_ELSEWHERE.get(wrong, f"{near[0]}=" if near else ""),
         ) from error
+
+
+def for_another(graph: tx.Graph, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a training's backend for another of its graphs: without the sharding of arrays that it lacks."""
+    sharding, names = options.get("sharding"), [value.name for value in (*graph.all_inputs, *graph.variables)]
+    if not isinstance(sharding, Mapping):
+        return dict(options)
+    return {**options, "sharding": {key: axes for key, axes in sharding.items() if fnmatch.filter(names, key)}}
 
 
 def _nothing() -> tx.Graph:

@@ -14,6 +14,7 @@ from tenonnx_standard.casting import cast
 from tenonnx_standard.contraction import einsum
 from tenonnx_standard.convolution import conv, conv_transpose
 from tenonnx_standard.linear_algebra import gemm, matmul
+from tenonnx_training.config import for_another
 
 _NARROWED = (matmul, gemm, conv, conv_transpose, einsum)
 
@@ -76,5 +77,6 @@ def _rounds(precision: str, by_casts: bool, backend: str, options: Mapping[str, 
     feeds = {"x": np.full((1, depth), 1 + 0.4 * step, np.float32)}
     feeds["w"] = feeds["x"].T
     graph.output("y", matmul(*(graph.input(name, "float32", array.shape) for name, array in feeds.items())))
-    product = narrowed(graph, precision, by_casts=by_casts).compile(backend, **options)(feeds)["y"]
+    program = narrowed(graph, precision, by_casts=by_casts).compile(backend, **for_another(graph, options))
+    product = program(feeds)["y"]
     return bool(product == depth)

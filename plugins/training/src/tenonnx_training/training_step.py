@@ -17,7 +17,7 @@ from tenonnx.extend.formats import Report, export
 from tenonnx.extend.transforms import copy_graph
 from tenonnx_training import shards, ties
 from tenonnx_training.classes import axis_by_labels
-from tenonnx_training.config import StepConfig, configured, takes
+from tenonnx_training.config import StepConfig, configured, for_another, takes
 from tenonnx_training.data import samples_of
 from tenonnx_training.losses import Loss
 from tenonnx_training.measuring import Measurement, Measuring
@@ -155,7 +155,11 @@ class TrainingStep:
         if self._evaluation is None:
             graph, _ = evaluation_graph(self._source, self._objective, [*changing, *following_them])
             used = {value.name for value in graph.all_inputs}
-            self._evaluation = graph.compile(**self._options), [name for name in changing if name in used], used
+            self._evaluation = (
+                graph.compile(**for_another(graph, self._options)),
+                [name for name in changing if name in used],
+                used,
+            )
         program, held, used = self._evaluation
         given = {SEED: np.asarray(self.seed, np.int64), COUNT: np.asarray(self.steps, np.int64), **fed}
         feeds = {name: array for name, array in given.items() if name in used}

@@ -8,6 +8,7 @@ computes, which cannot be traced. What decides a shape is asked for by ``known``
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -52,6 +53,22 @@ def known(contents: Any) -> np.ndarray[Any, Any]:
 def ints(contents: Any) -> list[int]:
     """The contents of a small array of sizes, positions or axes."""
     return [int(n) for n in known(contents).reshape(-1).tolist()]
+
+
+#: Whether indices that JAX traces are in range, one array for each op with indices, where somebody looks at it.
+IN_RANGE: ContextVar[list[Any] | None] = ContextVar("IN_RANGE", default=None)
+
+
+def in_range(indices: Any, lengths: Any) -> None:
+    """Raise ``IndexError`` for an index out of range; JAX takes another element in silence. What is traced is noted."""
+    lengths = np.asarray(lengths).astype(indices.dtype)
+    fit = ((indices >= -lengths) & (indices < lengths)).all()
+    noted = IN_RANGE.get()
+    if not is_traced(fit):
+        if not fit:
+            raise IndexError(f"an index is out of range for an axis of length {' or '.join(map(str, lengths.flat))}")
+    elif noted is not None:
+        noted.append(fit)
 
 
 def axes_of(axes: Any, rank: int) -> tuple[int, ...]:

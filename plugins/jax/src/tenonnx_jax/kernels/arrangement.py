@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 import tenonnx_standard as ops
-from tenonnx_jax.kernels import axes_of, ints, known, rule
+from tenonnx_jax.kernels import axes_of, in_range, ints, known, rule
 
 
 @rule(ops.shape)
@@ -123,6 +123,7 @@ def wrapped(indices: Any, length: int) -> Any:
 
 @rule(ops.gather)
 def _(x: Any, indices: Any, *, axis: int) -> Any:
+    in_range(indices, x.shape[axis])
     return jnp.take(x, wrapped(indices, x.shape[axis]), axis, mode="clip")
 
 
@@ -133,6 +134,7 @@ def _(x: Any, indices: Any, *, axis: int) -> Any:
 
 def _along(x: Any, indices: Any, axis: int) -> tuple[Any, ...]:
     """The index of every element, that along ``axis`` by ``indices``."""
+    in_range(indices, x.shape[axis])
     found = [lax.broadcasted_iota(indices.dtype, indices.shape, k) for k in range(x.ndim)]
     found[axis % x.ndim] = wrapped(indices, x.shape[axis])
     return tuple(found)
@@ -147,6 +149,7 @@ def _(x: Any, indices: Any, *, batch_dims: int) -> Any:
     def gather(row: Any, places: Any) -> Any:
         return jnp.asarray(row)[_tuples(row, places)]
 
+    in_range(indices, x.shape[batch_dims : batch_dims + indices.shape[-1]])
     for _ in range(batch_dims):
         gather = jax.vmap(gather)
     return gather(x, indices)
@@ -167,7 +170,10 @@ def _(x: Any, indices: Any, updates: Any, *, axis: int, reduction: str) -> Any:
 
 @rule(ops.scatter_nd)
 def _(x: Any, indices: Any, updates: Any, *, reduction: str) -> Any:
-    return _scatter(x, _tuples(x, indices), updates, reduction) if indices.shape[-1] else NotImplemented
+    if not indices.shape[-1]:
+        return NotImplemented
+    in_range(indices, x.shape[: indices.shape[-1]])
+    return _scatter(x, _tuples(x, indices), updates, reduction)
 
 
 @rule(ops.non_zero)
@@ -184,8 +190,9 @@ def _(start: Any, limit: Any, delta: Any, **_: Any) -> Any:
 
 @rule(ops.trilu)
 def _(x: Any, k: Any, *, upper: int) -> Any:
-    diagonal = 0 if k is None else ints(k)[0]
-    return jnp.triu(x, diagonal) if upper else jnp.tril(x, diagonal)
+    ahead = jnp.arange(x.shape[-1]) - jnp.arange(x.shape[-2])[:, None]  # of the diagonal
+    diagonal = 0 if k is None else k.reshape(())
+    return jnp.where(ahead >= diagonal if upper else ahead <= diagonal, x, jnp.zeros((), x.dtype))
 
 
 @rule(ops.eye_like, takes=lambda x, *, dtype=None, k=0: x.dtype.is_float and dtype is None)

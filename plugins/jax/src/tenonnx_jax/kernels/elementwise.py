@@ -106,13 +106,15 @@ def _plain_cast(x: Value, *, to: int, **attributes: Any) -> bool:
 def _(x: Any, *, to: int, saturate: int, round_mode: str) -> Any:
     dtype = jax.dtypes.canonicalize_dtype(DType(to).numpy)
     if is_float(x) and jnp.issubdtype(dtype, jnp.integer):
-        return NotImplemented if not jnp.issubdtype(dtype, jnp.signedinteger) else _to_signed(x, dtype)
+        return _to_integer(x, dtype)
     return x.astype(dtype)
 
 
-def _to_signed(x: Any, dtype: Any) -> Any:
+def _to_integer(x: Any, dtype: Any) -> Any:
     """As processors do: through a wide integer, of which the low bits are taken."""
-    wide = jax.dtypes.canonicalize_dtype(jnp.int64) if dtype == jnp.int64 else jnp.int32
+    wide = jax.dtypes.canonicalize_dtype(jnp.int64) if dtype in (jnp.int64, jnp.uint32) else jnp.int32
+    if dtype == jnp.uint64 or (dtype == jnp.uint32 and wide != jnp.int64):
+        return NotImplemented
     return x.astype(wide).astype(dtype)
 
 

@@ -18,7 +18,7 @@ def _reducing(function: Reduction) -> Callable[..., Any]:
     def reduced(data: Any, axes: Any, *, keepdims: int, noop_with_empty_axes: int) -> Any:
         given = None if axes is None or not axes.size else axes
         if (given is None and noop_with_empty_axes) or not data.ndim:
-            return NotImplemented  # numpy's rule knows which ops still do what they do to each element
+            return data
         return function(data, axes_of(given, data.ndim), bool(keepdims))
 
     return reduced
@@ -26,7 +26,7 @@ def _reducing(function: Reduction) -> Callable[..., Any]:
 
 def _bound(function: Any) -> Reduction:
     def found(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-        return function(x, axes, keepdims=keepdims) if x.size and x.dtype != bool else NotImplemented
+        return function(x, axes, keepdims=keepdims) if x.size else NotImplemented
 
     return found
 
