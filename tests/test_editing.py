@@ -204,3 +204,25 @@ def test_random_edits_leave_a_graph_that_all_take_or_the_graph_as_it_was(graph, 
         for backend in ("numpy", "onnxruntime"):
             for name, array in other.run(feeds, backend=backend).items():
                 np.testing.assert_allclose(array, result[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("default", [False, True], ids=["a weight", "an input with a default"])
+def test_contents_of_an_extracted_input_are_those_of_its_default_alone(default):
+    """A weight at which a graph is cut is an input without contents, and nothing holds that followed from them."""
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", (2, 3))
+    dims = graph.variable("dims", np.int64([5, 0]))
+    if default:
+        graph.all_inputs.append(dims)
+    graph.output("y", ops.reshape(x, ops.add(dims, np.int64([1, 1]))))
+    part = graph.extract(["x", "dims"], ["y"])
+    model = part.to_proto()
+    assert [value.name for value in model.graph.input] == ["x", "dims"]
+    assert ("dims" in [tensor.name for tensor in model.graph.initializer]) == default
+    assert [value.name for value in part.inputs] == (["x"] if default else ["x", "dims"])
+    feeds = {"x": np.zeros((2, 3), np.float32)}
+    for form in (part, tx.simplify(part), tx.load(model)):
+        assert form.run(feeds | {"dims": np.int64([2, 1])}, backend="numpy")["y"].shape == (3, 2)
+        if default:
+            assert form.run(feeds, backend="numpy")["y"].shape == (6, 1)
+    assert "dims" in [tensor.name for tensor in graph.extract(None, ["y"]).to_proto().graph.initializer]

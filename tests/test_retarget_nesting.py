@@ -105,3 +105,39 @@ def test_a_default_without_which_there_is_no_form_becomes_a_constant():
     assert [change.node for change in report.changes if change.action == "closed"] == ["numbers"]
     x = feeds(True, 0)["x"]
     np.testing.assert_allclose(run(moved, {"x": x})[0], x.max(1, keepdims=True))
+
+
+#: A function that calls another, and two functions of one name.
+FUNCTIONS = """
+<ir_version: 10, opset_import: ["" : 17, "local" : 1]>
+calls (float[2, 3] x) => (float[2, 3] y, float[2, 3] z)
+{
+    y = local.outer (x)
+    negated = local.either:first (x)
+    z = local.either:second (negated)
+}
+<domain: "local", opset_import: ["" : 17]>
+inner (v) => (w) { shifted = Exp (v) w = Neg (shifted) }
+<domain: "local", opset_import: ["" : 17, "local" : 1]>
+outer (v) => (w) { once = local.inner (v) w = local.inner (once) }
+<domain: "local", overload: "first", opset_import: ["" : 17]>
+either (v) => (w) { w = Neg (v) }
+<domain: "local", overload: "second", opset_import: ["" : 17]>
+either (v) => (w) { w = Sqrt (v) }
+"""
+
+
+@pytest.mark.parametrize("domains", [None, ["ai.onnx", "local"], ["ai.onnx"]], ids=str)
+@pytest.mark.parametrize("opset", [13, 17, 20])
+def test_functions_that_are_kept_are_whole(opset, domains):
+    """They come with those that they call, each under its own name, or are inlined where the target has no place."""
+    moved = exported(parse_model(FUNCTIONS), opset_version=opset, domains=domains)
+    onnx.checker.check_model(moved)
+    kept = opset == 17 and domains != ["ai.onnx"]
+    names = [("inner", ""), ("outer", ""), ("either", "first"), ("either", "second")]
+    assert [(function.name, function.overload) for function in moved.functions] == (names if kept else [])
+    assert {node.domain for node in moved.graph.node} == ({"local"} if kept else {""})
+    x = np.float32([[-1, -4, 0], [-9, -0.25, -2]])
+    y, z = run(moved, {"x": x})
+    np.testing.assert_allclose(y, -np.exp(-np.exp(x)), rtol=1e-6)
+    np.testing.assert_allclose(z, np.sqrt(-x), rtol=1e-6)

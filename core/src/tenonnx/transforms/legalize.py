@@ -9,7 +9,6 @@ from typing import Any
 from tenonnx.errors import NotRepresentable
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, Node, Value
-from tenonnx.graph.parts import Operator
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.op.binding import foreseeing
 from tenonnx.op.dtypes import type_code
@@ -63,13 +62,13 @@ class Legalizer:
 
     def __init__(self, target: Target, graph: Graph) -> None:
         self.target, self.graph = target, graph
-        self.registry = graph.registry or default_registry()
+        self.registry, self.local = graph.registry or default_registry(), set(graph.functions.values())
         self._rules: dict[tuple[Op, int | None], _Rules] = {}
 
     def of(self, call: Call) -> LegalCall:
         """The form of a call. Raises ``NotRepresentable`` with the reason why there is none."""
         op, node = call.op, call.node
-        if self.is_local(op):
+        if op in self.local:
             return self._of_function(call)
         key = (op, None if node is None else node.version)
         rules = self._rules.get(key)
@@ -93,10 +92,6 @@ class Legalizer:
         rank = next((v.rank for v in call.inputs if v is not None), None)
         return LegalCall(version, inputs, spell_attributes(op, version, call.attributes, static, rank), False)
 
-    def is_local(self, op: Operator) -> bool:
-        """Whether the op is a function of the model."""
-        return self.graph.functions.get((op.domain, op.name, "")) is op
-
     def _rules_of(self, op: Op, node: Node | None) -> _Rules:
         version = self.target.version(op.domain)
         if version is None:
@@ -114,7 +109,7 @@ class Legalizer:
     def _of_function(self, call: Call) -> LegalCall:
         """A local function stays where the target changes nothing inside it, which kernels by dtype may do."""
         domain, target = call.op.domain, self.target
-        allowed = not target.chooses and (domain in target.opsets or domain in self.graph.opsets)
+        allowed = not target.chooses and domain in target.opsets
         if call.node is None or not allowed or any(target.version(n.domain) != n.version for n in body_nodes(call.op)):
             raise NotRepresentable("the function calls ops that are not in the target")
         return LegalCall(target.version(domain), call.inputs, {}, True)

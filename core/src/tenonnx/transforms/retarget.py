@@ -14,6 +14,7 @@ from tenonnx.graph.definitions import definitions, in_registry_of_graph, operato
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.garbage import uncollected
 from tenonnx.graph.graph import Graph, Node, Value
+from tenonnx.graph.parts import Operator
 from tenonnx.graph.types import TensorType
 from tenonnx.op.binding import bind, foreseeing
 from tenonnx.op.contents import Known
@@ -77,7 +78,7 @@ def _retargeted(graph: Graph, target: Target) -> Retargeted:
         drop_dead_nodes(moved)  # a body may undo what the one before it did
     _drop_what_was_read(moved, graph, context.widened.values())
     moved.opsets = dict(_used_opsets(moved, target, graph))
-    moved.functions = {key: f for key, f in graph.functions.items() if key in context.functions}
+    moved.functions = {key: f for key, f in graph.functions.items() if f in context.functions}
     if moved.opsets != graph.opsets:
         moved.ir_version = None
     return Retargeted(moved, context.changes + interface_refusals(graph, target))
@@ -112,7 +113,7 @@ class _Context:
 
     legalizer: Legalizer
     changes: list[Change] = field(default_factory=list)
-    functions: set[tuple[str, str, str]] = field(default_factory=set)
+    functions: set[Operator] = field(default_factory=set)
     lowering: list[tuple[Op, Sequence[Value | None], str]] = field(default_factory=list)
     casting: list[Op] = field(default_factory=list)
     widened: dict[tuple[Value, DType], Value] = field(default_factory=dict)
@@ -197,8 +198,8 @@ class _Retargeting(Rewriter):
             node.become(inputs=tuple(self.adopt(v) for v in form.inputs), attributes=form.attributes)
         if version is not None and version != node.version and isinstance(node.op, Op):
             node.become(version=version)
-        if legalizer.is_local(node.op):
-            self.context.functions.add((node.domain, node.op_type, ""))
+        if node.op in legalizer.local:
+            self.context.functions.update(each.op for each in (node, *body_nodes(node.op)))
         super().keep(node)
 
     def _output(self, value: Value) -> Value:

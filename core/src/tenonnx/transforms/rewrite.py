@@ -293,9 +293,14 @@ class Rewriter(Builder):
 
 
 def body_nodes(op: Operator) -> list[Node]:
-    """What the body of a local function holds; other ops have no body that is a graph."""
-    body: Graph | None = getattr(op, "body", None)
-    return [] if body is None else list(body.walk())
+    """What a local function and those that it calls hold; other ops have no body that is a graph."""
+    bodies: dict[Operator, list[Node]] = {}
+    found = [op]
+    for each in found:  # it grows meanwhile
+        if each not in bodies and (body := getattr(each, "body", None)) is not None:
+            bodies[each] = list(body.walk())
+            found += [node.op for node in bodies[each]]
+    return [node for nodes in bodies.values() for node in nodes]
 
 
 # ----- copies ---------------------------------------------------------------------------------------------------------
