@@ -15,9 +15,9 @@ from tenonnx.transforms.rewrite import copy_graph
 def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[str] | str) -> Graph:
     """The part of ``graph`` that computes the values ``outputs`` from the values ``inputs``, by name.
 
-    Without ``inputs`` they are the graph inputs that it needs. A graph input keeps its default, a weight that is made an
-    input has none. Raises ``InvalidCall`` when it would need a graph input
-    that is not among ``inputs``, and for an input whose type is not known.
+    Without ``inputs`` they are the graph inputs that it needs. A graph input keeps its default, a weight that is made
+    an input has none. Raises ``InvalidCall`` when it would need a graph input that is not among ``inputs``, and for an
+    input whose type is not known.
     """
     part = copy_graph(graph)
     ensure_inferred(part)
