@@ -21,7 +21,7 @@ def fix_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -
     A dim that is given as None stays. The copy declares the types that follow. Raises ``InvalidCall`` for an input that
     there is not, another rank, and a number in place of another, ``InvalidModel`` where a node does not take the sizes.
     """
-    fixed = _untyped(graph)
+    fixed = untyped(graph)
     infer(fixed, shapes)
     return fixed
 
@@ -33,7 +33,7 @@ def free_dims(graph: Graph, dims: Mapping[str, Mapping[int, str]]) -> Graph:
     Raises ``InvalidCall`` for an input or axis that there is not, and where a node counts on the number. What a file
     says by contents, such as the shape that a Reshape is given, is not seen here: run the result at other sizes.
     """
-    freed = _untyped(graph)
+    freed = untyped(graph)
     inputs = {value.name: value for value in freed.all_inputs}
     for name, axes in dims.items():
         if name not in inputs:
@@ -59,7 +59,7 @@ def free_dims(graph: Graph, dims: Mapping[str, Mapping[int, str]]) -> Graph:
     return freed
 
 
-def _untyped(graph: Graph) -> Graph:
+def untyped(graph: Graph) -> Graph:
     """A copy that knows nothing of computed values but what nobody else can tell, and declares types anew."""
     copy = copy_graph(graph)
     ensure_inferred(copy)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph, Value
 from tenonnx.op.graph_inference import ensure_inferred
-from tenonnx.op.op import Op
+from tenonnx.transforms.dims import untyped
 from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
 from tenonnx.transforms.rewrite import copy_graph
 
@@ -15,9 +15,8 @@ from tenonnx.transforms.rewrite import copy_graph
 def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[str] | str) -> Graph:
     """The part of ``graph`` that computes the values ``outputs`` from the values ``inputs``, by name.
 
-    Without ``inputs`` they are the graph inputs that it needs. A graph input keeps its default, a weight that is made
-    an input has none. Raises ``InvalidCall`` when it would need a graph input that is not among ``inputs``, and for an
-    input whose type is not known.
+    Without ``inputs`` they are the graph inputs that it needs. Those keep their defaults; a weight that becomes an
+    input has none. Raises ``InvalidCall`` when it would need others, and for an input whose type is not known.
     """
     part = copy_graph(graph)
     ensure_inferred(part)
@@ -30,15 +29,13 @@ def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[
     values = {v.name: v for v in part.values()}
     cut = [values[name] if name in values else part.find(name) for name in dict.fromkeys(inputs)]
     wanted = [values[name] if name in values else part.find(name) for name in outputs]
-    untyped = [value.name for value in cut if value.type is None]
-    if untyped:
-        raise InvalidCall(f'an input must have a known type, "{untyped[0]}" has none', do="install what its op needs")
+    for name in [value.name for value in cut if value.type is None]:
+        raise InvalidCall(f'an input must have a known type, "{name}" has none', do="install what its op needs")
     part.nodes = [node for node in part.nodes if not any(v in cut for v in node.outputs if v is not None)]
     old_formals = part.all_inputs
-    for value in cut:
+    known = any(value.data is not None and value not in old_formals for value in cut)
+    for value in {*cut}.difference(old_formals):
         value.producer = None
-    known = [value for value in cut if value.data is not None and value not in old_formals]
-    for value in known:
         value.become(data=None)
     part.all_inputs = cut
     part.outputs = wanted
@@ -51,13 +48,7 @@ def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[
         )
     part.variables = [v for v in part.variables if v in used and (v not in cut or v in old_formals)]
     part.origin = None
-    if known:  # what follows from the contents holds no more
-        for node in part.walk():
-            for output in node.outputs if isinstance(node.op, Op) else ():
-                if output is not None:
-                    output.forget()
-        part.forget_declared()
-    return part
+    return untyped(part) if known else part  # what followed from the contents holds no more
 
 
 def between(graph: Graph, given: Collection[Value], wanted: Sequence[Value]) -> Graph:

@@ -9,6 +9,7 @@ from typing import Any
 from tenonnx.errors import NotRepresentable
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, Node, Value
+from tenonnx.graph.parts import Operator
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.op.binding import foreseeing
 from tenonnx.op.dtypes import type_code
@@ -62,13 +63,13 @@ class Legalizer:
 
     def __init__(self, target: Target, graph: Graph) -> None:
         self.target, self.graph = target, graph
-        self.registry, self.local = graph.registry or default_registry(), set(graph.functions.values())
+        self.registry = graph.registry or default_registry()
         self._rules: dict[tuple[Op, int | None], _Rules] = {}
 
     def of(self, call: Call) -> LegalCall:
         """The form of a call. Raises ``NotRepresentable`` with the reason why there is none."""
         op, node = call.op, call.node
-        if op in self.local:
+        if self.is_local(op):
             return self._of_function(call)
         key = (op, None if node is None else node.version)
         rules = self._rules.get(key)
@@ -91,6 +92,10 @@ class Legalizer:
             return LegalCall(version, inputs, {}, True)
         rank = next((v.rank for v in call.inputs if v is not None), None)
         return LegalCall(version, inputs, spell_attributes(op, version, call.attributes, static, rank), False)
+
+    def is_local(self, op: Operator) -> bool:
+        """Whether the op is a function of the model."""
+        return op in self.graph.functions.values()
 
     def _rules_of(self, op: Op, node: Node | None) -> _Rules:
         version = self.target.version(op.domain)

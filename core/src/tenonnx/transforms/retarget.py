@@ -198,7 +198,7 @@ class _Retargeting(Rewriter):
             node.become(inputs=tuple(self.adopt(v) for v in form.inputs), attributes=form.attributes)
         if version is not None and version != node.version and isinstance(node.op, Op):
             node.become(version=version)
-        if node.op in legalizer.local:
+        if legalizer.is_local(node.op):
             self.context.functions.update(each.op for each in (node, *body_nodes(node.op)))
         super().keep(node)
 
