@@ -54,7 +54,7 @@ def of_process() -> Limits:
     """The limits of the whole process. Raises as ``current``."""
     global _process
     if _process is None:
-        given = {name: os.environ.get(_ENVIRONMENT + name.upper()) for name in _names()}
+        given = {name: os.environ.get(_ENVIRONMENT + name.upper()) for name in Limits._fields}
         _process = _changed(Limits(), {name: _number(name, text) for name, text in given.items() if text})
     return _process
 
@@ -119,11 +119,7 @@ _growth: ContextVar[list[int] | None] = ContextVar("tenonnx_growth", default=Non
 
 def text_bytes(texts: Iterable[Any]) -> int:
     """The bytes that texts take, and what they are counted as beside."""
-    return sum(map(_text_size, texts))
-
-
-def _text_size(text: Any) -> int:
-    return TEXT + sys.getsizeof(text)
+    return sum(TEXT + sys.getsizeof(text) for text in texts)
 
 
 def check_memory(amount: int, what: str) -> None:
@@ -282,10 +278,6 @@ def out_of_time() -> OutOfTime:
 # ----- settings -------------------------------------------------------------------------------------------------------
 
 
-def _names() -> list[str]:
-    return list(Limits._fields)
-
-
 def _number(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 30:
         raise InvalidCall(f"{_ENVIRONMENT}{name.upper()} must be a positive number in digits", given=repr(text[:40]))
@@ -293,9 +285,9 @@ def _number(name: str, text: str) -> int:
 
 
 def _changed(limits: Limits, given: dict[str, int]) -> Limits:
-    unknown = [name for name in given if name not in _names()]
+    unknown = [name for name in given if name not in Limits._fields]
     if unknown:
-        raise InvalidCall("unknown limit", given=", ".join(unknown), available=", ".join(_names()))
+        raise InvalidCall("unknown limit", given=", ".join(unknown), available=", ".join(Limits._fields))
     wrong = [name for name, value in given.items() if not isinstance(value, int) or value < 1]
     if wrong:
         raise InvalidCall("a limit must be a positive integer", given=f"{wrong[0]}={given[wrong[0]]!r}")

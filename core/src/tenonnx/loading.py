@@ -128,7 +128,8 @@ def _read(
         if plugin is not None:
             given = options if base_dir is None else {**options, "base_dir": base_dir}
             return _read_by(plugin, source, examples, registry, given)
-        if not isinstance(source, str | os.PathLike):
+        is_path = isinstance(source, str | os.PathLike)
+        if not is_path or (Path(source).exists() and any(provider(GROUP, name) for name in names)):
             raise _unread(source, names)
     if examples or options:
         raise InvalidCall(
@@ -198,11 +199,13 @@ def _names(source: Any) -> list[str]:
 
 
 def _unread(source: Any, names: list[str]) -> InvalidCall:
-    """The error for an object that nobody reads, with the package that would."""
+    """The error for an object or path that nobody reads, with the package that would."""
     missing = [package for name in names if (package := provider(GROUP, name)) is not None]
     return InvalidCall(
-        "a model must be a path, bytes, a binary file or a ModelProto, or what an installed front end reads",
-        given=f"{type(source).__module__}.{type(source).__qualname__}".removeprefix("builtins."),
+        "a model must be ONNX (a path, bytes, a binary file or a ModelProto), or what an installed front end reads",
+        given=repr(os.fspath(source))
+        if isinstance(source, str | os.PathLike)
+        else f"{type(source).__module__}.{type(source).__qualname__}".removeprefix("builtins."),
         available=", ".join(f"{plugin.name} by {plugin.source}" for plugin in plugins(GROUP)) or "no front end",
         do=cure(missing) if missing else "",
     )

@@ -16,7 +16,7 @@ from tenonnx.checks.structure import structure_problems
 from tenonnx.checks.verification import Verification
 from tenonnx.checks.verify import verify
 from tenonnx.errors import InvalidCall, InvalidFeed, PluginError, TypeMismatch, UnsupportedOp, VerificationFailed
-from tenonnx.extend import primitive, same_type
+from tenonnx.extend import op, primitive, same_type
 from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.graph import Graph
 from tenonnx.loading import load
@@ -176,6 +176,21 @@ def test_random_outputs_are_not_compared():
     assert not found.verified
     assert [(s.name, s.state) for s in found.states] == [("y", "verified"), ("noise", "not verified")]
     assert "noise: not verified: drawn at random" in str(found)
+
+
+@op("Noisy", domain=tiny.DOMAIN, pure=False)
+def noisy(x, *, training=0):
+    return tiny.draw(x) if training else tiny.identity(x)
+
+
+@pytest.mark.parametrize("training", [0, 1])
+def test_an_op_that_draws_in_training_alone_is_compared_without_the_package_that_simplifies(monkeypatch, training):
+    monkeypatch.setattr("tenonnx.checks.verify.late_if_installed", lambda name: None)
+    graph = chain()
+    graph.output("z", noisy(graph.all_inputs[0], training=training))
+    found = verify(graph, copy_graph(graph))
+    assert found.unverified == ({"z": "drawn at random"} if training else {})
+    assert [node.op_type for node in graph.nodes][-1] == "Noisy"
 
 
 def test_what_nobody_provides_cannot_be_verified():

@@ -71,6 +71,19 @@ def test_the_package_that_would_read_an_object_is_named(monkeypatch):
     assert "pip install --find-links WHEELS tenonnx-lib" in caught.value.do
 
 
+def test_the_package_that_would_read_a_file_or_folder_is_named(tmp_path):
+    (tmp_path / "m.tflite").write_bytes(b"TFL3")
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "saved_model.pb").touch()
+    for source in (tmp_path / "m.tflite", str(tmp_path / "saved")):
+        with pytest.raises(InvalidCall, match="what an installed front end reads") as caught:
+            load(source)
+        assert caught.value.given == repr(str(source))
+        assert "tenonnx-tensorflow" in caught.value.do
+    with pytest.raises(InvalidCall, match="must be a file that can be read"):
+        load(tmp_path / "absent.tflite")
+
+
 def test_a_front_end_says_which_options_it_takes():
     with pytest.raises(InvalidCall, match=r"nets-dist 2\.0 must take these examples and options") as caught:
         load(Network(), scael=2)

@@ -24,6 +24,7 @@ from tenonnx.graph.late_bindings import late_if_installed
 from tenonnx.graph.program import Program
 from tenonnx.loading import is_onnx_file, load
 from tenonnx.op.op import Op
+from tenonnx.transforms.rewrite import Call, Rewriter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -232,14 +233,21 @@ def drawn_outputs(graph: Graph) -> set[str]:
     """The outputs that depend on a node that draws random numbers; one that is not in use, as a Dropout, does not."""
     if not any(map(_draws, graph.nodes)):
         return set()
-    simplify = late_if_installed("simplify")
-    if simplify is not None:
-        graph = simplify(graph)
+    graph = (late_if_installed("simplify") or _drawing_expanded)(graph)
     drawn: set[Value] = set()
     for node in graph.nodes:
         if _draws(node) or any(v in drawn for v in node.uses):
             drawn.update(v for v in node.outputs if v is not None)
     return {v.name for v in graph.outputs if v in drawn}
+
+
+def _drawing_expanded(graph: Graph) -> Graph:
+    """The graph with the bodies of ops that may draw: those that are not in use call none that does."""
+
+    def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+        return None if call.op.pure or call.op.primitive else rewriter.expand(call)
+
+    return Rewriter(graph, decide).run()
 
 
 def _draws(node: Node) -> bool:

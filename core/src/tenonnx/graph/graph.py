@@ -43,10 +43,10 @@ class Value(Typed):
 
     To set the ``name``, the ``type``, ``dtype`` or ``shape`` of an input, or the ``data`` of a variable is an edit of
     the graph, which keeps ``producer``, ``graph`` and ``symbolic_contents``. ``role`` is what a variable is to
-    training, None where nobody said so.
+    training, None where nobody said so. ``outer`` is, while a subgraph is built, what one of its captures stands for.
     """
 
-    __slots__ = ("_data", "_name", "_type", "graph", "origin", "producer", "role", "symbolic_contents")
+    __slots__ = ("_data", "_name", "_type", "graph", "outer", "producer", "role", "symbolic_contents")
 
     #: An array on the left leaves the operator to the value, instead of making an array of objects.
     __array_ufunc__ = None
@@ -66,7 +66,7 @@ class Value(Typed):
         self.producer = producer
         self.graph = graph
         self.symbolic_contents: np.ndarray[Any, Any] | None = None
-        self.origin: Any = None
+        self.outer: Value | None = None
         self.role: Role | None = None
 
     name: EditedPart[str, str] = part("name")
@@ -149,9 +149,13 @@ class Node:
         made: Any = object.__new__(_Unfinished)
         made.name, made.op, made.version, made.origin = name, op, version, origin
         made.inputs, made.outputs, made.captures = Places(inputs), Places(outputs), tuple(captures)
-        made.attributes = held = Attributes(attributes if type(attributes) is Attributes else fixed(attributes))
-        held._node = made
-        made._subgraphs = None if attributes else ()
+        if not attributes:
+            made.attributes, made._subgraphs = Attributes(), ()
+        elif type(attributes) is Attributes:  # of another node, which may know that there are no subgraphs in them
+            made.attributes, made._subgraphs = Attributes(attributes), attributes._node._subgraphs and None
+        else:
+            made.attributes, made._subgraphs = Attributes(fixed(attributes)), None
+        made.attributes._node = made
         made.__class__ = cls
         return made  # type: ignore[no-any-return]
 
@@ -173,10 +177,18 @@ class Node:
         captures: Sequence[Value] | None = None,
     ) -> None:
         """Let the node be another, whatever the graph is then: for what builds graphs."""
-        for part, held in zip(_HELD, (name, op, version, inputs, outputs, captures), strict=True):
-            if held is not None:
-                kind = _HELD[part]
-                _SET[part](self, held if kind is None else kind(held))
+        if name is not None:
+            _SET["name"](self, name)
+        if op is not None:
+            _SET["op"](self, op)
+        if version is not None:
+            _SET["version"](self, version)
+        if inputs is not None:
+            _SET["inputs"](self, Places(inputs))
+        if outputs is not None:
+            _SET["outputs"](self, Places(outputs))
+        if captures is not None:
+            _SET["captures"](self, tuple(captures))
         if attributes is not None:
             self.attributes.hold(attributes)
             self._subgraphs = self.origin = None
@@ -232,11 +244,9 @@ class _Unfinished:
     __slots__ = Node.__slots__
 
 
-#: What holds the parts of a node that are several, and what sets each, whatever the graph is then.
-_HELD: Final[Mapping[str, Any]] = {
-    "name": None, "op": None, "version": None, "inputs": Places, "outputs": Places, "captures": tuple,
-}  # fmt: skip
-_SET: Final = {name: getattr(Node, name).__set__ for name in (*_HELD, "attributes")}
+#: What sets the parts of a node, whatever the graph is then.
+_PARTS: Final = ("name", "op", "version", "inputs", "outputs", "captures", "attributes")
+_SET: Final = {name: getattr(Node, name).__set__ for name in _PARTS}
 
 
 class Graph(Settable, Names, Methods):
@@ -245,7 +255,6 @@ class Graph(Settable, Names, Methods):
     ``all_inputs`` are all graph inputs in file order; those that are variables too have a default and may be fed.
     ``captures`` are, in a subgraph, the stand-ins of outer values, one for each capture of the node that owns it.
     ``opsets`` maps each domain to its version. ``functions`` holds the operators that this graph alone defines.
-    ``pending`` maps, while a subgraph is built, outer values to their stand-ins.
     ``value_types`` are the types that a file declared for inner values; they count only where inference knows nothing.
     ``fixed`` says of a graph that cannot be edited what it is.
     ``retyped`` tells that values have other types than the file declared, so that all are declared anew.
@@ -276,7 +285,6 @@ class Graph(Settable, Names, Methods):
         self.parent = parent
         self.origin: Any = None
         self.registry: Any = parent.registry if parent is not None else None
-        self.pending: dict[Value, Value] = {}
         self.fixed = ""
         self.retyped = False
         self._names = None

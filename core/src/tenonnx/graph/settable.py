@@ -20,7 +20,7 @@ _PARTS: Final[Mapping[str, Any]] = {
     "name": str, "doc": str, "opsets": dict, "metadata": dict, "ir_version": int | None,
     "inputs": Sequence, "outputs": list, "nodes": list, "variables": list, "all_inputs": list, "captures": list,
     "training_state": TrainingState | None, "functions": dict, "value_types": Mapping, "fixed": str, "retyped": bool,
-    "pending": dict, "parent": object, "origin": object, "registry": object, "_names": dict | None,
+    "parent": object, "origin": object, "registry": object, "_names": dict | None,
 }  # fmt: skip
 
 

@@ -55,6 +55,7 @@ class Builder:
         self.fold = fold
         self.outer = outer
         self._constants: MutableMapping[Any, Value] = {}
+        self._captured: MutableMapping[Value, Value] = {v.outer: v for v in graph.captures if v.outer is not None}
         self._draft: Draft | None = None
 
     def call(
@@ -135,13 +136,13 @@ class Builder:
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """Let what is built inside count once the block ends; after an error, nothing of it is there."""
-        standing, constants = self._draft, self._constants
-        self._draft = draft = Draft(self.names, constants, self._captured)
-        self._constants = draft.constants
+        standing, constants, captured = self._draft, self._constants, self._captured
+        self._draft = draft = Draft(self.names, constants, captured)
+        self._constants, self._captured = draft.constants, draft.captured
         try:
             yield
         finally:
-            self._draft, self._constants = standing, constants
+            self._draft, self._constants, self._captured = standing, constants, captured
         self.nodes.extend(draft.nodes)
         self.names.update(draft.names.maps[0])
         constants.update(draft.constants.maps[0])
@@ -165,16 +166,12 @@ class Builder:
             )
         return self.capture(value)
 
-    @property
-    def _captured(self) -> MutableMapping[Value, Value]:
-        return self.graph.pending if self._draft is None else self._draft.captured
-
     def capture(self, outer: Value) -> Value:
         """The stand-in of a value of an enclosing graph."""
         found = self._captured.get(outer)
         if found is None:
             found = Value(outer.name, outer.type, data=outer.data, graph=self.graph)
-            found.symbolic_contents = outer.symbolic_contents
+            found.symbolic_contents, found.outer = outer.symbolic_contents, outer
             self._stand_in(outer, found)
         return found
 
@@ -263,13 +260,20 @@ def building(graph: Graph, prefix: str = "") -> Iterator[None]:
 
 def align_captures(subgraphs: Sequence[Graph], builder: Builder) -> tuple[Value, ...]:
     """Give all subgraphs of one node the same further captures in the same order, and return the outer values."""
-    outers = dict.fromkeys(outer for graph in subgraphs for outer in graph.pending)
+    outers = dict.fromkeys(v.outer for graph in subgraphs for v in graph.captures if v.outer is not None)
     for graph in subgraphs:
-        inner, further = Builder(graph), set(graph.pending.values())
-        held = [value for value in graph.captures if value not in further]
-        graph.captures = [*held, *(inner.capture(outer) for outer in outers)]
-        graph.pending = {}
+        inner = Builder(graph)
+        held = [value for value in graph.captures if value.outer is None]
+        further = [inner.capture(outer) for outer in outers]
+        graph.captures = [*held, *further]
+        for stand_in in further:
+            stand_in.outer = None
     return tuple(value for outer in outers if (value := builder.adopt(outer)) is not None)
+
+
+def captured_by(graph: Graph) -> list[Value]:
+    """What the captures of a graph stand for: themselves in a finished one, outer values while it is built."""
+    return [value if value.outer is None else value.outer for value in graph.captures]
 
 
 def subgraph(

@@ -8,7 +8,7 @@ from typing import Any
 from tenonnx.errors import InvalidCall, TypeMismatch
 from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.op.binding import bind, known_op
-from tenonnx.op.build import Builder, subgraph
+from tenonnx.op.build import Builder, captured_by, subgraph
 from tenonnx.op.call import Interpreter, current
 
 
@@ -34,7 +34,7 @@ def inline(
             given=repr(inputs)[:200],
         )
     if captures is None:
-        captures = list(graph.pending or graph.captures)
+        captures = captured_by(graph)
     known: dict[Value, Value | None] = {}
     given = list(inputs) + [None] * (len(graph.all_inputs) - len(inputs))
     for formal, value in zip((*graph.all_inputs, *graph.captures), (*given, *captures), strict=True):

@@ -117,17 +117,22 @@ def _interruptible(doing: str) -> Iterator[None]:
 # ----- what is watched ------------------------------------------------------------------------------------------------
 
 
-def _folder() -> Callable[[], str]:
-    before = _working_folder()
+def watching(read: Callable[[], Any], put_back: Callable[[Any, Any], object], told: Callable[[Any, Any], str]) -> Watch:
+    """Watches what ``read`` gives: where ``told`` has something to say of it before and behind, it is put back."""
 
-    def put_right() -> str:
-        after = _working_folder()
-        if after == before or not before:
-            return ""
-        os.chdir(before)
-        return f"it changed the working folder to {after or 'one that is gone'}"
+    def watch() -> Callable[[], str]:
+        before = read()
 
-    return put_right
+        def put_right() -> str:
+            after = read()
+            text = "" if after == before else told(before, after)
+            if text:
+                put_back(before, after)
+            return text
+
+        return put_right
+
+    return watch
 
 
 def _working_folder() -> str:
@@ -137,73 +142,27 @@ def _working_folder() -> str:
         return ""
 
 
-def _recursion() -> Callable[[], str]:
-    before = sys.getrecursionlimit()
-
-    def put_right() -> str:
-        after = sys.getrecursionlimit()
-        if after >= before:
-            return ""
-        sys.setrecursionlimit(before)
-        return f"it lowered the recursion limit to {after}"
-
-    return put_right
-
-
-def _limits() -> Callable[[], str]:
+def _limits() -> limits.Limits | None:
     try:
-        before = limits.of_process()
+        return limits.of_process()
     except InvalidCall:  # who asks for a limit is told
-        return lambda: ""
-
-    def put_right() -> str:
-        after = limits.of_process()
-        if after == before:
-            return ""
-        limits.set(**before._asdict())
-        return "it changed the limits of tenonnx"
-
-    return put_right
+        return None
 
 
-def _settings() -> Callable[[], str]:
-    before = {name: text for name, text in os.environ.items() if name.startswith("TENONNX_")}
-
-    def put_right() -> str:
-        after = {name: text for name, text in os.environ.items() if name.startswith("TENONNX_")}
-        for name in after.keys() - before:
-            del os.environ[name]
-        os.environ.update(before)
-        changed = sorted(name for name in after.keys() | before if after.get(name) != before.get(name))
-        return f"it changed {', '.join(changed)}" if changed else ""
-
-    return put_right
+def _settings() -> dict[str, str]:
+    return {name: text for name, text in os.environ.items() if name.startswith("TENONNX_")}
 
 
-def _warnings() -> Callable[[], str]:
-    before = list(warnings.filters)
-
-    def put_right() -> str:
-        new = [entry for entry in warnings.filters if entry not in before]
-        if not any(entry[0] == "error" and entry[1] is None and entry[3] is None for entry in new):
-            return ""
-        warnings.filters[:] = before  # type: ignore[index]
-        return "it made warnings of every module errors"
-
-    return put_right
+def _put_settings_back(before: dict[str, str], after: dict[str, str]) -> None:
+    for name in after.keys() - before:
+        del os.environ[name]
+    os.environ.update(before)
 
 
-def _numbers() -> Callable[[], str]:
-    before = _numpy_errors()
-
-    def put_right() -> str:
-        after = _numpy_errors()
-        if "raise" not in set(after.values()) - set(before.values()):
-            return ""
-        sys.modules["numpy"].seterr(**{kind: before.get(kind, "warn") for kind in after})
-        return "it made numpy raise errors"
-
-    return put_right
+def _errors_of_all(before: list[Any], after: list[Any]) -> str:
+    new = [entry for entry in after if entry not in before]
+    all_raise = any(entry[0] == "error" and entry[1] is None and entry[3] is None for entry in new)
+    return "it made warnings of every module errors" if all_raise else ""
 
 
 def _numpy_errors() -> dict[str, str]:
@@ -212,4 +171,35 @@ def _numpy_errors() -> dict[str, str]:
 
 
 #: What must be after code of a package as it was before.
-WATCHES: list[Watch] = [_folder, _recursion, _limits, _settings, _warnings, _numbers]
+WATCHES: list[Watch] = [
+    watching(
+        _working_folder,
+        lambda before, after: os.chdir(before),
+        lambda before, after: before and f"it changed the working folder to {after or 'one that is gone'}",
+    ),
+    watching(
+        sys.getrecursionlimit,
+        lambda before, after: sys.setrecursionlimit(before),
+        lambda before, after: f"it lowered the recursion limit to {after}" if after < before else "",
+    ),
+    watching(
+        _limits,
+        lambda before, after: limits.set(**before._asdict()),
+        lambda before, after: before and "it changed the limits of tenonnx",
+    ),
+    watching(
+        _settings,
+        _put_settings_back,
+        lambda before, after: f"it changed {', '.join(sorted({name for name, _ in before.items() ^ after.items()}))}",
+    ),
+    watching(
+        lambda: list(warnings.filters),
+        lambda before, after: warnings.filters.__setitem__(slice(None), before),  # type: ignore[index]
+        _errors_of_all,
+    ),
+    watching(
+        _numpy_errors,
+        lambda before, after: sys.modules["numpy"].seterr(**{kind: before.get(kind, "warn") for kind in after}),
+        lambda before, after: "it made numpy raise errors" * ("raise" in {*after.values()} - {*before.values()}),
+    ),
+]

@@ -12,7 +12,7 @@ from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.parts import Operator
 from tenonnx.limits import calling, expanding, work
 from tenonnx.op.binding import bind, foreseeing, invoke, known_op, pad
-from tenonnx.op.build import Builder, align_captures
+from tenonnx.op.build import Builder, align_captures, captured_by
 from tenonnx.op.call import interpreting
 from tenonnx.op.contents import Known
 from tenonnx.op.graph_inference import declared_types, give, infer, infer_outputs, narrowed, share_captured
@@ -277,7 +277,7 @@ class Rewriter(Builder):
         if not isinstance(attribute, Graph):
             return attribute
         if call.node is None:
-            return reopened(attribute, tuple(attribute.pending), {})
+            return reopened(attribute, captured_by(attribute), {})
         return reopened(attribute, [self.copy(v) for v in call.node.captures], {})
 
     def inside(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
@@ -337,7 +337,7 @@ def _blank(graph: Graph, parent: Graph | None) -> Graph:
 
 def _copied(value: Value, graph: Graph) -> Value:
     copy = Value(value.name, value.type, data=value.data, graph=graph)
-    copy.symbolic_contents, copy.origin, copy.role = value.symbolic_contents, value.origin, value.role
+    copy.symbolic_contents, copy.role = value.symbolic_contents, value.role
     return copy
 
 

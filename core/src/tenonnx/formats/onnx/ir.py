@@ -81,9 +81,14 @@ def _left_out(message: Any, version: int) -> Iterator[str]:
 
 
 def _has_more(node: onnx.NodeProto) -> bool:
-    """Whether a node has more than its op and the names of values: to list the fields of thousands takes long."""
-    return bool(node.attribute or node.metadata_props or node.device_configurations)
+    """Whether a node may hold notes: to list the fields of thousands takes long."""
+    return bool(node.metadata_props or node.device_configurations) or any(a.type not in _FLAT for a in node.attribute)
 
+
+#: The kinds of attributes that hold no other message.
+_FLAT = frozenset(
+    getattr(onnx.AttributeProto, kind) for kind in ("INT", "FLOAT", "STRING", "INTS", "FLOATS", "STRINGS")
+)
 
 #: How messages that may hold notes are called.
 _CALLED = {

@@ -188,16 +188,8 @@ class _ModelReader:
 
     def graph(self) -> Graph:
         model = self.model
-        _check_text(
-            [
-                model.graph.name,
-                model.producer_name,
-                model.producer_version,
-                model.domain,
-                model.doc_string,
-                *self.opsets,
-            ]
-        )
+        _check_text([model.graph.name, model.producer_name, model.producer_version, model.domain, model.doc_string])
+        _check_text(list(self.opsets))
         _check_text([text for entry in model.metadata_props for text in (entry.key, entry.value)])
         for entry in model.functions:
             _check_text([entry.domain, entry.name, entry.overload, *entry.input, *entry.output, *entry.attribute])
@@ -235,6 +227,7 @@ class GraphReader:
     ) -> None:
         self.proto = proto
         self.graph = graph
+        self.builder = Builder(graph)
         self.resolver = resolver
         self.files = files
         self.outer = outer
@@ -334,7 +327,7 @@ class GraphReader:
                 if value is not None:
                     value.producer = node
             if attributes and (subgraphs := node.subgraphs):
-                node.become(captures=align_captures(subgraphs, Builder(graph)))
+                node.become(captures=align_captures(subgraphs, self.builder))
             nodes.append(node)
         return True
 
@@ -349,7 +342,8 @@ class GraphReader:
             for value in node.outputs:
                 if value is not None:
                     del self.scope[value.name]
-        self.graph.captures, self.graph.pending = [], {}
+        self.graph.captures = []
+        self.builder = Builder(self.graph)
         return True
 
     def _read_subgraph(self, proto: onnx.GraphProto) -> Graph:
@@ -369,7 +363,7 @@ class GraphReader:
         if self.outer is None:
             return None
         value = self.outer.lookup(name)
-        return None if value is None else Builder(self.graph).capture(value)
+        return None if value is None else self.builder.capture(value)
 
     def _names_outside(self) -> set[str]:
         names = set(self.scope)
