@@ -209,7 +209,7 @@ def _varint(number):
 
 
 def test_what_is_no_model_is_refused():
-    with pytest.raises(InvalidCall, match="must be a path"):
+    with pytest.raises(InvalidCall, match="must be ONNX"):
         tx.load(7)
     with pytest.raises(InvalidCall, match="must be a file that can be read"):
         tx.load("no/such/file.onnx")

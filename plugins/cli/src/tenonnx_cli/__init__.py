@@ -56,7 +56,10 @@ def _answer(arguments: list[str]) -> int:
             _silence_stdout()
             return BROKEN_PIPE
         except click.ClickException as error:
-            error.show()
+            if isinstance(error, click.NoSuchOption) and (needed := _package_of(error.option_name)):
+                _report(f"PluginError: {needed}")
+            else:
+                error.show()
             return REFUSED
         except TenonnxError as error:
             _report(f"{type(error).__name__}: {error}")
@@ -65,6 +68,18 @@ def _answer(arguments: list[str]) -> int:
             text = " ".join(str(error).split()) or "no message"
             _report(f"{type(error).__name__}: {text} (unexpected; TENONNX_TRACEBACK=1 shows where it comes from)")
             return REFUSED
+
+
+def _package_of(option: str) -> TenonnxError | None:
+    """What to say of an option of ``convert`` that a package adds which is not there."""
+    from tenonnx import PluginError
+    from tenonnx.tools import cure, plugins, provider
+
+    group = "tenonnx.transforms"
+    package = provider(group, option.lstrip("-"))
+    if package is None or any(plugin.distribution == package for plugin in plugins(group)):
+        return None
+    return PluginError(f"the option {option} needs {package}", do=cure([package]))
 
 
 def code_of(error: TenonnxError) -> int:

@@ -91,7 +91,7 @@ class CommandGroup(click.Group):
             package = provider(GROUP, name)
             if package is None:
                 return None
-            raise PluginError(f'the command "{name}" comes with a package that is not there', do=cure([package]))
+            raise PluginError(f'the command "{name}" needs {package}', do=cure([package]))
         loaded = found[0].load()
         if not isinstance(loaded, click.Command):
             try:

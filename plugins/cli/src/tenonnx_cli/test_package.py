@@ -28,7 +28,7 @@ def command(name: str | None, examples: int, report: str | None, selected: str |
     from tenonnx.tools import installing
 
     if find_spec("tenonnx_testing") is None:
-        raise PluginError("conformance tests come with a package that is not there", do=installing("tenonnx-testing"))
+        raise PluginError("conformance tests need tenonnx-testing", do=installing("tenonnx-testing"))
     kit = import_module("tenonnx_testing.suite")
     wanted = name or kit.project_of(Path.cwd())
     kit.conformance(wanted)  # refuses a name that is none
