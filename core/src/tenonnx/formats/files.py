@@ -37,22 +37,17 @@ class AtomicWriter:
             ...                                 # the model names data_name as its data file
             writer.discard("model.onnx.data")   # only if the model that is replaced owns it
 
-    Everything is written under temporary names (``.tenonnx-*.tmp``) in the same folder, where what a killed export to
-    the same path left is removed first. When the block ends, the data
-    files are renamed first and the model last. A data file always takes a name that was free, so the old model keeps
-    its old data until the one rename that puts the new model, which names the new data, in its place: whenever the
-    process is killed, the folder holds the old pair or the new pair, and at worst files that the next export removes.
-    The price is that a pair which is exported again and again changes its data file's name each time.
+    Everything is written under temporary names (``.tenonnx-*.tmp``) in the same folder; what a killed export to the same
+    path left there is removed first. When the block ends, the data files are renamed, and the model last. A data file
+    takes a name that was free, so that the old model keeps its data until that last rename: whenever the process is
+    killed, the folder holds the old pair or the new one, and at worst files that the next export removes.
 
-    The model may be written over the very files that it is read from. On POSIX their open descriptors and maps stay
-    valid. Windows cannot rename over or remove a file that is open: ``before_replace`` is called right before the
-    renames and closes them there.
+    The model may be written over the files that it is read from. POSIX keeps open descriptors and maps valid; Windows
+    cannot replace an open file, so that ``before_replace``, called right before the renames, closes them there.
 
-    A new file follows the umask. If the model existed, its permissions go to the new model and to its data files. A
-    symbolic link at ``path`` is replaced, not followed. Nothing is forced to disk (no fsync).
-
-    If the block raises, the temporary files are removed and the old files are as they were. A read-only file is not
-    replaced, unless ``overwrite``.
+    A new file follows the umask; permissions of a model that existed go to the new model and its data files. A symbolic
+    link at ``path`` is replaced, not followed. Nothing is forced to disk (no fsync). A read-only file is not replaced,
+    unless ``overwrite``. If the block raises, the old files are as they were.
 
     Raises ``InvalidCall`` on entry, where ``path`` names a folder, a device, a read-only file or nothing, or its folder
     is missing or not writable; at the end of the block, where ``open()`` was not called, or a file of a chosen name has

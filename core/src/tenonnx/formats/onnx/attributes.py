@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,68 +47,54 @@ def read_attribute(proto: AttributeProto, read_graph: ReadGraph, *, in_function:
             )
         return AttributeReference(proto.ref_attr_name, proto.type)
     kind: int = proto.type or _guess(proto)
-    if kind == AttributeProto.INT:
-        return proto.i
-    if kind == AttributeProto.INTS:
-        return list(proto.ints)
-    if kind == AttributeProto.FLOAT:
-        return proto.f
-    if kind == AttributeProto.FLOATS:
-        return list(proto.floats)
+    found = _FIELDS.get(kind)
+    if found is None:
+        raise InvalidModel(f'attribute "{proto.name}" must have a known type', given=f"type code {proto.type}")
+    field, item = found
+    held = getattr(proto, field)
+    if item in _NUMBERS:
+        return held if item == kind else list(held)
+    if item == AttributeProto.GRAPH:
+        return read_graph(held) if item == kind else [read_graph(each) for each in held]
+    return _read_item(item, held, proto.name) if item == kind else [_read_item(item, e, proto.name) for e in held]
+
+
+#: The field of each type of attribute, and the type of the items of a list, which else is that itself.
+_FIELDS: Mapping[int, tuple[str, int]] = {
+    getattr(AttributeProto, name): (field, getattr(AttributeProto, item))
+    for item, single, several in (
+        ("INT", "i", "ints"), ("FLOAT", "f", "floats"), ("STRING", "s", "strings"), ("TENSOR", "t", "tensors"),
+        ("GRAPH", "g", "graphs"), ("SPARSE_TENSOR", "sparse_tensor", "sparse_tensors"),
+        ("TYPE_PROTO", "tp", "type_protos"),
+    )
+    for name, field in ((item, single), (f"{item}S", several))
+}  # fmt: skip
+_NUMBERS = {AttributeProto.INT, AttributeProto.FLOAT}
+
+
+def _read_item(kind: int, held: Any, name: str) -> Any:
     if kind == AttributeProto.STRING:
-        return text(proto.s)
-    if kind == AttributeProto.STRINGS:
-        return [text(s) for s in proto.strings]
+        return text(held)
     if kind == AttributeProto.TENSOR:
-        return TensorContents(proto.t)
-    if kind == AttributeProto.TENSORS:
-        return [TensorContents(t) for t in proto.tensors]
-    if kind == AttributeProto.GRAPH:
-        return read_graph(proto.g)
-    if kind == AttributeProto.GRAPHS:
-        return [read_graph(g) for g in proto.graphs]
-    if kind == AttributeProto.SPARSE_TENSOR:
-        return SparseContents(proto.sparse_tensor)
-    if kind == AttributeProto.SPARSE_TENSORS:
-        return [SparseContents(t) for t in proto.sparse_tensors]
-    if kind == AttributeProto.TYPE_PROTO:
-        return _read_type(proto, proto.tp)
-    if kind == AttributeProto.TYPE_PROTOS:
-        return [_read_type(proto, t) for t in proto.type_protos]
-    raise InvalidModel(f'attribute "{proto.name}" must have a known type', given=f"type code {proto.type}")
+        return TensorContents(held)
+    return SparseContents(held) if kind == AttributeProto.SPARSE_TENSOR else _read_type(name, held)
 
 
-def _read_type(proto: AttributeProto, declared: onnx.TypeProto) -> Type:
+def _read_type(name: str, declared: onnx.TypeProto) -> Type:
     try:
         if (kind := read_type(declared)) is not None:
             return kind
         reason = "none"
     except (ValueError, TypeError) as error:
         reason = str(error)
-    raise InvalidModel(f'attribute "{proto.name}" must be of a type that ONNX defines', given=reason)
+    raise InvalidModel(f'attribute "{name}" must be of a type that ONNX defines', given=reason)
 
 
 def _guess(proto: AttributeProto) -> int:
     """The type of an attribute that does not say: files of the first IR version need not."""
-    for field, kind in (
-        ("ints", AttributeProto.INTS),
-        ("floats", AttributeProto.FLOATS),
-        ("strings", AttributeProto.STRINGS),
-        ("tensors", AttributeProto.TENSORS),
-        ("graphs", AttributeProto.GRAPHS),
-    ):
-        if len(getattr(proto, field)):
-            return kind
-    for field, kind in (
-        ("t", AttributeProto.TENSOR),
-        ("g", AttributeProto.GRAPH),
-        ("f", AttributeProto.FLOAT),
-        ("i", AttributeProto.INT),
-        ("s", AttributeProto.STRING),
-    ):
-        if proto.HasField(field):
-            return kind
-    return AttributeProto.UNDEFINED
+    several = [kind for kind, (field, item) in _FIELDS.items() if kind != item and len(getattr(proto, field))]
+    single = [kind for kind, (field, item) in _FIELDS.items() if kind == item and proto.HasField(field)]
+    return next(iter((*several, *single)), AttributeProto.UNDEFINED)
 
 
 def write_attribute(
