@@ -37,8 +37,8 @@ class AtomicWriter:
             ...                                 # the model names data_name as its data file
             writer.discard("model.onnx.data")   # only if the model that is replaced owns it
 
-    Everything is written under temporary names (``.tenonnx-*.tmp``) in the same folder; what a killed export to the same
-    path left there is removed first. When the block ends, the data files are renamed, and the model last. A data file
+    Everything is written under temporary names (``.tenonnx-*.tmp``) in the same folder, where what a killed export to
+    this path left is removed first. When the block ends, the data files are renamed, and the model last. A data file
     takes a name that was free, so that the old model keeps its data until that last rename: whenever the process is
     killed, the folder holds the old pair or the new one, and at worst files that the next export removes.
 
