@@ -19,7 +19,8 @@ def info(name, kind=TensorProto.FLOAT, dims=None):
 
 
 def text(name, *texts):
-    return helper.make_tensor(name, TensorProto.STRING, [len(texts)], [each.encode() for each in texts])
+    kind, encoded = TensorProto.STRING, [each.encode() for each in texts]
+    return TensorProto(name=name, data_type=kind, dims=[len(texts)], string_data=encoded)
 
 
 def sizes(name, *dims):
