@@ -163,7 +163,9 @@ class _Tests:
 
 def _before(numbers: Array) -> Array:
     """The next smaller number of the dtype. There is none before minus infinity: NaN, which nothing is at most."""
-    return np.where(np.isneginf(numbers), np.nan, np.nextafter(numbers, numbers.dtype.type(-np.inf)))
+    with np.errstate(over="ignore"):
+        before = np.nextafter(numbers, numbers.dtype.type(-np.inf))
+    return np.where(np.isneginf(numbers), np.nan, before)
 
 
 def _levels(below: Array, above: Array) -> list[Array]:

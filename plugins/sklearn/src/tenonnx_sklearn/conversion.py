@@ -10,11 +10,13 @@ from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 import tenonnx_standard as ops
 from tenonnx.extend import NotRepresentable, Value
 from tenonnx.extend.formats import loaded
 from tenonnx_frontends import added_rule
+from tenonnx_sklearn.sparsity import note_sparse
 from tenonnx_sklearn.tables import Table, as_matrix, as_table
 
 #: What an estimator computes for rows, by the name of its method. Rules give all that they can: what nobody reads is
@@ -76,6 +78,8 @@ def convert(model: Any, X: Value | Table) -> Outputs:
             do='register one with tenonnx_sklearn.converts, see "tenonnx.estimators" in docs/how-to/sklearn.md',
         )
     found = rule(_widened(model), X)
+    if isinstance(found.get("transform"), Value | Table):
+        note_sparse(model, X, found["transform"])
     if "predict_proba" in found and "predict_log_proba" not in found:
         found["predict_log_proba"] = lambda: _logarithms(called(found["predict_proba"]))
     return found
@@ -86,11 +90,13 @@ def _logarithms(proba: Any) -> Any:
 
 
 def _widened(held: Any, within: frozenset[type] = frozenset()) -> Any:
-    """What an estimator of scikit-learn holds with its numbers in float64, also where it was fitted on float32.
+    """What an estimator of scikit-learn holds with its numbers in float64 and no array sparse.
 
-    What a rule computes in float64 keeps its digits then, and in float32 each number is what it was. Nodes of trees and
+    What a rule computes in float64 keeps its digits, also where rows of float32 were fitted. Nodes of trees and
     lists, which lead to others of their kind, stay as they are.
     """
+    if issparse(held):
+        return held.toarray().astype(np.float64)
     if isinstance(held, np.ndarray):
         return held.astype(np.float64) if held.dtype == np.float32 else held
     if isinstance(held, list) and held and all(isinstance(each, np.ndarray) for each in held):
@@ -100,7 +106,8 @@ def _widened(held: Any, within: frozenset[type] = frozenset()) -> Any:
     if not kind.__module__.startswith("sklearn.") or not hasattr(held, "__dict__") or kind in within:
         return held
     around = within | {kind}
-    changed = {name: wide for name, each in vars(held).items() if (wide := _widened(each, around)) is not each}
+    parts = {name: each for name, each in vars(held).items() if name != "_idf_diag"}  # words by words, before 1.5
+    changed = {name: wide for name, each in parts.items() if (wide := _widened(each, around)) is not each}
     if not changed:
         return held
     made = copy(held)

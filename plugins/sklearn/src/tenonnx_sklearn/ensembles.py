@@ -72,10 +72,11 @@ class Ensemble:
         thresholds = np.asarray(tree.threshold, np.float64)
         rounded = thresholds.astype(dtype)
         above = rounded.astype(np.float64) > thresholds
-        rounded = np.where(above, np.nextafter(rounded, dtype(-np.inf)), rounded)
-        if self.strict:  # x < t is x <= the number before t, and of a t that was rounded down the number itself
-            exact = rounded.astype(np.float64) == thresholds
-            rounded = np.where(exact, np.nextafter(rounded, dtype(-np.inf)), rounded)
+        with np.errstate(over="ignore"):  # below the least number is -inf
+            before = np.nextafter(rounded, dtype(-np.inf))
+            rounded = np.where(above, before, rounded)
+            if self.strict:  # x < t is x <= the number before t, and of a t that was rounded down the number itself
+                rounded = np.where(rounded.astype(np.float64) == thresholds, before, rounded)
         return rounded
 
     def _regressor(self, X: Value) -> Value:

@@ -13,8 +13,10 @@ from tenonnx.extend.checks import Verification
 from tenonnx.extend.transforms import prune, retarget
 from tenonnx_onnx_ml.maps import zip_map
 from tenonnx_sklearn import rows
+from tenonnx_sklearn.boosters import as_estimator
 from tenonnx_sklearn.conversion import called, convert, refusal, refuse_without_rule
 from tenonnx_sklearn.scaling import remembered
+from tenonnx_sklearn.sparsity import noted_sparse
 from tenonnx_sklearn.tables import (
     BOOLEAN,
     INTEGER,
@@ -56,11 +58,12 @@ def read(
         raise InvalidCall("inputs must be matrix or columns", given=repr(inputs))
     if dtype not in ("float32", "float64"):
         raise InvalidCall("the dtype of inputs must be float32 or float64", given=repr(dtype))
+    model = as_estimator(model)
     refuse_without_rule(model)
     versions = {"ai.onnx": 18, "ai.onnx.ml": 5 if dtype == "float64" else 3, "com.microsoft": 1}
     graph = Graph(opsets=versions, name=type(model).__qualname__)
     graph.registry = registry
-    with graph.building(), remembered():
+    with graph.building(), remembered(), noted_sparse():
         X = _inputs(graph, model, examples[0] if examples else None, inputs, dtype)
         with exemplified(rows.feeds(graph, examples[0]) if examples else None):
             found = convert(model, X)
@@ -121,6 +124,7 @@ def _with_versions(graph: Graph) -> Graph:
 
 def verifier(model: Any, *examples: Any, **options: Any) -> Callable[..., Verification]:
     """What compares a graph with ``model``; it takes ``atol`` and ``rtol``."""
+    model = as_estimator(model)
     return lambda graph, atol=None, rtol=None: verify_against(model, examples, graph, atol, rtol)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx as tx
+from tenonnx_sklearn.boosters import as_estimator
 from tenonnx_sklearn.rows import feeds
 from tenonnx_sklearn.verification import METHODS, expected_of
 
@@ -26,7 +27,7 @@ def judged(model: Any, rows: Any, path: Path, ways: dict[str, dict[str, Any]], *
         graph = tx.load(model, *_examples(rows), verify=False, **options)
     except tx.TenonnxError as error:
         return dict.fromkeys(ways, f"refused: {' '.join(str(error).split())}")
-    return {name: _judged_file(model, rows, graph, path, way) for name, way in ways.items()}
+    return {name: _judged_file(as_estimator(model), rows, graph, path, way) for name, way in ways.items()}
 
 
 def _examples(rows: Any) -> tuple[Any, ...]:

@@ -130,6 +130,10 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def reshape(self, *shape: Any) -> TracedArray:
         return FUNCTIONS[np.reshape](self, shape[0] if len(shape) == 1 else shape)  # type: ignore[no-any-return]
 
+    def toarray(self) -> TracedArray:
+        """Rows that scikit-learn has sparse, as a value of its own: it is not known for sparse."""
+        return TracedArray(ops.identity(self.value), self.names)
+
     def ravel(self) -> TracedArray:
         return FUNCTIONS[np.reshape](self, -1)  # type: ignore[no-any-return]
 

@@ -22,6 +22,8 @@ make_pipeline(StandardScaler(), XGBClassifier(n_estimators=5))
 CalibratedClassifierCV(XGBClassifier(n_estimators=5), cv=2)
 """,
     "binary": """
+LGBMRegressor(n_estimators=8, objective="binary", verbose=-1)
+LGBMClassifier(n_estimators=8, objective=lambda y, p: (1 / (1 + np.exp(-p)) - y, np.full_like(p, 0.2)), verbose=-1)
 LGBMClassifier(n_estimators=10, objective="cross_entropy_lambda", verbose=-1)
 OneVsRestClassifier(XGBClassifier(n_estimators=5))
 CatBoostClassifier(iterations=10, loss_function="Focal:focal_alpha=0.3;focal_gamma=2", verbose=0, allow_writing_files=False)
@@ -140,6 +142,10 @@ LGBMClassifier(n_estimators=10, categorical_feature=[0, 2], max_cat_to_onehot=12
 XGBClassifier(n_estimators=10, enable_categorical=True, feature_types=["c", "q", "c", "q"])
 """,
     "counts number": """
+make_pipeline(OneHotEncoder(handle_unknown="ignore"), XGBRegressor(n_estimators=8))
+make_pipeline(OneHotEncoder(sparse_output=False, handle_unknown="ignore"), XGBRegressor(n_estimators=8))
+make_pipeline(ColumnTransformer([("o", OneHotEncoder(handle_unknown="ignore"), [0, 1, 2])], remainder="passthrough"), XGBRegressor(n_estimators=8))
+make_pipeline(KBinsDiscretizer(3), XGBRegressor(n_estimators=8, missing=1.0))
 LGBMRegressor(n_estimators=10, categorical_feature=[0, 1], min_data_per_group=5, linear_tree=True, verbose=-1)
 XGBRegressor(n_estimators=10, enable_categorical=True, feature_types=["c", "q", "c", "c"], max_cat_to_onehot=1)
 XGBRegressor(n_estimators=10, enable_categorical=True, feature_types=["c", "q", "c", "c"], max_cat_to_onehot=20)
@@ -162,5 +168,14 @@ CatBoostRegressor(iterations=10, cat_features=[0], simple_ctr=["Counter"], combi
 CatBoostRegressor(iterations=10, cat_features=[0], simple_ctr=["Borders:TargetBorderCount=3"], verbose=0, allow_writing_files=False)
 CatBoostRegressor(iterations=10, cat_features=[0], simple_ctr=["BinarizedTargetMeanValue"], verbose=0, allow_writing_files=False)
 CatBoostRegressor(iterations=10, cat_features=[0], verbose=0, allow_writing_files=False)
+""",
+    "texts binary": """
+make_pipeline(TfidfVectorizer(), XGBClassifier(n_estimators=8))
+make_pipeline(CountVectorizer(max_features=8), MaxAbsScaler(), XGBClassifier(n_estimators=8, booster="dart"))
+make_pipeline(TfidfVectorizer(), SelectKBest(k=6), XGBClassifier(n_estimators=8, booster="gblinear"))
+make_pipeline(FeatureUnion([("a", TfidfVectorizer()), ("b", CountVectorizer(analyzer="char"))]), XGBClassifier(n_estimators=8))
+make_pipeline(TfidfVectorizer(), VotingClassifier([("a", XGBClassifier(n_estimators=5)), ("b", LogisticRegression())]))
+make_pipeline(TfidfVectorizer(), LGBMClassifier(n_estimators=8, min_child_samples=5, verbose=-1))
+make_pipeline(TfidfVectorizer(), CatBoostClassifier(iterations=8, verbose=0, allow_writing_files=False))
 """,
 }

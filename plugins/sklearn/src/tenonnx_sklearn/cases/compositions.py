@@ -117,6 +117,39 @@ OutputCodeClassifier(HistGradientBoostingClassifier(max_iter=3), code_size=2, ra
 OneVsRestClassifier(HistGradientBoostingClassifier(max_iter=3))
 DummyClassifier()
 """,
+    "texts binary": """
+make_pipeline(TfidfVectorizer(), SVC())
+make_pipeline(TfidfVectorizer(), SVC(kernel="linear", probability=True, random_state=0))
+make_pipeline(TfidfVectorizer(), NuSVC(nu=0.3, kernel="poly", degree=2))
+make_pipeline(TfidfVectorizer(), OneVsRestClassifier(SVC()))
+make_pipeline(TfidfVectorizer(), CalibratedClassifierCV(SVC(), cv=2))
+make_pipeline(CountVectorizer(), VotingClassifier([("a", SVC()), ("b", MultinomialNB()), ("c", LogisticRegression())]))
+make_pipeline(CountVectorizer(), LabelPropagation(gamma=0.3))
+make_pipeline(TfidfVectorizer(), RadiusNeighborsClassifier(radius=1.1, outlier_label="most_frequent"))
+make_pipeline(CountVectorizer(), SGDClassifier(penalty="l1", loss="log_loss", random_state=0))
+make_pipeline(TfidfVectorizer(), FunctionTransformer(lambda rows: rows.toarray(), accept_sparse=True), GaussianNB())
+""",
+    "texts words": """
+make_pipeline(TfidfVectorizer(), SVC(kernel="sigmoid"))
+make_pipeline(TfidfVectorizer(), OneVsOneClassifier(SVC()))
+make_pipeline(TfidfVectorizer(), BaggingClassifier(SVC(), n_estimators=3, random_state=0))
+""",
+    "texts number": """
+make_pipeline(TfidfVectorizer(), SVR())
+make_pipeline(TfidfVectorizer(), NuSVR(kernel="poly", degree=2))
+make_pipeline(TfidfVectorizer(), KernelRidge(kernel="rbf"))
+make_pipeline(TfidfVectorizer(), RadiusNeighborsRegressor(radius=1.5))
+""",
+    "texts": """
+make_pipeline(TfidfVectorizer(), KernelPCA(2, kernel="rbf"))
+make_pipeline(TfidfVectorizer(), Nystroem(n_components=8, random_state=0))
+make_pipeline(TfidfVectorizer(), OneClassSVM(nu=0.3))
+""",
+    "counts three": """
+make_pipeline(OneHotEncoder(handle_unknown="ignore"), SVC())
+make_pipeline(KBinsDiscretizer(3), NuSVC(nu=0.2))
+LabelSpreading(kernel=lambda a, b: np.exp(-0.2 * ((a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2 * np.dot(a, b.T))))
+""",
     "table binary": """
 BaggingClassifier(make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown="ignore"), [0]), remainder="passthrough"), LogisticRegression()), n_estimators=3, random_state=0)
 make_pipeline(ColumnTransformer([("t", OneHotEncoder(handle_unknown="ignore"), lambda X: [0]), ("n", make_pipeline(SimpleImputer(), FunctionTransformer(np.tanh)), slice(1, 3))]), TunedThresholdClassifierCV(LogisticRegression(), cv=2))

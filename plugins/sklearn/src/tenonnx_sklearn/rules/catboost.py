@@ -155,3 +155,10 @@ def regressor(model: Any, X: Table) -> Outputs:
         variance = ops.exp(column(scores, 1) * 2.0)
         return {"predict": ops.concat(columns(scores, [0]), ops.unsqueeze(variance, np.array([1], np.int64)), axis=1)}
     return {"predict": flat(scores) if scores.shape[1] == 1 else scores}
+
+
+@converts("catboost.CatBoost", table=True)
+def raw(model: Any, X: Table) -> Outputs:
+    """Without a kind it predicts raw scores."""
+    scores = _scores(model, X)
+    return {"predict": flat(scores) if scores.shape[1] == 1 else scores}

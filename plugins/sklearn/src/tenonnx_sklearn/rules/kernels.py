@@ -33,24 +33,19 @@ from tenonnx_sklearn.tracing import traced
 def _kernel_of(model: Any, X: Value, points: Any, gamma: Any) -> Value:
     if callable(model.kernel):
         return traced_pairs(model.kernel, double(X), points, **(getattr(model, "kernel_params", None) or {}))
-    if not isinstance(model.kernel, str) or model.kernel not in KERNELS or _takes_precomputed(model):
+    if not isinstance(model.kernel, str) or model.kernel not in KERNELS:
         raise refusal(model, f"kernel={model.kernel}")
     coef0, degree = (getattr(model, name, None) for name in ("coef0", "degree"))
     coef0, degree = 1.0 if coef0 is None else coef0, 3 if degree is None else degree
     return kernel(X, points, model.kernel, gamma, coef0, degree)
 
 
-def _takes_precomputed(model: Any) -> bool:
-    """Whether rows are kernels already, and so many as there are fitted rows; components of kernels read them."""
-    return bool(model.kernel == "precomputed" and not hasattr(model, "eigenvectors_"))
-
-
 def _supported(model: Any, X: Value) -> Value:
     if callable(model.kernel):  # of two matrices; the fitted one is kept beside the supports
         fitted = model._BaseLibSVM__Xfit
         return columns(traced(lambda rows: model.kernel(rows, fitted), double(X)), model.support_)
-    if not isinstance(model.support_vectors_, np.ndarray):
-        raise refusal(model, "sparse support vectors")
+    if model.kernel == "precomputed":  # with a column for each fitted row
+        return columns(double(X), model.support_)
     return _kernel_of(model, X, model.support_vectors_, model._gamma)
 
 
@@ -95,11 +90,11 @@ def support_classifier(model: Any, X: Value) -> Outputs:
 
 def _probabilities(model: Any, pairs: list[tuple[int, int]], scores: Value, X: Value) -> Outputs:
     """Where they were fitted: a logistic function of the score of each pair, and what agrees best with all of them."""
-    if not len(model.probA_):
+    if not len(model._probA):
         return {}
 
     def found() -> Value:
-        first = ops.sigmoid(-(scores * np.asarray(model.probA_, np.float64) + np.asarray(model.probB_, np.float64)))
+        first = ops.sigmoid(-(scores * np.asarray(model._probA, np.float64) + np.asarray(model._probB, np.float64)))
         first = ops.clip(first, np.float64(1e-7), np.float64(1 - 1e-7))
         return cast(coupled(pairs, first, len(model.classes_)), X.dtype)
 

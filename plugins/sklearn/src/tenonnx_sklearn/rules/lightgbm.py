@@ -128,35 +128,34 @@ def _parameter(words: list[str], name: str) -> float:
     return next((float(word.partition(":")[2]) for word in words if word.startswith(f"{name}:")), 1.0)
 
 
+def _linked(scores: Value, words: list[str]) -> Value:
+    """What the objective is about: a number, a probability, or one for each class."""
+    name = words[0]
+    if name in ("poisson", "gamma", "tweedie"):
+        return ops.exp(scores)
+    if name in ("binary", "cross_entropy", "multiclassova"):
+        return ops.sigmoid(scores * _parameter(words, "sigmoid"))
+    if name == "cross_entropy_lambda":
+        return ops.log(ops.exp(scores) + 1.0)
+    if name == "multiclass":
+        return ops.softmax(scores, axis=1)
+    return ops.sign(scores) * scores * scores if "sqrt" in words else scores
+
+
 @converts("lightgbm.LGBMClassifier", table=True)
 def classifier(model: Any, X: Table) -> Outputs:
     scores, words = _scores(model, X)
-    if words[0] in ("binary", "cross_entropy") and scores.rank == 1:
-        decision = scores * _parameter(words, "sigmoid")
-        return by_logistic(model.classes_, scores, decision)
+    if callable(model.objective):  # by a function of one's own, it predicts scores
+        return {"predict": scores, "predict_proba": scores, "decision_function": scores}
+    proba = _linked(scores, words)
+    if words[0] in ("binary", "cross_entropy"):
+        return by_logistic(model.classes_, scores, scores * _parameter(words, "sigmoid"))
     if words[0] == "cross_entropy_lambda":
-        one = ops.log(ops.exp(scores) + 1.0)
-        return {"predict": label(model.classes_, ops.cast(one > 0.5, to="int64")), "predict_proba": both(one)}
-    if words[0] == "multiclassova":
-        proba = ops.sigmoid(scores * _parameter(words, "sigmoid"))
-    elif words[0] == "multiclass":
-        proba = ops.softmax(scores, axis=1)
-    else:
-        raise refusal(model, f"objective={words[0]}")
+        return {"predict": label(model.classes_, ops.cast(proba > 0.5, to="int64")), "predict_proba": both(proba)}
     found = {"predict": label(model.classes_, position(proba)), "predict_proba": proba}
     return {**found, "decision_function": scores}
 
 
-@converts("lightgbm.LGBMRegressor", "lightgbm.LGBMRanker", table=True)
+@converts("lightgbm.LGBMRegressor", "lightgbm.LGBMRanker", "tenonnx_sklearn.LightGBMBooster", table=True)
 def regressor(model: Any, X: Table) -> Outputs:
-    scores, words = _scores(model, X)
-    name = words[0]
-    if name in ("poisson", "gamma", "tweedie"):
-        return {"predict": ops.exp(scores)}
-    if name == "cross_entropy":
-        return {"predict": ops.sigmoid(scores)}
-    if name == "cross_entropy_lambda":
-        return {"predict": ops.log(ops.exp(scores) + 1.0)}
-    if name in ("binary", "multiclass", "multiclassova"):
-        raise refusal(model, f"objective={name}")
-    return {"predict": ops.sign(scores) * scores * scores if "sqrt" in words else scores}
+    return {"predict": _linked(*_scores(model, X))}

@@ -189,10 +189,12 @@ def _calibrated_by(model: Any, member: Any, X: Table) -> Value:
         return _tempered(member, scores, decided)
     if scores.rank == 2 and binary:
         scores = columns(scores, [1])
-    if len(member.estimator.classes_) != len(model.classes_):
-        raise refusal(model, "a member that saw fewer classes")
-    parts = [_calibrator(c, column(upright(scores), k)) for k, c in enumerate(member.calibrators)]
-    return both(parts[0]) if binary else normalized(beside(parts))
+    scores = upright(scores)
+    parts = [_calibrator(c, column(scores, k)) for k, c in enumerate(member.calibrators[: int(scores.shape[1])])]
+    if binary:
+        return both(parts[0])
+    seen = dict(zip(np.searchsorted(model.classes_, member.estimator.classes_).tolist(), parts, strict=False))
+    return normalized(beside([seen.get(k, parts[0] * 0.0) for k in range(len(model.classes_))]))
 
 
 def _tempered(member: Any, scores: Value, decided: bool) -> Value:

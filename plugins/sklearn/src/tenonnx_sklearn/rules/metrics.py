@@ -20,8 +20,8 @@ FAR = np.float64(1e300)
 def distances(model: Any, X: Value) -> Value:
     """``float64[rows, points]`` from the points that an estimator keeps."""
     metric, parameters = model.effective_metric_, model.effective_metric_params_ or {}
-    if not isinstance(model._fit_X, np.ndarray):
-        raise refusal(model, "points that are sparse, or precomputed distances")
+    if metric == "precomputed":
+        return double(X)
     points = np.asarray(model._fit_X, np.float64)
     if callable(metric):
         return traced_pairs(metric, double(X), points, **parameters)

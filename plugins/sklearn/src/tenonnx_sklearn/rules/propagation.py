@@ -8,9 +8,10 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Value
-from tenonnx_sklearn.algebra import cast, normalized, smallest, squared_distances
-from tenonnx_sklearn.conversion import Outputs, converts, refusal
+from tenonnx_sklearn.algebra import cast, double, normalized, smallest, squared_distances
+from tenonnx_sklearn.conversion import Outputs, converts
 from tenonnx_sklearn.rules.results import by_probability
+from tenonnx_sklearn.tracing import traced
 
 
 @converts("sklearn.LabelPropagation", "sklearn.LabelSpreading")
@@ -23,5 +24,5 @@ def label_propagation(model: Any, X: Value) -> Outputs:
         _, place = smallest(square, model.n_neighbors)
         votes = ops.reduce_sum(ops.gather(shares, place, axis=0), np.array([1], np.int64), keepdims=0)
     else:
-        raise refusal(model, "a kernel that is a function")
+        votes = traced(lambda rows: model.kernel(model.X_, rows).T, double(X)) @ shares
     return by_probability(model.classes_, cast(normalized(votes), X.dtype))

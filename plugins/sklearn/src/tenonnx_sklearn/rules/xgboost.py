@@ -10,11 +10,13 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
-from tenonnx_sklearn.algebra import affine, both, cast, flat, label, like
+from tenonnx_sklearn.algebra import affine, both, cast, flat, label, like, position
+from tenonnx_sklearn.boosters import XGBoostBooster
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
 from tenonnx_sklearn.ensembles import Ensemble, Memberships, Tree
 from tenonnx_sklearn.rules.encoding import MISSING_TEXTS, coded
 from tenonnx_sklearn.rules.results import by_logistic, by_probability
+from tenonnx_sklearn.sparsity import is_sparse, stores_zeros
 from tenonnx_sklearn.tables import Table, contents_of
 
 _LOGISTIC = ("binary:logistic", "reg:logistic")
@@ -37,13 +39,14 @@ def _margins(model: Any, rows: Table) -> tuple[Value, str]:
     objective, boosted = learner["objective"]["name"], learner["gradient_booster"]
     margin = _base(model, learner, objective)
     if boosted["name"] == "gblinear":
-        return _linear(boosted["model"]["weights"], margin[0], _with_missing(model, rows.matrix())), objective
+        X = _with_missing(model, rows.matrix(), is_sparse(rows))
+        return _linear(boosted["model"]["weights"], margin[0], X), objective
     weights = boosted.get("weight_drop")
     held = (boosted["gbtree"] if weights is not None else boosted)["model"]
-    X = _with_missing(model, coded(model, rows, _categories(model, held, rows)))
+    X = _with_missing(model, coded(model, rows, _categories(model, held, rows)), is_sparse(rows))
     size = max([1, *(int(tree["tree_param"].get("size_leaf_vector", 1)) for tree in held["trees"])])
     targets = max(len(margin), size, 1 + max(held["tree_info"], default=0))
-    best = booster.attr("best_iteration")
+    best = None if isinstance(model, XGBoostBooster) else booster.attr("best_iteration")
     last = held["iteration_indptr"][int(best) + 1] if best is not None else len(held["trees"])
     memberships = Memberships(X.shape[1], negative=True)
     trees = [
@@ -62,11 +65,20 @@ def _linear(weights: list[float], margin: Any, X: Value) -> Value:
     return flat(scores) if table.shape[1] == 1 else scores
 
 
-def _with_missing(model: Any, X: Value) -> Value:
-    """Rows in which the number that stands for a missing one is NaN."""
-    if model.missing is None or np.isnan(model.missing):
-        return X
-    return ops.where(ops.equal(X, like(X, model.missing)), like(X, np.nan), X)
+def _with_missing(model: Any, X: Value, sparse: bool) -> Value:
+    """Rows in which the number that stands for a missing one is NaN, and what a sparse matrix leaves out."""
+    marks = {0.0} if sparse else set()
+    if sparse and stores_zeros():
+        raise refusal(
+            model,
+            f"sparse rows of {', '.join(stores_zeros())}, in which some zeros are stored and others left out, which "
+            "XGBoost takes for missing; make them dense in a step before",
+        )
+    if model.missing is not None and not np.isnan(model.missing):
+        marks.add(float(model.missing))
+    for mark in sorted(marks):
+        X = ops.where(ops.equal(X, like(X, mark)), like(X, np.nan), X)
+    return X
 
 
 def _categories(model: Any, held: dict[str, Any], rows: Table) -> dict[int, Any]:
@@ -159,11 +171,17 @@ def classifier(model: Any, X: Table) -> Outputs:
     raise refusal(model, f"objective={objective}")
 
 
-@converts("xgboost.XGBRegressor", "xgboost.XGBRFRegressor", "xgboost.XGBRanker", table=True)
+@converts(
+    "xgboost.XGBRegressor", "xgboost.XGBRFRegressor", "xgboost.XGBRanker", "tenonnx_sklearn.XGBoostBooster", table=True
+)
 def regressor(model: Any, X: Table) -> Outputs:
     margins, objective = _margins(model, X)
     if objective in _LOG:
         return {"predict": ops.exp(margins)}
     if objective == "binary:hinge":
         return {"predict": cast(margins > 0.0, margins.dtype)}
-    return {"predict": ops.sigmoid(margins) if objective in ("binary:logistic", "reg:logistic") else margins}
+    if objective == "multi:softprob":
+        return {"predict": ops.softmax(margins, axis=1)}
+    if objective == "multi:softmax":
+        return {"predict": cast(position(margins), margins.dtype)}
+    return {"predict": ops.sigmoid(margins) if objective in _LOGISTIC else margins}

@@ -1,0 +1,126 @@
+"""Boosters of their own packages, and the files that these save, asked as estimators are."""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Graph, InvalidCall, Registry
+
+
+class NativeBooster:
+    """A booster without an estimator around it: it has ``predict`` alone, which gives what the objective is about."""
+
+    _estimator_type = "regressor"
+
+    def __init__(self, booster: Any, names: list[str], generic: str) -> None:
+        self.booster_ = booster
+        self.n_features_in_ = len(names)
+        if not all(re.fullmatch(generic, name) for name in names):
+            self.feature_names_in_ = np.asarray(names, object)
+
+    def get_booster(self) -> Any:
+        return self.booster_
+
+    def get_params(self) -> dict[str, Any]:
+        return {}
+
+
+class LightGBMBooster(NativeBooster):
+    """``lightgbm.Booster``, which predicts by the best of its iterations."""
+
+    def __init__(self, booster: Any) -> None:
+        super().__init__(booster, list(booster.feature_name()), r"Column_\d+")
+
+    def predict(self, rows: Any) -> Any:
+        return self.booster_.predict(rows)
+
+
+class XGBoostBooster(NativeBooster):
+    """``xgboost.Booster``, which predicts by all of its rounds, and takes NaN for missing."""
+
+    missing = np.nan
+
+    def __init__(self, booster: Any) -> None:
+        names = booster.feature_names or [f"f{k}" for k in range(booster.num_features())]
+        super().__init__(booster, list(names), r"f\d+")
+
+    def predict(self, rows: Any) -> Any:
+        from xgboost import DMatrix
+
+        known = {"feature_names": self.booster_.feature_names, "feature_types": self.booster_.feature_types}
+        if hasattr(rows, "columns"):
+            known = {}
+        return self.booster_.predict(DMatrix(rows, enable_categorical=True, **known))
+
+
+_NATIVE = {"lightgbm.Booster": LightGBMBooster, "xgboost.Booster": XGBoostBooster}
+
+
+def as_estimator(source: Any) -> Any:
+    """A booster of its own package as an estimator; anything else as it is."""
+    kind = type(source)
+    native = _NATIVE.get(f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}")
+    return source if native is None else native(source)
+
+
+# ----- files ----------------------------------------------------------------------------------------------------------
+
+
+def read(path: str | os.PathLike[str], *examples: Any, registry: Registry | None = None, **options: Any) -> Graph:
+    """The graph of the booster in a file: ``.txt`` of LightGBM, ``.ubj`` or ``.json`` of XGBoost, ``.cbm`` of CatBoost.
+
+    Such files hold no code. The package of the booster must be installed. Options are those of ``frontend.read``.
+    Raises ``InvalidCall`` for another file, and where the package is not installed.
+    """
+    from tenonnx_sklearn import frontend
+
+    return frontend.read(saved_booster(path), *examples, registry=registry, **options)
+
+
+def verifier(path: str | os.PathLike[str], *examples: Any, **options: Any) -> Any:
+    """What compares a graph with the booster in a file."""
+    from tenonnx_sklearn import frontend
+
+    return frontend.verifier(saved_booster(path), *examples, **options)
+
+
+def saved_booster(path: str | os.PathLike[str]) -> Any:
+    """The booster that a file holds, as an estimator."""
+    with Path(path).open("rb") as file:
+        head = file.read(4096)
+    if head.startswith(b"CBM"):
+        return _of_catboost(path)
+    if head.startswith(b"tree"):
+        return LightGBMBooster(_package("lightgbm", path).Booster(model_file=os.fspath(path)))
+    if b"learner" in head:
+        return XGBoostBooster(_package("xgboost", path).Booster(model_file=os.fspath(path)))
+    raise InvalidCall(
+        "a file of a booster must be what LightGBM, XGBoost or CatBoost saves",
+        given=f'"{os.fspath(path)}", which is none',
+        do="save it by booster.save_model(path)",
+    )
+
+
+def _of_catboost(path: str | os.PathLike[str]) -> Any:
+    """A classifier where the model has classes, else a regressor."""
+    package = _package("catboost", path)
+    model = package.CatBoost().load_model(os.fspath(path))
+    kind = package.CatBoostClassifier if len(model.classes_) else package.CatBoostRegressor
+    return kind().load_model(os.fspath(path))
+
+
+def _package(name: str, path: str | os.PathLike[str]) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise InvalidCall(
+            f"{name} must be installed, which reads its own files",
+            given=f'"{os.fspath(path)}"',
+            do=f"pip install {name}",
+        ) from None
