@@ -11,6 +11,7 @@ from tenonnx.extend import Value
 from tenonnx_sklearn.algebra import (
     added,
     beside,
+    both,
     cast,
     column,
     columns,
@@ -57,11 +58,16 @@ def leaves(trees: list[Any], X: Value) -> Value:
 
 
 def _one_output(model: Any, trees: list[Any], X: Value, k: int | None) -> Outputs:
-    """A forest's mean is taken of the sums, so that votes that are tied stay tied."""
+    """A forest's mean is taken of the sums, so that votes that are tied stay tied; of two classes one is summed."""
     classes = model.classes_ if k is None else model.classes_[k]
-    ensemble = Ensemble([grown(tree, _shares(tree)[:, k or 0, : len(classes)]) for tree in trees])
-    sums = ensemble.scores(X)
-    proba = sums if len(trees) == 1 else sums / float(len(trees))
+    shares, count = [_shares(tree)[:, k or 0, : len(classes)] for tree in trees], float(len(trees))
+    if len(classes) == 2 and all(np.allclose(each.sum(axis=1), 1, rtol=0, atol=1e-12) for each in shares):
+        second = Ensemble([grown(tree, each[:, 1:]) for tree, each in zip(trees, shares, strict=True)]).scores(X)
+        chosen = flat(ops.cast(second > count / 2, to="int64"))
+        second = second if count == 1 else second / count
+        return {"predict": label(classes, chosen), "predict_proba": both(second)}
+    sums = Ensemble([grown(tree, each) for tree, each in zip(trees, shares, strict=True)]).scores(X)
+    proba = sums if count == 1 else sums / count
     return {"predict": label(classes, position(sums)), "predict_proba": proba}
 
 
