@@ -232,6 +232,22 @@ def test_shells_complete_names_of_files(words):
     assert found.stdout.startswith(b"file,")
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("tenonnx run m.onnx --backend num", {b"numpy"}),
+        ("tenonnx convert m.onnx --target tensorrt", {b"tensorrt-8", b"tensorrt-10"}),
+        ("tenonnx targets nothing", set()),
+        ("tenonnx ops Softp", {b"Softplus"}),
+        ("tenonnx convert m.onnx --fuse-also SimplifiedL", {b"SimplifiedLayerNormalization"}),
+        ("tenonnx quantize m.onnx --mode d", {b"dynamic"}),
+    ],
+)
+def test_shells_complete_values(words, offered):
+    found = pipe(_TENONNX_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
+    assert {line.partition(b",")[2] for line in found.stdout.split()} == offered
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_complete_lines(shell):
     script = pipe(_TENONNX_COMPLETE=f"{shell}_source")

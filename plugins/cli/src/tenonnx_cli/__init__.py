@@ -96,9 +96,9 @@ def _run(arguments: list[str]) -> int:
     from tenonnx_cli.program import COMMANDS, program
 
     if instruction := os.environ.get(COMPLETION):
-        from click.shell_completion import shell_complete
+        from tenonnx_cli.completion import answer
 
-        return shell_complete(program, {}, "tenonnx", COMPLETION, instruction)
+        return answer(program, COMPLETION, instruction)
     asked = set(arguments)
     of_a_package = "--json" in asked and arguments[0] not in COMMANDS and not asked & {"-h", "--help"}
     with watched(), program.make_context("tenonnx", arguments) as context:
