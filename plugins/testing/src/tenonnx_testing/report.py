@@ -208,8 +208,9 @@ def badge(made: Mapping[str, Any]) -> str:
 def markdown(made: Mapping[str, Any]) -> str:
     """The certificate as a page."""
     oracles = ", ".join(f"{name} {version}" for name, version in sorted(made["oracles"].items()))
+    names = " and ".join(package.partition(" ")[0] for package in made["packages"])
     lines = [
-        "# Conformance", "", badge(made), "",
+        f"# Conformance of {names or 'no package'}", "", badge(made), "",
         f"{', '.join(made['packages']) or 'no package'}, checked by {made['kit']} on {made['core']} with {oracles}: "
         f"{made['tests']} tests, {len(made['failed'])} failed.",
         "", f"Calls are drawn by {made['seed']}. SHA-256 of the JSON beside this page without its hash:",
