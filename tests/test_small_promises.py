@@ -2,6 +2,7 @@
 
 import io
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -201,6 +202,31 @@ def test_what_is_piped_as_arrays_must_be_some(data, said):
     assert done.returncode == 2
     assert said in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="there is no sh")
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("inspect - <&-", 2, "standard input, which is empty"),
+        ("convert {model} -o - --opset 13 >&-", 2, "standard output, which is closed"),
+        ("check {model} >&-", 0, ""),
+        ("check {model} 2>&-", 0, ""),
+    ],
+)
+def test_what_whoever_started_us_has_closed_is_no_bug(line, code, said):
+    command = f"{shlex.quote(sys.executable)} -m tenonnx {line.format(model=CNN)}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "unexpected" not in done.stderr
+
+
+def test_a_drawing_is_not_mixed_with_json(capsys):
+    assert main(["inspect", CNN, "--svg", "--json"]) == 2
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert "a drawing is all that is printed" in shown.err
 
 
 def test_one_file_of_a_command_is_piped():

@@ -10,8 +10,8 @@ from tenonnx_cli.program import program
 
 HEAD = """# Commands
 
-What `tenonnx COMMAND --help` prints. Every command takes `--json`; exit codes are 0 for success, 1 where a check or
-verification failed, 2 for invalid arguments or files.
+What `tenonnx COMMAND --help` prints. Every command that ends with a result takes `--json`; exit codes are 0 for
+success, 1 where a check or verification failed, 2 for invalid arguments or files.
 """
 
 

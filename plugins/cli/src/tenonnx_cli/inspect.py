@@ -43,10 +43,12 @@ def command(
     Types come from shape inference. Operators that no installed package provides are listed with the package to
     install.
     """
-    from tenonnx import infer
+    from tenonnx import InvalidCall, infer
     from tenonnx.tools import late
     from tenonnx_cli.describe import describe, list_nodes
 
+    if drawn is not None and (as_json or all_variables or all_nodes or with_costs):
+        raise InvalidCall("a drawing is all that is printed", given=f"--{drawn} and another option of what to print")
     graph = load_model(model)
     problems = infer(graph, input_shapes, strict=False)
     if drawn is not None:

@@ -86,9 +86,11 @@ def results_aside() -> None:
 
 
 def standard_output() -> BinaryIO:
-    """Where a file called - is written to. Raises ``InvalidCall`` for a terminal."""
+    """Where a file called - is written to. Raises ``InvalidCall`` for a terminal, and where it is closed."""
     from tenonnx import InvalidCall
 
+    if sys.__stdout__ is None and sys.stdout.name == os.devnull:
+        raise InvalidCall("- is standard output, which is closed", do="give -o FILE")
     if sys.stdout.isatty():
         raise InvalidCall("a model is not written to a terminal", do="redirect standard output, or give -o FILE")
     return sys.stdout.buffer

@@ -128,6 +128,6 @@ class CommandGroup(click.Group):
 def program() -> None:
     """Inspect, check, run and convert ONNX models.
 
-    Every command accepts --json. Exit codes: 0 for success, 1 if a check or verification failed, 2 for invalid
-    arguments or files.
+    Every command that ends with a result accepts --json. Exit codes: 0 for success, 1 if a check or verification
+    failed, 2 for invalid arguments or files.
     """

@@ -89,9 +89,11 @@ class QuantizeConfig:
         }  # fmt: skip
         for name, known in choices.items():
             if getattr(self, name) not in known:
+                there = ", ".join(str(each) for each in known if each is not None)
                 raise InvalidCall(
-                    f"quantize: unsupported {name}", given=f"{name}={getattr(self, name)!r}",
-                    available=", ".join(map(str, known)),
+                    f"quantize: unsupported {name} in mode {self.mode}", given=f"{name}={getattr(self, name)!r}",
+                    available=there or None,
+                    do="" if there else f"leave {name} out" + ("; bits=4 or bits=8" if self.mode == "weights" else ""),
                 )  # fmt: skip
         both = f"{self.activations} and {self.weights}"
         if self.mode == "static" and self.activations.is_float is not self.weights.is_float:
