@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # whoever started us has closed it
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
     before, Attendants.attend = Attendants.attend, attending
     try:
         return _answer(sys.argv[1:] if arguments is None else list(arguments))
