@@ -33,48 +33,50 @@ def like(X, W):
 # ----- types ----------------------------------------------------------------------------------------------------------
 
 plant("type", "types", weighted, "type", {
-    "a rank too many": lambda X, W, *, by: X.tensor.with_shape((1, *(X.tensor.shape or ()))),
-    "the type of the first input": lambda X, W, *, by: X.tensor,
-    "float32 whatever is given": lambda X, W, *, by: TensorType(DType.float32, None),
-    "truths": lambda X, W, *, by: TensorType(DType.bool, None),
-    "a list": lambda X, W, *, by: [X.type],
-    "less than the body tells": lambda X, W, *, by: X.tensor.with_shape(None),
+    "one axis too many": lambda X, W, *, by: X.tensor.with_shape((1, *(X.tensor.shape or ()))),
+    "the type of the first input, without broadcasting": lambda X, W, *, by: X.tensor,
+    "float32 for every element type": lambda X, W, *, by: TensorType(DType.float32, None),
+    "bool for every element type": lambda X, W, *, by: TensorType(DType.bool, None),
+    "a list instead of a type": lambda X, W, *, by: [X.type],
+    "no shape where the body knows one": lambda X, W, *, by: X.tensor.with_shape(None),
 })  # fmt: skip
 
 plant("type", "variations", lambda: (weighted()[0], lambda draw: call(
     *draw(broadcastable(2, min_rank=2, max_rank=2)), by=0.5)), "type", {
-    f"one more at rank {rank}": lambda X, W, *, by, rank=rank: like(X, W) if max(X.rank, W.rank) != rank else
+    f"one too much at rank {rank}": lambda X, W, *, by, rank=rank: like(X, W) if max(X.rank, W.rank) != rank else
         X.tensor.with_shape((7,) * (rank + 1)) for rank in (0, 1, 3, 4)
 })  # fmt: skip
 plant("type", "variations", weighted, "type", {
-    "float32 for half floats": lambda X, W, *, by: like(X, W) if X.dtype is not DType.float16 else X.tensor.with_dtype(
+    "float32 for float16": lambda X, W, *, by: like(X, W) if X.dtype is not DType.float16 else X.tensor.with_dtype(
         DType.float32),
     "float16 for bfloat16": lambda X, W, *, by: like(X, W) if X.dtype is not DType.bfloat16 else X.tensor.with_dtype(
         DType.float16),
-    "sizes up to 16": lambda X, W, *, by: like(X, W) if max(X.shape, default=0) < 17 else X.tensor.with_shape(
+    "wrong where an axis is longer than 16":
+        lambda X, W, *, by: like(X, W) if max(X.shape, default=0) < 17 else X.tensor.with_shape(
         tuple(min(16, dim) for dim in X.shape)),
 })  # fmt: skip
 plant("constants", "constants", weighted, "type", {
-    "one element of constants": lambda X, W, *, by: like(X, W) if static(X) is None else X.tensor.with_shape((1,) * 5),
+    "one element where an input is constant":
+        lambda X, W, *, by: like(X, W) if static(X) is None else X.tensor.with_shape((1,) * 5),
 })  # fmt: skip
 
 # ----- gradients ------------------------------------------------------------------------------------------------------
 
 plant("gradient", "gradient", broadcasting, "vjp", {
-    "off by two": lambda g, y, X, W, *, by: (g * W * 2.0, g * X),
-    "another sign": lambda g, y, X, W, *, by: (g * W, ops.neg(g * X)),
-    "of the other input": lambda g, y, X, W, *, by: (g * W, g * W),
-    "left out": lambda g, y, X, W, *, by: (g * W, None),
-    "of another shape": lambda g, y, X, W, *, by: (g * W, ops.reduce_sum(g * X)),
-    "of ones for the cotangent": lambda g, y, X, W, *, by: (W + g * 0.0, g * X),
+    "twice the gradient": lambda g, y, X, W, *, by: (g * W * 2.0, g * X),
+    "wrong sign": lambda g, y, X, W, *, by: (g * W, ops.neg(g * X)),
+    "the gradient of the other input": lambda g, y, X, W, *, by: (g * W, g * W),
+    "None for an input that has a gradient": lambda g, y, X, W, *, by: (g * W, None),
+    "a gradient of another shape": lambda g, y, X, W, *, by: (g * W, ops.reduce_sum(g * X)),
+    "the cotangent is ignored": lambda g, y, X, W, *, by: (W + g * 0.0, g * X),
     "wrong for symbolic dims": lambda g, y, X, W, *, by: (g * W, g * X if known_dims(X) else g),
-    "wrong for known dims": lambda g, y, X, W, *, by: (g * W, g if known_dims(X) else g * X),
+    "wrong for static dims": lambda g, y, X, W, *, by: (g * W, g if known_dims(X) else g * X),
 })  # fmt: skip
 plant("gradient", "gradient", weighted, "vjp", {
-    "not summed where inputs broadcast": lambda g, y, X, W, *, by: (g * W, g * X),
+    "not summed over broadcast axes": lambda g, y, X, W, *, by: (g * W, g * X),
 })  # fmt: skip
 plant("constants", "constants", broadcasting, "vjp", {
-    "another gradient where a weight is constant": lambda g, y, X, W, *, by: (
+    "wrong where a weight is constant": lambda g, y, X, W, *, by: (
         g * W if static(W) is None else g * W * 3.0, g * X),
 })  # fmt: skip
 
@@ -94,9 +96,11 @@ def greatest(X, W):
 
 
 plant("ties", "kinks", lambda: (_broadcasts(op("Greatest", domain="com.example")(greatest)), two_floats), "vjp", {
-    "both of two that are equal": lambda g, y, X, W: (ops.where(X >= W, g, 0.0), ops.where(X <= W, g, 0.0)),
-    "none of two that are equal": lambda g, y, X, W: (ops.where(X > W, g, 0.0), ops.where(X < W, g, 0.0)),
-    "by a difference that is 0": lambda g, y, X, W: (
+    "the full gradient for both of two equal inputs":
+        lambda g, y, X, W: (ops.where(X >= W, g, 0.0), ops.where(X <= W, g, 0.0)),
+    "no gradient for either of two equal inputs":
+        lambda g, y, X, W: (ops.where(X > W, g, 0.0), ops.where(X < W, g, 0.0)),
+    "NaN for two equal inputs, by a division by their difference": lambda g, y, X, W: (
         g * (X - W + ops.abs_(X - W)) / (2.0 * ops.abs_(X - W)), g * (W - X + ops.abs_(X - W)) / (
             2.0 * ops.abs_(X - W))),
 })  # fmt: skip
@@ -122,25 +126,26 @@ def cubed(X):
 
 
 plant("gradient at 0", "kinks", of_one(cubed), "vjp", {
-    "3 y / x": lambda g, y, X: g * y * 3.0 / X,
-    "by the logarithm": lambda g, y, X: g * 3.0 * ops.exp(ops.log(ops.abs_(X)) * 2.0) * (X / X),
-    "one at 0": lambda g, y, X: ops.where(ops.equal(X, 0.0), g, g * X * X * 3.0),
+    "3 y / x, which is NaN at 0": lambda g, y, X: g * y * 3.0 / X,
+    "by the logarithm of x, which is NaN at 0": lambda g, y, X: g * 3.0 * ops.exp(ops.log(ops.abs_(X)) * 2.0) * (X / X),
+    "1 at 0": lambda g, y, X: ops.where(ops.equal(X, 0.0), g, g * X * X * 3.0),
 })  # fmt: skip
 plant("gradient at 0", "kinks", of_one(rounded_root), "vjp", {
-    "by a sign that is 0 / 0": lambda g, y, X: g * ops.abs_(X) / y * (X / ops.abs_(X)),
-    "one at 0": lambda g, y, X: ops.where(ops.equal(X, 0.0), g, g * X / y),
+    "x / |x|, which is NaN at 0": lambda g, y, X: g * ops.abs_(X) / y * (X / ops.abs_(X)),
+    "1 at 0": lambda g, y, X: ops.where(ops.equal(X, 0.0), g, g * X / y),
 })  # fmt: skip
 plant("gradient at 100", "kinks", of_one(soft), "vjp", {
-    "exp over 1 + exp": lambda g, y, X: g * ops.exp(X * 8.0) / (ops.exp(X * 8.0) + 1.0) if False else
+    "exp(x) / (1 + exp(x)), which overflows":
+        lambda g, y, X: g * ops.exp(X * 8.0) / (ops.exp(X * 8.0) + 1.0) if False else
         g * ops.exp(X * 8.0) / ops.exp(X * 8.0) * ops.sigmoid(X),
-    "a clip at 20": lambda g, y, X: ops.where(X > 20.0, 0.0, g * ops.sigmoid(X)),
-    "a clip at -20": lambda g, y, X: ops.where(X < -20.0, g, g * ops.sigmoid(X)),
+    "0 above 20": lambda g, y, X: ops.where(X > 20.0, 0.0, g * ops.sigmoid(X)),
+    "1 below -20": lambda g, y, X: ops.where(X < -20.0, g, g * ops.sigmoid(X)),
 })  # fmt: skip
 
 
 @planted("gradient", "gradient")
 def _():
-    """outputs that the rule residuals says otherwise"""
+    """other outputs by the rule residuals"""
     made, drawn = broadcasting()
     made.residuals(lambda demand, X, W, *, by: ((X * W - by,), (X, W)))
     made.vjp(lambda g, kept, X, W, *, by: (g * kept[1], g * kept[0]))
@@ -149,7 +154,7 @@ def _():
 
 @planted("gradient", "gradient")
 def _():
-    """one of repeated positions"""
+    """only one of repeated indices counts"""
 
     @op("Taken", domain="com.example")
     def taken(X, places: Index):
@@ -190,19 +195,20 @@ def right(before, X, W, by, mode):
 
 
 LOWERINGS = {
-    "inputs that are swapped": ("own versions", lambda before, X, W, by, mode: before(W * by, X)),
-    "an attribute that is not read": ("own versions", lambda before, X, W, by, mode: before(X, W)),
-    "another where a dim is 1": (
+    "swapped inputs": ("own versions", lambda before, X, W, by, mode: before(W * by, X)),
+    "an attribute is ignored": ("own versions", lambda before, X, W, by, mode: before(X, W)),
+    "wrong where a dim is 1": (
         "own versions", lambda before, X, W, by, mode: before(X, W if X.shape and X.shape[0] == 1 else W * by),
     ),
-    "a negative attribute as positive": (
+    "the absolute value of an attribute": (
         "other attributes", lambda before, X, W, by, mode: right(before, X, W, abs(by), mode),
     ),
-    "an attribute of 0 as its default": (
+    "the default for an attribute of 0": (
         "other attributes", lambda before, X, W, by, mode: right(before, X, W, by or 2.0, mode),
     ),
-    "one mode for all": ("other attributes", lambda before, X, W, by, mode: right(before, X, W, by, "product")),
-    "another where a weight is constant": (
+    "one mode for all values of an attribute":
+        ("other attributes", lambda before, X, W, by, mode: right(before, X, W, by, "product")),
+    "wrong where a weight is constant": (
         "own versions",
         lambda before, X, W, by, mode: right(before, X, W, by if static(W) is None else 2 * by, mode),
     ),
@@ -222,13 +228,13 @@ DEFECTS += [
 
 @planted("older meaning", "own versions")
 def _():
-    """a sum for a difference"""
+    """an addition for a subtraction"""
     return taken(right, lambda X, W: X + W)
 
 
 @planted("older meaning", "own versions")
 def _():
-    """another formula for one of three words"""
+    """a wrong formula for one of three modes"""
     reductions = {"sum": ops.reduce_sum, "mean": ops.reduce_mean, "max": ops.reduce_max}
 
     @op("Chosen", domain="com.example")
@@ -248,16 +254,16 @@ def _():
 # ----- rewrites -------------------------------------------------------------------------------------------------------
 
 plant("rewrite", "rewrite", weighted, "rewrite", {
-    "another sign": lambda X, W, *, by: X * W - by,
-    "another for symbolic dims": lambda X, W, *, by: X * W + by if known_dims(X) else X * W,
-    "another where a weight is constant": lambda X, W, *, by: X * W + by if static(W) is None else X * W,
+    "wrong sign": lambda X, W, *, by: X * W - by,
+    "wrong for symbolic dims": lambda X, W, *, by: X * W + by if known_dims(X) else X * W,
+    "wrong where a weight is constant": lambda X, W, *, by: X * W + by if static(W) is None else X * W,
 })  # fmt: skip
 plant("rewrite", "other attributes", weighted, "rewrite", {
-    "an attribute of 0 as none": lambda X, W, *, by: X * W + (by or 1.0),
-    "an attribute of -1 as 1": lambda X, W, *, by: X * W + abs(by),
-    "an attribute up to 1": lambda X, W, *, by: X * W + max(by, 0.0),
+    "1 for an attribute of 0": lambda X, W, *, by: X * W + (by or 1.0),
+    "the absolute value of an attribute": lambda X, W, *, by: X * W + abs(by),
+    "0 for a negative attribute": lambda X, W, *, by: X * W + max(by, 0.0),
 })  # fmt: skip
-plant("rewrite", "rewrite", weighted, "rewrite.if_fewer", {"another formula": lambda X, W, *, by: X + W})
+plant("rewrite", "rewrite", weighted, "rewrite.if_fewer", {"wrong formula": lambda X, W, *, by: X + W})
 
 
 # ----- claims ---------------------------------------------------------------------------------------------------------
@@ -265,14 +271,14 @@ plant("rewrite", "rewrite", weighted, "rewrite.if_fewer", {"another formula": la
 
 @planted("claim", "numpy=body")
 def _():
-    """pure, and it draws at random"""
+    """marked pure, but random"""
     made = op("Noisy", domain="com.example")(lambda X: X + ops.random_uniform_like(X))
     return Case(made, one)
 
 
 @planted("claim", "data movement")
 def _():
-    """data_movement, and it computes"""
+    """marked data_movement, but it computes"""
 
     @op("Moved", domain="com.example", data_movement=True)
     def moved(X):
@@ -283,7 +289,7 @@ def _():
 
 @planted("claim", "symbolic")
 def _():
-    """sizes that are computed otherwise"""
+    """a wrong rule symbolic"""
 
     @op("Longer", domain="com.example")
     def longer(X):
@@ -295,7 +301,7 @@ def _():
 
 @planted("kernel", "specialized")
 def _():
-    """a kernel that writes its result again"""
+    """a result that the next call overwrites"""
 
     def prepare(X, W, *, by):
         held = np.empty(np.broadcast_shapes(X.shape, W.shape), X.dtype)
@@ -311,20 +317,20 @@ def _():
 
 @planted("kernel", "specialized")
 def _():
-    """a kernel that writes into its input"""
+    """an input is overwritten"""
     negated = lambda X: np.negative(X, out=X) if X.flags.writeable else X  # noqa: E731
     return _with_kernel(lambda X, W, *, by: lambda X, W: times(negated(X), W, by))
 
 
 @planted("kernel", "specialized")
 def _():
-    """a kernel that forgets an attribute"""
+    """an attribute is ignored"""
     return _with_kernel(lambda X, W, *, by: lambda X, W: np.asarray(X * W))
 
 
 @planted("kernel", "specialized")
 def _():
-    """a kernel that keeps the memory of constants"""
+    """a kernel that rounds constant weights"""
     return _with_kernel(
         lambda X, W, *, by: lambda X, W2: times(X, W2 if W.contents is None else np.round(W.contents), by)
     )

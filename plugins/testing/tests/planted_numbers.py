@@ -110,85 +110,88 @@ def when(holds):
 # ----- what is wrong --------------------------------------------------------------------------------------------------
 
 plant("formula", "numpy=body", weighted, "numpy", {
-    "another sign": lambda X, W, *, by: times(X, -W, by),
-    "a sum for a product": lambda X, W, *, by: times(X, W, by) + X,
-    "an attribute that is not read": lambda X, W, *, by: np.asarray(X * W),
-    "an attribute by its default": lambda X, W, *, by: times(X, W, 2.0),
-    "inputs that do not broadcast": lambda X, W, *, by: times(X, np.resize(W, X.shape), by),
-    "an element type more narrow": lambda X, W, *, by: times(X, W, by).astype(np.float32),
-    "a bare error of some ranks": lambda X, W, *, by: {0: 1, 1: 1, 3: 1}[X.ndim] and times(X, W, by),
-    "two outputs": lambda X, W, *, by: (times(X, W, by), X),
-    "an absolute value": lambda X, W, *, by: abs(times(X, W, by)),
-    "a last element that is left out": lambda X, W, *, by: times(X, W, by) * (np.arange(X.size or 1).reshape(
+    "wrong sign": lambda X, W, *, by: times(X, -W, by),
+    "an input added to the result": lambda X, W, *, by: times(X, W, by) + X,
+    "an attribute is ignored": lambda X, W, *, by: np.asarray(X * W),
+    "the default of an attribute, whatever is given": lambda X, W, *, by: times(X, W, 2.0),
+    "an input repeated instead of broadcast": lambda X, W, *, by: times(X, np.resize(W, X.shape), by),
+    "the result in float32": lambda X, W, *, by: times(X, W, by).astype(np.float32),
+    "a KeyError at some ranks": lambda X, W, *, by: {0: 1, 1: 1, 3: 1}[X.ndim] and times(X, W, by),
+    "one output too many": lambda X, W, *, by: (times(X, W, by), X),
+    "the absolute value of the result": lambda X, W, *, by: abs(times(X, W, by)),
+    "a wrong last element": lambda X, W, *, by: times(X, W, by) * (np.arange(X.size or 1).reshape(
         X.shape or ())[...] >= 0 if X.ndim == 0 else np.arange(X.shape[-1]) < max(1, X.shape[-1] - 1)),
 })  # fmt: skip
 
 plant("zero", "special values", inverse, "numpy", {
-    "negative zero, lost in x + 0.0": lambda X: 1 / (X + X.dtype.type(0)),
-    "negative zero, lost in an absolute value": lambda X: np.where(X == 0, np.inf, 1 / X).astype(X.dtype),
-    "a division by zero that gives zero": lambda X: np.where(X == 0, 0, 1 / np.where(X == 0, 1, X)).astype(X.dtype),
+    "the sign of zero, lost by x + 0.0": lambda X: 1 / (X + X.dtype.type(0)),
+    "1 / -0.0 as +infinity": lambda X: np.where(X == 0, np.inf, 1 / X).astype(X.dtype),
+    "1 / 0 as 0": lambda X: np.where(X == 0, 0, 1 / np.where(X == 0, 1, X)).astype(X.dtype),
 })  # fmt: skip
 plant("zero", "special values", negated, "numpy", {
-    "a difference from zero for a negation": lambda X: 0 - X,
-    "the sign of zero, lost in a product": lambda X: np.where(X == 0, 0, -X).astype(X.dtype),
+    "0 - x for -x, which loses the sign of zero": lambda X: 0 - X,
+    "-0.0 as 0.0": lambda X: np.where(X == 0, 0, -X).astype(X.dtype),
 })  # fmt: skip
 
 plant("not finite", "special values", weighted, "numpy", {
-    "NaN as zero": lambda X, W, *, by: np.nan_to_num(times(X, W, by), posinf=np.inf, neginf=-np.inf),
-    "infinities as large numbers": lambda X, W, *, by: np.clip(times(X, W, by), -1e30, 1e30).astype(X.dtype),
-    "a product with the inverse of the inverse": lambda X, W, *, by: times(X, W, by) + 0 / X * X,
+    "NaN as 0": lambda X, W, *, by: np.nan_to_num(times(X, W, by), posinf=np.inf, neginf=-np.inf),
+    "infinities as 1e30": lambda X, W, *, by: np.clip(times(X, W, by), -1e30, 1e30).astype(X.dtype),
+    "NaN for zeros and infinities, by adding 0 / x * x": lambda X, W, *, by: times(X, W, by) + 0 / X * X,
 })  # fmt: skip
 plant("not finite", "special values", greatest, "numpy", {
-    "NaN of one input left out": lambda X, W: np.fmax(X, W),
-    "NaN of both left out": lambda X, W: np.nan_to_num(np.fmax(X, W), posinf=np.inf, neginf=-np.inf),
+    "NaN of one input ignored": lambda X, W: np.fmax(X, W),
+    "NaN of both inputs ignored": lambda X, W: np.nan_to_num(np.fmax(X, W), posinf=np.inf, neginf=-np.inf),
 })  # fmt: skip
 
 plant("large", "special values", weighted, "numpy", {
-    "a clip at 900": lambda X, W, *, by: np.clip(times(X, W, by), -900, 900).astype(X.dtype),
-    "a way through half floats": lambda X, W, *, by: np.where(abs(X) < 100, times(X, W, by), np.float16(100)).astype(
+    "results clipped at 900": lambda X, W, *, by: np.clip(times(X, W, by), -900, 900).astype(X.dtype),
+    "100 for all large inputs": lambda X, W, *, by: np.where(abs(X) < 100, times(X, W, by), np.float16(100)).astype(
         X.dtype),
 })  # fmt: skip
 plant("large", "special values", product, "numpy", {
-    "64 bits in 32": lambda X, W: (X.astype(np.int32) * W.astype(np.int32)).astype(X.dtype),
-    "integers by float32": lambda X, W: (X.astype(np.float32) * W.astype(np.float32)).astype(X.dtype),
-    "integers by float64": lambda X, W: (X.astype(np.float64) * W.astype(np.float64)).astype(X.dtype),
+    "64-bit integers computed in 32 bits": lambda X, W: (X.astype(np.int32) * W.astype(np.int32)).astype(X.dtype),
+    "integers computed in float32": lambda X, W: (X.astype(np.float32) * W.astype(np.float32)).astype(X.dtype),
+    "integers computed in float64": lambda X, W: (X.astype(np.float64) * W.astype(np.float64)).astype(X.dtype),
 })  # fmt: skip
 
 plant("denormal", "special values", inverse, "numpy", {
-    "denormal numbers as zero": lambda X: 1 / np.where(abs(X) < np.finfo(X.dtype).tiny, 0, X).astype(X.dtype),
+    "denormal inputs as zero": lambda X: 1 / np.where(abs(X) < np.finfo(X.dtype).tiny, 0, X).astype(X.dtype),
 })  # fmt: skip
 plant("denormal", "special values", negated, "numpy", {
-    "a negation that flushes": lambda X: np.where(abs(X) < np.finfo(X.dtype).tiny, 0, -X).astype(X.dtype),
+    "a negation that gives 0 for denormal inputs":
+        lambda X: np.where(abs(X) < np.finfo(X.dtype).tiny, 0, -X).astype(X.dtype),
 })  # fmt: skip
 
 plant("element type", "variations", weighted, "numpy", {
-    "half floats with one more": when(lambda X, W: X.dtype == np.float16),
-    "bfloat16 with one more": when(lambda X, W: X.dtype.name == "bfloat16"),
-    "half floats as float32": lambda X, W, *, by: np.asarray(X * np.float32(1) * W + np.float32(by)) if X.dtype.itemsize
+    "one too much in float16": when(lambda X, W: X.dtype == np.float16),
+    "one too much in bfloat16": when(lambda X, W: X.dtype.name == "bfloat16"),
+    "float32 results for float16":
+        lambda X, W, *, by: np.asarray(X * np.float32(1) * W + np.float32(by)) if X.dtype.itemsize
         < 4 else times(X, W, by),
-    "bfloat16 that is refused by numpy": lambda X, W, *, by: times(X, W, by) if X.dtype.kind == "f" else np.linalg.norm(
+    "an error in bfloat16": lambda X, W, *, by: times(X, W, by) if X.dtype.kind == "f" else np.linalg.norm(
         X.view("V2")),
 })  # fmt: skip
 
 plant("rank", "variations", lambda: (weighted()[0], lambda draw: call(
     *draw(broadcastable(2, min_rank=2, max_rank=2)), by=0.5)), "numpy", {
-    f"one more at rank {rank}": when(lambda X, W, rank=rank: max(X.ndim, W.ndim) == rank) for rank in (0, 1, 3, 4)
+    f"one too much at rank {rank}": when(lambda X, W, rank=rank: max(X.ndim, W.ndim) == rank) for rank in (0, 1, 3, 4)
 })  # fmt: skip
 
 plant("size", "variations", weighted, "numpy", {
-    "an axis of 17 and more": when(lambda X, W: max(X.shape, default=0) > 16),
-    "a thousand elements and more": when(lambda X, W: X.size >= 1000),
-    "pieces of 16, of which the rest is left out": lambda X, W, *, by: times(X, W, by) * (
+    "one too much where an axis is longer than 16": when(lambda X, W: max(X.shape, default=0) > 16),
+    "one too much from a thousand elements on": when(lambda X, W: X.size >= 1000),
+    "blocks of 16, without the remainder": lambda X, W, *, by: times(X, W, by) * (
         1 if not X.ndim or X.shape[-1] < 16 else np.arange(X.shape[-1]) < X.shape[-1] // 16 * 16).astype(X.dtype)
         if X.ndim and X.shape[-1] >= 16 else times(X, W, by),
 })  # fmt: skip
 plant("size", "variations", summed, "numpy", {
-    "sums of the first 16": lambda X, *, axis: X.take(range(min(16, X.shape[axis])), axis).sum(axis, keepdims=True),
+    "only the first 16 elements summed":
+        lambda X, *, axis: X.take(range(min(16, X.shape[axis])), axis).sum(axis, keepdims=True),
 })  # fmt: skip
 
 plant("empty", "empty axes", weighted, "numpy", {
-    "one element for none": lambda X, W, *, by: times(X, W, by) if X.size else np.ones(1, X.dtype),
-    "an error for none": lambda X, W, *, by: times(X, W, by) * (X.max() > -np.inf),
+    "one element for an empty input": lambda X, W, *, by: times(X, W, by) if X.size else np.ones(1, X.dtype),
+    "an error for an empty input": lambda X, W, *, by: times(X, W, by) * (X.max() > -np.inf),
 })  # fmt: skip
 
 
@@ -198,21 +201,21 @@ def _by_memory(X, W, *, by):
 
 
 plant("layout", "layout", weighted, "numpy", {
-    "right for contiguous arrays alone": _by_memory,
-    'ravel("K")': lambda X, W, *, by: times(X.ravel("K").reshape(X.shape), W, by),
-    "a view of the memory": lambda X, W, *, by: times(
+    "wrong for arrays that are not contiguous": _by_memory,
+    'ravel("K"), in the order of memory': lambda X, W, *, by: times(X.ravel("K").reshape(X.shape), W, by),
+    "the memory read without its strides": lambda X, W, *, by: times(
         X if X.flags.c_contiguous else np.ndarray(X.shape, X.dtype, np.asarray(X.base if X.base is not None and
         X.base.size >= X.size else X).tobytes()[:X.nbytes].ljust(X.nbytes)), W, by),
-    "the order of memory for a result": lambda X, W, *, by: np.asarray(times(X, W, by).ravel("A").reshape(
+    "the result in the order of memory": lambda X, W, *, by: np.asarray(times(X, W, by).ravel("A").reshape(
         np.broadcast_shapes(X.shape, W.shape))),
-    "right for Fortran order alone": lambda X, W, *, by: times(X, W, by) + X.dtype.type(
+    "wrong for arrays that are not contiguous in any order": lambda X, W, *, by: times(X, W, by) + X.dtype.type(
         X.ndim > 1 and X.size > 1 and not X.flags.forc),
 })  # fmt: skip
 
 plant("optional inputs", "variations", clipped, "numpy", {
-    "zero for an upper bound that is absent": lambda X, low, high: np.clip(X, low, 0 if high is None else high),
-    "zero for a lower bound that is absent": lambda X, low, high: np.clip(X, 0 if low is None else low, high),
-    "a bare error without a lower bound": lambda X, low, high: np.clip(X, low.reshape(()), high),
+    "0 for an absent upper bound": lambda X, low, high: np.clip(X, low, 0 if high is None else high),
+    "0 for an absent lower bound": lambda X, low, high: np.clip(X, 0 if low is None else low, high),
+    "an AttributeError where the lower bound is absent": lambda X, low, high: np.clip(X, low.reshape(()), high),
 })  # fmt: skip
 
 
@@ -222,16 +225,17 @@ def texts(change):
 
 
 plant("text", "special values", twice_said, "numpy", {
-    "white space that is stripped": texts(str.strip),
-    "white space that is one space": texts(lambda text: " ".join(text.split())),
-    "white space at the end that is left out": texts(str.rstrip),
-    "words alone": texts(lambda text: text if text.isprintable() and text == text.strip() else "".join(text.split())),
+    "leading and trailing white space stripped": texts(str.strip),
+    "white space collapsed to one space": texts(lambda text: " ".join(text.split())),
+    "trailing white space stripped": texts(str.rstrip),
+    "white space removed from all but plain words":
+        texts(lambda text: text if text.isprintable() and text == text.strip() else "".join(text.split())),
 })  # fmt: skip
 
 plant("axes", "negative axes", lambda: (_with_axis(), _from_the_front), "numpy", {
-    "the axis before, counted from the end": lambda X, *, axis: X.sum(
+    "a negative axis off by one": lambda X, *, axis: X.sum(
         axis if axis >= 0 else max(-X.ndim, axis - 1), keepdims=True),
-    "all axes for those counted from the end": lambda X, *, axis: X.sum(axis, keepdims=True) + (axis < 0),
+    "one too much for negative axes": lambda X, *, axis: X.sum(axis, keepdims=True) + (axis < 0),
 })  # fmt: skip
 
 
@@ -256,12 +260,12 @@ def _in_place(X, W, *, by):
     return X + X.dtype.type(by)
 
 
-plant("around the call", "numpy=body", weighted, "numpy", {"inputs that are written": _in_place})
+plant("around the call", "numpy=body", weighted, "numpy", {"the input is overwritten": _in_place})
 
 
 @planted("around the call", "repeated")
 def _():
-    """the last bit of every second call"""
+    """another last bit in every second call"""
     count = itertools.count()
     made, drawn = weighted()
     made.numpy(lambda X, W, *, by: np.nextafter(times(X, W, by), X.dtype.type(np.inf if next(count) % 2 else -np.inf)))
@@ -279,7 +283,7 @@ def _():
 
 @planted("around the call", "repeated")
 def _():
-    """a thread-local table that other threads lack"""
+    """a thread-local table that only one thread has"""
     table = threading.local()
     table.one = 1
     made, drawn = weighted()
@@ -289,7 +293,7 @@ def _():
 
 @planted("around the call", "layout")
 def _():
-    """an output that is given again and written again"""
+    """an output buffer that the next call overwrites"""
     kept = {}
 
     def rule(X, W, *, by):
@@ -305,7 +309,7 @@ def _():
 
 @planted("around the call", "special values")
 def _():
-    """results that are remembered by shape"""
+    """results cached by shape"""
     kept = {}
     made, drawn = weighted()
     made.numpy(lambda X, W, *, by: kept.setdefault((X.shape, W.shape, X.dtype, by), times(X, W, by)).copy())
@@ -314,7 +318,7 @@ def _():
 
 @planted("around the call", "numpy=body")
 def _():
-    """every fifth call"""
+    """a wrong result in every fifth call"""
     count = itertools.count(1)
     made, drawn = weighted()
     made.numpy(lambda X, W, *, by: times(X, W, by) + X.dtype.type(next(count) % 5 == 0))
@@ -326,7 +330,7 @@ def _():
 
 @planted("constants", "numpy=body")
 def _():
-    """a body that is another where a weight is known"""
+    """another body where a weight is constant"""
 
     @op("Weighted", domain="com.example")
     def made(X, W, *, by=2.0):
@@ -338,7 +342,7 @@ def _():
 
 @planted("constants", "constants")
 def _():
-    """a body without a numpy rule that is another where a weight is known"""
+    """another body where a weight is constant, of an op without a numpy rule"""
 
     @op("Weighted", domain="com.example")
     def made(X, W, *, by=2.0):
@@ -349,7 +353,7 @@ def _():
 
 @planted("constants", "constants")
 def _():
-    """a body that leaves out what it knows to be positive"""
+    """another body where an input is constant"""
 
     @op("Weighted", domain="com.example")
     def made(X, W, *, by=2.0):
@@ -371,7 +375,7 @@ def one(draw):
 
 @planted("vendor", "expected")
 def _():
-    """another sign"""
+    """wrong sign"""
 
     def body(X):
         return ops.neg(X * X)
@@ -381,7 +385,7 @@ def _():
 
 @planted("vendor", "expected")
 def _():
-    """outputs that are swapped"""
+    """swapped outputs"""
 
     def body(X):
         return ops.reduce_min(X, keepdims=0), ops.reduce_max(X, keepdims=0)
@@ -391,7 +395,7 @@ def _():
 
 @planted("vendor", "expected")
 def _():
-    """a clip at 6 that is at 8, of numbers up to 4"""
+    """a clip at 8 instead of 6, where drawn inputs are at most 4"""
 
     def body(X):
         return ops.where(X > 8.0, 8.0, X)
@@ -401,7 +405,7 @@ def _():
 
 @planted("vendor", "expected")
 def _():
-    """a lower bound that is missing, of numbers down to -4"""
+    """a missing lower bound, where drawn inputs are at least -4"""
 
     def body(X):
         return X * 1.0
