@@ -51,12 +51,11 @@ class XGBoostBooster(NativeBooster):
         super().__init__(booster, list(names), r"f\d+")
 
     def predict(self, rows: Any) -> Any:
-        from xgboost import DMatrix
-
+        matrix = import_module("xgboost").DMatrix
         known = {"feature_names": self.booster_.feature_names, "feature_types": self.booster_.feature_types}
         if hasattr(rows, "columns"):
             known = {}
-        return self.booster_.predict(DMatrix(rows, enable_categorical=True, **known))
+        return self.booster_.predict(matrix(rows, enable_categorical=True, **known))
 
 
 _NATIVE = {"lightgbm.Booster": LightGBMBooster, "xgboost.Booster": XGBoostBooster}
