@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Graph, InvalidCall, Registry
+from tenonnx.extend import InvalidCall
 
 
 class NativeBooster:
@@ -69,24 +69,6 @@ def as_estimator(source: Any) -> Any:
 
 
 # ----- files ----------------------------------------------------------------------------------------------------------
-
-
-def read(path: str | os.PathLike[str], *examples: Any, registry: Registry | None = None, **options: Any) -> Graph:
-    """The graph of the booster in a file: ``.txt`` of LightGBM, ``.ubj`` or ``.json`` of XGBoost, ``.cbm`` of CatBoost.
-
-    Such files hold no code. The package of the booster must be installed. Options are those of ``frontend.read``.
-    Raises ``InvalidCall`` for another file, and where the package is not installed.
-    """
-    from tenonnx_sklearn import frontend
-
-    return frontend.read(saved_booster(path), *examples, registry=registry, **options)
-
-
-def verifier(path: str | os.PathLike[str], *examples: Any, **options: Any) -> Any:
-    """What compares a graph with the booster in a file."""
-    from tenonnx_sklearn import frontend
-
-    return frontend.verifier(saved_booster(path), *examples, **options)
 
 
 def saved_booster(path: str | os.PathLike[str]) -> Any:
