@@ -36,38 +36,8 @@ def compile_fastest(graph: Graph, strict: bool, options: dict[str, Any]) -> Prog
     failures: list[TenonnxError] = []
     loaded = [found for found in _loaded(failures) if not is_opaque or takes_opaque(found[1])]
     loaded = [found for found in loaded if _takes(found[1], graph, options)] or loaded
-    versions = {plugin.name: plugin.source for plugin, _ in loaded}
-    seconds = recalled(graph, versions, **options) if len(loaded) > 1 else {}
-    is_large = weight_bytes(graph) > LARGEST_COMPARED
-    loaded.sort(
-        key=lambda found: (
-            seconds.get(found[0].name, math.inf),
-            is_large and not found[0].is_ours,
-            -found[1].speed,
-        )
-    )
-    quick = [found for found in loaded if found[0].name in seconds or not _is_slow_to_import(found[1])]
-    slow = [found for found in loaded if found not in quick]
-    programs = _programs(graph, quick, options, failures, one=bool(seconds) or is_large)
-    later = None
-    if not programs:
-        programs = _programs(graph, slow, options, failures, one=is_large)
-    elif slow and options.get("state") and not seconds and not is_large:
-        later = functools.partial(_programs, graph, slow, options, [], one=False)
-    if programs:
-        decided = functools.partial(remember, graph=graph, versions=versions, **options)
-        outputs = [value.name for value in graph.outputs]
-        unproven = {
-            name: program
-            for name, program in programs.items()
-            if isinstance(program, CheckedProgram) and name not in seconds
-        }
-        program, *others = programs.values()
-        if others or unproven or later:
-            reference = functools.partial(numpy_backend.compile, graph, state=options.get("state"))
-            program = Contest(
-                programs, outputs, decided, _passed_over, unproven, reference if is_comparable(graph) else None, later
-            )
+    program = _fastest_of(loaded, graph, options, failures)
+    if program is not None:
         return program if strict or is_opaque else RescuedProgram(program, graph, options.get("state"))
     if is_opaque:
         refuse_opaque(graph, "run")
@@ -76,6 +46,38 @@ def compile_fastest(graph: Graph, strict: bool, options: dict[str, Any]) -> Prog
     if strict:
         raise failures[-1]
     return fall_back(graph, failures[-1], options.get("state"))
+
+
+def _fastest_of(
+    loaded: Sequence[tuple[Plugin, Backend]], graph: Graph, options: dict[str, Any], failures: list[TenonnxError]
+) -> Program | None:
+    """The program of the backend that was measured to be the fastest, or one that finds out which it is."""
+    versions = {plugin.name: plugin.source for plugin, _ in loaded}
+    seconds = recalled(graph, versions, **options) if len(loaded) > 1 else {}
+    is_large = weight_bytes(graph) > LARGEST_COMPARED
+
+    def rank(found: tuple[Plugin, Backend]) -> tuple[float, bool, float]:
+        plugin, backend = found
+        return seconds.get(plugin.name, math.inf), is_large and not plugin.is_ours, -backend.speed
+
+    ranked = sorted(loaded, key=rank)
+    quick = [found for found in ranked if found[0].name in seconds or not _is_slow_to_import(found[1])]
+    slow = [found for found in ranked if found not in quick]
+    programs = _programs(graph, quick, options, failures, one=bool(seconds) or is_large)
+    later = None
+    if not programs:
+        programs = _programs(graph, slow, options, failures, one=is_large)
+    elif slow and options.get("state") and not seconds and not is_large:
+        later = functools.partial(_programs, graph, slow, options, [], one=False)
+    unproven = {n: p for n, p in programs.items() if isinstance(p, CheckedProgram) and n not in seconds}
+    if len(programs) < 2 and not unproven and not later:
+        return next(iter(programs.values()), None)
+    reference = functools.partial(numpy_backend.compile, graph, state=options.get("state"))
+    return Contest(
+        programs, [value.name for value in graph.outputs],
+        functools.partial(remember, graph=graph, versions=versions, **options), _passed_over,
+        unproven, reference if is_comparable(graph) else None, later,
+    )  # fmt: skip
 
 
 def _takes(backend: Backend, graph: Graph, options: Mapping[str, Any]) -> bool:

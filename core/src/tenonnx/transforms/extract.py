@@ -20,35 +20,42 @@ def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[
     """
     part = copy_graph(graph)
     ensure_inferred(part)
-    inputs = [inputs] if isinstance(inputs, str) else inputs
-    outputs = [outputs] if isinstance(outputs, str) else outputs
-    if inputs is None:
-        nodes = needed_nodes(part, [value for value in part.values() if value.name in outputs])
-        read = {value.name for node in nodes for value in node.uses} | set(outputs)
-        inputs = [value.name for value in part.all_inputs if value.name in read]
-    values = {v.name: v for v in part.values()}
-    cut = [values[name] if name in values else part.find(name) for name in dict.fromkeys(inputs)]
-    wanted = [values[name] if name in values else part.find(name) for name in outputs]
+    wanted = _named(part, outputs)
+    cut = _inputs_of(part, wanted) if inputs is None else list(dict.fromkeys(_named(part, inputs)))
     for name in [value.name for value in cut if value.type is None]:
         raise InvalidCall(f'an input must have a known type, "{name}" has none', do="install what its op needs")
-    part.nodes = [node for node in part.nodes if not any(v in cut for v in node.outputs if v is not None)]
-    old_formals = part.all_inputs
-    known = any(value.data is not None and value not in old_formals for value in cut)
-    for value in {*cut}.difference(old_formals):
+    formals, part.all_inputs, part.outputs = part.all_inputs, cut, wanted
+    made = {*cut}.difference(formals)
+    known = any(value.data is not None for value in made)
+    part.nodes = [node for node in part.nodes if made.isdisjoint(node.outputs)]
+    for value in made:
         value.producer = None
         value.become(data=None)
-    part.all_inputs = cut
-    part.outputs = wanted
     drop_dead_nodes(part)
     used = {*part.uses(), *part.outputs}
-    missing = [v.name for v in old_formals if v in used and v not in cut and v.data is None]
+    missing = [v.name for v in formals if v in used and v not in cut and v.data is None]
     if missing:
         raise InvalidCall(
-            f"the part needs more inputs than {list(inputs)}", given=", ".join(missing), do="add them to inputs"
+            f"the part needs more inputs than {[value.name for value in cut]}",
+            given=", ".join(missing),
+            do="add them to inputs",
         )
-    part.variables = [v for v in part.variables if v in used and (v not in cut or v in old_formals)]
+    part.variables = [v for v in part.variables if v in used and v not in made]
     part.origin = None
     return untyped(part) if known else part  # what followed from the contents holds no more
+
+
+def _named(graph: Graph, names: Sequence[str] | str) -> list[Value]:
+    """The values of these names, or of one name."""
+    values = {value.name: value for value in graph.values()}
+    several = [names] if isinstance(names, str) else names
+    return [values[name] if name in values else graph.find(name) for name in several]
+
+
+def _inputs_of(graph: Graph, wanted: Collection[Value]) -> list[Value]:
+    """The graph inputs that these values need."""
+    read = {value for node in needed_nodes(graph, wanted) for value in node.uses}.union(wanted)
+    return [value for value in graph.all_inputs if value in read]
 
 
 def between(graph: Graph, given: Collection[Value], wanted: Sequence[Value]) -> Graph:
