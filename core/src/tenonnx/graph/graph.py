@@ -216,8 +216,10 @@ class Node:
         if self._subgraphs is None:
             found: list[Graph] = []
             for attribute in self.attributes.values():
-                items = attribute if isinstance(attribute, list) else [attribute]
-                found += items if items and isinstance(items[0], Graph) else []
+                if isinstance(attribute, Graph):
+                    found.append(attribute)
+                elif isinstance(attribute, list) and attribute and isinstance(attribute[0], Graph):
+                    found += attribute
             self._subgraphs = tuple(found)
         return self._subgraphs
 

@@ -27,11 +27,13 @@ def kind_of(node: Node) -> Hashable | None:
             return None
     attributes: list[Any] = []
     for name, attribute in node.attributes.items():
-        items = attribute if isinstance(attribute, list) else (attribute,)
-        kinds = set(map(type, items))
-        if not kinds <= _PLAIN:
+        kind = type(attribute)
+        if kind in _PLAIN:
+            attributes += (name, kind, attribute)
+        elif isinstance(attribute, list) and _PLAIN.issuperset(kinds := tuple(map(type, attribute))):
+            attributes += (name, kinds, tuple(attribute))
+        else:
             return None
-        attributes += (name, type(attribute), *kinds, *items)
     present = tuple([value is None for value in node.outputs])
     return node.op, node.version, present, tuple(inputs), tuple(attributes)
 

@@ -39,7 +39,8 @@ class Change:
     @classmethod
     def of(cls, node: Node, label: str, action: str) -> Change:
         """What became of ``node``, to which ``label`` is the way."""
-        return cls(label, f"{node.domain}::{node.op_type}@{node.version}", action)
+        op = node.op
+        return cls(label, f"{op.domain}::{op.name}@{node.version}", action)
 
     def count(self, nodes: Sequence[Node]) -> None:
         """Note the nodes that came of this one."""

@@ -348,7 +348,7 @@ def _copied_node(node: Node, of: Callable[[Value], Value], graph: Graph | None) 
     attributes: Mapping[str, Any] = node.attributes
     if graph is not None and node.subgraphs:
         attributes = {name: _copied_attribute(a, graph) for name, a in attributes.items()}
-    captures = tuple(map(of, node.captures))
+    captures = tuple(map(of, node.captures)) if node.captures else ()
     return Node(
         node.op, node.version, inputs, attributes, outputs, name=node.name, captures=captures, origin=node.origin
     )
