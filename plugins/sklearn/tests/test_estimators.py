@@ -1,9 +1,12 @@
 """Estimators against themselves, as files on onnxruntime."""
 
+import warnings
+
 import numpy as np
+import onnxruntime
 import pytest
 from sklearn.compose import ColumnTransformer
-from sklearn.decomposition import NMF, SparseCoder
+from sklearn.decomposition import NMF, SparseCoder, SparsePCA
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.impute import KNNImputer, SimpleImputer
@@ -13,6 +16,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, OneHotEncoder, OrdinalEncoder, SplineTransformer, StandardScaler
+from sklearn.semi_supervised import LabelPropagation
+from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 import tenonnx as tx
@@ -391,3 +396,34 @@ def test_settings_without_a_form_are_refused_by_name(model, why):
     model.fit(X, np.stack([y > 0, y], axis=1).astype(int) if several else y)
     with pytest.raises(tx.NotRepresentable, match=why):
         tx.load(model, verify=False, outputs=["predict_proba"] if several else None)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"kernel": "poly", "degree": 4, "coef0": 0.5}, {"kernel": "sigmoid", "gamma": 0.1}]
+)
+def test_factors_of_kernels_keep_their_digits_on_onnxruntime(settings, tmp_path):
+    draw = np.random.default_rng(0)
+    X, asked = draw.normal(size=(80, 4)), draw.normal(size=(100, 4))
+    model = SVC(**settings).fit(X, X[:, 0] > 0)
+    tx.export(tx.load(model, dtype="float64"), tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    found = session.run(["decision_function"], {"X": asked})[0]
+    np.testing.assert_allclose(found, model.decision_function(asked), rtol=1e-9, atol=1e-9)
+
+
+def test_one_row_of_what_gives_a_vector_for_it():
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    graph = tx.load(SparsePCA(2, max_iter=3, random_state=0).fit(X))
+    assert [value.shape[1] for value in graph.outputs] == [2]
+
+
+def test_labels_that_were_spread_to_no_neighbour_are_missing():
+    X = np.concatenate([np.zeros((5, 2)), np.full((5, 2), 50.0)]) + np.random.default_rng(0).normal(size=(10, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = LabelPropagation(kernel="knn", n_neighbors=2).fit(X, [0, 1, 0, 1, 0, -1, -1, -1, -1, -1])
+        asked = np.array([[0.0, 0.0], [50.0, 50.0]], np.float32)
+        expected = model.predict_proba(asked)
+    found = tx.load(model, verify=False).run({"X": asked})
+    assert np.isnan(expected[1]).all()
+    np.testing.assert_allclose(found["probabilities"], expected, rtol=1e-5)

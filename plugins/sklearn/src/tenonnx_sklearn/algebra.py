@@ -206,10 +206,10 @@ def kernel(X: Value, points: Any, kind: str, gamma: Any = None, coef0: float = 1
         length = ops.sqrt(total(rows * rows, keepdims=True))
         rows = rows / ops.where(is_zero(length), np.float64(1), length)
         return rows @ (points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-300)).T
-    product = rows @ points.T
     if kind == "linear":
-        return product
-    product = product * gamma + float(coef0)
+        return rows @ points.T
+    # onnxruntime rounds a factor of a product to float32, also of float64: it is one of the points
+    product = rows @ (points * gamma).T + float(coef0)
     if kind in ("poly", "polynomial"):
         return product if degree == 1 else ops.pow_(product, np.float64(degree))
     if kind == "sigmoid":

@@ -22,6 +22,7 @@ _UNARY: dict[Any, Callable[[Any], Any]] = {
     np.isinf: ops.isinf, np.isfinite: lambda x: ops.not_(ops.or_(ops.isnan(x), ops.isinf(x))),
     np.trunc: lambda x: ops.sign(x) * ops.floor(ops.absolute(x)),
     np.deg2rad: lambda x: x * float(np.pi / 180), np.rad2deg: lambda x: x * float(180 / np.pi),
+    np.radians: lambda x: x * float(np.pi / 180), np.degrees: lambda x: x * float(180 / np.pi),
 }  # fmt: skip
 _ANY_UNARY: dict[Any, Callable[[Any], Any]] = {
     np.absolute: ops.absolute, np.fabs: ops.absolute, np.sign: ops.sign, np.negative: ops.neg, np.positive: lambda x: x,
@@ -35,7 +36,7 @@ _BINARY: dict[Any, Callable[[Any, Any], Any]] = {
     np.heaviside: lambda x, h: ops.where(x < 0, number(x, 0), ops.where(
         x > 0, number(x, 1), ops.where(ops.isnan(x), x, h))),
     np.logaddexp: lambda x, y: ops.maximum(x, y) + ops.log(ops.exp(-ops.absolute(x - y)) + 1.0),
-    np.power: ops.pow_, np.float_power: ops.pow_, np.equal: ops.equal,
+    np.fmod: lambda x, y: ops.mod(x, y, fmod=1), np.power: ops.pow_, np.float_power: ops.pow_, np.equal: ops.equal,
     np.not_equal: lambda x, y: ops.not_(ops.equal(x, y)),
     np.less: lambda x, y: x < y, np.greater: lambda x, y: x > y, np.less_equal: lambda x, y: x <= y,
     np.greater_equal: lambda x, y: x >= y,

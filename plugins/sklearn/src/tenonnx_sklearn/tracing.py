@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -66,7 +67,7 @@ def _reshape(x: TracedArray, shape: Any) -> TracedArray:
 
 
 def _reduced(kind: str) -> Callable[..., Any]:
-    def reduce(x: Any, axis: Any = None, keepdims: Any = False, **options: Any) -> TracedArray:
+    def reduce(x: Any, axis: Any = None, keepdims: Any = False, ddof: int = 0, **options: Any) -> TracedArray:
         if any(value not in (None, 0) for value in options.values()) or axis is None:
             raise TypeError(f"a {kind} over all rows, or with {', '.join(options) or 'no axis'}, is not carried")
         rank = x.ndim
@@ -78,6 +79,8 @@ def _reduced(kind: str) -> Callable[..., Any]:
         if kind in ("std", "var"):
             mean = ops.reduce_mean(value, at, keepdims=1)
             variance = ops.reduce_mean((value - mean) * (value - mean), at, keepdims=held)
+            count = float(np.prod([x.shape[each] for each in axes]))
+            variance = variance * (count / (count - ddof)) if ddof else variance
             return TracedArray(ops.sqrt(variance) if kind == "std" else variance)
         if value.dtype is DType.bool:
             value = ops.cast(value, to=DType.int64)
@@ -147,7 +150,8 @@ FUNCTIONS |= {
     np.stack: lambda parts, axis=0: _joined([_expand(each, axis) for each in parts], axis),
     np.expand_dims: lambda x, axis: _expand(x, axis), np.delete: lambda x, obj, axis: _delete(x, obj, axis),
     np.take: lambda x, indices, axis: x[(slice(None),) * (axis % x.ndim) + (indices,)],
-    np.dot: lambda x, y: x @ y, np.zeros_like: lambda x, **_: x * 0, np.ones_like: lambda x, **_: x * 0 + 1,
+    np.dot: lambda x, y: x @ y, np.zeros_like: lambda x, **_: _filled(x, 0), np.ones_like: lambda x, **_: _filled(x, 1),
+    np.full_like: lambda x, fill_value, **_: _filled(x, fill_value),
     np.diff: lambda x, axis=-1: _diff(x, axis), np.cumsum: lambda x, axis: TracedArray(
         ops.cumsum(x.value, np.int64(_beyond_rows(axis % x.ndim)))),
     np.argmax: lambda x, axis: TracedArray(ops.argmax(x.value, axis=_beyond_rows(axis % x.ndim), keepdims=0)),
@@ -182,6 +186,13 @@ FUNCTIONS |= {
     np.fliplr: lambda x: x[:, ::-1], np.roll: lambda x, shift, axis: x[
         (slice(None),) * _beyond_rows(axis % x.ndim) + (np.roll(np.arange(x.shape[axis]), shift),)],
     np.split: lambda x, n, axis: _split(x, n, axis), np.array_split: lambda x, n, axis: _split(x, n, axis),
+    np.repeat: lambda x, repeats, axis: x[
+        (slice(None),) * _beyond_rows(axis % x.ndim) + (np.repeat(np.arange(x.shape[axis]), repeats),)],
+    np.outer: lambda x, y: _expand(x, 1) * np.ravel(y),
+    np.insert: lambda x, obj, values, axis: _inserted(x, obj, values, axis),
+    np.piecewise: lambda x, conditions, functions: _piecewise(x, conditions, functions),
+    np.broadcast_to: lambda x, shape: _broadcast(x, shape),
+    np.isclose: lambda x, y, rtol=1e-5, atol=1e-8: (np.abs(x - y) <= atol + rtol * np.abs(y)) | np.equal(x, y),
     np.hsplit: lambda x, n: _split(x, n, 1), np.pad: lambda x, width, **options: _padded(x, width, **options),
 }  # fmt: skip
 
@@ -282,6 +293,35 @@ def _padded(x: TracedArray, width: Any, mode: str = "constant", constant_values:
     if mode != "constant" or widths[0].any():
         raise TypeError("only columns are padded, with one number")
     return TracedArray(ops.pad(x.value, widths.T.ravel().astype(np.int64), number(x.value, constant_values)))
+
+
+def _filled(x: TracedArray, filling: float) -> TracedArray:
+    """A number for each element, which may be missing."""
+    return TracedArray(ops.expand(np.asarray(filling, x.dtype), ops.shape(x.value)))
+
+
+def _inserted(x: TracedArray, where: int, values: Any, axis: int) -> Any:
+    at = _beyond_rows(axis % x.ndim)
+    if x.ndim != 2 or at != 1 or not isinstance(where, int):
+        raise TypeError("a column is inserted in a matrix, before one other")
+    column = _filled(x[:, :1], values) if np.ndim(values) == 0 else values
+    return _beside([x[:, :where], column, x[:, where:]])
+
+
+def _piecewise(x: TracedArray, conditions: Any, functions: Any) -> Any:
+    """The last condition that holds counts, then a function more than there are conditions."""
+    of = [each if callable(each) else partial(_filled, filling=each) for each in functions]
+    found = of[len(conditions)](x) if len(of) > len(conditions) else _filled(x, 0)
+    for condition, function in zip(conditions, of, strict=False):
+        found = np.where(condition, function(x), found)
+    return found
+
+
+def _broadcast(x: TracedArray, shape: Any) -> TracedArray:
+    sizes = [1 if isinstance(size, Rows) else int(size) for size in np.atleast_1d(np.asarray(shape, object))]
+    if not isinstance(shape[0], Rows) or len(sizes) != x.ndim:
+        raise TypeError("rows are broadcast along their columns alone")
+    return TracedArray(ops.expand(x.value, np.array(sizes, np.int64)))
 
 
 def _expand(x: TracedArray, axis: int) -> TracedArray:

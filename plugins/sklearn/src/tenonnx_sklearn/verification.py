@@ -121,6 +121,8 @@ def expected_of(model: Any, method: str, rows: Any) -> Any:
     if hasattr(found, "to_numpy"):
         found = found.to_numpy()
     found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
+    if method == "transform" and found.ndim == 1 and len(found) != count(rows):  # SparsePCA of one row
+        found = found[None]
     return found.astype(object) if found.dtype.kind in "US" else found
 
 

@@ -83,6 +83,19 @@ GaussianProcessRegressor(PairwiseKernel(metric="laplacian", gamma=0.3), alpha=0.
 GaussianProcessRegressor(PairwiseKernel(metric="poly", gamma=0.1), alpha=0.5, optimizer=None) -> predict, predict_std
 """,
     "rows": """
+MaxAbsScaler(clip=True)
+KernelDensity(metric="manhattan", bandwidth=1.0)
+KernelDensity(kernel="cosine", bandwidth=9.0)
+KernelDensity(bandwidth="scott")
+BayesianGaussianMixture(n_components=2, covariance_type="tied", max_iter=9, random_state=0)
+FeatureAgglomeration(2, pooling_func=np.median)
+FunctionTransformer(lambda X: np.fmod(X, 3))
+FunctionTransformer(lambda X: np.repeat(X, 2, axis=1))
+FunctionTransformer(lambda X: np.outer(X[:, 0], [1.0, 2.0]) + np.radians(X[:, :2]))
+FunctionTransformer(lambda X: np.insert(X, 1, 1.0, axis=1))
+FunctionTransformer(lambda X: X.std(axis=1, ddof=1, keepdims=True))
+FunctionTransformer(lambda X: np.broadcast_to(X[:, :1], X.shape))
+FunctionTransformer(lambda X: np.isclose(X, 0, atol=0.5))
 SplineTransformer(degree=1, n_knots=4)
 Nystroem(kernel=lambda a, b: (a @ b + 1) ** 2, n_components=8, random_state=0)
 KernelPCA(2, kernel=lambda a, b: np.dot(a, b))
@@ -99,6 +112,9 @@ FunctionTransformer(lambda X: (X - X.min(axis=1, keepdims=True)) / np.ptp(X, axi
 FunctionTransformer(lambda X: np.round(np.trunc(X * 3) / 7, 2))
 """,
     "missing": """
+FunctionTransformer(lambda X: np.zeros_like(X) + np.full_like(X, 2.0))
+FunctionTransformer(lambda X: np.piecewise(X, [X < -1, X > 1], [-1, lambda x: x * x, 0.5]))
+QuantileTransformer(n_quantiles=20, output_distribution="normal")
 KNNImputer(weights=lambda d: 1 / (1 + d))
 IterativeImputer(KNeighborsRegressor(3), imputation_order="descending", max_iter=2, random_state=0)
 IterativeImputer(imputation_order="roman", initial_strategy="median", add_indicator=True, max_iter=2, random_state=0)

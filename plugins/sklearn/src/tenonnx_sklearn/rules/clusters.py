@@ -87,7 +87,7 @@ def mixture(model: Any, X: Value) -> Outputs:
         if hasattr(model, "degrees_of_freedom_"):
             from scipy.special import digamma
 
-            freedom = model.degrees_of_freedom_[k]
+            freedom = np.broadcast_to(model.degrees_of_freedom_, len(model.means_))[k]  # one for all that are tied
             constant -= 0.5 * size * np.log(freedom)
             wishart = size * np.log(2.0) + digamma(0.5 * (freedom - np.arange(size))).sum()
             constant += 0.5 * (wishart - size / model.mean_precision_[k])

@@ -36,7 +36,8 @@ def regressor(model: Any, X: Value) -> Outputs:
     values = covariance(model, model.kernel_, X, model.X_train_)
     scale, mean = np.asarray(model._y_train_std, np.float64), np.asarray(model._y_train_mean, np.float64)
     alpha = np.asarray(model.alpha_)
-    y = affine(values, alpha.reshape(len(alpha), -1).T) * np.atleast_1d(scale) + np.atleast_1d(mean)
+    weights = (alpha.reshape(len(alpha), -1) * np.atleast_1d(scale)).T  # onnxruntime would round a factor to float32
+    y = affine(values, weights, np.broadcast_to(np.atleast_1d(mean), len(weights)))
     spread = values @ np.linalg.inv(np.asarray(model.L_)).T
     variance = ops.relu(variances(model, model.kernel_, X) - total(spread * spread))
     deviation = ops.sqrt(upright(variance) * np.atleast_1d(scale) ** 2)

@@ -19,10 +19,14 @@ FAR = np.float64(1e300)
 
 def distances(model: Any, X: Value) -> Value:
     """``float64[rows, points]`` from the points that an estimator keeps."""
-    metric, parameters = model.effective_metric_, model.effective_metric_params_ or {}
-    if metric == "precomputed":
+    if model.effective_metric_ == "precomputed":
         return double(X)
     points = np.asarray(model._fit_X, np.float64)
+    return distances_by(model, model.effective_metric_, model.effective_metric_params_ or {}, X, points)
+
+
+def distances_by(model: Any, metric: Any, parameters: dict[str, Any], X: Value, points: Any) -> Value:
+    """``float64[rows, points]`` by a metric of scikit-learn, or by a function of two rows."""
     if callable(metric):
         return traced_pairs(metric, double(X), points, **parameters)
     if metric == "minkowski":

@@ -25,9 +25,10 @@ from tenonnx_sklearn.algebra import (
     smallest,
     squared_distances,
     total,
+    wave,
 )  # fmt: skip
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
-from tenonnx_sklearn.rules.metrics import distances, ordered_distances
+from tenonnx_sklearn.rules.metrics import distances, distances_by, ordered_distances
 from tenonnx_sklearn.rules.results import outliers
 from tenonnx_sklearn.tracing import traced
 
@@ -177,11 +178,14 @@ def local_outliers(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.KernelDensity")
 def kernel_density(model: Any, X: Value) -> Outputs:
-    if model.kernel not in _DENSITIES or model.metric != "euclidean":
-        raise refusal(model, f"kernel={model.kernel}, metric={model.metric}")
     points, width = np.asarray(model.tree_.data), model.bandwidth_
     weights = np.ones(len(points)) if model.tree_.sample_weight is None else np.asarray(model.tree_.sample_weight)
-    near = _DENSITIES[model.kernel](squared_distances(X, points) * (1 / width**2)) + np.log(weights / weights.sum())
+    if model.metric == "euclidean":
+        square = squared_distances(X, points)
+    else:
+        distance = distances_by(model, model.metric, model.metric_params or {}, X, points)
+        square = distance * distance
+    near = _DENSITIES[model.kernel](square * (1 / width**2)) + np.log(weights / weights.sum())
     constant = _log_volume(model.kernel, points.shape[1]) + points.shape[1] * np.log(width)
     return {"score_samples": ops.reduce_log_sum_exp(near, np.array([1], np.int64), keepdims=0) - float(constant)}
 
@@ -198,6 +202,7 @@ _DENSITIES: dict[str, Callable[[Value], Value]] = {
     "epanechnikov": lambda square: _inside(square, ops.log(ops.relu(1.0 - square))),
     "exponential": lambda square: -ops.sqrt(square),
     "linear": lambda square: _inside(square, ops.log(ops.relu(1.0 - ops.sqrt(square)))),
+    "cosine": lambda square: _inside(square, ops.log(ops.relu(wave(ops.sqrt(square) * (np.pi / 2), ops.cos)))),
 }
 
 
@@ -207,9 +212,18 @@ def _log_volume(kernel: str, size: int) -> float:
     shell = np.log(2 * np.pi) + 0.5 * (size - 2) * np.log(np.pi) - lgamma(0.5 * size)
     found = {
         "gaussian": 0.5 * size * np.log(2 * np.pi), "tophat": ball, "epanechnikov": ball + np.log(2 / (size + 2)),
-        "exponential": shell + lgamma(size), "linear": ball - np.log(size + 1),
+        "exponential": shell + lgamma(size), "linear": ball - np.log(size + 1), "cosine": shell + _log_cosines(size),
     }  # fmt: skip
     return float(found[kernel])
+
+
+def _log_cosines(size: int) -> float:
+    """The logarithm of what ``r ** (size - 1) * cos(r * pi / 2)`` sums to between 0 and 1, in parts."""
+    part, found = 2 / np.pi, 0.0
+    for k in range(1, size + 1, 2):
+        found += part
+        part *= -(size - k) * (size - k - 1) * (2 / np.pi) ** 2
+    return float(np.log(found))
 
 
 @converts("sklearn.NeighborhoodComponentsAnalysis")

@@ -23,6 +23,8 @@ def scaler(model: Any, X: Value) -> Outputs:
     scale = getattr(model, "scale_", None)
     y = X if centre is None else X - like(X, centre)
     y = y if scale is None else y / like(X, scale)
+    if getattr(model, "clip", False):  # of the greatest absolute number
+        return {"transform": ops.clip(y, like(X, -1.0), like(X, 1.0))}
     factor = np.ones(X.shape[1]) if scale is None else 1 / np.asarray(scale, np.float64)
     shift = np.zeros(X.shape[1]) if centre is None else -np.asarray(centre, np.float64) * factor
     return {"transform": y if y is X else remember(y, Scaling(X, model.transform, factor, shift))}

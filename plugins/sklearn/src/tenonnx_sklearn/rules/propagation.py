@@ -8,9 +8,8 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Value
-from tenonnx_sklearn.algebra import cast, double, normalized, smallest, squared_distances
+from tenonnx_sklearn.algebra import cast, double, label, position, smallest, squared_distances, total
 from tenonnx_sklearn.conversion import Outputs, converts
-from tenonnx_sklearn.rules.results import by_probability
 from tenonnx_sklearn.tracing import traced
 
 
@@ -25,4 +24,5 @@ def label_propagation(model: Any, X: Value) -> Outputs:
         votes = ops.reduce_sum(ops.gather(shares, place, axis=0), np.array([1], np.int64), keepdims=0)
     else:
         votes = traced(lambda rows: model.kernel(model.X_, rows).T, double(X)) @ shares
-    return by_probability(model.classes_, cast(normalized(votes), X.dtype))
+    proba = cast(votes / total(votes, keepdims=True), X.dtype)  # NaN where no label was spread to
+    return {"predict": label(model.classes_, position(votes)), "predict_proba": proba}

@@ -95,8 +95,8 @@ def quantiles(model: Any, X: Value) -> Outputs:
         near = NEAR if normal else 0.0
         last, first = (x + near > found[-1], x - near < found[0]) if normal else (x >= found[-1], x <= found[0])
         y = ops.where(first, np.float64(0), ops.where(last, np.float64(1), y))
-        if normal:
-            low, high = _normal_limits()
+        if normal:  # of probabilities that scikit-learn holds in the dtype of the rows
+            low, high, y = *_normal_limits(), double(cast(y, X.dtype))
             y = ops.clip(normal_quantile(ops.clip(y, np.float64(NEAR / 2), np.float64(1 - NEAR / 2))), low, high)
         parts.append(ops.where(ops.isnan(x), x, y))
     return {"transform": cast(beside(parts), X.dtype)}
