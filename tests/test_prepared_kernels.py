@@ -74,3 +74,17 @@ def test_a_simple_recurrent_layer_is_that_of_onnxruntime(direction, activation):
         found = run(feeds)
         for name in wanted:
             np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("op", [ops.lstm, ops.gru, ops.rnn])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_two_directions_of_a_recurrent_layer_stay_apart(op, wrong):
+    """Small ones are computed as one layer, where a NaN times the zeros between them would reach both."""
+    random, gates = np.random.default_rng(0), {"LSTM": 4, "GRU": 3, "RNN": 1}[op.name]
+    x, w, r = (random.standard_normal(s).astype(np.float32) for s in ((4, 1, 3), (2, gates * 5, 3), (2, gates * 5, 5)))
+    x[-1] = wrong  # the last step forwards, the first one backwards
+    both = op(x, w, r, hidden_size=5, direction="bidirectional")[0]
+    for place, direction in enumerate(("forward", "reverse")):
+        alone = op(x, w[place : place + 1], r[place : place + 1], hidden_size=5, direction=direction)[0]
+        np.testing.assert_allclose(both[:, place], alone[:, 0], rtol=1e-5, atol=1e-6)
+    assert np.isfinite(both[:3, 0]).all()

@@ -2,7 +2,8 @@
 
 States and gates have an axis of units before that of the batch, so that each gate lies in one piece. A sigmoid is half
 a hyperbolic tangent of half its argument: the gates' weights are halved beforehand, and one call serves all gates. Two
-directions take their steps together, with an axis before that of units.
+directions take their steps at once: with an axis before that of units, or, where they are small, as one layer whose
+matrix of the state has a block for each.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ Weights = tuple[Array, Array | None, Array, Array | None]
 #: Runs the shares of the input in all steps into the hidden states of all steps, and gives the last states.
 Steps = Callable[[Array, Weights, Array, Sequence[Array]], Sequence[Array]]
 
+#: Up to so many units two directions are one layer: a product of few numbers takes less than a stack of two.
+_FEW = 32
+
 
 class RecurrentKernel:
     """A layer for X, W and R of known shapes, whose directions go forwards or ``backwards``.
 
-    The first ``sigmoids`` of the ``gates`` are sigmoids; with ``separate`` the bias of the state is kept apart.
+    The first ``sigmoids`` of the ``gates`` are sigmoids; with ``separate`` the bias of the state is kept apart. Two
+    directions are one layer if ``joined``; then no state may be infinite or NaN, as it would reach the other one.
     """
 
     def __init__(
@@ -37,13 +42,18 @@ class RecurrentKernel:
         separate: bool,
         inputs: Sequence[Operand],
         backwards: Sequence[bool],
+        joined: bool,
     ) -> None:
         x, _, r = inputs
-        self.run, self.separate, self.dtype = run, separate, x.dtype
+        self.run, self.separate, self.dtype, self.joined = run, separate, x.dtype, joined
         self.length, self.batch, self.hidden = x.shape[0], x.shape[1], r.shape[2]
         self.count, self.width = len(backwards), gates * self.hidden
         self.turns = [slice(None, None, -1 if backward else 1) for backward in backwards]
-        self.units = (self.width,) if self.count == 1 else (self.count, self.width)
+        # rows of weights lie by outer, direction and inner
+        self.outer, self.inner = (gates, self.hidden) if joined else (1, self.width)
+        apart = self.count > 1 and not joined
+        self.units = (self.count, self.width) if apart else (self.count * self.width,)
+        self.state = (self.count, self.hidden) if apart else (self.count * self.hidden,)
         self.factors = np.ones((self.width, 1), self.dtype)
         self.factors[: sigmoids * self.hidden] = 0.5
 
@@ -52,36 +62,45 @@ class RecurrentKernel:
         bias = of_state = None
         if B is not None:
             bias, of_state = np.split(B[:, :, None], 2, axis=1)
-            bias = ((bias if self.separate else bias + of_state) * self.factors).reshape(-1, 1)
-            of_state = of_state.reshape(*self.units, 1)
-        w, r = (W * self.factors).reshape(-1, W.shape[2]), (R * self.factors).reshape(*self.units, self.hidden)
-        return w, bias, r, of_state if self.separate else None
+            bias = self._ordered((bias if self.separate else bias + of_state) * self.factors)
+            of_state = self._ordered(of_state).reshape(*self.units, 1)
+        r = (R * self.factors).reshape(self.count, self.outer, self.inner, self.hidden)
+        if self.joined:
+            blocks = np.zeros((self.outer, self.count, self.inner, self.count, self.hidden), self.dtype)
+            for place in range(self.count):
+                blocks[:, place, :, place] = r[place]
+            r = blocks
+        r = r.reshape(*self.units, self.state[-1])
+        return self._ordered(W * self.factors), bias, r, of_state if self.separate else None
+
+    def _ordered(self, rows: Array) -> Array:
+        """Rows by direction and unit in the order in which they are computed."""
+        parts = rows.reshape(self.count, self.outer, self.inner, rows.shape[-1])
+        return parts.swapaxes(0, 1).reshape(self.count * self.width, rows.shape[-1])
 
     def __call__(self, X: Array, weights: Weights, initial: Sequence[Array | None]) -> tuple[Array, ...]:
         """All hidden states and the last states, from ``initial`` ones or zeros."""
         shares = self._shares(X, *weights[:2])
-        hs = np.empty((self.length, self.count, self.hidden, self.batch), self.dtype)
-        zeros = self.count, self.hidden, self.batch
-        first = [np.zeros(zeros, self.dtype) if v is None else v.swapaxes(1, 2).copy() for v in initial]
-        if self.count == 1:
-            last = [s[None] for s in self.run(shares[:, 0], weights, hs[:, 0], [state[0] for state in first])]
-        else:
-            last = list(self.run(shares, weights, hs, first))
+        hs = np.empty((self.length, *self.state, self.batch), self.dtype)
+        zeros = *self.state, self.batch
+        first = [np.zeros(zeros, self.dtype) if v is None else v.swapaxes(1, 2).copy().reshape(zeros) for v in initial]
+        last = self.run(shares, weights, hs, first)
+        hs = hs.reshape(self.length, self.count, self.hidden, self.batch)
         y = np.empty((self.length, self.count, self.batch, self.hidden), self.dtype)
         for place, turn in enumerate(self.turns):
             y[:, place] = hs[turn, place].swapaxes(1, 2)
-        return (y, *(state.swapaxes(1, 2).copy() for state in last))
+        return (y, *(state.reshape(hs.shape[1:]).swapaxes(1, 2).copy() for state in last))
 
     def _shares(self, X: Array, w: Array, bias: Array | None) -> Array:
         """What the input gives to the gates, of all steps in the order that each direction takes them in."""
         products = np.matmul(w, X.reshape(self.length * self.batch, -1).T)
         if bias is not None:
             products += bias
-        products = products.reshape(self.count, -1, self.length, self.batch)
-        shares = np.empty((self.length, self.count, self.width, self.batch), self.dtype)
+        products = products.reshape(self.outer, self.count, self.inner, self.length, self.batch)
+        shares = np.empty((self.length, self.outer, self.count, self.inner, self.batch), self.dtype)
         for place, turn in enumerate(self.turns):
-            shares[:, place] = products[place].swapaxes(0, 1)[turn]
-        return shares
+            shares[:, :, place] = products[:, place].transpose(2, 0, 1, 3)[turn]
+        return shares.reshape(self.length, *self.units, self.batch)
 
 
 def usual(
@@ -100,12 +119,26 @@ def usual(
         return None
     if r.shape[2] == 1:  # of one number, np.dot loses 0 times NaN
         return None
-    kernel, known = RecurrentKernel(run, gates, sigmoids, separate, (x, w, r), backwards), None
-    if w.contents is not None and r.contents is not None and (b is None or b.contents is not None):
-        known = kernel.arranged(w.contents, r.contents, None if b is None else b.contents)
 
-    def layer(X: Array, W: Array, R: Array, B: Any = None, _: Any = None, *initial: Array | None) -> tuple[Array, ...]:
-        return kernel(X, known or kernel.arranged(W, R, B), initial[: len(states)])
+    def made(joined: bool) -> Callable[..., tuple[Array, ...]]:
+        kernel, known = RecurrentKernel(run, gates, sigmoids, separate, (x, w, r), backwards, joined), None
+        if w.contents is not None and r.contents is not None and (b is None or b.contents is not None):
+            known = kernel.arranged(w.contents, r.contents, None if b is None else b.contents)
+
+        def layer(
+            X: Array, W: Array, R: Array, B: Any = None, _: Any = None, *initial: Array | None
+        ) -> tuple[Array, ...]:
+            return kernel(X, known or kernel.arranged(W, R, B), initial[: len(states)])
+
+        return layer
+
+    if len(backwards) == 1 or r.shape[2] > _FEW:
+        return made(joined=False)
+    together = made(joined=True)
+
+    def layer(*arrays: Any) -> tuple[Array, ...]:
+        found = together(*arrays)
+        return found if all(np.isfinite(state).all() for state in found[1:]) else made(joined=False)(*arrays)
 
     return layer
 
