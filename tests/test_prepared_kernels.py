@@ -83,8 +83,16 @@ def test_two_directions_of_a_recurrent_layer_stay_apart(op, wrong):
     random, gates = np.random.default_rng(0), {"LSTM": 4, "GRU": 3, "RNN": 1}[op.name]
     x, w, r = (random.standard_normal(s).astype(np.float32) for s in ((4, 1, 3), (2, gates * 5, 3), (2, gates * 5, 5)))
     x[-1] = wrong  # the last step forwards, the first one backwards
-    both = op(x, w, r, hidden_size=5, direction="bidirectional")[0]
+
+    def computed(w, r, direction):
+        graph = tx.Graph(opsets={"ai.onnx": 21})
+        given = graph.input("x", "float32", x.shape), graph.variable("w", w), graph.variable("r", r)
+        graph.output("y", op(*given, hidden_size=5, direction=direction)[0])
+        run = graph.compile("numpy")
+        return [run({"x": x})["y"] for _ in range(4)][-1]
+
+    both = computed(w, r, "bidirectional")
     for place, direction in enumerate(("forward", "reverse")):
-        alone = op(x, w[place : place + 1], r[place : place + 1], hidden_size=5, direction=direction)[0]
+        alone = computed(w[place : place + 1], r[place : place + 1], direction)
         np.testing.assert_allclose(both[:, place], alone[:, 0], rtol=1e-5, atol=1e-6)
     assert np.isfinite(both[:3, 0]).all()

@@ -179,15 +179,15 @@ def gated(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -
     z, part = np.empty_like(shares[0]), np.empty_like(h)
     update, reset, candidate = np.split(z, 3, axis=-2)
     gates = z[..., : 2 * size, :]
-    for share, result in zip(shares, hs, strict=True):
+    for share, share_of_candidate, result in zip(*np.split(shares, [2 * size], axis=-2), hs, strict=True):
         product(of_gates, h, out=gates)
-        gates += share[..., : 2 * size, :]
+        gates += share
         np.tanh(gates, out=gates)
         gates *= half
         gates += half
         np.multiply(reset, h, out=part)
         product(of_candidate, part, out=candidate)
-        candidate += share[..., 2 * size :, :]
+        candidate += share_of_candidate
         h = _mixed(update, candidate, h, part, result)
     return (h,)
 
@@ -203,16 +203,16 @@ def gated_after(shares: Array, weights: Weights, hs: Array, states: Sequence[Arr
     of_gates, of_candidate = (None, None) if weights[3] is None else np.split(weights[3], [2 * size], axis=-2)
     if of_gates is not None:
         shares[..., : 2 * size, :] += of_gates * half
-    for share, result in zip(shares, hs, strict=True):
+    for share, share_of_candidate, result in zip(*np.split(shares, [2 * size], axis=-2), hs, strict=True):
         product(weights[2], h, out=z)
-        gates += share[..., : 2 * size, :]
+        gates += share
         np.tanh(gates, out=gates)
         gates *= half
         gates += half
         if of_candidate is not None:
             candidate += of_candidate
         candidate *= reset
-        candidate += share[..., 2 * size :, :]
+        candidate += share_of_candidate
         h = _mixed(update, candidate, h, part, result)
     return (h,)
 
