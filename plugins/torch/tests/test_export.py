@@ -224,7 +224,7 @@ class Sparse(nn.Module):
 class Special(nn.Module):
     def forward(self, x):
         y = x.clamp(0, 1)
-        return torch.special.bessel_j0(y) + 1
+        return torch.linalg.svdvals(y) + 1
 
 
 class Histogram(nn.Module):
@@ -324,7 +324,7 @@ class Speaking(nn.Module):
         (Branching(), None, "Branching must be a module that PyTorch can trace", "in forward: if y.sum() > 0:"),
         (Unknown(), None, "operations that have a form in ONNX", "in forward: return torch.linalg.svd(y)[1]"),
         (Sparse(), None, "a form in ONNX", "in forward: return torch.sparse.mm(x.to_sparse(), x.T)"),
-        (Special(), None, "a form in ONNX", "in forward: return torch.special.bessel_j0(y) + 1"),
+        (Special(), None, "a form in ONNX", "in forward: return torch.linalg.svdvals(y) + 1"),
         (Histogram(), None, "a form in ONNX", "in forward: return torch.histc(x, bins=4)"),
         (Counted(), None, "can trace", "in forward: count = int(x.sum().item())"),
         (Halving(), None, "can trace", "in forward: while x.abs().max() > 1:"),
@@ -375,15 +375,21 @@ class Blind(nn.Module):
 
     def forward(self, q, k):
         mask = torch.ones(q.shape[1], k.shape[1]).tril(k.shape[1] - q.shape[1]).bool()
-        seen = nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=mask)
-        return seen * 2
+        return nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=mask) * 2
+
+
+BLIND = (torch.randn(2, 4, 3), torch.randn(2, 6, 3)), {0: {1: "queries"}, 1: {1: "keys"}}
+
+
+def test_queries_that_see_no_key_give_0(tmp_path):
+    assert tenonnx_torch.export(Blind(), BLIND[0], tmp_path / "m.onnx", dims=BLIND[1]).passed
 
 
 def test_the_line_is_named_whose_numbers_differ(tmp_path):
-    dims = {0: {1: "queries"}, 1: {1: "keys"}}
+    wrong = {"aten::scaled_dot_product_attention": lambda q, k, v, *rest, **options: q}
     with pytest.raises(tx.VerificationFailed, match=r"keys=1\): float32\[2, 4, 3\]") as caught:
-        tenonnx_torch.export(Blind(), (torch.randn(2, 4, 3), torch.randn(2, 6, 3)), tmp_path / "m.onnx", dims=dims)
-    assert "in forward: seen = nn.functional.scaled_dot_product_attention(" in caught.value.also
+        tenonnx_torch.export(Blind(), BLIND[0], tmp_path / "m.onnx", dims=BLIND[1], forms=wrong)
+    assert "in forward: return nn.functional.scaled_dot_product_attention(" in caught.value.also
     assert not list(tmp_path.iterdir())
 
 

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import tenonnx as tx
 import tenonnx_torch
-from tenonnx_torch import matrices, numerics, order, special, statistics, windows
+from tenonnx_torch import bessel, matrices, numerics, order, special, statistics, windows
 from tenonnx_torch.decompositions import decomposable
 
 aten = torch.ops.aten
@@ -58,8 +58,18 @@ SAMPLED = [
     "nn.functional.logsigmoid",
     "nn.functional.softmin.with_dtype",
     "linalg.qr",
+    "nn.functional.multilabel_margin_loss",
     "remainder",
     "searchsorted",
+    "special.airy_ai",
+    "special.bessel_j1",
+    "special.bessel_y0",
+    "special.hermite_polynomial_h",
+    "special.legendre_polynomial_p",
+    "special.modified_bessel_k1",
+    "special.scaled_modified_bessel_k0",
+    "special.shifted_chebyshev_polynomial_w",
+    "special.spherical_bessel_j0",
     "xlogy",
 ]
 
@@ -362,3 +372,96 @@ def test_operands_of_two_types_are_those_of_the_result(tmp_path):
 
     tensors = torch.arange(4, dtype=torch.int32), torch.arange(4) + 1, torch.rand(4)
     assert tenonnx_torch.export(Apply(mixed), tensors, tmp_path / "m.onnx", opset_version=13).passed
+
+
+# ----- functions of Bessel and Airy -----------------------------------------------------------------------------------
+
+BESSEL = {
+    bessel.j0: torch.special.bessel_j0, bessel.j1: torch.special.bessel_j1,
+    bessel.y0: torch.special.bessel_y0, bessel.y1: torch.special.bessel_y1,
+    bessel.k0: torch.special.modified_bessel_k0, bessel.k1: torch.special.modified_bessel_k1,
+    bessel.scaled_k0: torch.special.scaled_modified_bessel_k0,
+    bessel.scaled_k1: torch.special.scaled_modified_bessel_k1,
+    bessel.spherical_j0: torch.special.spherical_bessel_j0, bessel.airy: torch.special.airy_ai,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", BESSEL, ids=lambda f: f.__name__)
+def test_bessel_functions_are_those_of_pytorch_on_the_line(function):
+    wide = torch.linspace(-40, 40, 4001, dtype=torch.float64)
+    edges = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1e-6, 300.0], dtype=torch.float64)
+    x = torch.cat([wide, edges])
+    assert torch.allclose(function(x), BESSEL[function](x), rtol=1e-8, atol=1e-9, equal_nan=True)
+
+
+# ----- what the exporter itself gets wrong ----------------------------------------------------------------------------
+
+LOWEST = float("-inf")
+NOTHING = torch.tensor([[False] * 4, [True] * 4, [False, True, True, False]])
+SHUT = torch.where(NOTHING, 0.0, LOWEST)
+
+
+@pytest.mark.parametrize("mask", [NOTHING, SHUT], ids=["booleans", "floats"])
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_a_query_that_may_attend_to_nothing_gives_0(mask, scale, tmp_path):
+    def attend(query, key, mask):
+        return functional.scaled_dot_product_attention(query, key, key, mask, scale=scale, enable_gqa=True)
+
+    tensors = torch.rand(2, 4, 3, 8), torch.rand(2, 2, 4, 8), mask
+    assert not attend(*tensors)[:, :, 0].any()
+    assert tenonnx_torch.export(Apply(attend), tensors, tmp_path / "m.onnx", opset_version=13).passed
+
+
+def test_any_of_a_batch_that_is_empty_is_false():
+    graph = tx.load(Apply(lambda x: (x.any(0), x.any(), x.all(0))), torch.rand(2, 3), dims={"inputs_0": {0: "n"}})
+    found = graph.run({graph.inputs[0].name: torch.rand(0, 3).numpy()})
+    assert [each.tolist() for each in found.values()] == [[False] * 3, False, [True] * 3]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.vander(x[0], 4, increasing=True),
+        lambda x: functional.multilabel_margin_loss(x, torch.tensor([[1, 2, -1, 0]] * 3)),
+        lambda x: x.put(torch.tensor([3, 0]), torch.ones(2)),
+        lambda x: torch.argwhere(x > 0.5),
+        lambda x: torch.triu(x > 0.5, 1),
+    ],
+    ids=["vander", "multilabel_margin_loss", "put", "argwhere", "triangle of booleans"],
+)
+def test_what_the_exporter_alone_gets_wrong_is_right(function, tmp_path):
+    assert tenonnx_torch.export(Apply(function), torch.rand(3, 4), tmp_path / "m.onnx", opset_version=13).passed
+
+
+def test_bags_of_other_sizes_do_not_end_the_process(tmp_path):
+    bags = torch.nn.EmbeddingBag(10, 4, mode="mean", padding_idx=2, include_last_offset=True).eval()
+    tensors, dims = (torch.tensor([1, 2, 4, 5]), torch.tensor([0, 3, 3, 4])), {"input": {0: "n"}, "offsets": {0: "m"}}
+    assert tenonnx_torch.export(bags, tensors, tmp_path / "m.onnx", dims=dims).passed
+
+
+# ----- complex numbers inside -----------------------------------------------------------------------------------------
+
+COMPLEX = {
+    "numbers": lambda x: torch.view_as_real(2 + torch.complex(x, -x) * 3 - 1j),
+    "a number times real ones": lambda x: torch.view_as_real(x * 1j - 1),
+    "real ones times complex ones": lambda x: (torch.complex(x, x) + x).abs() + (x * torch.complex(x, x)).angle(),
+    "axes": lambda x: torch.view_as_real(torch.complex(x, -x)[:, 0, None].expand(-1, 2).unsqueeze(-1).repeat(2, 1, 1)),
+    "stacked": lambda x: torch.view_as_real(torch.stack([torch.complex(x, -x), x.to(torch.complex64)]).reshape(-1)),
+    "powers": lambda x: torch.view_as_real(torch.fft.fft(x) ** 3 + torch.zeros(4, dtype=torch.complex64)),
+    "roots": lambda x: torch.view_as_real((torch.complex(x, x - 1) ** 0.5).log() + torch.complex(x, x).exp().sqrt()),
+    "a choice": lambda x: torch.view_as_real(torch.where(x > 0, torch.complex(x, x), 1j * x)),
+    "matrices": lambda x: torch.view_as_real(torch.complex(x, x) @ torch.complex(x.t(), x.t() * 2)),
+    "conjugates": lambda x: (
+        torch.complex(x, x).conj().imag + torch.view_as_real(torch.complex(x, x).mT.conj().resolve_conj())[..., 1].T
+    ),
+    "rotations": lambda x: torch.view_as_real(
+        torch.view_as_complex(x.reshape(-1, 2, 2)) * torch.polar(torch.ones(1, 2), torch.arange(2.0)[None])
+    ).flatten(1),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_numbers_inside_are_those_of_pytorch_at_any_size(name, tmp_path):
+    x = torch.randn(2, 4, generator=torch.Generator().manual_seed(1))
+    dims = {"inputs_0": {0: "n"}}
+    assert tenonnx_torch.export(Apply(COMPLEX[name]), x, tmp_path / "m.onnx", opset_version=13, dims=dims).passed

@@ -224,6 +224,8 @@ def trilu(input, k: Index = None, *, upper=1):
     rows, columns = _places(input)
     rows = ops.unsqueeze(rows if k is None else rows + ops.reshape(k, literal(np.zeros(0, np.int64))), [1])
     inside = columns >= rows if upper else columns <= rows
+    if input.dtype is DType.bool:  # onnxruntime has no Where of booleans
+        return ops.and_(inside, input)
     return ops.where(inside, input, literal(np.zeros(()), input.dtype))
 
 

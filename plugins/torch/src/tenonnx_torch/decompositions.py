@@ -11,6 +11,8 @@ import torch
 from torch._decomp import decomposition_table
 from torch._decomp import decompositions as known
 
+from tenonnx_torch.attention import attention
+from tenonnx_torch.bessel import BESSEL
 from tenonnx_torch.degenerate import DEGENERATE, count, is_degenerate
 from tenonnx_torch.drawing import DRAWING
 from tenonnx_torch.indexing import INDEXING
@@ -25,32 +27,35 @@ from tenonnx_torch.windows import WINDOWS, each
 aten = torch.ops.aten
 
 
-#: For which the exporter decomposes with a table of its own, which is asked for where a form is missing.
+#: By operation, what decomposes it.
 Table = dict[Any, Callable[..., Any]]
 
 
-def decomposed(program: Any) -> Any:
-    """A program without the operations of this file; the program itself where it has none of them."""
-    called = {node.target for node in calls(program)}
-    targets = {_functional(target) for target in called}
-    table: Table = {target: function for target in targets if (function := _decomposition(target)) is not None}
+def decomposed(program: Any, registry: Any) -> Any:
+    """A program of operations that the exporter has forms for, by this file first and by PyTorch's table.
+
+    One pass for both: each traces the whole program again.
+    """
+    called = {_functional(node.target) for node in calls(program)}
+    table = _table(registry, {target: f for target in called if (f := _decomposition(target)) is not None})
     for target in {_functional(node.target) for node in calls(program) if is_degenerate(node)} & DEGENERATE.keys():
         table[target] = _first_of(DEGENERATE[target], table.get(target))
-    return program.run_decompositions(table) if table or called & _WRITING else program
-
-
-#: What the exporter decomposes to writing, which it then refuses; any decomposition of a program undoes that.
-_WRITING = {aten.fill_.Scalar, aten.fill_.Tensor}
-
-
-def wholly_decomposed(program: Any) -> Any:
-    """A program in which what the exporter knows no form of is decomposed as far as PyTorch can, by this file, too."""
-    from torch.onnx._internal.exporter import _decomp
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-    written = set(_decomp.get_onnx_implemented_overloads(ONNXRegistry.from_torchlib()))
-    table = {**_decomp.create_onnx_friendly_decomposition_table(written), **_DECOMPOSITIONS, **PRIMITIVES}
     return program.run_decompositions(table)
+
+
+def wholly_decomposed(program: Any, registry: Any) -> Any:
+    """Likewise, by all of this file whatever the program calls, as far as PyTorch can."""
+    return program.run_decompositions(_table(registry, {**_DECOMPOSITIONS, **PRIMITIVES}))
+
+
+def _table(registry: Any, ours: Table) -> Table:
+    """By operation, what the exporter has no form of: ours before PyTorch's, but where a caller gave a form."""
+    from torch.onnx._internal.exporter import _decomp
+
+    theirs = _decomp.create_onnx_friendly_decomposition_table(set(_decomp.get_onnx_implemented_overloads(registry)))
+    given = {each.fx_target for found in registry.functions.values() for each in found if each.is_custom}
+    table = {**theirs, **{target: _first_of(function, theirs.get(target)) for target, function in ours.items()}}
+    return {target: function for target, function in table.items() if target not in given}
 
 
 def decomposable() -> set[Any]:
@@ -122,18 +127,6 @@ def _embedding_bag(
     if mode == 1:
         joined = joined / counts.clamp(min=1).to(joined.dtype)
     return joined[:-1] if include_last_offset else joined, bags, counts, offsets
-
-
-def _attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *masks_and_flags: Any, **keywords: Any
-) -> Any:
-    """With fewer axes than the exporter takes, by axes of one element before them."""
-    missing = 4 - query.ndim
-    if missing <= 0:
-        return NotImplemented
-    wide = [x.reshape([1] * missing + list(x.shape)) for x in (query, key, value)]
-    joined = torch.nn.functional.scaled_dot_product_attention(*wide, *masks_and_flags, **keywords)
-    return joined.reshape(joined.shape[missing:])
 
 
 def _one_number(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, **placed: Any) -> Any:
@@ -317,6 +310,19 @@ def _linear_loss(
     return loss, *(x.new_zeros(0) for _ in range(3))
 
 
+def _multilabel_margin_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> torch.Tensor:
+    """Over the labels before the first -1; PyTorch's own form counts the others, too."""
+    scores, labels = torch.atleast_2d(x), torch.atleast_2d(target)
+    given = (labels == -1).to(torch.int64).cumsum(-1) == 0
+    chosen = scores.gather(-1, torch.where(given, labels, 0))
+    is_target = (torch.where(given, labels, -1).unsqueeze(-1) == torch.arange(scores.shape[1])).any(1)
+    margins = (1 - chosen.unsqueeze(-1) + scores.unsqueeze(1)).clamp(min=0)
+    counted = given.unsqueeze(-1) & ~is_target.unsqueeze(1)
+    losses = torch.where(counted, margins, 0).sum((1, 2)) / scores.shape[1]
+    losses = losses.reshape(x.shape[:-1])
+    return losses.mean() if reduction == 1 else losses.sum() if reduction == 2 else losses
+
+
 def _linear_losses(
     x: torch.Tensor, rows: torch.Tensor, target: torch.Tensor, bias: torch.Tensor | None, weight: torch.Tensor | None,
     ignore_index: int, *chunks: Any,
@@ -352,6 +358,17 @@ def _stacked(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
     return torch.stack([each.to(kind) for each in tensors], dim)
 
 
+def _copied(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """Broadcast, where the exporter assigns what is too small."""
+    return source.to(x.dtype).expand(x.shape)
+
+
+def _any(x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> torch.Tensor:
+    """By a sum, which is 0 of nothing; what is largest of nothing is the lowest number, and so true."""
+    axes = list(range(x.ndim)) if dim is None or dim == [] else [dim] if isinstance(dim, int) else list(dim)
+    return x.to(torch.bool).sum(axes, keepdim).to(torch.bool) if x.ndim else x.to(torch.bool)
+
+
 def _by_first_names() -> Table:
     found: Table = {}
     for second, first in _SECOND_NAMES.items():
@@ -366,7 +383,7 @@ _DECOMPOSITIONS: Table = {
     aten.lstm.input: known.lstm_impl,
     aten.embedding_bag.default: _embedding_bag,
     aten.embedding_bag.padding_idx: _embedding_bag,
-    aten.scaled_dot_product_attention.default: _attention,
+    aten.scaled_dot_product_attention.default: attention,
     aten.einsum.default: _einsum,
     aten.linspace.Tensor_Tensor: _one_number,
     aten.linspace.Tensor_Scalar: _one_number,
@@ -387,12 +404,19 @@ _DECOMPOSITIONS: Table = {
     aten.avg_pool3d.default: _averages(3),
     **dict.fromkeys(_LINEAR_RESIZES, _with_corners),
     aten.stack.default: _stacked,
+    aten.copy.default: _copied,
+    aten._neg_view.default: torch.neg,
+    aten.multilabel_margin_loss.default: _multilabel_margin_loss,
+    aten.any.default: _any,
+    aten.any.dim: _any,
+    aten.any.dims: _any,
     **_by_first_names(),
     **NUMERICS,
     **MATRICES,
     **ORDER,
     **WINDOWS,
     **SPECIAL,
+    **BESSEL,
     **DRAWING,
     **INDEXING,
 }

@@ -93,15 +93,6 @@ def _moments(chosen: Callable[[Tensor, Tensor], Any]) -> Iterator[Callable[..., 
     yield from (of_all, along, corrected)
 
 
-def _any(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    if not x.ndim:
-        return x.to(torch.bool)
-    axes = _axes(x, dim)
-    if count([x.shape[axis] for axis in axes]) != 0:
-        return NotImplemented
-    return torch.zeros_like(x.to(torch.float32).sum(axes, keepdim), dtype=torch.bool)
-
-
 def _median(x: Tensor) -> Any:
     return x.new_full((), torch.nan) if count(x.shape) == 0 and x.is_floating_point() else NotImplemented
 
@@ -152,9 +143,6 @@ DEGENERATE: Mapping[Any, Callable[..., Any]] = {
     },
     aten.mean.default: _mean,
     aten.mean.dim: _mean,
-    aten.any.default: _any,
-    aten.any.dim: _any,
-    aten.any.dims: _any,
     aten.median.default: _median,
     aten.addmm.default: _added,
     aten.addmv.default: _added,

@@ -69,7 +69,7 @@ class Forms:
     def translations(self, program: Any) -> dict[Any, Form]:
         """What the exporter is to write for each operator of a program that has a form."""
         found: dict[Any, Form] = {}
-        for target in _targets(program):
+        for target in {*_targets(program), *self._named()}:
             if target is OPERATOR:
                 found[target] = self._module_writer()
                 continue
@@ -77,6 +77,13 @@ class Forms:
             if form is not None:
                 found[target] = self._writer(target, form)
         return found
+
+    def _named(self) -> Iterator[Any]:
+        """The operators that forms are given for, which a program may come to call when it is decomposed."""
+        for key in self.functions:
+            space, separator, name = key.partition("::") if isinstance(key, str) else ("", "", "")
+            packet = getattr(getattr(torch.ops, space), name.partition(".")[0], None) if separator else None
+            yield from () if packet is None else (getattr(packet, overload) for overload in packet.overloads())
 
     @property
     def rules(self) -> dict[str, Callable[..., Any]] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch._higher_order_ops.scan import scan
 from torch.overrides import TorchFunctionMode
 
 from tenonnx_torch import statistics
+from tenonnx_torch.polynomials import POLYNOMIALS
 
 
 def ctc_loss(
@@ -70,7 +72,7 @@ def _log_sum(*terms: Tensor) -> Tensor:
 
 
 #: By function of PyTorch what takes its place.
-_FUNCTIONS = {
+_FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
     torch.nn.functional.ctc_loss: ctc_loss,
     torch.cov: statistics.cov, torch.Tensor.cov: statistics.cov,
     torch.corrcoef: statistics.corrcoef, torch.Tensor.corrcoef: statistics.corrcoef,
@@ -78,11 +80,12 @@ _FUNCTIONS = {
     torch.nn.functional.gaussian_nll_loss: statistics.gaussian_nll_loss,
     torch.take_along_dim: statistics.take_along_dim, torch.Tensor.take_along_dim: statistics.take_along_dim,
     torch.linspace: statistics.linspace,
+    **POLYNOMIALS,
 }  # fmt: skip
 
 
 class WithoutOperation(TorchFunctionMode):
-    """Takes the functions of this file, and of statistics, for those of PyTorch while a module is traced.
+    """Takes the functions of this file, of statistics and polynomials, for those of PyTorch while a module is traced.
 
     ``has_levels`` is whether anything was computed inside of ``torch.func``.
     """

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from tenonnx_torch.complexes import pair_operands
+
 aten = torch.ops.aten
 
 #: A module as PyTorch traced it, and a call in it.
@@ -69,6 +71,21 @@ def mend(program: Program) -> None:
             _cast_alike(node)
 
 
+def _multiply_sizes(node: Call) -> None:
+    x = node.args[0]
+    with node.graph.inserting_before(node):
+        found: Any = 1
+        for axis, size in enumerate(x.meta["val"].shape):
+            one: Any = size
+            if not isinstance(size, int):
+                one = node.graph.call_function(aten.sym_size.int, (x, axis))
+                one.meta["val"] = size
+            before, found = found, node.graph.call_function(operator.mul, (found, one))
+            found.meta["val"] = (before if isinstance(before, int) else before.meta["val"]) * size
+    node.replace_all_uses_with(found)
+    node.graph.erase_node(node)
+
+
 def _cast_alike(node: Call) -> None:
     dtype = node.meta["val"].dtype
     for argument in list(node.all_input_nodes):
@@ -79,9 +96,12 @@ def _cast_alike(node: Call) -> None:
             node.replace_input_with(argument, cast)
 
 
-def count_axes_from_the_first(program: Program) -> None:
-    """Let no reduction count its axes from the last one."""
+def mend_decomposed(program: Program) -> None:
+    """Let no reduction count its axes from the last one, numbers of elements be products, and complex ones pairs."""
     for node in calls(program):
+        pair_operands(node)
+        if node.target is aten.sym_numel.default:
+            _multiply_sizes(node)
         if isinstance(node.target, torch._ops.OpOverload) and node.target.overloadpacket in _REDUCTIONS:
             names = [argument.name for argument in node.target._schema.arguments]
             place, rank = names.index("dim") if "dim" in names else len(names), node.args[0].meta["val"].ndim

@@ -23,7 +23,7 @@ aten = torch.ops.aten
 _BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600)
 
 
-def _real(x: Tensor) -> Tensor:
+def real(x: Tensor) -> Tensor:
     return x if x.is_floating_point() else x.to(torch.get_default_dtype())
 
 
@@ -79,14 +79,14 @@ _ERFINV = Series(_over_its_argument, 1e-6, 9.4, 60)
 
 
 def erfinv(x: Tensor) -> Tensor:
-    x = _real(x)
+    x = real(x)
     inner = -(torch.log(1 - x) + torch.log(1 + x))
     found = x * _ERFINV(inner.clamp(min=0).sqrt())
     return torch.where(x.abs() == 1, x * torch.inf, torch.where(x.abs() > 1, torch.nan, found))
 
 
 def ndtri(p: Tensor) -> Tensor:
-    p = _real(p)
+    p = real(p)
     x = 2 * p - 1
     inner = -(torch.log(4 * p) + torch.log(1 - p))
     found = math.sqrt(2) * x * _ERFINV(inner.clamp(min=0).sqrt())
@@ -98,7 +98,7 @@ def ndtri(p: Tensor) -> Tensor:
 
 
 def digamma(x: Tensor) -> Tensor:
-    x = _real(x)
+    x = real(x)
     whole = x == x.floor()
     mirrored = torch.where(x < 0, 1 - x, x)
     steps = (mirrored.unsqueeze(-1) + torch.arange(10, dtype=x.dtype)).reciprocal().sum(-1)
@@ -114,7 +114,7 @@ def digamma(x: Tensor) -> Tensor:
 
 
 def lgamma(x: Tensor) -> Tensor:
-    x = _real(x)
+    x = real(x)
     mirrored = torch.where(x < 0.5, 1 - x, x)
     small = torch.where(mirrored < 8, mirrored, 1.0)
     product = (small.unsqueeze(-1) + torch.arange(8, dtype=x.dtype)).prod(-1)
@@ -166,7 +166,7 @@ def igammac(a: Tensor, x: Tensor) -> Tensor:
 
 def zeta(s: Any, q: Any) -> Tensor:
     """The sum of ``(q + k) ** -s``, of Euler and Maclaurin from the twelfth term on."""
-    s, q = (_real(each) if isinstance(each, Tensor) else torch.full((), float(each)) for each in (s, q))
+    s, q = (real(each) if isinstance(each, Tensor) else torch.full((), float(each)) for each in (s, q))
     first, far = q.unsqueeze(-1) + torch.arange(12, dtype=q.dtype), q + 12
     found = (first ** -s.unsqueeze(-1)).sum(-1) + far ** (1 - s) / (s - 1) + 0.5 * far**-s
     factor = s * far ** (-s - 1)
@@ -181,7 +181,7 @@ def zeta(s: Any, q: Any) -> Tensor:
 def polygamma(n: int, x: Tensor) -> Tensor:
     if n == 0:
         return digamma(x)
-    x = _real(x)
+    x = real(x)
     if n == 1:
         part = (math.pi * (x - x.round())).sin()
         mirrored = zeta(torch.full_like(x, 2.0), torch.where(x < 0.5, 1 - x, x))
@@ -208,28 +208,28 @@ _ERFCX = Series(lambda t: torch.special.erfcx(4 / t - 4) / t, 1e-9, 1, 40)
 
 
 def i0e(x: Tensor) -> Tensor:
-    size = _real(x).abs()
+    size = real(x).abs()
     large = size.clamp(min=8)
     return torch.where(size <= 8, _I0[0](size), _I0[1](8 / large) / large.sqrt())
 
 
 def i1e(x: Tensor) -> Tensor:
-    x = _real(x)
+    x = real(x)
     size = x.abs()
     large = size.clamp(min=8)
     return torch.where(size <= 8, x * _I1[0](size), x.sign() * _I1[1](8 / large) / large.sqrt())
 
 
 def i0(x: Tensor) -> Tensor:
-    return i0e(x) * _real(x).abs().exp()
+    return i0e(x) * real(x).abs().exp()
 
 
 def i1(x: Tensor) -> Tensor:
-    return i1e(x) * _real(x).abs().exp()
+    return i1e(x) * real(x).abs().exp()
 
 
 def erfcx(x: Tensor) -> Tensor:
-    x = _real(x)
+    x = real(x)
     t = 4 / (x.abs() + 4)
     found = t * _ERFCX(t)
     return torch.where(x < 0, 2 * (x * x).exp() - found, found)
@@ -237,14 +237,14 @@ def erfcx(x: Tensor) -> Tensor:
 
 def erfc(x: Tensor) -> Tensor:
     """With the digits of its tail, which 1 - erf(x) has not."""
-    x = _real(x)
+    x = real(x)
     size = x.abs()
     found = erfcx(size) * torch.exp(-size * size)
     return torch.where(x < 0.5, 1 - x.erf(), found)
 
 
 def log_ndtr(x: Tensor) -> Tensor:
-    x = _real(x)
+    x = real(x)
     low = x.clamp(max=0)
     tail = torch.log(0.5 * erfcx(low * -math.sqrt(0.5))) - 0.5 * low * low
     return torch.where(x < 0, tail, torch.log1p(-0.5 * erfc(x * math.sqrt(0.5))))

@@ -9,22 +9,23 @@ import logging
 import re
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import onnx
 import torch
 from onnx_ir import traversal
+from torch.onnx._internal.exporter import _fx_passes
 
 from tenonnx.extend import InvalidCall, NotRepresentable, TenonnxError
 from tenonnx_frontends import joined
-from tenonnx_torch import lines, special, windows
+from tenonnx_torch import complexes, lines, special, windows
 from tenonnx_torch.decompositions import decomposed, wholly_decomposed
 from tenonnx_torch.examples import Examples
 from tenonnx_torch.forms import GROUP, Forms
 from tenonnx_torch.functional import written_out
 from tenonnx_torch.losses import WithoutOperation
-from tenonnx_torch.mending import Program, count_axes_from_the_first, mend, with_views_of_copies
+from tenonnx_torch.mending import Program, mend, mend_decomposed, with_views_of_copies
 from tenonnx_torch.programs import program_of, shapes_of
 from tenonnx_torch.recurrences import TRANSLATIONS, Recurrences
 from tenonnx_torch.verification import leaves, plain_attention
@@ -67,8 +68,9 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
     program = program_of(module)
     if program is not None:
         with _quietly():
-            copy = program.run_decompositions({})  # with the same parameters
-        return _prepared(copy)
+            program = program.run_decompositions({})  # a copy with the same parameters
+        mend(program)
+        return program
     sizes = examples.sizes
     examples = examples.resized({dim: max(size, 2) for dim, size in sizes.items()})  # 0 and 1 are not traced as dims
     try:
@@ -78,18 +80,7 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
     except Exception as error:
         raise _untraceable(module, examples, error) from error
     _check_dims(program, examples)
-    return _prepared(program)
-
-
-def _prepared(program: Program) -> Program:
-    """Without what the exporter would get wrong."""
     mend(program)
-    try:
-        with _quietly():
-            program = decomposed(program)
-    except Exception as error:
-        raise _without_form(error) from error
-    count_axes_from_the_first(program)
     return program
 
 
@@ -132,31 +123,45 @@ def _lines_that_fix_sizes(module: torch.nn.Module, examples: Examples) -> list[s
 def converted(program: Program, forms: Forms) -> tuple[onnx.ModelProto, Program]:
     """The model that the exporter makes of a program, at an opset of its own choice, and the program as it writes it.
 
-    Without its optimizer every parameter keeps its name and BatchNormalization its form. Where a form is missing, it is
-    tried again with all that decomposes it. Raises ``NotRepresentable`` naming the line of the module where an
-    operation has no form.
+    Without its optimizer every parameter keeps its name and BatchNormalization its form; our decomposition takes the
+    place of its own. Where a form is missing, it is tried again with all that decomposes it. Raises
+    ``NotRepresentable`` naming the line of the module where an operation has no form.
     """
     with _quietly():
         try:
-            return _converted(program, forms)
+            return _converted(program, forms, decomposed)
         except Exception as error:
             try:
                 if "Cannot view" in _reason(error):
-                    return _converted(with_views_of_copies(program), forms)
-                return _converted(wholly_decomposed(program), forms)
+                    return _converted(with_views_of_copies(program), forms, decomposed)
+                return _converted(program, forms, wholly_decomposed)
             except Exception:  # the lines of the first are those of the module
                 raise _without_form(error) from error
 
 
-def _converted(program: Program, forms: Forms) -> tuple[onnx.ModelProto, Program]:
+def _converted(
+    program: Program, forms: Forms, decompose: Callable[[Program, Any], Program]
+) -> tuple[onnx.ModelProto, Program]:
+    def prepared(program: Program, registry: Any) -> Program:
+        made = decompose(program, registry)
+        mend_decomposed(made)
+        for operator, form in complexes.forms(registry).items():
+            registry.register_op(operator, form, is_complex=True)
+        return made
+
     table = {**_TRANSLATIONS, **forms.translations(program)}
-    exported = torch.onnx.export(
-        program,
-        dynamo=True,
-        optimize=False,
-        verbose=False,
-        custom_translation_table=table,
-    )
+    passes: Any = _fx_passes
+    theirs, passes.decompose_with_registry = passes.decompose_with_registry, prepared
+    try:
+        exported = torch.onnx.export(
+            program,
+            dynamo=True,
+            optimize=False,
+            verbose=False,
+            custom_translation_table=table,
+        )
+    finally:
+        passes.decompose_with_registry = theirs
     _tell_apart(exported.model.graph)
     return exported.model_proto, exported.exported_program
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from tenonnx.extend import DType, Graph
@@ -74,7 +75,7 @@ def _drawn(module: torch.nn.Module, examples: Examples) -> list[bool]:
 def leaves(module: torch.nn.Module, examples: Examples, seed: int = 0) -> list[tuple[Any, Any]]:
     """What the module returns, with the path to each part; what a call leaves behind in the module is undone."""
     arguments, keywords = examples.copied()
-    with _restored(module), plain_attention(), torch.no_grad(), torch.random.fork_rng():
+    with _restored(module), plain_attention(), _Bags(), torch.no_grad(), torch.random.fork_rng():
         torch.manual_seed(seed)
         result = module(*arguments, **keywords)
     return pytree.tree_flatten_with_path(result)[0]
@@ -82,6 +83,25 @@ def leaves(module: torch.nn.Module, examples: Examples, seed: int = 0) -> list[t
 
 def _outputs(module: torch.nn.Module, examples: Examples, seed: int = 0) -> list[torch.Tensor]:
     return [leaf for _, leaf in leaves(module, examples, seed) if isinstance(leaf, torch.Tensor)]
+
+
+class _Bags(TorchFunctionMode):
+    """Refuses bags that are not made of the indices, as examples of other sizes may have: PyTorch would read there."""
+
+    #: By function, where the indices are, and whether the last offset is their end.
+    PLACES: ClassVar = {torch.embedding_bag: (1, 7), torch.nn.functional.embedding_bag: (0, 9)}
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if function in self.PLACES:
+            indices, flag = self.PLACES[function]
+            offsets = args[2] if len(args) > 2 else given.get("offsets")
+            with_last = args[flag] if len(args) > flag else given.get("include_last_offset", False)
+            ends = [] if offsets is None else offsets.tolist()
+            held = [0, *ends, len(args[indices])]
+            if held != sorted(held) or (with_last and (len(ends) == 1 or ends[-1:] != held[-1:])):
+                raise IndexError("bags must begin at places of the indices, one after the other")
+        return function(*args, **given)
 
 
 @contextlib.contextmanager
