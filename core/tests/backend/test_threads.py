@@ -42,7 +42,7 @@ def test_one_thread_may_be_all_that_is_allowed():
 
 
 def test_parts_work_at_once():
-    barrier = threading.Barrier(3, timeout=10)
+    barrier = threading.Barrier(3, timeout=300)
     threads.in_parts(lambda start, end: barrier.wait(), 3, 1)
     assert not barrier.broken
 

@@ -127,7 +127,7 @@ def test_a_program_adds_no_op_that_a_package_awaits(package):
 def test_threads_that_ask_at_once_all_find_the_op(package):
     registry = package(second="import time\ntime.sleep(0.05)\n" + MODULES["second"])
     registry.load("demanded")
-    barrier = threading.Barrier(8, timeout=10)
+    barrier = threading.Barrier(8, timeout=300)
 
     def ask(_):
         barrier.wait()

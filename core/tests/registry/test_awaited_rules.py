@@ -73,7 +73,7 @@ def test_modules_that_are_not_declared_are_imported_with_the_package(package):
 
 def test_threads_that_ask_at_once_all_find_whole_rules(package):
     _, ops = package(later="rewrite")
-    barrier = threading.Barrier(8, timeout=10)
+    barrier = threading.Barrier(8, timeout=300)
 
     def ask(_):
         barrier.wait()
