@@ -141,3 +141,20 @@ def test_functions_that_are_kept_are_whole(opset, domains):
     y, z = run(moved, {"x": x})
     np.testing.assert_allclose(y, -np.exp(-np.exp(x)), rtol=1e-6)
     np.testing.assert_allclose(z, np.sqrt(-x), rtol=1e-6)
+
+
+#: A function whose body calls an op of a vendor.
+OF_A_VENDOR = """
+<ir_version: 8, opset_import: ["" : 17, "local" : 1, "com.microsoft" : 1]>
+calls (float[2, 3] x) => (float[2, 3] y) { y = local.outer (x) }
+<domain: "local", opset_import: ["" : 17, "com.microsoft" : 1]>
+outer (v) => (w) { once = com.microsoft.QuickGelu <alpha = 1.0> (v) w = Neg (once) }
+"""
+
+
+def test_functions_hold_no_op_of_a_domain_that_is_not_allowed():
+    moved = exported(parse_model(OF_A_VENDOR), domains=["ai.onnx", "local"])
+    assert not moved.functions
+    assert {node.domain for node in moved.graph.node} == {""}
+    x = np.float32([[-1, -4, 0], [-9, 0.25, 2]])
+    np.testing.assert_allclose(run(moved, {"x": x})[0], -x / (1 + np.exp(-x)), rtol=1e-3, atol=1e-6)

@@ -414,7 +414,8 @@ def retarget_where_needed(
 
 def _is_as_written(graph: Graph, opsets: Mapping[str, int], domains: Collection[str] | None) -> bool:
     """Whether every node is written for these versions already."""
-    if domains is not None and any(n.domain not in opsets for n in graph.walk()):
+    held = (n for node in graph.walk() for n in (node, *body_nodes(node.op)))
+    if domains is not None and any(n.domain not in opsets for n in held):
         return False
     if any(opsets.get(domain) != version for domain, version in graph.opsets.items() if domain in opsets):
         return False
