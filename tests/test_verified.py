@@ -353,3 +353,50 @@ def test_folding_comes_to_an_end_too():
 
     with tx.limits.within(1e-9), pytest.raises(tx.OutOfTime):
         evaluate_graph(tx.load(linear(WEIGHT)), [np.ones((2, 4), np.float32)])
+
+
+# ----- outputs without numbers ----------------------------------------------------------------------------------------
+
+#: Each is another function for every factor, and gives no number to tell by where its input is near zero.
+SILENT = {
+    "empty": '"" : 17]> g (float[n, 4] x) => (float[m, 4] y) <float f = {%s}, float high = {1000}, int64[1] axes = {1}>'
+    "{ a = Mul (x, f) b = ReduceSum <keepdims = 0> (a, axes) c = Greater (b, high) y = Compress <axis = 0> (a, c) }",
+    "NaN": '"" : 17]> g (float[n, 4] x) => (float[n, 4] y) <float f = {%s}, float low = {-1000}>'
+    "{ a = Add (x, low) b = Sqrt (a) y = Mul (b, f) }",
+    "lists of nothing": '"" : 17]> g (float[n, 4] x) => (seq(float[m, 4]) y) <float f = {%s}, float high = {1000}, '
+    "int64[1] axes = {1}> { a = Mul (x, f) b = ReduceSum <keepdims = 0> (a, axes) c = Greater (b, high) "
+    "d = Compress <axis = 0> (a, c) y = SequenceConstruct (d, d) }",
+}
+
+
+@pytest.mark.parametrize("kind", SILENT)
+def test_where_no_number_was_compared_nothing_is_verified(run, kind):
+    one, other = (onnx.parser.parse_model(f"<ir_version: 8, opset_import: [{SILENT[kind] % f}") for f in ("1", "2"))
+    found = tx.verify(tx.load(one), tx.load(other))
+    assert (found.equal, found.verified, found.verdict) == (True, False, "not verified")
+    assert [(state.name, state.state) for state in found.states] == [("y", "not verified")]
+    assert "no number to compare" in found.unverified["y"]
+    assert found.as_used == []
+    onnx.save(one, "one.onnx")
+    onnx.save(other, "other.onnx")
+    assert "not verified: y: these inputs give no number" in run("verify", "one.onnx", "other.onnx", code=1).out
+    assert "not verified: y" in (said := run("convert", "one.onnx", "-o", "out.onnx", "--opset", "18")).out + said.err
+    telling = {"x": np.full((2, 4), 2000, np.float32)}
+    assert not tx.verify(tx.load(one), tx.load(other), feeds=telling).equal
+    assert tx.verify(tx.load(one), tx.load("out.onnx"), feeds=telling).verified
+
+
+def test_an_output_that_never_has_a_number_is_verified():
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", (0, 4))
+    graph.output("y", -x)
+    graph.output("z", graph.variable("w", np.ones(2, np.float32)) * 2.0)
+    assert tx.verify(graph, graph).verified
+
+
+def test_an_output_without_numbers_may_still_differ():
+    one, other = tx.Graph(opsets={"ai.onnx": 17}), tx.Graph(opsets={"ai.onnx": 17})
+    for graph, width in ((one, 4), (other, 2)):
+        graph.output("y", graph.input("x", "float32", ("n", 4))[:, :width])
+    found = tx.verify(one, other, feeds={"x": np.zeros((0, 4), np.float32)})
+    assert [(state.name, state.state) for state in found.states] == [("y", "different")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.checks.tolerance import EXACT, Tolerance, tolerance_for
@@ -23,7 +23,8 @@ class Difference:
     """The outcome of a comparison.
 
     ``absolute`` and ``relative`` are the largest differences between finite numbers, ``where`` is the way to the worst
-    element (keys and positions of containers, then the index), and ``reason`` says in words what differs.
+    element (keys and positions of containers, then the index), and ``reason`` says in words what differs. What is
+    ``empty`` has nothing to compare: no element, or NaN everywhere.
     """
 
     equal: bool
@@ -31,12 +32,12 @@ class Difference:
     relative: float = 0.0
     where: tuple[Any, ...] | None = None
     reason: str = ""
+    empty: bool = False
 
     def inside(self, key: Any) -> Difference:
         """The same difference seen from a container that holds the contents at ``key``."""
         where = (key, *(self.where or ())) if not self.equal else self.where
-        reason = f"[{key!r}]: {self.reason}" if self.reason else ""
-        return Difference(self.equal, self.absolute, self.relative, where, reason)
+        return replace(self, where=where, reason=f"[{key!r}]: {self.reason}" if self.reason else "")
 
 
 def compare(
@@ -131,7 +132,7 @@ def _worst(parts: list[Difference]) -> Difference:
     absolute = max((part.absolute for part in parts), default=0.0)
     relative = max((part.relative for part in parts), default=0.0)
     if failed is None:
-        return Difference(True, absolute, relative)
+        return Difference(True, absolute, relative, empty=all(part.empty for part in parts))
     return Difference(False, absolute, relative, failed.where, failed.reason)
 
 
@@ -209,7 +210,7 @@ def _report(a: Array, e: Array, wrong: Any, distance: Array, kind: TensorType, a
         ratio = np.where(finite > 0, finite / size, 0.0)
     relative = float(ratio.max(initial=0.0))
     if not wrong.any():
-        return Difference(True, absolute, relative)
+        return Difference(True, absolute, relative, empty=not np.equal(e, e).any())
     badness = np.where(wrong, np.where(np.isfinite(distance), distance, np.inf), -1.0)
     position = np.unravel_index(int(badness.argmax()), badness.shape)
     rank = len(kind.shape or ())

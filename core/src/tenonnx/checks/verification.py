@@ -9,13 +9,17 @@ from typing import Any
 
 from tenonnx.checks.compare import Difference
 from tenonnx.errors import VerificationFailed
+from tenonnx.graph.graph import Graph
 from tenonnx.graph.late_bindings import html_of
+from tenonnx.graph.types import TensorType
 
 #: How near two outputs are, the best first. Behind roundings to codes, a number may be a step of these away.
 GRADES = ("bit for bit", "within rounding", "within tolerance", "within one quantization step")
 
 #: What becomes of an output: it was compared and is as near as it must be; it was not compared; it is not.
 VERIFIED, NOT_VERIFIED, DIFFERENT = "verified", "not verified", "different"
+#: Why an output is not verified that is as it should be.
+EMPTY = "these inputs give no number to compare; give others (feeds=, --inputs)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +174,15 @@ class Verification:
             yield OutputState(name, VERIFIED, worst.grade, worst.rule)
         for name, why in self.unverified.items():
             yield OutputState(name, NOT_VERIFIED, reason=why)
+
+    def leave_empty(self, graph: Graph) -> Verification:
+        """Let outputs be not verified of which no number was compared, unless they never have any; returns itself."""
+        some = {each.name for each in self.outputs if not (each.equal and each.difference.empty)}
+        some |= {v.name for v in graph.outputs if isinstance(v.type, TensorType) and 0 in (v.type.shape or ())}
+        self.unverified.update({each.name: EMPTY for each in self.outputs if each.name not in some})
+        self.outputs = [each for each in self.outputs if each.name in some]
+        self.as_used = self.as_used if self.outputs else []
+        return self
 
     def raise_if_failed(self) -> Verification:
         """Raise ``VerificationFailed`` unless everything was equal; returns itself."""

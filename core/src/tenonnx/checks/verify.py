@@ -90,7 +90,7 @@ def verify(
     others = dict.fromkeys(chosen if other is not None else chosen[1:] or chosen)
     judge = Judge(graph, chosen[0], given, expected, rules, exact, itself=other is None, programs=programs)
     _compare_numbers(judge, against, list(others), found)
-    return found
+    return found.leave_empty(graph)
 
 
 def _programs(graph: Graph, backends: Collection[str]) -> dict[str, Program]:

@@ -78,4 +78,4 @@ def verify_calls(
                 near = allowed.around(array, terms, coarse)
                 difference = compare(seen(actual[value.name]), array, accumulation=terms, tolerance=near, steps=steps)
                 found.outputs.append(OutputDifference(value.name, where, difference))
-    return found
+    return found.leave_empty(graph)
