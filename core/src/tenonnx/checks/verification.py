@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tenonnx.checks.compare import Difference
@@ -18,8 +18,6 @@ GRADES = ("bit for bit", "within rounding", "within tolerance", "within one quan
 
 #: What becomes of an output: it was compared and is as near as it must be; it was not compared; it is not.
 VERIFIED, NOT_VERIFIED, DIFFERENT = "verified", "not verified", "different"
-#: Why an output is not verified that is as it should be.
-EMPTY = "these inputs give no number to compare; give others (feeds=, --inputs)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +104,7 @@ class AsUsed:
     original_too: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "backend": self.backend,
-            "equal": self.equal,
-            "reason": self.reason,
-            "helps": self.helps or None,
-            "original_too": self.original_too,
-        }
+        return {**asdict(self), "helps": self.helps or None}
 
     def __str__(self) -> str:
         if self.equal:
@@ -179,7 +171,8 @@ class Verification:
         """Let outputs be not verified of which no number was compared, unless they never have any; returns itself."""
         some = {each.name for each in self.outputs if not (each.equal and each.difference.empty)}
         some |= {v.name for v in graph.outputs if isinstance(v.type, TensorType) and 0 in (v.type.shape or ())}
-        self.unverified.update({each.name: EMPTY for each in self.outputs if each.name not in some})
+        why = "these inputs give no number to compare; give others (feeds=, --inputs)"
+        self.unverified.update({each.name: why for each in self.outputs if each.name not in some})
         self.outputs = [each for each in self.outputs if each.name in some]
         self.as_used = self.as_used if self.outputs else []
         return self

@@ -414,8 +414,7 @@ def retarget_where_needed(
 
 def _is_as_written(graph: Graph, opsets: Mapping[str, int], domains: Collection[str] | None) -> bool:
     """Whether every node is written for these versions already."""
-    held = (n for node in graph.walk() for n in (node, *body_nodes(node.op)))
-    if domains is not None and any(n.domain not in opsets for n in held):
+    if domains is not None and any(n.domain not in opsets for m in graph.walk() for n in (m, *body_nodes(m.op))):
         return False
     if any(opsets.get(domain) != version for domain, version in graph.opsets.items() if domain in opsets):
         return False
