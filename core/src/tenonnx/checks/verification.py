@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -153,19 +152,16 @@ class Verification:
     @property
     def states(self) -> list[OutputState]:
         """What became of each output."""
-        return list(self._states())
+        left = [OutputState(name, NOT_VERIFIED, reason=why) for name, why in self.unverified.items()]
+        return [self._state(name) for name in dict.fromkeys(output.name for output in self.outputs)] + left
 
-    def _states(self) -> Iterator[OutputState]:
-        for name in dict.fromkeys(output.name for output in self.outputs):
-            of = [output for output in self.outputs if output.name == name]
-            wrong = next((output for output in of if not output.equal), None)
-            if wrong is not None:
-                yield OutputState(name, DIFFERENT, reason=f"{wrong.backend}: {wrong.difference.reason}")
-                continue
-            worst = max(of, key=lambda output: GRADES.index(output.grade) if output.grade else -1)
-            yield OutputState(name, VERIFIED, worst.grade, worst.rule)
-        for name, why in self.unverified.items():
-            yield OutputState(name, NOT_VERIFIED, reason=why)
+    def _state(self, name: str) -> OutputState:
+        of = [output for output in self.outputs if output.name == name]
+        wrong = next((output for output in of if not output.equal), None)
+        if wrong is not None:
+            return OutputState(name, DIFFERENT, reason=f"{wrong.backend}: {wrong.difference.reason}")
+        worst = max(of, key=lambda output: GRADES.index(output.grade) if output.grade else -1)
+        return OutputState(name, VERIFIED, worst.grade, worst.rule)
 
     def leave_empty(self, graph: Graph) -> Verification:
         """Let outputs be not verified of which no number was compared, unless they never have any; returns itself."""
@@ -194,7 +190,7 @@ class Verification:
             "verified": self.verified,
             "grade": self.grade or None,
             "reference": self.reference,
-            "states": [state.to_json() for state in self._states()],
+            "states": [state.to_json() for state in self.states],
             "outputs": [output.to_json() for output in self.outputs],
             "problems": self.problems,
             "notes": self.notes,

@@ -60,19 +60,15 @@ class Report:
         return [change for change in self.changes if change.action != "kept"]
 
     def to_json(self) -> dict[str, Any]:
-        checked = None
-        if self.verification is not None:
-            checked = {**self.verification.to_json(), "compared_with": self.compared_with}
-        found = {name: finding.to_json() for name, finding in self.findings.items()}
-        source = {} if self.from_source is None else {"from_source": self.from_source.to_json()}
+        against = {"compared_with": self.compared_with}
         return {
             "opsets": self.opsets,
             "ir_version": self.ir_version,
             "left_out": self.left_out,
             "nodes": [change.to_json() for change in self.changes],
-            **found,
-            "verification": checked,
-            **source,
+            **{name: finding.to_json() for name, finding in self.findings.items()},
+            "verification": None if self.verification is None else self.verification.to_json() | against,
+            **({} if self.from_source is None else {"from_source": self.from_source.to_json()}),
         }
 
     def _repr_html_(self) -> str | None:
