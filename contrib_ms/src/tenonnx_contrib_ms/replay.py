@@ -67,17 +67,14 @@ def _like_destination(source_backing, captured, destination_backing, metadata) -
     return destination_backing.tensor  # type: ignore[no-any-return]
 
 
-conv_state_replay.type(_like_destination)
-conv_state_replay.requires(
-    shapes(source_backing="_", capture_backing="_", destination_backing="_", metadata="8"),
-    floats("source_backing"),
-    dtypes(metadata="int64"),
-    same_dtype("source_backing", "capture_backing", "destination_backing"),
-)
-gated_delta_net_state_replay.type(_like_destination)
-gated_delta_net_state_replay.requires(
-    shapes(source_backing="_", capsule_backing="_", destination_backing="_", metadata="11"),
-    floats("source_backing"),
-    dtypes(metadata="int64"),
-    same_dtype("source_backing", "capsule_backing", "destination_backing"),
-)
+for replayed, captured, count in (
+    (conv_state_replay, "capture_backing", "8"),
+    (gated_delta_net_state_replay, "capsule_backing", "11"),
+):
+    replayed.type(_like_destination)
+    replayed.requires(
+        shapes(**dict.fromkeys(("source_backing", captured, "destination_backing"), "_"), metadata=count),
+        floats("source_backing"),
+        dtypes(metadata="int64"),
+        same_dtype("source_backing", captured, "destination_backing"),
+    )

@@ -5,6 +5,7 @@ import onnx
 import pytest
 
 import tenonnx as tx
+import tenonnx_standard as ops
 
 HEAD = '<ir_version: 10, opset_import: ["": 21]> g (string[3] t) => (y)'
 WORDS = np.array(["a", "b", "c"], object)
@@ -45,3 +46,21 @@ def test_text_is_computed_with(text, expected, static):
         )
     found = tx.load(model).run({} if static else {"t": WORDS}, backend="numpy")
     assert found["y"].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("locale", "lower", "upper"),
+    [
+        ("C", "ÄÉ straße ab", "ÄÉ STRAßE AB"),
+        ("POSIX", "ÄÉ straße ab", "ÄÉ STRAßE AB"),
+        (None, "äé straße ab", "ÄÉ STRASSE AB"),
+    ],
+)
+def test_cases_are_of_the_locale(locale: str | None, lower: str, upper: str) -> None:
+    for action, expected in (("LOWER", lower), ("UPPER", upper)):
+        graph = tx.Graph("cases", opsets={"ai.onnx": 21})
+        with graph.building():
+            x = graph.input("x", "string", (1,))
+            graph.output("y", ops.string_normalizer(x, case_change_action=action, locale=locale))
+        found = graph.run({"x": np.asarray(["ÄÉ straße AB"], object)}, backend="numpy")
+        assert found["y"].tolist() == [expected]

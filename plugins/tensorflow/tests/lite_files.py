@@ -38,7 +38,10 @@ class T:
 
 @dataclass(frozen=True)
 class Op:
-    """An operator: tensors by number, -1 for one that is absent, and its options by their names in the schema."""
+    """An operator: tensors by number, -1 for one that is absent, and its options by their names in the schema.
+
+    One that is ``custom`` has a name of its own, and its options as bytes.
+    """
 
     name: str
     inputs: Sequence[int]
@@ -46,6 +49,7 @@ class Op:
     options: tuple[str, Mapping[str, Any]] | None = None
     intermediates: Sequence[int] = field(default_factory=list)
     version: int = 1
+    custom: tuple[str, bytes] | None = None
 
 
 def built(tensors: Sequence[T], operators: Sequence[Op], inputs: Sequence[int], outputs: Sequence[int]) -> Path:
@@ -60,6 +64,8 @@ def built(tensors: Sequence[T], operators: Sequence[Op], inputs: Sequence[int], 
         number = getattr(schema.BuiltinOperator, each.name)
         code.builtinCode, code.deprecatedBuiltinCode, code.version = number, min(number, 127), each.version
         made = schema.OperatorT()
+        if each.custom is not None:
+            code.customCode, made.customOptions = each.custom[0].encode(), np.frombuffer(each.custom[1], np.uint8)
         made.opcodeIndex, made.inputs, made.outputs = len(model.operatorCodes), list(each.inputs), list(each.outputs)
         made.intermediates = list(each.intermediates)
         if each.options is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,12 @@ def _(x: Array, *, delimiter: str | None, maxsplit: int | None) -> tuple[Array, 
 # ----- normalisation --------------------------------------------------------------------------------------------------
 
 _CASES: dict[str, Callable[[str], str]] = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}
+_ASCII_CASES: dict[str, Callable[[str], str]] = {
+    "LOWER": lambda text: text.translate(_LOWER), "UPPER": lambda text: text.translate(_UPPER), "NONE": str,
+}  # fmt: skip
+_LOWER, _UPPER = (
+    str.maketrans(*letters) for letters in ((ascii_uppercase, ascii_lowercase), (ascii_lowercase, ascii_uppercase))
+)
 
 
 @primitive("StringNormalizer", since=10)
@@ -114,7 +121,7 @@ def string_normalizer(
 ):
     """The strings that are no ``stopwords``, in lower or upper case or as they are; one empty string if none is left.
 
-    Cases are those of Unicode, whatever the ``locale``.
+    Cases are those of ASCII in the ``locale`` "C" (or "POSIX"), and else those of Unicode.
     """
 
 
@@ -134,9 +141,10 @@ def _(X: Value, *, case_change_action: str, stopwords: list[str] | None, **_: An
 
 @numpy_rule(string_normalizer)
 def _(x: Array, *, case_change_action: str, is_case_sensitive: int, locale: Any, stopwords: list[str] | None) -> Array:
-    same: Callable[[str], str] = str if is_case_sensitive else str.lower
+    cases = _ASCII_CASES if locale in ("C", "POSIX") else _CASES
+    same = cases["NONE" if is_case_sensitive else "LOWER"]
     dropped = {same(word) for word in stopwords or ()}
-    change = _CASES[case_change_action]
+    change = cases[case_change_action]
     limits.check_memory(3 * limits.text_bytes(x.reshape(-1).tolist()), f"the text of {string_normalizer.title}")
     left = [change(text) for text in x.reshape(-1).tolist() if same(text) not in dropped] or [""]
     return _strings(left, (len(left),) if x.ndim == 1 else (1, len(left)))

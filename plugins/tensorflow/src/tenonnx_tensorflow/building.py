@@ -12,6 +12,7 @@ from tenonnx.extend.transforms import prune, retarget
 from tenonnx_frontends import chosen_names
 from tenonnx_optimize import channels_first, fuse, simplify
 from tenonnx_tensorflow.attributes import dtype_of, is_complex
+from tenonnx_tensorflow.codes import moved_as_codes
 from tenonnx_tensorflow.held import Complex, Held
 from tenonnx_tensorflow.interpreter import Interpreter, check_ops
 from tenonnx_tensorflow.model import Input, Model
@@ -123,6 +124,6 @@ def _plain(name: str) -> str:
 def tidied(state: State) -> Graph:
     """By as few nodes as it takes, channels first inside, weights by their names."""
     moved = retarget(prune(state.graph), OPSET)
-    found = fuse(simplify(channels_first(simplify(moved))))
+    found = fuse(simplify(moved_as_codes(channels_first(simplify(moved)))))
     state.add_defaults(found)
     return found

@@ -102,7 +102,12 @@ def _of_keras(model: Any, examples: Sequence[Any], training: bool) -> Model:
                 raise
             return model(*arguments)
 
-    found = _of_concrete(_concrete(called, structure), model.name, batched=not examples)
+    def outputs(given: Sequence[Any]) -> Any:
+        return called.python_function(*tf.nest.pack_sequence_as(structure, given))
+
+    # It is compared with what the model gives, not with its trace, which a layer may have made for some sizes alone.
+    is_plain = all(isinstance(each, tf.TensorSpec) for each in tf.nest.flatten(structure))
+    found = _of_concrete(_concrete(called, structure), model.name, not examples, outputs if is_plain else None)
     found.line_of = None  # layers are no lines of the user's
     return found
 
@@ -128,7 +133,10 @@ def _named(structure: Any) -> None:
         raise InvalidCall("inputs must have different names", given=twice[0])
 
 
-def _of_concrete(function: Any, name: str, batched: bool = False) -> Model:
+def _of_concrete(
+    function: Any, name: str, batched: bool = False, call: Callable[[Sequence[Any]], Any] | None = None
+) -> Model:
+    """``call`` gives the outputs that it is compared with, by default the function itself."""
     graph = function.graph
     _check_dense(function)
     library = Library.of(parse("GraphDef", graph.as_graph_def().SerializeToString(), f'the graph of "{name}"'))
@@ -146,6 +154,7 @@ def _of_concrete(function: Any, name: str, batched: bool = False) -> Model:
         for label, tensor in zip(labels, flat, strict=True)
     ]
     outputs = _outputs(function)
+    call = call or functools.partial(_flat_call, function)
 
     def run(feeds: Mapping[str, Any]) -> Sequence[Any]:
         given = [
@@ -153,7 +162,7 @@ def _of_concrete(function: Any, name: str, batched: bool = False) -> Model:
             for label, tensor in zip(labels, flat, strict=True)
         ]
         with unchanged(function.graph.variables):
-            results = tf.nest.flatten(_flat_call(function, given))
+            results = tf.nest.flatten(call(given))
             found = [np.asarray(each) for each in results if each is not None]
         for tensor, array in zip(function.outputs, found, strict=False):
             if not tensor.shape.is_compatible_with(

@@ -27,6 +27,10 @@ class Reference:
         return cls(name, int(rest[-1]) if rest else 0)
 
 
+#: Ops that check or print what a graph does not need.
+REPORTS = frozenset({"Assert", "PrintV2"})
+
+
 class Node:
     """One node: ``node["T"]`` is an attribute, ``node.get("axis", 0)`` one that may be missing."""
 
@@ -44,6 +48,11 @@ class Node:
     def controls(self) -> list[str]:
         """The nodes that run before this one without giving it anything."""
         return [text[1:] for text in self._message.input if text.startswith("^")]
+
+    @property
+    def needs(self) -> list[str]:
+        """The nodes that come before this one; none for what only says something to the user."""
+        return [] if self.op in REPORTS else [*(reference.node for reference in self.inputs), *self.controls]
 
     @cached_property
     def _attributes(self) -> Mapping[str, Any]:
@@ -123,7 +132,7 @@ class Library:
                 if id(node) in found:
                     continue
                 found[id(node)] = node
-                names = [*(reference.node for reference in node.inputs), *node.controls]
+                names = node.needs
                 waiting += [nodes[name] for name in names if name in nodes]
                 for name in self._called(node):
                     if name not in entered and name in self.functions:

@@ -81,6 +81,26 @@ def as_dtype(value: Value, dtype: Any) -> Value:
     return value if value.dtype is dtype else ops.cast(value, to=dtype)
 
 
+#: Integers that runtimes choose from and compare by 32 or 64 bits alone, and the types in which they do.
+_WIDER = {
+    DType.int8: DType.int32, DType.int16: DType.int32, DType.uint16: DType.uint32,
+}  # fmt: skip
+
+
+def by_wider(op: Callable[..., Value], *values: Value) -> Value:
+    """``op`` of values of one type, which is computed in a wider one where runtimes lack a kernel."""
+    dtype = values[0].dtype
+    wider = _WIDER.get(dtype)
+    return op(*values) if wider is None else ops.cast(op(*(ops.cast(v, to=wider) for v in values)), to=dtype)
+
+
+def where(condition: Value, x: Value, y: Value) -> Value:
+    """``x`` where the condition holds, else ``y``; of truth by logic, which runtimes have kernels for."""
+    if x.dtype is DType.bool:
+        return ops.or_(ops.and_(condition, x), ops.and_(ops.not_(condition), y))
+    return by_wider(lambda x, y: ops.where(condition, x, y), x, y)
+
+
 def known(value: Value, what: str) -> Any:
     """The contents of what must not depend on inputs, as an array."""
     found = static(value)

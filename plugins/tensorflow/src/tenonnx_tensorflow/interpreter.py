@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenonnx.extend import InvalidModel, NotRepresentable, TenonnxError, counted
-from tenonnx_tensorflow.graphs import Function, Library, Node, Reference
+from tenonnx_tensorflow.graphs import REPORTS, Function, Library, Node, Reference
 from tenonnx_tensorflow.held import Complex, Held, Table, Variable
 from tenonnx_tensorflow.rules import RULES
 from tenonnx_tensorflow.rules.complexes import OF_COMPLEX
@@ -140,7 +140,7 @@ class Scope:
                 pending.pop()
                 self.held[name] = DEFERRED[node.op](self, node)
                 continue
-            missing = [each for each in (*(r.node for r in node.inputs), *node.controls) if each not in self.held]
+            missing = [each for each in node.needs if each not in self.held]
             if missing and name in entered:
                 raise NotRepresentable(
                     "a graph must have no cycle of nodes but the loops of TensorFlow",
@@ -151,7 +151,8 @@ class Scope:
                 pending += reversed(missing)
                 continue
             pending.pop()
-            self.held[name] = self.interpreter.apply(node, [self.read(reference) for reference in node.inputs])
+            given = [] if node.op in REPORTS else [self.read(reference) for reference in node.inputs]
+            self.held[name] = self.interpreter.apply(node, given)
 
 
 def _node(nodes: Mapping[str, Node], name: str) -> Node:

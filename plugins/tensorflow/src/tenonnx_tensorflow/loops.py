@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -138,30 +138,42 @@ class _Trace:
     changed: dict[Variable, None] = field(default_factory=dict)
 
 
-def looped(
-    state: State,
-    initial: Sequence[Held],
-    condition: Callable[[Sequence[Held]], Value],
-    body: Callable[[Sequence[Held]], Sequence[Held]],
-    fixed: Sequence[bool],
-    what: str,
-) -> list[Held]:
-    """What a loop leaves of what it carries; what is ``fixed`` never changes and is used where it stands.
+@dataclass(frozen=True)
+class Looping:
+    """A loop of TensorFlow: what it carries at first, whether it goes on, and what it carries then.
+
+    What is ``fixed`` never changes and is used where it stands.
+    """
+
+    state: State
+    initial: Sequence[Held]
+    condition: Callable[[Sequence[Held]], Value]
+    body: Callable[[Sequence[Held]], Sequence[Held]]
+    fixed: Sequence[bool]
+    what: str
+
+    @property
+    def changing(self) -> list[int]:
+        return [k for k, is_fixed in enumerate(self.fixed) if not is_fixed]
+
+
+def looped(loop: Looping) -> list[Held]:
+    """What a loop leaves of what it carries.
 
     A list that is reserved before and gets one row in each iteration is what the loop stacks. Others are carried whole,
     zeros at first, which needs the sizes of their rows.
     """
-    if any(isinstance(h, Slot) and not f for h, f in zip(initial, fixed, strict=True)):
-        raise RowsApart("a loop must write the rows of a list itself, not another inside", given=what)
-    before = dict(state.held)
+    if any(isinstance(loop.initial[k], Slot) for k in loop.changing):
+        raise RowsApart("a loop must write the rows of a list itself, not another inside", given=loop.what)
+    before = dict(loop.state.held)
     try:
-        return _looped(state, initial, condition, body, fixed, what)
+        return _looped(loop)
     except RowsApart:
-        whole = [_zeros(h) if isinstance(h, TensorList) and h.rows is None else h for h in initial]
-        if any(h is None for h in whole) or all(a is b for a, b in zip(whole, initial, strict=True)):
+        whole = [_zeros(h) if isinstance(h, TensorList) and h.rows is None else h for h in loop.initial]
+        if any(h is None for h in whole) or all(a is b for a, b in zip(whole, loop.initial, strict=True)):
             raise
-        state.undo(before)
-        return _looped(state, whole, condition, body, fixed, what)
+        loop.state.undo(before)
+        return _looped(replace(loop, initial=whole))
 
 
 def _zeros(held: TensorList) -> TensorList | None:
@@ -173,24 +185,20 @@ def _zeros(held: TensorList) -> TensorList | None:
     return TensorList(held.dtype, rows, held.size, held.shape)
 
 
-def _looped(
-    state: State,
-    initial: Sequence[Held],
-    condition: Callable[[Sequence[Held]], Value],
-    body: Callable[[Sequence[Held]], Sequence[Held]],
-    fixed: Sequence[bool],
-    what: str,
-) -> list[Held]:
+def _looped(loop: Looping) -> list[Held]:
+    state, initial, what = loop.state, loop.initial, loop.what
     before = dict(state.held)
-    templates = [Slot(h) if isinstance(h, TensorList) and h.rows is None and not f else h
-                 for h, f in zip(initial, fixed, strict=True)]  # fmt: skip
-    carried = [k for k, f in enumerate(fixed) if not f and not isinstance(templates[k], Slot)]
+    templates = list(initial)
+    for k in loop.changing:
+        held = initial[k]
+        templates[k] = Slot(held) if isinstance(held, TensorList) and held.rows is None else held
     slots = [k for k, each in enumerate(templates) if isinstance(each, Slot)]
+    carried = [k for k in loop.changing if k not in slots]
     variables: list[Variable] = []
     starts = flat([templates[k] for k in carried], what)
     kinds = [v.type for v in starts]
 
-    traced = _Tracing(state, templates, carried, slots, condition, body, fixed, what)
+    traced = _Tracing(loop, templates, carried, slots)
     for _ in range(_ROUNDS):
         all_starts = [*starts, *flat([state.read(v) for v in variables], what)]
         all_kinds = [*kinds, *(v.type for v in all_starts[len(kinds) :])]
@@ -210,7 +218,7 @@ def _looped(
     if count is not None:
         trace, made = traced(all_kinds, variables, counted=True)
         state.undo(before)
-    start = None if count is not None else scalar(condition(list(initial)))
+    start = None if count is not None else scalar(loop.condition(list(initial)))
     results = ops.loop(count, start, *all_starts, body=made)
     values = list(results) if isinstance(results, tuple) else [results]
     if count is not None and len(slots) <= 1:
@@ -233,19 +241,15 @@ def _looped(
 class _Tracing:
     """Traces the body of a loop for the types that it carries; ``counted`` where it goes on without a look."""
 
-    state: State
+    loop: Looping
     templates: Sequence[Held]
     carried: Sequence[int]
     slots: Sequence[int]
-    condition: Callable[[Sequence[Held]], Value]
-    body: Callable[[Sequence[Held]], Sequence[Held]]
-    fixed: Sequence[bool]
-    what: str
 
     def __call__(
         self, kinds: Sequence[Any], variables: Sequence[Variable], counted: bool = False
     ) -> tuple[_Trace, Any]:
-        trace, state = _Trace(), self.state
+        trace, loop, state = _Trace(), self.loop, self.loop.state
 
         def step(count: Value, going: Value, *values: Value) -> list[Value]:
             held = list(self.templates)
@@ -259,13 +263,13 @@ class _Tracing:
             for variable, each in zip(variables, given[len(self.carried) :], strict=True):
                 state.assign(variable, each)
             inside = dict(state.held)
-            trace.results = list(self.body(held))
+            trace.results = list(loop.body(held))
             trace.changed = dict.fromkeys(state.changes_since(inside))
-            after = [held[k] if f else trace.results[k] for k, f in enumerate(self.fixed)]
-            trace.going = constant(np.asarray(True)) if counted else scalar(self.condition(after))
+            after = [held[k] if f else trace.results[k] for k, f in enumerate(loop.fixed)]
+            trace.going = constant(np.asarray(True)) if counted else scalar(loop.condition(after))
             left = [trace.results[k] for k in self.carried]
-            rows = [_row(trace.results[k], self.templates[k].source, self.what) for k in self.slots]
-            values_left = flat([*left, *(state.read(v) for v in variables)], self.what)
+            rows = [_row(trace.results[k], self.templates[k].source, loop.what) for k in self.slots]
+            values_left = flat([*left, *(state.read(v) for v in variables)], loop.what)
             return [ops.identity(v) for v in (trace.going, *values_left, *rows)]
 
         formals = [("step", TensorType(DType.int64, ())), ("going", TensorType(DType.bool, ()))]
@@ -301,7 +305,9 @@ def _stacked(rows: Value, trace: _Trace, position: int, initial: Sequence[Held],
     source, slot = initial[position], trace.results[position]
     assert isinstance(source, TensorList)
     assert isinstance(slot, Slot)
-    place = static(slot.place) if slot.place is not None else None
+    if slot.place is None:  # pushed behind the others; lists are pushed to from their beginning
+        return TensorList(source.dtype, rows, None, source.shape)
+    place = static(slot.place)
     if place is not None:
         return _overwritten(rows, source, int(np.asarray(place).reshape(-1)[0]))
     index = next((k for k, formal in enumerate(trace.formals) if formal is slot.place), None)
@@ -312,6 +318,7 @@ def _stacked(rows: Value, trace: _Trace, position: int, initial: Sequence[Held],
         )  # fmt: skip
     if source.size is not None and (count is None or not _same(count, source.size)):
         missing = ops.sub(ops.reshape(int64(source.size), [1]), ops.slice_(ops.shape(rows), [0], [1], [0]))
+        missing = ops.maximum(missing, constant(np.asarray([0])))  # a list may grow beyond its size
         rest = [constant(np.zeros(rows.ndim - 1, np.int64))] if rows.ndim > 1 else []
         rows = ops.pad(rows, ops.concat(constant(np.zeros(rows.ndim, np.int64)), missing, *rest, axis=0))
     return TensorList(source.dtype, rows, source.size, source.shape)
@@ -325,6 +332,7 @@ def _overwritten(rows: Value, source: TensorList, place: int) -> TensorList:
         begin = np.zeros(rows.ndim, np.int64)
         begin[0] = place
         behind = ops.sub(ops.reshape(int64(source.size), [1]), constant(np.asarray([place + 1])))
+        behind = ops.maximum(behind, constant(np.asarray([0])))
         rest = [constant(np.zeros(rows.ndim - 1, np.int64))] if rows.ndim > 1 else []
         last = ops.pad(last, ops.concat(constant(begin), behind, *rest, axis=0))
     return TensorList(source.dtype, last, source.size, source.shape)

@@ -124,7 +124,37 @@ def _scattered(x: Any, n: Any) -> Any:
     return tf.TensorArray(tf.float32, size=6).scatter([5, 0, 3, 1, 2], x).stack()
 
 
+def _grown(x: Any, n: Any) -> Any:
+    rows = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+    for i in tf.range(tf.shape(x)[0]):
+        rows = rows.write(i, x[i] * 2)
+    return rows.stack(), rows.size()
+
+
+def _reported(x: Any, n: Any) -> Any:
+    tf.print("the first is", x[0], "of", n, output_stream="file:///dev/null")
+    tf.debugging.assert_less(x, 100.0, message="too large")
+    return x * 2
+
+
+def _slope(x: Any, n: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.reduce_sum(tf.tanh(x) * tf.sigmoid(x) / (1 + x * x))
+    return tape.gradient(y, x)
+
+
+def _slope_of_loop(x: Any, n: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = x
+        for _ in tf.range(n):
+            y = tf.sin(y) * x
+    return tape.gradient(y, x)
+
+
 _FUNCTIONS = {
+    "grown": _grown, "reported": _reported, "slope": _slope, "slope_of_loop": _slope_of_loop,
     "backwards": _backwards, "every_second": _every_second, "chosen": _chosen, "previous": _previous, "written_in_two_loops": _written_in_two_loops, "scattered": _scattered,
     "scan_backwards": lambda x, n: tf.scan(lambda a, r: a * 0.5 + r, x, reverse=True), "foldr": lambda x, n: tf.foldr(lambda a, r: a * 0.5 + r, x), "while_at_most": lambda x, n: tf.while_loop(lambda i, a: True, lambda i, a: (i + 1, a * 0.9), [0, x], maximum_iterations=4)[1],
     "while": _while, "growing": _growing, "cond": _cond, "nested": _nested, "collatz": _collatz, "for_range": _for_range, "for_rows": _for_rows, "break": _break, "array": _array, "pushed": _pushed, "switch_case": _switch,
@@ -170,7 +200,7 @@ def _table(default: Any, values: Any) -> Any:
 _FIRST = {name: Case(lambda f=f: tf.function(f), [X, N]) for name, f in _FUNCTIONS.items()}
 _SECOND = {
     f"{name}_of_any_length": Case(lambda f=_FUNCTIONS[name]: tf.function(lambda x: f(x, 4)), [tf.TensorSpec([None, 3], name="x")])
-    for name in ("while", "for_rows", "break", "map_fn", "scan", "foldl", "vectorized_map", "backwards", "every_second", "chosen", "previous")
+    for name in ("while", "for_rows", "break", "map_fn", "scan", "foldl", "vectorized_map", "backwards", "every_second", "chosen", "previous", "grown", "slope")
 }  # fmt: skip
 _THIRD = {
     "module": Case(_Counter), "sliced": Case(_Sliced), "table_dense": Case(_dense_table, [np.int64([2, 1, 7])]),
@@ -179,7 +209,8 @@ _THIRD = {
     "table_of_text": Case(lambda: _table("none", np.asarray(["a", "b"])), [WORDS]),
     "table_of_integers": Case(lambda: tf.function(tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(np.int64([3, 9]), np.int64([30, 90])), -1).lookup), [np.int64([3, 4, 9])]),
     "text_equal": Case(lambda: tf.function(lambda w: tf.equal(w, "cat")), [WORDS]),
-    "text_lower": Case(lambda: tf.function(tf.strings.lower), [WORDS]),
+    "text_lower": Case(lambda: tf.function(lambda w: (tf.strings.lower(w), tf.strings.upper(w))), [np.asarray(["CAT", "ÄÖÜ é", ""], object)]),
+    "text_lower_unicode": Case(lambda: tf.function(lambda w: tf.strings.lower(w, "utf-8")), [np.asarray(["CAT", "ÄÖÜ é", ""], object)]),
     "text_join": Case(lambda: tf.function(lambda w: tf.strings.join([w, "x"], "-")), [WORDS], opsets=(21,)),
     "text_match": Case(lambda: tf.function(lambda w: tf.strings.regex_full_match(w, "c.*")), [WORDS], opsets=(21,)),
     "text_number": Case(lambda: tf.function(tf.strings.to_number), [np.asarray(["1.5", "-2"], object)]),

@@ -56,6 +56,9 @@ _BINARY = {
     "logical_xor": (tf.math.logical_xor, array(4, dtype="bool"), array(4, dtype="bool", seed=3)),
     "bitwise_and": (tf.bitwise.bitwise_and, N, J), "bitwise_or": (tf.bitwise.bitwise_or, N, J),
     "bitwise_xor": (tf.bitwise.bitwise_xor, N, J), "left_shift": (tf.bitwise.left_shift, N, J),
+    **{f"{way}_shift_{kind}": (getattr(tf.bitwise, f"{way}_shift"), array(9, dtype=kind, low=0 if kind[0] == "u" else -120, high=120), np.arange(9).astype(kind) * 8)
+       for way in ("left", "right") for kind in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")},
+
     "right_shift": (tf.bitwise.right_shift, N, J), "where": (lambda x, y: tf.where(x > y, x, y), X, Y),
     "where_rows": (lambda x, y: tf.where(x[:, :1] > 0, x, y), X, Y), "add_n": (lambda x, y: tf.add_n([x, y, x]), X, Y),
     "approximate_equal": (lambda x, y: tf.raw_ops.ApproximateEqual(x=x, y=y, tolerance=0.5), X, Y),

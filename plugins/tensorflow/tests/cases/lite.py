@@ -87,7 +87,7 @@ _THIRD = {
 
 _WIDE = {
     f"{n}_int16": Case(lambda n=n: converted(_FUNCTIONS[n], [_X], "int16"))
-    for n in ("add", "tanh", "softmax", "mean", "pad", "max_pool", "avg_pool", "conv", "depthwise", "dense", "batch_matmul")
+    for n in ("add", "tanh", "softmax", "mean", "pad", "bilinear", "max_pool", "avg_pool", "conv", "depthwise", "dense", "batch_matmul")
 }  # fmt: skip
 
 

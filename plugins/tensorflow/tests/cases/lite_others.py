@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from flatbuffers.flexbuffers import Dumps
 from judging import Case, array
-from lite_files import T
+from lite_files import Op, T, built
 
 from cases.lite import converted
 from cases.lite_codes import single
@@ -48,6 +49,25 @@ def counter() -> Any:
     path = Path(tempfile.mkdtemp()) / "model.tflite"
     path.write_bytes(converter.convert())
     return path
+
+
+def detection(background: int = 0, of_box: int = 1, dtype: Any = np.float32, **more: Any) -> Path:
+    """Boxes of a detector around twelve anchors, and the scores of three classes."""
+    anchors = np.abs(array(12, 4)) / 4 + 0.1
+    shapes, scales = [(1, 12, 4), (1, 12, 3 + background)], [(0.02, 128), (1 / 256, 0)]
+    given = [
+        T(shape=shape, dtype=dtype, scale=None if dtype is np.float32 else scale, zero=zero)
+        for shape, (scale, zero) in zip(shapes, scales, strict=True)
+    ]
+    held = T(anchors) if dtype is np.float32 else T((anchors * 100).astype(np.uint8), scale=0.01, zero=0)
+    rows = 5 * of_box
+    results = [T(shape=(1, rows, 4)), T(shape=(1, rows)), T(shape=(1, rows)), T(shape=(1,))]
+    options = {
+        "max_detections": 5, "max_classes_per_detection": of_box, "nms_score_threshold": 0.3, "nms_iou_threshold": 0.5,
+        "num_classes": 3, "y_scale": 10.0, "x_scale": 10.0, "h_scale": 5.0, "w_scale": 5.0, **more,
+    }  # fmt: skip
+    call = Op("CUSTOM", [0, 1, 2], [3, 4, 5, 6], custom=("TFLite_Detection_PostProcess", bytes(Dumps(options))))
+    return built([*given, held, *results], [call], [0, 1], [3, 4, 5, 6])
 
 
 F, N, B = np.float32, np.int32, np.bool_
@@ -106,4 +126,9 @@ CASES = {
     "random": Case(lambda: converted(lambda x: x + tf.random.uniform(tf.shape(x)) * 0.0, [(2, 3)])),
     "random_normal": Case(lambda: converted(lambda x: x + tf.random.normal(tf.shape(x)) * 0.0, [(2, 3)])),
     "variables": Case(counter),
+    **{f"detection_{n}": Case(lambda given=given: detection(**given)) for n, given in {
+        "fast": {}, "background": {"background": 1}, "regular": {"use_regular_nms": True, "detections_per_class": 2},
+        "regular_background": {"use_regular_nms": True, "background": 1}, "classes": {"of_box": 2},
+        "few": {"nms_score_threshold": 1.2}, "codes": {"dtype": np.uint8}, "codes_regular": {"dtype": np.uint8, "use_regular_nms": True},
+    }.items()},
 }  # fmt: skip

@@ -65,12 +65,22 @@ _MATRICES = {
     "fake_quant": (lambda x: tf.quantization.fake_quant_with_min_max_args(x, -1, 1.5), X), "fake_quant_vars": (lambda x: tf.quantization.fake_quant_with_min_max_vars(x, -1.1, 1.5, narrow_range=True), X),
 }  # fmt: skip
 
+#: What has no elements, few bits, or places outside of what is chosen from.
+_EDGES = {
+    "any_of_none": (lambda x: (tf.reduce_any(x > 0, 0), tf.reduce_all(x > 0, 0), tf.reduce_max(x, 0), tf.reduce_sum(x, 0)), array(0, 4)),
+    **{f"mean_{kind}": (lambda x: (tf.reduce_mean(x, 1), tf.reduce_sum(x, 1)), array(2, 4, dtype=kind, low=0, high=120)) for kind in ("int8", "uint8", "int16", "uint16", "uint32", "uint64")},
+    "in_top_k_outside": (lambda x: tf.math.in_top_k([2, 0, 9, -1], x, 2), np.float32([[1, 2, 2, 0], [np.inf, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1]])),
+    "one_hot_of_bool": (lambda i: tf.one_hot(i, 3, on_value=True, off_value=False, dtype=tf.bool), np.int32([0, -1, 2, 5])),
+    "select_of_bool": (lambda x: tf.where(x > 0, x > 1, x < -1), X), "extremes_of_int16": (lambda x: (tf.maximum(x, 3), tf.minimum(x, 3)), array(5, dtype="int16", low=-9, high=9)),
+    "log_sums_before": (lambda x: (tf.math.cumulative_logsumexp(x, 1, exclusive=True), tf.math.cumulative_logsumexp(x, 1, exclusive=True, reverse=True)), array(2, 5)),
+}  # fmt: skip
+
 _FIRST = {name: Case(lambda f=f: tf.function(f), [X]) for name, f in _FUNCTIONS.items()}
 _SECOND = {
     f"{name}_of_any_batch": Case(lambda f=f: tf.function(f), [tf.TensorSpec([None, 4, 5], name="x")])
     for name, f in _FUNCTIONS.items()
     if name in ("reshape_computed", "slice_computed", "shrink_computed", "strided", "fill", "tile", "matmul", "einsum", "tensordot", "where_indices", "boolean_mask", "cumsum", "sum", "mean_keep", "concat", "stack", "pad", "reverse", "top_k", "gather", "gather_nd", "moments", "variance", "diag_part", "set_diag", "band_part", "scatter_update", "open_ends", "backwards", "range", "roll", "repeat", "batch_gather", "meshgrid")
 }  # fmt: skip
-_THIRD = {name: Case(lambda f=f: tf.function(f), [x]) for name, (f, x) in _MATRICES.items()}
+_THIRD = {name: Case(lambda f=f: tf.function(f), [x]) for name, (f, x) in (_MATRICES | _EDGES).items()}
 
 CASES = _FIRST | _SECOND | _THIRD

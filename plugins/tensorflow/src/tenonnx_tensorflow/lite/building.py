@@ -15,7 +15,7 @@ from tenonnx_tensorflow.held import Variable
 from tenonnx_tensorflow.lite import layers, plain, recurrent  # noqa: F401 - what they are imported for is their rules
 from tenonnx_tensorflow.lite.calls import LITE_RULES, Call, Codes, quantized
 from tenonnx_tensorflow.lite.reader import File, Operator, Subgraph, Tensor
-from tenonnx_tensorflow.loops import branched, looped
+from tenonnx_tensorflow.loops import Looping, branched, looped
 from tenonnx_tensorflow.rules.control import condition_of
 from tenonnx_tensorflow.state import State, settled
 
@@ -207,7 +207,7 @@ class Builder:
         cond, body = option("CondSubgraphIndex"), option("BodySubgraphIndex")
         inner = self.file.subgraphs[body]
         fixed = [a == b for a, b in zip(inner.inputs, inner.outputs, strict=True)]
-        return looped(
+        return looped(Looping(
             self.state, values, lambda held: condition_of(self.run(cond, held)[0]), lambda held: self.run(body, held), fixed,
             operator.title,
-        )  # fmt: skip
+        ))  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant
 from tenonnx_tensorflow.held import int64, number
 from tenonnx_tensorflow.lite.calls import Call, activated, lite_rule
+from tenonnx_tensorflow.lite.reader import Operator
 from tenonnx_tensorflow.rules.windows import Layout, Window, channels_first, channels_last, transposed
 
 _PADDING = {0: "SAME", 1: "VALID"}
@@ -172,13 +174,23 @@ def pool(call: Call) -> Value:
 # ----- detection ------------------------------------------------------------------------------------------------------
 
 
-@lite_rule("TFLite_Detection_PostProcess")
-def detection(call: Call) -> Any:
-    """Boxes around anchors, and the best of all classes or of each, without those that overlap."""
+DETECTION = "TFLite_Detection_PostProcess"
+
+
+def custom_options(operator: Operator) -> Mapping[str, Any]:
+    """The options of an operator that is none of the schema, which it keeps by their names."""
     import flatbuffers.flexbuffers as flexbuffers
 
-    options: Any = flexbuffers.Loads(bytearray(call.operator.custom))
+    found: Mapping[str, Any] = flexbuffers.Loads(bytearray(operator.custom))
+    return found
+
+
+@lite_rule(DETECTION)
+def detection(call: Call) -> Any:
+    """Boxes around anchors, and the best of all classes or of each, without those that overlap."""
+    options = custom_options(call.operator)
     most, classes = int(options["max_detections"]), int(options["num_classes"])
+    of_box = int(options.get("max_classes_per_detection", 1))
     codes, scores, anchors = call.real(0), call.real(1), call.real(2)
     anchors = ops.unsqueeze(anchors, [0]) if anchors.rank == 2 else anchors
 
@@ -200,8 +212,6 @@ def detection(call: Call) -> Any:
         each = constant(np.asarray([int(options.get("detections_per_class", 100))]))
         given = ops.transpose(kept, perm=[0, 2, 1])
     else:
-        if int(options.get("max_classes_per_detection", 1)) != 1:
-            raise NotRepresentable("each detection must have one class", given=call.operator.title)
         each = constant(np.asarray([most]))
         given = ops.transpose(ops.reduce_max(kept, [2], keepdims=1), perm=[0, 2, 1])
     chosen = ops.non_max_suppression(boxes, given, each, overlap, least)
@@ -213,12 +223,17 @@ def detection(call: Call) -> Any:
     box = ops.gather(ops.squeeze(boxes, [0]), place)
     if regular:
         kind = ops.gather(ops.squeeze(ops.slice_(chosen, [1], [2], [1]), [1]), order)
-    else:
-        kind = ops.gather(ops.argmax(ops.squeeze(kept, [0]), axis=1, keepdims=0), place)
+    elif of_box > classes:
+        raise NotRepresentable("each detection must have no more classes than there are", given=call.operator.title)
+    else:  # the best classes of each box, one after the other
+        best, kind = ops.top_k(ops.gather(ops.squeeze(kept, [0]), place), constant(np.asarray([of_box])))
+        box = ops.reshape(ops.tile(box, constant(np.asarray([1, of_box]))), [-1, 4])
+        best, kind = ops.reshape(best, [-1]), ops.reshape(kind, [-1])
     zero = constant(np.asarray([0]))
-    missing = ops.sub(constant(np.asarray([most])), count)
 
     def padded(value: Value) -> Value:
+        length = ops.slice_(ops.shape(value), [0], [1], [0])
+        missing = ops.sub(constant(np.asarray([most * of_box])), length)
         ends = ops.concat(zero, missing, axis=0) if value.rank == 1 else ops.concat(zero, zero, missing, zero, axis=0)
         return ops.unsqueeze(ops.pad(value, ends), [0])
 

@@ -10,8 +10,9 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value, constant
 from tenonnx_tensorflow.attributes import _DTYPES
-from tenonnx_tensorflow.held import as_dtype, int64, number
+from tenonnx_tensorflow.held import as_dtype, int64, known, number
 from tenonnx_tensorflow.lite.calls import Call, Codes, activated, lite_rule, moves, real_of
+from tenonnx_tensorflow.rules.images import by_matrices, plane
 
 #: The numbers of TensorFlow's types by those of TFLite.
 _TYPES = {0: 1, 1: 19, 2: 3, 3: 4, 4: 9, 5: 7, 6: 10, 7: 5, 8: 8, 9: 6, 10: 2, 12: 23, 15: 22, 16: 17, 18: 14}
@@ -42,7 +43,6 @@ _BY_NUMBERS = _PLAIN | {
     "REDUCE_ALL": ("All", _KEEPING), "REDUCE_MAX": ("Max", _KEEPING), "REDUCE_MIN": ("Min", _KEEPING),
     "LEAKY_RELU": ("LeakyRelu", lambda call: {"alpha": call.option("Alpha", 0.0)}),
     "CUMSUM": ("Cumsum", lambda call: {"exclusive": call.option("Exclusive", False), "reverse": call.option("Reverse", False)}),
-    "RESIZE_BILINEAR": ("ResizeBilinear", lambda call: {"align_corners": call.option("AlignCorners", False), "half_pixel_centers": call.option("HalfPixelCenters", False)}),
     "BUCKETIZE": ("Bucketize", lambda call: {"boundaries": call.option("Boundaries", [])}),
     "MATRIX_DIAG": ("MatrixDiag", lambda call: {}), "MATRIX_SET_DIAG": ("MatrixSetDiag", lambda call: {}),
     "SPARSE_TO_DENSE": ("SparseToDense", lambda call: {}), "RFFT2D": ("RFFT2D", lambda call: {}),
@@ -193,11 +193,36 @@ def split(call: Call) -> Any:
     return [Codes(value) for value in found] if codes else found
 
 
+@lite_rule("RESIZE_BILINEAR")
+def bilinear(call: Call) -> Value:
+    """Codes of 16 bits by weights of 10, as the kernel has it, whose steps are larger than those of the codes."""
+    corners, halves = call.option("AlignCorners", False), call.option("HalfPixelCenters", False)
+    x, wanted = call.real(0), known(call.raw(1), "the size of images").tolist()
+    if call.raw(0).dtype is not DType.int16:
+        found: Value = call.as_rule("ResizeBilinear", x, call.raw(1), align_corners=corners, half_pixel_centers=halves)
+        return found
+    return by_matrices(
+        x, *(_weights_of_10_bits(b, a, corners, halves) for b, a in zip(plane(x, call.name), wanted, strict=True))
+    )
+
+
+def _weights_of_10_bits(before: int, after: int, corners: bool, halves: bool) -> np.ndarray[Any, Any]:
+    one, less = 1 << 10, int(corners and after > 1)
+    step = (one * (before - less) + (after - less) // 2) // (after - less)
+    matrix = np.zeros((after, before))
+    for row in range(after):
+        place = row * step + (step // 2 - one // 2 if halves else 0)
+        low, high = max(place // one, 0), min(max(place + one - 1, 0) // one, before - 1)
+        matrix[row, low] += 1 - (place - one * low) / one
+        matrix[row, high] += (place - one * low) / one
+    return matrix
+
+
 @lite_rule("PAD", "PADV2")
 def pad(call: Call) -> Any:
     """What is padded with is a number, which is the zero point where codes are padded."""
     value = call.real(2) if call.has(2) else None
-    if not moves(call):
+    if not moves(call) or call.raw(0).dtype is DType.int16:  # runtimes pad no integers of 16 bits
         return call.as_rule("PadV2", call.real(0), call.raw(1), value)
     if call.has(2):
         if (

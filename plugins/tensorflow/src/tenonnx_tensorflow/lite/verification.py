@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy as np
 
 from tenonnx.extend import DType, Graph, counted
 from tenonnx.extend.checks import Allowed, Tolerance, Verification
+from tenonnx_tensorflow.lite.layers import DETECTION, custom_options
+from tenonnx_tensorflow.lite.reader import read_file
 from tenonnx_tensorflow.verification import verify_against
 
 #: By how many steps codes of 8 bits may differ behind ties, whose rounding the interpreter's integers decide otherwise,
@@ -52,8 +54,14 @@ def verify_file(path: Path, graph: Graph, allowed: Allowed) -> Verification:
     step = _step_of(graph)
     names = [value.name for value in graph.inputs]
 
+    detections = list(_detections(path))
+
     def run(feeds: Mapping[str, Any]) -> Sequence[Any]:
-        return outputs_of(path, [feeds[name] for name in names])
+        found = outputs_of(path, [feeds[name] for name in names])
+        for places, count, of_box in detections:
+            for place in places:
+                found[place][:, of_box * int(found[count][0]) :] = 0
+        return found
 
     wide = any(value.dtype is DType.int16 for value in graph.outputs)
     steps = (_STEPS_OF_16_BITS if wide else _STEPS) if step else 0
@@ -72,3 +80,14 @@ def _step_of(graph: Graph) -> float:
         if scale is not None and scale.data is not None:
             steps.append(float(np.max(scale.data.array())))
     return max(steps)
+
+
+def _detections(path: Path) -> Iterator[tuple[Sequence[int], int, int]]:
+    """Outputs that the interpreter leaves as they were behind the last box, the output that counts, and rows of a box."""
+    subgraph = read_file(path).subgraphs[0]
+    for operator in subgraph.operators:
+        if operator.name == DETECTION and all(k in subgraph.outputs for k in operator.outputs):
+            *places, count = (list(subgraph.outputs).index(k) for k in operator.outputs)
+            options = custom_options(operator)
+            regular = options.get("use_regular_nms", False)
+            yield places, count, 1 if regular else int(options.get("max_classes_per_detection", 1))

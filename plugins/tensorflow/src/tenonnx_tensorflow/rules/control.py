@@ -9,7 +9,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant, static
 from tenonnx_tensorflow.held import number, scalar
-from tenonnx_tensorflow.loops import branched, looped
+from tenonnx_tensorflow.loops import Looping, branched, looped
 from tenonnx_tensorflow.rules import rule
 
 
@@ -74,12 +74,14 @@ def case(interpreter: Any, node: Any, index: Value, *values: Any) -> list[Any]:
 def while_(interpreter: Any, node: Any, *values: Any) -> list[Any]:
     condition, body = node["cond"], node["body"]
     return looped(
-        interpreter.state,
-        values,
-        lambda held: condition_of(interpreter.call(condition, held)[0]),
-        lambda held: interpreter.call(body, held),
-        _fixed(interpreter.function(body)),
-        node.title,
+        Looping(
+            interpreter.state,
+            values,
+            lambda held: condition_of(interpreter.call(condition, held)[0]),
+            lambda held: interpreter.call(body, held),
+            _fixed(interpreter.function(body)),
+            node.title,
+        )
     )
 
 
@@ -103,11 +105,13 @@ def loop_condition(node: Any, x: Value) -> Value:
 def for_(interpreter: Any, node: Any, start: Value, limit: Value, delta: Value, *values: Any) -> list[Any]:
     body = node["body"]
     found = looped(
-        interpreter.state,
-        [start, *values],
-        lambda held: ops.less(held[0], limit),
-        lambda held: [ops.add(held[0], delta), *interpreter.call(body, held)],
-        [False] * (1 + len(values)),
-        node.title,
+        Looping(
+            interpreter.state,
+            [start, *values],
+            lambda held: ops.less(held[0], limit),
+            lambda held: [ops.add(held[0], delta), *interpreter.call(body, held)],
+            [False] * (1 + len(values)),
+            node.title,
+        )
     )
     return found[1:]

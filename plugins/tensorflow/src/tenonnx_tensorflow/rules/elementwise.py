@@ -19,7 +19,7 @@ from tenonnx_frontends.special_functions import (
     ERFINV_NEAR,
 )
 from tenonnx_tensorflow.attributes import dtype_of, is_complex
-from tenonnx_tensorflow.held import Complex, as_dtype, number
+from tenonnx_tensorflow.held import Complex, as_dtype, by_wider, number, where
 from tenonnx_tensorflow.rules import rule
 
 _UNARY: dict[str, Any] = {
@@ -34,7 +34,7 @@ _UNARY: dict[str, Any] = {
 _BINARY: dict[str, Any] = {
     "Add": ops.add, "AddV2": ops.add, "Div": ops.div, "Greater": ops.greater,
     "GreaterEqual": ops.greater_or_equal, "Less": ops.less, "LessEqual": ops.less_or_equal, "LogicalAnd": ops.and_,
-    "LogicalOr": ops.or_, "Maximum": ops.maximum, "Minimum": ops.minimum, "Mul": ops.mul, "RealDiv": ops.div,
+    "LogicalOr": ops.or_, "Mul": ops.mul, "RealDiv": ops.div,
     "Sub": ops.sub, "TruncateDiv": ops.div, "BitwiseAnd": ops.bitwise_and, "BitwiseOr": ops.bitwise_or,
     "BitwiseXor": ops.bitwise_xor,
 }  # fmt: skip
@@ -58,9 +58,14 @@ def add(node: Any, x: Value, y: Value) -> Value:
 
 
 @rule("Identity", "StopGradient", "PreventGradient", "CheckNumerics", "Snapshot", "EnsureShape", "DisableCopyOnRead",
-      "PlaceholderWithDefault", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "OptionalGetValue")  # fmt: skip
+      "PlaceholderWithDefault", "Print", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "OptionalGetValue")  # fmt: skip
 def identity(node: Any, x: Any, *_: Any) -> Any:
     return x
+
+
+@rule("Maximum", "Minimum")
+def extreme(node: Any, x: Value, y: Value) -> Value:
+    return by_wider(ops.maximum if node.op == "Maximum" else ops.minimum, x, y)
 
 
 @rule("IdentityN", "ReadVariablesOp")
@@ -68,7 +73,7 @@ def identities(node: Any, *values: Any) -> list[Any]:
     return list(values)
 
 
-@rule("NoOp", "Assert", "Print", "PrintV2", "ControlTrigger")
+@rule("NoOp", "Assert", "PrintV2", "ControlTrigger")
 def nothing(node: Any, *_: Any) -> list[Any]:
     return []
 
@@ -306,14 +311,20 @@ def ndtri(node: Any, x: Value) -> Value:
 
 @rule("LeftShift", "RightShift")
 def shift(node: Any, x: Value, y: Value) -> Value:
-    """To the right, the sign of a negative number comes along."""
-    direction = "LEFT" if node.op == "LeftShift" else "RIGHT"
-    kind = x.dtype.numpy
+    """By no less than nothing and no more than all places but one; the sign of a negative number comes along."""
+    kind, last = x.dtype.numpy, 8 * x.dtype.numpy.itemsize - 1
+    y = by_wider(ops.clip, y, number(0, y), number(last, y))
     if kind.kind == "u":
-        return ops.bitshift(x, y, direction=direction)
-    two = constant(np.asarray(2, kind))
-    factor = as_dtype(ops.pow_(two, y), x.dtype)
-    return ops.mul(x, factor) if direction == "LEFT" else floor_div(node, x, factor)
+        direction = "LEFT" if node.op == "LeftShift" else "RIGHT"
+        return by_wider(lambda x, y: ops.bitshift(x, y, direction=direction), x, y)
+    if node.op == "LeftShift":
+        return by_wider(lambda x, y: ops.mul(x, ops.pow_(number(2, y), y)), x, y)
+    held, places = as_dtype(x, DType.int64), as_dtype(y, DType.int64)
+    found = floor_div(node, held, ops.pow_(constant(np.asarray(2)), ops.minimum(places, constant(np.asarray(62)))))
+    if last == 63:  # 2 ** 63 is no number of this type
+        sign = ops.neg(ops.cast(ops.less(held, constant(np.asarray(0))), to=DType.int64))
+        found = ops.where(ops.greater(places, constant(np.asarray(62))), sign, found)
+    return as_dtype(found, x.dtype)
 
 
 @rule("Bitcast")
@@ -369,7 +380,7 @@ def select(node: Any, condition: Value, x: Value, y: Value) -> Value:
     """The first version takes a vector for the rows of what it chooses from."""
     if node.op == "Select" and condition.rank == 1 and (x.rank or 0) > 1:
         condition = ops.unsqueeze(condition, list(range(1, x.ndim)))
-    return ops.where(condition, x, y)
+    return where(condition, x, y)
 
 
 # ----- special functions ----------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Value, constant
+from tenonnx.extend import NotRepresentable, Value, constant, static
 from tenonnx_tensorflow.held import known, number
 from tenonnx_tensorflow.rules import rule
 
@@ -85,12 +85,25 @@ def bias_add(node: Any, slope: Value) -> Value:
     return ops.reduce_sum(slope, [k for k in range(slope.ndim) if k != channel], keepdims=0)
 
 
+def _sizes(shape: Value) -> list[Any]:
+    """Numbers, and names of sizes that are not known."""
+    if static(shape) is None and shape.symbolic_contents is not None:
+        return list(shape.symbolic_contents)
+    return [int(n) for n in known(shape, "a shape that was broadcast")]
+
+
 @rule("BroadcastGradientArgs", outputs="r0 r1")
 def reduced_axes(node: Any, first: Value, second: Value) -> list[Value]:
-    """The axes along which each of two shapes was repeated."""
-    shapes = [known(value, "a shape that was broadcast").astype(int).tolist() for value in (first, second)]
+    """The axes along which each of two shapes was repeated; one size that is not known may be in both."""
+    shapes = [_sizes(value) for value in (first, second)]
     rank = max(map(len, shapes))
     padded = [[1] * (rank - len(shape)) + shape for shape in shapes]
+    for pair in zip(*padded, strict=True):
+        if pair[0] != pair[1] and 1 not in pair:
+            raise NotRepresentable(
+                "it must be known which of two sizes was repeated", given=" and ".join(map(str, pair)),
+                do="give fixed sizes to the inputs (dims=, or a signature with sizes), or one name to both (dims=)",
+            )  # fmt: skip
     kind = first.dtype.numpy
     return [
         constant(

@@ -12,7 +12,6 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant
 from tenonnx_tensorflow.held import as_dtype, int64, known, number, scalar
 from tenonnx_tensorflow.rules import rule
-from tenonnx_tensorflow.rules.shapes import LAST
 from tenonnx_tensorflow.rules.windows import channels_first, channels_last
 
 
@@ -101,14 +100,14 @@ def _cubic_weight(distance: Value, a: float) -> Value:
     return ops.where(ops.less_or_equal(distance, number(1, distance)), near, far)
 
 
-def _by_matrices(x: Value, rows: Any, columns: Any) -> Value:
+def by_matrices(x: Value, rows: Any, columns: Any) -> Value:
     """Each row and column of the result as a mean of others."""
     held = as_dtype(channels_first(x), DType.float32)
     wide = ops.matmul(held, constant(np.asarray(columns, np.float32).T))
     return channels_last(ops.matmul(constant(np.asarray(rows, np.float32)), wide))
 
 
-def _plane(x: Value, what: str) -> tuple[int, int]:
+def plane(x: Value, what: str) -> tuple[int, int]:
     sizes = x.shape[1:3] if x.shape is not None else ()
     if len(sizes) != 2 or not all(isinstance(n, int) for n in sizes):
         raise NotRepresentable(f"the sizes of images must be known for {what}", given=f"{x.type}")
@@ -120,7 +119,7 @@ def area(node: Any, x: Value, size: Value) -> Value:
     """The mean of what an element covers: shares of elements at both ends."""
     wanted = known(size, "the size of ResizeArea").tolist()
     matrices = []
-    for before, after in zip(_plane(x, node.op), wanted, strict=True):
+    for before, after in zip(plane(x, node.op), wanted, strict=True):
         step = (before - 1) / (after - 1) if node.get("align_corners", False) and after > 1 else before / after
         matrix = np.zeros((after, before))
         for k in range(after):
@@ -129,7 +128,7 @@ def area(node: Any, x: Value, size: Value) -> Value:
                 share = min(end, place + 1) - max(start, place)
                 matrix[k, min(place, before - 1)] += share / step
         matrices.append(matrix)
-    return _by_matrices(x, *matrices)
+    return by_matrices(x, *matrices)
 
 
 def _lanczos(radius: float) -> Any:
@@ -168,10 +167,10 @@ def scale_and_translate(node: Any, x: Value, size: Value, scale: Value, translat
     scales = known(scale, "the scales of a resized image").astype(np.float64)
     shifts = known(translation, "the translation of a resized image").astype(np.float64)
     matrices = []
-    for axis, (before, after) in enumerate(zip(_plane(x, node.op), wanted, strict=True)):
-        inverse = 1 / scales[axis]
+    for axis, (before, after) in enumerate(zip(plane(x, node.op), wanted, strict=True)):
+        inverse: Any = np.float32(1 / scales[axis])  # as the kernel rounds, which decides what lies at its edge
         kernel_scale = max(inverse, 1.0) if node.get("antialias", True) else 1.0
-        places = (np.arange(after) + 0.5) * inverse - shifts[axis] * inverse
+        places = (np.arange(after, dtype=np.float32) + np.float32(0.5)) * inverse - np.float32(shifts[axis]) * inverse
         distance = np.abs(np.arange(before)[None, :] + 0.5 - places[:, None]) / kernel_scale
         weights = weigh(distance)
         start = np.clip(np.ceil(places - radius * kernel_scale - 0.5), 0, None)
@@ -182,7 +181,7 @@ def scale_and_translate(node: Any, x: Value, size: Value, scale: Value, translat
         matrix = np.where(np.abs(total) < 1000 * np.finfo(np.float32).tiny, 0, weights / np.where(total == 0, 1, total))
         outside = (places < 0) | (places > before)
         matrices.append(np.where(outside[:, None], 0, matrix))
-    return _by_matrices(x, *matrices)
+    return by_matrices(x, *matrices)
 
 
 @rule("CropAndResize")
@@ -297,10 +296,16 @@ def adjust_saturation(node: Any, x: Value, factor: Value) -> Value:
 
 @rule("AdjustHue")
 def adjust_hue(node: Any, x: Value, delta: Value) -> Value:
-    hsv = rgb_to_hsv(node, x)
-    moved = ops.add(_channel(hsv, 0), as_dtype(delta, x.dtype))
+    """The hue turned, between the least and the greatest of the three colours, whatever these are."""
+    top, low = (reduce(x, [x.ndim - 1], keepdims=1) for reduce in (ops.reduce_max, ops.reduce_min))
+    spread, zero = ops.sub(top, low), number(0, x)
+    flat = ops.equal(spread, zero)
+    shares = ops.div(ops.sub(x, low), ops.where(flat, number(1, x), spread))
+    hue = _channel(rgb_to_hsv(node, shares), 0)
+    moved = ops.add(ops.where(flat, zero, hue), as_dtype(delta, x.dtype))
     moved = ops.sub(moved, ops.floor(moved))
-    return hsv_to_rgb(node, ops.concat(moved, ops.slice_(hsv, [1], [LAST], [x.ndim - 1]), axis=x.ndim - 1))
+    one = ops.add(ops.mul(moved, zero), number(1, x))
+    return ops.add(ops.mul(hsv_to_rgb(node, ops.concat(moved, one, one, axis=x.ndim - 1)), spread), low)
 
 
 # ----- boxes ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant
 from tenonnx_tensorflow.attributes import dtype_of
-from tenonnx_tensorflow.held import as_dtype, int64, integers, number, scalar
+from tenonnx_tensorflow.held import as_dtype, int64, integers, number, scalar, where
 from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.rules.shapes import LAST, strided_slice
 
@@ -62,7 +62,8 @@ def one_hot(node: Any, indices: Value, depth: Value, on: Value, off: Value) -> V
     shape = [1] * (indices.ndim + 1)
     shape[axis] = -1
     places = ops.reshape(as_dtype(row, DType.int64), shape)
-    return ops.where(ops.equal(ops.unsqueeze(int64(indices), [axis]), places), on, off)
+    chosen = ops.equal(ops.unsqueeze(int64(indices), [axis]), places)
+    return where(chosen, on, off)
 
 
 # ----- scatters -------------------------------------------------------------------------------------------------------
@@ -287,13 +288,18 @@ def nth_element(node: Any, x: Value, n: Value) -> Value:
 
 @rule("InTopK", "InTopKV2")
 def in_top_k(node: Any, predictions: Value, targets: Value, k: Value | None = None) -> Value:
-    """Whether fewer than ``k`` predictions are larger than that of the target, which must be finite."""
+    """Whether fewer than ``k`` predictions are larger than that of the target; all must be finite, and it one of them."""
     count = number(int(node["k"]), DType.int64) if k is None else int64(k)
-    own = ops.gather_elements(predictions, ops.unsqueeze(int64(targets), [1]), axis=1)
+    wanted = ops.unsqueeze(int64(targets), [1])
+    classes = ops.slice_(ops.shape(predictions), [1], [2], [0])
+    zero = constant(np.asarray(0))
+    inside = ops.and_(ops.greater_or_equal(wanted, zero), ops.less(wanted, classes))
+    own = ops.gather_elements(predictions, ops.where(inside, wanted, zero), axis=1)
     larger = ops.cast(ops.greater(predictions, own), to=DType.int64)
-    finite = ops.not_(ops.or_(ops.isnan(own), ops.isinf(own)))
-    found = ops.less(ops.reduce_sum(larger, [1], keepdims=0), count)
-    return ops.and_(found, ops.squeeze(finite, [1]))
+    strange = ops.cast(ops.or_(ops.isnan(predictions), ops.isinf(predictions)), to=DType.int64)
+    found = ops.less(ops.reduce_sum(larger, [1], keepdims=1), count)
+    finite = ops.less(ops.reduce_sum(strange, [1], keepdims=1), constant(np.asarray(1)))
+    return ops.squeeze(ops.and_(ops.and_(found, finite), inside), [1])
 
 
 @rule("ArgMax", "ArgMin")

@@ -66,11 +66,7 @@ def get_item(node: Any, held: Any, index: Value, shape: Value) -> Value:
 @rule("TensorListSetItem")
 def set_item(node: Any, held: Any, index: Value, item: Value) -> Any:
     if isinstance(held, Slot):
-        if held.source.shape is None and item.shape is not None:
-            held.source.shape = [n if isinstance(n, int) else None for n in item.shape]
-        if held.row is not None:
-            raise RowsApart("a loop must write one row of a list in each iteration", given=node.title)
-        return Slot(held.source, index, item)
+        return _written(held, index, item, node)
     rows = _rows(held, node, item)
     if node.get("resize_if_index_out_of_bounds", False):
         least = ops.add(ops.reshape(int64(index), [1]), constant(np.asarray([1])))
@@ -78,6 +74,15 @@ def set_item(node: Any, held: Any, index: Value, item: Value) -> Any:
         held = TensorList(held.dtype, rows, None, held.shape)
     updated = ops.scatter_nd(rows, ops.reshape(int64(index), [1, 1]), ops.unsqueeze(item, [0]))
     return TensorList(held.dtype, updated, held.size, held.shape)
+
+
+def _written(held: Slot, index: Value | None, item: Value, node: Any) -> Slot:
+    """What a loop adds to a list in one iteration."""
+    if held.source.shape is None and item.shape is not None:
+        held.source.shape = [n if isinstance(n, int) else None for n in item.shape]
+    if held.row is not None:
+        raise RowsApart("a loop must write one row of a list in each iteration", given=node.title)
+    return Slot(held.source, index, item)
 
 
 @rule("TensorListLength")
@@ -91,7 +96,9 @@ def length(node: Any, held: Any) -> Value:
 
 
 @rule("TensorListPushBack")
-def push(node: Any, held: Any, item: Value) -> TensorList:
+def push(node: Any, held: Any, item: Value) -> Any:
+    if isinstance(held, Slot):
+        return _written(held, None, item, node)
     row = ops.unsqueeze(item, [0])
     if isinstance(held, TensorList) and held.rows is None and static(held.size) is not None and not static(held.size):
         return TensorList(held.dtype, row, None, held.shape)

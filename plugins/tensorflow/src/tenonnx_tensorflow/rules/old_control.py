@@ -7,7 +7,7 @@ from typing import Any
 
 from tenonnx.extend import NotRepresentable
 from tenonnx_tensorflow.graphs import Node, Reference
-from tenonnx_tensorflow.loops import branched, looped
+from tenonnx_tensorflow.loops import Looping, branched, looped
 from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.rules.control import condition_of
 
@@ -156,7 +156,9 @@ def _loop(scope: Any, frame: str, node: Node) -> dict[str, Any]:
         inner = scope.nested(known)
         return [inner.read(n.inputs[0]) for n in following]
 
-    found = looped(scope.interpreter.state, initial, going, step, [False] * len(initial), f'the loop "{frame}"')
+    found = looped(
+        Looping(scope.interpreter.state, initial, going, step, [False] * len(initial), f'the loop "{frame}"')
+    )
     return {merged.name: each for merged, each in zip(merges, found, strict=True)}
 
 

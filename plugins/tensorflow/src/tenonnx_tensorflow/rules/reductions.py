@@ -19,19 +19,21 @@ _REDUCING = {
 
 @rule(*_REDUCING)
 def reduced(node: Any, x: Value, axes: Value) -> Value:
-    """Along no axis nothing is reduced; a mean of integers is truncated."""
+    """Along no axis nothing is reduced; a mean of integers is truncated, and few bits are reduced by 64."""
     keep = int(node.get("keep_dims", False))
     places = [k % x.ndim for k in integers(axes, f"the axes of {node.op}")] if x.ndim else []
     if not places:
         return ops.absolute(x) if node.op == "EuclideanNorm" else x
-    if node.op == "Mean" and x.dtype.numpy.kind in "iu":
-        total = ops.reduce_sum(x, places, keepdims=keep)
+    if x.dtype.numpy.kind not in "iu":
+        return _REDUCING[node.op](x, places, keepdims=keep)
+    held = x if x.dtype in (DType.int32, DType.int64) else ops.cast(x, to=DType.int64)
+    if node.op == "Mean":
+        total = ops.reduce_sum(held, places, keepdims=keep)
         sizes = ops.gather(ops.shape(x), constant(np.asarray(places)))
-        count = as_dtype(ops.reduce_prod(sizes, keepdims=0), x.dtype)
-        return ops.div(total, count)
-    if x.dtype is DType.string:
-        return ops.reduce_sum(x, places, keepdims=keep)
-    return _REDUCING[node.op](x, places, keepdims=keep)
+        found = ops.div(total, as_dtype(ops.reduce_prod(sizes, keepdims=0), held.dtype))
+    else:
+        found = _REDUCING[node.op](held, places, keepdims=keep)
+    return as_dtype(found, x.dtype)
 
 
 @rule("All", "Any")
@@ -41,7 +43,8 @@ def logical(node: Any, x: Value, axes: Value) -> Value:
         return x
     number_of = ops.cast(x, to=DType.int32)
     reduce = ops.reduce_min if node.op == "All" else ops.reduce_max
-    return ops.cast(reduce(number_of, places, keepdims=int(node.get("keep_dims", False))), to=DType.bool)
+    found = reduce(number_of, places, keepdims=int(node.get("keep_dims", False)))
+    return ops.greater(found, number(0, found))  # that of no elements is the least or the greatest number
 
 
 @rule("Cumsum", "Cumprod")
@@ -59,9 +62,7 @@ def cumulative_logsumexp(node: Any, x: Value, axis: Value) -> Value:
     top = ops.reduce_max(x, [place], keepdims=1)
     given = {"exclusive": int(node.get("exclusive", False)), "reverse": int(node.get("reverse", False))}
     total = ops.cumsum(ops.exp(ops.sub(x, top)), constant(np.asarray(place)), **given)
-    found = ops.add(ops.log(total), top)
-    lowest = number(float(np.finfo(x.dtype.numpy).min), x)
-    return ops.maximum(found, lowest)
+    return ops.add(ops.log(total), top)
 
 
 @rule("L2Loss")

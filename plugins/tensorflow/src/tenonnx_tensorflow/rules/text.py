@@ -99,8 +99,13 @@ def join(node: Any, *values: Value) -> Value:
 
 @rule("StringLower", "StringUpper")
 def cased(node: Any, x: Value) -> Value:
+    """Of ASCII alone, unless the node names an encoding."""
     flat = x if x.rank == 1 else ops.reshape(x, [-1])
-    found = ops.string_normalizer(flat, case_change_action="LOWER" if node.op == "StringLower" else "UPPER")
+    found = ops.string_normalizer(
+        flat,
+        case_change_action="LOWER" if node.op == "StringLower" else "UPPER",
+        locale=None if node.get("encoding", "") else "C",
+    )
     return found if x.rank == 1 else ops.reshape(found, ops.shape(x))
 
 
