@@ -107,9 +107,34 @@ def _of_keras(model: Any, examples: Sequence[Any], training: bool) -> Model:
 
     # It is compared with what the model gives, not with its trace, which a layer may have made for some sizes alone.
     is_plain = all(isinstance(each, tf.TensorSpec) for each in tf.nest.flatten(structure))
-    found = _of_concrete(_concrete(called, structure), model.name, not examples, outputs if is_plain else None)
+    with _steps_at_once():
+        traced = _concrete(called, structure)
+    found = _of_concrete(traced, model.name, not examples, outputs if is_plain else None)
     found.line_of = None  # layers are no lines of the user's
     return found
+
+
+@contextmanager
+def _steps_at_once() -> Iterator[None]:
+    """Let ``TimeDistributed`` call its layer once, for the steps of all rows.
+
+    Keras calls it for each step, and for as many as there are rows where their number is not known while it is traced.
+    """
+    layer, by_steps = keras.layers.TimeDistributed, keras.layers.TimeDistributed.call
+
+    def call(self: Any, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        inner = inputs.shape[2:]
+        if mask is not None or training or None in inner:
+            return by_steps(self, inputs, training=training, mask=mask)
+        given = {"training": training} if self.layer._call_has_training_arg else {}
+        found = self.layer.call(keras.ops.reshape(inputs, (-1, *inner)), **given)
+        return keras.ops.reshape(found, (*keras.ops.shape(inputs)[:2], *found.shape[1:]))
+
+    layer.call = call
+    try:
+        yield
+    finally:
+        layer.call = by_steps
 
 
 def _structure_of(model: Any) -> Any:
