@@ -112,6 +112,13 @@ def test_core_and_standard_run_the_digits_model(environment):
         "print(graph.run({'pixels': pixels})['label'].tolist())"
     )
     assert len(json.loads(outputs)) == 48
+    said = environment.run(
+        "import contextlib, io\nfrom tenonnx_cli import main\n"
+        "with contextlib.redirect_stderr(io.StringIO()) as said:\n"
+        f"    code = main(['compose', *[{str(example('digits/digits'))!r}] * 2, '-o', 'both.onnx'])\n"
+        "print(code, said.getvalue())"
+    )
+    assert said.startswith("2 PluginError: compose is in tenonnx-optimize")
 
 
 def test_an_op_without_its_package_is_named_until_the_package_is_there(environment):

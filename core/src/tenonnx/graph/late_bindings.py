@@ -17,6 +17,7 @@ PLACES = {
     "apply_graph": "tenonnx.transforms.editing",
     "assign": "tenonnx.transforms.editing",
     "constant_where_fixed": "tenonnx_optimize.simplify",
+    "compose": "tenonnx_optimize.compose",
     "copy_graph": "tenonnx.transforms.rewrite",
     "default_registry": "tenonnx.registry.registry",
     "costs": "tenonnx_optimize.costs",

@@ -23,7 +23,7 @@ def command(first: str, second: str, output: str, mapping: dict[str, str], **wri
 
     Other inputs and outputs remain those of the result. Its opset is the newer of the two.
     """
-    from tenonnx import compose
+    from tenonnx.tools import late
 
-    whole = compose(load_model(first), load_model(second), mapping or None)
+    whole = late("compose")(load_model(first), load_model(second), mapping or None)
     write(whole, output, first, second, **writing)
