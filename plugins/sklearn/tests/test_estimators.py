@@ -1,5 +1,6 @@
 """Estimators against themselves, as files on onnxruntime."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -427,3 +428,34 @@ def test_labels_that_were_spread_to_no_neighbour_are_missing():
     found = tx.load(model, verify=False).run({"X": asked})
     assert np.isnan(expected[1]).all()
     np.testing.assert_allclose(found["probabilities"], expected, rtol=1e-5)
+
+
+def test_a_file_that_no_package_reads_or_that_holds_no_estimator_is_refused(tmp_path):
+    (tmp_path / "broken.joblib").write_bytes(b"no pickle")
+    (tmp_path / "map.pkl").write_bytes(pickle.dumps({"a": 1}))
+    moved = pickle.dumps(Ridge()).replace(b"linear_model._ridge", b"linear_model._rigde")
+    (tmp_path / "moved.pkl").write_bytes(moved)
+    for name, kind, words in (
+        ("broken.joblib", tx.InvalidModel, "installed packages read"), ("map.pkl", tx.InvalidCall, "holds a dict"),
+        ("moved.pkl", tx.InvalidModel, "_rigde"), ("none.pkl", tx.InvalidCall, "can be read"),
+    ):  # fmt: skip
+        with pytest.raises(kind, match=words):
+            tx.load(tmp_path / name, trust=True)
+
+
+def test_what_lacks_a_fit_or_a_column_is_told():
+    with pytest.raises(tx.InvalidCall, match="call its fit"):
+        tx.load(make_pipeline(StandardScaler(), LogisticRegression()))
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    graph = tx.load(LogisticRegression().fit(X, X[:, 0] > 0), inputs="columns")
+    with pytest.raises(tx.InvalidCall, match=r"none named x1\n.*available *x0"):
+        feeds(graph, {"x0": X[:, 0]})
+
+
+def test_a_subclass_may_take_the_rule_of_its_base():
+    class Twin(LogisticRegression):
+        pass
+
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(tx.NotRepresentable, match=r"sklearn\.LogisticRegression the name as well"):
+        tx.load(Twin().fit(X, X[:, 0] > 0))

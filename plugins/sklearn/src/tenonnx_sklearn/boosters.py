@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import InvalidCall
+from tenonnx.extend import InvalidCall, InvalidModel, TenonnxError
 
 
 class NativeBooster:
@@ -71,8 +72,29 @@ def as_estimator(source: Any) -> Any:
 # ----- files ----------------------------------------------------------------------------------------------------------
 
 
+def held_by(path: str | os.PathLike[str], read: Callable[[], Any]) -> Any:
+    """What ``read`` gives of a file. Raises ``InvalidCall`` where there is none, ``InvalidModel`` where it fails."""
+    try:
+        return read()
+    except OSError as error:
+        given = error.strerror or str(error)
+        raise InvalidCall(f'"{os.fspath(path)}" must be a file that can be read', given=given) from error
+    except TenonnxError:
+        raise
+    except Exception as error:  # what a pickle may raise has no end
+        raise InvalidModel(
+            "a file of an estimator must be one that the installed packages read",
+            given=f'"{os.fspath(path)}": {type(error).__name__}: {error}',
+            do="install the versions of its packages that wrote it, or fit and save the estimator again",
+        ) from error
+
+
 def saved_booster(path: str | os.PathLike[str]) -> Any:
     """The booster that a file holds, as an estimator."""
+    return held_by(path, lambda: _saved(path))
+
+
+def _saved(path: str | os.PathLike[str]) -> Any:
     with Path(path).open("rb") as file:
         head = file.read(4096)
     if head.startswith(b"CBM"):

@@ -75,7 +75,8 @@ def convert(model: Any, X: Value | Table) -> Outputs:
         raise NotRepresentable(
             "an estimator must have a rule",
             given=name,
-            do='register one with tenonnx_sklearn.converts, see "tenonnx.estimators" in docs/how-to/sklearn.md',
+            do=f'write one: @tenonnx_sklearn.converts("{name}") above a function of the estimator and its rows'
+            f'{_by_base(model)}; see "tenonnx.estimators" in docs/how-to/sklearn.md',
         )
     found = rule(_widened(model), X)
     if isinstance(found.get("transform"), Value | Table):
@@ -83,6 +84,13 @@ def convert(model: Any, X: Value | Table) -> Outputs:
     if "predict_proba" in found and "predict_log_proba" not in found:
         found["predict_log_proba"] = lambda: _logarithms(called(found["predict_proba"]))
     return found
+
+
+def _by_base(model: Any) -> str:
+    """What to write where a class computes what its base does."""
+    names = [f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}" for kind in type(model).__mro__[1:]]
+    base = next((name for name in names if name in _rules), None)
+    return "" if base is None else f", or give that of {base} the name as well, where both compute the same"
 
 
 def _logarithms(proba: Any) -> Any:

@@ -168,7 +168,10 @@ def _inputs(graph: Graph, model: Any, example: Any, asked: str | None, dtype: st
     features = _features(model, example)
     kinds = fitted_kinds(model, features) if example is None else rows.kinds(example)
     if len(kinds) != features:
-        raise InvalidCall(f"an example must have {features} columns", given=f"one of {len(kinds)}")
+        wanted = [str(name) for name in getattr(model, "feature_names_in_", [])]
+        lacking = [name for name in wanted if rows.is_named(example) and name not in rows.columns(example)]
+        shown = f", without {', '.join(lacking)}" if lacking else ""
+        raise InvalidCall(f"an example must have {features} columns", given=f"one of {len(kinds)}{shown}")
     dtypes = [_DTYPES.get(kind, numbers) for kind in kinds]
     if asked is None:
         alike = len(set(dtypes)) == 1 or (DType.string not in dtypes and not _named(example))
@@ -213,7 +216,7 @@ def _features(model: Any, example: Any) -> int:
         features = 1
     if features is None:
         given = f"{type(model).__qualname__} without n_features_in_"
-        raise InvalidCall("an estimator must be fitted on a matrix", given=given)
+        raise InvalidCall("an estimator must be fitted on a matrix", given=given, do="call its fit(X, y) first")
     return int(features)
 
 

@@ -34,7 +34,11 @@ def feeds(graph: Graph, rows: Any) -> dict[str, Array]:
         found = dict(zip(names, found.values(), strict=False))
     missing = [name for name in names if name not in found]
     if missing:
-        raise InvalidCall("rows must have a column for each input", given=f"none named {', '.join(missing)}")
+        raise InvalidCall(
+            "rows must have a column for each input",
+            given=f"none named {', '.join(missing)}",
+            available=", ".join(found),
+        )
     return {value.name: _cast(found[value.name], value.dtype, value.name)[:, None] for value in inputs}
 
 
@@ -91,7 +95,7 @@ def _plain(column: Any) -> Array:
     found = [each.item() if isinstance(each, np.generic) else each for each in list(column)]
     missing = [is_missing(each) for each in found]
     present = [each for each, gone in zip(found, missing, strict=True) if not gone]
-    if any(isinstance(each, str) for each in present):
+    if any(isinstance(each, str) for each in present) or np.asarray(present).dtype.kind not in "biuf":  # dates, too
         return np.asarray(["" if gone else str(each) for each, gone in zip(found, missing, strict=True)], object)
     if not present and (not found or dtype.lower() in ("object", "str", "string", "category")):
         return np.asarray([""] * len(found), object)

@@ -131,6 +131,10 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def reshape(self, *shape: Any) -> TracedArray:
         return FUNCTIONS[np.reshape](self, shape[0] if len(shape) == 1 else shape)  # type: ignore[no-any-return]
 
+    def fillna(self, value: float) -> TracedArray:
+        """As a table of pandas has it: a number in place of those that are missing."""
+        return TracedArray(ops.where(ops.isnan(self.value), number(self.value, value), self.value), self.names)
+
     def toarray(self) -> TracedArray:
         """Rows that scikit-learn has sparse, as a value of its own: it is not known for sparse."""
         return TracedArray(ops.identity(self.value), self.names)

@@ -120,7 +120,11 @@ def _beside(parts: Any) -> TracedArray:
 
 
 def _clip(x: Any, a_min: Any = None, a_max: Any = None, **options: Any) -> TracedArray:
-    low, high = options.get("min", a_min), options.get("max", a_max)
+    """Of numpy, whose bounds have two names, and of a table of pandas, whose bounds are ``lower`` and ``upper``."""
+    low = next((options.pop(name) for name in ("min", "lower") if name in options), a_min)
+    high = next((options.pop(name) for name in ("max", "upper") if name in options), a_max)
+    if options:
+        raise TypeError(f"clip with {', '.join(options)} is not carried")
     for bound, function in ((low, np.maximum), (high, np.minimum)):
         x = x if bound is None else function(x, bound)
     return x  # type: ignore[no-any-return]

@@ -132,6 +132,17 @@ def test_a_file_of_something_else_is_refused(name, tmp_path):
         tx.load(tmp_path / name)
 
 
+@pytest.mark.parametrize(("name", "head"), [
+    ("cut.cbm", b"CBM1"), ("cut.txt", b"tree\nversion=v4\n"), ("cut.json", b'{"learner": {}}'),
+])  # fmt: skip
+def test_a_file_that_is_cut_is_refused(name, head, tmp_path):
+    (tmp_path / name).write_bytes(head)
+    with pytest.raises(tx.InvalidModel, match="installed packages read"):
+        tx.load(tmp_path / name)
+    with pytest.raises(tx.InvalidCall, match="must be a file that can be read"):
+        tx.load(tmp_path / f"none-{name}")
+
+
 @pytest.mark.parametrize("kernel", ["linear", "precomputed"])
 def test_kernels_that_are_given_are_columns(kernel):
     draw = np.random.default_rng(1)

@@ -173,3 +173,13 @@ def test_functions_take_columns_by_their_names():
     wrong = FunctionTransformer(lambda table: table[["size"]] if hasattr(table, "names") else table).fit(rows)
     with pytest.raises(tx.NotRepresentable, match="'size' is not known where the function is traced"):
         tx.load(wrong, rows)
+
+
+def test_bounds_of_pandas_and_dates_that_nothing_reads():
+    table = pd.DataFrame({"a": [1.0, -2.0, np.nan] * 5, "day": [pd.Timestamp("2024-01-01")] * 15})
+    steps = FunctionTransformer(lambda rows: rows.clip(lower=0).fillna(-1))
+    model = make_pipeline(ColumnTransformer([("a", steps, ["a"])]), LinearRegression()).fit(table, np.arange(15))
+    graph = tx.load(model, table)
+    np.testing.assert_allclose(graph.run(feeds(graph, table))["variable"], model.predict(table), rtol=1e-5)
+    with pytest.raises(tx.NotRepresentable, match="clip with inplace is not carried"):
+        tx.load(FunctionTransformer(lambda rows: rows.clip(0, 1, inplace=True)).fit(table[["a"]]))
