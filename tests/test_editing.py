@@ -111,7 +111,7 @@ def test_a_graph_is_called_on_values_of_another(graph):
         (lambda g, v: g(), InvalidCall, "each of its inputs exactly once"),
         (lambda g, v: g(v, x=v), InvalidCall, "each of its inputs exactly once"),
         (lambda g, v: g(ops.cast(v, to="int64")), TypeMismatch, 'input "x" must be'),
-        (lambda g, v: g(g["x"]), InvalidCall, "put into another one"),
+        (lambda g, v: g(g["x"]), InvalidCall, "inserted into itself"),
         (lambda g, v: g.run([X]), tx.InvalidFeed, "map names of inputs"),
         (lambda g, v: g.compile()([X]), tx.InvalidFeed, "map names of inputs"),
     ],

@@ -110,7 +110,7 @@ def test_a_node_made_by_hand_is_put_in_order(graph):
         (lambda g: g.insert(Node(tiny.double, 5, [Value("far")], {}, [Value("z")])), "must read values of graph"),
         (
             lambda g: g.insert(Node(tiny.double, 5, [g["x"]], {}, [Value("z")]), before=Node(tiny.exp, 5, [], {})),
-            "goes",
+            "must be a node of graph",
         ),
     ],
 )

@@ -109,7 +109,7 @@ WRONG = {
     "wrong type": (HEAD + 'ir_version = "8"\n', '"ir_version" of target bad must be int'),
     "wrong version": (HEAD + "opsets = { a = 0 }\n", "must be a whole number from 1 on"),
     "wrong minimum": (HEAD + 'opsets = { a = 2 }\nminimum = { a = "any" }\n', "must be a whole number from 1 on"),
-    "wrong dtype": (HEAD + 'opsets = { a = 1 }\ndtypes = ["float33"]\n', "'float33', which ONNX has not"),
+    "wrong dtype": (HEAD + 'opsets = { a = 1 }\ndtypes = ["float33"]\n', "'float33', which ONNX does not define"),
     "wrong names": (HEAD + 'opsets = { a = 1 }\nops = [{ names = "Add" }]\n', "must be a list of strings"),
     "wrong group": (HEAD + "opsets = { a = 1 }\nops = [3]\n", "must be tables of names"),
     "taken name": (GOOD.replace("toy-1", "tensorrt-10"), '"tensorrt-10" is a target of tenonnx too'),

@@ -268,7 +268,7 @@ def test_every_node_that_breaks_the_path_is_named():
 
 def test_a_gradient_is_that_of_a_scalar():
     graph = build(tiny.exp)
-    with pytest.raises(InvalidCall, match="is that of a scalar"):
+    with pytest.raises(InvalidCall, match="needs a scalar"):
         grad(graph, "y", "x")
 
 
@@ -316,7 +316,7 @@ def test_a_slip_in_a_domain_is_told():
 
 
 def test_versions_of_domains_are_not_dropped():
-    with pytest.raises(InvalidCall, match="domains are names") as caught:
+    with pytest.raises(InvalidCall, match="domains must be names") as caught:
         retarget(build(tiny.double), domains={"tiny": 3})
     assert caught.value.do == "give their versions as opset_version"
 

@@ -67,7 +67,7 @@ class Conversion:
         first: str = "read",
     ) -> None:
         if path is not None and not isinstance(path, str | os.PathLike) and not hasattr(path, "write"):
-            raise InvalidCall("a model is written to a path or a binary stream", given=type(path).__name__)
+            raise InvalidCall("a model must be written to a path or a binary stream", given=type(path).__name__)
         _check(options)
         self.source, self.path, self.options = source, path, options
         self.examples, self.reading, self.verifier = examples, reading or {}, verifier

@@ -70,7 +70,7 @@ def export(graph: Graph, path: Place, config: ExportConfig | None = None, **fiel
     ``NotRepresentable`` naming every node that cannot be expressed in the target; then nothing is written.
     """
     if not isinstance(path, str | os.PathLike) and not hasattr(path, "write"):
-        raise InvalidCall("export writes to a path or a binary stream", given=type(path).__name__)
+        raise InvalidCall("export must be given a path or a binary stream", given=type(path).__name__)
     return _tail(graph, path, config, fields).run().report
 
 

@@ -108,7 +108,7 @@ def _read(file: DataFile) -> tuple[dict[str, Entry], dict[str, str]]:
         raise ValueError(f"a header of {length} bytes in a file of {file.size}")
     header = json.loads(bytes(file.view(8, length)).decode(), object_pairs_hook=_unique)
     if not isinstance(header, dict):
-        raise ValueError("the header is no JSON object")
+        raise ValueError("the header must be a JSON object")
     metadata = header.pop(_METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         raise ValueError("the metadata must map strings to strings")

@@ -27,7 +27,7 @@ def inline(
     """
     interpreter = current()
     if interpreter is None:
-        raise InvalidCall("a graph is inlined while another one is built")
+        raise InvalidCall("inline must be called while a graph is built")
     if isinstance(inputs, Value) or len(inputs) > len(graph.all_inputs):
         raise TypeMismatch(
             f'graph "{graph.name}" is inlined with a sequence of its inputs, which are {len(graph.all_inputs)}',

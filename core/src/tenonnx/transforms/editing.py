@@ -198,7 +198,7 @@ def insert(graph: Graph, node: Node, *, before: Node | None = None) -> None:
     Raises ``InvalidCall`` for a value that is not of this graph, and for outputs that something else gives.
     """
     if before is not None and before not in graph.nodes:
-        raise InvalidCall(f'a node goes before one of graph "{graph.name}"', given=before.title)
+        raise InvalidCall(f'before must be a node of graph "{graph.name}"', given=before.title)
     for value in node.uses:
         if value.graph is not graph and not (value.graph is None and value.is_constant):
             raise InvalidCall(f'{node.title} must read values of graph "{graph.name}"', given=repr(value))
@@ -281,7 +281,7 @@ def apply_graph(graph: Graph, inputs: Sequence[Any], named: Mapping[str, Any]) -
     if target is None and current() is None:
         results = list(graph.run(given).values())
     elif target is graph:
-        raise InvalidCall("a graph is put into another one", given="its own values", do="take graph.copy()")
+        raise InvalidCall("a graph cannot be inserted into itself", given="its own values", do="take graph.copy()")
     else:
         with ExitStack() as scopes:
             if current() is None and target is not None:

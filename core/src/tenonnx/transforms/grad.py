@@ -117,7 +117,7 @@ def _check_names(
         shape = kind.shape if isinstance(kind, TensorType) else None
         if name not in seeds and shape is not None and any(d != 1 for d in shape):
             raise InvalidCall(
-                f'a gradient is that of a scalar, and "{name}" is {kind}',
+                f'a gradient needs a scalar, but "{name}" is {kind}',
                 do="reduce it to one element, or give its cotangent as an input: --cotangent / seeds=",
             )
 

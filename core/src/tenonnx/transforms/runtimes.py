@@ -190,7 +190,7 @@ def _dtypes(table: Mapping[str, Any], name: str) -> frozenset[DType] | None:
     names = _strings(table["dtypes"], f'"dtypes" of target {name}')
     unknown = [dtype for dtype in names if dtype not in DType.__members__]
     if unknown:
-        raise ValueError(f"target {name} has a dtype {unknown[0]!r}, which ONNX has not")
+        raise ValueError(f"target {name} has a dtype {unknown[0]!r}, which ONNX does not define")
     return frozenset(DType[dtype] for dtype in names)
 
 

@@ -86,7 +86,7 @@ def target_for(
     opsets.setdefault("ai.onnx", max(_published("ai.onnx")))
     wanted = dict(opset_version or {}) if isinstance(opset_version, Mapping | None) else {"ai.onnx": opset_version}
     if isinstance(domains, Mapping):
-        raise InvalidCall("domains are names", given=repr(domains)[:200], do="give their versions as opset_version")
+        raise InvalidCall("domains must be names", given=repr(domains)[:200], do="give their versions as opset_version")
     domains = [domains] if isinstance(domains, str) else domains
     _check_domains([*wanted, *(domains or ())], graph, opsets)
     if runtime is not None:
