@@ -28,7 +28,7 @@ def graph_of(model: Model, registry: Registry | None, names: Sequence[str] | Non
 
     Raises ``NotRepresentable`` naming every op without a rule, or the node that has no form.
     """
-    check_ops(model.library, [reference.node for _, reference in model.outputs], model.line_of)
+    check_ops(model.library, [reference.node for _, reference in model.outputs], model.line_of, model.forms)
     try:
         state = settled(lambda mutable: _built(model, registry, names, mutable))
     except TenonnxError as error:
@@ -48,7 +48,7 @@ def _built(model: Model, registry: Registry | None, names: Sequence[str] | None,
     graph = Graph(_plain(model.name), opsets={"ai.onnx": WRITTEN})
     graph.registry = registry
     state = State(graph, mutable, model.restored, model.asset)
-    state.named = model.named
+    state.named, state.forms = model.named, model.forms
     with graph.building():
         _build(graph, state, model, _output_names(model, names))
     return state

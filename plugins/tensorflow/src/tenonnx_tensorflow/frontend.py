@@ -16,6 +16,7 @@ from tenonnx.extend.checks import Allowed, Verification
 from tenonnx_frontends import chosen_names, named_axes, read_dims, unknown_dims
 from tenonnx_tensorflow import table
 from tenonnx_tensorflow.building import graph_of
+from tenonnx_tensorflow.forms import Forms
 from tenonnx_tensorflow.frozen import read_frozen
 from tenonnx_tensorflow.keras_files import loaded
 from tenonnx_tensorflow.model import Input, Model
@@ -104,6 +105,7 @@ def model_of(source: Any, examples: Sequence[Any] = (), options: Options | None 
     run = model.run
     if run is not None and chosen != old:
         model.run = lambda feeds: run({o: feeds[n] for o, n in zip(old, chosen, strict=True)})
+    model.forms = Forms(options.forms)
     model.inputs = [replace(each, name=name) for each, name in zip(given, chosen, strict=True)]
     return model
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenonnx.extend import InvalidModel, NotRepresentable, TenonnxError, counted
+from tenonnx_tensorflow.forms import Forms
 from tenonnx_tensorflow.graphs import REPORTS, Function, Library, Node, Reference
 from tenonnx_tensorflow.held import Complex, Held, Table, Variable
 from tenonnx_tensorflow.rules import RULES
@@ -79,6 +80,10 @@ class Interpreter:
         return list(found) if isinstance(found, list) else [found]
 
     def _applied(self, node: Node, values: Sequence[Held]) -> Any:
+        for form in self.state.forms.of(node.op, node.name):
+            given = form(node, *values)
+            if given is not None:
+                return list(given) if isinstance(given, tuple) and not isinstance(given, Complex) else given
         if node.op in self.library.functions:
             return self.call(node.op, values)
         found = RULES.get(node.op)
@@ -168,11 +173,17 @@ _ADVICE = {
 }
 
 
-def check_ops(library: Library, wanted: Sequence[str], line_of: Callable[[str], str] | None = None) -> None:
+def check_ops(
+    library: Library, wanted: Sequence[str], line_of: Callable[[str], str] | None = None, forms: Forms | None = None
+) -> None:
     """Raise ``NotRepresentable`` naming every op without a rule, with its nodes and the line that made the first."""
     missing: dict[str, list[str]] = {}
-    for node in library.all_nodes(wanted):
-        if node.op not in RULES and node.op not in OF_COMPLEX and node.op not in library.functions:
+    forms, nodes = forms or Forms(), library.all_nodes(wanted)
+    formed = {node.name for node in nodes if list(forms.of(node.op, node.name))}
+    forms.check_used([node.op for node in nodes])
+    for node in nodes:
+        known = node.op in RULES or node.op in OF_COMPLEX or node.op in library.functions
+        if node.name not in formed and not known:
             missing.setdefault(node.op, []).append(node.name)
     if not missing:
         return
@@ -186,6 +197,7 @@ def check_ops(library: Library, wanted: Sequence[str], line_of: Callable[[str], 
         "every op of a graph must have a rule",
         given="\n".join(told),
         do="; ".join(advice)
-        or 'compute it with other ops, or give it a rule: @tenonnx_tensorflow.rule("NAME"), in a '
-        "module that is imported before, or in a package (entry points tenonnx.tensorflow_ops)",
+        or 'compute it with other ops, or give it a form, forms={"NAME": function}, or a rule: '
+        '@tenonnx_tensorflow.rule("NAME"), in a module that is imported before, or in a package (entry points '
+        "tenonnx.tensorflow_ops)",
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tenonnx_tensorflow.forms import Forms
 from tenonnx_tensorflow.graphs import Library, Reference
 from tenonnx_tensorflow.held import Held
 
@@ -29,7 +30,7 @@ class Model:
     ``restored`` reads what a checkpoint has by a key, and ``named`` tells by the key a name and whether it is trained.
     ``prepared`` are nodes that run once before, such as those that restore variables and fill tables. ``run`` is the
     original, a function of arrays, where there is one to compare with. ``line_of`` tells the line of the user's code
-    that made a node, or nothing.
+    that made a node, or nothing. ``forms`` are tried before the rules.
     """
 
     name: str
@@ -45,3 +46,4 @@ class Model:
     named: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
     run: Callable[[Mapping[str, Any]], Sequence[Any]] | None = None
     line_of: Callable[[str], str] | None = None
+    forms: Forms = field(default_factory=Forms)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tenonnx.extend.frontends import check_takes
 from tenonnx_frontends import Dims
+from tenonnx_tensorflow.forms import Form
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +20,8 @@ class Options:
     from its nodes ``inputs`` to its nodes ``outputs``, by default from all placeholders to what no node reads.
     ``shapes`` are sizes of inputs in place of those in the source, with names or None where they vary, ``dims`` (or
     ``dynamic_axes``) names for axes that vary, perhaps as JSON or a file of it; ``dynamic_batch`` names the first axis
-    of every input "batch". ``training`` traces a Keras model as it trains.
+    of every input "batch". ``training`` traces a Keras model as it trains. ``forms`` are functions by the type of an
+    op, or by a name of nodes: of the node and its inputs, giving its outputs, or None for the usual rule.
     """
 
     signature: str | None = None
@@ -32,6 +34,7 @@ class Options:
     dynamic_batch: bool = False
     input_names: Sequence[str] | None = None
     training: bool = False
+    forms: Mapping[str, Form] | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Options:

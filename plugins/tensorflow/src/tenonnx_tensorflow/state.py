@@ -10,6 +10,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import Graph, NotRepresentable, Value, constant
 from tenonnx.extend.formats import Role
+from tenonnx_tensorflow.forms import Forms
 from tenonnx_tensorflow.held import Complex, Held, Table, Variable
 
 
@@ -31,6 +32,7 @@ class State:
         self.defaults: dict[str, Any] = {}
         self.restored, self._asset = restored, asset
         self.named: Mapping[str, tuple[str, bool]] = {}
+        self.forms = Forms()
         self.keys: dict[Value, str] = {}
         self.tables: dict[str, Table] = {}
         self.initial: dict[Variable, Any] = {}

@@ -11,6 +11,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, InvalidCall, NotRepresentable, Registry, TenonnxError, Value, constant
 from tenonnx_frontends import chosen_names, named_axes, unknown_dims
 from tenonnx_tensorflow.building import WRITTEN, tidied, with_place
+from tenonnx_tensorflow.forms import Forms
 from tenonnx_tensorflow.held import Variable
 from tenonnx_tensorflow.lite import layers, plain, recurrent  # noqa: F401 - what they are imported for is their rules
 from tenonnx_tensorflow.lite.calls import LITE_RULES, Call, Codes, quantized
@@ -25,11 +26,11 @@ _STRUCTURAL = frozenset({"WHILE", "IF", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABL
 
 def graph_of(
     file: File, name: str, signature: str | None, registry: Registry | None, input_names: Sequence[str] | None,
-    output_names: Sequence[str] | None, dims: Mapping[str | int, Any],
+    output_names: Sequence[str] | None, dims: Mapping[str | int, Any], forms: Forms,
 ) -> Graph:  # fmt: skip
     """Raises ``NotRepresentable`` naming every operator without a rule."""
     number, inputs, outputs = _interface(file, signature, input_names, output_names)
-    _check(file, number)
+    _check(file, forms)
     subgraph = file.subgraphs[number]
     shapes = {label: subgraph.tensors[k].shape or () for label, k in zip(inputs, subgraph.inputs, strict=True)}
     axes, others = named_axes(dims, shapes)
@@ -40,6 +41,7 @@ def graph_of(
         graph = Graph(name, opsets={"ai.onnx": WRITTEN})
         graph.registry = registry
         builder = Builder(State(graph, mutable), file)
+        builder.state.forms = forms
         with graph.building():
             given = [
                 _input(graph, label, subgraph.tensors[k], axes.get(label, {}))
@@ -92,12 +94,14 @@ def _interface(file: File, signature: str | None, inputs: Any, outputs: Any) -> 
     return number, found[0], found[1]
 
 
-def _check(file: File, number: int) -> None:
+def _check(file: File, forms: Forms) -> None:
     missing: dict[str, list[int]] = {}
     for subgraph in file.subgraphs:
         for operator in subgraph.operators:
-            if operator.name not in LITE_RULES and operator.name not in _STRUCTURAL:
+            known = operator.name in LITE_RULES or operator.name in _STRUCTURAL
+            if not [*forms.of(operator.name)] and not known:
                 missing.setdefault(operator.name, []).append(operator.place)
+    forms.check_used([operator.name for subgraph in file.subgraphs for operator in subgraph.operators])
     if missing:
         raise NotRepresentable(
             "every operator of a model must have a rule",
@@ -172,7 +176,10 @@ class Builder:
         if operator.name in _STRUCTURAL:
             return self._structural(operator, values)
         call = Call(operator, subgraph.tensors, values, self)
-        found = LITE_RULES[operator.name](call)
+        forms = (form(call) for form in self.state.forms.of(operator.name))
+        found = next((given for given in forms if given is not None), None)
+        if found is None:
+            found = LITE_RULES[operator.name](call)
         results = found if isinstance(found, list) else [found]
         return [self._stored(result, subgraph.tensors[k]) for result, k in zip(results, operator.outputs, strict=False)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import tenonnx_tensorflow.frontend  # noqa: F401 - its rules are used here
 from tenonnx.extend import Graph, InvalidCall, Registry
 from tenonnx.extend.checks import Allowed, Verification
 from tenonnx_frontends import Dims, read_dims
+from tenonnx_tensorflow.forms import Form, Forms
 from tenonnx_tensorflow.lite.building import graph_of
 from tenonnx_tensorflow.lite.reader import read_file
 
@@ -27,17 +28,19 @@ def read(
     verify: bool | float = True,
     atol: float | None = None,
     rtol: float | None = None,
+    forms: Mapping[str, Form] | None = None,
 ) -> Graph:
     """A model of TFLite, by one of its signatures; quantized tensors are codes, between QuantizeLinear and its inverse.
 
     It is compared with the interpreter of LiteRT or TensorFlow where one is installed: codes may differ by one step
-    behind ties. Raises ``NotRepresentable`` naming every operator without a rule, ``InvalidModel`` for a broken file.
+    behind ties. ``forms`` are functions by the names of operators, of a call of one. Raises ``NotRepresentable`` naming every operator without a rule, ``InvalidModel`` for a broken file.
     """
     if examples:
         raise InvalidCall("a model of TFLite is read without examples", given=f"{len(examples)} examples")
     path = Path(source)
     allowed = Allowed.of(verify, atol, rtol)
-    graph = graph_of(read_file(path), path.stem, signature, registry, input_names, output_names, read_dims(dims))
+    file, held = read_file(path), Forms(forms)
+    graph = graph_of(file, path.stem, signature, registry, input_names, output_names, read_dims(dims), held)
     if allowed is not None:
         compare = verifier(source)
         if compare is not None:
