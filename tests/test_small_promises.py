@@ -61,6 +61,23 @@ def test_verify_is_true_a_tolerance_or_a_function(tmp_path):
     assert not (tmp_path / "n.onnx").exists()
 
 
+def test_a_number_for_verify_is_the_largest_difference(tmp_path):
+    def nudged(message):
+        (scale,) = message.graph.initializer
+        scale.CopyFrom(
+            onnx.numpy_helper.from_array(np.nextafter(onnx.numpy_helper.to_array(scale), np.float32(2e6)), "k")
+        )
+
+    def large():
+        graph = tx.Graph()
+        graph.output("y", graph.input("x", "float32", (2, 3)) * graph.variable("k", np.float32(1e6)))
+        return graph
+
+    tx.export(large(), tmp_path / "m.onnx", post_export_hooks=[nudged], verify=True)
+    with pytest.raises(tx.VerificationFailed, match=r"may differ by 0.001 \+ 0 \*"):
+        tx.export(large(), tmp_path / "n.onnx", post_export_hooks=[nudged], verify=1e-3)
+
+
 def test_inner_values_are_computed():
     graph = tx.load(CNN)
     images = np.ones((1, 1, 8, 8), np.float32)

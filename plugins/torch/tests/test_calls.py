@@ -136,6 +136,26 @@ def test_a_tolerance_of_the_caller_decides(tmp_path, monkeypatch):
     assert tenonnx_torch.export(module, x, path, verify=0.1).passed
 
 
+def test_a_number_for_verify_is_the_largest_difference(tmp_path):
+    module, x, path = nn.Linear(200, 2), torch.full((1, 200), 50.0), tmp_path / "m.onnx"
+    with pytest.raises(tx.VerificationFailed, match=r"may differ by 1e-12 \+ 0 \*"):
+        tenonnx_torch.export(_Shifted(module), x, path, verify=1e-12)
+    assert tenonnx_torch.export(_Shifted(module), x, path, verify=1e-12, rtol=1e-3).passed
+    assert tenonnx_torch.export(_Shifted(module), x, path, atol=1e-12).passed  # what rounds stays
+
+
+class _Shifted(nn.Module):
+    """Whose product is rounded otherwise where it is exported."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x):
+        shift = 1.0 if torch.compiler.is_exporting() else 1 + 2**-22
+        return self.module(x).abs() * shift + 1
+
+
 @pytest.mark.parametrize("task", ["classification", "regression", "anomaly", "segmentation"])
 def test_tasks_have_one_output(task):
     assert [value.name for value in tx.load(Net(), input_shape=(1, 3, 4, 4), task=task).outputs] == ["output"]

@@ -132,7 +132,7 @@ def verify(graph: Graph, conversion: Conversion) -> Left:
             changed_by=conversion.changed_by, as_before=conversion.as_before, verifier=conversion.verifier,
             options=options, input_shapes=conversion.input_shapes,
             absolute=_first(allowed, options.absolute, conversion.absolute),
-            relative=_first(options.relative, conversion.relative),
+            relative=_first(options.relative, None if allowed is None else 0.0, conversion.relative),
         )  # fmt: skip
     with read_back(conversion.model, conversion.initializers, graph.registry) as written:
         judge(written)

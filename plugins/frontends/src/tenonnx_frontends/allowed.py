@@ -20,7 +20,10 @@ class Allowed:
 
     @classmethod
     def of(cls, verify: bool | float, atol: float | None = None, rtol: float | None = None) -> Allowed | None:
-        """Those that arguments of these names ask for, None for no comparison; a float ``verify`` is an ``atol``.
+        """Those that arguments of these names ask for, None for no comparison.
+
+        A float ``verify`` is the largest difference, with no relative part unless ``rtol`` has one; ``atol`` alone
+        leaves that of the table, as in ``torch.allclose``.
 
         Raises ``InvalidCall`` for what is no number of that kind, and for an ``atol`` that is given twice.
         """
@@ -29,7 +32,7 @@ class Allowed:
         if isinstance(verify, float):
             if atol is not None:
                 raise InvalidCall("the absolute tolerance is given by verify or by atol, not by both", given="both")
-            verify, atol = True, verify
+            verify, atol, rtol = True, verify, 0.0 if rtol is None else rtol
         for name, limit in (("atol", atol), ("rtol", rtol)):
             if limit is not None and not (isinstance(limit, int | float) and 0 <= limit < math.inf):
                 raise InvalidCall(f"{name} must be a non-negative number", given=repr(limit)[:80])
