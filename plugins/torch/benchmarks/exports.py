@@ -15,10 +15,10 @@ import onnx
 import sides
 import torch
 from sides import OPSETS, modules, verify_against, wrong
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import tenonnx as tx
 from tenonnx_torch.examples import Examples
+from tenonnx_torch.exporter import operations
 
 
 def ours(case, module, examples, path):
@@ -69,8 +69,7 @@ def main():
 
     logging.disable(logging.ERROR)
     torch.set_num_threads(1)
-    modules.remember_operations()
-    ONNXRegistry.from_torchlib()  # once for all the processes to come
+    operations()  # once for all the processes to come
     path = Path(sys.argv[1])
     found = json.loads(path.read_text()) if path.exists() else {}
     cases = sorted(modules.CASES.items(), key=lambda item: (item[1].component != "architectures", not item[1].quick))

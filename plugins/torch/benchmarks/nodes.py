@@ -106,7 +106,6 @@ def main():
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
     larger.register()
-    modules.remember_operations()
     names = [name for name, case in modules.CASES.items() if case.component in ("architectures", "larger")]
     for name in sys.argv[2:] or [name for name in names if name not in found]:
         found[name] = {}

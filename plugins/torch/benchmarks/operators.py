@@ -17,7 +17,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-import modules
 import torch
 from modules.operators import operators, samples
 
@@ -88,7 +87,6 @@ def main():
     logging.disable(logging.ERROR)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    modules.remember_operations()
     list(tried("add", 0))  # so that what is read once is there in all processes to come
     path = Path(sys.argv[1])
     results = json.loads(path.read_text()) if path.exists() else {}

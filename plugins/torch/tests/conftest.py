@@ -7,8 +7,3 @@ from pathlib import Path
 collect_ignore_glob = ["*"] if importlib.util.find_spec("torch") is None else []
 
 sys.path.insert(0, str(Path(__file__).parent))
-
-if not collect_ignore_glob:
-    import modules
-
-    modules.remember_operations()

@@ -15,6 +15,7 @@ from tenonnx_torch.attention import attention
 from tenonnx_torch.bessel import BESSEL
 from tenonnx_torch.degenerate import DEGENERATE, count, is_degenerate
 from tenonnx_torch.drawing import DRAWING
+from tenonnx_torch.exporter import decomposed_by_pytorch
 from tenonnx_torch.indexing import INDEXING
 from tenonnx_torch.matrices import MATRICES
 from tenonnx_torch.mending import calls
@@ -50,9 +51,7 @@ def wholly_decomposed(program: Any, registry: Any) -> Any:
 
 def _table(registry: Any, ours: Table) -> Table:
     """By operation, what the exporter has no form of: ours before PyTorch's, but where a caller gave a form."""
-    from torch.onnx._internal.exporter import _decomp
-
-    theirs = _decomp.create_onnx_friendly_decomposition_table(set(_decomp.get_onnx_implemented_overloads(registry)))
+    theirs = decomposed_by_pytorch()
     given = {each.fx_target for found in registry.functions.values() for each in found if each.is_custom}
     table = {**theirs, **{target: _first_of(function, theirs.get(target)) for target, function in ours.items()}}
     return {target: function for target, function in table.items() if target not in given}

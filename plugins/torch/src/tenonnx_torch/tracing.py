@@ -15,13 +15,13 @@ from typing import Any
 import onnx
 import torch
 from onnx_ir import traversal
-from torch.onnx._internal.exporter import _fx_passes
 
 from tenonnx.extend import InvalidCall, NotRepresentable, TenonnxError
 from tenonnx_frontends import joined
 from tenonnx_torch import complexes, lines, special, windows
 from tenonnx_torch.decompositions import decomposed, wholly_decomposed
 from tenonnx_torch.examples import Examples
+from tenonnx_torch.exporter import decomposing_by
 from tenonnx_torch.forms import GROUP, Forms
 from tenonnx_torch.functional import written_out
 from tenonnx_torch.losses import WithoutOperation
@@ -150,9 +150,7 @@ def _converted(
         return made
 
     table = {**_TRANSLATIONS, **forms.translations(program)}
-    passes: Any = _fx_passes
-    theirs, passes.decompose_with_registry = passes.decompose_with_registry, prepared
-    try:
+    with decomposing_by(prepared):
         exported = torch.onnx.export(
             program,
             dynamo=True,
@@ -160,8 +158,6 @@ def _converted(
             verbose=False,
             custom_translation_table=table,
         )
-    finally:
-        passes.decompose_with_registry = theirs
     _tell_apart(exported.model.graph)
     return exported.model_proto, exported.exported_program
 

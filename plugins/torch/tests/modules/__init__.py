@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -68,17 +66,3 @@ def normal(*shape: int) -> Callable[[], torch.Tensor]:
 
 def whole(high: int, *shape: int) -> Callable[[], torch.Tensor]:
     return lambda: torch.randint(high, shape)
-
-
-def remember_operations() -> None:
-    """Let the exporter read its table of operations once: each export reads it anew, which takes most of its time."""
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-    read = functools.cache(ONNXRegistry.from_torchlib)
-
-    def remembered(opset_version: int = 18) -> ONNXRegistry:
-        found = copy.copy(read(opset_version))  # an export adds its own
-        found.functions = {operation: list(forms) for operation, forms in found.functions.items()}
-        return found
-
-    ONNXRegistry.from_torchlib = staticmethod(remembered)
