@@ -158,6 +158,7 @@ def test_names_cannot_steer_the_terminal(tenonnx, model):
 USE = {
     "no such file": (["inspect", "none.onnx"], "must be a file that can be read"),
     "folder": (["inspect", "."], "must be a file that can be read"),
+    "a Python file alone": (["convert", "net.py", "-o", "m.onnx"], "net.py:FUNCTION"),
     "no such command": (["frobnicate"], "No such command"),
     "no such option": (["run", "{model}", "--frobnicate"], "No such option"),
     "no model": (["run"], "Missing argument"),

@@ -363,4 +363,7 @@ def load_model(path: str, *, trust: bool = False, **options: Any) -> Graph:
 
 def opened_for_reading(path: str) -> str | bytes:
     """What ``load`` and the like read for a model that was named on the command line."""
+    if path.endswith(".py"):
+        what = "a Python file must be named with the function in it that returns the model"
+        raise InvalidCall(what, given=path, do=f"{path}:FUNCTION")
     return standard_input() if path == "-" else path

@@ -173,9 +173,8 @@ def quantize(
         ) from error
     feeds = [dict(batch) for batch in batches or ()]
     if not feeds and chosen.mode == "static":
-        raise InvalidCall(
-            "static quantization needs calibration data", do="give calibration batches, or use mode dynamic"
-        )
+        do = "give batches of inputs (on the command line --inputs FILE), or use mode dynamic"
+        raise InvalidCall("static quantization needs calibration data", given="none", do=do)
     if not feeds and is_measured(graph, feeds, chosen.budget):
         feeds = [generate_feeds(graph)]
     graph = graph.copy()
