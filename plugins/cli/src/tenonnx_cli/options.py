@@ -364,6 +364,8 @@ def load_model(path: str, *, trust: bool = False, **options: Any) -> Graph:
 def opened_for_reading(path: str) -> str | bytes:
     """What ``load`` and the like read for a model that was named on the command line."""
     if path.endswith(".py"):
+        from tenonnx import InvalidCall
+
         what = "a Python file must be named with the function in it that returns the model"
         raise InvalidCall(what, given=path, do=f"{path}:FUNCTION")
     return standard_input() if path == "-" else path
