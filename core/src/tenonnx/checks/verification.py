@@ -10,7 +10,6 @@ from tenonnx.checks.compare import Difference
 from tenonnx.errors import VerificationFailed
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.late_bindings import html_of
-from tenonnx.graph.types import TensorType
 
 #: How near two outputs are, the best first. Behind roundings to codes, a number may be a step of these away.
 GRADES = ("bit for bit", "within rounding", "within tolerance", "within one quantization step")
@@ -166,7 +165,8 @@ class Verification:
     def leave_empty(self, graph: Graph) -> Verification:
         """Let outputs be not verified of which no number was compared, unless they never have any; returns itself."""
         some = {each.name for each in self.outputs if not (each.equal and each.difference.empty)}
-        some |= {v.name for v in graph.outputs if isinstance(v.type, TensorType) and 0 in (v.type.shape or ())}
+        never = {v for v in (*graph.inputs, *graph.outputs) if 0 in (getattr(v.type, "shape", None) or ())}
+        some |= {v.name for v in graph.outputs if v in never or never.intersection(graph.inputs)}
         why = "these inputs give no number to compare; give others (feeds=, --inputs)"
         self.unverified.update({each.name: why for each in self.outputs if each.name not in some})
         self.outputs = [each for each in self.outputs if each.name in some]
