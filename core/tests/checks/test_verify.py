@@ -48,7 +48,16 @@ def test_a_graph_equals_itself_and_its_expansion():
     assert [output.name for output in found.outputs] == ["y"]
     assert found.raise_if_failed() is found
     assert "equal" in str(found)
-    assert verify(graph).equal
+
+
+def test_a_graph_that_one_backend_alone_has_run_is_not_verified():
+    found = verify(chain())
+    assert not found.verified
+    assert found.outputs == []
+    assert "y: not verified: computed on numpy alone" in str(found)
+    assert found.raise_if_failed() is found
+    with pytest.raises(InvalidFeed):
+        verify(chain(), feeds={})
 
 
 def test_a_file_and_a_message_can_be_compared(tmp_path, monkeypatch):
@@ -282,7 +291,7 @@ def test_a_backend_that_cannot_be_used_is_named_with_the_reason(monkeypatch, err
     monkeypatch.setattr("tenonnx.checks.verify.load_backend", load_backend)
     found = verify(chain())
     assert found.equal
-    assert {output.backend for output in found.outputs} == {"numpy"}
+    assert found.unverified == {"y": "computed on numpy alone"}
     assert found.notes[0].startswith("not compared on onnxruntime: ")
     assert found.notes[0].endswith(said)
     with pytest.raises(type(error), match=error.what):

@@ -79,11 +79,8 @@ def _objections(path: str, model: bytes, inferred: bool, declared: str) -> list[
     if done.returncode in (0, 3):
         return [" ".join(done.stdout.decode().split())] if done.returncode else []
     last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    return [f"its process crashed on this model, by {_cause(done.returncode)}: {last[-300:]}"]
-
-
-def _cause(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    cause = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit code {done.returncode}"
+    return [f"its process crashed on this model, by {cause}: {last[-300:]}"]
 
 
 def _without_weights(graph: Graph) -> onnx.ModelProto:

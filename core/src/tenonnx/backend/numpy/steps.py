@@ -33,7 +33,7 @@ class Step:
         self.outputs = outputs
         self.attributes = attributes
         #: The arguments among the slots; of one input the argument itself.
-        self.get: Callable[[list[Any]], Any] = itemgetter(*inputs) if inputs else _nothing
+        self.get: Callable[[list[Any]], Any] = itemgetter(*inputs) if inputs else lambda slots: ()
         self.dead: tuple[int, ...] = ()
         self.reuse = -1
 
@@ -42,7 +42,3 @@ class Step:
         step = Step(self.node, kernel, self.inputs, self.outputs, self.attributes)
         step.dead = self.dead
         return step
-
-
-def _nothing(slots: list[Any]) -> tuple[Any, ...]:
-    return ()
