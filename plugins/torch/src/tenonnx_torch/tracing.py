@@ -75,6 +75,11 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
     examples = examples.resized({dim: max(size, 2) for dim, size in sizes.items()})  # 0 and 1 are not traced as dims
     try:
         program = _exported(module, examples)
+        if twins := _made_one(program, examples):  # a branch may ask whether sizes are equal, as those of examples are
+            apart = examples.resized({dim: size * 2 if dim in twins else size for dim, size in examples.sizes.items()})
+            with contextlib.suppress(Exception):
+                found = _exported(module, apart)
+                program = program if _made_one(found, apart) else found
     except TenonnxError:  # of a form
         raise
     except Exception as error:
@@ -82,6 +87,15 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
     _check_dims(program, examples)
     mend(program)
     return program
+
+
+def _made_one(program: Program, examples: Examples) -> set[str]:
+    """The dims that are another one to the program, whose name is another."""
+    names: dict[str, list[str]] = {}
+    for name, shape in zip(examples.tensors, shapes_of(program), strict=True):
+        for axis, dim in examples.dims.get(name, {}).items():
+            names.setdefault(str(shape[axis]), []).append(dim if isinstance(dim, str) else dim.__name__)
+    return {name for held in names.values() for name in held if name != held[0]}
 
 
 def _exported(module: torch.nn.Module, examples: Examples) -> Program:
