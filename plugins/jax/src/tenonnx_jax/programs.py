@@ -150,6 +150,8 @@ class _Compiled:
 
     def _called(self, state: Mapping[str, Any], given: Mapping[str, Any]) -> list[Any]:
         kind = self.kind(given)
+        if isinstance(self._where, Layouts):  # whatever is still being copied must not wait for threads of the call
+            jax.block_until_ready((state, given))
         if kind in self._kinds:
             found, in_range = self._jit(state, given, self._held)
         else:

@@ -144,6 +144,8 @@ def made_mesh(mesh: Any, devices: int | None) -> Mesh:
 
     Raises ``InvalidCall`` for what is no mesh, and for more devices than there are.
     """
+    # on processors, a call that begins before another has ended takes threads for which its sums wait for ever
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     if isinstance(mesh, Mesh):
         return mesh
     sizes = sizes_of(mesh, devices)
