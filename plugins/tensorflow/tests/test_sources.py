@@ -404,3 +404,28 @@ def test_convolution_of_any_length_by_onednn() -> None:
 def test_a_function_that_gives_nothing_for_a_name() -> None:
     graph = tx.load(tf.function(lambda x: {"a": x * 2, "b": None, "c": x + 1}), X)
     assert [value.name for value in graph.outputs] == ["a", "c"]
+
+
+@pytest.mark.parametrize("kind", ["dense", "conv"])
+def test_tuning_is_that_of_keras(kind: str) -> None:
+    """Biases of zeros are trained, too."""
+    training = pytest.importorskip("tenonnx_training")
+    keras.utils.set_random_seed(0)
+    layers = (
+        [L.Conv2D(4, 3, activation="relu"), L.MaxPooling2D(), L.Flatten()]
+        if kind == "conv"
+        else [L.Flatten(), L.Dense(5, "relu")]
+    )
+    model = keras.Sequential([keras.Input((6, 6, 2)), *layers, L.Dense(3)])
+    graph = tx.load(model)
+    random = np.random.default_rng(0)
+    x, labels = random.normal(size=(32, 6, 6, 2)).astype(np.float32), random.integers(0, 3, 32)
+    training.fit(
+        graph, (x, labels), loss="softmax_cross_entropy", optimizer=training.SGD(0.1), epochs=3, batch_size=8,
+        shuffle=False,
+    )  # fmt: skip
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1), loss=loss)
+    model.fit(x, labels, batch_size=8, epochs=3, shuffle=False, verbose=0)
+    (found,) = graph.run({graph.inputs[0].name: x}).values()
+    np.testing.assert_allclose(found, model(x), atol=1e-4)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, Value, constant, static
+from tenonnx.extend import DType, Op, Value, constant, is_learned, static
 from tenonnx.extend.transforms import bind
 from tenonnx_standard.activation import relu, sigmoid
 from tenonnx_standard.average_pooling import average_pool
@@ -122,7 +122,9 @@ def _with_weights(
 ) -> Value | None:
     """The layer with new weights and a new bias in the place of ``kernel`` and of the bias ``before``."""
     made: list[Value] = []
-    for array, of in ((weights, kernel), *([] if before is None and not np.any(bias) else [(bias, before)])):
+    learned = any(is_learned(v) for v in taken.told_by)
+    adds = bool(np.any(bias)) or (learned and (len(taken.told_by) > 1 or bool((taken.factor == 1).all())))
+    for array, of in ((weights, kernel), *([(bias, before)] if before is not None or adds else [])):
         with np.errstate(all="ignore"):
             rounded = np.asarray(array).astype(kernel.dtype.numpy)
         if not np.isfinite(rounded.astype(np.float64)).all():  # what was finite in two steps may not be in one
