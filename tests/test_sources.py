@@ -32,7 +32,7 @@ def contents(graph):
     fields |= {name: dict(value) for name, value in fields.items() if isinstance(value, dict)}
     return [
         fields,
-        [(v, v.name, v.type, id(v.data), id(v.symbolic_contents), v.producer, v.graph, id(v.origin)) for v in values],
+        [(v, v.name, v.type, id(v.data), id(v.symbolic_contents), v.producer, v.graph, id(v.outer)) for v in values],
         [
             (n, n.op, n.version, n.inputs, n.outputs, n.captures, n.name, id(n.attributes), list(n.attributes.values()))
             for n in graph.nodes

@@ -14,7 +14,7 @@ from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.names import unique_name
 from tenonnx.graph.training import Role
 from tenonnx.graph.types import Type
-from tenonnx.op.call import constant_value, current, interpreting, role_of_result
+from tenonnx.op.call import constant_value, current, interpreting, is_learned, role_of_result
 from tenonnx.op.contents import Known
 from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.op.infer import Abstract, infer_call
@@ -206,11 +206,12 @@ class Builder:
 
     def intern_constant(self, value: Value) -> Value:
         assert value.data is not None
-        if value.data.nbytes <= 1024:
+        if value.data.nbytes <= 1024 and not is_learned(value):
             return self.constant(value.data.array(), value.data.type.dtype)
         if value not in self._constants:
             name = self.name(self._within("constant"))
-            self._constants[value] = Value(name, value.type, data=value.data, graph=self.graph)
+            self._constants[value] = made = Value(name, value.type, data=value.data, graph=self.graph)
+            made.role = value.role
         return self._constants[value]
 
 

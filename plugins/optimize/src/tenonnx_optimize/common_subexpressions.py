@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from tenonnx.extend import Graph, TensorType, Value, static
+from tenonnx.extend import Graph, TensorType, Value, is_learned, static
 from tenonnx.extend.transforms import (
     Call,
     Decision,
@@ -56,8 +56,8 @@ def merging() -> Decision:
 
 
 def _as_key(value: Value | None) -> Hashable:
-    """An input, or what a small constant holds: files have one number under many names."""
-    held = static(value) if value is not None and value.is_constant else None
+    """An input, or what a small constant holds: files have one number under many names, which training may part."""
+    held = static(value) if value is not None and value.is_constant and not is_learned(value) else None
     if value is None or held is None or held.nbytes > LARGEST_SHARED or held.dtype == object:
         return value
     return value.dtype, held.shape, held.tobytes()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Constant, DType, Node, Op, Value
+from tenonnx.extend import DType, Node, Op, Value, is_learned
 from tenonnx.extend.transforms import bind
 
 #: Constants that differ by less, relative to their size, are one: files hold them with the digits of float32 or fewer.
@@ -67,7 +67,7 @@ class Matcher:
                 return
             if _equal(pattern, value):
                 yield match
-            elif self.loose and _alike(pattern.data, value.data):
+            elif self.loose and _alike(pattern, value):
                 yield match.noting(value.data.array())
             return
         ours, theirs = pattern.producer, value.producer
@@ -169,8 +169,8 @@ class Matcher:
 
 
 def _number(value: Value) -> float | None:
-    """The number that a constant of one floating-point element holds."""
-    if value.data is None or value.data.nbytes > 16 or not value.data.type.dtype.is_float:
+    """The number that a constant of one floating-point element holds, if training does not change it."""
+    if value.data is None or is_learned(value) or value.data.nbytes > 16 or not value.data.type.dtype.is_float:
         return None
     array = value.data.array()
     return float(array.reshape(-1)[0]) if array.size == 1 else None
@@ -182,7 +182,9 @@ def _tolerance(x: Value) -> float:
 
 
 def _equal(a: Value, b: Value) -> bool:
-    """Whether two constants hold the same numbers; one element is the same whatever its rank."""
+    """Whether two constants hold the same numbers, and go on to; one element is the same whatever its rank."""
+    if is_learned(a) or is_learned(b):
+        return a is b
     if a.data is None or b.data is None or a.data.type.dtype is not b.data.type.dtype:
         return False
     x, y = a.data.array(), b.data.array()
@@ -196,6 +198,8 @@ def _equal(a: Value, b: Value) -> bool:
     return bool(np.allclose(*wide, rtol=_tolerance(a), atol=0, equal_nan=True))
 
 
-def _alike(a: Constant, b: Constant) -> bool:
+def _alike(a: Value, b: Value) -> bool:
     """Whether one small constant may stand where another does, if only the attributes were others."""
-    return a.type.dtype is b.type.dtype and max(a.nbytes, b.nbytes) <= 256
+    if a.data is None or b.data is None or is_learned(a) or is_learned(b):
+        return False
+    return a.data.type.dtype is b.data.type.dtype and max(a.data.nbytes, b.data.nbytes) <= 256

@@ -87,7 +87,7 @@ def _gives_sparse(model: Any, taken: bool) -> bool:
         return taken
     name = type(model).__name__
     if name in ("OneHotEncoder", "RandomTreesEmbedding", "SplineTransformer"):
-        return bool(model.sparse_output)
+        return bool(getattr(model, "sparse_output", False))  # one of another package may bear the name
     if name == "KBinsDiscretizer":
         return bool(model.encode == "onehot")
     if name == "MissingIndicator":

@@ -12,9 +12,9 @@ from collections.abc import Container, Iterator
 
 import numpy as np
 
-from tenonnx.extend import TensorType, Value, static
+from tenonnx.extend import TensorType, Value
 from tenonnx_standard.activation import hard_sigmoid, relu, sigmoid
-from tenonnx_standard.counting import is_most, spread
+from tenonnx_standard.counting import fixed, is_most, spread
 from tenonnx_standard.math import add, clip, exp, maximum, minimum, mul, reciprocal, sqrt
 from tenonnx_standard.trigonometry import tanh
 
@@ -30,8 +30,8 @@ def is_float(x: Value) -> bool:
 
 
 def number_of(x: Value) -> float | None:
-    """The one number of a small constant of floats."""
-    held = static(x) if is_float(x) else None
+    """The one number of a small constant of floats that training does not change."""
+    held = fixed(x) if is_float(x) else None
     return float(held.reshape(-1)[0]) if held is not None and held.size == 1 else None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Op, Value, constant
+from tenonnx.extend import Op, Value, constant, is_learned
 from tenonnx_standard.batch_norm import batch_normalization
 from tenonnx_standard.convolution import conv, conv_transpose
 from tenonnx_standard.math import add, mul
@@ -32,6 +32,8 @@ def folded(op: Op, A: Value, B: Value) -> Value | None:
             continue
         image, kernel, bias = (*node.inputs, None)[:3]
         if image is None or kernel is None or kernel.data is None or (bias is not None and bias.data is None):
+            continue
+        if any(map(is_learned, (kernel, bias, other))):  # training changes them, and goes by their names
             continue
         numbers = by_channel(other, x.shape[1], x.rank - 1)
         if numbers is None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tenonnx.extend import Node, Op, TensorType, Value, constant, dims, limits, static
-from tenonnx_standard.counting import counts, everywhere, known_shape
+from tenonnx_standard.counting import counts, everywhere, fixed, known_shape
 from tenonnx_standard.joining import concat, split
 from tenonnx_standard.math import add, mul
 from tenonnx_standard.shapes import expand, reshape, squeeze, tile, unsqueeze
@@ -119,7 +119,7 @@ def _halves(table: Value) -> Interleaved | None:
     kind = table.type
     if not isinstance(kind, TensorType) or not kind.dtype.is_float or kind.rank is None or kind.rank < 2:
         return None
-    held = static(table)
+    held = fixed(table)
     if held is None or not 0 < held.size <= MOST_ELEMENTS or held.shape[-1] % 2 or (held == held.flat[0]).all():
         return None
     size = held.shape[-1] // 2

@@ -23,7 +23,7 @@ from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import constant_of_shape
 from tenonnx_standard.contraction import einsum
 from tenonnx_standard.convolution_forms import folded
-from tenonnx_standard.counting import is_spread
+from tenonnx_standard.counting import fixed, is_spread
 from tenonnx_standard.interleaving import each, lifted
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import gemm, matmul
@@ -69,8 +69,8 @@ def _(X: Value, Y: Value) -> Value | None:
 
 
 def _is_full_of(number: float, x: Value) -> bool:
-    """Whether a constant of few floats holds one number."""
-    held = static(x) if is_float(x) and x.data is not None and x.data.nbytes <= MOST_BYTES else None
+    """Whether a constant of few floats holds one number, and does so when it was trained."""
+    held = fixed(x) if is_float(x) and x.data is not None and x.data.nbytes <= MOST_BYTES else None
     return held is not None and bool((held == number).all())
 
 
