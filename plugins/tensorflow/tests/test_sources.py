@@ -406,16 +406,25 @@ def test_a_function_that_gives_nothing_for_a_name() -> None:
     assert [value.name for value in graph.outputs] == ["a", "c"]
 
 
-@pytest.mark.parametrize("kind", ["dense", "conv"])
+TUNED = {
+    "dense": lambda: [L.Flatten(), L.Dense(5, "relu")],
+    "dense of channels": lambda: [L.Dense(5, "relu"), L.Flatten()],
+    "convolution": lambda: [L.Conv2D(4, 3, activation="relu"), L.Flatten()],
+    "pooled": lambda: [L.Conv2D(4, 3, activation="relu"), L.MaxPooling2D(), L.Flatten()],
+    "depthwise": lambda: [L.DepthwiseConv2D(3, activation="relu"), L.Flatten()],
+    "separable": lambda: [L.SeparableConv2D(4, 3, activation="relu"), L.Flatten()],
+    "transposed": lambda: [L.Conv2DTranspose(4, 3, activation="relu"), L.Flatten()],
+    "one axis": lambda: [L.Reshape((36, 2)), L.Conv1D(4, 3, activation="relu"), L.Flatten()],
+    "normalized": lambda: [L.Dense(5), L.LayerNormalization(), L.Activation("relu"), L.Flatten()],
+}
+
+
+@pytest.mark.parametrize("kind", TUNED)
 def test_tuning_is_that_of_keras(kind: str) -> None:
     """Biases of zeros are trained, too."""
     training = pytest.importorskip("tenonnx_training")
     keras.utils.set_random_seed(0)
-    layers = (
-        [L.Conv2D(4, 3, activation="relu"), L.MaxPooling2D(), L.Flatten()]
-        if kind == "conv"
-        else [L.Flatten(), L.Dense(5, "relu")]
-    )
+    layers = TUNED[kind]()
     model = keras.Sequential([keras.Input((6, 6, 2)), *layers, L.Dense(3)])
     graph = tx.load(model)
     random = np.random.default_rng(0)
