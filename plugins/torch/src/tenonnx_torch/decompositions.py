@@ -37,8 +37,7 @@ def decomposed(program: Any, registry: Any) -> Any:
 
     One pass for both: each traces the whole program again.
     """
-    called = {_functional(node.target) for node in calls(program)}
-    table = _table(registry, {target: f for target in called if (f := _decomposition(target)) is not None})
+    table = _table(registry, _called(program))
     for target in {_functional(node.target) for node in calls(program) if is_degenerate(node)} & DEGENERATE.keys():
         table[target] = _first_of(DEGENERATE[target], table.get(target))
     return program.run_decompositions(table)
@@ -46,7 +45,13 @@ def decomposed(program: Any, registry: Any) -> Any:
 
 def wholly_decomposed(program: Any, registry: Any) -> Any:
     """Likewise, by all of this file whatever the program calls, as far as PyTorch can."""
-    return program.run_decompositions(_table(registry, {**_DECOMPOSITIONS, **PRIMITIVES}))
+    return program.run_decompositions(_table(registry, {**_DECOMPOSITIONS, **PRIMITIVES, **_called(program)}))
+
+
+def _called(program: Any) -> Table:
+    """What decomposes the operations that a program calls itself; others may come of these."""
+    called = {_functional(node.target) for node in calls(program)}
+    return {target: function for target in called if (function := _decomposition(target)) is not None}
 
 
 def _table(registry: Any, ours: Table) -> Table:
