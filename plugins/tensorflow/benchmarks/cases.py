@@ -39,6 +39,7 @@ import tensorflow as tf
 import tenonnx as tx
 from tenonnx_tensorflow.frontend import model_of
 from tenonnx_tensorflow.lite.verification import outputs_of
+from tenonnx_tensorflow.options import Options
 from tenonnx_tensorflow.verification import array_of, drawn
 
 
@@ -46,7 +47,7 @@ def _expected(source: Any, case: Any, graph: tx.Graph) -> tuple[dict[str, Any], 
     if isinstance(source, Path):
         feeds = drawn(graph, dict.fromkeys(("batch",), 1))
         return feeds, outputs_of(source, [feeds[v.name] for v in graph.inputs])
-    model = model_of(source, case.examples)
+    model = model_of(source, case.examples, Options(training=case.options.get("training", False)))
     arrays = [e for e in case.examples if isinstance(e, np.ndarray)]
     names = [i.name for i in model.inputs]
     feeds = dict(zip(names, arrays, strict=True)) if len(arrays) == len(names) else drawn(graph, {})
@@ -162,7 +163,7 @@ def main() -> None:
         given = list(feeds.values())
         said = [f"ours {tallies['ours'].count(name, lambda m=model: m, given, expected)}"]
         tallies["ours"].seconds[-1:] = [seconds]
-        for peer in options.peer:
+        for peer in () if case.options.get("training") else options.peer:  # they write a model as it is in use
             if peer != "keras" or isinstance(source, keras.Layer):
                 make = functools.partial(PEERS[peer], source, case, options.opset)
                 result = tallies[peer].count(name, make, given, expected)
