@@ -438,3 +438,72 @@ def test_tuning_is_that_of_keras(kind: str) -> None:
     model.fit(x, labels, batch_size=8, epochs=3, shuffle=False, verbose=0)
     (found,) = graph.run({graph.inputs[0].name: x}).values()
     np.testing.assert_allclose(found, model(x), atol=1e-4)
+
+
+def roles(graph: tx.Graph) -> dict[str, str]:
+    """What variables are to training, by the last two parts of their names."""
+    found = {}
+    for value in graph.variables:
+        assert value.role is not None
+        found["/".join(value.name.split("/")[-2:])] = value.role.kind
+    return found
+
+
+def half_frozen() -> keras.Sequential:
+    """A new model: biases and statistics are equal arrays."""
+    first = L.Dense(5, "relu", trainable=False, name="first")
+    layers = [first, L.BatchNormalization(name="norm"), L.Flatten(), L.Dense(5, name="last")]
+    return keras.Sequential([keras.Input((6, 8)), *layers])
+
+
+HALF_FROZEN = {
+    "first/kernel": "frozen",
+    "first/bias": "frozen",
+    "norm/gamma": "parameter",
+    "norm/beta": "parameter",
+    "last/kernel": "parameter",
+    "last/bias": "parameter",
+}
+
+
+@pytest.mark.parametrize("kept", ["model", "model.keras", "exported"])
+def test_layers_that_are_not_trainable_are_frozen(kept: str, tmp_path: Path) -> None:
+    model = half_frozen()
+    if kept == "exported":
+        model.export(tmp_path / kept, verbose=False)
+    elif kept != "model":
+        model.save(tmp_path / kept)
+    graph = tx.load(model if kept == "model" else tmp_path / kept)
+    assert roles(graph) == HALF_FROZEN
+    x = np.random.default_rng(0).normal(size=(2, 6, 8)).astype(np.float32)
+    np.testing.assert_allclose(next(iter(graph.run({graph.inputs[0].name: x}).values())), model(x), atol=1e-5)
+
+
+def test_freezing_later_and_of_models_within_models_counts() -> None:
+    model = half_frozen()
+    outer = keras.Sequential([keras.Input((6, 8)), model, L.Dense(2, name="head")])
+    model.trainable = False
+    assert roles(tx.load(outer)) == dict.fromkeys(HALF_FROZEN, "frozen") | dict.fromkeys(
+        ["head/kernel", "head/bias"], "parameter"
+    )
+
+
+def test_a_fit_leaves_frozen_layers() -> None:
+    training = pytest.importorskip("tenonnx_training")
+    graph = tx.load(half_frozen())
+    before = {value.name: np.array(value) for value in graph.variables}
+    x = np.random.default_rng(0).normal(size=(8, 6, 8)).astype(np.float32)
+    data = x, np.arange(8) % 5
+    training.fit(graph, data, loss="softmax_cross_entropy", optimizer=training.SGD(0.1), epochs=1, batch_size=8)
+    moved = {value.name for value in graph.variables if not np.array_equal(value, before[value.name])}
+    assert {"/".join(name.split("/")[-2:]) for name in moved} == {n for n, k in HALF_FROZEN.items() if k != "frozen"}
+
+
+def test_a_model_of_keras_that_tensorflow_saved(tmp_path: Path) -> None:
+    """The graph restores copies of its variables alone: these are found by their names."""
+    model = half_frozen()
+    tf.saved_model.save(model, str(tmp_path / "model"))
+    graph = tx.load(tmp_path / "model")
+    x = np.random.default_rng(0).normal(size=(2, 6, 8)).astype(np.float32)
+    np.testing.assert_allclose(next(iter(graph.run({graph.inputs[0].name: x}).values())), model(x), atol=1e-5)
+    assert roles(graph).keys() == HALF_FROZEN.keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -109,9 +109,15 @@ def _of_keras(model: Any, examples: Sequence[Any], training: bool) -> Model:
     is_plain = all(isinstance(each, tf.TensorSpec) for each in tf.nest.flatten(structure))
     with _steps_at_once():
         traced = _concrete(called, structure)
-    found = _of_concrete(traced, model.name, not examples, outputs if is_plain else None)
+    found = _of_concrete(traced, model.name, not examples, outputs if is_plain else None, _frozen(model))
     found.line_of = None  # layers are no lines of the user's
     return found
+
+
+def _frozen(model: Any) -> set[int]:
+    """The handles of weights of layers that are not trainable, which Keras knows and TensorFlow does not."""
+    trained = {id(weight.value.handle) for weight in model.trainable_weights}
+    return {id(weight.value.handle) for weight in model.weights} - trained
 
 
 @contextmanager
@@ -159,13 +165,20 @@ def _named(structure: Any) -> None:
 
 
 def _of_concrete(
-    function: Any, name: str, batched: bool = False, call: Callable[[Sequence[Any]], Any] | None = None
+    function: Any,
+    name: str,
+    batched: bool = False,
+    call: Callable[[Sequence[Any]], Any] | None = None,
+    frozen: Container[int] = (),
 ) -> Model:
-    """``call`` gives the outputs that it is compared with, by default the function itself."""
+    """``call`` gives the outputs that it is compared with, by default the function itself.
+
+    ``frozen`` are the ids of the handles of variables that are to stay as they are, whatever TensorFlow says of them.
+    """
     graph = function.graph
     _check_dense(function)
     library = Library.of(parse("GraphDef", graph.as_graph_def().SerializeToString(), f'the graph of "{name}"'))
-    captured, contents = _captured(function)
+    captured, contents = _captured(function, frozen)
     inner = {placeholder.op.name for _, placeholder in graph.captures}
     flat = [tensor for tensor in function.inputs if tensor.op.name not in inner]
     structure = tf.nest.flatten(function.structured_input_signature)
@@ -255,7 +268,7 @@ def _shape(shape: Any) -> tuple[int | None, ...] | None:
     return None if shape.rank is None else tuple(shape.as_list())
 
 
-def _captured(function: Any) -> tuple[dict[str, Held], dict[Held, Any]]:
+def _captured(function: Any, frozen: Container[int]) -> tuple[dict[str, Held], dict[Held, Any]]:
     """What placeholders of captures stand for: variables, tables, and arrays."""
     by_handle = {id(v.handle): v for v in function.graph.variables if hasattr(v, "handle")}
     held: dict[str, Held] = {}
@@ -264,7 +277,8 @@ def _captured(function: Any) -> tuple[dict[str, Held], dict[Held, Any]]:
         node = placeholder.op.name
         variable = by_handle.get(id(outer))
         if variable is not None:
-            made = Variable(_name(variable), is_trainable=bool(variable.trainable))
+            kind = "frozen" if id(outer) in frozen else "parameter"
+            made = Variable(_name(variable), kind=kind if variable.trainable else "buffer")
             held[node], contents[made] = made, variable.numpy()
         elif outer.dtype.as_datatype_enum in (RESOURCE, VARIANT):
             held[node] = Table(node, contents=_exporter(outer))

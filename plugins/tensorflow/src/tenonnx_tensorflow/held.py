@@ -26,13 +26,13 @@ class Complex(NamedTuple):
 class Variable:
     """The handle of a variable; what it holds is with the interpreter, as calls may change it.
 
-    ``is_trainable`` is None where nobody says so.
+    ``kind`` is what it is to training (``Role.kind``), None where nobody says so.
     """
 
     name: str
     dtype: Any = None
     shape: Any = None
-    is_trainable: bool | None = None
+    kind: str | None = None
 
 
 @dataclass(eq=False)

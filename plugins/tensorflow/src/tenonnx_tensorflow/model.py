@@ -27,7 +27,7 @@ class Model:
     """Nodes and functions, what goes in and comes out, and what variables hold.
 
     ``captured`` are nodes that stand for what a function uses from outside, ``contents`` what variables of it hold.
-    ``restored`` reads what a checkpoint has by a key, and ``named`` tells by the key a name and whether it is trained.
+    ``restored`` reads what a checkpoint has by a key, and ``named`` tells by the key a name and its role in training.
     ``prepared`` are nodes that run once before, such as those that restore variables and fill tables. ``run`` is the
     original, a function of arrays, where there is one to compare with. ``line_of`` tells the line of the user's code
     that made a node, or nothing. ``forms`` are tried before the rules.
@@ -43,7 +43,7 @@ class Model:
     restored: Callable[[str], Any] | None = None
     asset: Callable[[str], Sequence[str]] | None = None
     assets: Mapping[str, str] = field(default_factory=dict)
-    named: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
+    named: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     run: Callable[[Mapping[str, Any]], Sequence[Any]] | None = None
     line_of: Callable[[str], str] | None = None
     forms: Forms = field(default_factory=Forms)

@@ -86,20 +86,31 @@ def _prepared(graph: Any, signatures: Any, library: Library, has_variables: bool
     return [name for name in found if name in library.nodes]
 
 
-def _named(graph: Any) -> dict[str, tuple[str, bool]]:
-    """By the key of a checkpoint the name of a variable, and whether it is trained.
+_KEPT = "non_trainable_variables"
 
-    Keys are the shortest paths to objects, in the order of their children.
+
+def _named(graph: Any) -> dict[str, tuple[str, str]]:
+    """By the key of a checkpoint the name of a variable, and what it is to training.
+
+    Keys are the shortest paths to objects, in the order of their children. Variables of layers that are not trainable
+    are in a list of the root, as Keras exports it.
     """
     nodes = graph.object_graph_def.nodes
-    found: dict[str, tuple[str, bool]] = {}
+    lists = {child.node_id for node in nodes[:1] for child in node.children if child.local_name == _KEPT}
+    kept = {child.node_id for number in lists if number < len(nodes) for child in nodes[number].children}
+    frozen = {nodes[number].variable.name for number in kept if number < len(nodes)}
+    found: dict[str, tuple[str, str]] = {}
     pending, seen = [(0, "")], {0}
     for number, path in pending:
         if number >= len(nodes):
             continue
         if nodes[number].HasField("variable"):
             variable = nodes[number].variable
-            found[f"{path}/.ATTRIBUTES/VARIABLE_VALUE"] = (variable.name or path, variable.trainable)
+            kind = "frozen" if variable.name in frozen else "parameter"
+            found[f"{path}/.ATTRIBUTES/VARIABLE_VALUE"] = (
+                variable.name or path,
+                kind if variable.trainable else "buffer",
+            )
         for child in nodes[number].children:
             if child.node_id not in seen:
                 seen.add(child.node_id)

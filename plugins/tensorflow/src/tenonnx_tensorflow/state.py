@@ -31,7 +31,7 @@ class State:
         self.graph, self.mutable = graph, mutable
         self.defaults: dict[str, Any] = {}
         self.restored, self._asset = restored, asset
-        self.named: Mapping[str, tuple[str, bool]] = {}
+        self.named: Mapping[str, tuple[str, str]] = {}
         self.forms = Forms()
         self.keys: dict[Value, str] = {}
         self.tables: dict[str, Table] = {}
@@ -68,7 +68,7 @@ class State:
             self.initial[variable] = content
             key = self.keys.get(content) if isinstance(content, Value) else None
             if key is not None and key in self.named:
-                variable.name, variable.is_trainable = self.named[key]
+                variable.name, variable.kind = self.named[key]
 
     def changes_since(self, before: Mapping[Variable, Held]) -> list[Variable]:
         """The variables that were assigned, and not only read for the first time."""
@@ -85,13 +85,7 @@ class State:
     def _made(self, variable: Variable) -> Held:
         if variable in self.sources:
             return self.sources[variable]
-        if variable not in self.initial:
-            raise NotRepresentable(
-                "a variable must hold something before it is read",
-                given=variable.name,
-                do="export the model with its variables",
-            )
-        content = self.initial[variable]
+        content = self.initial[variable] if variable in self.initial else self._by_name(variable)
         if isinstance(content, Value):
             content = content.data.array() if content.data is not None else content
         if isinstance(content, Value | Complex):
@@ -102,10 +96,22 @@ class State:
             self.defaults[made.name] = array
         else:
             made = self.variable(variable.name, array)
-        if array.dtype.kind in "fV" and variable.is_trainable is not None:
-            made.role = Role("parameter" if variable.is_trainable else "buffer")
+        if array.dtype.kind in "fV" and variable.kind is not None:
+            made.role = Role(variable.kind)
         self.sources[variable] = made
         return made
+
+    def _by_name(self, variable: Variable) -> Any:
+        """What a checkpoint holds by this name; the graph of a saved model of Keras 3 may restore copies alone."""
+        keys = [key for key, (name, _) in self.named.items() if name == variable.name]
+        if self.restored is None or len(keys) != 1:
+            raise NotRepresentable(
+                "a variable must hold something before it is read",
+                given=variable.name,
+                do="export the model with its variables",
+            )
+        variable.kind = self.named[keys[0]][1]
+        return self.restored(keys[0])
 
     def variable(self, name: str, array: Any) -> Value:
         """A variable of the graph, of this name or a similar one that is free."""

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import NotRepresentable, Value, constant
+from tenonnx.extend import DType, NotRepresentable, Value, constant
+from tenonnx.extend.transforms import constant_value
 from tenonnx_tensorflow.attributes import dtype_of
 from tenonnx_tensorflow.held import Variable, as_dtype, known
 from tenonnx_tensorflow.rules import rule
@@ -74,8 +75,10 @@ def restore(interpreter: Any, node: Any, prefix: Any, names: Value, slices: Valu
     found = []
     wanted = (known(each, "the names of what a checkpoint holds").reshape(-1) for each in (names, slices))
     for key, part in zip(*wanted, strict=True):
-        array = interpreter.state.restored(str(key))
-        found.append(constant(array[_place(str(part))] if part else array))
+        array = np.asarray(interpreter.state.restored(str(key)))
+        held = array[_place(str(part))] if part else array
+        # Each is a value of its own, as equal small constants are not: variables go by the keys.
+        found.append(constant_value(held, DType.of(held.dtype), interpreter.state.graph, str(key)))
         interpreter.state.keys[found[-1]] = str(key)
     return found
 
