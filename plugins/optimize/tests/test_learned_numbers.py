@@ -5,7 +5,7 @@ import pytest
 
 import tenonnx as tx
 import tenonnx_standard as ops
-from tenonnx.graph.training import Role
+from tenonnx.extend.formats import Role
 from tenonnx_optimize import fuse, simplify
 
 

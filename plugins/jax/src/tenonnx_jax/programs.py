@@ -163,7 +163,7 @@ class _Compiled:
             raise RunFailure(
                 "indices must be in the range of their axes",
                 given="one that is not",
-                do='backend="numpy" names its node',
+                do='run it on backend="numpy", which names the node',
             )
         return list(found)
 

@@ -47,7 +47,7 @@ class Layouts:
             if missing := [axis for axis in axes if axis not in self.mesh.axis_names]:
                 raise InvalidCall("an axis must be one of the mesh", given=repr(missing[0]), available=available)
             if len(set(axes)) < len(axes):
-                raise InvalidCall("an axis of the mesh may split one axis of an array", given=str(tuple(spec)))
+                raise InvalidCall("an axis of the mesh can split one axis of an array", given=str(tuple(spec)))
 
     def check(self, names: Iterable[str]) -> None:
         """Raise ``InvalidCall`` for a pattern that fits none of the names."""

@@ -175,9 +175,8 @@ def features_of(model: Any) -> int | None:
     found = getattr(model, "n_features_in_", None)
     if found is None and getattr(model, "shape_fit_", None) is not None:  # support vectors with a kernel of one's own
         found = model.shape_fit_[1]
-    if (
-        not found and getattr(model, "feature_names_", None) is not None
-    ):  # a model of CatBoost that was read from a file
+    # a model of CatBoost that was read from a file has names alone
+    if not found and getattr(model, "feature_names_", None) is not None:
         found = len(model.feature_names_)
     return None if found is None else int(found)
 
