@@ -100,7 +100,7 @@ def shape(x): ...
 
 
 @shape.type
-def _(x):
+def shape_type(x):
     dims = np.empty(x.ndim, dtype=object)
     dims[:] = x.shape
     return Known(TensorType(DType.int64, (x.ndim,)), symbolic_contents=dims)
@@ -129,7 +129,7 @@ def shift_first(x, *, scale=2.0, shift=0.0):
 
 
 @affine.lower(to=shift_first)
-def _(x, b, *, scale, shift):
+def affine_to_shift_first(x, b, *, scale, shift):
     return shift_first(x, scale=scale) if b is None and shift == 0.0 else None
 
 
@@ -155,9 +155,22 @@ def newest_primitive(x): ...
 newest_primitive.numpy(np.negative)
 
 OPS = (
-    add, multiply, exp, round_, identity, draw, sum_, ones_like, shape, double, affine, looping, pair, only_new,
+    add,
+    multiply,
+    exp,
+    round_,
+    identity,
+    draw,
+    sum_,
+    ones_like,
+    shape,
+    double,
+    affine,
+    looping,
+    pair,
+    only_new,
     newest_primitive,
-)  # fmt: skip
+)
 
 OPERATORS = Operators(
     add=add,

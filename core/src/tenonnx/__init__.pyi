@@ -1,15 +1,6 @@
 """The public names; read by type checkers, and when a name is first used."""
 
 from tenonnx import limits as limits
-from tenonnx.checks.verification import Verification as Verification
-from tenonnx.checks.verify import verify as verify
-from tenonnx.conversion.convert import convert as convert
-from tenonnx.conversion.convert import export as export
-from tenonnx.conversion.convert import plan as plan
-from tenonnx.conversion.options import ConvertConfig as ConvertConfig
-from tenonnx.conversion.options import ExportConfig as ExportConfig
-from tenonnx.conversion.report import ConversionPlan as ConversionPlan
-from tenonnx.conversion.report import Report as Report
 from tenonnx.errors import FallbackWarning as FallbackWarning
 from tenonnx.errors import InvalidCall as InvalidCall
 from tenonnx.errors import InvalidFeed as InvalidFeed
@@ -41,19 +32,38 @@ from tenonnx.registry.registry import Registry as Registry
 from tenonnx.registry.registry import default_registry as default_registry
 from tenonnx.transforms.decompose import decompose as decompose
 from tenonnx.transforms.dims import fix_shapes as fix_shapes
-from tenonnx.transforms.dims import free_dims as free_dims
 from tenonnx.transforms.extract import extract as extract
-from tenonnx.transforms.fold import fold as fold
-from tenonnx.transforms.grad import grad as grad
 from tenonnx.transforms.prune import prune as prune
 from tenonnx.transforms.retarget import retarget as retarget
+from tenonnx_cli.benchmark import Benchmark as Benchmark
+from tenonnx_cli.benchmark import bench as bench
+from tenonnx_cli.compare_models import Comparison as Comparison
+from tenonnx_cli.compare_models import compare as compare
+from tenonnx_cli.python_config import read_config as read_config
+from tenonnx_convert.convert import convert as convert
+from tenonnx_convert.convert import export as export
+from tenonnx_convert.convert import plan as plan
+from tenonnx_convert.dynamic_dims import free_dims as free_dims
+from tenonnx_convert.interface import fix_inputs as fix_inputs
+from tenonnx_convert.interface import transpose_interface as transpose_interface
+from tenonnx_convert.options import ConvertConfig as ConvertConfig
+from tenonnx_convert.options import ExportConfig as ExportConfig
+from tenonnx_convert.report import ConversionPlan as ConversionPlan
+from tenonnx_convert.report import Report as Report
+from tenonnx_convert.verifying.verification import Verification as Verification
+from tenonnx_convert.verifying.verify import verify as verify
+from tenonnx_debug.anonymize import anonymize as anonymize
+from tenonnx_debug.reduce import reduce as reduce
 from tenonnx_optimize.compose import compose as compose
-from tenonnx_optimize.costs import costs as costs
-from tenonnx_optimize.fuse import fuse as fuse
+from tenonnx_optimize.cost_model import costs as costs
+from tenonnx_optimize.fusion import fuse as fuse
 from tenonnx_optimize.layouts import channels_first as channels_first
 from tenonnx_optimize.precision import lower_precision as lower_precision
-from tenonnx_optimize.simplify import simplify as simplify
+from tenonnx_optimize.simplification import simplify as simplify
+from tenonnx_quantized.tuning.quantize import quantize as quantize
+from tenonnx_run.folding import fold as fold
 from tenonnx_score.run import score as score
 from tenonnx_score.scorer import Scorer as Scorer
+from tenonnx_standard.grad import grad as grad
 
 __version__: str

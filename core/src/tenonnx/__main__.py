@@ -1,13 +1,15 @@
-"""``python -m tenonnx`` is the command line, which is a package."""
+"""``python -m tenonnx``: the command line, as an installed package adds it."""
 
 import sys
-from importlib.util import find_spec
 
-from tenonnx.errors import installing
+try:
+    from tenonnx.errors import PluginError
+    from tenonnx.registry.extensions import extension
 
-if find_spec("tenonnx_cli") is None:
-    sys.exit(f"the command line is in tenonnx-cli, which is not installed: {installing('tenonnx-cli')}")
-
-from tenonnx_cli import main
-
+    try:
+        main = extension("__main__.main")
+    except PluginError as error:
+        sys.exit(str(error))
+except KeyboardInterrupt:
+    sys.exit(130)
 sys.exit(main())

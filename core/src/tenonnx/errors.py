@@ -1,18 +1,18 @@
 """The one family of exceptions.
 
-Every message says four things: what must hold, what was given, what is available, what to do.
+Every message says what failed, and where it helps what was given, what is available and one thing to do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 Kind = TypeVar("Kind", bound="TenonnxError")
 
 
 def counted(count: int, noun: str) -> str:
-    """How many there are of something, in words: ``1 input``, ``2 inputs``."""
+    """A count in words: ``1 input``, ``2 inputs``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -22,8 +22,33 @@ def installing(*packages: str) -> str:
     return f"pip install --find-links WHEELS {named} (WHEELS is a folder that tools/wheels.py made)"
 
 
+def listing(names: Iterable[str], most: int = 10) -> str:
+    """Names for a message: the first ten, say, and how many more there are."""
+    found = list(names)
+    return ", ".join(found[:most]) + (f" and {len(found) - most:,} more" if len(found) > most else "")
+
+
+def did_you_mean(name: object, names: Iterable[str]) -> str:
+    """A question that suggests names similar to an unknown one, empty if there are none."""
+    near = similar_names(str(name), names)
+    return f"did you mean {' or '.join(near)}?" if near else ""
+
+
+def similar_names(name: str, names: Iterable[str]) -> list[str]:
+    """The name that differs only in case, hyphens or underscores, else up to three that look like ``name``."""
+    import difflib
+
+    spelled = {_letters(each): each for each in names}
+    wanted = _letters(name)
+    return [spelled[near] for near in ([wanted] if wanted in spelled else difflib.get_close_matches(wanted, spelled))]
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
 class Titled(Protocol):
-    """What messages can name: many calls are made for one that fails, so what is named is asked for its title then."""
+    """Object that messages can name. Its title is made only when a call fails."""
 
     @property
     def title(self) -> str: ...
@@ -94,7 +119,9 @@ class PluginError(TenonnxError):
 
 
 class VerificationFailed(TenonnxError):
-    """Two things that should be equal are not."""
+    """Two things that should be equal are not. ``verification`` is their comparison, where one was made."""
+
+    verification: Any = None
 
 
 class UnsafePath(InvalidModel):

@@ -1,4 +1,4 @@
-"""What a file may make us take: limits that hold for every model, named in each error that they cause.
+"""Limits of memory, size and work for every model; errors name the limit that they exceed.
 
     with tenonnx.limits.override(elements=1 << 32):
         graph = tenonnx.load("sparse.onnx")
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from tenonnx.errors import InvalidCall, LimitExceeded, OutOfTime
+from tenonnx.errors import InvalidCall, LimitExceeded, OutOfTime, did_you_mean
 
 _ENVIRONMENT = "TENONNX_LIMIT_"
 
@@ -39,6 +39,8 @@ class Limits(NamedTuple):
     seconds: int = 60
     #: Bytes that one piece of work may take for what a model makes: text, sequences, and all tensors together.
     memory: int = 1 << 32
+    #: Elements that a verification may compute, where each call of a kernel counts as 128 more.
+    work: int = 1 << 27
 
 
 _override: ContextVar[Limits | None] = ContextVar("tenonnx_limits", default=None)
@@ -80,7 +82,7 @@ def check(name: str, amount: int, what: str) -> None:
     allowed: int = getattr(current(), name)
     if amount > allowed:
         raise LimitExceeded(
-            f'{what} must stay within the limit "{name}"',
+            f'{what} exceeds the limit "{name}"',
             given=f"{amount:,}" if amount < 1 << 80 else "a number of more than 24 digits",
             available=f"{name} up to {allowed:,}",
             do=f"where you trust the model, raise it: tenonnx.limits.set({name}=...), or {_ENVIRONMENT}{name.upper()}",
@@ -164,7 +166,7 @@ def made(amount: int) -> None:
 def too_much(grown: int, allowed: int) -> LimitExceeded:
     """The error of work that took more memory than it may."""
     return LimitExceeded(
-        'all that a model computes must together stay within the limit "memory"',
+        'what the model computes exceeds in total the limit "memory"',
         given=f"{grown:,} bytes",
         available=f"{allowed:,}: memory, and four times what was brought along",
         do=f"where you trust the model, raise it: tenonnx.limits.set(memory=...), or {_ENVIRONMENT}MEMORY",
@@ -194,12 +196,12 @@ _work: ContextVar[list[int] | None] = ContextVar("tenonnx_work", default=None)
 
 
 @contextmanager
-def work(allowance: int = 0) -> Iterator[None]:
-    """Let all that is expanded inside share one budget of ``nodes``; within another piece of work, that one's.
+def work(allowance: int = 0, *, apart: bool = False) -> Iterator[None]:
+    """Let all that is expanded inside share one budget of ``nodes``; within other work, that one's unless ``apart``.
 
     ``allowance`` comes on top: what the size of the work that a caller has brought along justifies.
     """
-    if _work.get() is not None:
+    if _work.get() is not None and not apart:
         yield
         return
     token = _work.set([-allowance, 0, -allowance * _CALLS])
@@ -229,8 +231,9 @@ def expanding(title: str) -> Iterator[None]:
 def calling(title: str) -> None:
     """Count one call that a piece of work makes: a body may go round as often as an attribute says.
 
-    Raises ``LimitExceeded`` beyond ``nodes``.
+    Raises ``LimitExceeded`` beyond ``nodes``, and ``OutOfTime``.
     """
+    check_time()
     state = _work.get()
     if state is not None:
         state[2] += 1
@@ -259,7 +262,7 @@ def within(seconds: float | None) -> Iterator[None]:
 
 
 def end() -> float | None:
-    """When the run at hand has to end, by the monotonic clock."""
+    """Deadline of the current run, by the monotonic clock."""
     return _end.get()
 
 
@@ -272,7 +275,7 @@ def check_time() -> None:
 
 def out_of_time() -> OutOfTime:
     """The error of a run that came to its deadline."""
-    return OutOfTime("a run must end within its deadline", do="compile with a longer one: deadline=seconds")
+    return OutOfTime("the run did not end within its deadline", do="compile with a longer one: deadline=seconds")
 
 
 # ----- settings -------------------------------------------------------------------------------------------------------
@@ -280,15 +283,16 @@ def out_of_time() -> OutOfTime:
 
 def _number(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 30:
-        raise InvalidCall(f"{_ENVIRONMENT}{name.upper()} must be a positive number in digits", given=repr(text[:40]))
+        raise InvalidCall(f"{_ENVIRONMENT}{name.upper()} is not a positive number in digits", given=repr(text[:40]))
     return int(text)
 
 
 def _changed(limits: Limits, given: dict[str, int]) -> Limits:
     unknown = [name for name in given if name not in Limits._fields]
     if unknown:
-        raise InvalidCall("unknown limit", given=", ".join(unknown), available=", ".join(Limits._fields))
+        do = did_you_mean(unknown[0], Limits._fields)
+        raise InvalidCall("unknown limit", given=", ".join(unknown), available=", ".join(Limits._fields), do=do)
     wrong = [name for name, value in given.items() if not isinstance(value, int) or value < 1]
     if wrong:
-        raise InvalidCall("a limit must be a positive integer", given=f"{wrong[0]}={given[wrong[0]]!r}")
+        raise InvalidCall("a limit is not a positive integer", given=f"{wrong[0]}={given[wrong[0]]!r}")
     return limits._replace(**given)

@@ -179,7 +179,7 @@ def kernel_copies(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return calls
 
 
-def test_neighbours_are_copied_at_once(tmp_path: Path, kernel_copies: list[tuple[int, int]]) -> None:
+def test_neighbors_are_copied_at_once(tmp_path: Path, kernel_copies: list[tuple[int, int]]) -> None:
     content = np.random.default_rng(0).bytes(4 << 20)
     (tmp_path / "in").write_bytes(content)
     files = ExternalFiles(tmp_path)
@@ -269,7 +269,7 @@ def test_a_source_that_became_shorter(tmp_path: Path, copying: str, size: int) -
     with (tmp_path / "out").open("wb") as file:
         writer = ExternalDataWriter(file)
         writer.append(region)
-        with pytest.raises(InvalidModel, match=rf"(?s)must not be truncated.*{size - 10} bytes"):
+        with pytest.raises(InvalidModel, match=rf"(?s)was truncated.*{size - 10} bytes"):
             writer.flush()
 
 

@@ -88,7 +88,7 @@ def test_external_parts_of_sparse_tensors_are_read_and_written_with_them(tmp_pat
     ids=["negative", "beyond", "beyond in a dim", "too few dims", "too few", "no int64", "rank 3"],
 )
 def test_malformed_sparse_tensors_are_refused(model):
-    with pytest.raises(tx.InvalidModel, match='tensor "w" must hold the contents of'):
+    with pytest.raises(tx.InvalidModel, match='tensor "w" does not hold the contents of'):
         contents(model)
 
 
@@ -141,7 +141,7 @@ def test_graphs_inside_each_other_have_a_depth():
 def test_a_reference_outside_a_function_is_refused():
     model = model_of([helper.make_node("Relu", ["x"], ["y"])])
     model.graph.node[0].attribute.add(name="alpha", ref_attr_name="beta", type=onnx.AttributeProto.FLOAT)
-    with pytest.raises(tx.InvalidModel, match='attribute "alpha" must have a value'):
+    with pytest.raises(tx.InvalidModel, match='attribute "alpha" refers to an attribute of a call'):
         read(model, registry=Registry())
 
 
@@ -149,5 +149,5 @@ def test_an_attribute_of_an_unknown_type_is_refused():
     model = model_of([helper.make_node("Relu", ["x"], ["y"])])
     attribute = model.graph.node[0].attribute.add(name="type", type=onnx.AttributeProto.TYPE_PROTO)
     attribute.tp.tensor_type.elem_type = 999
-    with pytest.raises(tx.InvalidModel, match='attribute "type" must be of a type that ONNX defines'):
+    with pytest.raises(tx.InvalidModel, match='attribute "type" is of a type that ONNX does not define'):
         read(model, registry=Registry())

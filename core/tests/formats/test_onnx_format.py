@@ -14,7 +14,6 @@ import tiny
 from onnx import TensorProto, helper
 
 import tenonnx as tx
-from tenonnx.conversion.convert import export
 from tenonnx.errors import InvalidCall, InvalidModel, UnsafePath
 from tenonnx.extend import primitive, same_type
 from tenonnx.formats.onnx.ir import ir_version
@@ -23,6 +22,7 @@ from tenonnx.formats.onnx.writer import to_model
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.registry.registry import Registry
+from tenonnx_convert.convert import export
 
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])
 Y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])
@@ -121,12 +121,15 @@ def test_untidy_files_come_back_as_they_were(what, model):
     assert onnx.ModelProto.FromString(stream.getvalue()) == model
 
 
-def test_initializers_have_defaults_and_are_no_inputs():
+@pytest.mark.parametrize(("ir_version", "listed_inputs"), [(3, ["x"]), (4, ["x", "w"])])
+def test_initializers_have_defaults_and_are_no_inputs(ir_version, listed_inputs):
     listed = helper.make_tensor_value_info("w", TensorProto.FLOAT, [2])
-    graph = load(model_of([node("Add", ["x", "w"])], inputs=[X, listed], initializer=[tensor("w", 2)], ir_version=3))
+    graph = load(
+        model_of([node("Add", ["x", "w"])], inputs=[X, listed], initializer=[tensor("w", 2)], ir_version=ir_version)
+    )
     assert [v.name for v in graph.inputs] == ["x"]
     assert [v.name for v in graph.variables] == ["w"]
-    assert [v.name for v in graph.all_inputs] == ["x", "w"]
+    assert [v.name for v in graph.all_inputs] == listed_inputs
 
 
 def test_contents_are_read_only():
@@ -159,22 +162,25 @@ def overflowing():
 
 
 BAD = {
-    "not a protobuf": (b"this is no model", "must be an ONNX model"),
-    "truncated": (model_of([node()]).SerializeToString()[:-7], "must be an ONNX model"),
-    "empty": (b"", "must hold a graph"),
-    "a cycle": (model_of([node(inputs=["a"], outputs=["b"]), node(inputs=["b"], outputs=["a"])]), "no cycle|no value"),
+    "not a protobuf": (b"this is no model", "is not an ONNX model"),
+    "truncated": (model_of([node()]).SerializeToString()[:-7], "is not an ONNX model"),
+    "empty": (b"", "no graph"),
+    "a cycle": (
+        model_of([node(inputs=["a"], outputs=["b"]), node(inputs=["b"], outputs=["a"])]),
+        "has a cycle|no value",
+    ),
     "a name computed twice": (
         model_of([node(outputs=["a"]), node(outputs=["a"]), node(inputs=["a"])]),
-        "one value only",
+        "two values have the name",
     ),
-    "an input listed twice": (model_of([node()], inputs=[X, X]), "name each input once"),
-    "an initializer listed twice": (model_of([node()], initializer=[tensor("w", 1)] * 2), "name each initializer once"),
+    "an input listed twice": (model_of([node()], inputs=[X, X]), "two inputs named"),
+    "an initializer listed twice": (model_of([node()], initializer=[tensor("w", 1)] * 2), "two initializers named"),
     "an unknown name": (model_of([node(inputs=["nowhere"])]), '"nowhere"'),
     "an output nobody computes": (model_of([node(outputs=["z"])]), 'compute its output "y"'),
-    "dims that overflow": (overflowing(), "dims that a memory can hold"),
+    "dims that overflow": (overflowing(), "more elements than any memory holds"),
     "an unknown element type": (
         model_of([node()], initializer=[TensorProto(name="w", data_type=99, dims=[1])]),
-        "known element type",
+        "unknown element type",
     ),
 }
 
@@ -187,7 +193,7 @@ def test_broken_models_are_refused_with_the_reason(what):
 
 
 def test_deep_nesting_is_refused_in_bounded_time():
-    with pytest.raises(InvalidModel, match="not nested too deeply"):
+    with pytest.raises(InvalidModel, match="nested too deeply"):
         load(_nested_message(10_000))
 
 
@@ -209,9 +215,9 @@ def _varint(number):
 
 
 def test_what_is_no_model_is_refused():
-    with pytest.raises(InvalidCall, match="must be ONNX"):
+    with pytest.raises(InvalidCall, match="neither ONNX"):
         tx.load(7)
-    with pytest.raises(InvalidCall, match="must be a file that can be read"):
+    with pytest.raises(InvalidCall, match="cannot read"):
         tx.load("no/such/file.onnx")
 
 
@@ -305,7 +311,7 @@ def test_an_export_that_fails_writes_nothing(folder):
     def fail(model):
         raise RuntimeError("hook")
 
-    with pytest.raises(tx.PluginError, match=r"hook .*fail must run"):
+    with pytest.raises(tx.PluginError, match=r"hook .*fail failed"):
         tx.export(load(path), path, post_export_hooks=[fail])
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
     with pytest.raises(InvalidCall):
@@ -374,12 +380,17 @@ def test_what_documents_a_tensor_follows_it_in_and_out(tmp_path):
 @pytest.mark.parametrize(
     "path",
     [
-        ("producer_name",), ("doc_string",), ("graph", "name"), ("graph", "node", 0, "name"),
-        ("graph", "node", 0, "op_type"), ("graph", "node", 0, "input", 0), ("metadata_props", 0, "value"),
+        ("producer_name",),
+        ("doc_string",),
+        ("graph", "name"),
+        ("graph", "node", 0, "name"),
+        ("graph", "node", 0, "op_type"),
+        ("graph", "node", 0, "input", 0),
+        ("metadata_props", 0, "value"),
         ("graph", "input", 0, "type", "tensor_type", "shape", "dim", 0, "dim_param"),
     ],
     ids=lambda path: ".".join(map(str, path)),
-)  # fmt: skip
+)
 def test_text_that_is_no_utf_8_is_refused(path):
     """Protobuf does not check it, and gives it as bytes."""
     model = model_of([node("Relu", name="first")])
@@ -397,7 +408,7 @@ def test_text_that_is_no_utf_8_is_refused(path):
 
 def test_a_cycle_of_names_that_are_no_utf_8_is_told():
     model = model_of([node("Relu", ["MARKER!"], ["a"]), node("Relu", ["a"], ["MARKER!"]), node("Relu", ["a"])])
-    with pytest.raises(InvalidModel, match="must have no cycle"):
+    with pytest.raises(InvalidModel, match="has a cycle"):
         load(model.SerializeToString().replace(b"MARKER!", b"\xff" * 7))
 
 
@@ -426,8 +437,11 @@ def test_a_function_draws_where_its_body_does():
     registry.add(roll)
     functions = {op.name: op for op in read(model, registry=registry).functions.values()}
     assert {name: op.pure for name, op in functions.items()} == {
-        "Draws": False, "Calls": False, "Does": True, "Repeats": True,
-    }  # fmt: skip
+        "Draws": False,
+        "Calls": False,
+        "Does": True,
+        "Repeats": True,
+    }
 
 
 def test_a_hook_may_return_a_model():
@@ -443,7 +457,7 @@ def test_a_hook_may_return_a_model():
 
 
 @pytest.mark.parametrize(
-    ("left", "match"), [(7, "must return a ModelProto"), (None, "must leave a model that can be read")]
+    ("left", "match"), [(7, "neither a ModelProto nor None"), (None, "left a model that cannot be read")]
 )
 def test_what_a_hook_leaves_is_checked_before_the_file_is_replaced(tmp_path, left, match):
     def hook(model):
@@ -465,14 +479,14 @@ def test_a_hook_leaves_outputs(left):
         del model.graph.output[:]
         return None
 
-    with pytest.raises(InvalidModel, match=r"hook must leave a model with outputs") as caught:
+    with pytest.raises(InvalidModel, match=r"hook left a model without its outputs") as caught:
         export(tiny_graph(), io.BytesIO(), post_export_hooks=[hook])
     assert caught.value.given == "none of 1"
 
 
 @pytest.mark.parametrize("hooks", [print, 3, [print, None]])
 def test_hooks_are_functions_in_a_list(hooks):
-    with pytest.raises(InvalidCall, match="post_export_hooks must be functions of a model, in a list"):
+    with pytest.raises(InvalidCall, match="post_export_hooks are not functions of a model, in a list"):
         export(tiny_graph(), io.BytesIO(), post_export_hooks=hooks)
 
 

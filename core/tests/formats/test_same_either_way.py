@@ -1,4 +1,4 @@
-"""What can be written in two ways is the same in both."""
+"""Equivalent forms of one model in a file."""
 
 import io
 import pickle
@@ -9,11 +9,11 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 import tenonnx as tx
-from tenonnx.conversion.convert import export, to_proto
 from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable
 from tenonnx.formats.onnx.attributes import read_attribute, write_attribute
 from tenonnx.formats.onnx.reader import read
 from tenonnx.formats.onnx.sort import read_names
+from tenonnx_convert.convert import export, to_proto
 
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])
 Y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [3])
@@ -46,9 +46,9 @@ def test_a_list_of_tensors_comes_back_as_one_tensor_does(proto):
 
 @pytest.mark.parametrize("item", [np.int64(1), None], ids=["NumPy integer", "None"])
 def test_what_is_no_attribute_is_none_in_a_list_either(item):
-    with pytest.raises(InvalidModel, match='attribute "a" must be of a type that ONNX defines'):
+    with pytest.raises(InvalidModel, match='attribute "a" is of a type that ONNX does not define'):
         written(item)
-    with pytest.raises(InvalidModel, match='attribute "a" must hold items of one type'):
+    with pytest.raises(InvalidModel, match='attribute "a" does not hold items of one type'):
         written([item])
 
 
@@ -82,20 +82,20 @@ def test_the_ir_version_of_overloads_is_needed_by_calls_that_are_new_too():
     loaded = read(helper.make_model(graph, opset_imports=imports, ir_version=10, functions=[relu]))
     for node in loaded.nodes:
         node.origin = None
-    with pytest.raises(NotRepresentable, match="the IR version must support"):
+    with pytest.raises(NotRepresentable, match=r"IR version .* is too old for"):
         export(loaded, io.BytesIO(), ir_version=8)
 
 
 def test_a_stream_of_text_is_refused_as_one_to_write_is(external):
-    with pytest.raises(InvalidCall, match="a stream must accept binary data"):
+    with pytest.raises(InvalidCall, match="cannot write binary data to the stream"):
         export(external, io.StringIO())
-    with pytest.raises(InvalidCall, match="a stream must give the bytes of a model"):
+    with pytest.raises(InvalidCall, match="the stream does not return bytes"):
         tx.load(io.StringIO("text"))
 
 
 def test_a_name_without_a_stem_is_native_neither_to_save_nor_to_load(external, tmp_path):
-    with pytest.raises(InvalidCall, match="a native file is called"):
-        external.save(tmp_path / ".safetensors")
+    external.save(tmp_path / ".safetensors")
+    assert onnx.load(tmp_path / ".safetensors").graph.output
 
 
 def test_a_subgraph_reads_neither_its_dense_nor_its_sparse_initializers_from_outside():

@@ -65,17 +65,23 @@ def test_a_native_file_has_it_always(tmp_path):
 def test_state_cannot_take_the_name_of_a_value():
     graph = trained()
     graph.training_state = TrainingState({"y": ArrayConstant(MOMENT)})
-    with pytest.raises(InvalidCall, match="names that the graph does not use"):
+    with pytest.raises(InvalidCall, match="names of the training state are used"):
         written(graph, include_training_state=True)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{}", "[1]", '{"tensors": 3, "settings": {}}', '{"tensors": ["gone"], "settings": {}}',
-        '{"tensors": [[1]], "settings": {}}', '{"tensors": [], "settings": 3}', "[" * 100_000,
+        "",
+        "{}",
+        "[1]",
+        '{"tensors": 3, "settings": {}}',
+        '{"tensors": ["gone"], "settings": {}}',
+        '{"tensors": [[1]], "settings": {}}',
+        '{"tensors": [], "settings": 3}',
+        "[" * 100_000,
     ],
-)  # fmt: skip
+)
 def test_a_wrong_announcement_is_refused(text):
     wrong = model()
     wrong.metadata_props.add(key=KEY, value=text)

@@ -68,7 +68,7 @@ def test_an_input_and_a_variable_can_be_followed():
 def test_a_cycle_is_refused_naming_the_way_round(graph):
     before = state(graph)
     double, exp = graph.nodes
-    with pytest.raises(InvalidCall, match="no cycle") as caught, graph.editing():
+    with pytest.raises(InvalidCall, match="has a cycle") as caught, graph.editing():
         double.inputs = (exp.outputs[0],)
     assert "Double" in str(caught.value)
     assert "Exp" in str(caught.value)
@@ -89,28 +89,31 @@ def test_a_node_made_by_hand_is_put_in_order(graph):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda g: g.insert_after("x", lambda value: None), "must return one value"),
+        (lambda g: g.insert_after("x", lambda value: None), "did not return one value"),
         (lambda g: g.insert_after("nothing", tiny.double), "available"),
         (lambda g: g.insert_after("x", lambda value: 1 / 0), "division"),
-        (lambda g: g.replace("x", Graph().input("z", "float32", (1,))), "is required"),
+        (lambda g: g.replace("x", Graph().input("z", "float32", (1,))), "is not in graph"),
         (lambda g: g.remove(g.nodes[0]), "cannot be removed"),
-        (lambda g: g.remove(Node(tiny.double, 5, [], {})), "can be removed"),
-        (lambda g: g.insert_after("x", g["y"]), "must be a function"),
-        (lambda g: g.remove("y"), "a node of graph"),
-        (lambda g: g.remove(None), "a node of graph"),
-        (lambda g: g.rename("x", 3), "must be new"),
-        (lambda g: g.input(3, "float32", ()), "must be new"),
-        (lambda g: g.input("z", "float32", (-1,)), "must be a tuple of sizes"),
-        (lambda g: g.input("z", "float32", "n"), "must be a tuple of sizes"),
-        (lambda g: g.variable("z", [1.0]), "must have the contents of an array"),
-        (lambda g: g.rename("x", "y"), "must be new"),
-        (lambda g: g.rename("x", ""), "must be new"),
-        (lambda g: g.insert(Node(tiny.double, 5, [g["x"]], {}, [Value("y")])), "give new names"),
-        (lambda g: g.insert(Node(tiny.double, 5, [g["x"]], {}, [g["y"]])), "values of its own"),
-        (lambda g: g.insert(Node(tiny.double, 5, [Value("far")], {}, [Value("z")])), "must read values of graph"),
+        (lambda g: g.remove(Node(tiny.double, 5, [], {})), "cannot remove a node"),
+        (lambda g: g.insert_after("x", g["y"]), "not a function"),
+        (lambda g: g.remove("y"), "cannot remove"),
+        (lambda g: g.remove(None), "cannot remove"),
+        (lambda g: g.rename("x", 3), "already used|no string"),
+        (lambda g: g.input(3, "float32", ()), "already used|no string"),
+        (lambda g: g.input("z", "float32", (-1,)), "is not a tuple of sizes"),
+        (lambda g: g.input("z", "float32", "n"), "is not a tuple of sizes"),
+        (lambda g: g.variable("z", [1.0]), "are not an array"),
+        (lambda g: g.rename("x", "y"), "already used|no string"),
+        (lambda g: g.rename("x", ""), "already used|no string"),
+        (lambda g: g.insert(Node(tiny.double, 5, [g["x"]], {}, [Value("y")])), "is already used in graph"),
+        (lambda g: g.insert(Node(tiny.double, 5, [g["x"]], {}, [g["y"]])), "output of another node"),
+        (
+            lambda g: g.insert(Node(tiny.double, 5, [Value("far")], {}, [Value("z")])),
+            "reads a value that is not in graph",
+        ),
         (
             lambda g: g.insert(Node(tiny.double, 5, [g["x"]], {}, [Value("z")]), before=Node(tiny.exp, 5, [], {})),
-            "must be a node of graph",
+            "is not in graph",
         ),
     ],
 )
@@ -131,7 +134,7 @@ def test_a_reader_must_take_what_it_then_reads():
     graph.output("y", tiny.add(x, graph.variable("w", X)))
     other = graph.variable("other", np.zeros((3,), np.float32))
     before = state(graph)
-    with pytest.raises(InvalidCall, match="must take what it reads"):
+    with pytest.raises(InvalidCall, match="does not accept what it would read"):
         graph.replace("w", other)
     assert state(graph) == before
 
@@ -144,7 +147,7 @@ def test_several_edits_count_together(graph):
             graph.insert_after("x", tiny.double)
             graph.rename("x", "y")
 
-    with pytest.raises(InvalidCall, match="must be new"):
+    with pytest.raises(InvalidCall, match=r"already used|no string"):
         edit()
     assert state(graph) == before
 

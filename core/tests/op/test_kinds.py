@@ -5,12 +5,12 @@ import tiny
 
 from tenonnx.errors import InvalidCall
 from tenonnx.extend import find_rule, find_trait, moves_data, op, rule_kind
-from tenonnx.op import kinds
+from tenonnx.op import rule_kinds
 
 
 @pytest.fixture
 def toy(monkeypatch):
-    monkeypatch.setattr(kinds, "kinds", dict(kinds.kinds))
+    monkeypatch.setattr(rule_kinds, "kinds", dict(rule_kinds.kinds))
     return rule_kind("toybox", "arrays, then attributes")
 
 
@@ -19,7 +19,7 @@ def test_a_package_adds_a_kind_of_rule(toy):
     made.rule(toy.name, lambda x: x)
     assert find_rule(made, "toybox") is not None
     assert rule_kind("toybox", "arrays, then attributes") == toy
-    with pytest.raises(InvalidCall, match='is it "toybox"'):
+    with pytest.raises(InvalidCall, match="did you mean toybox"):
         made.rule("toyboy", lambda x: x)
 
 
@@ -41,7 +41,7 @@ def test_traits_are_declared_once_and_read():
 @pytest.mark.parametrize("facts", [{"rare": True}, {"on_request": False}, {"needs_float32": ""}])
 def test_a_trait_that_there_is_not_or_that_says_nothing_is_refused(facts):
     made = op("Doubled", domain="com.example")(lambda x: tiny.exp(x))
-    with pytest.raises(InvalidCall, match="a trait must be one that there is, and say something"):
+    with pytest.raises(InvalidCall, match=r"(empty|unknown) trait"):
         made.traits(**facts)
 
 

@@ -11,7 +11,7 @@ from tenonnx.extend import DType, TensorType, constant, floats, op, static
 from tenonnx.graph.constants import ArrayConstant
 from tenonnx.graph.graph import Value
 from tenonnx.op.infer import infer_call
-from tenonnx.op.memo import attributes_key
+from tenonnx.op.inference_cache import attributes_key
 
 
 @op("Holding", domain="tiny")
@@ -73,7 +73,7 @@ def test_what_must_hold_since_the_last_call():
 
     assert dtype(strict, np.int64([1])) == "float32"
     strict.requires(floats("y"))
-    with pytest.raises(TypeMismatch, match='"y" must hold floats'):
+    with pytest.raises(TypeMismatch, match='"y" does not hold floats'):
         dtype(strict, np.int64([1]))
 
 

@@ -17,7 +17,7 @@ from tenonnx.op import signature
 from tenonnx.op.binding import bind
 from tenonnx.op.evaluate import Evaluator
 from tenonnx.op.signature import Signature
-from tenonnx.op.versioned_signature import signature_at, spell_attributes
+from tenonnx.op.versioned_signature import signature_at, unbind_attributes
 
 X = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 
@@ -54,13 +54,13 @@ def test_a_float64_of_numpy_is_such_a_number_too():
 
 
 def test_a_float_beside_integers_is_refused():
-    with pytest.raises(TypeMismatch, match="dtype of the tensors beside it"):
+    with pytest.raises(TypeMismatch, match="float beside tensors of"):
         tiny.add(np.array([1, 2]), 1.5)
 
 
 def test_mixed_dtypes_are_refused_while_a_graph_is_built():
     graph = Graph()
-    with pytest.raises(TypeMismatch, match="one dtype") as caught:
+    with pytest.raises(TypeMismatch, match="different dtypes") as caught:
         tiny.add(graph.input("x", "float32", (2,)), graph.input("y", "int64", (2,)))
     assert "int64" in str(caught.value)
 
@@ -74,7 +74,7 @@ def test_shapes_that_do_not_broadcast_are_refused():
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
-        ((), {}, 'needs input "x"'),
+        ((), {}, 'input "x" is missing'),
         ((X, X, X), {}, "at most 2 inputs"),
         ((X,), {"slope": 1.0}, '"slope" is not one of its'),
         ((X,), {"x": X}, '"x" is given twice'),
@@ -108,7 +108,7 @@ def test_forms_accumulate_downwards(version, inputs, attributes):
     assert list(form.attributes) == attributes
 
 
-def test_binding_reads_an_old_spelling_by_todays_names():
+def test_binding_reads_an_old_signature_by_todays_names():
     graph = Graph()
     x = graph.input("x", "float32", (2, 2))
     inputs, attributes = bind(Node(tiny.sum_, 3, [x], {"axes": [1], "keepdims": 0, "hint": [7]}))
@@ -125,9 +125,9 @@ def test_binding_refuses_attributes_that_the_version_lacks():
         bind(Node(tiny.sum_, 4, [x], {"hint": [7]}))
 
 
-def test_spelling_is_the_inverse_of_binding():
-    assert spell_attributes(tiny.sum_, 3, {"keep": 0}, {"axes": [1]}) == {"keepdims": 0, "axes": [1]}
-    assert spell_attributes(tiny.sum_, 5, {"keep": 1}, {}) == {}
+def test_unbinding_is_the_inverse_of_binding():
+    assert unbind_attributes(tiny.sum_, 3, {"keep": 0}, {"axes": [1]}) == {"keepdims": 0, "axes": [1]}
+    assert unbind_attributes(tiny.sum_, 5, {"keep": 1}, {}) == {}
 
 
 def test_a_zero_is_written_where_the_default_is_the_other_zero():
@@ -148,11 +148,11 @@ def test_an_attribute_of_a_newer_version_must_have_its_neutral_value():
 
     newer.until(7, lacks=["mode", "kind", "axis"])
     plain = {"mode": 0, "kind": "", "axis": 0}
-    assert spell_attributes(newer, 6, plain, {}) == {}
+    assert unbind_attributes(newer, 6, plain, {}) == {}
     with pytest.raises(NotRepresentable, match='"mode" does not exist at version 6'):
-        spell_attributes(newer, 6, plain | {"mode": 1}, {})
+        unbind_attributes(newer, 6, plain | {"mode": 1}, {})
     with pytest.raises(NotRepresentable, match='"mode" and "kind" and "axis" do not exist'):  # whatever the hash seed
-        spell_attributes(newer, 6, {"mode": 1, "kind": "x", "axis": 2}, {})
+        unbind_attributes(newer, 6, {"mode": 1, "kind": "x", "axis": 2}, {})
 
 
 def test_axes_are_counted_from_the_front_where_they_must_be():
@@ -162,14 +162,14 @@ def test_axes_are_counted_from_the_front_where_they_must_be():
 
     joined.until(7, attributes=["axes"])
     joined.until(5, positive=["axis", "axes"])
-    assert spell_attributes(joined, 5, {"axis": -1}, {"axes": [0, -2]}, 3) == {"axis": -1, "axes": [0, -2]}
-    assert spell_attributes(joined, 4, {"axis": -1}, {"axes": [0, -2]}, 3) == {"axis": 2, "axes": [0, 1]}
-    assert spell_attributes(joined, 4, {"axis": 1}, {"axes": [0]}) == {"axis": 1, "axes": [0]}
+    assert unbind_attributes(joined, 5, {"axis": -1}, {"axes": [0, -2]}, 3) == {"axis": -1, "axes": [0, -2]}
+    assert unbind_attributes(joined, 4, {"axis": -1}, {"axes": [0, -2]}, 3) == {"axis": 2, "axes": [0, 1]}
+    assert unbind_attributes(joined, 4, {"axis": 1}, {"axes": [0]}) == {"axis": 1, "axes": [0]}
     with pytest.raises(NotRepresentable, match="cannot be negative at version 4"):
-        spell_attributes(joined, 4, {"axis": -1}, {})
+        unbind_attributes(joined, 4, {"axis": -1}, {})
     for wrong in ("first", [1, "second"], [1.5]):
-        with pytest.raises(NotRepresentable, match='attribute "axis" must hold whole numbers'):
-            spell_attributes(joined, 4, {"axis": wrong}, {}, 3)
+        with pytest.raises(NotRepresentable, match='attribute "axis" does not hold whole numbers'):
+            unbind_attributes(joined, 4, {"axis": wrong}, {}, 3)
     with pytest.raises(InvalidCall, match="positive names"):
         joined.until(3, positive=["missing"])
 
@@ -191,7 +191,7 @@ def test_an_op_can_be_evaluated_by_its_body_though_it_has_a_rule():
 
 
 def test_an_input_has_no_default_but_none():
-    with pytest.raises(InvalidCall, match="whose only default is None") as caught:
+    with pytest.raises(InvalidCall, match="another default than None") as caught:
 
         @op("Positioned", domain="tiny")
         def positioned(x, k=2):
@@ -203,12 +203,12 @@ def test_an_input_has_no_default_but_none():
 
 @pytest.mark.parametrize("made", [partial(lambda x, n: x, n=1), len, dict, print, type("Callable", (), {})()])
 def test_an_op_is_made_of_a_function(made):
-    with pytest.raises(InvalidCall, match="tiny::Made: an op is made of a function written in Python"):
+    with pytest.raises(InvalidCall, match="tiny::Made: an op is not made of a function written in Python"):
         op("Made", domain="tiny")(made)
 
 
 def test_a_keyword_that_is_no_rule_is_refused():
-    with pytest.raises(InvalidCall, match=r"tiny::Thing: a rule is a function") as caught:
+    with pytest.raises(InvalidCall, match=r"tiny::Thing: a rule is no function") as caught:
         op("Thing", domain="tiny", pur=False)(lambda x: x)
     assert "pur=False" in str(caught.value)
 
@@ -226,9 +226,9 @@ def test_a_body_returns_values():
     x = graph.input("x", "float32", (2,))
     for each in (silent, number):
         for given in (X, x):
-            with pytest.raises(InvalidCall, match="must return a value"):
+            with pytest.raises(InvalidCall, match="did not return a value"):
                 each(given)
-    with pytest.raises(InvalidCall, match='output "y" must be a value'):
+    with pytest.raises(InvalidCall, match='output "y" is not a value'):
         graph.output("y", None)
 
 
@@ -237,7 +237,9 @@ def test_a_type_rule_returns_types():
     def listed(x):
         return tiny.double(x)
 
-    with pytest.raises(InvalidCall, match="the type rule of tiny::Listed@1 must return a type, or a tuple") as caught:
+    with pytest.raises(
+        InvalidCall, match="the type rule of tiny::Listed@1 did not return a type, or a tuple"
+    ) as caught:
         listed(Graph().input("x", "float32", (2,)))
     assert caught.value.given == "[TensorType(dtype=<DType.float32: 1>, shape=(2,))]"
 
@@ -247,7 +249,7 @@ def test_a_primitive_without_a_type_rule_says_so():
     def untyped(x):
         """Its numbers alone are known."""
 
-    with pytest.raises(InvalidCall, match="Untyped@1 is a primitive, and needs the rules numpy and type"):
+    with pytest.raises(InvalidCall, match="Untyped@1 is a primitive, but lacks the rule numpy or type"):
         untyped(Graph().input("x", "float32", (2,)))
 
 
@@ -256,7 +258,7 @@ def test_what_is_required_is_said_in_words_of_requirements():
     def vague(x):
         return x
 
-    with pytest.raises(InvalidCall, match=r"Vague@1\.requires takes requirements, such as") as caught:
+    with pytest.raises(InvalidCall, match=r"Vague@1\.requires was given no requirement") as caught:
         vague.requires("x is float")
     assert caught.value.given == "'x is float'"
 
@@ -278,17 +280,17 @@ def test_the_body_of_an_op_inlines_a_subgraph_with_what_it_captures():
 
 def test_subgraphs_are_inlined_with_a_sequence_and_traced_with_pairs():
     x = Graph().input("x", "float32", (2,))
-    with pytest.raises(InvalidCall, match="the inputs of body must be pairs of a name and a type") as caught:
+    with pytest.raises(InvalidCall, match="the inputs of body are not pairs of a name and a type") as caught:
         subgraph(tiny.double, {"x": x.type})
     assert caught.value.given == "{'x': TensorType(dtype=<DType.float32: 1>, shape=(2,))}"
-    with pytest.raises(InvalidCall, match="must be pairs"):
+    with pytest.raises(InvalidCall, match="are not pairs"):
         subgraph(tiny.double, x)
 
     @op("Once", domain="tiny")
     def once(x, *, body):
         return inline(body, x)[0]
 
-    with pytest.raises(TypeMismatch, match='graph "body" is inlined with a sequence of its inputs, which are 1'):
+    with pytest.raises(TypeMismatch, match='inputs for graph "body" are not a sequence of at most 1'):
         once(x, body=subgraph(tiny.double, [("v", x.type)]))
 
 
@@ -297,9 +299,9 @@ def test_an_input_has_an_element_type():
     assert graph.input("x", np.float32, (2,)).dtype is DType.float32
     assert graph.input("y", np.dtype("int64")).dtype is DType.int64
     assert graph.input("w", TensorType("float16", (2, "n"))).dtype is DType.float16
-    with pytest.raises(InvalidCall, match="element type of ONNX"):
+    with pytest.raises(InvalidCall, match=r"element type .* is not one of ONNX"):
         graph.input("z", "float33")
-    with pytest.raises(InvalidCall, match="element type of ONNX"):
+    with pytest.raises(InvalidCall, match=r"element type .* is not one of ONNX"):
         TensorType("float33")
 
 
@@ -339,8 +341,10 @@ NAMES = {"Index": Index, "signature": signature, "I": Index, "Any": Any}
 
 def annotated(*annotations):
     """An op of inputs with these annotations, texts as a module has them that postpones their evaluation."""
-    parameters = [inspect.Parameter(f"x{k}", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=a)
-                  for k, a in enumerate(annotations)]  # fmt: skip
+    parameters = [
+        inspect.Parameter(f"x{k}", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=a)
+        for k, a in enumerate(annotations)
+    ]
     function = FunctionType((lambda: None).__code__, NAMES)
     function.__signature__ = inspect.Signature(parameters)
     return Signature.of(function)

@@ -14,7 +14,7 @@ from tenonnx.op.op import Op
 from tenonnx.registry.discovery import Plugin
 from tenonnx.registry.packages import KEY
 from tenonnx.registry.registry import Registry
-from tenonnx.transforms.absence import absence
+from tenonnx.transforms.missing_ops import absence
 
 
 @op("Halve", domain="com.acme")

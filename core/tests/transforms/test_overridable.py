@@ -8,7 +8,7 @@ import pytest
 import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx.extend import op
-from tenonnx.transforms.user_rules import apply_rules
+from tenonnx_convert.apply_rules import apply_rules
 from tenonnx_optimize.common_subexpressions import merge_common_subexpressions
 
 pytestmark = pytest.mark.usefixtures("standard_operators")

@@ -1,4 +1,4 @@
-"""Targets as data files: what a file may say, what a wrong one does, and how a graph follows a right one."""
+"""Target files: valid and invalid ones, and conversion to a target."""
 
 import io
 import sys
@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import tiny
 
-from tenonnx.conversion.convert import export
 from tenonnx.errors import InvalidCall, NotRepresentable
 from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.op.op import Opaque
 from tenonnx.registry import discovery
 from tenonnx.registry.discovery import Plugin
 from tenonnx.transforms.retarget import retarget, retarget_to
-from tenonnx.transforms.runtimes import find_runtime, runtimes
 from tenonnx.transforms.target import target_for
+from tenonnx_convert.convert import export
+from tenonnx_targets.files import find_runtime, runtimes
 
 GOOD = """
 title = "A toy"
@@ -42,6 +42,10 @@ names = ["OnlyNew"]
 """
 
 
+#: The package of target files that is published with core.
+SHIPPED = Plugin("tenonnx", "tenonnx_targets", "tenonnx.targets", "tenonnx-targets", "0.1.0")
+
+
 @pytest.fixture
 def install(tmp_path, monkeypatch):
     """Installs packages of target files, each given as file names with their text."""
@@ -49,7 +53,7 @@ def install(tmp_path, monkeypatch):
     monkeypatch.delenv("TENONNX_PLUGINS", raising=False)
 
     def installed(**packages):
-        made = []
+        made = [SHIPPED]
         for name, files in packages.items():
             monkeypatch.delitem(sys.modules, name, raising=False)
             folder = tmp_path / name
@@ -58,7 +62,14 @@ def install(tmp_path, monkeypatch):
             for file, text in files.items():
                 (folder / file).write_text(text)
             made.append(Plugin(name, name, "tenonnx.targets", f"dist-{name}", "1.0"))
-        monkeypatch.setattr(discovery, "_installed", lambda group: made if group == "tenonnx.targets" else ())
+        genuine = discovery._installed
+        monkeypatch.setattr(
+            discovery,
+            "_installed",
+            lambda group: (
+                genuine(group) if group == "tenonnx.extensions" else made if group == "tenonnx.targets" else ()
+            ),
+        )
 
     return installed
 
@@ -88,12 +99,10 @@ def test_the_shipped_files_say_where_they_have_their_figures_from():
 
 def test_a_file_of_a_plugin_is_read(toy):
     runtime = find_runtime("toy-2")
-    assert (runtime.title, runtime.note, runtime.package) == (
-        "A toy", "of late", "dist-tenonnx_toy_targets 1.0"
-    )  # fmt: skip
+    assert (runtime.title, runtime.note, runtime.package) == ("A toy", "of late", "dist-tenonnx_toy_targets 1.0")
     assert runtime.opsets == {"tiny": 5, "ai.onnx": None}
     assert (runtime.versions("tiny"), runtime.versions("ai.onnx")) == ("4 to 5", "any")
-    assert runtime.to_json()["ops"] == ["tiny::Add", "tiny::Exp", "tiny::Mul", "tiny::OnlyNew"]
+    assert runtime.to_dict()["ops"] == ["tiny::Add", "tiny::Exp", "tiny::Mul", "tiny::OnlyNew"]
     assert find_runtime("toy-1").ops is None
 
 
@@ -101,18 +110,18 @@ HEAD = 'title = "t"\nsource = "s"\n[targets.bad]\n'
 
 WRONG = {
     "no toml": ("title = ", "Invalid value"),
-    "no targets": ('title = "t"\nsource = "s"\n', "must have a table [targets.NAME]"),
-    "no table": ("targets = { bad = 3 }\n", '"targets.bad" must be a table'),
+    "no targets": ('title = "t"\nsource = "s"\n', "has no table [targets.NAME]"),
+    "no table": ("targets = { bad = 3 }\n", '"targets.bad" is not a table'),
     "no opsets": (HEAD, "target bad lacks opsets"),
     "no source": ('title = "t"\n[targets.bad]\nopsets = { a = 1 }\n', "lacks source"),
     "unknown key": (HEAD + "opset = 3\n", '"opset" of target bad is none of title'),
-    "wrong type": (HEAD + 'ir_version = "8"\n', '"ir_version" of target bad must be int'),
-    "wrong version": (HEAD + "opsets = { a = 0 }\n", "must be a whole number from 1 on"),
-    "wrong minimum": (HEAD + 'opsets = { a = 2 }\nminimum = { a = "any" }\n', "must be a whole number from 1 on"),
+    "wrong type": (HEAD + 'ir_version = "8"\n', '"ir_version" of target bad is not of type int'),
+    "wrong version": (HEAD + "opsets = { a = 0 }\n", "is not a whole number from 1 on"),
+    "wrong minimum": (HEAD + 'opsets = { a = 2 }\nminimum = { a = "any" }\n', "is not a whole number from 1 on"),
     "wrong dtype": (HEAD + 'opsets = { a = 1 }\ndtypes = ["float33"]\n', "'float33', which ONNX does not define"),
-    "wrong names": (HEAD + 'opsets = { a = 1 }\nops = [{ names = "Add" }]\n', "must be a list of strings"),
-    "wrong group": (HEAD + "opsets = { a = 1 }\nops = [3]\n", "must be tables of names"),
-    "taken name": (GOOD.replace("toy-1", "tensorrt-10"), '"tensorrt-10" is a target of tenonnx too'),
+    "wrong names": (HEAD + 'opsets = { a = 1 }\nops = [{ names = "Add" }]\n', "is not a list of strings"),
+    "wrong group": (HEAD + "opsets = { a = 1 }\nops = [3]\n", "are not tables of names"),
+    "taken name": (GOOD.replace("toy-1", "tensorrt-10"), '"tensorrt-10" is a target of tenonnx-targets 0.1.0 too'),
 }
 
 
@@ -131,11 +140,13 @@ def test_a_wrong_file_is_named_and_takes_no_other_down(install, text, problem):
 def test_a_plugin_that_is_no_package_is_named(install, monkeypatch):
     install()
     monkeypatch.setattr(
-        discovery, "_installed", lambda group: [Plugin(name, name, group, "dist", "1") for name in ("tiny", "no_such")]
+        discovery,
+        "_installed",
+        lambda group: [SHIPPED, *(Plugin(name, name, group, "dist", "1") for name in ("tiny", "no_such"))],
     )
     found, failures = runtimes()
     assert "tensorrt-10" in found
-    assert ["must be a package" in f.what or "could not be imported" in f.what for f in failures] == [True, True]
+    assert ["is not a package" in f.what or "could not be imported" in f.what for f in failures] == [True, True]
 
 
 def test_a_wrong_name_is_refused_with_near_ones():
@@ -150,7 +161,7 @@ def test_a_graph_keeps_its_versions_where_the_target_has_them(toy):
     assert target_for(chain(2), name="toy-2").opsets["tiny"] == 4
     assert target_for(chain(4), name="toy-1").opsets == {"tiny": 3}
     assert target_for(chain(4), {"tiny": 5}, name="toy-2").opsets["tiny"] == 5
-    with pytest.raises(InvalidCall, match="must have the opset") as caught:
+    with pytest.raises(InvalidCall, match="does not have the opset") as caught:
         target_for(chain(4), {"tiny": 4}, name="toy-1")
     assert caught.value.available == "tiny up to 3"
 
@@ -183,6 +194,20 @@ def test_an_opaque_op_follows_the_list(toy):
     assert refused.do.startswith("correct the name, or ")
     (refused,) = retarget_to(graph, target_for(graph, name="toy-1"), refuse=False).refused
     assert "cannot move from version 4 to 3" in refused.reason
+
+
+@pytest.mark.parametrize(("name", "moves"), [("VendorThing", True), ("EfficientNMS_TRT", True), ("Softmax", False)])
+def test_a_vendors_op_of_the_default_domain_moves_between_versions(name, moves):
+    graph = Graph(opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", ("n", 4))
+    graph.append(Node(Opaque("ai.onnx", name), 17, [x], {"k": 3}, [Value("y", x.type, graph=graph)]))
+    graph.outputs.append(graph["y"])
+    for version in (11, 21):
+        found = retarget_to(graph, target_for(graph, version), refuse=False)
+        assert bool(found.refused) is not moves
+        if moves:
+            assert found.graph.opsets == {"ai.onnx": version}
+            assert [(node.op_type, node.version) for node in found.graph.nodes] == [(name, version)]
 
 
 def test_export_writes_an_ir_version_that_the_target_reads(toy):

@@ -52,7 +52,7 @@ def test_rules_give_unknown_ops_a_meaning():
 @pytest.mark.parametrize("values", [1, 3])
 def test_a_rule_must_replace_every_output(values):
     model = model_of([node("Pair", ["x"], ["a", "y"], name="two")])
-    with pytest.raises(InvalidCall, match=r'the rule "Pair" for node "two" .* must return 2 values') as caught:
+    with pytest.raises(InvalidCall, match=r'the rule "Pair" for node "two" .* did not return 2 values') as caught:
         load(model, rules={"Pair": lambda node, x: (tiny.double(x),) * values})
     assert caught.value.given == ("1 value" if values == 1 else f"{values} values")
 
@@ -65,7 +65,7 @@ def test_a_rule_that_no_node_asks_for_is_named():
 
 
 def test_a_rule_must_return_values():
-    with pytest.raises(InvalidCall, match="must return values") as caught:
+    with pytest.raises(InvalidCall, match="returned something else than values") as caught:
         load(model_of(CHAIN), rules={"first": lambda node, x: np.ones(2)})
     assert caught.value.given == "ndarray"
 
@@ -78,13 +78,15 @@ def test_a_rule_must_keep_the_types():
 
 @pytest.mark.parametrize("rules", [{"Double": 3}, [("Double", max)], "Double"])
 def test_rules_are_functions_by_name(rules):
-    with pytest.raises(InvalidCall, match="rules must be a mapping from names"):
+    with pytest.raises(InvalidCall, match=r"rules (are neither a mapping from|do not map) names"):
         load(model_of(CHAIN), rules=rules)
 
 
 @pytest.mark.parametrize("rule", [lambda node: None, lambda node, x, y: None, lambda: None])
 def test_a_rule_must_take_the_node_and_its_inputs(rule):
-    with pytest.raises(InvalidCall, match=r'the rule "first" for node "first" .* must take the node and its 1 input'):
+    with pytest.raises(
+        InvalidCall, match=r'the rule "first" for node "first" .* does not take the node and its 1 input'
+    ):
         load(model_of(CHAIN), rules={"first": rule})
 
 

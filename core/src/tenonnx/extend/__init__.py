@@ -1,4 +1,4 @@
-"""What a package of operators imports: the public face of the op protocol.
+"""The public interface of the op protocol, for packages of operators.
 
 Other kinds of packages have doors of their own beside it, and need nothing behind them: ``tenonnx.extend.transforms``,
 ``.backends``, ``.formats``, ``.commands``, ``.testing``, and ``.symbolic`` for arithmetic on symbolic dims.

@@ -1,4 +1,4 @@
-"""What a comparison is made of: of contents by the one table of tolerances, and of the structure of a model."""
+"""Building blocks of comparisons: contents within tolerances, and the structure of a model."""
 
 from tenonnx.registry.namespace import flat_namespace
 

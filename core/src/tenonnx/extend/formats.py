@@ -1,4 +1,4 @@
-"""What a front end or an exporter is made of: reading into a graph, and writing one.
+"""Building blocks of readers and writers.
 
 A reader builds a ``Graph``: with inputs, variables, and ops called on their values or within ``graph.building()``.
 """

@@ -1,17 +1,18 @@
-"""Where each name is defined; read by type checkers, and when one is first used."""
+"""Public names and the modules that define them."""
 
-from tenonnx.conversion.conversion import Conversion as Conversion
-from tenonnx.conversion.convert import convert as convert
-from tenonnx.conversion.convert import export as export
-from tenonnx.conversion.options import ConvertConfig as ConvertConfig
-from tenonnx.conversion.options import ExportConfig as ExportConfig
-from tenonnx.conversion.options import PostExportHook as PostExportHook
-from tenonnx.conversion.report import Report as Report
 from tenonnx.formats.files import check_output as check_output
+from tenonnx.formats.files import open_inside as open_inside
+from tenonnx.formats.files import split_location as split_location
 from tenonnx.formats.onnx.functions import Function as Function
 from tenonnx.formats.onnx.messages import message_of as message_of
+from tenonnx.formats.onnx.proto import IR_VERSION as IR_VERSION
+from tenonnx.formats.onnx.proto import AttributeProto as AttributeProto
+from tenonnx.formats.onnx.proto import ModelProto as ModelProto
+from tenonnx.formats.onnx.proto import NodeProto as NodeProto
+from tenonnx.formats.onnx.proto import TensorProto as TensorProto
 from tenonnx.formats.onnx.reader import read as read
 from tenonnx.formats.onnx.streaming import LARGEST_MESSAGE as LARGEST_MESSAGE
+from tenonnx.formats.onnx.streaming import write_file as write_file
 from tenonnx.formats.onnx.streaming import write_stream as write_stream
 from tenonnx.formats.onnx.tensors import array_to_proto as array_to_proto
 from tenonnx.formats.onnx.types import write_type as write_type
@@ -27,3 +28,12 @@ from tenonnx.registry.discovery import Plugin as Plugin
 from tenonnx.registry.discovery import being_imported as being_imported
 from tenonnx.registry.discovery import loaded as loaded
 from tenonnx.transforms.report import Change as Change
+from tenonnx_convert.conversion import Conversion as Conversion
+from tenonnx_convert.conversion import ConversionState as ConversionState
+from tenonnx_convert.conversion import StepResult as StepResult
+from tenonnx_convert.convert import convert as convert
+from tenonnx_convert.convert import export as export
+from tenonnx_convert.options import ConvertConfig as ConvertConfig
+from tenonnx_convert.options import ExportConfig as ExportConfig
+from tenonnx_convert.options import PostExportHook as PostExportHook
+from tenonnx_convert.report import Report as Report

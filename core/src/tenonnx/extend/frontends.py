@@ -1,4 +1,4 @@
-"""What a front end provides: ``read`` gives a graph (``Frontend``), ``verifier`` compares one with its source.
+"""The front end protocol: ``read`` returns a graph (``Frontend``), ``verifier`` compares one with its source.
 
 What front ends of frameworks share, dims that vary, names, lines of the user's code and verification call by call, is
 the package ``tenonnx-frontends``; ``tenonnx_testing.source_conformance`` checks all of it.

@@ -1,5 +1,5 @@
-"""Where each name is defined; read by type checkers, and when one is first used."""
+"""Public names and the modules that define them."""
 
-from tenonnx.conversion.options import Option as Option
-from tenonnx.conversion.options import option as option
-from tenonnx.conversion.options import options_of as options_of
+from tenonnx_convert.options import Option as Option
+from tenonnx_convert.options import option as option
+from tenonnx_convert.options import options_of as options_of

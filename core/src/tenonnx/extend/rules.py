@@ -1,4 +1,4 @@
-"""Import rules: what a package puts in the place of nodes while a model is read (entry-point group tenonnx.rules)."""
+"""Import rules: replacements for nodes while a model is read (entry-point group ``tenonnx.rules``)."""
 
 from tenonnx.registry.namespace import flat_namespace
 

@@ -1,4 +1,4 @@
-"""Where each name is defined; read by type checkers, and when one is first used."""
+"""Public names and the modules that define them."""
 
 from tenonnx.graph.symbolic import Dim as Dim
 from tenonnx.graph.symbolic import Expr as Expr

@@ -1,4 +1,4 @@
-"""What a transform is made of: from one graph to another, and never into the one that is given.
+"""Building blocks of transforms, which return a new graph and leave their source as it is.
 
 ``Rewriter(graph, decide).run()`` copies a graph and asks ``decide(rewriter, call)`` about every ``Call``: None keeps
 it, values take its place, and ``rewriter.expand(call)`` gives those of its op's body. ``bind(node)`` gives a node's

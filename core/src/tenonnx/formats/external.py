@@ -68,7 +68,7 @@ class DataFile:
                 self._map = mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ, **options)
             except (OSError, ValueError, OverflowError) as error:
                 raise InvalidModel(
-                    "an external data file must support memory mapping", given=f"{self.path}: {error}"
+                    "cannot map an external data file into memory", given=f"{self.path}: {error}"
                 ) from error
         return memoryview(self._map)[offset : offset + length]
 
@@ -80,7 +80,7 @@ class DataFile:
             count = self.read_into(held[done:], offset + done)
             if not count:
                 raise InvalidModel(
-                    "an external data file must not be truncated while it is in use",
+                    "an external data file was truncated while in use",
                     given=f"{self.path}, {offset + length} bytes needed",
                     available=f"{offset + done} bytes",
                 )
@@ -100,16 +100,14 @@ class DataFile:
                 os.lseek(descriptor, offset, os.SEEK_SET)
                 chunk = os.read(descriptor, min(len(buffer), _CHUNK // 2))
         except OSError as error:
-            raise InvalidModel("an external data file must be readable", given=f"{self.path}: {error}") from error
+            raise InvalidModel("cannot read an external data file", given=f"{self.path}: {error}") from error
         buffer[: len(chunk)] = chunk
         return len(chunk)
 
     def fileno(self) -> int:
         """The descriptor. Raises InvalidCall if the file was closed."""
         if self._descriptor < 0:
-            raise InvalidCall(
-                "external data can be read until it is closed", given=self.path, do="load the model again"
-            )
+            raise InvalidCall("external data was read after it was closed", given=self.path, do="load the model again")
         return self._descriptor
 
     def close(self) -> None:
@@ -196,12 +194,12 @@ class ExternalFiles:
         count = max(file.size - start, 0) if length is None else _number(length)
         if start < 0 or count < 0:
             raise InvalidModel(
-                "the offset and length of external data must be decimal digits",
+                "the offset or length of external data is no decimal number",
                 given=f"{self._given(location, tensor)}, offset {offset!r:.200}, length {length!r:.200}",
             )
         if start + count > file.size:
             raise InvalidModel(
-                "external data must lie inside its file",
+                "external data lies beyond the end of its file",
                 given=f"{self._given(location, tensor)}, offset {start}, length {count}",
                 available=f"{file.size} bytes",
                 do="fetch the data file again: it may be cut short, or belong to another model",
@@ -217,7 +215,7 @@ class ExternalFiles:
         given = self._given(location, tensor)
         parts = split_location(location, given)
         if self.base_dir is None:
-            what = "a model with external data must come with the folder of its data files"
+            what = "a model with external data was given without the folder of its data files"
             raise InvalidModel(what, given=given, do="pass base_dir=, or load the model from its path")
         name = "/".join(parts)  # which is a safe location itself
         file = self._files.get(name)
@@ -242,7 +240,7 @@ class ExternalDataWriter:
 
     def __init__(self, file: BinaryIO, alignment: int = 4096) -> None:
         if alignment < 1:
-            raise InvalidCall("the alignment of external data must be a positive number", given=str(alignment))
+            raise InvalidCall("the alignment of external data is not positive", given=str(alignment))
         self._file = file
         self._alignment = alignment
         self._end = 0
@@ -297,7 +295,7 @@ class ExternalDataWriter:
             count = source.file.read_into(self._buffer[self._used :][: source.end - position], position)
             if not count:
                 raise InvalidModel(
-                    "an external data file must not be truncated while it is copied",
+                    "an external data file was truncated while it was copied",
                     given=f"{source.path}, {source.end} bytes needed",
                     available=f"{position} bytes",
                 )
@@ -367,7 +365,7 @@ def _bytes_of(source: Buffer | np.ndarray) -> memoryview:
         return view.cast("B") if view.nbytes else memoryview(b"")
     except (TypeError, ValueError) as error:
         raise InvalidCall(
-            "external data is written from a contiguous buffer of numbers",
+            "contents for external data are not a contiguous buffer of numbers",
             given=f"{type(source).__name__}: {error}",
             do="pass numpy.ascontiguousarray(...)",
         ) from error

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, UnsafePath
-from tenonnx.formats.leftovers import alone_in, lock, remove_stale, superseded, temporary_prefix
+from tenonnx.formats.temp_files import alone_in, lock, remove_stale, superseded, temporary_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from types import TracebackType
 
     from typing_extensions import Buffer
@@ -90,9 +90,24 @@ class AtomicWriter:
                 raise self._taken(name)
             part = self._parts[name] = self._create()
         if part.opened:
-            raise InvalidCall("each file of an export is opened once", given=f"{name!r} again")
+            raise InvalidCall("a file of an export was opened twice", given=repr(name))
         part.opened = True
         return part.file
+
+    @contextlib.contextmanager
+    def unfinished(self) -> Iterator[Path]:
+        """The path of the model as it is to be, its data files beside it, before it has its name."""
+        for part in self._parts.values():
+            part.file.flush()
+        if len(self._parts) == 1:
+            yield self._parts[self.name].temporary
+            return
+        import tempfile  # with modules that few programs need
+
+        with tempfile.TemporaryDirectory(prefix=temporary_prefix(self.name), dir=self.folder) as folder:
+            for name, part in self._parts.items():
+                Path(folder, name).hardlink_to(part.temporary)
+            yield Path(folder, self.name)
 
     def discard(self, name: str) -> None:
         """Remove the file ``name`` beside the model once the new model is in place.
@@ -120,27 +135,27 @@ class AtomicWriter:
     def _check(self) -> int | None:
         """Refuse a path that cannot be written; returns the permissions of the file that is there already."""
         if not self._named or not self.name or "\0" in str(self.path):
-            raise InvalidCall("the path of an output file must name a file", given=repr(str(self.path)))
+            raise InvalidCall("the path of an output file names no file", given=repr(str(self.path)))
         try:
             if not self.folder.is_dir():
-                what = "the folder of an output file must exist"
+                what = "the folder of an output file does not exist"
                 raise InvalidCall(what, given=str(self.path), do=f"create the folder {self.folder}")
             mode = self.path.stat().st_mode
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise InvalidCall("the path of an output file must be usable", given=f"{self.path!r}: {error}") from error
+            raise InvalidCall("cannot use the path of an output file", given=f"{self.path!r}: {error}") from error
         if not stat.S_ISREG(mode):
             kind = "a folder" if stat.S_ISDIR(mode) else "a device, pipe or socket"
             raise InvalidCall(
-                "an output path must be a file, or not exist yet",
+                "an output path exists and is no regular file",
                 given=f"{self.path}, which is {kind}",
                 do="choose a file name" + ("" if stat.S_ISDIR(mode) else ", or pass an open binary stream"),
             )
         if not self._overwrite and (not mode & 0o222 or not os.access(self.path, os.W_OK)):
             raise InvalidCall(
-                "a read-only file is not replaced",
-                given=f"{self.path}, which is read-only",
+                "the output file exists and is read-only",
+                given=str(self.path),
                 do="choose another name, make the file writable, or pass overwrite=True (--overwrite)",
             )
         return mode & 0o777
@@ -152,7 +167,7 @@ class AtomicWriter:
             descriptor = os.open(temporary, flags, 0o666 if self._mode is None else self._mode)
         except OSError as error:
             raise InvalidCall(
-                "the folder of an output file must be writable",
+                "cannot write to the folder of an output file",
                 given=f"{self.folder}: {error.strerror}",
                 do="choose another folder, or change its permissions",
             ) from error
@@ -170,7 +185,7 @@ class AtomicWriter:
     def _commit(self) -> None:
         model = self._parts[self.name]
         if not model.opened:
-            raise InvalidCall("an export must write the model file", given=f"{self.path} was never opened")
+            raise InvalidCall("an export wrote no model file", given=f"{self.path} was never opened")
         try:
             for part in self._parts.values():
                 part.file.close()
@@ -229,7 +244,7 @@ class AtomicWriter:
 
     def _taken(self, name: str) -> InvalidCall:
         return InvalidCall(
-            "a data file must not replace a file: the old model may need it until the new one is in place",
+            "a data file would replace a file, which the old model may need until the new one is in place",
             given=f"{name!r}, which exists in {self.folder}",
             available=available_name(self.folder, name),
         )
@@ -237,7 +252,7 @@ class AtomicWriter:
     def _refused(self, error: OSError) -> TenonnxError:
         full = error.errno in _NO_ROOM
         return TenonnxError(
-            "the output files must fit on the disk" if full else "the operating system must let the file be written",
+            "the output files do not fit on the disk" if full else "cannot write an output file",
             given=f"{self.path}: {error.strerror or error}",
             do="free some space, or choose another folder"
             if full
@@ -246,9 +261,9 @@ class AtomicWriter:
         )
 
 
-def check_output(path: str | os.PathLike[str]) -> None:
+def check_output(path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Raise ``InvalidCall`` for a path that no file can have, ahead of long work whose results are to go there."""
-    AtomicWriter(path)._check()
+    AtomicWriter(path, overwrite=overwrite)._check()
 
 
 @dataclass
@@ -299,11 +314,19 @@ def check_file_name(name: str) -> str:
     """
     if name in ("", ".", "..") or set(name) & set("/\\\0") or name[1:2] == ":" or (os.name == "nt" and ":" in name):
         raise UnsafePath(
-            "a data file must lie beside its model, under a plain name",
+            "the name of a data file is no plain file name",
             given=repr(name[:200]),
-            do="give a file name without a folder",
+            do="give a file name without a folder: the file is written beside the model",
         )
     return name
+
+
+def check_readable(path: str | os.PathLike[str]) -> None:
+    """Raise ``InvalidCall`` for a device, pipe or socket, which a reader would wait for, or read without an end."""
+    with contextlib.suppress(OSError, ValueError):  # its reader says what is wrong with a path
+        if stat.S_IFMT(Path(path).stat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+            what = "a model cannot be read from a device, pipe or socket"
+            raise InvalidCall(what, given=os.fspath(path), do="copy it to a file, or give its bytes")
 
 
 def split_location(location: str, given: str) -> tuple[str, ...]:
@@ -314,11 +337,8 @@ def split_location(location: str, given: str) -> tuple[str, ...]:
     parts = tuple(part for part in location.replace("\\", "/").split("/") if part not in ("", "."))
     absolute = location[:1] in ("/", "\\") or location[1:2] == ":" or (os.name == "nt" and ":" in location)
     if absolute or not parts or ".." in parts or "\0" in location:
-        raise UnsafePath(
-            "the location of external data must be a relative path inside the model's folder",
-            given=given,
-            do="move the data file beside the model, and name it so in the model",
-        )
+        what = "the location of external data is no relative path inside the model's folder"
+        raise UnsafePath(what, given=given, do="move the data file beside the model, and name it so in the model")
     return parts
 
 
@@ -336,12 +356,12 @@ def open_inside(folder: Path, parts: Sequence[str], given: str) -> int:
     except (OSError, ValueError) as error:
         if getattr(error, "errno", None) == errno.ELOOP or _link_among(folder, parts):
             raise UnsafePath(
-                "external data must not be reached through a symbolic link",
+                "the path of external data leads through a symbolic link",
                 given=given,
                 do="put the file itself in the model's folder (cp -L follows links)",
             ) from error
         raise InvalidModel(
-            "the file of external data must exist and be readable",
+            "cannot read the file of external data",
             given=f"{given}: {getattr(error, 'strerror', None) or error}",
             do="put the data file in place, or give the folder where it is as base_dir",
         ) from error
@@ -350,8 +370,8 @@ def open_inside(folder: Path, parts: Sequence[str], given: str) -> int:
         return descriptor
     os.close(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise UnsafePath("external data must be in a regular file", given=given)
-    what = "the file of external data must have no second name (hard link), which may lie outside the folder"
+        raise UnsafePath("external data is not in a regular file", given=given)
+    what = "the file of external data has a second name (hard link), which may lie outside the folder"
     raise UnsafePath(what, given=f"{given}, {status.st_nlink} names", do="copy the file")
 
 

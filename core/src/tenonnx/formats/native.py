@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import ModelProto, TensorProto
 
 from tenonnx.errors import InvalidModel
+from tenonnx.formats.onnx.proto import ModelProto, TensorProto
 from tenonnx.formats.onnx.reader import parse_model, read_parts
 from tenonnx.formats.onnx.streaming import packed_source, without_contents
 from tenonnx.formats.onnx.tensors import (
@@ -39,11 +39,22 @@ if TYPE_CHECKING:
 
 #: The element types that safetensors has too. Others are bytes there, and typed by the graph's message.
 _NAMES = {
-    DType.bool: "BOOL", DType.uint8: "U8", DType.int8: "I8", DType.uint16: "U16", DType.int16: "I16",
-    DType.uint32: "U32", DType.int32: "I32", DType.uint64: "U64", DType.int64: "I64", DType.float16: "F16",
-    DType.bfloat16: "BF16", DType.float32: "F32", DType.float64: "F64", DType.float8e4m3fn: "F8_E4M3",
+    DType.bool: "BOOL",
+    DType.uint8: "U8",
+    DType.int8: "I8",
+    DType.uint16: "U16",
+    DType.int16: "I16",
+    DType.uint32: "U32",
+    DType.int32: "I32",
+    DType.uint64: "U64",
+    DType.int64: "I64",
+    DType.float16: "F16",
+    DType.bfloat16: "BF16",
+    DType.float32: "F32",
+    DType.float64: "F64",
+    DType.float8e4m3fn: "F8_E4M3",
     DType.float8e5m2: "F8_E5M2",
-}  # fmt: skip
+}
 
 _GRAPH = "tenonnx.graph"
 _METADATA = {"format": "tenonnx", "tenonnx.version": "1"}
@@ -138,24 +149,24 @@ def read(
     name = f'"{os.fspath(path)}"'
     if _GRAPH not in metadata:
         raise InvalidModel(
-            f"{name} must hold a graph in its metadata",
+            f"{name} has no graph in its metadata",
             given=f"{len(entries)} tensors and metadata {list(metadata)[:5]}",
             do="make the file with graph.save(path) or tenonnx convert, or give an ONNX file",
         )
     try:
         message = base64.b64decode(metadata[_GRAPH], validate=True)
     except ValueError as error:
-        raise InvalidModel(f"{name} must hold its graph in base64", given=str(error)) from error
+        raise InvalidModel(f"the graph in {name} is not in base64", given=str(error)) from error
     model = parse_model(message, f"the graph in {name}")
     contents = [(proto.name, _contents(proto, entries)) for proto in model.graph.initializer]
     if entries:
-        raise InvalidModel(f"{name} must hold only the tensors of its graph", given=", ".join(list(entries)[:5]))
+        raise InvalidModel(f"{name} has tensors that are not of its graph", given=", ".join(list(entries)[:5]))
     del model.graph.initializer[:]
     return read_parts(model, contents, registry)
 
 
 def _contents(proto: TensorProto, entries: dict[str, Entry]) -> Constant:
-    """What an initializer's message stands for; takes its tensor out of ``entries``."""
+    """Contents of an initializer's message; takes its tensor out of ``entries``."""
     kind = tensor_type(proto)
     if kind.dtype is DType.string:
         return TensorContents(proto)
@@ -163,7 +174,7 @@ def _contents(proto: TensorProto, entries: dict[str, Entry]) -> Constant:
     entry = entries.pop(notes.get(_TENSOR, proto.name), None)
     if entry is None or (entry.dtype, entry.shape) != _stored_type(kind):
         given = "none" if entry is None else f"{entry.dtype}{list(entry.shape)}"
-        raise InvalidModel(f'the file must hold the contents of "{proto.name}", {kind}', given=given)
+        raise InvalidModel(f'the file does not hold the contents of "{proto.name}", {kind}', given=given)
     if _FIELD not in notes:
         return MappedContents(kind, entry.region)
     whole = TensorProto()
@@ -188,7 +199,7 @@ def _restore(proto: TensorProto, field: str, region: Region, kind: TensorType) -
             raise InvalidModel(f'tensor "{proto.name}" cannot lie in {field}', given=str(kind.dtype)) from error
         getattr(proto, field).extend(numbers.tolist())
     elif field or region.length:
-        raise InvalidModel(f'tensor "{proto.name}" must lie in a field that there is', given=field[:40])
+        raise InvalidModel(f'tensor "{proto.name}" lies in an unknown field', given=field[:40])
 
 
 def _integer(dtype: DType) -> str:

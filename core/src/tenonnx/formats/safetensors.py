@@ -22,9 +22,22 @@ if TYPE_CHECKING:
 
 #: Bytes of one element for each element type of the format.
 ELEMENT_BYTES = {
-    "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2, "U32": 4,
-    "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8,
-}  # fmt: skip
+    "BOOL": 1,
+    "U8": 1,
+    "I8": 1,
+    "F8_E4M3": 1,
+    "F8_E5M2": 1,
+    "U16": 2,
+    "I16": 2,
+    "F16": 2,
+    "BF16": 2,
+    "U32": 4,
+    "I32": 4,
+    "F32": 4,
+    "U64": 8,
+    "I64": 8,
+    "F64": 8,
+}
 
 #: Larger headers are refused by every reader of the format.
 LARGEST_HEADER = 100_000_000
@@ -70,7 +83,7 @@ def write_tensors(
     encoded += b" " * (-len(encoded) % 8)  # so that what is aligned within the contents is aligned in the file
     if len(encoded) > LARGEST_HEADER:
         raise NotRepresentable(
-            f"the header of a safetensors file must have at most {LARGEST_HEADER:,} bytes",
+            f"the header of the safetensors file has more than {LARGEST_HEADER:,} bytes",
             given=f"{len(encoded):,} bytes: the graph without its initializers is too large",
             do="export it as ONNX",
         )
@@ -87,15 +100,15 @@ def read_tensors(path: str | os.PathLike[str], *, mapped: bool = True) -> tuple[
     """
     name = os.fspath(path)
     if not Path(path).is_file():
-        raise InvalidCall(f'"{name}" must be a file that can be read', given="no file of that name")
+        raise InvalidCall(f'cannot read "{name}": No such file')
     try:
         file = DataFile(name, os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), mapped=mapped)
     except OSError as error:
-        raise InvalidCall(f'"{name}" must be a file that can be read', given=error.strerror or "") from error
+        raise InvalidCall(f'cannot read "{name}": {error.strerror or error}') from error
     try:
         return _read(file)
     except (ValueError, RecursionError) as error:
-        raise InvalidModel(f'"{name}" must be a safetensors file', given=str(error)) from error
+        raise InvalidModel(f'"{name}" is not a safetensors file', given=str(error)) from error
 
 
 def _read(file: DataFile) -> tuple[dict[str, Entry], dict[str, str]]:
@@ -108,10 +121,10 @@ def _read(file: DataFile) -> tuple[dict[str, Entry], dict[str, str]]:
         raise ValueError(f"a header of {length} bytes in a file of {file.size}")
     header = json.loads(bytes(file.view(8, length)).decode(), object_pairs_hook=_unique)
     if not isinstance(header, dict):
-        raise ValueError("the header must be a JSON object")
+        raise ValueError("the header is not a JSON object")
     metadata = header.pop(_METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
-        raise ValueError("the metadata must map strings to strings")
+        raise ValueError("the metadata does not map strings to strings")
     entries = {name: _entry(name, fields, file, start) for name, fields in header.items()}
     end = start
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].region.offset, item[1].region.end)):
@@ -132,12 +145,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _entry(name: str, fields: Any, file: DataFile, start: int) -> Entry:
     if not isinstance(fields, dict) or fields.keys() != {"dtype", "shape", "data_offsets"}:
-        raise ValueError(f'tensor "{name}" must have a dtype, a shape and data_offsets')
+        raise ValueError(f'tensor "{name}" does not have the fields dtype, shape and data_offsets')
     dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
     if not isinstance(dtype, str) or dtype not in ELEMENT_BYTES:
         raise ValueError(f'tensor "{name}" has the dtype {dtype!r:.40}; there are {", ".join(ELEMENT_BYTES)}')
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
-        raise ValueError(f'tensor "{name}" must have sizes and offsets that are not negative')
+        raise ValueError(f'tensor "{name}" has sizes or offsets that are no numbers from 0 on')
     size = ELEMENT_BYTES[dtype]
     for dim in shape:
         size *= dim

@@ -64,7 +64,7 @@ def chunks_of(data: Constant | None) -> Iterator[Any]:
 
 
 class Contents:
-    """What reads static contents as numpy does: ``numpy.asarray(contents)``."""
+    """Protocol of static contents that numpy can read: ``numpy.asarray(contents)``."""
 
     __slots__ = ()
 
@@ -104,7 +104,7 @@ def contents_given(name: str, data: Any) -> Constant:
     import numpy as np
 
     if not isinstance(data, np.ndarray | np.generic | Constant):
-        what = f'variable "{name}" must have the contents of an array'
+        what = f'contents of variable "{name}" are not an array'
         raise InvalidCall(what, given=type(data).__name__, do="wrap it: numpy.array(data)")
     if not isinstance(data, np.ndarray | np.generic):
         return data

@@ -1,4 +1,4 @@
-"""What packages define, as graphs and ops ask for it: the registry of a graph, or of everything that is installed."""
+"""The registry of a graph, or of everything that is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from tenonnx.errors import TypeMismatch, installing
-from tenonnx.graph.late_bindings import late
+from tenonnx.graph.lazy_methods import lazy_import
 
 if TYPE_CHECKING:
     from tenonnx.graph.dtypes import DType
@@ -26,8 +26,8 @@ Binary = Callable[[Any, Any], Any]
 def _lacking(name: str) -> Callable[..., Any]:
     def refuse(*_: Any) -> Any:
         raise TypeMismatch(
-            f"the operator {name!r} needs a package that defines arithmetic on tensors",
-            do=installing("tenonnx-standard"),
+            f"the operator {name!r} is undefined: no installed package defines arithmetic on tensors",
+            do=installing(lazy_import("provider")("ai.onnx", "*")),
         )
 
     return refuse
@@ -79,7 +79,7 @@ class Definitions(Protocol):
         ...
 
     def operators(self) -> Operators:
-        """What Python's operators on values mean, and what transforms ask for by name."""
+        """Meanings of Python's operators on values, and of the ops that transforms request by name."""
         ...
 
     def rule(self, op: Any, consumer: str) -> Callable[..., Any] | None:
@@ -101,7 +101,7 @@ _ambient: ContextVar[Definitions | None] = ContextVar("tenonnx_definitions", def
 def definitions() -> Definitions:
     """The registry in use here: that of the graph at work, else the one of everything that is installed."""
     ambient = _ambient.get()
-    return late("default_registry")() if ambient is None else ambient
+    return lazy_import("default_registry")() if ambient is None else ambient
 
 
 def operators() -> Operators:

@@ -235,7 +235,7 @@ def _reduce(a: Size, b: Size) -> tuple[Size, Size]:
 
 
 def _common_factor(a: Size, b: Size) -> tuple[int, Size]:
-    """What to subtract from a, without changing ``a//b``, and the greatest single term that then divides a and b."""
+    """Subtrahend of a that leaves ``a//b`` unchanged, and the greatest single term that then divides a and b."""
     scale = math.gcd(*(c for m, c in _terms(a) if m), *(c for _, c in _terms(b)))
     if not at_least(b, 0):
         scale = math.gcd(scale, _constant(a))

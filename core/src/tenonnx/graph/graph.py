@@ -1,19 +1,19 @@
-"""Graphs, values and nodes, which hold each other: a graph of operators in single-assignment form."""
+"""Values, nodes and graphs of operators, in static single-assignment form."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import InvalidCall, UnknownType
+from tenonnx.errors import InvalidCall, UnknownType, did_you_mean, listing
 from tenonnx.graph.constants import Constant, Contents, contents_given
+from tenonnx.graph.containers import Attributes, Inputs, Operator, Places
 from tenonnx.graph.definitions import operators
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.late_bindings import late
-from tenonnx.graph.methods import Methods
-from tenonnx.graph.names import Names, near_names
-from tenonnx.graph.parts import Attributes, Inputs, Operator, Places, fixed
-from tenonnx.graph.settable import EditedPart, Settable, part, settled
+from tenonnx.graph.lazy_methods import lazy_import
+from tenonnx.graph.methods import Methods, Shown
+from tenonnx.graph.names import Names
+from tenonnx.graph.properties import CheckedFields, read_only
 from tenonnx.graph.training import Role, TrainingState
 from tenonnx.graph.typed import Typed
 from tenonnx.graph.types import Type, type_given
@@ -26,15 +26,13 @@ if TYPE_CHECKING:
 OPTIONAL_INPUTS_IR = 4
 
 
-#: What says that a part of a value stays as it is.
-KEPT: Final[Any] = object()
-
-
-@settled(
-    tensor="value.type = another type", rank="value.shape = other dims", ndim="value.shape = other dims",
+@read_only(
+    tensor="value.type = another type",
+    rank="value.shape = other dims",
+    ndim="value.shape = other dims",
     is_constant="value.data = an array",
-)  # fmt: skip
-class Value(Typed):
+)
+class Value(Typed, Shown):
     """One value of a graph. Two values are equal only if they are the same object.
 
     ``type`` is None while unknown. ``data`` holds the contents where they are static, which ``numpy.asarray(value)``
@@ -69,27 +67,52 @@ class Value(Typed):
         self.outer: Value | None = None
         self.role: Role | None = None
 
-    name: EditedPart[str, str] = part("name")
-    type: EditedPart[Type | None, Type | None] = part("type")
-    data: EditedPart[Constant | None, Any] = part("data")
+    @property
+    def name(self) -> str:
+        return self._name
 
-    def become(self, *, name: Any = KEPT, type: Any = KEPT, data: Any = KEPT) -> None:
-        """Let the value be another, whatever the graph is then: for what builds graphs."""
-        if name is not KEPT:
+    @name.setter
+    def name(self, name: str) -> None:
+        if self.graph is None:
             self._name = name
-        if type is not KEPT:
+        else:
+            self.graph.rename(self, name)
+
+    @property
+    def type(self) -> Type | None:
+        return self._type
+
+    @type.setter  # noqa: A003
+    def type(self, type: Type | None) -> None:
+        if self.graph is None:
             self._type = type
-        if data is not KEPT:
-            self._data = data
+        else:
+            lazy_import("set_type")(self.graph, self, type)
+
+    @property
+    def data(self) -> Constant | None:
+        return self._data
+
+    @data.setter
+    def data(self, contents: Any) -> None:
+        if self.graph is None:
+            self._data = contents
+        else:
+            lazy_import("set_data")(self.graph, self, contents)
+
+    def _replace_fields(self, **fields: Any) -> None:
+        """Set ``name``, ``type`` or ``data`` without validation. For graph builders only."""
+        for field, content in fields.items():
+            setattr(self, f"_{field}", content)
 
     def forget(self) -> None:
-        """Let nothing be known of the value."""
+        """Clear the type and the contents."""
         self._type = self._data = self.symbolic_contents = None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if self._data is None:
             raise UnknownType(
-                f'the contents of value "{self.name}" must be known to be read as an array',
+                f'cannot read value "{self.name}" as an array: its contents are not known',
                 given="an input" if self.producer is None else "what a node computes",
                 do="compute it: tenonnx.extract(graph, None, [name]).run(feeds)",
             )
@@ -104,12 +127,16 @@ class Value(Typed):
         return f"Value({self.name}: {self.type or '?'})"
 
 
-@settled(
+@read_only(
+    outputs="graph.replace(old, new) lets others be read; graph.insert(node) adds a node",
+    captures="edit the subgraph, or graph.replace(old, new)",
     domain="node.op = an op of that domain, with node.version; or graph.replace(old, new)",
-    uses="node.inputs = [...]", subgraphs='node.attributes["name"] = a graph',
-    label="node.name = a name", title="node.name = a name",
-)  # fmt: skip
-class Node:
+    uses="node.inputs = [...]",
+    subgraphs='node.attributes["name"] = a graph',
+    label="node.name = a name",
+    title="node.name = a name",
+)
+class Node(Shown):
     """One use of an operator.
 
     ``version`` is the opset version in whose spelling ``inputs`` and ``attributes`` are written. ``attributes`` holds
@@ -121,21 +148,10 @@ class Node:
     graph is an edit, which all consumers see; one that the graph cannot have is refused, and leaves it as it was.
     """
 
-    __slots__ = ("_subgraphs", "attributes", "captures", "inputs", "name", "op", "origin", "outputs", "version")
+    __slots__ = ("_attributes", "_captures", "_inputs", "_name", "_op", "_outputs", "_subgraphs", "_version", "origin")
 
-    if TYPE_CHECKING:
-        name: EditedPart[str, str]
-        op: EditedPart[Operator, Operator | str]
-        version: EditedPart[int, int]
-        inputs: EditedPart[tuple[Value | None, ...], Sequence[Value | str | None]]
-        attributes: EditedPart[Attributes, Mapping[str, Any]]
-        outputs: EditedPart[tuple[Value | None, ...], Sequence[Value | None]]
-        captures: EditedPart[tuple[Value, ...], Sequence[Value]]
-        origin: Any
-        _subgraphs: tuple[Graph, ...] | None
-
-    def __new__(
-        cls,
+    def __init__(
+        self,
         op: Operator,
         version: int,
         inputs: Sequence[Value | None],
@@ -145,27 +161,66 @@ class Node:
         name: str = "",
         captures: Sequence[Value] = (),
         origin: Any = None,
-    ) -> Node:
-        made: Any = object.__new__(_Unfinished)
-        made.name, made.op, made.version, made.origin = name, op, version, origin
-        made.inputs, made.outputs, made.captures = Places(inputs), Places(outputs), tuple(captures)
-        if not attributes:
-            made.attributes, made._subgraphs = Attributes(), ()
-        elif type(attributes) is Attributes:  # of another node, which may know that there are no subgraphs in them
-            made.attributes, made._subgraphs = Attributes(attributes), attributes._node._subgraphs and None
-        else:
-            made.attributes, made._subgraphs = Attributes(fixed(attributes)), None
-        made.attributes._node = made
-        made.__class__ = cls
-        return made  # type: ignore[no-any-return]
+    ) -> None:
+        self._name = name
+        self._op = op
+        self._version = version
+        self._inputs: Places[Value | None] = Places(inputs)
+        self._outputs: Places[Value | None] = Places(outputs)
+        self._captures = tuple(captures)
+        self._attributes = Attributes(self, attributes)
+        self._subgraphs: tuple[Graph, ...] | None = None if attributes else ()
+        self.origin = origin
 
-    def __setattr__(self, name: str, given: Any) -> None:
-        if name in _SET:
-            late("set_parts")(self, {name: given})
-        else:
-            super().__setattr__(name, given)
+    @property
+    def name(self) -> str:
+        return self._name
 
-    def become(
+    @name.setter
+    def name(self, name: str) -> None:
+        lazy_import("set_node_name")(self, name)
+
+    @property
+    def op(self) -> Operator:
+        return self._op
+
+    @op.setter
+    def op(self, op: Operator | str) -> None:
+        lazy_import("set_op")(self, op)
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    @version.setter
+    def version(self, version: int) -> None:
+        lazy_import("set_version")(self, version)
+
+    @property
+    def inputs(self) -> tuple[Value | None, ...]:
+        return self._inputs
+
+    @inputs.setter
+    def inputs(self, values: Sequence[Value | str | None]) -> None:
+        lazy_import("set_inputs")(self, values)
+
+    @property
+    def attributes(self) -> Attributes:
+        return self._attributes
+
+    @attributes.setter
+    def attributes(self, attributes: Mapping[str, Any]) -> None:
+        lazy_import("set_attributes")(self, attributes)
+
+    @property
+    def outputs(self) -> tuple[Value | None, ...]:
+        return self._outputs
+
+    @property
+    def captures(self) -> tuple[Value, ...]:
+        return self._captures
+
+    def _replace_fields(
         self,
         *,
         name: str | None = None,
@@ -176,22 +231,29 @@ class Node:
         outputs: Sequence[Value | None] | None = None,
         captures: Sequence[Value] | None = None,
     ) -> None:
-        """Let the node be another, whatever the graph is then: for what builds graphs."""
+        """Set fields without validation. For graph builders only."""
         if name is not None:
-            _SET["name"](self, name)
+            self._name = name
         if op is not None:
-            _SET["op"](self, op)
+            self._op = op
         if version is not None:
-            _SET["version"](self, version)
+            self._version = version
         if inputs is not None:
-            _SET["inputs"](self, Places(inputs))
+            self._inputs = Places(inputs)
         if outputs is not None:
-            _SET["outputs"](self, Places(outputs))
+            self._outputs = Places(outputs)
         if captures is not None:
-            _SET["captures"](self, tuple(captures))
+            self._captures = tuple(captures)
         if attributes is not None:
-            self.attributes.hold(attributes)
+            self._attributes.replace_all(attributes)
             self._subgraphs = self.origin = None
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph that the node is in."""
+        made = next((value for value in self.outputs if value is not None and value.producer is self), None)
+        graph = None if made is None else made.graph
+        return graph if graph is not None and any(held is self for held in graph.nodes) else None
 
     @property
     def domain(self) -> str:
@@ -203,7 +265,7 @@ class Node:
 
     @op_type.setter
     def op_type(self, name: str) -> None:
-        self.op = name
+        lazy_import("set_op")(self, name)
 
     @property
     def uses(self) -> tuple[Value, ...]:
@@ -230,7 +292,7 @@ class Node:
 
     @property
     def title(self) -> str:
-        """How messages name the node."""
+        """Name of the node in messages."""
         label = self.name or (f"-> {self.label}" if any(v is not None for v in self.outputs) else "")
         return f'node "{label}" ({self.domain}::{self.op_type}@{self.version})'
 
@@ -240,18 +302,7 @@ class Node:
         return f"Node({outputs} = {self.domain}::{self.op_type}@{self.version}({names}))"
 
 
-class _Unfinished:
-    """A node while it is made: its parts are set without a call of Python's, which the class of nodes has for that."""
-
-    __slots__ = Node.__slots__
-
-
-#: What sets the parts of a node, whatever the graph is then.
-_PARTS: Final = ("name", "op", "version", "inputs", "outputs", "captures", "attributes")
-_SET: Final = {name: getattr(Node, name).__set__ for name in _PARTS}
-
-
-class Graph(Settable, Names, Methods):
+class Graph(CheckedFields, Names, Methods):
     """A graph of operators at the meaning that their opset versions gave them.
 
     ``all_inputs`` are all graph inputs in file order; those that are variables too have a default and may be fed.
@@ -291,8 +342,6 @@ class Graph(Settable, Names, Methods):
         self.retyped = False
         self._names = None
 
-    # ----- reading ------------------------------------------------------------------------------------------------
-
     @property
     def inputs(self) -> list[Value]:
         """The graph inputs that must be fed, in file order. Those that nothing reads can be removed from this list."""
@@ -300,7 +349,7 @@ class Graph(Settable, Names, Methods):
 
     @inputs.setter
     def inputs(self, values: Sequence[Value | str]) -> None:
-        late("set_inputs")(self, values)
+        lazy_import("set_graph_inputs")(self, values)
 
     def values(self) -> Iterator[Value]:
         """Every value of this graph once: all_inputs, captures, variables, node outputs and loose constants."""
@@ -325,12 +374,9 @@ class Graph(Settable, Names, Methods):
         kept = {} if self.training_state is None else self.training_state.tensors
         if name in kept:
             return Value(name, kept[name].type, data=kept[name])
-        raise KeyError(f'no value "{name}" in graph "{self.name}"; nearest: {self._near(name)}')
-
-    def _near(self, name: str) -> str:
-        """The values that may be meant by a name that none has."""
-        kept = {} if self.training_state is None else self.training_state.tensors
-        return ", ".join(near_names(name, [*(v.name for v in self.values()), *kept]))
+        known = [*(value.name for value in self.values()), *kept]
+        others = did_you_mean(name, known) or f"it has {listing(known)}"
+        raise KeyError(f'no value "{name}" in graph "{self.name}"; {others}')
 
     def walk(self) -> Iterator[Node]:
         """Every node, those of nested subgraphs after the node that holds them."""
@@ -353,17 +399,11 @@ class Graph(Settable, Names, Methods):
             graph = graph.parent
         return graph
 
-    def declare_anew(self) -> None:
-        """Let all types be declared anew, as values have other names or types than the file says."""
-        self.root.retyped = True
-
     def forget_declared(self) -> None:
-        """Let nothing count that the file declared of types: values have others, which are declared anew."""
+        """Drop the types that the file declared for inner values; types are declared anew when the graph is written."""
         for graph in self.nested():
             graph.value_types = {}
-        self.declare_anew()
-
-    # ----- building -----------------------------------------------------------------------------------------------
+        self.root.retyped = True
 
     def input(self, name: str, dtype: DType | str | Type, shape: tuple[int | str | None, ...] | None = None) -> Value:
         """Add a graph input. A dim is an int, a symbol or expression such as ``"batch"`` or ``"2*n + 1"``, or None."""
@@ -382,7 +422,7 @@ class Graph(Settable, Names, Methods):
     def output(self, name: str, value: Value) -> Value:
         """Make ``value`` a graph output called ``name``."""
         if getattr(value, "graph", None) is not self:
-            raise InvalidCall(f'output "{name}" must be a value of graph "{self.name}"', given=repr(value))
+            raise InvalidCall(f'output "{name}" is not a value of graph "{self.name}"', given=repr(value))
         if value.producer is None or any(value is other for other in self.outputs):
             value = operators().identity(value)
         if value.name != name:
@@ -396,8 +436,6 @@ class Graph(Settable, Names, Methods):
             if value is not None:
                 value.producer, value.graph = node, self
         self.nodes.append(node)
-
-    # ----- editing ------------------------------------------------------------------------------------------------
 
     def uses(self) -> dict[Value, list[Node]]:
         """The nodes of this graph that read each value, in order."""
@@ -415,10 +453,11 @@ class Graph(Settable, Names, Methods):
             try:
                 value = self[value]
             except KeyError as error:
-                what = f'no value "{value}" in graph "{self.name}"'
-                raise InvalidCall(what, available=self._near(str(value))) from error
+                known = [each.name for each in self.values()]
+                what, do = f'no value "{value}" in graph "{self.name}"', did_you_mean(value, known)
+                raise InvalidCall(what, available=listing(known), do=do) from error
         if getattr(value, "graph", None) is not self:
-            raise InvalidCall(f'a value of graph "{self.name}" is required', given=repr(value))
+            raise InvalidCall(f'the value is not in graph "{self.name}"', given=repr(value))
         return value
 
     def rename(self, value: Value | str, name: str) -> None:
@@ -426,7 +465,7 @@ class Graph(Settable, Names, Methods):
 
         What the training state keeps of a variable is renamed with it.
         """
-        late("rename")(self, value, name)
+        lazy_import("rename")(self, value, name)
 
     def assign(self, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Give variables other contents of the same type, and forget what was inferred from the old ones.
@@ -434,29 +473,27 @@ class Graph(Settable, Names, Methods):
         The contents are kept, not copied. Raises ``InvalidCall`` for a name that is no variable, ``TypeMismatch`` for
         another dtype or shape; then nothing changes.
         """
-        late("assign")(self, contents)
+        lazy_import("assign")(self, contents)
 
     def replace(self, old: Value | str, new: Value | str) -> None:
         """Let every node and output that reads ``old`` read ``new``, but for the nodes that ``new`` comes from.
 
         An output keeps its name. Raises ``InvalidCall`` where a reader does not take the type of ``new``.
         """
-        late("replace")(self, old, new)
+        lazy_import("replace")(self, old, new)
 
     def insert_after(self, value: Value | str, function: Callable[[Value], Any]) -> Value:
         """Put ``function(value)`` behind ``value``: all that reads it reads the result, which is returned."""
-        return late("insert_after")(self, value, function)  # type: ignore[no-any-return]
+        return lazy_import("insert_after")(self, value, function)  # type: ignore[no-any-return]
 
     def insert(self, node: Node, *, before: Node | None = None) -> None:
         """Add a node made by hand ahead of ``before``, or at the end. Raises ``InvalidCall`` for a cycle."""
-        late("insert")(self, node, before=before)
+        lazy_import("insert")(self, node, before=before)
 
     def remove(self, nodes: Node | Value | str | Sequence[Node | Value | str]) -> None:
         """Take out nodes, inputs and variables that nothing else reads. Raises ``InvalidCall`` naming what does."""
-        late("remove")(self, nodes)
+        lazy_import("remove")(self, nodes)
 
     def __repr__(self) -> str:
-        opsets = ", ".join(f"{d} {v}" for d, v in self.opsets.items())
-        return (
-            f'Graph("{self.name}": {len(self.nodes)} nodes, {len(self.variables)} variables, {opsets or "no opsets"})'
-        )
+        opsets = ", ".join(f"{d} {v}" for d, v in self.opsets.items()) or "no opsets"
+        return f'Graph("{self.name}": {len(self.nodes)} nodes, {len(self.variables)} variables, {opsets})'

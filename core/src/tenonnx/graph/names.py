@@ -1,8 +1,8 @@
-"""Names: new ones, and those that are near to one that nothing has."""
+"""Unique names of values and nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from tenonnx.errors import InvalidCall
@@ -17,13 +17,6 @@ def unique_name(names: MutableMapping[str, int], wanted: str) -> str:
     names[wanted] = count
     names.setdefault(name, 0)
     return name
-
-
-def near_names(name: str, names: Sequence[str]) -> list[str]:
-    """The names that are written much like this one, or else the first twenty."""
-    import difflib
-
-    return difflib.get_close_matches(name, names, 3) or list(names[:20])
 
 
 class Names:
@@ -57,7 +50,7 @@ class Names:
 
     def _claim(self, name: str) -> str:
         if not isinstance(name, str) or name in self.names():
-            given = "a value of that name exists" if isinstance(name, str) else "no text"
-            raise InvalidCall(f'the name "{name}" must be new in graph "{self.name}"', given=given)
+            reason = f'already used in graph "{self.name}"' if isinstance(name, str) else "no string"
+            raise InvalidCall(f'name "{name}" is {reason}')
         self.names()[name] = 0
         return name

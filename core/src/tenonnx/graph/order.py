@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.graph import Graph, Node, Value
-from tenonnx.graph.settable import check_kinds
+from tenonnx.graph.properties import check_kinds
 
 
 def ordered(graph: Graph) -> list[Node]:
@@ -63,18 +63,15 @@ def check_whole(graph: Graph) -> None:
         _check_lists(nested)
         if ordered(nested) != nested.nodes:
             raise InvalidCall(
-                f'each node of graph "{nested.name}" must come after the nodes whose outputs it reads',
+                f'nodes of graph "{nested.name}" are not in topological order',
                 do="change the list inside graph.editing(), which sorts nodes topologically",
             )
-        if len(set(nested.outputs)) < len(nested.outputs):
-            names = ", ".join(value.name for value in nested.outputs)
-            raise InvalidCall("each output of a graph must be one value", given=names, do="graph.output(name, value)")
     for key, text in graph.metadata.items():
         if not isinstance(text, str):
-            raise InvalidCall(f"the metadata {key!r} of a graph must be text", given=repr(text)[:200])
+            raise InvalidCall(f"metadata {key!r} of the graph is not a string", given=repr(text)[:200])
     for domain, version in graph.opsets.items():
         if not isinstance(domain, str) or not isinstance(version, int) or version < 1:
-            raise InvalidCall(f"the opset of {domain} must be a positive version", given=repr(version)[:200])
+            raise InvalidCall(f"the opset of {domain} is not a positive integer", given=repr(version)[:200])
 
 
 def _check_lists(graph: Graph) -> None:
@@ -84,7 +81,7 @@ def _check_lists(graph: Graph) -> None:
     for node in graph.nodes:
         for value in node.outputs:
             if value is not None and value.producer is not node:
-                what = f'the producer of value "{value.name}" must be the node that has it as an output'
+                what = f'the producer of value "{value.name}" is not the node that has it as an output'
                 given = getattr(value.producer, "title", repr(value.producer))
                 raise InvalidCall(what, given=given, available=node.title, do="graph.replace(value, another)")
 
@@ -95,8 +92,8 @@ def _is_there(value: Value, given: set[Value], order: dict[Node, None]) -> bool:
 
 def _nothing_gives(value: Value, reader: str) -> InvalidCall:
     return InvalidCall(
-        f'value "{value.name}" must be an input, a variable or what a node of the graph computes',
-        given=f"{reader} reads it, but nothing produces it",
+        f'value "{value.name}" is neither an input, a variable nor an output of a node',
+        given=f"{reader} reads it",
         do="replace it first, or insert the node that computes it",
     )
 
@@ -105,5 +102,5 @@ def _cycle(way: list[Node], first: Node) -> InvalidCall:
     """The error for nodes that each read the next one, the last of them ``first``."""
     titles = [node.title for node in (*way[way.index(first) :], first)]
     return InvalidCall(
-        "a graph must have no cycle", given=" reads from\n".join(titles), do="change an input of one of these nodes"
+        "the graph has a cycle", given=" reads from\n".join(titles), do="change an input of one of these nodes"
     )

@@ -1,4 +1,4 @@
-"""What compiling a graph gives."""
+"""The protocol of compiled programs."""
 
 from __future__ import annotations
 

@@ -28,10 +28,30 @@ from tenonnx.graph.expressions import (
 )
 
 __all__ = [
-    "Dim", "Expr", "add", "broadcast", "broadcast_shapes", "ceil_div", "evaluate", "floor_div", "is_known_positive",
-    "join", "known_lower_bound", "maximum", "minimum", "modulo", "multiply", "parse", "product", "substitute",
-    "subtract", "symbol", "symbols_of", "truncate_div", "unify",
-]  # fmt: skip
+    "Dim",
+    "Expr",
+    "add",
+    "broadcast",
+    "broadcast_shapes",
+    "ceil_div",
+    "evaluate",
+    "floor_div",
+    "is_known_positive",
+    "join",
+    "known_lower_bound",
+    "maximum",
+    "minimum",
+    "modulo",
+    "multiply",
+    "parse",
+    "product",
+    "substitute",
+    "subtract",
+    "symbol",
+    "symbols_of",
+    "truncate_div",
+    "unify",
+]
 
 
 def dims_given(dims: Iterable[Any]) -> tuple[Dim, ...]:
@@ -148,7 +168,7 @@ def unify(a: Dim, b: Dim) -> Dim:
 
 
 def join(a: Dim, b: Dim) -> Dim:
-    """What is known of a dimension that is either of two."""
+    """The common knowledge of two alternative dims."""
     return a if a == b else None
 
 

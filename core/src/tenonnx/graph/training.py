@@ -1,4 +1,4 @@
-"""What a graph carries so that its training can go on."""
+"""Training state and parameter roles of a graph."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenonnx.graph.constants import Constant
+from tenonnx.graph.methods import Shown
 
 #: Between the name of a variable and what a file calls that which an optimizer keeps of it.
 _MARK = "__"
@@ -16,8 +17,8 @@ PARAMETERS = "parameters"
 
 
 @dataclass(frozen=True)
-class Role:
-    """What a variable is to training, as far as whoever made the graph knew.
+class Role(Shown):
+    """Role of a variable in training, as declared by the maker of the graph.
 
     ``kind`` is ``"parameter"``, ``"frozen"`` for a parameter that is to stay as it is, or ``"buffer"`` for what no
     gradient is to change. Of a parameter, ``fixed_rows`` along the first axis stay as they are. ``permutation`` tells

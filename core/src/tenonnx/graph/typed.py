@@ -1,4 +1,4 @@
-"""What has a name and a type: the parts of its type, and Python's operators, by the registry in use."""
+"""Names, types and Python operators of values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _operators(name: str) -> tuple[Operation, Operation]:
 
 
 class Typed:
-    """What has a name and a type, which may not be known; operators add nodes that compute."""
+    """Object with a name and a type, which may be unknown; operators add nodes that compute."""
 
     __slots__ = ()
 
@@ -50,9 +50,10 @@ class Typed:
             known = "unknown" if self.type is None else str(self.type)
             sparse = isinstance(self.type, SparseTensorType)
             raise UnknownType(
-                f'value "{self.name}" must be a tensor of known dtype', given=f"its type is {known}",
+                f'value "{self.name}" is not a tensor of known dtype',
+                given=f"its type is {known}",
                 do="declare a dense tensor; of what is sparse, only constants are computed with" if sparse else "",
-            )  # fmt: skip
+            )
         return self.type
 
     @property
@@ -69,7 +70,7 @@ class Typed:
         shape = self.tensor.shape
         if shape is None:
             raise UnknownType(
-                f'the rank of value "{self.name}" must be known here',
+                f'the rank of value "{self.name}" is not known',
                 given=str(self.type),
                 do="give the shapes of the graph inputs (--input-shapes name:1,3,224,224)",
             )

@@ -25,7 +25,7 @@ class TensorType:
             try:
                 object.__setattr__(self, "dtype", DType.of(self.dtype))
             except (TypeError, ValueError) as error:
-                what = "a tensor must have an element type of ONNX"
+                what = "the element type of a tensor is not one of ONNX"
                 raise InvalidCall(what, given=repr(self.dtype), available=", ".join(map(str, DType))) from error
 
     @property
@@ -151,12 +151,14 @@ def type_given(name: str, given: Any, shape: Any = None) -> Type:
             kind = kind.with_dtype(DType.of(kind.dtype))
     except (TypeError, ValueError) as error:
         raise InvalidCall(
-            f'input "{name}" must have an element type of ONNX', given=repr(given), available=", ".join(map(str, DType))
+            f'the element type of input "{name}" is not one of ONNX',
+            given=repr(given),
+            available=", ".join(map(str, DType)),
         ) from error
     if not isinstance(kind, TensorType) or kind.shape is None:
         return kind
     try:
         return kind.with_shape(dims_given(kind.shape))
     except (TypeError, ValueError) as error:
-        what = f'the shape of input "{name}" must be a tuple of sizes, symbols and None'
+        what = f'the shape of input "{name}" is not a tuple of sizes, symbols and None'
         raise InvalidCall(what, given=repr(kind.shape), do='("batch", 3)') from error

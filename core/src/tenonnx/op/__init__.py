@@ -1,5 +1,5 @@
 """Floor 1: the operator protocol, tracing, evaluation and type inference."""
 
-from tenonnx.op.composition import apply
+from tenonnx.op.dispatch import apply
 
 __all__ = ["apply"]

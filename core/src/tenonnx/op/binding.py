@@ -106,8 +106,8 @@ def pad(op: Op, inputs: list[Value | None]) -> list[Value | None]:
 
 
 #: What Python and numpy raise where a rule or body did not foresee its arguments, or where these ask for more memory or
-#: nesting than there is. Anything else is an error in it.
-UNFORESEEN = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+#: nesting (a ``RuntimeError``) than there is. Anything else is an error in it.
+UNFORESEEN = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 
 
 @contextmanager
@@ -132,8 +132,8 @@ def cannot_compute(
     reason, call = str(error) or type(error).__name__, ", ".join(given)
     reason = "; ".join([reason, *getattr(error, "__notes__", ())])
     if isinstance(error, MemoryError | RecursionError):
-        lacking = "memory" if isinstance(error, MemoryError) else "nesting"
-        return LimitExceeded(f"{title} must need no more {lacking} than there is: {reason}", given=call)
+        lacking = "memory" if isinstance(error, MemoryError) else "stack"
+        return LimitExceeded(f"out of {lacking} in {title}: {reason}", given=call)
     kind = InvalidCall if isinstance(error, AttributeError) else TypeMismatch
     return kind(f"{title} cannot be computed from these inputs: {reason}", given=call)
 
@@ -156,12 +156,9 @@ def invoke(
     results = result if isinstance(result, tuple) else (result,)
     if function is op.function and (result is None or any(not isinstance(r, Value | None) for r in results)):
         if op.primitive:
-            raise InvalidCall(f"{op.title} is a primitive, and needs the rules numpy and type")
-        raise InvalidCall(
-            f"the body of {op.title} must return a value, or a tuple with one for each output",
-            given=", ".join(type(r).__name__ for r in results),
-            do="end it with return",
-        )
+            raise InvalidCall(f"{op.title} is a primitive, but lacks the rule numpy or type")
+        what = f"the body of {op.title} did not return a value, or a tuple with one for each output"
+        raise InvalidCall(what, given=", ".join(type(r).__name__ for r in results), do="end it with return")
     return results
 
 

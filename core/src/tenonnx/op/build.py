@@ -14,10 +14,10 @@ from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.names import unique_name
 from tenonnx.graph.training import Role
 from tenonnx.graph.types import Type
-from tenonnx.op.call import constant_value, current, interpreting, is_learned, role_of_result
-from tenonnx.op.contents import Known
+from tenonnx.op.call import constant_value, current, interpreting, is_trainable, role_of_result
 from tenonnx.op.graph_inference import ensure_inferred
 from tenonnx.op.infer import Abstract, infer_call
+from tenonnx.op.known_values import Known
 from tenonnx.op.op import Op
 from tenonnx.op.versioned_signature import same_attribute
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Draft:
-    """What an attempt has built, over what stood before it."""
+    """Nodes built by an attempt, over those that existed before."""
 
     __slots__ = ("captured", "constants", "names", "nodes")
 
@@ -74,7 +74,7 @@ class Builder:
         return tuple(None if data is None else self.result(data.array(), data.type.dtype, inputs) for data in held)
 
     def result(self, array: np.ndarray[Any, Any], dtype: DType, inputs: Sequence[Value | None]) -> Value:
-        """What is computed from constants alone, which stands for the parameters among them, if any."""
+        """Result computed from constants alone, with the role of the parameters among them, if any."""
         return self.constant(array, dtype, role_of_result(inputs) if dtype.is_float and array.ndim else None)
 
     def add(
@@ -106,7 +106,7 @@ class Builder:
         return tuple(made)
 
     def replayed(self, node: Node) -> Sequence[Value | None] | None:
-        """What stands for a node of a graph that is inlined, on values at hand; None calls its op."""
+        """Replacement of a node of an inlined graph, on values at hand; None calls its op."""
         return None
 
     def append(self, node: Node) -> None:
@@ -159,11 +159,8 @@ class Builder:
         if foreign and value.is_constant:
             return self.intern_constant(value)
         if foreign:
-            raise TypeMismatch(
-                f'value "{value.name}" must belong to graph "{self.graph.name}"',
-                given="a value of another graph",
-                do="make it an input of this graph",
-            )
+            what = f'value "{value.name}" is not in graph "{self.graph.name}"'
+            raise TypeMismatch(what, given="a value of another graph", do="make it an input of this graph")
         return self.capture(value)
 
     def capture(self, outer: Value) -> Value:
@@ -206,7 +203,7 @@ class Builder:
 
     def intern_constant(self, value: Value) -> Value:
         assert value.data is not None
-        if value.data.nbytes <= 1024 and not is_learned(value):
+        if value.data.nbytes <= 1024 and not is_trainable(value):
             return self.constant(value.data.array(), value.data.type.dtype)
         if value not in self._constants:
             name = self.name(self._within("constant"))
@@ -252,7 +249,7 @@ def building(graph: Graph, prefix: str = "") -> Iterator[None]:
             for part, count in parts:
                 del part[count:]
             for value, name in named:
-                value.become(name=name)
+                value._replace_fields(name=name)
             names = graph.names()
             names.clear()
             names.update(taken)
@@ -273,7 +270,7 @@ def align_captures(subgraphs: Sequence[Graph], builder: Builder) -> tuple[Value,
 
 
 def captured_by(graph: Graph) -> list[Value]:
-    """What the captures of a graph stand for: themselves in a finished one, outer values while it is built."""
+    """Values for the captures of a graph: themselves in a finished one, outer values while it is built."""
     return [value if value.outer is None else value.outer for value in graph.captures]
 
 
@@ -293,7 +290,7 @@ def subgraph(
         graph = Graph(name)
         inner = Scratch(graph, outer.guessing) if isinstance(outer, Abstract) else Builder(graph, fold=True)
     if isinstance(inputs, Value) or not all(isinstance(each, tuple) for each in inputs):
-        raise InvalidCall(f"the inputs of {name} must be pairs of a name and a type", given=repr(inputs)[:200])
+        raise InvalidCall(f"the inputs of {name} are not pairs of a name and a type", given=repr(inputs)[:200])
     for wanted, kind in inputs:
         value = Value(inner.name(wanted), kind, graph=graph)
         graph.all_inputs.append(value)
@@ -302,6 +299,6 @@ def subgraph(
         for position, result in enumerate(results if isinstance(results, list | tuple) else [results]):
             output = inner.adopt(result) if isinstance(result, Value) else None
             if output is None:
-                raise TypeMismatch(f"output {position} of {name} must be a value", given=repr(result)[:200])
+                raise TypeMismatch(f"output {position} of {name} is not a value", given=repr(result)[:200])
             graph.outputs.append(inner.as_output(output))
     return graph

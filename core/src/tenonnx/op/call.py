@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Interpreter(Protocol):
-    """What gives a call its effect."""
+    """Strategy that carries out calls of ops."""
 
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
@@ -109,7 +109,7 @@ def _as_input(op: Op, position: int, item: Any, beside: DType | None) -> Any:
         return interpreter.constant(np.asarray(item), DType.bool)
     if isinstance(item, Expr):
         raise TypeMismatch(
-            f"{op.title}: a symbolic dim is no tensor",
+            f"{op.title}: a symbolic dim was given for a tensor",
             given=str(item),
             do="use dims(value), which gives int64 values for them; cast these beside another dtype",
         )
@@ -118,11 +118,8 @@ def _as_input(op: Op, position: int, item: Any, beside: DType | None) -> Any:
         if dtype is None:
             dtype = DType.int64 if isinstance(item, int) else DType.float32
         if isinstance(item, float) and not (dtype.is_float or dtype.is_complex):
-            raise TypeMismatch(
-                f'{op.title}: input "{parameter.name}" must have the dtype of the tensors beside it',
-                given=f"the Python float {item!r} beside {dtype}",
-                do="cast one of the two",
-            )
+            what = f'{op.title}: input "{parameter.name}" is a float beside tensors of {dtype}'
+            raise TypeMismatch(what, given=f"the Python float {item!r}", do="cast one of the two")
         return interpreter.constant(np.asarray(item).astype(dtype.numpy), dtype)
     if isinstance(item, str):
         return interpreter.constant(np.asarray(item, dtype=object), DType.string)
@@ -131,7 +128,8 @@ def _as_input(op: Op, position: int, item: Any, beside: DType | None) -> Any:
     if isinstance(item, list | tuple):
         return vector(item)
     raise TypeMismatch(
-        f'{op.title}: input "{parameter.name}" must be a value, an array or a number', given=f"{type(item).__name__}"
+        f'{op.title}: input "{parameter.name}" is neither a value, an array nor a number',
+        given=f"{type(item).__name__}",
     )
 
 
@@ -141,7 +139,7 @@ def vector(items: Sequence[Any]) -> Value:
 
     interpreter = current()
     if interpreter is None:
-        raise InvalidCall("vector() must be called while a graph is built")
+        raise InvalidCall("vector() was called while no graph is built")
     kinds = set(map(type, items))
     if any(issubclass(kind, Value) for kind in kinds):
         return operators().vector(list(items))  # type: ignore[no-any-return]
@@ -156,9 +154,9 @@ def vector(items: Sequence[Any]) -> Value:
             raise TypeError
         return interpreter.constant(np.asarray(items, dtype=dtype.numpy), dtype)
     except OverflowError as error:
-        raise TypeMismatch("integers of a graph must fit in 64 bits", given=f"{items!r}"[:200]) from error
+        raise TypeMismatch("an integer of a graph does not fit in 64 bits", given=f"{items!r}"[:200]) from error
     except (TypeError, ValueError) as error:
-        raise TypeMismatch("a list must hold numbers, bools or texts alone", given=f"{items!r}"[:200]) from error
+        raise TypeMismatch("a list does not hold numbers, bools or texts alone", given=f"{items!r}"[:200]) from error
 
 
 def constant(array: Any, dtype: DType | str | None = None, *, made_of: Sequence[Value | None] = ()) -> Value:
@@ -167,12 +165,12 @@ def constant(array: Any, dtype: DType | str | None = None, *, made_of: Sequence[
 
     interpreter = current()
     if interpreter is None:
-        raise InvalidCall("constant() must be called while a graph is built", do="use graph.variable(name, array)")
+        raise InvalidCall("constant() was called while no graph is built", do="use graph.variable(name, array)")
     kind = DType.of(np.asarray(array).dtype if dtype is None else dtype)
     return interpreter.constant(np.asarray(array).astype(kind.numpy, copy=False), kind, role_of_result(made_of))
 
 
-def is_learned(value: Value | None) -> bool:
+def is_trainable(value: Value | None) -> bool:
     """Whether a constant is a parameter, or made of some, as far as its maker told: its numbers are to change."""
     role = value.role if value is not None and value.is_constant else None
     return role is not None and role.kind in ("parameter", "frozen")
@@ -180,7 +178,7 @@ def is_learned(value: Value | None) -> bool:
 
 def role_of_result(values: Iterable[Value | None]) -> Role | None:
     """The role of what is computed from constants, which takes the place of the first parameter among them, if any."""
-    roles = [(v.role, v.name) for v in values if v is not None and v.role is not None and is_learned(v)]
+    roles = [(v.role, v.name) for v in values if v is not None and v.role is not None and is_trainable(v)]
     if not roles:
         return None
     names = dict.fromkeys(each for role, name in roles for each in role.made_of or (role.name or name,))

@@ -1,4 +1,4 @@
-"""Which types an op takes at which version: data files that packages ship, and how types are numbered in them."""
+"""Tables of the element types that an op admits, by version."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def load_dtypes(package: str, name: str = "dtypes.json") -> Mapping[str, Any]:
 
 
 class _Versions(Mapping[str, Any]):
-    """What one op takes, by version, read from the file's numbers of sets: of hundreds of ops a graph has few."""
+    """Element types of one op by version, decoded on first use: a graph has few of hundreds of ops."""
 
     def __init__(self, versions: Mapping[str, Any], sets: Sequence[frozenset[int] | None]) -> None:
         self._versions, self._sets = versions, sets
@@ -85,16 +85,12 @@ def check_dtypes(op: Op, inputs: Sequence[Value | None]) -> None:
         allowed, number = table["inputs"][place], table["shared"][place]
         parameter = op.signature.input_at(position)
         if allowed is not None and code not in allowed and not _takes(allowed, code, parameter.index):
-            raise TypeMismatch(
-                f'{op.title}: input "{parameter.name}" takes no {_name(code)}',
-                given=repr(value),
-                available=", ".join(map(_name, sorted(allowed))),
-                do="cast it",
-            )
+            what = f'{op.title}: input "{parameter.name}" takes no {_name(code)}'
+            raise TypeMismatch(what, given=repr(value), available=", ".join(map(_name, sorted(allowed))), do="cast it")
         other = value if number < 0 or parameter.index else first.setdefault(number, value)
         if other is not value and type_code(other.type) != code:
             raise TypeMismatch(
-                f'{op.title}: input "{parameter.name}" must have the element type of the inputs that share it',
+                f'{op.title}: input "{parameter.name}" has another element type than the inputs that share it',
                 given=f"{other!r}, {value!r}",
                 do="cast one of the two"
                 + "; dims() gives int64" * (TensorType(DType.int64, ()) in (other.type, value.type)),

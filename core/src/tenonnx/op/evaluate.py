@@ -44,10 +44,13 @@ class GraphFunction:
 
 
 class Evaluator:
-    """Computes every call at once. With ``body_of``, that op is computed by its body even if it has a numpy rule."""
+    """Computes every call at once. With ``body_of``, that op is computed by its body even if it has a numpy rule.
 
-    def __init__(self, body_of: Op | None = None) -> None:
-        self.body_of = body_of
+    ``before_call`` is given the op, inputs and attributes of each call, and may raise.
+    """
+
+    def __init__(self, body_of: Op | None = None, before_call: Callable[..., None] | None = None) -> None:
+        self.body_of, self.before_call = body_of, before_call
 
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
@@ -60,6 +63,8 @@ class Evaluator:
         import numpy as np
 
         try:
+            if self.before_call is not None:
+                self.before_call(op, padded, attributes)
             if rule is None:
                 with interpreting(self):
                     return invoke(op, op.function, padded, attributes, outputs)

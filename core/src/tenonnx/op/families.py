@@ -39,11 +39,11 @@ def _elementwise_type(
             dtype = value.dtype
         elif value.dtype is not dtype:
             given = ", ".join(repr(v) for v in inputs if v is not None)
-            raise TypeMismatch(f"{op.title}: all inputs must have one dtype", given=given, do="cast one of them")
+            raise TypeMismatch(f"{op.title}: the inputs have different dtypes", given=given, do="cast one of them")
     shape = broadcast_types(op, [v for v in inputs if v is not None])
     found = result if result is not None else dtype
     if found is None:
-        raise TypeMismatch(f"{op.title} needs at least one input")
+        raise TypeMismatch(f"{op.title} has no input")
     return TensorType(found, shape)
 
 
@@ -61,7 +61,7 @@ def broadcast_types(op: Op, values: Iterable[Value]) -> Shape | None:
         return broadcast_shapes(*known)
     except ValueError as error:
         given = ", ".join(map(repr, values))
-        raise TypeMismatch(f"{op.title}: the inputs must broadcast together", given=given) from error
+        raise TypeMismatch(f"{op.title}: the inputs do not broadcast together", given=given) from error
 
 
 def same_type(x: Value, *_: Any, **__: Any) -> TensorType:

@@ -6,14 +6,24 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError, TypeMismatch, UnknownType, UnsupportedOp, counted
+from tenonnx.errors import (
+    InvalidCall,
+    InvalidModel,
+    TenonnxError,
+    TypeMismatch,
+    UnknownType,
+    UnsupportedOp,
+    counted,
+    did_you_mean,
+    listing,
+)
 from tenonnx.graph.definitions import in_registry_of_graph
 from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.graph.symbolic import Dim, differ, dims_given, symbols_of
 from tenonnx.graph.types import TensorType, Type, may_be_one, substitute_type, unify_types
 from tenonnx.op.binding import bind, known_op
-from tenonnx.op.contents import Known
 from tenonnx.op.infer import infer_call
+from tenonnx.op.known_values import Known
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 
@@ -32,7 +42,7 @@ def infer(
     problems: list[TenonnxError] = []
     for node in graph.nodes:
         try:
-            _infer_node(graph, node)
+            infer_node(graph, node)
         except InvalidModel as error:
             if strict:
                 raise
@@ -56,7 +66,7 @@ def infer_after(graph: Graph, changed: Collection[Node]) -> None:
         for value in node.outputs:
             if value is not None and isinstance(node.op, Op):
                 value.forget()
-        _infer_node(graph, node)
+        infer_node(graph, node)
         for value, was in zip(node.outputs, before, strict=True):
             if value is None or was is None:
                 continue
@@ -67,7 +77,7 @@ def infer_after(graph: Graph, changed: Collection[Node]) -> None:
             ):
                 stale.add(value)
                 if not may_be_one(was.type, value.type):
-                    graph.declare_anew()
+                    graph.root.retyped = True
 
 
 def ensure_inferred(graph: Graph) -> None:
@@ -76,7 +86,7 @@ def ensure_inferred(graph: Graph) -> None:
         infer(graph.root, strict=False)
 
 
-def _infer_node(graph: Graph, node: Node) -> None:
+def infer_node(graph: Graph, node: Node) -> None:
     """Give the outputs of a node what is known of them."""
     declared = declared_types(graph, node)
     known: Sequence[Known | None] = declared
@@ -98,12 +108,12 @@ def give(node: Node, known: Sequence[Known | None]) -> None:
 def share_captured(captures: Sequence[Value], subgraph: Graph) -> None:
     """Let a subgraph know what is known of the values that it captures."""
     for outer, inner in zip(captures, subgraph.captures, strict=True):
-        inner.become(type=outer.type, data=outer.data)
+        inner._replace_fields(type=outer.type, data=outer.data)
         inner.symbolic_contents = outer.symbolic_contents
 
 
 def declared_types(graph: Graph, node: Node) -> list[Known]:
-    """What is said of the outputs of a node, by earlier inference or by the file."""
+    """Types declared for the outputs of a node, by earlier inference or by the file."""
     return [
         Known(None if v is None else v.type if v.type is not None else graph.value_types.get(v.name))
         for v in node.outputs
@@ -113,7 +123,7 @@ def declared_types(graph: Graph, node: Node) -> list[Known]:
 def infer_outputs(
     node: Node, inputs: Sequence[Value | None], attributes: Mapping[str, Any], declared: Sequence[Known]
 ) -> Sequence[Known | None]:
-    """What is known of the outputs of a node; what is ``declared`` counts where inference knows less.
+    """Inferred outputs of a node; what is ``declared`` counts where inference knows less.
 
     ``inputs`` and ``attributes`` are those of the call; its subgraphs are inferred in place. Raises ``InvalidModel``
     for what the op does not take.
@@ -138,7 +148,7 @@ def infer_outputs(
 
 
 def _merged(known: Known, declared: Type | None) -> Known:
-    """What is known, with what is declared where nothing is, or no rank."""
+    """Inferred types, replaced by declared ones where they are unknown or lack a rank."""
     if known.type is None or (isinstance(known.type, TensorType) and known.type.shape is None):
         return replace(known, type=narrowed(known.type, declared))
     return known
@@ -158,27 +168,33 @@ def _narrow_inputs(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]
     for name, dims in shapes.items():
         value = by_name.get(name)
         if value is None:
-            raise InvalidCall(f'no graph input "{name}" to give a shape', available=", ".join(by_name))
+            do = did_you_mean(name, by_name)
+            raise InvalidCall(f'no graph input "{name}" to give a shape', available=listing(by_name), do=do)
         try:
             wanted = dims_given(dims)
         except (TypeError, ValueError) as error:
-            rule = "not be negative" if isinstance(error, ValueError) else "be a whole number or a name"
+            reason = "negative" if isinstance(error, ValueError) else "neither a whole number nor a name"
             raise InvalidCall(
-                f'a size of graph input "{name}" must {rule}',
+                f'a size of graph input "{name}" is {reason}',
                 given=repr(dims),
                 available="sizes from 0 on, names such as batch, and an unknown size: None, or ? on the command line",
                 do="leave a size that is not known unknown",
             ) from error
         kind = value.tensor
         if kind.shape is not None and len(kind.shape) != len(wanted):
-            raise InvalidCall(f'graph input "{name}" has rank {len(kind.shape)}', given=f"shape {list(dims)}")
+            raise InvalidCall(
+                f'the new shape does not have the rank of graph input "{name}", {len(kind.shape)}',
+                given=f"shape {list(dims)}",
+            )
         pairs = list(zip(kind.shape or wanted, wanted, strict=True))
         for old, new in pairs:
             if differ(old, new):
-                raise InvalidCall(f'graph input "{name}" is {kind}', given=f"shape {list(dims)}")
+                raise InvalidCall(
+                    f'the new shape contradicts graph input "{name}": {kind}', given=f"shape {list(dims)}"
+                )
             symbols = symbols_of(old)
             if len(symbols) == 1 and str(old) in symbols and new is not None:
                 values[str(old)] = new
-        value.become(type=kind.with_shape(tuple(old if new is None else new for old, new in pairs)))
+        value._replace_fields(type=kind.with_shape(tuple(old if new is None else new for old, new in pairs)))
     for value in graph.all_inputs:
-        value.become(type=substitute_type(value.type, values))
+        value._replace_fields(type=substitute_type(value.type, values))

@@ -16,9 +16,9 @@ from tenonnx.graph.types import TensorType, Type, join_types
 from tenonnx.limits import calling, work
 from tenonnx.op.binding import UNFORESEEN, cannot_compute, invoke, pad
 from tenonnx.op.call import constant_value, current, interpreting
-from tenonnx.op.contents import Known, know_contents
 from tenonnx.op.dtypes import check_dtypes
-from tenonnx.op.memo import Memo, call_key, sizes_alone
+from tenonnx.op.inference_cache import Memo, call_key, sizes_alone
+from tenonnx.op.known_values import Known, know_contents
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 
@@ -41,7 +41,7 @@ def forget_types(registry: Definitions) -> None:
 def infer_call(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
 ) -> list[Known | None]:
-    """What is known of each output of a call; None for an output that the call leaves out.
+    """Infer the outputs of a call; None for an output that the call leaves out.
 
     Raises ``TypeMismatch`` when the inputs are not what the op accepts, or when a type that must be known is not.
     """
@@ -62,11 +62,11 @@ def infer_call(
 
 
 def _known(op: Op, said: Any) -> Known | None:
-    """What a type rule says of one output."""
+    """The output that a type rule returned, as known values."""
     if said is None or isinstance(said, Known):
         return said
     if not isinstance(said, Type):
-        what = f"the type rule of {op.title} must return a type, or a tuple with one or None for each output"
+        what = f"the type rule of {op.title} did not return a type, or a tuple with one or None for each output"
         raise InvalidCall(what, given=repr(said)[:200])
     return Known(said)
 
@@ -94,7 +94,7 @@ class Abstract:
 def infer_by_body(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
 ) -> list[Known | None]:
-    """What the body gives for values of these types, which it is asked once for calls that are alike.
+    """Types by the body, which is evaluated once for similar calls.
 
     Raises ``TypeMismatch`` where the call breaks what must hold of it.
     """
@@ -114,7 +114,7 @@ def infer_by_body(
 def _infer_body(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None, guessing: bool
 ) -> tuple[list[Known | None], UnknownType | None]:
-    """What is known of the outputs, and where that is a guess what the body could not be told."""
+    """Inferred outputs, and for guesses the facts that the body lacked."""
     check_dtypes(op, inputs)
     narrowed = op.requirements.narrowed(inputs, op.requirements.check(inputs, attributes))
     try:
@@ -139,7 +139,7 @@ def _run_body(
 def _known_of_any_rank(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
 ) -> list[Known | None] | None:
-    """What holds whichever ranks the inputs have whose rank is not known; None where the body takes none of them.
+    """Facts that hold for every rank of inputs of unknown rank; None where the body takes none of them.
 
     That is the element types, and where one rank alone is not known and each was judged, of shapes what they share.
     """

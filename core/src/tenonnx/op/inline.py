@@ -1,4 +1,4 @@
-"""Replaying a graph as calls: how functions expand, and how one graph is used inside another."""
+"""Replaying a graph as calls: expansion of functions, and graphs inside others."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def inline(
     """
     interpreter = current()
     if interpreter is None:
-        raise InvalidCall("inline must be called while a graph is built")
+        raise InvalidCall("inline was called while no graph is built")
     if isinstance(inputs, Value) or len(inputs) > len(graph.all_inputs):
         raise TypeMismatch(
-            f'graph "{graph.name}" is inlined with a sequence of its inputs, which are {len(graph.all_inputs)}',
+            f'inputs for graph "{graph.name}" are not a sequence of at most {len(graph.all_inputs)}',
             given=repr(inputs)[:200],
         )
     if captures is None:

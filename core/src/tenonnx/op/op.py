@@ -9,9 +9,9 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from tenonnx.errors import InvalidCall, PluginError
-from tenonnx.op.kinds import RESERVED, TRAITS, check_kind, check_traits
+from tenonnx.errors import InvalidCall, PluginError, did_you_mean
 from tenonnx.op.requirements import Requirement, Requirements
+from tenonnx.op.rule_kinds import RESERVED, TRAITS, check_kind, check_traits
 from tenonnx.op.signature import REQUIRED, Signature
 from tenonnx.op.versioned_signature import SignatureChange
 
@@ -43,7 +43,7 @@ class Op(Generic[Parameters]):
     as others know the op by then. One that is made by a program, or in a function, stays open until it is registered.
     """
 
-    #: What a call does: where the parts of this floor come together (``op/composition.py``), it is set.
+    #: What a call does: where the parts of this floor come together (``op/dispatch.py``), it is set.
     apply: ClassVar[Callable[[Op, Sequence[Any], Mapping[str, Any]], Any]]
 
     function: Callable[Parameters, Any]
@@ -81,17 +81,17 @@ class Op(Generic[Parameters]):
     ) -> None:
         written = inspect.unwrap(function)  # a function made by wrapping another takes what that takes
         if not (inspect.isfunction(written) or inspect.ismethod(written)):
-            what = f"{domain}::{name}: an op is made of a function written in Python"
+            what = f"{domain}::{name}: an op is not made of a function written in Python"
             raise InvalidCall(what, given=repr(function)[:200], do="let a function of these inputs call it")
         if signature is None and written.__code__.co_flags & inspect.CO_VARKEYWORDS:
             raise TypeError(f"{function.__name__}: an op cannot take nameless attributes; name its attributes")
         if any(default is not None and default is not REQUIRED for default in written.__defaults__ or ()):
             raise InvalidCall(
-                f"{domain}::{name}: the positional parameters of an op are its inputs, whose only default is None",
+                f"{domain}::{name}: a positional parameter, which is an input, has another default than None",
                 given=f"{function.__name__}{inspect.signature(function)}",
                 do="let attributes be keyword-only: put * before them",
             )
-        _must_hold_somewhere(f"{domain}::{name}", since, before)
+        _check_versions(f"{domain}::{name}", since, before)
         facts = {trait: declared.pop(trait) for trait in TRAITS.keys() & declared.keys()} if declared else {}
         check_traits(f"{domain}::{name}", facts)
         rules: dict[str, Callable[..., Any]] = declared
@@ -99,7 +99,7 @@ class Op(Generic[Parameters]):
             check_kind(f"{domain}::{name}", kind)
         unknown = [name for name, rule in rules.items() if not callable(rule)]
         if unknown:
-            raise InvalidCall(f"{domain}::{name}: a rule is a function", given=f"{unknown[0]}={rules[unknown[0]]!r}")
+            raise InvalidCall(f"{domain}::{name}: a rule is no function", given=f"{unknown[0]}={rules[unknown[0]]!r}")
         if signature is not None:
             self.signature = signature
         vars(self).update(  # at once, as hundreds are made when a family is imported
@@ -131,7 +131,7 @@ class Op(Generic[Parameters]):
         package = self.__module__.partition(".")[0]
         if not (_is_being_imported(self.__module__) or any(map(_is_being_imported, _modules_of(package)))):
             raise PluginError(
-                f"{self.title} must stay as {package} made it, which was imported",
+                f"{self.title} was changed after the import of {package}, which made it",
                 given=f"a change of its {change}",
                 do=f"say this in a module of {package}; a rule for a consumer of your own goes to "
                 "tenonnx.extend.add_rule, and another meaning to an op of your own",
@@ -143,12 +143,12 @@ class Op(Generic[Parameters]):
 
     @cached_property
     def signature(self) -> Signature:
-        """What the op takes, read from the function on first use: importing a family reads none."""
+        """Signature of the op, read from the function on first use: importing a family reads none."""
         return Signature.of(self.function)
 
     @property
     def version(self) -> int:
-        """The version from which today's spelling holds."""
+        """The version from which today's signature holds."""
         changed = [step.before for step in self.signature_changes]
         return max(self.since, *changed) if changed else self.since
 
@@ -198,10 +198,10 @@ class Op(Generic[Parameters]):
         unless: Callable[..., str] | None = None,
     ) -> Op[Parameters]: ...
 
-    def until(self, version: int, **spelling: Any) -> Any:
-        """What held below ``version``.
+    def until(self, version: int, **change: Any) -> Any:
+        """Declare the meaning or signature below ``version``.
 
-        With keywords only the spelling changed: ``attributes`` names inputs that were attributes, ``lacks`` what did
+        With keywords only the signature changed: ``attributes`` names inputs that were attributes, ``lacks`` what did
         not exist, ``renamed`` maps today's names to old ones, ``defaults`` gives other defaults (``REQUIRED`` for
         none), ``ignored`` attributes had no effect, ``vectors`` were a number where today's input has one element, and
         ``positive`` are axes of the first input that could not be negative. ``unless``, a function of inputs and
@@ -209,16 +209,22 @@ class Op(Generic[Parameters]):
         Without keywords it decorates the function of the old meaning, and gives its ``Op``. Raises ``InvalidCall`` for
         a range of versions that is empty or that another has already, and for names and words that are not there.
         """
-        self._check_step(version, spelling)
-        if spelling:
-            self.signature_changes += (_signature_change(self, version, spelling),)
+        self._check_step(version, change)
+        if change:
+            self.signature_changes += (_signature_change(self, version, change),)
             return self
 
         def meaning(function: Callable[P, Any]) -> Op[P]:
             old = Op(
-                function, self.name, domain=self.domain, since=self.since, before=version, pure=self.pure,
-                broadcasts=self.broadcasts, specified=self.specified,
-            )  # fmt: skip
+                function,
+                self.name,
+                domain=self.domain,
+                since=self.since,
+                before=version,
+                pure=self.pure,
+                broadcasts=self.broadcasts,
+                specified=self.specified,
+            )
             old.facts = MappingProxyType({name: self.facts[name] for name in ("data_movement",) if name in self.facts})
             self.since = version
             self.older = old
@@ -226,21 +232,22 @@ class Op(Generic[Parameters]):
 
         return meaning
 
-    def _check_step(self, version: int, spelling: Mapping[str, Any]) -> None:
+    def _check_step(self, version: int, change: Mapping[str, Any]) -> None:
         call = f"{self.title}.until({version})"
         if not isinstance(version, int) or isinstance(version, bool) or version <= self.since:
             raise InvalidCall(
-                f"{call} must name a version above {self.since}, where {self.__name__} begins", given=repr(version),
+                f"{call} names no version above {self.since}, where {self.__name__} begins",
+                given=repr(version),
                 do=f"say what held before with {self.older.__name__}.until" if self.older else "",
-            )  # fmt: skip
+            )
         if self.before is not None and version >= self.before:
-            raise InvalidCall(f"{call} must name a version below {self.before}, where {self.__name__} ends")
-        if not spelling and self.older is not None:
-            what = f"{call} must be the only older meaning of {self.__name__}, or {self.older.__name__} would be lost"
+            raise InvalidCall(f"{call} names no version below {self.before}, where {self.__name__} ends")
+        if not change and self.older is not None:
+            what = f"{call} is a second older meaning of {self.__name__}: {self.older.__name__} would be lost"
             raise InvalidCall(what, do="say what held from the newest version to the oldest, each by the one after it")
-        lost = sorted({s.before for s in self.signature_changes if s.before <= version} if not spelling else ())
+        lost = sorted({s.before for s in self.signature_changes if s.before <= version} if not change else ())
         if lost:
-            what = f"{call} must come before what is said of older spellings, or that until version {lost[0]} is lost"
+            what = f"{call} comes after older signatures: what is said of them until version {lost[0]} would be lost"
             raise InvalidCall(what, do="say it of the older meaning")
 
     def lower(self, to: Op | None = None) -> Callable[[Function], Function]:
@@ -259,7 +266,7 @@ class Op(Generic[Parameters]):
     # ----- what must hold -----------------------------------------------------------------------------------------
 
     def requires(self, *requirements: Requirement) -> Op[Parameters]:
-        """Declare what must hold of every call; the words are in ``tenonnx.op.vocabulary``.
+        """Declare what must hold of every call; constructors are in ``tenonnx.extend``.
 
         Raises ``InvalidCall`` where a requirement names what the op does not have. Older meanings declare their own.
         """
@@ -269,7 +276,7 @@ class Op(Generic[Parameters]):
     # ----- rules and traits ---------------------------------------------------------------------------------------
 
     def traits(self, **facts: Any) -> Op[Parameters]:
-        """Declare facts about the op, which ``tenonnx.op.kinds.TRAITS`` lists: ``data_movement=True``.
+        """Declare facts about the op, which ``tenonnx.op.rule_kinds.TRAITS`` lists: ``data_movement=True``.
 
         Raises ``InvalidCall`` for one that there is not, and for one that has been declared.
         """
@@ -320,7 +327,7 @@ class Op(Generic[Parameters]):
         return self.rule("vjp.surrogate" if surrogate else "vjp", function)
 
     def residuals(self, function: Function) -> Function:
-        """What the forward pass keeps for the ``vjp``: ``(demand, *inputs, **attributes)`` to outputs and kept.
+        """Declare the residuals for the ``vjp``: ``(demand, *inputs, **attributes)`` to outputs and kept values.
 
         Called before the way back begins; written in ops, it stands for the call. The outputs are at least those of the
         call, None to leave it as it is; what is kept is anything. ``demand`` is a ``Demand``.
@@ -340,7 +347,7 @@ class Op(Generic[Parameters]):
         return self.rule(".".join(["rewrite", *(name for name, chosen in variants.items() if chosen)]), function)
 
     def pattern(self, function: Any = None, *, absent: bool = False) -> Any:
-        """Where a call may stand in a graph: a value in normal form to guesses, each inputs and attributes.
+        """Declare a pattern for fusion: from a value in normal form to candidates, each inputs and attributes.
 
         A guess may go on with a function that makes the value of the first result (None: it is that), and with the
         number of outputs that the call always has, read or not. Fusion proves each guess by the body, so that it
@@ -366,28 +373,28 @@ def _modules_of(package: str) -> Iterator[str]:
     return (name for name in reversed(list(sys.modules)) if name == package or name.startswith(f"{package}."))
 
 
-def _must_hold_somewhere(name: str, since: int, before: int | None) -> None:
+def _check_versions(name: str, since: int, before: int | None) -> None:
     if type(since) is not int or since < 1 or (before is not None and (type(before) is not int or before <= since)):
         given = f"since={since!r}" + ("" if before is None else f", before={before!r}")
         raise InvalidCall(
-            f"{name} must hold for some versions: since is 1 or more, and before is above it", given=given
+            f"{name}: invalid version range", given=given, do="let before be above since, and since above 0"
         )
 
 
-def _signature_change(op: Op, version: int, spelling: dict[str, Any]) -> SignatureChange:
+def _signature_change(op: Op, version: int, change: dict[str, Any]) -> SignatureChange:
     words = [word for word in SignatureChange._fields if word != "before"]
-    wrong = sorted(set(spelling) - set(words))
+    wrong = sorted(set(change) - set(words))
     if wrong:
-        what = f"{op.title}.until({version}) must be told of a spelling in words that there are"
-        raise InvalidCall(what, given=", ".join(wrong), available=", ".join(words))
+        what = f"{op.title}.until({version}): unknown keyword {', '.join(wrong)}"
+        raise InvalidCall(what, available=", ".join(words), do=did_you_mean(wrong[0], words))
     code = inspect.unwrap(op.function).__code__
     known = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 1])
     for key in ("attributes", "lacks", "vectors", "positive", "renamed", "defaults"):
-        unknown = sorted(set(spelling.get(key) or ()) - known)
+        unknown = sorted(set(change.get(key) or ()) - known)
         if unknown:
             raise InvalidCall(f"{op.title}.until({version}): {key} names {unknown}", available=op.signature.describe())
     kinds: dict[str, Callable[[Any], Any]] = {"renamed": dict, "defaults": dict, "unless": lambda function: function}
-    made = SignatureChange(version, **{word: kinds.get(word, tuple)(said) for word, said in spelling.items() if said})
+    made = SignatureChange(version, **{word: kinds.get(word, tuple)(said) for word, said in change.items() if said})
     if made in op.signature_changes:
         raise InvalidCall(f"{op.title}.until({version}) says twice what differs below that version")
     return made

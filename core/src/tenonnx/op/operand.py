@@ -1,4 +1,4 @@
-"""What a rule that specializes a call is told of its inputs."""
+"""Shape, dtype and contents of an input, for rules that specialize a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of a call: declared once beside an op, in few words, and asked by all who meet a call of it.
+"""Requirements of a call, declared once beside an op.
 
 ``op.requires(shapes(X="batch hidden", W="hidden out"), floats("X"), same_dtype("X", "W"))``: whoever calls the op, on
 arrays or into a graph, whoever infers types and whoever loads a file (as far as attributes tell) refuses what breaks
@@ -44,7 +44,7 @@ class Arguments:
         return found if isinstance(found, int) else None
 
     def values(self, *names: str) -> list[tuple[str, Value]]:
-        """What is given for inputs, by name: several values for a variadic one, none for an absent one."""
+        """Inputs by name: several values for a variadic one, none for an absent one."""
         return [(n, v) for n in names for v in listed(self.inputs.get(n)) if v is not None]
 
     def tensors(self, *names: str) -> Iterator[tuple[str, TensorType]]:
@@ -104,7 +104,7 @@ class Requirement:
 
 
 class Declared(Protocol):
-    """What is read of an op."""
+    """The part of an op that requirements read."""
 
     @property
     def title(self) -> str: ...
@@ -127,8 +127,8 @@ class Requirements:
         """These and more. Raises ``InvalidCall`` where one names what the op does not have."""
         wrong = next((each for each in requirements if not isinstance(each, Requirement)), None)
         if wrong is not None:
-            what = f'{self.op.title}.requires takes requirements, such as floats("x")'
-            raise InvalidCall(what, given=repr(wrong)[:200])
+            what = f"{self.op.title}.requires was given no requirement"
+            raise InvalidCall(what, given=repr(wrong)[:200], do='floats("x"), say')
         made = Requirements(self.op, (*self.declared, *requirements))
         code = inspect.unwrap(self.op.function).__code__
         variadic = bool(code.co_flags & inspect.CO_VARARGS)
@@ -145,7 +145,7 @@ class Requirements:
         return made
 
     def check(self, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Arguments | None:
-        """What is learned of a call. Raises ``TypeMismatch`` where its complete attributes and inputs break one."""
+        """Check a call; returns the resolved dims. Raises ``TypeMismatch`` for a call that breaks one."""
         if not self.declared:
             return None
         call = self.arguments(inputs, attributes)

@@ -1,4 +1,4 @@
-"""The open table of rules: what a consumer knows of an op beyond its body."""
+"""The table of rules by op and consumer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from tenonnx.errors import PluginError
 from tenonnx.graph.definitions import definitions
-from tenonnx.op.kinds import TRAITS, check_kind
 from tenonnx.op.op import Op
+from tenonnx.op.rule_kinds import TRAITS, check_kind
 
 #: By consumer the modules of rules that nobody has asked for yet.
 _awaited: dict[str, list[str]] = {}
@@ -53,7 +53,7 @@ def _import(module: str, consumer: str) -> None:
     except Exception as error:
         package = module.partition(".")[0]
         raise PluginError(
-            f"{module} must be importable, which {package} says has rules for {consumer}",
+            f"cannot import {module}, which has rules for {consumer} according to {package}",
             given=f"{type(error).__name__}: {error}",
             do=f"correct or reinstall {package}, or leave it out with TENONNX_PLUGINS",
         ) from error
@@ -70,7 +70,7 @@ def broken_rules() -> Iterator[PluginError]:
 
 
 def find_trait(op: Op, name: str) -> Any:
-    """What an op is declared with, None where that says nothing; the traits are in ``tenonnx.op.kinds.TRAITS``."""
+    """Value of a trait of an op, None where it is not declared; the traits are in ``tenonnx.op.rule_kinds.TRAITS``."""
     if name in _awaited:
         _import_awaited(name)
     return op.facts.get(name)

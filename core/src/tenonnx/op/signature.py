@@ -1,4 +1,4 @@
-"""What an operator takes, read from the Python signature of its function.
+"""Inputs and attributes of an operator, read from the Python signature of its function.
 
 Positional parameters are the ONNX inputs, keyword-only parameters the ONNX attributes, and defaults are the defaults.
 """
@@ -16,7 +16,7 @@ from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
 
-from tenonnx.errors import InvalidCall, Titled, counted
+from tenonnx.errors import InvalidCall, Titled, counted, did_you_mean
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import Type
@@ -107,25 +107,21 @@ class Signature(NamedTuple):
                 inputs[position] = value
             elif name != "_outputs":
                 reason = "is given twice" if name in names else "is not one of its inputs or attributes"
-                raise InvalidCall(f'{of.title}: "{name}" {reason}', available=self.describe())
+                do = did_you_mean(name, [*names, *self.attributes])
+                raise InvalidCall(f'{of.title}: "{name}" {reason}', available=self.describe(), do=do)
         self.check_inputs(of, inputs)
         return inputs, self.complete(of, attributes)
 
     def check_inputs(self, of: Titled, inputs: Sequence[Any]) -> None:
         """Raise ``InvalidCall`` unless there are as many inputs as allowed and every required one is present."""
         if len(inputs) > len(self.inputs) and not self.variadic:
-            raise InvalidCall(
-                f"{of.title} takes at most {counted(len(self.inputs), 'input')}",
-                given=counted(len(inputs), "input"),
-                available=self.describe(),
-            )
+            what = f"{of.title} takes at most {counted(len(self.inputs), 'input')}"
+            raise InvalidCall(what, given=counted(len(inputs), "input"), available=self.describe())
         for position, parameter in enumerate(self.inputs):
             if not parameter.optional and (position >= len(inputs) or inputs[position] is None):
-                raise InvalidCall(f'{of.title} needs input "{parameter.name}"', available=self.describe())
+                raise InvalidCall(f'{of.title}: input "{parameter.name}" is missing', available=self.describe())
             if parameter.variadic and any(value is None for value in inputs[position:]):
-                raise InvalidCall(
-                    f'{of.title}: no input of "*{parameter.name}" can be left out', available=self.describe()
-                )
+                raise InvalidCall(f'{of.title}: an input of "*{parameter.name}" is left out', available=self.describe())
 
     def complete(self, of: Titled, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """``attributes`` with defaults for those not written.
@@ -140,7 +136,7 @@ class Signature(NamedTuple):
             elif value is not default:
                 _check_kind(of, name, kind, value)
             if value is REQUIRED:
-                raise InvalidCall(f'{of.title} needs attribute "{name}"', available=self.describe())
+                raise InvalidCall(f'{of.title}: attribute "{name}" is missing', available=self.describe())
             completed[name] = value if kind in ("ints", "strs") else _as_stored(value)
         return completed
 
@@ -236,4 +232,4 @@ def is_kind(value: Any, kind: str) -> bool:
 def _check_kind(of: Titled, name: str, wanted: str, value: Any) -> None:
     given = kind_of(value)
     if wanted and given and given not in (wanted, wanted.replace("float", "int")):
-        raise InvalidCall(f'{of.title}: attribute "{name}" must be {PHRASES[wanted]}', given=f"{name}={value!r}")
+        raise InvalidCall(f'{of.title}: attribute "{name}" is not {PHRASES[wanted]}', given=f"{name}={value!r}")

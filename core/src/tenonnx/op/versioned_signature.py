@@ -1,4 +1,4 @@
-"""How one meaning was written at different opset versions.
+"""Signatures of an op at older opset versions.
 
 Most version steps of ONNX change no meaning: an attribute became an input, was renamed, got another default, or did not
 exist yet. A ``SignatureChange`` is one such step, and the signature of an op at a version is what all steps above it
@@ -36,8 +36,8 @@ class SignatureChange(NamedTuple):
     unless: Callable[..., str] | None = None
 
 
-class Spelled(Protocol):
-    """What is read of an op."""
+class HasSignature(Protocol):
+    """The part of an op that signatures read."""
 
     def __hash__(self) -> int: ...
 
@@ -69,7 +69,7 @@ class VersionedSignature(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def signature_at(op: Spelled, version: int) -> VersionedSignature:
+def signature_at(op: HasSignature, version: int) -> VersionedSignature:
     """The spelling of ``op`` at ``version``."""
     steps = sorted((step for step in op.signature_changes if step.before > version), key=lambda step: -step.before)
 
@@ -95,8 +95,8 @@ def bind_attributes(signature: VersionedSignature, written: Mapping[str, Any]) -
     return {name: written.get(old, signature.defaults[name]) for old, name in signature.attributes.items()}
 
 
-def spell_attributes(
-    op: Spelled, version: int, attributes: Mapping[str, Any], static: Mapping[str, Any], rank: int | None = None
+def unbind_attributes(
+    op: HasSignature, version: int, attributes: Mapping[str, Any], static: Mapping[str, Any], rank: int | None = None
 ) -> dict[str, Any]:
     """Today's complete ``attributes``, and the ``static`` contents of inputs that were attributes, as written there.
 
@@ -112,25 +112,25 @@ def spell_attributes(
             f"{op.title}: attribute {' and '.join(map(json.dumps, unsaid))} {verb} not exist at version {version}",
             given=", ".join(f"{name}={value!r}" for name, value in unsaid.items()),
         )
-    spelled: dict[str, Any] = {}
+    written: dict[str, Any] = {}
     for old, name in signature.attributes.items():
         default = signature.defaults[name]
         value = static.get(name) if name in signature.moved else attributes[name]
         if value is None:
             if default is REQUIRED:
-                raise NotRepresentable(f'{op.title}: attribute "{old}" must be written at version {version}')
+                raise NotRepresentable(f'{op.title}: attribute "{old}" has no default at version {version}')
             if default is not None and name not in signature.moved:
                 raise NotRepresentable(f'{op.title}: attribute "{old}" cannot be absent at version {version}')
         elif default is REQUIRED or not same_attribute(value, default):
-            spelled[old] = _from_front(op, version, old, value, rank) if name in signature.positive else value
-    return spelled
+            written[old] = _from_front(op, version, old, value, rank) if name in signature.positive else value
+    return written
 
 
-def _from_front(op: Spelled, version: int, name: str, value: Any, rank: int | None) -> Any:
+def _from_front(op: HasSignature, version: int, name: str, value: Any, rank: int | None) -> Any:
     """Axes counted from the front."""
     axes = value if isinstance(value, list | tuple) else [value]
     if not all(isinstance(axis, int) for axis in axes):
-        raise NotRepresentable(f'{op.title}: attribute "{name}" must hold whole numbers', given=repr(value))
+        raise NotRepresentable(f'{op.title}: attribute "{name}" does not hold whole numbers', given=repr(value))
     if all(axis >= 0 for axis in axes):
         return value
     if rank is None:

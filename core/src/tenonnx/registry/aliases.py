@@ -16,7 +16,7 @@ def checked(domain: str, names: Mapping[str, str]) -> Aliases:
     """The names of a domain with what they mean. Raises ``PluginError`` for a meaning without a domain."""
     wrong = [meant for meant in names.values() if not all(meant.partition("::")[::2])]
     if wrong:
-        raise PluginError("an alias must mean an op with its domain, as in ai.onnx::Relu", given=wrong[0])
+        raise PluginError("an alias does not name an op with its domain, as in ai.onnx::Relu", given=wrong[0])
     return {(domain, name): meant for name, meant in names.items()}
 
 

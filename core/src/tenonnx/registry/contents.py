@@ -1,4 +1,4 @@
-"""What a registry holds: ops and what packages know of them, and which of two packages has an op."""
+"""Contents of a registry: ops and facts about them, and the owner among several packages."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from tenonnx.errors import PluginError
+from tenonnx.errors import PluginError, listing
 from tenonnx.graph.definitions import Operators
-from tenonnx.op.kinds import RESERVED
 from tenonnx.op.op import Op
+from tenonnx.op.rule_kinds import RESERVED
 from tenonnx.registry.aliases import Aliases
 from tenonnx.registry.discovery import Plugin
 from tenonnx.registry.hints import provider
 
 Rule = Callable[..., Any]
-Loader = Callable[[], Mapping[str, Any]]
+ReadTable = Callable[[], Mapping[str, Any]]
 
 
 class Conflict(NamedTuple):
@@ -29,24 +29,21 @@ class Conflict(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Where the meaning that is left out is defined."""
+        """Location of the definition that is ignored."""
         code = self.left_out.function.__code__
         return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def in_words(conflicts: Iterable[Conflict]) -> list[str]:
-    """What is left out of each package for another."""
+    """The names of each package that are ignored in favor of another."""
     found: dict[tuple[str, str], list[Conflict]] = {}
     for conflict in conflicts:
         found.setdefault((conflict.source, conflict.holder), []).append(conflict)
     told = []
     for (source, holder), each in found.items():
         names = sorted({f"{c.left_out.domain}::{c.left_out.name}" for c in each})
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        told.append(
-            f"{', '.join(names[:5])}{more} of {source} left out, as {holder} has the first claim; "
-            f"defined in {each[0].line}"
-        )
+        left_out = f"{listing(names, 5)} of {source} left out, as {holder} has the first claim"
+        told.append(f"{left_out}; defined in {each[0].line}")
     return told
 
 
@@ -59,7 +56,7 @@ class RegistryContents:
     awaited: dict[tuple[str, str], tuple[tuple[Plugin | None, str], ...]] = field(default_factory=dict)
     sources: dict[Op, Plugin | None] = field(default_factory=dict)
     rules: dict[tuple[Op, str], Rule] = field(default_factory=dict)
-    dtypes: tuple[tuple[Plugin | None, str, Loader], ...] = ()
+    dtypes: tuple[tuple[Plugin | None, str, ReadTable], ...] = ()
     operators: tuple[Plugin | None, Callable[[], Operators]] | None = None
     conflicts: tuple[Conflict, ...] = ()
     aliases: Aliases = field(default_factory=dict)
@@ -97,7 +94,7 @@ class RegistryContents:
             holder = self.sources[rival]
             if plugin is None or (holder is not None and holder.distribution == plugin.distribution):
                 raise PluginError(
-                    f"{op.domain}::{op.name} must be defined once for a version",
+                    f"{op.domain}::{op.name} is defined twice for a version",
                     given=f"{rival!r} from {source_of(holder)}, {op!r} from {source_of(plugin)}",
                     do="uninstall one of them, or restrict TENONNX_PLUGINS",
                 )
@@ -118,7 +115,7 @@ class RegistryContents:
         """Add a rule on the op of another package. What tenonnx itself reads is that package's alone to say."""
         if plugin is not None and consumer in RESERVED and not self._is_of(op, plugin):
             raise PluginError(
-                f"{op.title} must have no {consumer} rule but from its own package",
+                f"another package than that of {op.title} gives it a {consumer} rule",
                 given=f"one from {plugin.source}",
                 do="define an op of your own; rules for others are for consumers of your own, such as a backend",
             )
@@ -126,9 +123,9 @@ class RegistryContents:
             raise PluginError(f"{op.title} has a {consumer} rule from another package already")
 
     def merged_dtypes(
-        self, domain: str, read: Callable[[Plugin | None, Loader], Mapping[str, Any]]
+        self, domain: str, read: Callable[[Plugin | None, ReadTable], Mapping[str, Any]]
     ) -> Mapping[str, Any]:
-        """What packages say of the element types of a domain's ops; of several, the one that has the op."""
+        """Element types of a domain's ops by packages; of several, that of the owner of the op."""
         table: dict[str, Any] = {}
         holders: dict[str, Plugin | None] = {}
         for plugin, of, load in self.dtypes:

@@ -12,7 +12,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, partial
@@ -21,10 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tenonnx.errors import InvalidCall, PluginError, PluginWarning, TenonnxError, installing
-from tenonnx.graph.garbage import uncollected
-from tenonnx.registry.guest import guarded
-from tenonnx.registry.hints import is_ours, names_of, provider
-from tenonnx.registry.import_rules import rules_of
+from tenonnx.graph.gc_paused import gc_paused
+from tenonnx.graph.lazy_methods import lazy_import
+from tenonnx.registry.hints import is_ours, names_of, names_of_core, provider
 
 #: The version of what packages are made of (``tenonnx.extend``). A package says ``api = 1``, and is refused where it
 #: needs a newer one than this.
@@ -36,10 +34,15 @@ def _is_backend(value: Any) -> bool:
 
 
 def _are_rules(value: Any) -> bool:
+    rules_of = lazy_import("find_extension")("extend.rules.rules_of")  # of the package that applies them
     try:
-        return bool(rules_of(value))
+        return rules_of is None or bool(rules_of(value))
     except InvalidCall:
         return False
+
+
+#: Plugins of this group are names that packages add to ``tenonnx``, see ``registry/extensions.py``.
+EXTENSIONS = "tenonnx.extensions"
 
 
 class EntryPointGroup(NamedTuple):
@@ -66,13 +69,19 @@ GROUPS: Mapping[str, EntryPointGroup] = {
         True,
         frozenset({"onnx", "safetensors"}),
     ),
-    "tenonnx.conformance": EntryPointGroup(),
-    "tenonnx.commands": EntryPointGroup(
-        "a click command, or a function that adds one to a group",
-        callable,
+    "tenonnx.formats": EntryPointGroup(
+        "an object with functions write and open",
+        lambda value: callable(getattr(value, "write", None)) and callable(getattr(value, "open", None)),
         True,
+        frozenset({"onnx", "safetensors"}),
+    ),
+    "tenonnx.conformance": EntryPointGroup(),
+    "tenonnx.commands": EntryPointGroup("a click command, or a function that adds one to a group", callable, True),
+    "tenonnx.frameworks": EntryPointGroup(
+        "a module with runtime, form and run", lambda value: callable(getattr(value, "run", None)), True
     ),
     "tenonnx.targets": EntryPointGroup("a package that holds *.toml files", lambda value: hasattr(value, "__path__")),
+    "tenonnx.lowerings": EntryPointGroup("a module with LOWERINGS", lambda value: hasattr(value, "LOWERINGS")),
     "tenonnx.transforms": EntryPointGroup(
         "a function from a graph to a graph", callable, True, names_of("tenonnx.options")
     ),
@@ -82,6 +91,7 @@ GROUPS: Mapping[str, EntryPointGroup] = {
     ),
     "tenonnx.tensorflow_ops": EntryPointGroup(),
     "tenonnx.estimators": EntryPointGroup(),
+    EXTENSIONS: EntryPointGroup(unique=True, reserved=names_of_core()),
     "tenonnx.hooks": EntryPointGroup(
         "a function of a ModelProto, or an object with post_process",
         lambda value: callable(value) or callable(getattr(value, "post_process", None)),
@@ -114,11 +124,11 @@ class Plugin(NamedTuple):
     @property
     def package(self) -> str:
         """The Python package that the entry point names, or has its module in."""
-        return re.split(r"[.:]", self.value)[0]
+        return self.value.partition(":")[0].partition(".")[0]
 
     @property
     def rank(self) -> tuple[bool, str]:
-        """Where two packages give one thing, the lower rank holds: our own distributions, then the first by name."""
+        """Precedence among packages that provide one name: our own distributions, then the first by name."""
         return not self.is_ours, normalized(self.distribution)
 
     @property
@@ -142,7 +152,7 @@ class Plugin(NamedTuple):
         group = GROUPS[self.group]
         if not group.fits(value):
             raise PluginError(
-                f'plugin "{self.name}" of {self.source} must be {group.needs}',
+                f'plugin "{self.name}" of {self.source} is not {group.needs}',
                 given=f"{self.value}, {type(value).__name__} {getattr(value, '__name__', '')}".rstrip(),
                 do=f"correct {getattr(value, '__file__', self.value)}",
             )
@@ -156,37 +166,35 @@ class Plugin(NamedTuple):
     def _imported(self, load: Callable[[], Any]) -> Any:
         token = _being_imported.set(self)
         try:
-            with self.running("loading", "could not be imported", KeyboardInterrupt), uncollected():
+            with self.running("could not be imported", passing=()), gc_paused():
                 return load()
         finally:
             _being_imported.reset(token)
 
-    def guarded(self, doing: str) -> AbstractContextManager[None]:
-        """A context for code of the package. Raises ``Trespass`` for what it must not do to the process."""
-        return guarded(f"{doing} {self.source}")
-
     @contextlib.contextmanager
-    def running(self, doing: str, what: str, passing: type[BaseException] = TenonnxError) -> Iterator[None]:
-        """A context for code of the package. Raises ``PluginError`` for all but Ctrl-C and what is ``passing``."""
+    def running(self, what: str, passing: tuple[type[Exception], ...] = (TenonnxError,)) -> Iterator[None]:
+        """Run code of the package. Raises ``PluginError`` for exceptions and exits, except those that are ``passing``.
+
+        The package is trusted with the rest: KeyboardInterrupt, signals and the state of the process are its own.
+        """
         try:
-            with self.guarded(doing):
-                yield
-        except (KeyboardInterrupt, passing):
+            yield
+        except passing:
             raise
-        except BaseException as error:  # exits and what test runners skip by are no Exception
+        except (Exception, SystemExit) as error:
             raise self.failure(what, error) from error
 
     def _check_api(self) -> None:
         wanted = self._api()
         if isinstance(wanted, int) and wanted > API:
             raise PluginError(
-                f'plugin "{self.name}" of {self.source} must be written for api {API} of tenonnx',
+                f'plugin "{self.name}" of {self.source} is written for a newer API of tenonnx than {API}',
                 given=f"api = {wanted}",
                 do=f"upgrade tenonnx, or install an older {self.distribution}",
             )
 
     def _api(self) -> Any:
-        """What the package says, once it is imported; before that, what a line of its source says."""
+        """The ``api`` of the package, after its import; before that, the line of its source."""
         package = sys.modules.get(self.package)
         if package is not None:
             return vars(package).get("api", API)  # a flat namespace would look for it
@@ -200,7 +208,7 @@ class Plugin(NamedTuple):
         return int(line[1]) if line else API
 
     def failure(self, what: str, error: BaseException) -> PluginError:
-        """What is wrong with this plugin, with the line of its own that its author is to look at."""
+        """Error that names this plugin and the line of it that failed."""
         found = PluginError(
             f'plugin "{self.name}" of {self.source} {what}',
             given=f"{self.value}: {type(error).__name__}: {error}",
@@ -219,7 +227,6 @@ class Plugin(NamedTuple):
         cause: BaseException | None = error
         while cause is not None:
             frames = [f for f in traceback.extract_tb(cause.__traceback__) if not f.filename.startswith(skipped)]
-            frames = [f for f in frames if f"{os.sep}pluggy{os.sep}" not in f.filename]
             own = [f"{f.filename}:{f.lineno}" for f in frames if home and f.filename.startswith(home)]
             if own:
                 return own[-1]
@@ -262,16 +269,23 @@ def _everything() -> tuple[Plugin, ...]:
     for distribution in importlib.metadata.distributions():
         if "[tenonnx." not in (distribution.read_text("entry_points.txt") or ""):
             continue  # to parse what hundreds of packages say of themselves takes long
-        described = distribution.metadata
+        name, version = _name_and_version(distribution)
         for entry in distribution.entry_points:
-            key = described["Name"], entry.group, entry.name, entry.value
-            found.setdefault(key, Plugin(entry.name, entry.value, entry.group, described["Name"], described["Version"]))
+            key = name, entry.group, entry.name, entry.value
+            found.setdefault(key, Plugin(entry.name, entry.value, entry.group, name, version))
     return tuple(sorted(found.values(), key=lambda plugin: (plugin.name, plugin.rank)))
+
+
+def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
+    """Name of a distribution, from the head of its metadata; parsing the whole takes longer."""
+    head = (distribution.read_text("METADATA") or "").partition("\n\n")[0]
+    told = dict(re.findall(r"^(Name|Version): *(.*)$", head, re.MULTILINE))
+    return told.get("Name") or distribution.metadata["Name"], told.get("Version") or distribution.version
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What ``TENONNX_PLUGINS`` says: the distributions it names (None for all), and those it leaves out."""
+    """Parsed ``TENONNX_PLUGINS``: the distributions it names (None for all), and those it leaves out."""
 
     named: Sequence[str] | None
     without: Sequence[str]
@@ -285,7 +299,8 @@ class Selection:
 
     def __contains__(self, plugin: Plugin) -> bool:
         name = normalized(plugin.distribution)
-        return name not in self.without and (self.named is None or name in self.named)
+        always = plugin.group == EXTENSIONS and plugin.is_ours  # functions of tenonnx are there unless left out by name
+        return name not in self.without and (self.named is None or always or name in self.named)
 
     @property
     def unknown(self) -> list[str]:
@@ -305,33 +320,37 @@ def check_takes(what: str, function: Callable[..., Any], /, *given: Any, **optio
 
 
 def selection() -> Selection:
-    """What the environment selects: comma-separated distributions, ``-name`` for all but that one, empty for none."""
+    """Selection by the environment: comma-separated distributions, ``-name`` for all but that one, empty for none."""
     return Selection.of(os.environ.get("TENONNX_PLUGINS"))
 
 
-def plugins(group: str) -> list[Plugin]:
+def plugins(group: str, name: str | None = None) -> list[Plugin]:
     """The installed plugins of one entry-point group, but those left out and those refused, of which a warning tells.
 
-    They come by name, and those of one name by rank.
+    They come by name, and those of one name by rank; with ``name`` only those of that name.
     """
-    chosen, refused_here = selection(), refused_plugins(group)
+    chosen, refused_here = selection(), refused_plugins(group, name)
     if chosen.unknown:
         warn_once(
             f"TENONNX_PLUGINS names {', '.join(chosen.unknown)}, but no plugin of such a distribution is installed"
         )
     for error in refused_here.values():
         warn_once(str(error))
-    return [p for p in _installed(group) if p in chosen and p not in refused_here]
+    return [p for p in _named(group, name) if p in chosen and p not in refused_here]
+
+
+def _named(group: str, name: str | None) -> tuple[Plugin, ...]:
+    """The installed plugins of a group, or those of one name."""
+    return tuple(p for p in _installed(group) if name in (None, p.name))
 
 
 def loaded(group: str, name: str | None = None) -> Iterator[tuple[Plugin, Any]]:
     """The plugins of a group, or those of one name, with what they are; a warning tells of those that do not load."""
-    for plugin in plugins(group):
-        if name in (None, plugin.name):
-            try:
-                yield plugin, plugin.load()
-            except PluginError as error:
-                warn_once(str(error))
+    for plugin in plugins(group, name):
+        try:
+            yield plugin, plugin.load()
+        except PluginError as error:
+            warn_once(str(error))
 
 
 def left_out(group: str) -> list[Plugin]:
@@ -340,12 +359,12 @@ def left_out(group: str) -> list[Plugin]:
     return [p for p in _installed(group) if p not in chosen]
 
 
-def refused_plugins(group: str) -> dict[Plugin, PluginError]:
+def refused_plugins(group: str, name: str | None = None) -> dict[Plugin, PluginError]:
     """The installed plugins whose name is built in, or that of one of ours, or of another that comes first."""
     kind, chosen = GROUPS[group], selection()
     found: dict[Plugin, PluginError] = {}
     first: dict[str, Plugin] = {}
-    for plugin in _installed(group) if kind.unique else ():
+    for plugin in _named(group, name) if kind.unique else ():
         if plugin not in chosen:
             continue
         owner = provider(group, plugin.name) or ("tenonnx itself" if plugin.name in kind.reserved else None)
@@ -354,15 +373,14 @@ def refused_plugins(group: str) -> dict[Plugin, PluginError]:
             owner = None if holder is plugin else holder.source
         if owner is not None:
             found[plugin] = PluginError(
-                f'the name "{plugin.name}" in {group} must be new',
-                given=f"{plugin.source}, which is left out, as the name is that of {owner}",
+                f'the name "{plugin.name}" in {group} is that of {owner}: {plugin.source} is left out',
                 do=f"give the entry of {plugin.distribution} another name",
             )
     return found
 
 
 def cure(packages: Iterable[str]) -> str:
-    """What to do for ops of these distributions: install them, or no longer leave them out."""
+    """Advice for distributions: install them, or no longer leave them out."""
     hidden = {plugin.distribution for group in GROUPS for plugin in left_out(group)}
     wanted = sorted(set(packages))
     missing, silenced = [p for p in wanted if p not in hidden], [p for p in wanted if p in hidden]

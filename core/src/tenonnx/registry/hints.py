@@ -1,4 +1,4 @@
-"""Which distribution owns which op or command: data for messages, and for settling who holds a name."""
+"""The distribution that owns an op or an entry point."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ def provider(domain: str, name: str) -> str | None:
 def names_of(domain: str) -> frozenset[str]:
     """All names that a domain, or a group of entry points, has here."""
     return frozenset(_hints().get(domain, {}))
+
+
+def names_of_core() -> frozenset[str]:
+    """The names of the namespaces of core, below ``tenonnx``."""
+    spaces = json.loads(pkgutil.get_data("tenonnx", "names.json") or "{}")
+    return frozenset(f"{space}.{name}".removeprefix("tenonnx.") for space, names in spaces.items() for name in names)
 
 
 @cache

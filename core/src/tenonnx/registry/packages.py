@@ -1,4 +1,4 @@
-"""Which packages gave a file its ops: said in the file, so that one that is missing where it is read can be named."""
+"""The providing package of each custom domain, in the metadata of a model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def packages_in_use(graph: Graph) -> dict[str, str]:
 
 
 def packages_of(graph: Graph) -> dict[str, str]:
-    """What the file of a graph says of packages, as far as it is what an export writes."""
+    """Packages recorded in the metadata of a graph, if an export wrote them."""
     try:
         said = json.loads(graph.metadata.get(KEY, "{}"))
     except (ValueError, RecursionError):

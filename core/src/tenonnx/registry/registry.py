@@ -7,16 +7,14 @@ import json
 import pkgutil
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tenonnx.errors import PluginError, PluginWarning
-from tenonnx.graph.definitions import Operators, defined_by
-from tenonnx.graph.garbage import uncollected
+from tenonnx.errors import PluginError
+from tenonnx.graph.definitions import Operators
 from tenonnx.op.dtypes import newest_types
 from tenonnx.op.infer import forget_types
 from tenonnx.op.op import Op, Opaque
@@ -24,7 +22,7 @@ from tenonnx.op.rules import await_rules
 from tenonnx.registry.aliases import checked, made_of
 from tenonnx.registry.contents import (
     Conflict,
-    Loader,
+    ReadTable,
     RegistryChange,
     RegistryContents,
     Rule,
@@ -33,11 +31,8 @@ from tenonnx.registry.contents import (
     source_of,
 )
 from tenonnx.registry.discovery import Plugin, being_imported, plugins
-from tenonnx.registry.guest import WATCHES, Trespass
 from tenonnx.registry.hints import provider
-
-if TYPE_CHECKING:
-    import pluggy
+from tenonnx.registry.loader import Loader
 
 
 def canonical_domain(domain: str) -> str:
@@ -46,26 +41,19 @@ def canonical_domain(domain: str) -> str:
 
 
 class Registry:
-    """Ops by (domain, name), newest meaning first. Nothing is loaded until a domain is asked for.
+    """Ops by (domain, name), newest meaning first: look up, add, and settle conflicts. A ``Loader`` fills it on demand.
 
-    What is asked often reads contents that are replaced as a whole; what loads or adds holds a lock. So threads that
-    ask for a domain at once all find its ops.
+    What is asked often reads contents that are replaced as a whole; what adds holds a lock. So threads that ask for a
+    domain at once all find its ops.
     """
 
     def __init__(self, available: Iterable[Plugin] | Callable[[], Iterable[Plugin]] = ()) -> None:
-        if "_contents" in vars(self):
-            raise PluginError("a registry is made once", do="make another: Registry()")
-        self._available = available
-        self._contents = self._agreed = RegistryContents()
+        self._contents = RegistryContents()
         self._lock = threading.RLock()
         self._registering: list[list[RegistryChange]] = []  # what the hooks that are running have added so far
-        self._names: dict[Plugin, str] = {}
-        self._called: set[str] = set()
-        self._complete: frozenset[str] = frozenset()
         self._untold: list[Conflict] = []
-        self._modules, self._reached = 0, set[str]()
+        self._loader = Loader(self, available, self._lock)
         self._forget()
-        self.failures: dict[Plugin, PluginError] = {}
         self._aliases: dict[tuple[str, str], Op] = {}
         self._meant: dict[Op, Op] = {}
 
@@ -82,19 +70,10 @@ class Registry:
         """A registry of its own with the ops of every installed package."""
         return cls(lambda: plugins("tenonnx.ops"))
 
-    @cached_property
-    def _plugins(self) -> tuple[Plugin, ...]:
-        return tuple(self._available() if callable(self._available) else self._available)
-
-    @cached_property
-    def _manager(self) -> pluggy.PluginManager:
-        import pluggy
-
-        from tenonnx.registry import hookspecs
-
-        manager = pluggy.PluginManager("tenonnx")
-        manager.add_hookspecs(hookspecs)
-        return manager
+    @property
+    def failures(self) -> dict[Plugin, PluginError]:
+        """Reasons why plugins are left out."""
+        return self._loader.failures
 
     @property
     def conflicts(self) -> Sequence[Conflict]:
@@ -111,7 +90,7 @@ class Registry:
         ops added by hand that a package has.
         """
         if not self._registering:
-            self._import([(op.domain, op.name) for op in ops])
+            self._loader.import_ops([(op.domain, op.name) for op in ops])
 
         def change(contents: RegistryContents, plugin: Plugin | None) -> None:
             for op in ops:
@@ -137,7 +116,7 @@ class Registry:
         found = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
         missing = sorted(set(rules) - set(found))
         if missing:
-            what = f"rules must be in modules that {name} has"
+            what = f"rules are named for modules that {name} does not have"
             raise PluginError(what, given=", ".join(missing), available=", ".join(found))
         index = Path(package.__path__[0], "ops.json")
         if index.exists():
@@ -169,7 +148,7 @@ class Registry:
         if consumer == "type":
             forget_types(self)
 
-    def add_dtypes(self, domain: str, load: Loader) -> None:
+    def add_dtypes(self, domain: str, load: ReadTable) -> None:
         """Say where the types that a domain's ops take are found; ``load`` is called when they are needed.
 
         What two packages say of one op is settled as whose op it is.
@@ -204,10 +183,10 @@ class Registry:
 
         def change(contents: RegistryContents, plugin: Plugin | None) -> None:
             if plugin is not None and plugin.domain != "ai.onnx":
-                what = "what Python's operators mean must be said by a package that serves ai.onnx"
+                what = "a package that does not serve ai.onnx defines Python's operators"
                 raise PluginError(what, given=f"{plugin.source}, which serves {plugin.domain}")
             if contents.operators is not None:
-                raise PluginError("Python's operators have a meaning already, from another package")
+                raise PluginError("Python's operators are already defined by another package")
             contents.operators = plugin, load
 
         self._change(change)
@@ -229,154 +208,64 @@ class Registry:
         except BaseException:
             del self._untold[untold:]
             raise
-        self._agree_on(contents)
-
-    def _agree_on(self, contents: RegistryContents) -> None:
-        """Let these be the contents, from now on."""
-        self._hold(contents)
+        self._contents = contents
         self._forget()
 
-    def _hold(self, contents: RegistryContents) -> None:
-        self._contents, self._agreed = contents, contents.copy()
+    @contextmanager
+    def registering(self, plugin: Plugin) -> Iterator[None]:
+        """A scope whose changes are made together, in a plugin's name, when it ends without an error."""
+        self._registering.append([])
+        try:
+            yield
+            self._commit(self._registering[-1], plugin)
+        finally:
+            self._registering.pop()
 
-    def restore(self) -> bool:
-        """Put back what was added in the ways of this class, where it was changed in others; whether it was."""
-        if self._contents == self._agreed:
-            return False
-        self._agree_on(self._agreed)
-        return True
+    @property
+    def contents(self) -> RegistryContents:
+        """All that has been added so far. Not to be changed: what adds replaces it as a whole."""
+        return self._contents
 
-    # ----- loading ------------------------------------------------------------------------------------------------
-
-    def load(self, domain: str) -> None:
-        """Import the plugins that serve ``domain``. One that fails is recorded in ``failures`` and left out whole."""
-        if domain in self._complete:
-            self._import_reached()
-            return
-        with self._lock, uncollected():
-            for plugin in self._serving(domain):
-                if self._names[plugin] not in self._called:
-                    self._called.add(self._names[plugin])
-                    self._call("register_ops", plugin)
-            if self._registering:  # by the hook of a plugin, which may be one of these
-                return
-            self._complete |= {domain}
-        self._import(self._contents.awaited.keys() & self._contents.ops.keys())  # which two packages may have
-        self._import_reached()
-        self._tell()
-
-    def _tell(self) -> None:
-        """Warn of the meanings that are left out for those of other packages."""
-        with self._lock:
-            untold, self._untold = self._untold, []
-        for text in in_words(untold):
-            warnings.warn(PluginWarning(text), stacklevel=3)
-
-    def load_all(self) -> None:
-        """Import every plugin, with all its ops."""
-        for domain in self.domains():
-            self.load(domain)
-        self._import(list(self._contents.awaited))
-
-    def _import(self, ops: Iterable[tuple[str, str]]) -> None:
-        """Import the modules of ops that are awaited, and add these. A plugin that fails in one gives no more."""
-        awaited = self._contents.awaited
-        wanted = {key: awaited[key] for key in ops if key in awaited}
-        if not wanted:
-            return
-        for plugin, module in dict.fromkeys(entry for entries in wanted.values() for entry in entries):
-            try:
-                with defined_by(self), uncollected():
-                    importlib.import_module(module) if plugin is None else plugin.import_module(module)
-            except PluginError as error:
-                if plugin is None:
-                    raise
-                with self._lock:
-                    self._leave_out(plugin, error)
+    def add_awaited(self, ops: Iterable[tuple[str, str]]) -> None:
+        """Add ops whose modules have been imported."""
         with self._lock:
             contents = self._contents.copy()
-            for domain, name in wanted:
+            for domain, name in ops:
                 for plugin, module in contents.awaited.pop((domain, name), ()):
                     own = [op for op in ops_of(sys.modules[module]) if (op.domain, op.name) == (domain, name)]
                     for meaning in (meaning for op in own for meaning in op.meanings):
                         self._untold += contents.add(meaning, plugin)
-            self._hold(contents)
-        self._import_reached()
-        self._tell()
+            self._contents = contents
 
-    def _import_reached(self) -> None:
-        """Import the further modules of ops that nobody asked for, and that another module has imported."""
-        if len(sys.modules) != self._modules:
-            self._modules = len(sys.modules)
-            self._import(self._contents.reached(self._reached))
+    def leave_out(self, plugin: Plugin) -> None:
+        """Take out the tables of a plugin, and the ops that it has not given yet."""
+        self._contents = self._contents.without(plugin)
+        self._forget()
 
-    def _serving(self, domain: str) -> list[Plugin]:
-        """The plugins of a domain, imported, and asked for their tables."""
-        for plugin in self._plugins:
-            if plugin.domain == domain and plugin not in self._names and plugin not in self.failures:
-                self._announce(plugin)
-        return [plugin for plugin in self._names if plugin.domain == domain]
+    def untold(self) -> list[str]:
+        """The conflicts since this was last asked, in words."""
+        with self._lock:
+            conflicts, self._untold = self._untold, []
+        return in_words(conflicts)
 
-    def _announce(self, plugin: Plugin) -> None:
-        """Let pluggy know a plugin, once for each module that entries name."""
-        try:
-            with defined_by(self):
-                module = plugin.load()
-            known_as = self._manager.get_name(module)
-            if known_as is not None:
-                self._names[plugin] = known_as
-                return
-            try:
-                self._manager.register(module, name=plugin.title)
-                self._manager.check_pending()
-            except Exception as error:
-                raise plugin.failure("has an invalid hook", error) from error
-            hooks = {caller.name for caller in self._manager.get_hookcallers(module) or ()}
-            if "register_ops" not in hooks:
-                must = "must have a function register_ops marked with @hookimpl"
-                where = getattr(module, "__file__", None) or plugin.value
-                raise PluginError(f'plugin "{plugin.name}" of {plugin.source} {must}', given=where)
-        except PluginError as error:
-            self._leave_out(plugin, error)
-        else:
-            self._names[plugin] = plugin.title
-            self._call("register_tables", plugin)
+    def load(self, domain: str) -> None:
+        """Import the plugins that serve ``domain``. One that fails is recorded in ``failures`` and left out whole."""
+        self._loader.load(domain)
 
-    def _call(self, hook: str, plugin: Plugin) -> None:
-        """Call a hook of one plugin alone, which leaves nothing behind where it raises."""
-        name = self._names[plugin]
-        others = [module for known, module in self._manager.list_name_plugin() if known != name]
-        changes: list[RegistryChange] = []
-        self._registering.append(changes)
-        try:
-            with defined_by(self), plugin.guarded("loading"):
-                self._manager.subset_hook_caller(hook, others)(registry=self)
-            self._commit(changes, plugin)
-        except KeyboardInterrupt:
-            self._called.discard(name)
-            raise
-        except BaseException as error:
-            self._leave_out(plugin, plugin.failure("could not register its ops", error))
-        finally:
-            self._registering.pop()
-
-    def _leave_out(self, plugin: Plugin, error: PluginError) -> None:
-        if isinstance(error.__cause__, Trespass):  # which others would have felt
-            warnings.warn(PluginWarning(str(error)), stacklevel=4)
-        name = self._names.get(plugin, plugin.title)
-        for entry in [plugin, *(other for other, known in self._names.items() if known == name)]:
-            self.failures[entry] = error
-            self._agree_on(self._contents.without(entry))
-            self._names.pop(entry, None)
-        if self._manager.has_plugin(name):
-            self._manager.unregister(name=name)
+    def load_all(self) -> None:
+        """Import every plugin, with all its ops."""
+        for domain in self.domains():
+            self._loader.load(domain)
+        self._loader.import_ops(list(self._contents.awaited))
 
     # ----- asking -------------------------------------------------------------------------------------------------
 
     def domains(self) -> list[str]:
         """Every domain that some plugin serves or that has ops."""
         contents = self._contents
-        return sorted({p.domain for p in self._plugins} | {domain for domain, _ in (*contents.ops, *contents.awaited)})
+        return sorted(
+            {p.domain for p in self._loader.plugins} | {domain for domain, _ in (*contents.ops, *contents.awaited)}
+        )
 
     def lookup(self, domain: str, name: str, version: int) -> Op | None:
         """The meaning of an op at a version of its domain, or None."""
@@ -406,7 +295,7 @@ class Registry:
     def serves(self, distribution: str, domain: str) -> bool:
         """Whether a distribution serves a domain, and could be loaded."""
         self.load(domain)
-        return any(p.distribution == distribution and p.domain == domain for p in self._names)
+        return any(p.distribution == distribution for p in self._loader.serving(domain))
 
     def resolve(self, domain: str, name: str, version: int) -> Op | Opaque:
         """The meaning of an op, or an opaque stand-in."""
@@ -416,14 +305,14 @@ class Registry:
         """All meanings of an op, newest first."""
         self.load(domain)
         if (domain, name) in self._contents.awaited:
-            self._import([(domain, name)])
+            self._loader.import_ops([(domain, name)])
         return self._contents.ops.get((domain, name), ())
 
     def ops(self, domain: str | None = None) -> Iterator[Op]:
         """Every meaning in ``domain`` (loaded first), or in all domains."""
         for each in self.domains() if domain is None else [domain]:
             self.load(each)
-        self._import([key for key in self._contents.awaited if domain in (None, key[0])])
+        self._loader.import_ops([key for key in self._contents.awaited if domain in (None, key[0])])
         for (owner, _), held in sorted(self._contents.ops.items()):
             if domain is None or owner == domain:
                 yield from held
@@ -433,11 +322,11 @@ class Registry:
         return self._contents.rules.get((op, consumer))
 
     def operators(self) -> Operators:
-        """What Python's operators on values mean; what no package says raises where it is used."""
+        """Meanings of Python's operators on values; an operator without one raises where it is used."""
         found = self._operators
         if found is None:
             with self._lock:
-                self._serving("ai.onnx")
+                self._loader.serving("ai.onnx")
                 held = self._contents.operators
                 self._operators = found = Operators() if held is None else held[1]()
         return found
@@ -462,28 +351,28 @@ class Registry:
         return versions[str(max(holding))] if holding else None
 
     def element_types(self, op: Op) -> Any:
-        """What the newest version of a meaning takes, with the types of all its versions; None where nobody says."""
+        """Element types of the newest version of a meaning, and of all its versions; None where they are not known."""
         known = self._newest
         if op not in known:
             known[op] = newest_types(op, self._table(op.domain).get(op.name, {}))
         return known[op]
 
     def _table(self, domain: str) -> Mapping[str, Any]:
-        """What packages say of the element types of a domain's ops, by op and version."""
+        """Element types of a domain's ops by packages, by op and version."""
         table = self._tables.get(domain)
         if table is None:
             with self._lock:
-                self._serving(domain)
+                self._loader.serving(domain)
                 table = self._tables[domain] = self._contents.merged_dtypes(domain, self._read_dtypes)
         return table
 
-    def _read_dtypes(self, plugin: Plugin | None, load: Loader) -> Mapping[str, Any]:
+    def _read_dtypes(self, plugin: Plugin | None, load: ReadTable) -> Mapping[str, Any]:
         try:
             return dict(load())
         except Exception as error:
             if plugin is None:
                 raise
-            self.failures[plugin] = plugin.failure("could not give its table of element types", error)
+            self._loader.failures[plugin] = plugin.failure("could not give its table of element types", error)
             return {}
 
 
@@ -493,18 +382,3 @@ _default = Registry.installed()
 def default_registry() -> Registry:
     """The registry of everything that is installed."""
     return _default
-
-
-def _watched() -> Callable[[], str]:
-    """Watches the registry of everything while code of a package runs."""
-    before = _default
-
-    def put_right() -> str:
-        global _default
-        replaced, _default = _default is not before, before
-        return "it changed what other packages have registered" if before.restore() or replaced else ""
-
-    return put_right
-
-
-WATCHES.append(_watched)

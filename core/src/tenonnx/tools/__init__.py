@@ -1,7 +1,7 @@
-"""What a program that shows, runs, converts and checks models is made of, such as the command line.
+"""Building blocks of programs that show, run, convert and check models.
 
 A name is imported with its module when it is first used, so that a command waits for nothing that it does not need;
-``__init__.pyi`` says where each is.
+``names.json`` says where each is.
 """
 
 from tenonnx.registry.namespace import flat_namespace

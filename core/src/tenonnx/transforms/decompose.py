@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tenonnx.errors import UnsupportedOp
+from tenonnx.errors import UnsupportedOp, counted, listing
 from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.op.op import Op
-from tenonnx.transforms.overridable import leaving_defaults
+from tenonnx.transforms.default_inputs import leaving_defaults
 from tenonnx.transforms.rewrite import Call, Rewriter
 
 #: Whether a consumer knows a call as it is.
@@ -63,7 +63,7 @@ def refuse_opaque(graph: Graph, purpose: str) -> None:
         return
     from tenonnx.registry.contents import in_words
     from tenonnx.registry.packages import packages_of
-    from tenonnx.transforms.absence import absence, remedy
+    from tenonnx.transforms.missing_ops import absence, remedy
 
     registry, said = graph.registry, packages_of(graph)
     lines, absences = [], []
@@ -73,9 +73,8 @@ def refuse_opaque(graph: Graph, purpose: str) -> None:
         told = lacking.reason
         if domain in said and lacking.package is None:
             told = f"which the file says is of {said[domain]}"
-        shown = ", ".join(f'"{n.label}"' for n in nodes[:5])
-        more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
-        count = f"{len(nodes)} node{'s' * (len(nodes) > 1)} ({shown}{more})"
+        shown = listing([f'"{node.label}"' for node in nodes], 5)
+        count = f"{counted(len(nodes), 'node')} ({shown})"
         lines.append(f"{domain}::{name}@{nodes[0].version}: {count}, {told}")
     failures = [] if registry is None else [*registry.failures.values(), *in_words(registry.conflicts)]
     raise UnsupportedOp(

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch, counted
+from tenonnx.errors import InvalidCall, InvalidModel, TypeMismatch, counted, did_you_mean, listing
 from tenonnx.graph.constants import PROPAGATED_BYTES, ArrayConstant
 from tenonnx.graph.definitions import operators
 from tenonnx.graph.graph import Graph, Node, Value
@@ -64,7 +64,7 @@ def _settle(root: Graph, before: _Before) -> None:
         _check_names(root)
     except InvalidModel as error:
         raise InvalidCall(
-            f"after an edit every node must take what it reads: {error.what}",
+            f"edit rejected: a node does not accept what it would read: {error.what}",
             given=error.given,
             available=error.available,
             do=error.do or "make several edits that belong together inside graph.editing()",
@@ -92,8 +92,9 @@ class _Before:
             return True
         was = dict(zip(Node.__slots__, held, strict=True))
         return (
-            any(getattr(node, name) is not was[name] for name in ("op", "version"))
-            or any(getattr(node, name) != was[name] for name in ("inputs", "captures", "outputs"))
+            node.op is not was["_op"]
+            or node.version != was["_version"]
+            or (node.inputs, node.captures, node.outputs) != (was["_inputs"], was["_captures"], was["_outputs"])
             or not _are_same(node.attributes, self._attributes[node])
             or any(self._has_changed(value) for value in node.uses if value.producer is None)
             or any(self.differs(inner) for subgraph in node.subgraphs for inner in subgraph.nodes)
@@ -107,7 +108,7 @@ class _Before:
 
     def restore(self) -> None:
         for node, attributes in self._attributes.items():
-            node.become(attributes=attributes)
+            node._replace_fields(attributes=attributes)
         for graph, lists in self._graphs:
             for name, held in lists.items():
                 setattr(graph, name, held)
@@ -115,7 +116,7 @@ class _Before:
             graph.value_types, graph.training_state, graph.retyped = types, state, retyped
         for item, slots in self._slots.items():
             for slot, content in zip(type(item).__slots__, slots, strict=True):
-                getattr(type(item), slot).__set__(item, content)
+                setattr(item, slot, content)
 
 
 def _are_same(attributes: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
@@ -128,7 +129,7 @@ def _check_names(root: Graph) -> None:
         held: dict[str, Value] = {}
         for value in graph.values():
             if held.setdefault(value.name, value) is not value:
-                raise InvalidCall(f'the name "{value.name}" must be of one value', given="two", do="graph.rename(...)")
+                raise InvalidCall(f'two values have the name "{value.name}"', do="graph.rename(...)")
 
 
 # ----- single edits ---------------------------------------------------------------------------------------------------
@@ -143,7 +144,7 @@ def replace(graph: Graph, old: Value | str, new: Value | str) -> None:
         sources = _sources(new)
         for node in graph.nodes:
             if node not in sources and any(value is old for value in node.uses):
-                node.become(
+                node._replace_fields(
                     inputs=tuple(new if value is old else value for value in node.inputs),
                     captures=tuple(new if value is old else value for value in node.captures),
                 )
@@ -164,29 +165,31 @@ def _sources(value: Value) -> set[Node]:
 
 def replace_outputs(graph: Graph, old: Value, new: Value) -> None:
     """Let graph outputs that are ``old`` be ``new``, under the name that they have."""
-    for position, value in enumerate(graph.outputs):
-        if value is old:
-            if new.producer is None or any(new is output for output in graph.outputs):
-                with building(graph, old.name):
-                    new = operators().identity(new)
-            graph.outputs[position] = new
-            name = old.name
-            old.become(name=graph.unique_name(f"{name}/replaced"))
-            new.become(name=name)
+    if not any(value is old for value in graph.outputs):
+        return
+    if new.producer is None or any(new is value for value in graph.outputs):
+        with building(graph, old.name):
+            new = operators().identity(new)
+    graph.outputs[:] = [new if value is old else value for value in graph.outputs]
+    name = old.name
+    old._replace_fields(name=graph.unique_name(f"{name}/replaced"))
+    new._replace_fields(name=name)
 
 
 def insert_after(graph: Graph, value: Value | str, function: Callable[[Value], Any]) -> Value:
     """Put ``function(value)`` behind ``value``: all that reads it reads the result, which is returned."""
     value = graph.find(value)
     if not callable(function):
-        what = f'what is put behind "{value.name}" must be a function of a value'
+        what = f'cannot insert after "{value.name}": not a function of a value'
         raise InvalidCall(what, given=type(function).__name__, do="lambda x: op(x)")
     with editing(graph):
         with building(graph, value.name):
             result = function(value)
         if not isinstance(result, Value):
             raise InvalidCall(
-                f'the function for "{value.name}" must return one value', given=type(result).__name__, do="return op(x)"
+                f'the function for "{value.name}" did not return one value',
+                given=type(result).__name__,
+                do="return op(x)",
             )
         replace(graph, value, result)
     return result
@@ -198,15 +201,19 @@ def insert(graph: Graph, node: Node, *, before: Node | None = None) -> None:
     Raises ``InvalidCall`` for a value that is not of this graph, and for outputs that something else gives.
     """
     if before is not None and before not in graph.nodes:
-        raise InvalidCall(f'before must be a node of graph "{graph.name}"', given=before.title)
+        raise InvalidCall(f'the node given as before is not in graph "{graph.name}"', given=before.title)
     for value in node.uses:
         if value.graph is not graph and not (value.graph is None and value.is_constant):
-            raise InvalidCall(f'{node.title} must read values of graph "{graph.name}"', given=repr(value))
+            raise InvalidCall(f'{node.title} reads a value that is not in graph "{graph.name}"', given=repr(value))
     for output in node.outputs:
         if output is not None and (output.data is not None or output.producer not in (None, node)):
-            raise InvalidCall(f"{node.title} must give values of its own", given=repr(output))
+            raise InvalidCall(
+                f"an output of {node.title} is a constant, or an output of another node", given=repr(output)
+            )
         if output is not None and any(output.name == value.name for value in graph.values() if value is not output):
-            raise InvalidCall(f"{node.title} must give new names", given=f'"{output.name}", which there is')
+            raise InvalidCall(
+                f'name "{output.name}" of an output of {node.title} is already used in graph "{graph.name}"'
+            )
     with editing(graph):
         graph.append(node)
         if before is not None:
@@ -220,7 +227,7 @@ def remove(graph: Graph, nodes: Node | Value | str | Sequence[Node | Value | str
     gone = [each for each in given if not isinstance(each, Value | str)]
     computed = next((value for value in values if value.producer is not None), None)
     if computed is not None:
-        what = f'a node of graph "{graph.name}" can be removed, and what it computes goes with it'
+        what = f'cannot remove an output of a node from graph "{graph.name}" without the node'
         raise InvalidCall(what, given=repr(computed), do="graph.remove(value.producer)")
     with editing(graph):
         if gone:
@@ -232,12 +239,12 @@ def remove(graph: Graph, nodes: Node | Value | str | Sequence[Node | Value | str
 
 def _remove_nodes(graph: Graph, gone: list[Any]) -> None:
     if not all(isinstance(node, Node) for node in gone):
-        what = f'a node of graph "{graph.name}" can be removed, or several'
+        what = f'cannot remove from graph "{graph.name}" what is not a node'
         raise InvalidCall(what, given=repr(gone), do='graph["a value"].producer is the node that computes it')
     outputs = {value for node in gone for value in node.outputs if value is not None}
     for node in gone:
         if node not in graph.nodes:
-            raise InvalidCall(f'a node of graph "{graph.name}" can be removed', given=node.title)
+            raise InvalidCall(f'cannot remove a node that is not in graph "{graph.name}"', given=node.title)
     reader = next((n.title for n in graph.nodes if n not in gone and outputs.intersection(n.uses)), "")
     if not reader and outputs.intersection(graph.outputs):
         reader = "the outputs of the graph"
@@ -254,11 +261,8 @@ def check_unread(graph: Graph, gone: Sequence[Value]) -> None:
     for value in gone:
         readers = [node.title for node in uses.get(value, ())] + ["the outputs of the graph"] * (value in graph.outputs)
         if readers:
-            raise InvalidCall(
-                f'"{value.name}" cannot be removed',
-                given=f"{readers[0]} reads it",
-                do="graph.replace(value, other) first",
-            )
+            what = f'"{value.name}" cannot be removed'
+            raise InvalidCall(what, given=f"{readers[0]} reads it", do="graph.replace(value, other) first")
 
 
 # ----- a graph as a function ------------------------------------------------------------------------------------------
@@ -273,7 +277,7 @@ def apply_graph(graph: Graph, inputs: Sequence[Any], named: Mapping[str, Any]) -
     missing = [name for name in wanted if name not in given]
     if strange or missing or len(inputs) > len(wanted):
         raise InvalidCall(
-            f'graph "{graph.name}" takes each of its inputs exactly once',
+            f'inputs for graph "{graph.name}" are missing, unknown or given twice',
             given=f"{counted(len(inputs), 'input')} in order, {', '.join(named) or 'none'} by name",
             available=", ".join(f"{value.name}: {value.type}" for value in graph.all_inputs),
         )
@@ -281,7 +285,7 @@ def apply_graph(graph: Graph, inputs: Sequence[Any], named: Mapping[str, Any]) -
     if target is None and current() is None:
         results = list(graph.run(given).values())
     elif target is graph:
-        raise InvalidCall("a graph cannot be inserted into itself", given="its own values", do="take graph.copy()")
+        raise InvalidCall("cannot insert a graph into itself", given="its own values", do="take graph.copy()")
     else:
         with ExitStack() as scopes:
             if current() is None and target is not None:
@@ -300,7 +304,7 @@ def _value_of(given: Any, formal: Value) -> Value | None:
         unify_types(formal.type, value.type)
     except ValueError as error:
         raise TypeMismatch(
-            f'input "{formal.name}" must be {formal.type}', given=f"{value.type}", do="cast or reshape it"
+            f'input "{formal.name}" is not {formal.type}', given=f"{value.type}", do="cast or reshape it"
         ) from error
     return value
 
@@ -312,16 +316,16 @@ def rename(graph: Graph, value: Value | str, name: str) -> None:
         return
     text = isinstance(name, str) and name != ""
     if not text or any(name == other.name for graph in graph.root.nested() for other in graph.values()):
-        given = "a value of that name exists" if text else "no text"
-        raise InvalidCall(f'the name "{name}" must be new in graph "{graph.name}"', given=given)
+        reason = f'already used in graph "{graph.name}"' if text else "empty or no string"
+        raise InvalidCall(f'name "{name}" is {reason}')
     if value.name in graph.value_types:
         graph.value_types = {name if n == value.name else n: kind for n, kind in graph.value_types.items()}
     if graph.training_state is not None and value in graph.variables:
         variables = {variable.name for variable in graph.variables}
         graph.training_state = graph.training_state.renamed(value.name, name, variables)
-    value.become(name=name)
+    value._replace_fields(name=name)
     graph.forget_names()
-    graph.declare_anew()
+    graph.root.retyped = True
 
 
 def assign(graph: Graph, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -330,12 +334,13 @@ def assign(graph: Graph, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:
     new = {}
     for name, array in contents.items():
         if name not in held:
-            raise InvalidCall(f'no variable "{name}" in graph "{graph.name}"', available=", ".join(list(held)[:20]))
+            do = did_you_mean(name, held)
+            raise InvalidCall(f'no variable "{name}" in graph "{graph.name}"', available=listing(held), do=do)
         new[name] = ArrayConstant(array)
         if new[name].type != held[name].type:
             given, wanted = new[name].type, held[name].type
-            raise TypeMismatch(f'variable "{name}" must stay {wanted}', given=str(given))
+            raise TypeMismatch(f'new contents of variable "{name}" are not {wanted}', given=str(given))
     with editing(graph) if any(constant.nbytes <= PROPAGATED_BYTES for constant in new.values()) else nullcontext():
         for name, constant in new.items():
-            held[name].become(data=constant)
+            held[name]._replace_fields(data=constant)
             held[name].symbolic_contents = None

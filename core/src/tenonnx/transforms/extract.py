@@ -23,14 +23,14 @@ def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[
     wanted = _named(part, outputs)
     cut = _inputs_of(part, wanted) if inputs is None else list(dict.fromkeys(_named(part, inputs)))
     for name in [value.name for value in cut if value.type is None]:
-        raise InvalidCall(f'an input must have a known type, "{name}" has none', do="install what its op needs")
+        raise InvalidCall(f'input "{name}" of the part has no known type', do="install what its op needs")
     formals, part.all_inputs, part.outputs = part.all_inputs, cut, wanted
     made = {*cut}.difference(formals)
     known = any(value.data is not None for value in made)
     part.nodes = [node for node in part.nodes if made.isdisjoint(node.outputs)]
     for value in made:
         value.producer = None
-        value.become(data=None)
+        value._replace_fields(data=None)
     drop_dead_nodes(part)
     used = {*part.uses(), *part.outputs}
     missing = [v.name for v in formals if v in used and v not in cut and v.data is None]
@@ -42,7 +42,10 @@ def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[
         )
     part.variables = [v for v in part.variables if v in used and v not in made]
     part.origin = None
-    return untyped(part) if known else part  # what followed from the contents holds no more
+    if known:  # what followed from the contents holds no more
+        part = untyped(part)
+        ensure_inferred(part)
+    return part
 
 
 def _named(graph: Graph, names: Sequence[str] | str) -> list[Value]:

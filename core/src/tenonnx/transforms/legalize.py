@@ -1,4 +1,4 @@
-"""How a call is written in a target: at which version, with which inputs and attributes."""
+"""Legalization: the version, inputs and attributes of a call in a target."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenonnx.errors import NotRepresentable
+from tenonnx.graph.containers import Operator
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph, Node, Value
-from tenonnx.graph.parts import Operator
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.op.binding import foreseeing
 from tenonnx.op.dtypes import type_code
 from tenonnx.op.op import Op
 from tenonnx.op.rules import moves_data
 from tenonnx.op.signature import Input
-from tenonnx.op.versioned_signature import signature_at, spell_attributes
+from tenonnx.op.versioned_signature import signature_at, unbind_attributes
 from tenonnx.registry.registry import default_registry
+from tenonnx.transforms.promotion import QUANTIZED
 from tenonnx.transforms.rewrite import Call, body_nodes
 from tenonnx.transforms.target import INTERNAL_DOMAIN, Target
-from tenonnx.transforms.widened import CODES
 
 #: For each element type the wider ones that hold all its values, nearest first. The integer types stand before the
 #: floating-point ones, which only ops take that choose among elements and do not compute with them.
@@ -40,7 +40,7 @@ WIDER: Mapping[DType, tuple[DType, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class LegalCall:
-    """What a file of the target has for a call; ``as_written`` where that is what the node has already."""
+    """Form of a call in a file of the target; ``as_written`` where that is what the node has already."""
 
     version: int | None
     inputs: Sequence[Value | None]
@@ -50,7 +50,7 @@ class LegalCall:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What decides about all calls of an op that were written at one version; ``why`` says that none has a form."""
+    """Decisions about all calls of an op of one version; ``why`` says that none has a form."""
 
     version: int
     as_written: bool = False
@@ -86,12 +86,12 @@ class Legalizer:
                     raise NotRepresentable(why)
         inputs, static = _written_inputs(call, version)
         outputs = [None if k is None else k.type for k in call.known[: call.outputs]]
-        if why := self._problem(op, version, inputs, outputs):
+        if why := self._problem(op, version, inputs, outputs, call.attributes):
             raise NotRepresentable(why)
         if rules.as_written:
             return LegalCall(version, inputs, {}, True)
         rank = next((v.rank for v in call.inputs if v is not None), None)
-        return LegalCall(version, inputs, spell_attributes(op, version, call.attributes, static, rank), False)
+        return LegalCall(version, inputs, unbind_attributes(op, version, call.attributes, static, rank), False)
 
     def is_local(self, op: Operator) -> bool:
         """Whether the op is a function of the model."""
@@ -120,36 +120,48 @@ class Legalizer:
         return LegalCall(target.version(domain), call.inputs, {}, True)
 
     def opaque_problem(self, node: Node) -> str:
-        """Why a node that no package knows cannot stay, or nothing."""
+        """Reason why a node that no package knows cannot stay, or nothing.
+
+        Vendors put ops into the default domain, where their meaning does not depend on its version.
+        """
+        import onnx
+
         version = self.target.version(node.domain)
         unknown = "no installed package knows the op"
         if version is None:
             return f"{unknown}, and domain {node.domain} is not in the target"
-        if version != node.version:
+        if version != node.version and (node.domain != "ai.onnx" or onnx.defs.has(node.op_type)):
             return f"{unknown}, so it cannot move from version {node.version} to {version}"
-        problem = self.target.problem(node.op, version, _types(node.inputs), _types(node.outputs))
+        problem = self.target.problem(node.op, version, node.inputs, _types(node.outputs), node.attributes)
         return f"{unknown}, and {problem}" if problem else ""
 
     # ----- element types ------------------------------------------------------------------------------------------
 
-    def _problem(self, op: Op, version: int, inputs: Sequence[Value | None], outputs: Sequence[Type | None]) -> str:
-        """Why the op is not taken on these element types, or nothing."""
+    def _problem(
+        self,
+        op: Op,
+        version: int,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[Type | None],
+        attributes: Mapping[str, Any],
+    ) -> str:
+        """Reason why the op is not taken on these element types, or nothing."""
         table = self.registry.dtypes(op.domain, op.name, version)
-        kinds = _types(inputs)
         if table is not None:
-            for verb, where, types in (("take", "inputs", kinds), ("give", "outputs", outputs)):
+            for verb, where, types in (("take", "inputs", _types(inputs)), ("give", "outputs", outputs)):
                 for position, kind in enumerate(types):
                     allowed = allowed_at(table[where], position)
                     code = None if allowed is None else type_code(kind)
                     if code is not None and code not in allowed:
                         shown = kind.dtype if isinstance(kind, TensorType) else kind
                         return f"{op.domain}::{op.name} at version {version} does not {verb} {shown}"
-        return self.target.problem(op, version, kinds, outputs)
+        return self.target.problem(op, version, inputs, outputs, attributes)
 
     def wider(self, call: Call) -> Iterator[tuple[DType, DType]]:
         """Pairs of an element type that the call has, and a wider one that the target may take in its place.
 
-        Codes that nothing computes in are widened where they are constants, and where no result is of their type.
+        Quantized values that nothing computes in are widened where they are constants, and where no result is of their
+        type.
         """
         op, version = call.op, self.target.version(call.op.domain)
         if version is None or not op.holds_at(version):
@@ -163,7 +175,7 @@ class Legalizer:
         results = [k.type.dtype for k in call.known if k is not None and isinstance(k.type, TensorType)]
         for narrow in dict.fromkeys(v.dtype for v in given):
             stored = narrow not in results and all(v.data is not None for v in given if v.dtype is narrow)
-            for wide in WIDER.get(narrow, CODES.get(narrow, ()) if stored else ()):
+            for wide in WIDER.get(narrow, QUANTIZED.get(narrow, ()) if stored else ()):
                 if (narrow.is_float == wide.is_float or any_kind) and self._takes(op, version, inputs, narrow, wide):
                     yield narrow, wide
 
@@ -183,7 +195,7 @@ def _types(values: Sequence[Value | None]) -> list[Type | None]:
 
 
 def allowed_at(entries: Sequence[Any], position: int) -> Any:
-    """The codes allowed at a position; the last entry holds for all further (variadic) ones."""
+    """The quantized values allowed at a position; the last entry holds for all further (variadic) ones."""
     return entries[min(position, len(entries) - 1)] if entries else None
 
 

@@ -1,4 +1,4 @@
-"""Pruning: what no output needs is left out."""
+"""Dead code elimination."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _drop_inside(node: Node) -> None:
         read |= {place for place, value in enumerate(subgraph.captures) if value in used}
     for subgraph in node.subgraphs:
         subgraph.captures = [value for place, value in enumerate(subgraph.captures) if place in read]
-    node.become(captures=tuple(value for place, value in enumerate(node.captures) if place in read))
+    node._replace_fields(captures=tuple(value for place, value in enumerate(node.captures) if place in read))
 
 
 def needed_nodes(graph: Graph, wanted: Collection[Value], given: Collection[Value] = ()) -> list[Node]:

@@ -1,4 +1,4 @@
-"""What became of the nodes of a graph on its way to a target."""
+"""Changes of nodes on the way to a target."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LISTED_REFUSALS = 50
 
 @dataclass(slots=True)
 class Change:
-    """What became of one node: ``action`` is kept, respelled, folded, lowered, expanded, cast, inlined or refused;
-    one that stands for several is fused.
+    """Outcome of one node: ``action`` is kept, adapted, folded, lowered, expanded, cast, inlined or refused;
+    one that replaces several is fused.
 
     An input or output of the graph that the target cannot have is refused likewise, and an input whose default is
     needed is closed; ``op`` says what it is. ``node`` is
@@ -38,9 +38,8 @@ class Change:
 
     @classmethod
     def of(cls, node: Node, label: str, action: str) -> Change:
-        """What became of ``node``, to which ``label`` is the way."""
-        op = node.op
-        return cls(label, f"{op.domain}::{op.name}@{node.version}", action)
+        """Outcome of ``node``, to which ``label`` is the path."""
+        return cls(label, f"{node.domain}::{node.op_type}@{node.version}", action)
 
     def count(self, nodes: Sequence[Node]) -> None:
         """Note the nodes that came of this one."""
@@ -51,7 +50,7 @@ class Change:
         self.action, self.do, self.reasons = "refused", do, reasons
         self.reason = reasons[0] if len(reasons) == 1 else f"{reasons[0]}; instead of it, {reasons[-1]}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {name: given for name, given in asdict(self).items() if name != "reasons" or given}
 
     def __str__(self) -> str:
@@ -79,16 +78,16 @@ class Retargeted:
 
 def all_kept(graph: Graph) -> Iterator[Change]:
     """The report on a graph to which nothing happens."""
-    return (Change.of(node, label, "kept") for label, node in labelled(graph))
+    return (Change.of(node, label, "kept") for label, node in labeled(graph))
 
 
-def labelled(graph: Graph, path: str = "") -> Iterator[tuple[str, Node]]:
+def labeled(graph: Graph, path: str = "") -> Iterator[tuple[str, Node]]:
     """Every node with the way to it, those of its subgraphs first."""
     for node in graph.nodes:
         for name, attribute in node.attributes.items():
             for inner in attribute if isinstance(attribute, list) else [attribute]:
                 if isinstance(inner, Graph):
-                    yield from labelled(inner, f"{path}{node.label}/{name}/")
+                    yield from labeled(inner, f"{path}{node.label}/{name}/")
         yield path + node.label, node
 
 

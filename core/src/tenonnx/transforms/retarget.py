@@ -10,26 +10,26 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tenonnx.errors import LimitExceeded, NotRepresentable, TenonnxError, TypeMismatch, UnsupportedOp
+from tenonnx.graph.containers import Operator
 from tenonnx.graph.definitions import definitions, in_registry_of_graph, operators
 from tenonnx.graph.dtypes import DType
-from tenonnx.graph.garbage import uncollected
+from tenonnx.graph.gc_paused import gc_paused
 from tenonnx.graph.graph import Graph, Node, Value
-from tenonnx.graph.parts import Operator
 from tenonnx.graph.types import TensorType
 from tenonnx.op.binding import bind, foreseeing
-from tenonnx.op.contents import Known
 from tenonnx.op.graph_inference import give
 from tenonnx.op.infer import infer_call
+from tenonnx.op.known_values import Known
 from tenonnx.op.op import Op
-from tenonnx.transforms.advice import advice, newer_targets
-from tenonnx.transforms.alike import Watched, kind_of, watched, were_seen
+from tenonnx.transforms.default_inputs import sparing_defaults
 from tenonnx.transforms.legalize import LegalCall, Legalizer
-from tenonnx.transforms.overridable import sparing_defaults
+from tenonnx.transforms.node_memo import Watched, kind_of, watched, were_seen
+from tenonnx.transforms.promotion import QUANTIZED, Widened
 from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
 from tenonnx.transforms.report import Change, Retargeted, all_kept, interface_refusals, refusal
 from tenonnx.transforms.rewrite import Call, Rewriter, body_nodes
+from tenonnx.transforms.runtimes import Runtime, Ways
 from tenonnx.transforms.target import INTERNAL_DOMAIN, Target, target_for
-from tenonnx.transforms.widened import CODES, Widened
 
 #: Lowerings of one op within each other beyond this number go in circles.
 MAXIMUM_NESTING = 3
@@ -44,20 +44,21 @@ def retarget(
     graph: Graph,
     opset_version: int | Mapping[str, int] | None = None,
     domains: Collection[str] | None = None,
-    target: str | None = None,
+    target: str | Runtime | None = None,
 ) -> Graph:
-    """``graph`` at another opset, with ops of ``domains`` alone, and within what the named target takes.
+    """``graph`` at another opset, with ops of ``domains`` alone, and within the limits of ``target``.
 
-    ``opset_version`` is a number for ``ai.onnx``, or a mapping from domains to numbers.
+    ``opset_version`` is a number for ``ai.onnx``, or a mapping from domains to numbers; ``target`` is a name, the path
+    of a target file, or a ``tx.Target``.
 
-    Each node is kept, else respelled, lowered to an older op, or expanded by its body. Raises ``NotRepresentable``
+    Each node is kept, else adapted, lowered to an older op, or expanded by its body. Raises ``NotRepresentable``
     naming every node that cannot be expressed in the target, with the reason.
     """
     return retarget_to(graph, target_for(graph, opset_version, domains, target)).graph
 
 
 @in_registry_of_graph
-@uncollected()
+@gc_paused()
 def retarget_to(graph: Graph, target: Target, *, refuse: bool = True, spare_defaults: bool = True) -> Retargeted:
     """``graph`` in the ops of ``target``. With ``refuse`` False, nodes without a form are left and reported.
 
@@ -72,8 +73,8 @@ def retarget_to(graph: Graph, target: Target, *, refuse: bool = True, spare_defa
 
 
 def _retargeted(graph: Graph, target: Target) -> Retargeted:
-    context = _Context(Legalizer(target, graph))
-    moved = _Retargeting(graph, context).run()
+    context = RetargetState(Legalizer(target, graph))
+    moved = Retargeting(graph, context).run()
     if any(c.action == "expanded" for c in context.changes) and needed_nodes(graph, graph.outputs) == graph.nodes:
         drop_dead_nodes(moved)  # a body may undo what the one before it did
     _drop_what_was_read(moved, graph, context.widened.values())
@@ -104,11 +105,11 @@ def _used_opsets(moved: Graph, target: Target, source: Graph) -> Mapping[str, in
 
 
 @dataclass(slots=True)
-class _Context:
-    """What the rewriters of a graph and of its subgraphs have in common.
+class RetargetState:
+    """Common state of the rewriters of a graph and of its subgraphs.
 
     ``lowering`` and ``casting`` are what is being lowered and cast at the moment, ``functions`` the local ones that
-    were kept, ``widened`` the constants that were made of others.
+    were kept, ``widened`` the constants that were made of others, ``plans`` what the runtime remembers of calls.
     """
 
     legalizer: Legalizer
@@ -118,6 +119,7 @@ class _Context:
     casting: list[Op] = field(default_factory=list)
     widened: dict[tuple[Value, DType], Value] = field(default_factory=dict)
     settled: dict[Hashable, Sequence[Known | None] | None] = field(default_factory=dict)
+    plans: dict[Hashable, Any] = field(default_factory=dict)
 
 
 class _Refused(Exception):
@@ -128,10 +130,10 @@ class _Refused(Exception):
         self.reasons = list(dict.fromkeys(reasons))
 
 
-class _Retargeting(Rewriter):
+class Retargeting(Rewriter):
     """The walk to a target. ``path`` is the way to a subgraph."""
 
-    def __init__(self, source: Graph, context: _Context, *, outer: Rewriter | None = None, path: str = "") -> None:
+    def __init__(self, source: Graph, context: RetargetState, *, outer: Rewriter | None = None, path: str = "") -> None:
         super().__init__(source, lambda rewriter, call: self._decide(call), outer=outer)
         self.context = context
         self.path = path
@@ -140,7 +142,7 @@ class _Retargeting(Rewriter):
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
         label = "" if self.node is None else f"{self.node.label}/"
-        return _Retargeting(subgraph, self.context, outer=self, path=f"{self.path}{label}{attribute}/")
+        return Retargeting(subgraph, self.context, outer=self, path=f"{self.path}{label}{attribute}/")
 
     # ----- nodes of the source ------------------------------------------------------------------------------------
 
@@ -149,16 +151,15 @@ class _Retargeting(Rewriter):
         self.change = change = Change.of(node, self.path + node.label, "kept")
         start = len(self.nodes)
         super().visit(node)
-        if change.action not in ("kept", "respelled", "refused"):
+        if change.action not in ("kept", "adapted", "refused"):
             change.count(self.nodes[start:])
         self.context.changes.append(change)
 
     def is_settled(self, node: Node) -> bool:
         if self.outer is not None or (kind := kind_of(node)) is None:
             return False
-        try:
-            known = self.context.settled[kind]
-        except KeyError:
+        known = self.context.settled.get(kind, ())
+        if known == ():
             known = self.context.settled[kind] = self._settled(node)
         if known is None:
             return False
@@ -166,7 +167,7 @@ class _Retargeting(Rewriter):
         return True
 
     def _settled(self, node: Node) -> Sequence[Known | None] | None:
-        """What is known of the outputs of a node and all that are alike, if they stay as they are written."""
+        """Known outputs of a node and all that are alike, if they stay as they are written."""
         if not isinstance(node.op, Op):
             return None
         definitions().load(node.domain)
@@ -195,9 +196,9 @@ class _Retargeting(Rewriter):
         legalizer, form = self.context.legalizer, self.form
         version = legalizer.target.version(node.domain)
         if form is not None:
-            node.become(inputs=tuple(self.adopt(v) for v in form.inputs), attributes=form.attributes)
-        if version is not None and version != node.version and isinstance(node.op, Op):
-            node.become(version=version)
+            node._replace_fields(inputs=tuple(self.adopt(v) for v in form.inputs), attributes=form.attributes)
+        if version not in (None, node.version) and (isinstance(node.op, Op) or node.domain == "ai.onnx"):
+            node._replace_fields(version=version)
         if legalizer.is_local(node.op):
             self.context.functions.update(each.op for each in (node, *body_nodes(node.op)))
         super().keep(node)
@@ -207,7 +208,7 @@ class _Retargeting(Rewriter):
             return super()._output(value)
         except _Refused as refused:
             change = Change(value.name, "graph output", "")
-            change.refuse(refused.reasons, "keep the output apart from what it is equal to")
+            change.refuse(refused.reasons, "add an Identity before the output")
             self.context.changes.append(change)
             return self.copy(value)
 
@@ -215,11 +216,13 @@ class _Retargeting(Rewriter):
         output = super().as_output(value)
         made = None if output is value else output.producer
         if made is not None and (version := self.context.legalizer.target.version(made.domain)) is not None:
-            made.become(version=version)
+            made._replace_fields(version=version)
         return output
 
     def _refuse(self, node: Node, reasons: Sequence[str], has_form: Callable[[], bool]) -> None:
         """Report a node that has no form. ``has_form`` tells whether it would have one in the target of the moment."""
+        from tenonnx.transforms.suggestions import advice, newer_targets  # which few conversions need
+
         legalizer, first = self.context.legalizer, None
         for newer in newer_targets(legalizer.graph, legalizer.target):
             self.context.legalizer = Legalizer(newer, legalizer.graph)
@@ -254,7 +257,7 @@ class _Retargeting(Rewriter):
         return found
 
     def _found(self, call: Call) -> tuple[str, str, LegalCall | Sequence[Value | None]]:
-        """What the call becomes: how it is called, why, and its form or results. Raises ``_Refused``."""
+        """Find the form of a call: its action, the reason, and its form or results. Raises ``_Refused``."""
         reasons: list[str] = []
         try:
             form = self.context.legalizer.of(call)
@@ -264,9 +267,11 @@ class _Retargeting(Rewriter):
             if form.as_written:
                 return "kept", "", form
             was = "" if call.node is None else f"from version {call.node.version} to {form.version}"
-            return "respelled", was, form
+            return "adapted", was, form
         self._must_hold(call, reasons)
-        ways = list(self._ways(call))
+        ways: Ways = list(self._ways(call))
+        if (runtime := self.context.legalizer.target.runtime) is not None:
+            ways = runtime.ways(self, call, ways)
         for action, way in ways:
             last = call.node is None and way is ways[-1][1]  # after it, the attempt around this one is over, too
             try:
@@ -289,12 +294,12 @@ class _Retargeting(Rewriter):
             raise _Refused([*reasons, error.what]) from error
 
     def _ways(self, call: Call) -> Iterator[tuple[str, Callable[[], _Results]]]:
-        """What may stand for a call that the target does not have, best first."""
+        """Candidates in place of a call that the target does not have, best first."""
         op = call.op
-        if op.pure and all(v is None or v.data is not None for v in call.inputs):
+        if op.pure:
             yield "folded", lambda: self.static_results(call.known, call.inputs)
         for lowering in self._lowerings(call):
-            yield "lowered", functools.partial(self._lowered, call, lowering)
+            yield "lowered", functools.partial(self.lowered, call, lowering)
         if not op.primitive:
             yield "inlined" if body_nodes(op) else "expanded", functools.partial(self._expanded, call)
         if op not in self.context.casting:
@@ -312,7 +317,7 @@ class _Retargeting(Rewriter):
             if older is None or (version is not None and _leads_down(older, version)):
                 yield function
 
-    def _lowered(self, call: Call, lowering: Callable[..., Any]) -> _Results:
+    def lowered(self, call: Call, lowering: Callable[..., Any]) -> _Results:
         counted = {"_outputs": call.outputs} if _counts_outputs(lowering) else {}
         attributes = {name: self.reopened(a, call) for name, a in call.attributes.items()}
         with _held(self.context.lowering, _key(call)), foreseeing(call.op.title, call.inputs, call.attributes):
@@ -338,7 +343,7 @@ class _Retargeting(Rewriter):
         """The op between casts to a wider element type that the target takes."""
         cast = operators().cast
         with _held(self.context.casting, call.op):  # the target may have no Cast, which is then not cast in its turn
-            widen = self._widened if narrow in CODES else cast
+            widen = self._widened if narrow in QUANTIZED else cast
             inputs = [
                 widen(v, wide) if v is not None and isinstance(v.type, TensorType) and v.dtype is narrow else v
                 for v in call.inputs

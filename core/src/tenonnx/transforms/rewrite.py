@@ -7,17 +7,17 @@ from functools import cached_property
 from typing import Any
 
 from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError
+from tenonnx.graph.containers import Operator
 from tenonnx.graph.definitions import defined_by, definitions, operators
 from tenonnx.graph.graph import Graph, Node, Value
-from tenonnx.graph.parts import Operator
 from tenonnx.limits import calling, expanding, work
 from tenonnx.op.binding import bind, foreseeing, invoke, known_op, pad
 from tenonnx.op.build import Builder, align_captures, captured_by
 from tenonnx.op.call import interpreting
-from tenonnx.op.contents import Known
 from tenonnx.op.graph_inference import declared_types, give, infer, infer_outputs, narrowed, share_captured
 from tenonnx.op.infer import infer_call
 from tenonnx.op.inline import reopened
+from tenonnx.op.known_values import Known
 from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 from tenonnx.registry.registry import Registry
@@ -52,7 +52,7 @@ class Call:
 
     @property
     def known(self) -> Sequence[Known | None]:
-        """What is known of each output. Raises ``TypeMismatch`` for a call that the op does not take."""
+        """Known values of each output. Raises ``TypeMismatch`` for a call that the op does not take."""
         if self._known is None:
             self._known = infer_call(self.op, self.inputs, self.attributes, self.outputs)
         return self._known
@@ -98,7 +98,8 @@ class Rewriter(Builder):
             for node in self.source.nodes:
                 self.visit(node)
             self.node = None
-            self.graph.outputs = [self._output(value) for value in self.source.outputs]
+            made = {value: self._output(value) for value in dict.fromkeys(self.source.outputs)}
+            self.graph.outputs = [made[value] for value in self.source.outputs]
         return self.graph
 
     @cached_property
@@ -135,7 +136,7 @@ class Rewriter(Builder):
         return False
 
     def replacement(self, node: Node, call: Call | None) -> Sequence[Value | None] | None:
-        """What stands for a node that is translated, but not yet added; None keeps it.
+        """Replacement of a node that is translated, but not yet added; None keeps it.
 
         There is no call where no package knows the op.
         """
@@ -171,8 +172,8 @@ class Rewriter(Builder):
         """Add a translated node, its subgraphs rewritten."""
         if node.subgraphs:
             origin = node.origin  # it holds for the node: subgraphs have one of their own
-            node.attributes = {name: self._rewritten(name, a) for name, a in node.attributes.items()}
-            node.captures += align_captures(node.subgraphs, self)
+            node._replace_fields(attributes={name: self._rewritten(name, a) for name, a in node.attributes.items()})
+            node._replace_fields(captures=(*node.captures, *align_captures(node.subgraphs, self)))
             node.origin = origin
         self.append(node)
 
@@ -197,21 +198,20 @@ class Rewriter(Builder):
                 continue
             if result in fresh:
                 fresh.discard(result)
-                result.become(name=output.name, type=narrowed(result.type, self.copy(output).type))
+                result._replace_fields(name=output.name, type=narrowed(result.type, self.copy(output).type))
                 if result.producer is not None and len(self.nodes) == start + 1:
-                    result.producer.become(name=node.name)
+                    result.producer._replace_fields(name=node.name)
             self.mapping[output] = result
 
     def _output(self, value: Value) -> Value:
         found = self.copy(value)
-        taken = found in self.graph.outputs
         renamed = found.name != value.name
-        if (taken or renamed) and found.is_constant:  # equal ones are one value, and each output has a name of its own
+        if renamed and found.is_constant:  # equal ones are one value, and each output has a name of its own
             return Value(value.name, found.type, data=found.data, graph=self.graph)
-        if taken or renamed:
+        if renamed:
             self.prefix = found.name
             copy: Value = operators().identity(found)
-            copy.become(name=value.name)
+            copy._replace_fields(name=value.name)
             return copy
         return found
 
@@ -243,7 +243,7 @@ class Rewriter(Builder):
             raise
 
     def ask(self, consumer: str, call: Call, **more: Any) -> tuple[Any, ...] | None:
-        """What the op's rule for ``consumer`` says in the place of a call; None where there is none, or it does not.
+        """Result of the op's rule for ``consumer`` in place of a call; None without a rule, or if it returns None.
 
         Raises ``TypeMismatch`` where it cannot go on.
         """
@@ -256,11 +256,7 @@ class Rewriter(Builder):
 
     def expand(self, call: Call) -> tuple[Value | None, ...]:
         """The results of the op's body. Raises ``LimitExceeded`` for a body that leads to too many others."""
-        with (
-            expanding(call.op.title),
-            foreseeing(call.op.title, call.inputs, call.attributes),
-            interpreting(self),
-        ):
+        with expanding(call.op.title), foreseeing(call.op.title, call.inputs, call.attributes), interpreting(self):
             attributes = {name: self.reopened(a, call) for name, a in call.attributes.items()}
             if call.op.signature.reads_graph:
                 attributes["_graph"] = self._typed_source
@@ -293,7 +289,7 @@ class Rewriter(Builder):
 
 
 def body_nodes(op: Operator) -> list[Node]:
-    """What a local function and those that it calls hold; other ops have no body that is a graph."""
+    """Nodes of a local function and of those that it calls; other ops have no body that is a graph."""
     bodies: dict[Operator, list[Node]] = {}
     found = [op]
     for each in found:  # it grows meanwhile

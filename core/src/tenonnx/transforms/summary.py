@@ -12,7 +12,7 @@ LARGEST_MEASURED = 1 << 31
 
 
 def weight_bytes(graph: Graph) -> int:
-    """How many bytes the variables of the main graph have."""
+    """Total bytes of the variables of the main graph."""
     return sum(value.data.nbytes for value in graph.variables if value.data is not None)
 
 

@@ -1,4 +1,4 @@
-"""Where a graph can go: versions of domains, and what a runtime takes."""
+"""Conversion targets: versions of domains, and the limits of a runtime."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenonnx.errors import InvalidCall
-from tenonnx.graph.graph import Graph
-from tenonnx.graph.parts import Operator
+from tenonnx.errors import InvalidCall, did_you_mean, listing
+from tenonnx.graph.containers import Operator
+from tenonnx.graph.graph import Graph, Value
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.op.op import Op
+from tenonnx.registry.extensions import extension
 from tenonnx.registry.registry import canonical_domain, default_registry
-from tenonnx.transforms.runtimes import Runtime, find_runtime
+from tenonnx.transforms.runtimes import Runtime
 
 #: The domain of ops that are never written to a file.
 INTERNAL_DOMAIN = "tenonnx"
@@ -23,7 +24,7 @@ _SPECIFIED = ("ai.onnx", "ai.onnx.ml")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a graph is to go: a version for each domain that it may use.
+    """Destination of a conversion: a version for each domain that may be used.
 
     ``accepts``, if given, further says whether the target has a kernel for an op at its version with these dtypes, and
     ``runtime`` what the runtime that the target is named after takes. It takes ops of no specification that are
@@ -51,11 +52,20 @@ class Target:
         """Whether the target has but some of the ops of its domains."""
         return self.accepts is not None or (self.runtime is not None and self.runtime.ops is not None)
 
-    def problem(self, op: Operator, version: int, inputs: Sequence[Type | None], outputs: Sequence[Type | None]) -> str:
-        """Why the target does not take an op on these types, or nothing."""
-        found = "" if self.runtime is None else self.runtime.problem(op.domain, op.name, inputs, outputs)
-        if not found and self.accepts is not None and not self.accepts(op, version, inputs, outputs):
-            given = ", ".join("-" if k is None else str(getattr(k, "dtype", k)) for k in inputs)
+    def problem(
+        self,
+        op: Operator,
+        version: int,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[Type | None],
+        attributes: Mapping[str, Any],
+    ) -> str:
+        """Reason why the target does not take an op on these values, or nothing."""
+        runtime = self.runtime
+        found = "" if runtime is None else runtime.problem(op, version, inputs, outputs, attributes)
+        kinds = [None if v is None else v.type for v in inputs]
+        if not found and self.accepts is not None and not self.accepts(op, version, kinds, outputs):
+            given = ", ".join("-" if k is None else str(getattr(k, "dtype", k)) for k in kinds)
             found = f"the target has no kernel of {op.domain}::{op.name} at version {version} for ({given})"
         return found
 
@@ -68,25 +78,24 @@ def target_for(
     graph: Graph,
     opset_version: int | Mapping[str, int] | None = None,
     domains: Collection[str] | None = None,
-    name: str | None = None,
+    name: str | Runtime | None = None,
 ) -> Target:
-    """The target of ``opset_version`` (for ``ai.onnx``, or by domain), a whitelist of domains and a name.
+    """The target of ``opset_version`` (for ``ai.onnx``, or by domain), a whitelist of domains and a runtime.
 
     Domains that are not named keep the version of the graph, or take the nearest that the named target has; a graph
     without ai.onnx may use its newest version. Raises ``InvalidCall`` for an opset or a name that there is not.
     """
-    runtime = None if name is None else find_runtime(name)
-    opsets = dict(graph.opsets)
-    local = set(graph.functions.values())
-    for node in graph.walk():
-        if isinstance(node.op, Op) and node.domain not in graph.opsets and node.op not in local:
-            opsets[node.domain] = max(opsets.get(node.domain, 0), node.op.version)
+    runtime = extension("tools.find_runtime")(name) if isinstance(name, str) else name
+    opsets = {**graph.opsets, **undeclared_opsets(graph)}
     if "ai.onnx" in opsets and "ai.onnx" not in graph.opsets:
         opsets["ai.onnx"] = _version_by_default(graph, opsets["ai.onnx"])
-    opsets.setdefault("ai.onnx", max(_published("ai.onnx")))
+    if "ai.onnx" not in opsets:
+        opsets["ai.onnx"] = max(_published("ai.onnx"))
     wanted = dict(opset_version or {}) if isinstance(opset_version, Mapping | None) else {"ai.onnx": opset_version}
     if isinstance(domains, Mapping):
-        raise InvalidCall("domains must be names", given=repr(domains)[:200], do="give their versions as opset_version")
+        raise InvalidCall(
+            "domains are not a list of names", given=repr(domains)[:200], do="give their versions as opset_version"
+        )
     domains = [domains] if isinstance(domains, str) else domains
     _check_domains([*wanted, *(domains or ())], graph, opsets)
     if runtime is not None:
@@ -98,6 +107,16 @@ def target_for(
         allowed = {canonical_domain(domain) for domain in domains}
         opsets = {domain: version for domain, version in opsets.items() if domain in allowed}
     return Target(opsets, runtime=runtime)
+
+
+def undeclared_opsets(graph: Graph) -> dict[str, int]:
+    """The domains of installed ops that a graph uses though it names no version of them, at the newest version."""
+    found: dict[str, int] = {}
+    local = set(graph.functions.values())
+    for node in graph.walk():
+        if node.domain not in graph.opsets and isinstance(node.op, Op) and node.op not in local:
+            found[node.domain] = max(found.get(node.domain, 0), node.op.version)
+    return found
 
 
 #: The version that a graph built by hand goes to, and the newest IR version that its runtimes need to read.
@@ -120,7 +139,8 @@ def _check_domains(names: Sequence[str], graph: Graph, opsets: Mapping[str, int]
     if unknown:
         raise InvalidCall(
             f'no domain "{unknown[0]}" is used by the graph or defined by an installed package',
-            available=", ".join(sorted(known)),
+            available=listing(sorted(known)),
+            do=did_you_mean(unknown[0], known),
         )
 
 
@@ -135,18 +155,15 @@ def _check_version(domain: str, version: int, graph: Graph, runtime: Runtime | N
     """Raise ``InvalidCall`` for a version that the specification does not have, unless the graph itself does."""
     if not isinstance(version, int) or isinstance(version, bool):
         raise InvalidCall(
-            "an opset must be a whole number, or a mapping from domains to whole numbers", given=f"{domain} {version!r}"
+            "an opset is neither a whole number nor a mapping from domains to whole numbers",
+            given=f"{domain} {version!r}",
         )
     if runtime is not None and (domain not in runtime.opsets or runtime.nearest(domain, version) != version):
         raise InvalidCall(
-            f"the target {runtime.name} must have the opset that is asked for",
+            f"target {runtime.name} does not have the opset that is asked for",
             given=f"{domain} {version}",
             available=", ".join(f"{known} {runtime.versions(known)}" for known in runtime.opsets),
         )
     known = _published(domain) if domain in _SPECIFIED else ()
     if known and not 1 <= version <= max(known) and version != graph.opsets.get(domain):
-        raise InvalidCall(
-            "unknown opset",
-            given=f"{domain} {version}",
-            available=f"{domain} 1 to {max(known)}",
-        )
+        raise InvalidCall("unknown opset", given=f"{domain} {version}", available=f"{domain} 1 to {max(known)}")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import onnx
-from onnx import AttributeProto
-
 from tenonnx.errors import InvalidModel
-from tenonnx.formats.onnx.tensors import SparseContents, TensorContents, to_proto
+from tenonnx.formats.external import ExternalFiles
+from tenonnx.formats.onnx import proto as onnx
+from tenonnx.formats.onnx.proto import AttributeProto
+from tenonnx.formats.onnx.tensors import SparseContents, TensorContents, to_inline_proto
 from tenonnx.formats.onnx.types import read_type, write_type
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
@@ -37,47 +37,58 @@ def text(raw: bytes) -> str | bytes:
         return raw
 
 
-def read_attribute(proto: AttributeProto, read_graph: ReadGraph, *, in_function: bool = False) -> Any:
-    """The value of an attribute. Raises ``InvalidModel`` for a type that does not exist."""
+def read_attribute(
+    proto: AttributeProto, read_graph: ReadGraph, files: ExternalFiles | None = None, *, in_function: bool = False
+) -> Any:
+    """The value of an attribute, whose tensors may lie in ``files``.
+
+    Raises ``InvalidModel`` for a type that does not exist.
+    """
     if proto.ref_attr_name:
         if not in_function:
             raise InvalidModel(
-                f'attribute "{proto.name}" must have a value: only function bodies may refer to attributes of the call',
+                f'attribute "{proto.name}" refers to an attribute of a call, but is not in the body of a function',
                 given=f'a reference to "{proto.ref_attr_name}"',
             )
         return AttributeReference(proto.ref_attr_name, proto.type)
     kind: int = proto.type or _guess(proto)
     found = _FIELDS.get(kind)
     if found is None:
-        raise InvalidModel(f'attribute "{proto.name}" must have a known type', given=f"type code {proto.type}")
+        raise InvalidModel(f'attribute "{proto.name}" has an unknown type', given=f"type code {proto.type}")
     field, item = found
     held = getattr(proto, field)
     if item in _NUMBERS:
         return held if item == kind else list(held)
     if item == AttributeProto.GRAPH:
         return read_graph(held) if item == kind else [read_graph(each) for each in held]
-    return _read_item(item, held, proto.name) if item == kind else [_read_item(item, e, proto.name) for e in held]
+    if item == kind:
+        return _read_item(item, held, proto.name, files)
+    return [_read_item(item, each, proto.name, files) for each in held]
 
 
 #: The field of each type of attribute, and the type of the items of a list, which else is that itself.
 _FIELDS: Mapping[int, tuple[str, int]] = {
     getattr(AttributeProto, name): (field, getattr(AttributeProto, item))
     for item, single, several in (
-        ("INT", "i", "ints"), ("FLOAT", "f", "floats"), ("STRING", "s", "strings"), ("TENSOR", "t", "tensors"),
-        ("GRAPH", "g", "graphs"), ("SPARSE_TENSOR", "sparse_tensor", "sparse_tensors"),
+        ("INT", "i", "ints"),
+        ("FLOAT", "f", "floats"),
+        ("STRING", "s", "strings"),
+        ("TENSOR", "t", "tensors"),
+        ("GRAPH", "g", "graphs"),
+        ("SPARSE_TENSOR", "sparse_tensor", "sparse_tensors"),
         ("TYPE_PROTO", "tp", "type_protos"),
     )
     for name, field in ((item, single), (f"{item}S", several))
-}  # fmt: skip
+}
 _NUMBERS = {AttributeProto.INT, AttributeProto.FLOAT}
 
 
-def _read_item(kind: int, held: Any, name: str) -> Any:
+def _read_item(kind: int, held: Any, name: str, files: ExternalFiles | None) -> Any:
     if kind == AttributeProto.STRING:
         return text(held)
     if kind == AttributeProto.TENSOR:
-        return TensorContents(held)
-    return SparseContents(held) if kind == AttributeProto.SPARSE_TENSOR else _read_type(name, held)
+        return TensorContents(held, files)
+    return SparseContents(held, files) if kind == AttributeProto.SPARSE_TENSOR else _read_type(name, held)
 
 
 def _read_type(name: str, declared: onnx.TypeProto) -> Type:
@@ -87,7 +98,7 @@ def _read_type(name: str, declared: onnx.TypeProto) -> Type:
         reason = "none"
     except (ValueError, TypeError) as error:
         reason = str(error)
-    raise InvalidModel(f'attribute "{name}" must be of a type that ONNX defines', given=reason)
+    raise InvalidModel(f'attribute "{name}" is of a type that ONNX does not define', given=reason)
 
 
 def _guess(proto: AttributeProto) -> int:
@@ -125,12 +136,12 @@ def write_attribute(
             try:
                 _write_list(list(value), proto, write_graph, is_float)
             except (AttributeError, TypeError, ValueError) as error:
-                raise InvalidModel(f'attribute "{name}" must hold items of one type', given=repr(value)) from error
+                raise InvalidModel(f'attribute "{name}" does not hold items of one type', given=repr(value)) from error
         case _ if hasattr(value, "array"):
             proto.type = AttributeProto.TENSOR
             proto.t.CopyFrom(_tensor(value))
         case _:
-            raise InvalidModel(f'attribute "{name}" must be of a type that ONNX defines', given=type(value).__name__)
+            raise InvalidModel(f'attribute "{name}" is of a type that ONNX does not define', given=type(value).__name__)
 
 
 def _write_list(values: list[Any], proto: AttributeProto, write_graph: WriteGraph, is_float: bool) -> None:
@@ -163,8 +174,35 @@ def _write_list(values: list[Any], proto: AttributeProto, write_graph: WriteGrap
 
 
 def _tensor(value: Any) -> onnx.TensorProto:
-    return to_proto(value, value.proto.name if isinstance(value, TensorContents) else "")
+    return to_inline_proto(value, value.proto.name if isinstance(value, TensorContents) else "")
 
 
 def _encoded(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode()
+
+
+def is_external(value: Any) -> bool:
+    """Whether the value of an attribute is a tensor, or a list with one, whose contents lie in an external file."""
+    items = value if isinstance(value, list) else (value,)
+    return any(isinstance(item, TensorContents | SparseContents) and item.is_external for item in items)
+
+
+def inline_tensors(function: onnx.FunctionProto, files: ExternalFiles | None) -> onnx.FunctionProto:
+    """The function with the contents of external tensors in the message; itself where there are none."""
+    if not any(_external_tensors(function)):
+        return function
+    inlined = onnx.FunctionProto()
+    inlined.CopyFrom(function)
+    for tensor in list(_external_tensors(inlined)):
+        tensor.CopyFrom(to_inline_proto(TensorContents(tensor, files), tensor.name))
+    return inlined
+
+
+def _external_tensors(message: Any) -> Iterator[onnx.TensorProto]:
+    """The tensors in a message, and in those that it holds, whose contents lie in an external file."""
+    if isinstance(message, onnx.TensorProto):
+        yield from [message] if message.data_location == onnx.TensorProto.EXTERNAL else []
+        return
+    for field, held in message.ListFields():
+        for each in () if field.message_type is None else [held] if hasattr(held, "ListFields") else held:
+            yield from _external_tensors(each)

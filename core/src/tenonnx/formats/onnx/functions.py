@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-import onnx
-
-from tenonnx.formats.onnx.attributes import read_attribute
+from tenonnx.formats.external import ExternalFiles
+from tenonnx.formats.onnx import proto as onnx
+from tenonnx.formats.onnx.attributes import inline_tensors, read_attribute
 from tenonnx.formats.onnx.resolve import Resolver
+from tenonnx.graph.containers import Operator
 from tenonnx.graph.graph import Graph, Value
-from tenonnx.graph.parts import Operator
 from tenonnx.op.inline import inline
 from tenonnx.op.op import Op
 from tenonnx.op.signature import Input, Signature
@@ -53,11 +53,14 @@ class Function(Op):
         return inline(self.body, inputs, attributes=attributes)
 
 
-def read_functions(model: onnx.ModelProto, registry: Registry, read_graph: ReadGraph) -> dict[FunctionKey, Operator]:
-    """The functions of a model by (domain, name, overload)."""
+def read_functions(
+    model: onnx.ModelProto, registry: Registry, read_graph: ReadGraph, files: ExternalFiles | None = None
+) -> dict[FunctionKey, Operator]:
+    """The functions of a model by (domain, name, overload); tensors of theirs that lie in ``files`` are read."""
     found: dict[FunctionKey, Operator] = {}
     made = []
-    for proto in model.functions:
+    for stored in model.functions:
+        proto = inline_tensors(stored, files)
         key = (canonical_domain(proto.domain), proto.name, proto.overload)
         reader = _FunctionReader(proto, model, found, registry, read_graph)
         function = found[key] = Function(proto, reader.body)

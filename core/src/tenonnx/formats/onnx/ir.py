@@ -1,4 +1,4 @@
-"""The IR version of a file: which one it gets, what needs one, and what is left out of an older one."""
+"""The IR version of a file, and fields that older versions lack."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import onnx
-
 from tenonnx.errors import InvalidModel, NotRepresentable
+from tenonnx.formats.onnx import proto as onnx
 from tenonnx.formats.onnx.functions import Function
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import SparseTensorType, TensorType
@@ -17,7 +16,7 @@ from tenonnx.transforms.runtimes import Runtime
 #: Fields that only say something beside what a model computes, by the IR version that brought them: readers of older
 #: ones refuse a file for its number, not for these, so that they are left out.
 _NOTES = {
-    "quantization_annotation": (5, "quantisation annotations"),
+    "quantization_annotation": (5, "quantization annotations"),
     "training_info": (7, "training information"),
     "metadata_props": (10, "metadata"),
     "configuration": (11, "device configurations"),
@@ -38,7 +37,7 @@ def ir_version(graph: Graph, runtime: Runtime | None = None) -> int:
         return wanted
     if needed > limit:
         raise NotRepresentable(
-            f"the target {runtime.name} must support the IR version that the graph needs",
+            f"target {runtime.name} does not support the IR version that the graph needs",
             given=_said(graph, limit),
             available=f"IR version up to {limit}",
             do="go to a newer target",
@@ -51,8 +50,7 @@ def check_ir_version(graph: Graph, wanted: int) -> None:
     needed, newest = max(_needs(graph))[0], onnx.IR_VERSION
     if not needed <= wanted <= newest:
         raise NotRepresentable(
-            "the IR version must support the element types and functions of the graph",
-            given=f"{wanted}, for {_said(graph, wanted)}" if wanted < needed else str(wanted),
+            f"IR version {wanted} is {f'too old for {_said(graph, wanted)}' if wanted < needed else 'unknown'}",
             available=f"{needed} to {newest}",
         )
 
@@ -120,21 +118,21 @@ def _needs(graph: Graph) -> Iterator[tuple[int, str]]:
 
 
 def _said(graph: Graph, limit: int) -> str:
-    """What needs more than an IR version."""
+    """Features that need more than an IR version."""
     return ", ".join(sorted({f"{what} (IR version {version})" for version, what in _needs(graph) if version > limit}))
 
 
 def _published_ir_version(graph: Graph) -> int:
     """The IR version of the ONNX release that brought the opsets."""
+    from onnx import helper
+
     imports = [
-        onnx.helper.make_opsetid("" if d == "ai.onnx" else d, v)
+        helper.make_opsetid("" if d == "ai.onnx" else d, v)
         for d, v in graph.opsets.items()
         if d in ("ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
     ]
     try:
-        version = onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True) if imports else 4
+        version = helper.find_min_ir_version_for(imports, ignore_unknown=True) if imports else 4
     except ValueError as error:
-        raise InvalidModel(
-            "the opsets of the graph must be known to the onnx package", given=str(graph.opsets)
-        ) from error
+        raise InvalidModel("the onnx package does not know the opsets of the graph", given=str(graph.opsets)) from error
     return max(4, int(version))

@@ -1,4 +1,4 @@
-"""A graph as a message at the versions that it has, its initializers apart: what files, runtimes and pickles take."""
+"""Serialization of a graph at its own versions, with the initializers apart."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, BinaryIO
 
-import onnx
-
-from tenonnx.errors import InvalidCall
-from tenonnx.formats.native import is_native
-from tenonnx.formats.native import write as write_native
+from tenonnx.formats.onnx import proto as onnx
 from tenonnx.formats.onnx.ir import leave_out_notes
 from tenonnx.formats.onnx.reader import parse_model, read_parts
+from tenonnx.formats.onnx.streaming import write_file, write_stream
 from tenonnx.formats.onnx.tensors import Initializers, TensorContents, to_inline_proto
 from tenonnx.formats.onnx.training import add_training_state
 from tenonnx.formats.onnx.writer import model_and_initializers
@@ -78,22 +75,47 @@ def name_packages(found: Mapping[str, str], model: onnx.ModelProto) -> None:
         model.metadata_props.remove(entry)
 
 
-def save(graph: Graph, path: str | os.PathLike[str], *, overwrite: bool = False, training_state: bool = True) -> None:
-    """Write ``graph`` as a native file, at the opsets that it has, with its training state unless that is False.
+def write(
+    place: str | os.PathLike[str] | BinaryIO,
+    model: onnx.ModelProto,
+    initializers: Initializers,
+    threshold: int | None = None,
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Write a message and its initializers to a stream, or to a file: native if it is called so, else ONNX.
 
-    Raises ``InvalidCall`` for a path that is not called as native files are, ``NotRepresentable`` for a node that has
+    Tensors of at least ``threshold`` bytes go to a data file beside an ONNX file; with None those do that did.
+    """
+    from tenonnx.formats.native import is_native
+    from tenonnx.formats.native import write as write_native
+
+    if not isinstance(place, str | os.PathLike):
+        write_stream(place, model, initializers)
+    elif is_native(place):
+        write_native(model, initializers, place, overwrite=overwrite)
+    else:
+        write_file(place, model, initializers, threshold, overwrite=overwrite)
+
+
+def save(
+    graph: Graph, path: str | os.PathLike[str], *, overwrite: bool = False, training_state: bool | None = None
+) -> None:
+    """Write ``graph`` at the opsets that it has: ``*.safetensors`` as a native file, other paths as ONNX.
+
+    An ONNX file has the bytes that ``tenonnx.export`` without options writes. ``training_state`` says whether the file
+    has what an optimizer needs to go on; if None, a native file has it. Raises ``NotRepresentable`` for a node that has
     no form at these opsets; then nothing is written.
     """
-    if not is_native(path):
-        raise InvalidCall(
-            "a native file is called *.safetensors", given=os.fspath(path), do="tenonnx.export(graph, path) writes ONNX"
-        )
-    model, initializers = message_of(graph, training_state=training_state)
-    write_native(model, initializers, path, overwrite=overwrite)
+    from tenonnx.formats.native import is_native
+
+    keeps_state = is_native(path) if training_state is None else training_state
+    model, initializers = message_of(graph, training_state=keeps_state)
+    write(path, model, initializers, overwrite=overwrite)
 
 
 def pickled(graph: Graph) -> tuple[Callable[..., Graph], tuple[Any, ...]]:
-    """What ``pickle`` keeps of a graph: its message, with its training state, and those of its initializers."""
+    """Pickled form of a graph: its message with training state, and the messages of its initializers."""
     model, initializers = message_of(graph, training_state=True)
     tensors = [to_inline_proto(contents, name).SerializeToString() for name, contents in initializers]
     return _unpickled, (model.SerializeToString(), tensors)

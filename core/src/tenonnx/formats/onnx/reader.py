@@ -7,24 +7,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import onnx
 from google.protobuf.message import DecodeError
 
 from tenonnx import limits
 from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.formats.external import ExternalFiles
+from tenonnx.formats.onnx import proto as onnx
 from tenonnx.formats.onnx.attributes import read_attribute
 from tenonnx.formats.onnx.functions import read_functions
+from tenonnx.formats.onnx.parameter_roles import take_roles
 from tenonnx.formats.onnx.resolve import Resolver
-from tenonnx.formats.onnx.roles import take_roles
 from tenonnx.formats.onnx.sort import sorted_nodes
 from tenonnx.formats.onnx.tensors import SparseContents, TensorContents
 from tenonnx.formats.onnx.training import take_training_state
 from tenonnx.formats.onnx.types import read_type
-from tenonnx.formats.recognise import looks_like
+from tenonnx.formats.sniff import looks_like
 from tenonnx.graph.constants import Constant
-from tenonnx.graph.garbage import uncollected
-from tenonnx.graph.graph import Graph, Node, Value
+from tenonnx.graph.gc_paused import gc_paused
+from tenonnx.graph.graph import OPTIONAL_INPUTS_IR, Graph, Node, Value
 from tenonnx.graph.types import Type
 from tenonnx.op.build import Builder, align_captures
 from tenonnx.registry.registry import Registry, canonical_domain, default_registry
@@ -37,12 +37,12 @@ def parse_model(data: bytes | memoryview, name: str = "the model") -> onnx.Model
         model.ParseFromString(data)
     except (DecodeError, RecursionError, UnicodeDecodeError) as error:  # the last where protobuf is Python alone
         raise InvalidModel(
-            f"{name} must be an ONNX model: a protobuf message that is complete and not nested too deeply",
+            f"{name} is not an ONNX model: no complete protobuf message, or one that is nested too deeply",
             given=looks_like(data) or f"{len(data)} bytes; {error}",
         ) from error
     if not model.HasField("graph"):
         given = looks_like(data) or f"a message of {len(data)} bytes without one"
-        raise InvalidModel(f"{name} must hold a graph", given=given)
+        raise InvalidModel(f"{name} holds no graph", given=given)
     return model
 
 
@@ -74,7 +74,7 @@ def read(
         data = source.read()
         if not isinstance(data, bytes | bytearray | memoryview):
             given = f"{type(data).__name__} from {type(source).__name__}"
-            raise InvalidCall("a stream must give the bytes of a model", given=given, do="open the file in binary mode")
+            raise InvalidCall("the stream does not return bytes", given=given, do="open the file in binary mode")
         model = parse_model(bytes(data))
     return _read_model(model, ExternalFiles(base_dir, mapped=mapped), (), registry)
 
@@ -95,11 +95,11 @@ def _read_path(path: Path, files: ExternalFiles, registry: Registry | None) -> G
             if _identity(path) == before:
                 return graph
         files.close()
-    raise InvalidModel(f'"{path}" must not change while it is read', given=f"it changed {READINGS} times")
+    raise InvalidModel(f'"{path}" changed while it was read', given=f"it changed {READINGS} times")
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
-    """What tells a file from the one that takes its place."""
+    """Identity of a file, which differs from that of its replacement."""
     try:
         status = path.stat()
     except (OSError, ValueError):  # reading it says so
@@ -117,7 +117,7 @@ def read_parts(
 def _read_model(
     model: onnx.ModelProto, files: ExternalFiles, apart: Sequence[tuple[str, Constant]], registry: Registry | None
 ) -> Graph:
-    with uncollected():
+    with gc_paused():
         return _ModelReader(model, files, apart, registry or default_registry()).graph()
 
 
@@ -125,8 +125,7 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:  # a NUL in the name
-        given = getattr(error, "strerror", None) or str(error)
-        raise InvalidCall(f'"{os.fspath(path)}" must be a file that can be read', given=given) from error
+        raise InvalidCall(f'cannot read "{os.fspath(path)}": {getattr(error, "strerror", None) or error}') from error
 
 
 class DeclaredTypes(Mapping[str, Type]):
@@ -159,14 +158,14 @@ def _check_text(texts: Sequence[Any]) -> None:
     """Raise ``InvalidModel`` for text that is no UTF-8, which protobuf gives as bytes without a word."""
     if bytes in set(map(type, texts)):
         wrong = next(text for text in texts if isinstance(text, bytes))
-        raise InvalidModel("names and texts of a model must be UTF-8", given=f"{wrong!r:.200}")
+        raise InvalidModel("a name or text of the model is not in UTF-8", given=f"{wrong!r:.200}")
 
 
 def read_declared_type(info: onnx.ValueInfoProto) -> Type | None:
     try:
         return read_type(info.type) if info.HasField("type") else None
     except (ValueError, TypeError) as error:
-        raise InvalidModel(f'value "{info.name}" must have a type that ONNX defines', given=str(error)) from error
+        raise InvalidModel(f'value "{info.name}" has a type that ONNX does not define', given=str(error)) from error
 
 
 class _ModelReader:
@@ -195,7 +194,7 @@ class _ModelReader:
             _check_text([entry.domain, entry.name, entry.overload, *entry.input, *entry.output, *entry.attribute])
         graph = Graph(model.graph.name, opsets=self.opsets, ir_version=model.ir_version)
         graph.registry = self.registry
-        graph.functions = read_functions(model, self.registry, read_closed)
+        graph.functions = read_functions(model, self.registry, read_closed, self.files)
         self.resolver.functions = graph.functions
         graph.metadata = {entry.key: entry.value for entry in model.metadata_props}
         graph.origin = model
@@ -243,11 +242,13 @@ class GraphReader:
             graph.value_types = DeclaredTypes(proto)
         for info in proto.input:
             if info.name in scope:
-                raise InvalidModel(f'graph "{proto.name}" must name each input once', given=f'"{info.name}" twice')
+                raise InvalidModel(f'graph "{proto.name}" has two inputs named "{info.name}"')
             value = Value(info.name, read_declared_type(info), graph=graph)
             scope[info.name] = value
             graph.all_inputs.append(value)
         self._read_initializers()
+        if self.outer is None and (graph.ir_version or OPTIONAL_INPUTS_IR) < OPTIONAL_INPUTS_IR:
+            graph.all_inputs = graph.inputs[:]
         if id(proto) in self.resolver.unsorted or not self._read_nodes(proto.node):
             self.resolver.unsorted[id(proto)] = proto
             del graph.nodes[:]
@@ -256,11 +257,13 @@ class GraphReader:
             output = self.lookup(info.name)
             if output is None:
                 raise InvalidModel(
-                    f'graph "{proto.name}" must compute its output "{info.name}"', given="no value of that name"
+                    f'graph "{proto.name}" does not compute its output "{info.name}"', given="no value of that name"
                 )
             declared = read_declared_type(info)  # also where it is known better, as the writer counts on it
             if output.type is None:
-                output.become(type=declared)
+                output._replace_fields(type=declared)
+            if self.outer is not None and output in graph.outputs:  # onnxruntime gives None for the second one of an If
+                output = self.builder.as_output(output)
             graph.outputs.append(output)
         _check_text([proto.name, *scope, *(node.name for node in graph.nodes)])
         _check_text([each.doc_string for each in (*proto.input, *proto.output, *proto.initializer)])
@@ -279,14 +282,14 @@ class GraphReader:
         if value is None:
             value = self.scope[name] = Value(name, contents.type, graph=self.graph)
         elif value.data is not None:
-            raise InvalidModel(f'graph "{self.proto.name}" must name each initializer once', given=f'"{name}" twice')
-        value.become(data=contents, type=contents.type)
+            raise InvalidModel(f'graph "{self.proto.name}" has two initializers named "{name}"')
+        value._replace_fields(data=contents, type=contents.type)
         self.graph.variables.append(value)
 
     def _read_nodes(self, protos: Any, *, final: bool = False) -> bool:
         """Read nodes in order. False when a node reads what only a later one computes, unless ``final``."""
         scope, graph, resolve = self.scope, self.graph, self.resolver.resolve
-        read_subgraph, in_function = self._read_subgraph, self.resolver.in_function
+        read_subgraph, files, in_function = self._read_subgraph, self.files, self.resolver.in_function
         nodes = graph.nodes
         for proto in protos:
             inputs: list[Value | None] = []
@@ -305,7 +308,7 @@ class GraphReader:
                 inputs.append(value)
             try:
                 attributes = {
-                    a.name: read_attribute(a, read_subgraph, in_function=in_function) for a in proto.attribute
+                    a.name: read_attribute(a, read_subgraph, files, in_function=in_function) for a in proto.attribute
                 }
             except _Unsorted as error:
                 if not final and self._sorting_helps(error, nodes):
@@ -319,7 +322,7 @@ class GraphReader:
                     continue
                 if name in scope:
                     given = f"{Node(op, version, inputs, attributes, name=proto.name).title} computes it again"
-                    raise InvalidModel(f'the name "{name}" must be given to one value only', given=given)
+                    raise InvalidModel(f'two values have the name "{name}"', given=given)
                 value = scope[name] = Value(name, None, graph=graph)
                 outputs.append(value)
             node = Node(op, version, inputs, attributes, outputs, name=proto.name, origin=proto)
@@ -327,7 +330,7 @@ class GraphReader:
                 if value is not None:
                     value.producer = node
             if attributes and (subgraphs := node.subgraphs):
-                node.become(captures=align_captures(subgraphs, self.builder))
+                node._replace_fields(captures=align_captures(subgraphs, self.builder))
             nodes.append(node)
         return True
 
@@ -380,9 +383,8 @@ class GraphReader:
                 return _Unsorted(name, node, reader.proto)
             reader = reader.outer
         return InvalidModel(
-            f'node "{node.name}" ({node.domain or "ai.onnx"}::{node.op_type}) reads "{name}", which must be a graph '
-            "input, an initializer or the output of a node",
-            given="no value of that name",
+            f'node "{node.name}" ({node.domain or "ai.onnx"}::{node.op_type}) reads "{name}", which is no graph '
+            "input, initializer or output of a node"
         )
 
 
@@ -392,6 +394,6 @@ class _Unsorted(InvalidModel):
     def __init__(self, name: str, node: onnx.NodeProto, proto: onnx.GraphProto) -> None:
         self.proto = proto
         super().__init__(
-            f'the nodes must have an order in which each comes after what it reads: "{node.name or node.op_type}" '
+            f'the nodes are not in topological order: "{node.name or node.op_type}" '
             f'reads "{name}" too early or in a cycle'
         )

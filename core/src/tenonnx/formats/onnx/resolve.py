@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import onnx
-
-from tenonnx.errors import InvalidModel, TypeMismatch, counted
+from tenonnx.errors import InvalidModel, TypeMismatch, counted, did_you_mean
+from tenonnx.formats.onnx import proto as onnx
+from tenonnx.graph.containers import Operator
 from tenonnx.graph.graph import Graph
-from tenonnx.graph.parts import Operator
 from tenonnx.op.binding import foreseeing
 from tenonnx.op.op import Op, Opaque
 from tenonnx.op.signature import PHRASES, REQUIRED, is_kind
@@ -66,16 +65,13 @@ class Resolver:
             if (attributes or found.required) and not found.required <= attributes.keys() <= found.names:
                 raise self._wrong_names(node, found, attributes)
             if not found.least_inputs <= inputs <= found.most_inputs:
-                raise InvalidModel(
-                    f"{_title(node, found)} takes {_span(found.least_inputs, found.most_inputs)}",
-                    given=counted(inputs, "input"), available=op.signature.describe(),
-                )  # fmt: skip
+                what = f"{_title(node, found)} takes {_span(found.least_inputs, found.most_inputs)}"
+                raise InvalidModel(what, given=counted(inputs, "input"), available=op.signature.describe())
             for name, value in attributes.items():
                 kind = found.kinds.get(name)
                 if kind and not is_kind(value, kind) and not _is_reference(value):
                     raise InvalidModel(
-                        f'{_title(node, found)}: attribute "{name}" must be {PHRASES[kind]}',
-                        given=f"{value!r}"[:500],
+                        f'{_title(node, found)}: attribute "{name}" is not {PHRASES[kind]}', given=f"{value!r}"[:500]
                     )
             if found.checked:
                 self._check(node, found, op, attributes)
@@ -92,7 +88,7 @@ class Resolver:
 
     def _find(self, domain: str, name: str) -> Resolved:
         if isinstance(domain, bytes) or isinstance(name, bytes):
-            raise InvalidModel("the name of an op must be UTF-8", given=f"{domain!r}::{name!r}")
+            raise InvalidModel("the name of an op is not in UTF-8", given=f"{domain!r}::{name!r}")
         domain = canonical_domain(domain)
         version = self.version(domain)
         op = self.registry.resolve(domain, name, version)
@@ -110,11 +106,9 @@ class Resolver:
     def _wrong_names(self, node: onnx.NodeProto, found: Resolved, attributes: Mapping[str, Any]) -> InvalidModel:
         unknown = sorted(map(str, attributes.keys() - found.names))
         missing = sorted(found.required - attributes.keys())
-        if unknown:
-            what = f"{_title(node, found)} has no attribute {', '.join(unknown)}"
-        else:
-            what = f"{_title(node, found)} needs attribute {', '.join(missing)}"
-        return InvalidModel(what, available=", ".join(sorted(found.names)) or "no attributes")
+        reason = f"has no attribute {', '.join(unknown)}" if unknown else f"lacks attribute {', '.join(missing)}"
+        available, do = ", ".join(sorted(found.names)), did_you_mean(unknown[0], found.names) if unknown else ""
+        return InvalidModel(f"{_title(node, found)} {reason}", available=available or "no attributes", do=do)
 
     def _check(self, node: onnx.NodeProto, found: Resolved, op: Op, attributes: Mapping[str, Any]) -> None:
         if any(_is_reference(v) or isinstance(v, Graph) for v in attributes.values()):
@@ -141,12 +135,14 @@ def _implied_version(domain: str, ir_version: int) -> int:
     """The version that a file means by not importing a domain: the newest of the ONNX release with its IR version."""
     if domain != "ai.onnx" or ir_version < 3:
         return 1
-    versions = [row[2] for row in onnx.helper.VERSION_TABLE if row[1] <= ir_version]
+    from onnx.helper import VERSION_TABLE
+
+    versions = [row[2] for row in VERSION_TABLE if row[1] <= ir_version]
     return max(versions, default=1)
 
 
 def _span(least: int, most: float) -> str:
-    """How many inputs an op takes, in words."""
+    """The number of inputs of an op, in words."""
     if least == most:
         return f"exactly {counted(least, 'input')}"
     return f"at least {counted(least, 'input')}" if most == float("inf") else f"{least} to {most:g} inputs"

@@ -39,7 +39,7 @@ def sorted_nodes(graph: onnx.GraphProto, known: set[str]) -> list[onnx.NodeProto
         stuck = [node for node, count in zip(nodes, waits, strict=True) if count]
         names = ", ".join(f'"{n.name or n.op_type}" -> {", ".join(map(str, n.output))}' for n in stuck[:5])
         raise InvalidModel(
-            f'graph "{graph.name}" must have no cycle', given=f"{len(stuck)} nodes depend on each other: {names}"
+            f'graph "{graph.name}" has a cycle', given=f"{len(stuck)} nodes depend on each other: {names}"
         )
     return order
 

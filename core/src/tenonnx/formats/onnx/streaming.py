@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import onnx
-from onnx import TensorProto
-
 from tenonnx.errors import InvalidCall
 from tenonnx.formats.external import ExternalDataWriter, Pieces, Region
 from tenonnx.formats.files import AtomicWriter, available_name
+from tenonnx.formats.onnx import proto as onnx
+from tenonnx.formats.onnx.proto import TensorProto
 from tenonnx.formats.onnx.tensors import (
     Initializers,
     MappedContents,
@@ -54,19 +53,23 @@ def write_file(
     the model that is replaced is removed where it is that model's own.
     """
     with AtomicWriter(path, overwrite=overwrite) as writer:
-        inline, external = _divide(model, initializers, threshold)
-        entries: dict[str, TensorProto] = {}
-        if external:
-            name = available_name(writer.folder, f"{writer.name}.data")
-            if name != name.encode("utf-8", "replace").decode():
-                raise InvalidCall(
-                    "a model with external data must have a name in UTF-8, by which it names that data",
-                    given=ascii(name),
-                    do="choose another name, or keep the data inside",
-                )
-            entries = _write_external(writer.open(name), name, external)
-        _write_message(writer.open(), model, entries, inline, initializers)
-        writer.discard_superseded()
+        write_files(writer, model, initializers, threshold)
+
+
+def write_files(
+    writer: AtomicWriter, model: onnx.ModelProto, initializers: Initializers, threshold: int | None
+) -> None:
+    """Write a model and its data file by a writer that goes on to give them their names."""
+    inline, external = _divide(model, initializers, threshold)
+    entries: dict[str, TensorProto] = {}
+    if external:
+        name = available_name(writer.folder, f"{writer.name}.data")
+        if name != name.encode("utf-8", "replace").decode():
+            what = "the name of a model, by which it finds its external data, is not in UTF-8"
+            raise InvalidCall(what, given=ascii(name), do="choose another name, or keep the data inside")
+        entries = _write_external(writer.open(name), name, external)
+    _write_message(writer.open(), model, entries, inline, initializers)
+    writer.discard_superseded()
 
 
 def write_stream(stream: BinaryIO, model: onnx.ModelProto, initializers: Initializers) -> None:
@@ -76,7 +79,7 @@ def write_stream(stream: BinaryIO, model: onnx.ModelProto, initializers: Initial
         _write_message(stream, model, {}, inline, initializers)
     except (OSError, ValueError, TypeError) as error:  # full, closed, or one for text
         raise InvalidCall(
-            "a stream must accept binary data",
+            "cannot write binary data to the stream",
             given=f"{type(stream).__name__}: {error}",
             do="open a file in binary mode, or give export its path",
         ) from error
@@ -120,7 +123,7 @@ def _write_external(file: BinaryIO, location: str, tensors: Initializers) -> dic
 
 
 def packed_source(contents: Constant, name: str) -> Region | Pieces | Any:
-    """Where the packed bytes of a tensor lie: in an external file, in memory, or where they are made piece by piece."""
+    """Source of the packed bytes of a tensor: an external file, memory, or a function that makes pieces."""
     region = contents.region if isinstance(contents, TensorContents | MappedContents) else None
     if region is not None:
         return region
@@ -151,7 +154,7 @@ def _write_message(
     inline: set[str],
     initializers: Initializers,
 ) -> None:
-    """Serialise piece by piece: the concatenation of serialised fields is the serialised message."""
+    """Serialize piece by piece: the concatenation of serialized fields is the serialized message."""
     head, graph = onnx.ModelProto(), model.graph
     copy_fields(model, head, without=("graph",))
     body = graph.SerializeToString()

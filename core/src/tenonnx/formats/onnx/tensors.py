@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto
 
 from tenonnx import limits
 from tenonnx.errors import InvalidModel
 from tenonnx.formats.external import ExternalFiles, Region
+from tenonnx.formats.onnx import proto as onnx
+from tenonnx.formats.onnx.proto import TensorProto
 from tenonnx.graph.constants import Constant, Contents
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import TensorType
@@ -39,16 +39,20 @@ class TensorContents(Contents):
     def nbytes(self) -> int:
         return packed_bytes(self.type)
 
+    @property
+    def is_external(self) -> bool:
+        return self.region is not None
+
     def _region(self, files: ExternalFiles | None) -> Region:
         entries = {entry.key: entry.value for entry in self.proto.external_data}
         where = files if files is not None else ExternalFiles(None)
         name = self.proto.name
         region = where.region(entries.get("location", ""), entries.get("offset"), entries.get("length"), tensor=name)
         if self.type.dtype is DType.string:
-            raise InvalidModel(f'tensor "{name}": strings cannot be external')
+            raise InvalidModel(f'tensor "{name}": strings are in external data, which ONNX does not allow')
         if region.length != self.nbytes:
             raise InvalidModel(
-                f'external tensor "{name}" must have {self.nbytes} bytes for {self.type}',
+                f'external tensor "{name}" does not have {self.nbytes} bytes, as many as {self.type}',
                 given=f"{region.length} bytes",
             )
         return region
@@ -60,8 +64,12 @@ class TensorContents(Contents):
                     array = from_raw(self.region.view(), self.type)
                 elif self.type.dtype is DType.string:
                     array = self._texts()
+                elif self.proto.HasField("raw_data"):
+                    array = from_raw(memoryview(self.proto.raw_data), self.type)
                 else:
-                    array = onnx.numpy_helper.to_array(self.proto)
+                    from onnx import numpy_helper  # few tensors need more of onnx than its messages
+
+                    array = numpy_helper.to_array(self.proto)
                     self._check_range(array)
             except UNFORESEEN as error:
                 raise _malformed(self.proto.name, self.type, error) from error
@@ -84,7 +92,7 @@ class TensorContents(Contents):
             wrong = np.asarray(stored) != array.reshape(-1)
             if wrong.any():
                 raise InvalidModel(
-                    f'tensor "{self.proto.name}" must hold numbers of {dtype}',
+                    f'tensor "{self.proto.name}" holds numbers out of the range of {dtype}',
                     given=str(np.asarray(stored)[wrong][:3].tolist()),
                 )
 
@@ -141,6 +149,10 @@ class SparseContents(Contents):
     def nbytes(self) -> int:
         return packed_bytes(self.type)
 
+    @property
+    def is_external(self) -> bool:
+        return self._values.is_external or self._indices.is_external
+
     def array(self) -> np.ndarray[Any, Any]:
         if self._array is None:
             name, dims = self.proto.values.name, tuple(self.proto.dims)
@@ -158,7 +170,7 @@ class SparseContents(Contents):
 
     def inline_proto(self) -> onnx.SparseTensorProto:
         """The message, with the parts that lie in external files."""
-        if self._values.region is None and self._indices.region is None:
+        if not self.is_external:
             return self.proto
         proto = onnx.SparseTensorProto(dims=self.proto.dims)
         proto.values.CopyFrom(to_inline_proto(self._values, self.proto.values.name))
@@ -167,7 +179,7 @@ class SparseContents(Contents):
 
 
 def _flat_positions(indices: np.ndarray[Any, Any], dims: tuple[int, ...], values: np.ndarray[Any, Any]) -> Any:
-    """Where the values of a sparse tensor belong in the dense one. Raises ``ValueError`` where that is nowhere."""
+    """Flat positions of the values of a sparse tensor in the dense one. Raises ``ValueError`` for invalid ones."""
     if indices.dtype != np.int64 or indices.ndim not in (1, 2) or values.ndim != 1 or len(indices) != len(values):
         raise ValueError(f"there are {values.shape} values, and {indices.dtype} indices of shape {indices.shape}")
     sizes = (math.prod(dims),) if indices.ndim == 1 else dims
@@ -179,7 +191,7 @@ def _flat_positions(indices: np.ndarray[Any, Any], dims: tuple[int, ...], values
 
 
 def _malformed(name: str, kind: TensorType, error: Exception) -> InvalidModel:
-    return InvalidModel(f'tensor "{name}" must hold the contents of {kind}', given=f"{error}"[:500])
+    return InvalidModel(f'tensor "{name}" does not hold the contents of {kind}', given=f"{error}"[:500])
 
 
 def tensor_type(proto: TensorProto) -> TensorType:
@@ -197,7 +209,7 @@ def _element_type(proto: TensorProto) -> DType:
         dtype = DType.undefined
     if dtype is DType.undefined:
         raise InvalidModel(
-            f'tensor "{proto.name}" must have a known element type',
+            f'tensor "{proto.name}" has an unknown element type',
             given=f"code {proto.data_type}",
             available=", ".join(f"{d.value} {d}" for d in DType if d),
         )
@@ -209,7 +221,9 @@ def _check_dims(name: str, dims: tuple[int, ...]) -> None:
     for dim in dims:
         elements *= max(dim, 1)
         if dim < 0 or elements > MAXIMUM_ELEMENTS:
-            raise InvalidModel(f'tensor "{name}" must have dims that a memory can hold', given=str(list(dims)))
+            raise InvalidModel(
+                f'tensor "{name}" has negative dims, or more elements than any memory holds', given=str(list(dims))
+            )
 
 
 def packed_bytes(kind: TensorType) -> int:
@@ -229,8 +243,10 @@ def from_raw(raw: memoryview, kind: TensorType) -> np.ndarray[Any, Any]:
     """The array in the bytes of a tensor's packed form; a view of them where an element fills its bytes."""
     dims = tuple(d for d in kind.shape or () if isinstance(d, int))
     if kind.dtype.bits < 8:
+        from onnx import numpy_helper
+
         packed = TensorProto(dims=dims, data_type=int(kind.dtype), raw_data=bytes(raw))
-        unpacked: np.ndarray[Any, Any] = onnx.numpy_helper.to_array(packed)
+        unpacked: np.ndarray[Any, Any] = numpy_helper.to_array(packed)
         return unpacked
     return np.frombuffer(raw, dtype=np.uint8).view(kind.dtype.numpy.newbyteorder("<")).reshape(dims)
 
@@ -265,7 +281,9 @@ def array_to_proto(array: np.ndarray[Any, Any], dtype: DType, name: str) -> Tens
         proto = TensorProto(name=name, data_type=int(dtype), dims=array.shape)
         proto.string_data.extend(s if isinstance(s, bytes) else str(s).encode() for s in array.reshape(-1))
         return proto
-    proto = onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
+    from onnx import numpy_helper
+
+    proto = numpy_helper.from_array(np.ascontiguousarray(array), name)
     proto.data_type = int(dtype)
     del proto.dims[:]
     proto.dims.extend(array.shape)

@@ -31,7 +31,7 @@ def add_training_state(graph: Graph, model: onnx.ModelProto, initializers: Initi
     clashes = [name for name in state.tensors if name in taken]
     if clashes:
         raise InvalidCall(
-            "training state needs names that the graph does not use", given=", ".join(clashes), do="rename the values"
+            "names of the training state are used in the graph", given=", ".join(clashes), do="rename the values"
         )
     text = json.dumps({"tensors": list(state.tensors), "settings": dict(state.settings)}, sort_keys=True)
     model.metadata_props.add(key=KEY, value=text)
@@ -54,13 +54,13 @@ def take_training_state(graph: Graph) -> None:
         names, settings = dict.fromkeys(announced["tensors"]), dict(announced["settings"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidModel(
-            f'the metadata entry "{KEY}" must list tensors and settings', given=text[:200], do="remove the entry"
+            f'the metadata entry "{KEY}" does not list tensors and settings', given=text[:200], do="remove the entry"
         ) from error
     held = {value.name: value for value in graph.variables}
     missing = [name for name in names if name not in held]
     if missing:
         raise InvalidModel(
-            "the file must hold the training state that its metadata lists",
+            "the file lacks training state that its metadata lists",
             given=f"no initializer {', '.join(map(repr, missing))}",
             do=f'remove the metadata entry "{KEY}" to load the model without',
         )

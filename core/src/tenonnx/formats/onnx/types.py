@@ -70,11 +70,8 @@ def write_type(kind: Type | None, proto: onnx.TypeProto) -> None:
 def _write_dim(dim: Dim, proto: onnx.TensorShapeProto.Dimension) -> None:
     if isinstance(dim, int):
         if dim >= 1 << 63:
-            raise NotRepresentable(
-                "a dim must fit in 64 bits",
-                given=f"about 2^{dim.bit_length()}",
-                do="leave the type out (tidy=False)",
-            )
+            what = "a dim does not fit in 64 bits"
+            raise NotRepresentable(what, given=f"about 2^{dim.bit_length()}", do="leave the type out (tidy=False)")
         proto.dim_value = dim
     elif dim is not None:
         proto.dim_param = str(dim)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import onnx
-
-from tenonnx.formats.onnx.attributes import write_attribute
+from tenonnx.formats.onnx import proto as onnx
+from tenonnx.formats.onnx.attributes import is_external, write_attribute
 from tenonnx.formats.onnx.functions import Function
 from tenonnx.formats.onnx.ir import ir_version
-from tenonnx.formats.onnx.roles import add_roles
+from tenonnx.formats.onnx.parameter_roles import add_roles
 from tenonnx.formats.onnx.tensors import Initializers, SparseContents, to_inline_proto, to_proto
 from tenonnx.formats.onnx.types import read_type, write_type
-from tenonnx.graph.garbage import uncollected
+from tenonnx.graph.gc_paused import gc_paused
 from tenonnx.graph.graph import OPTIONAL_INPUTS_IR, Graph, Node, Value
 from tenonnx.graph.symbolic import symbols_of
 from tenonnx.graph.training import Role
 from tenonnx.graph.types import TensorType, Type
 from tenonnx.op.op import Op
 from tenonnx.op.versioned_signature import signature_at
+from tenonnx.transforms.target import undeclared_opsets
 
 
 def to_model(graph: Graph) -> onnx.ModelProto:
@@ -30,7 +30,7 @@ def to_model(graph: Graph) -> onnx.ModelProto:
     return model
 
 
-@uncollected()
+@gc_paused()
 def model_and_initializers(graph: Graph, *, tidy: bool = False) -> tuple[onnx.ModelProto, Initializers]:
     """The model without the initializers of its main graph, and these.
 
@@ -76,7 +76,7 @@ def _write_opsets(graph: Graph, model: onnx.ModelProto, tidy: bool) -> None:
         model.opset_import.extend(graph.origin.opset_import)
         return
     spelled = {o.domain or "ai.onnx": o.domain for o in graph.origin.opset_import} if graph.origin is not None else {}
-    for domain, version in graph.opsets.items():
+    for domain, version in {**graph.opsets, **undeclared_opsets(graph)}.items():
         model.opset_import.add(domain=spelled.get(domain, "" if domain == "ai.onnx" else domain), version=version)
 
 
@@ -115,7 +115,7 @@ class GraphWriter:
         origin = node.origin
         for subgraph in node.subgraphs:
             for stand_in, outer in zip(subgraph.captures, node.captures, strict=True):
-                stand_in.become(name=outer.name)
+                stand_in._replace_fields(name=outer.name)
         inputs = ["" if v is None else v.name for v in node.inputs]
         outputs = ["" if v is None else v.name for v in node.outputs]
         if origin is not None:
@@ -128,9 +128,9 @@ class GraphWriter:
             if outputs != list(origin.output):
                 del proto.output[:]
                 proto.output.extend(outputs)
-            if node.subgraphs:
+            if node.attributes and (node.subgraphs or any(map(is_external, node.attributes.values()))):
                 for attribute in proto.attribute:
-                    self._rewrite_subgraphs(attribute, node.attributes[attribute.name])
+                    self._rewrite_outside(attribute, node.attributes[attribute.name])
             return
         while outputs and not outputs[-1]:
             outputs.pop()
@@ -143,8 +143,13 @@ class GraphWriter:
         if isinstance(node.op, Function):
             proto.overload = node.op.proto.overload
 
-    def _rewrite_subgraphs(self, attribute: onnx.AttributeProto, value: Any) -> None:
-        if isinstance(value, Graph):
+    def _rewrite_outside(self, attribute: onnx.AttributeProto, value: Any) -> None:
+        """Write an attribute anew where it holds more than its message: names of outer values, external contents."""
+        if is_external(value):
+            name = attribute.name
+            attribute.Clear()
+            write_attribute(name, value, attribute, self._write_subgraph)
+        elif isinstance(value, Graph):
             attribute.g.Clear()
             self._write_subgraph(value, attribute.g)
         elif isinstance(value, list) and value and isinstance(value[0], Graph):
@@ -161,14 +166,14 @@ class GraphWriter:
 
     def _write_interface(self) -> None:
         declared = {} if self.origin is None else {i.name: i for i in (*self.origin.input, *self.origin.output)}
-        for values, infos in ((self.graph.all_inputs, self.proto.input), (self.graph.outputs, self.proto.output)):
+        inputs = self.graph.all_inputs
+        if self.ir_version < OPTIONAL_INPUTS_IR and self.graph.parent is None:
+            inputs = list(dict.fromkeys((*inputs, *self.graph.variables, *self._loose_constants())))
+            places = {} if self.origin is None else {info.name: k for k, info in enumerate(self.origin.input)}
+            inputs.sort(key=lambda value: places.get(value.name, len(places)))
+        for values, infos in ((inputs, self.proto.input), (self.graph.outputs, self.proto.output)):
             for value in values:
                 self._write_info(value, declared.get(value.name), infos.add())
-        if self.ir_version < OPTIONAL_INPUTS_IR and self.graph.parent is None:
-            listed = {v.name for v in self.graph.all_inputs}
-            for value in (*self.graph.variables, *self._loose_constants()):
-                if value.name not in listed:
-                    self._write_info(value, None, self.proto.input.add())
 
     def _write_info(self, value: Value, declared: onnx.ValueInfoProto | None, info: onnx.ValueInfoProto) -> None:
         if declared is not None and not self._is_stale(value, declared):

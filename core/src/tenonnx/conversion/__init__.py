@@ -1,1 +1,0 @@
-"""A model on its way to a file: one table of steps, which every program that writes models goes through."""

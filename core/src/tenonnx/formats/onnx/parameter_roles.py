@@ -1,0 +1,75 @@
+"""Parameter and buffer roles in the metadata of a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.errors import InvalidModel
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.training import Role
+
+if TYPE_CHECKING:
+    import onnx
+
+#: The entry of ``metadata_props``: names by kind; by name the rows that stay, how contents lie, what they are made of.
+KEY = "tenonnx.variables"
+
+_KINDS = ("parameter", "frozen", "buffer")
+
+
+def add_roles(roles: Mapping[str, Role], model: onnx.ModelProto) -> None:
+    """Let ``model`` say what its initializers are to training."""
+    told: dict[str, Any] = {}
+    for name, role in roles.items():
+        if role.kind:
+            told.setdefault(role.kind, []).append(name)
+        if role.fixed_rows:
+            told.setdefault("fixed_rows", {})[name] = list(role.fixed_rows)
+        if role.permutation is not None:
+            told.setdefault("permutation", {})[name] = list(role.permutation)
+        if role.made_of:
+            told.setdefault("made_of", {})[name] = list(role.made_of)
+    if told:
+        model.metadata_props.add(key=KEY, value=json.dumps(told, sort_keys=True))
+
+
+def take_roles(graph: Graph) -> None:
+    """Give the variables of ``graph`` the roles that its file tells. Raises ``InvalidModel`` where it cannot be read.
+
+    Names that the file does not have any more are passed over.
+    """
+    text = graph.metadata.pop(KEY, None)
+    if text is None:
+        return
+    try:
+        told = json.loads(text)
+        rows, permutations, made_of = (dict(told.get(key, {})) for key in ("fixed_rows", "permutation", "made_of"))
+        roles = {
+            str(name): Role(
+                kind,
+                tuple(map(int, rows.get(name, ()))),
+                _axes(permutations.get(name)),
+                tuple(map(str, _names(made_of.get(name, [])))),
+            )
+            for kind in _KINDS
+            for name in _names(told.get(kind, []))
+        }
+        for name in permutations:
+            roles.setdefault(name, Role("", permutation=_axes(permutations[name])))
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        what = f'the metadata entry "{KEY}" does not list names of initializers by {", ".join(_KINDS)}'
+        raise InvalidModel(what, given=text[:200], do="remove the entry") from error
+    for value in graph.variables:
+        value.role = roles.get(value.name)
+
+
+def _names(told: Any) -> list[Any]:
+    if not isinstance(told, list):
+        raise TypeError("no list")
+    return told
+
+
+def _axes(told: Any) -> tuple[int, ...] | None:
+    return None if told is None else tuple(map(int, told))

@@ -1,0 +1,150 @@
+"""Loading of plugins of ops: which are imported for a domain, and why some are left out."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any
+
+from tenonnx.errors import PluginError, PluginWarning
+from tenonnx.graph.definitions import defined_by
+from tenonnx.graph.gc_paused import gc_paused
+from tenonnx.registry.discovery import Plugin
+from tenonnx.registry.hookspecs import hooks_of
+
+
+class Loader:
+    """Imports the plugins of a registry when their ops are asked for, and lets them register."""
+
+    def __init__(
+        self,
+        registry: Any,
+        available: Iterable[Plugin] | Callable[[], Iterable[Plugin]],
+        lock: AbstractContextManager[Any],
+    ) -> None:
+        self._registry, self._available, self._lock = registry, available, lock
+        self._names: dict[Plugin, str] = {}
+        self._hooks: dict[str, tuple[Any, dict[str, Callable[..., Any]]]] = {}
+        self._called: set[str] = set()
+        self._complete: frozenset[str] = frozenset()
+        self._modules, self._reached = 0, set[str]()
+        self._calling = 0
+        self._untold: list[PluginError] = []
+        self.failures: dict[Plugin, PluginError] = {}
+
+    @cached_property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """The plugins that may be loaded."""
+        return tuple(self._available() if callable(self._available) else self._available)
+
+    def load(self, domain: str) -> None:
+        """Import the plugins that serve ``domain``. One that fails is recorded in ``failures`` and left out whole."""
+        if domain in self._complete:
+            self._import_reached()
+            return
+        with self._lock, gc_paused():
+            for plugin in self.serving(domain):
+                if self._names[plugin] not in self._called:
+                    self._called.add(self._names[plugin])
+                    self._call("register_ops", plugin)
+            if self._calling:  # by the hook of a plugin, which may be one of these
+                return
+            self._complete |= {domain}
+        contents = self._registry.contents
+        self.import_ops(contents.awaited.keys() & contents.ops.keys())  # which two packages may have
+        self._import_reached()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Warn of the plugins that failed, and of the meanings that are left out for those of other packages."""
+        with self._lock:
+            failures, self._untold = self._untold, []
+        for text in [*map(str, failures), *self._registry.untold()]:
+            warnings.warn(PluginWarning(text), stacklevel=3)
+
+    def import_ops(self, ops: Iterable[tuple[str, str]]) -> None:
+        """Import the modules of ops that are awaited, and add these. A plugin that fails in one gives no more."""
+        awaited = self._registry.contents.awaited
+        wanted = {key: awaited[key] for key in ops if key in awaited}
+        if not wanted:
+            return
+        for plugin, module in dict.fromkeys(entry for entries in wanted.values() for entry in entries):
+            try:
+                with defined_by(self._registry), gc_paused():
+                    importlib.import_module(module) if plugin is None else plugin.import_module(module)
+            except PluginError as error:
+                if plugin is None:
+                    raise
+                with self._lock:
+                    self._leave_out(plugin, error)
+        self._registry.add_awaited(wanted)
+        self._import_reached()
+        self._tell()
+
+    def _import_reached(self) -> None:
+        """Import the further modules of ops that nobody asked for, and that another module has imported."""
+        if len(sys.modules) != self._modules:
+            self._modules = len(sys.modules)
+            self.import_ops(self._registry.contents.reached(self._reached))
+
+    def serving(self, domain: str) -> list[Plugin]:
+        """The plugins of a domain, imported, and asked for their tables."""
+        for plugin in self.plugins:
+            if plugin.domain == domain and plugin not in self._names and plugin not in self.failures:
+                self._announce(plugin)
+        return [plugin for plugin in self._names if plugin.domain == domain]
+
+    def _announce(self, plugin: Plugin) -> None:
+        """Find the hooks of a plugin, once for each module that entries name."""
+        try:
+            with defined_by(self._registry):
+                module = plugin.load()
+            known_as = next((name for name, (held, _) in self._hooks.items() if held is module), None)
+            if known_as is not None:
+                self._names[plugin] = known_as
+                return
+            try:
+                hooks = hooks_of(module)
+            except TypeError as error:
+                raise plugin.failure("has an invalid hook", error) from error
+            if "register_ops" not in hooks:
+                what = "has no function register_ops marked with @hookimpl"
+                where = getattr(module, "__file__", None) or plugin.value
+                raise PluginError(f'plugin "{plugin.name}" of {plugin.source} {what}', given=where)
+        except PluginError as error:
+            self._leave_out(plugin, error)
+        else:
+            self._names[plugin] = plugin.title
+            self._hooks[plugin.title] = module, hooks
+            self._call("register_tables", plugin)
+
+    def _call(self, hook: str, plugin: Plugin) -> None:
+        """Call a hook of a plugin, where it has that; it leaves nothing behind where it raises."""
+        name = self._names[plugin]
+        function = self._hooks[name][1].get(hook)
+        if function is None:
+            return
+        self._calling += 1
+        try:
+            with defined_by(self._registry), self._registry.registering(plugin):
+                function(registry=self._registry)
+        except KeyboardInterrupt:
+            self._called.discard(name)
+            raise
+        except (Exception, SystemExit) as error:
+            self._leave_out(plugin, plugin.failure("could not register its ops", error))
+        finally:
+            self._calling -= 1
+
+    def _leave_out(self, plugin: Plugin, error: PluginError) -> None:
+        self._untold.append(error)
+        name = self._names.get(plugin, plugin.title)
+        for entry in [plugin, *(other for other, known in self._names.items() if known == name)]:
+            self.failures[entry] = error
+            self._registry.leave_out(entry)
+            self._names.pop(entry, None)
+        self._hooks.pop(name, None)

@@ -1,0 +1,1 @@
+"""Conversion from a source to a verified file."""

@@ -1,0 +1,245 @@
+"""Post-export hooks: callbacks that post-process the ModelProto."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import TensorProto
+from onnx.external_data_helper import ExternalDataInfo
+
+from tenonnx.errors import InvalidCall, InvalidModel, PluginError, TenonnxError, did_you_mean
+from tenonnx.formats.external import ExternalDataWriter, ExternalFiles, Region
+from tenonnx.formats.onnx.reader import read_parts
+from tenonnx.formats.onnx.streaming import packed_source, without_contents
+from tenonnx.formats.onnx.tensors import Initializers, TensorContents, to_inline_proto
+from tenonnx.graph.constants import Constant
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.registry.discovery import plugins
+
+#: Plugins of this entry-point group are hooks, asked for by name.
+GROUP = "tenonnx.hooks"
+
+#: A hook gets every tensor inline while they have so many bytes together, and otherwise those below ``_SMALL``.
+_INLINE, _SMALL = 64 << 20, 1 << 16
+
+
+class Hook:
+    """One hook: a function of a message, or of a message and the graph that was exported, or an object with one."""
+
+    def __init__(self, given: Any, name: str = "") -> None:
+        value = _made(given) if inspect.isclass(given) and hasattr(given, "post_process") else given
+        function = getattr(value, "post_process", value)
+        if not callable(function):
+            raise InvalidCall(
+                "post_export_hooks are not functions of a model, in a list",
+                given=repr(given)[:80],
+                available="objects with post_process, and names of tenonnx.hooks, too",
+            )
+        own = value if hasattr(value, "__qualname__") else type(value)
+        self.name = name or str(own.__qualname__)
+        self.function: Callable[..., Any] = function
+        self._also = _also_taken(function)
+
+    def __call__(self, model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
+        """The message that the hook leaves. Raises ``PluginError`` naming the hook for whatever it raises."""
+        try:
+            left = self._also(self.function, model, graph)
+        except TenonnxError as error:
+            raise PluginError(
+                f"the hook {self.name} failed: {error.what}",
+                given=error.given,
+                available=error.available,
+                do=error.do,
+                also=error.also,
+            ) from error
+        except (Exception, SystemExit) as error:
+            raise PluginError(f"the hook {self.name} failed", given=f"{type(error).__name__}: {error}") from error
+        if left is None:
+            return model
+        if not isinstance(left, onnx.ModelProto):
+            raise InvalidModel(
+                f"the hook {self.name} returned neither a ModelProto nor None", given=type(left).__name__
+            )
+        return left
+
+
+def hooks_of(given: Any) -> tuple[Hook, ...]:
+    """The hooks that an export was given: functions, objects with ``post_process`` and names of installed ones."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidCall("post_export_hooks are not functions of a model, in a list", given=repr(given)[:80])
+    return tuple(_hook(each) for each in given)
+
+
+def _hook(given: Any) -> Hook:
+    if isinstance(given, Hook):
+        return given
+    return installed_hook(given) if isinstance(given, str) else Hook(given)
+
+
+def installed_hook(name: str) -> Hook:
+    """The hook that a package offers by that name."""
+    known = {plugin.name: plugin for plugin in plugins(GROUP)}
+    if name not in known:
+        raise InvalidCall(
+            f'no installed package offers the hook "{name}"',
+            available=", ".join(known) or "no hook",
+            do=did_you_mean(name, known) or "give the function itself; on the command line FILE.py:FUNCTION",
+        )
+    return Hook(known[name].load(), f"{name} of {known[name].source}")
+
+
+def _made(kind: type) -> Any:
+    try:
+        return kind()
+    except Exception as error:
+        what = f"cannot make a hook of the class {kind.__qualname__} without arguments"
+        raise InvalidCall(what, given=f"{type(error).__name__}: {error}", do="give an object of it") from error
+
+
+def _also_taken(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Call of a hook with the message and, where it takes that by position or name, the graph."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:  # nobody knows that of what is written in C
+        return lambda call, model, graph: call(model)
+    places = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
+    if rest or (len(places) > 1 and (places[1].default is inspect.Parameter.empty or places[1].name == "graph")):
+        return lambda call, model, graph: call(model, graph)
+    named = "graph" in parameters and parameters["graph"].kind is inspect.Parameter.KEYWORD_ONLY
+    return lambda call, model, graph: call(model, graph=graph) if named else call(model)
+
+
+def run_hooks(
+    hooks: Sequence[Hook], model: onnx.ModelProto, initializers: Initializers, graph: Graph, registry: Any
+) -> tuple[onnx.ModelProto, Initializers]:
+    """The message that hooks leave, and its initializers apart.
+
+    A hook sees all of these in the message. Where they are many bytes, the larger ones are references to files, whose
+    folder is the entry ``basepath``; those that it leaves stay where they lie. Raises ``InvalidModel`` naming the hook
+    whose message cannot be read.
+    """
+    outputs = len(model.graph.output)
+    with _Placed.of(initializers) as placed:
+        for hook in hooks:
+            model.graph.initializer.extend(placed.messages())
+            model = hook(model, graph)
+            if outputs and not model.graph.output:
+                raise InvalidModel(f"the hook {hook.name} left a model without its outputs", given=f"none of {outputs}")
+            try:
+                placed.take(model.graph.initializer)
+                del model.graph.initializer[:]
+                read_parts(model, placed.initializers, registry)
+            except TenonnxError as error:
+                what = f"the hook {hook.name} left a model that cannot be read"
+                raise InvalidModel(what, given=str(error)) from error
+        return model, placed.initializers
+
+
+class _Placed:
+    """Initializers as hooks see them, each with the message that stands for it."""
+
+    def __init__(self, initializers: Initializers, folder: Path) -> None:
+        self.initializers = initializers
+        self._folder = folder
+        self._inline = sum(contents.nbytes for _, contents in initializers) <= _INLINE
+        self._references: dict[bytes, Constant] = {}  # by where they lie
+        self._spooled: dict[int, TensorProto] = {}  # by the contents, which are kept alive by the list
+
+    @classmethod
+    @contextmanager
+    def of(cls, initializers: Initializers) -> Iterator[_Placed]:
+        with tempfile.TemporaryDirectory(prefix="tenonnx-hooks-", ignore_cleanup_errors=True) as folder:
+            yield cls(initializers, Path(folder))
+
+    def messages(self) -> Iterator[TensorProto]:
+        for name, contents in self.initializers:
+            yield self._message(name, contents)
+
+    def _message(self, name: str, contents: Constant) -> TensorProto:
+        if self._inline or contents.nbytes < _SMALL or contents.type.dtype is DType.string:
+            return to_inline_proto(contents, name)
+        message = without_contents(name, contents)
+        message.data_location = TensorProto.EXTERNAL
+        place = self._spooled.get(id(contents)) or self._place(contents, name)
+        self._spooled[id(contents)] = place
+        message.external_data.extend(place.external_data)
+        self._references[_place_of(message)] = contents
+        return message
+
+    def _place(self, contents: Constant, name: str) -> TensorProto:
+        """Location of contents: the file that they came from, or one made for that."""
+        source = packed_source(contents, name)
+        if isinstance(source, Region) and _is_still(source):
+            path, offset, length = source.path, source.offset, source.length
+        else:
+            path = str(self._folder / str(len(self._spooled)))
+            with Path(path).open("xb") as file, ExternalDataWriter(file) as writer:
+                offset, length = writer.append(source)
+        folder, location = os.path.split(path)
+        place = TensorProto()
+        for key, value in (("location", location), ("offset", offset), ("length", length), ("basepath", folder)):
+            place.external_data.add(key=key, value=str(value))
+        return place
+
+    def take(self, messages: Iterable[TensorProto]) -> None:
+        """Let the initializers be those of a message, with the contents that they had where it says so."""
+        before = dict(self.initializers)
+        files: dict[str, ExternalFiles] = {}
+        found: Initializers = []
+        for message in messages:
+            held = before.get(message.name)
+            if message.data_location == TensorProto.EXTERNAL:
+                found.append((message.name, self._referred(message, files)))
+            elif held is not None and self._is_inline(held) and message == to_inline_proto(held, message.name):
+                found.append((message.name, held))
+            else:
+                own = TensorProto()
+                own.CopyFrom(message)
+                found.append((message.name, TensorContents(own)))
+                found[-1][1].array()  # so that what is none fails here
+        self.initializers = found
+
+    def _is_inline(self, contents: Constant) -> bool:
+        return self._inline or contents.nbytes < _SMALL or contents.type.dtype is DType.string
+
+    def _referred(self, message: TensorProto, files: dict[str, ExternalFiles]) -> Constant:
+        """The contents of a reference: those that it stood for, or what the hook refers to itself."""
+        held = self._references.get(_place_of(message))
+        if held is not None and without_contents("", held) == _bare(message):
+            return held
+        folder = ExternalDataInfo(message).basepath
+        own = TensorProto()
+        own.CopyFrom(message)
+        return TensorContents(own, files.setdefault(folder, ExternalFiles(folder or None)))
+
+
+def _place_of(message: TensorProto) -> bytes:
+    entries = {entry.key: entry.value for entry in message.external_data}
+    return repr(sorted(entries.items())).encode()
+
+
+def _bare(message: TensorProto) -> TensorProto:
+    bare = TensorProto()
+    bare.CopyFrom(message)
+    for field in ("name", "data_location", "external_data"):
+        bare.ClearField(field)
+    bare.name = ""
+    return bare
+
+
+def _is_still(region: Region) -> bool:
+    """Whether the file of a region is still to be found by its name."""
+    try:
+        status = Path(region.path).stat()
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) == region.file.identity

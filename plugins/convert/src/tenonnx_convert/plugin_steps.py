@@ -1,0 +1,174 @@
+"""Transforms of packages as steps of a conversion, with the options that they declare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import MISSING, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tenonnx.errors import InvalidCall, PluginError, did_you_mean
+from tenonnx.registry.discovery import Plugin, cure, plugins
+from tenonnx.registry.hints import provider
+from tenonnx.transforms.decorators import Marks, marks_of
+from tenonnx_convert.options import ConvertConfig, ExportConfig, Option, options_of
+
+if TYPE_CHECKING:
+    from tenonnx.graph.graph import Graph
+
+#: Plugins of this entry-point group are functions from a graph to a graph, or dataclasses whose instances are.
+TRANSFORMS = "tenonnx.transforms"
+
+
+class Placed(NamedTuple):
+    """A transform as a step: a function of the graph and the state to a graph, or to what the step found."""
+
+    name: str
+    step: Callable[[Graph, Any], Any]
+    marks: Marks
+
+
+class StepOption(NamedTuple):
+    """An option that a transform declares."""
+
+    plugin: Plugin
+    option: Option
+    default: Any
+    behind: str
+
+
+def has_options(plugin: Plugin) -> bool:
+    """Whether an entry point names a class, by its name: it has options, while a function is a flag."""
+    return plugin.value.rpartition(":")[2][:1].isupper()
+
+
+def _classes() -> Iterator[tuple[Plugin, Any]]:
+    """The transforms with options. Those that cannot be loaded are left out."""
+    for plugin in plugins(TRANSFORMS):
+        if has_options(plugin):
+            try:
+                found = plugin.load()
+            except PluginError:
+                continue
+            if not is_dataclass(found):
+                what = f'the transform "{plugin.name}" of {plugin.source} is not a dataclass'
+                raise PluginError(what, given=plugin.value, do="put @dataclass(frozen=True) above it")
+            yield plugin, found
+
+
+def step_options() -> dict[str, StepOption]:
+    """The options of all transforms by name. Raises ``PluginError`` where two packages declare one."""
+    found: dict[str, StepOption] = {}
+    taken = {each.name: "tenonnx-convert" for each in fields(ConvertConfig)}
+    for plugin, kind in _classes():
+        defaults = {f.name: f.default if f.default_factory is MISSING else f.default_factory() for f in fields(kind)}
+        for name, option in options_of(kind).items():
+            if name in taken:
+                raise PluginError(
+                    f'the option "{name}" is declared twice',
+                    given=f"{taken[name]} and {plugin.source}",
+                    do=f"switch one off: TENONNX_PLUGINS=-{plugin.distribution}",
+                )
+            taken[name] = plugin.source
+            found[name] = StepOption(plugin, option, defaults[name], marks_of(kind).behind)
+    return found
+
+
+def given_config(
+    kind: type[Any], config: ExportConfig | None, given: Mapping[str, Any], without: Collection[str] = ()
+) -> Any:
+    """A configuration with fields, and options of transforms, that were given besides.
+
+    Transforms that follow a step in ``without`` have none. Raises ``InvalidCall`` for an unknown option, naming those
+    that there are.
+    """
+    known = [each.name for each in fields(kind)]
+    base = {} if config is None else {each.name: getattr(config, each.name) for each in fields(config)}
+    base |= {name: value for name, value in given.items() if name in known}
+    others = {name: value for name, value in given.items() if name not in known}
+    if others:
+        declared = [name for name, each in step_options().items() if each.behind not in without]
+        if unknown := [name for name in others if name not in declared]:
+            available = ", ".join([*known, *declared])
+            raise InvalidCall(f"unknown option: {', '.join(unknown)}", available=available)
+        base["step_options"] = {**base.get("step_options", {}), **others}
+    return kind(**{name: value for name, value in base.items() if name in known})
+
+
+def writes_folder(options: ConvertConfig) -> bool:
+    """Whether a transform that options ask for has the class attribute ``writes_folder``: the output is a folder."""
+    kinds = [kind for _, kind in _classes() if getattr(kind, "writes_folder", False)]
+    return any(_made(kind, options) != kind() for kind in kinds)
+
+
+def _made(kind: Any, options: ConvertConfig) -> Any:
+    """A transform with the options given to it."""
+    own = {each.name for each in fields(kind)}
+    return kind(**{name: value for name, value in options.step_options.items() if name in own})
+
+
+def placed(options: ConvertConfig, steps: Collection[str], state: Any) -> Sequence[Placed]:
+    """The transforms that options ask for, by name; then functions, in the order that they are given in."""
+    given = [options.transforms] if isinstance(options.transforms, str) else list(options.transforms)
+    named = {each for each in given if isinstance(each, str)}
+    made = dict(_configured(options, named, state))
+    installed = {plugin.name: plugin for plugin in plugins(TRANSFORMS)} if named else {}
+    if missing := sorted(named - installed.keys()):
+        package = provider(TRANSFORMS, missing[0])
+        raise InvalidCall(
+            f'no transform "{missing[0]}" is installed',
+            available=", ".join(installed),
+            do=cure([package]) if package else did_you_mean(missing[0], installed) or "choose one of these",
+        )
+    made |= {plugin: plugin.load() for name, plugin in installed.items() if name in named and not has_options(plugin)}
+    found = [_placed(plugin.name, made[plugin], plugin) for plugin in sorted(made, key=lambda each: each.name)]
+    found += [
+        _placed(getattr(each, "__name__", type(each).__name__), each, None)
+        for each in given
+        if not isinstance(each, str)
+    ]
+    for each in found:
+        if each.marks.behind not in steps:
+            raise PluginError(
+                f'the transform "{each.name}" follows an unknown step',
+                given=each.marks.behind,
+                available=", ".join(steps),
+            )
+    return found
+
+
+def _configured(options: ConvertConfig, named: Collection[str], state: Any) -> Iterator[tuple[Plugin, Any]]:
+    """Transforms with the options given to them, where these are named, or ask for the transform."""
+    for plugin, kind in _classes():
+        transform = _made(kind, options)
+        asks = getattr(transform, "is_wanted", None)
+        wanted = asks(state) if asks is not None else transform != kind()
+        if wanted or plugin.name in named:
+            yield plugin, transform
+
+
+def _placed(name: str, transform: Any, plugin: Plugin | None) -> Placed:
+    if not callable(transform):
+        raise InvalidCall(
+            "a transform is neither a name nor a function from a graph to a graph", given=repr(transform)[:80]
+        )
+
+    marks = marks_of(transform)
+
+    def step(graph: Graph, state: Any) -> tuple[Graph, Any]:
+        from tenonnx.graph.graph import Graph
+
+        arguments = (graph, state) if marks.is_step else (graph,)
+        with nullcontext() if plugin is None else plugin.running("could not transform the model"):
+            result = transform(*arguments)
+        left = result if marks.is_step else (result, ())
+        if not isinstance(left, tuple) or not isinstance(left[0], Graph):
+            whose = "" if plugin is None else f" of {plugin.source}"
+            raise PluginError(
+                f'the transform "{name}"{whose} returned no graph',
+                given=f"{type(left[0]).__name__}: {left[0]!r:.80}",
+                do="" if plugin is None else f"correct {plugin.value}",
+            )
+        return left
+
+    return Placed(name, step, marks)

@@ -1,0 +1,1 @@
+"""Comparison of graphs, and verification of a converted model."""

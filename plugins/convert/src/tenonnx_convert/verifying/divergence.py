@@ -1,0 +1,71 @@
+"""The first value at which two graphs diverge."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tenonnx.errors import TenonnxError
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.types import TensorType
+from tenonnx.transforms.rewrite import copy_graph
+from tenonnx_convert.verifying.value_map import corresponding
+from tenonnx_convert.verifying.verification import Divergence
+from tenonnx_run.compare import Tolerances, compare_by
+from tenonnx_run.compiling import compile_graph
+
+#: Inner values that are looked at in one run.
+SHOWN = 16
+
+
+def first_divergence(
+    graph: Graph, other: Graph, reference: str, backend: str, feeds: Mapping[str, Any], rules: Tolerances
+) -> Divergence | None:
+    """The first value, in the order of ``other``, that both have and that differs in numbers, whatever its type.
+
+    A few values that lie evenly between are looked at in each round, then those ahead of the first that differs, so
+    that memory holds no more than these. A value that differs is taken to make later ones differ, too.
+    """
+    same = corresponding(graph, other)
+    made = {v.name: node for node in other.nodes for v in node.outputs if v is not None and v.name in same}
+    names = list(made)
+    found: Divergence | None = None
+    while names:
+        step = max(1, -(-len(names) // SHOWN))
+        looked_at = names[step - 1 :: step]
+        try:
+            expected = compile_graph(with_outputs(graph, {same[name] for name in looked_at}), reference)(feeds)
+            actual = compile_graph(with_outputs(other, looked_at), backend)(as_taken_by(other, feeds))
+        except TenonnxError:  # a value that this backend cannot give away
+            return found
+        start = 0
+        for place, name in enumerate(looked_at):
+            difference = compare_by(rules, actual[name], expected[same[name]])
+            if not difference.equal:
+                found = Divergence(made[name].title, name, backend, difference.reason)
+                names = names[start : place * step + step - 1]
+                break
+            start = place * step + step
+        else:
+            names = names[start:]
+    return found
+
+
+def with_outputs(graph: Graph, names: Collection[str]) -> Graph:
+    """A copy of ``graph`` with computed values of these names as further outputs."""
+    copy = copy_graph(graph)
+    shown = {v.name for v in copy.outputs}
+    for node in copy.nodes:
+        copy.outputs += [v for v in node.outputs if v is not None and v.name in names and v.name not in shown]
+    return copy
+
+
+def as_taken_by(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """The feeds of another graph, floats in the types that this one has them in."""
+    found = dict(feeds)
+    for value in graph.all_inputs:
+        kind, given = value.type, getattr(found.get(value.name), "dtype", None)
+        if isinstance(kind, TensorType) and kind.dtype.is_float and given is not None and DType.of(given).is_float:
+            found[value.name] = found[value.name].astype(kind.dtype.numpy, copy=False)
+    return found

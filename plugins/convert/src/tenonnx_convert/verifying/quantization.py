@@ -1,0 +1,137 @@
+"""Effects of quantization rounding on outputs.
+
+A number half-way between two quantized values is rounded up on one backend and down on another, after differences of
+float32 that nobody minds. The effect on outputs depends on the model, so it is measured: weights and scales are nudged
+by as much as such differences, and the outputs are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tenonnx.errors import OutOfTime, TenonnxError
+from tenonnx.graph.constants import ArrayConstant
+from tenonnx.graph.definitions import in_registry_of_graph
+from tenonnx.graph.dtypes import DType
+from tenonnx.graph.graph import Graph, Node, Value
+from tenonnx.graph.types import TensorType
+from tenonnx.op.binding import bind
+from tenonnx.op.op import Op
+from tenonnx.op.rules import find_trait
+from tenonnx.transforms.rewrite import copy_graph
+from tenonnx_convert.verifying.precision import typed_graph
+from tenonnx_run.compare import Difference, Tolerances, compare_by
+from tenonnx_run.compiling import compile_graph
+from tenonnx_run.tolerance import distance_of
+
+#: By which share numbers are nudged: by no less than runtimes that compute with quantized values are off, as they also
+#: round a bias to a multiple of what a step of input and weight is. In how many runs; how many times what these show
+#: outputs may differ.
+NUDGE, RUNS, TIMES = 2.0**-13, 4, 2.0
+
+
+def outputs_behind_quantization(graph: Graph) -> set[str]:
+    """Outputs that depend on ops which mix quantized values and floats, or may compute with less than their type."""
+    typed = typed_graph(graph)
+    behind: set[Value] = set()
+    for node in typed.nodes:
+        inside = (node, *(inner for subgraph in node.subgraphs for inner in subgraph.walk()))
+        if any(v in behind for v in node.uses) or any(_rounds(each) for each in inside):
+            behind.update(v for v in node.outputs if v is not None)
+    return {v.name for v in typed.outputs if v in behind}
+
+
+def _rounds(node: Node) -> bool:
+    values = [v for v in (*node.inputs, *node.outputs) if v is not None]
+    return coarseness(node) > 0 or (any(map(_is_quantized, values)) and any(map(_is_float, values)))
+
+
+@in_registry_of_graph
+def moved_by_roundings(graph: Graph, feeds: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, float]:
+    """By how much each output that is a tensor of numbers moves on numpy where weights and scales are nudged."""
+    found: dict[str, float] = {}
+    for seed in range(RUNS):
+        random = np.random.default_rng(seed)
+        try:
+            results = compile_graph(_nudged(graph, random), "numpy")(
+                {name: _nudge(array, NUDGE, random) for name, array in feeds.items()}
+            )
+        except OutOfTime:
+            raise
+        except TenonnxError:  # a nudged number that an op does not take
+            continue
+        for name, wanted in expected.items():
+            moved = compare_by(Tolerances(absolute=0.0, relative=0.0), results[name], wanted)
+            found[name] = max(found.get(name, 0.0), moved.absolute)
+    return found
+
+
+def compared_by_steps(actual: Any, expected: Any, moved: float, rules: Tolerances) -> tuple[Difference, str]:
+    """The comparison of what lies behind quantized values, and the rule in words."""
+    steps = 0
+    if isinstance(expected, np.ndarray) and DType.of(expected.dtype).bits <= 8 and expected.dtype.kind != "b":
+        steps = 1
+    steps = max(steps, int(np.ceil(TIMES * moved)) if moved else 0)
+    allowed = TIMES * moved
+    floats = rules.tolerance(DType.float32)
+    loose = Tolerances(
+        rules.accumulation, floats.absolute + allowed, rules.relative, rules.half, steps=steps, numbers=rules.numbers
+    )
+    how = f"downstream of quantized values, whose rounding changes it by {moved:.3g}"
+    return compare_by(loose, actual, expected), how
+
+
+# ----- nudging ----------------------------------------------------------------------------------------------------
+
+
+def _nudged(graph: Graph, random: np.random.Generator) -> Graph:
+    """A copy with other last digits in weights of two axes and more, and in what stands beside quantized values."""
+    copy = copy_graph(graph)
+    shares: dict[Value, float] = {}
+    for node in copy.walk():
+        beside = any(v is not None and _is_quantized(v) for v in (*node.inputs, *node.outputs))
+        share = max(coarseness(node), NUDGE)
+        for value in node.inputs:
+            if value is None or not value.is_constant or not _is_float(value):
+                continue
+            if beside or share > NUDGE or (value.tensor.rank or 0) > 1:
+                shares[value] = max(shares.get(value, 0.0), share)
+    for value, share in shares.items():
+        assert value.data is not None
+        value._replace_fields(data=ArrayConstant(_nudge(value.data.array(), share, random), value.data.type.dtype))
+    return copy
+
+
+def _nudge(array: Any, share: float, random: np.random.Generator) -> Any:
+    if not isinstance(array, np.ndarray) or array.dtype == object:
+        return array
+    dtype = DType.of(array.dtype)
+    if not distance_of(dtype) or not dtype.is_float:
+        return array
+    signs = random.integers(0, 2, array.shape) * 2 - 1
+    factor = 1 + signs * max(share, distance_of(dtype))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(array.astype(np.float64) * factor).astype(array.dtype).reshape(array.shape)
+
+
+def coarseness(node: Node) -> float:
+    """The relative error that an op with these attributes lets a runtime make, by its trait; 0 where it has none."""
+    fact = find_trait(node.op, "coarseness") if isinstance(node.op, Op) else None
+    if fact is None:
+        return 0.0
+    _, attributes = bind(node)
+    return max(float(shares.get(attributes.get(name), 0.0)) for name, shares in fact.items())
+
+
+def _is_quantized(value: Value) -> bool:
+    kind = value.type
+    if not isinstance(kind, TensorType) or kind.dtype in (DType.bool, DType.string):
+        return False
+    return (kind.dtype.is_integer and kind.dtype.bits <= 16) or (kind.dtype.is_float and kind.dtype.bits <= 8)
+
+
+def _is_float(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and bool(distance_of(value.type.dtype)) and value.type.dtype.is_float

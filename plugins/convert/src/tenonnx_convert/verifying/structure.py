@@ -1,0 +1,100 @@
+"""Structural checks by ``onnx.checker``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import EncodeError
+
+from tenonnx import limits
+from tenonnx.formats.onnx.messages import as_message
+from tenonnx.formats.onnx.tensors import TensorContents, packed_bytes, to_proto
+from tenonnx.formats.onnx.types import write_type
+from tenonnx.graph.constants import Constant
+from tenonnx.graph.graph import Graph, Node
+from tenonnx.op.op import Op
+from tenonnx.op.signature import kind_of
+
+#: Initializers of more bytes are judged by their types alone: shape inference reads only small contents.
+_LARGEST = 1 << 20
+
+
+def structure_problems(
+    source: Graph | str | os.PathLike[str], *, inferred: bool = True, graph: Graph | None = None
+) -> list[str]:
+    """The objections of ``onnx.checker`` to a graph or an ONNX file; none if it passes.
+
+    Of ops that the specification lacks and an installed package knows it judges no more than their place, and then
+    infers no shapes, as it would miss theirs; of a file these are told by the ``graph`` that was loaded from it.
+
+    It infers all shapes, unless ``inferred`` is False. As some models end its process, and some it never leaves,
+    it is asked in a process of its own, for the seconds of a limit; that it came to no end is an objection, too.
+    """
+    if not isinstance(source, Graph):
+        return _objections(str(Path(source)), b"", inferred, _declared(graph))
+    try:
+        return _objections("", _without_weights(source).SerializeToString(), inferred, _declared(source))
+    except (EncodeError, ValueError) as error:
+        return [f"skipped, as the model does not fit in one protobuf message: {error}"]
+
+
+def beyond_the_specification(graph: Graph) -> list[Node]:
+    """The nodes whose op an installed package knows, and the specification of its domain has later or never."""
+    own = set(graph.functions.values())
+    return [
+        node
+        for node in graph.walk()
+        if isinstance(node.op, Op) and node.op not in own and not node.op.is_specified_at(node.version)
+    ]
+
+
+def _declared(graph: Graph | None) -> str:
+    """The ops to declare to the checker: domain, name and kinds of attributes, in the domains that it judges."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    judged = onnx.onnx_cpp2py_export.defs.schema_version_map()
+    for node in [] if graph is None else beyond_the_specification(graph):
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        if domain in judged:
+            kinds = {name: kind_of(value) for name, value in node.attributes.items()}
+            found.setdefault((domain, node.op_type), {}).update(kinds)
+    return json.dumps([[*op, kinds] for op, kinds in found.items()])
+
+
+def _objections(path: str, model: bytes, inferred: bool, declared: str) -> list[str]:
+    program = str(Path(__file__).with_name("onnx_checker.py"))
+    extension = onnx.onnx_cpp2py_export.__file__
+    inferred_word = "inferred" if inferred and declared == "[]" else ""
+    command = [sys.executable, "-I", "-S", program, extension, path, inferred_word, declared]
+    seconds = limits.current().seconds
+    try:
+        done = subprocess.run(command, input=model, capture_output=True, timeout=seconds)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        return [f'no answer within {seconds} s, the limit "seconds"']
+    if done.returncode in (0, 3):
+        return [" ".join(done.stdout.decode().split())] if done.returncode else []
+    last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    cause = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit code {done.returncode}"
+    return [f"its process crashed on this model, by {cause}: {last[-300:]}"]
+
+
+def _without_weights(graph: Graph) -> onnx.ModelProto:
+    """The model with its large tensors as inputs: the checker neither copies them nor looks for their files."""
+    model, initializers = as_message(graph)
+    listed = {info.name for info in model.graph.input}
+    for name, contents in initializers:
+        if _is_small(contents):
+            model.graph.initializer.append(to_proto(contents, name))
+        elif name not in listed:
+            write_type(contents.type, model.graph.input.add(name=name).type)
+    return model
+
+
+def _is_small(contents: Constant) -> bool:
+    external = isinstance(contents, TensorContents) and contents.region is not None
+    return not external and packed_bytes(contents.type) <= _LARGEST

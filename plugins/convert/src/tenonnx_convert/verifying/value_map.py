@@ -1,0 +1,90 @@
+"""Pairs of equal computed values of two graphs, whatever their names."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable, Iterator
+
+from tenonnx.graph.graph import Graph, Node, Value
+from tenonnx.op.inference_cache import attributes_key
+
+
+def corresponding(graph: Graph, other: Graph) -> dict[str, str]:
+    """The names of computed values of ``other``, each with that of the value of ``graph`` that it is.
+
+    It is the one of its name; else the output of the node of its node's name and op, which transforms keep; else the
+    one that is computed by the same ops from the same inputs, whatever the weights hold; else by ops that differ in
+    attributes alone; else the one that the same ops use on the way to the same outputs. Of several such it is the one
+    in its place among them.
+    """
+    ours, theirs = ({value.name for _, _, value in _outputs(each)} for each in (graph, other))
+    found = {name: name for name in ours & theirs}
+    numbers: dict[Hashable, int] = {}
+    for way in (
+        _by_node,
+        lambda g: _by_computation(g, numbers),
+        lambda g: _by_computation(g, numbers, attributes=False),
+        lambda g: _by_use(g, numbers),
+    ):
+        places = _grouped(way(graph), without=set(found.values()))
+        for key, names in _grouped(way(other), without=found).items():
+            found.update(zip(names, places.get(key, ()), strict=False))
+    return found
+
+
+def _grouped(values: Iterator[tuple[Value, Hashable]], *, without: Container[str]) -> dict[Hashable, list[str]]:
+    """The names of values by key, in order."""
+    groups: dict[Hashable, list[str]] = {}
+    for value, key in values:
+        if value.name not in without:
+            groups.setdefault(key, []).append(value.name)
+    return groups
+
+
+def _outputs(graph: Graph) -> Iterator[tuple[Node, int, Value]]:
+    for node in graph.nodes:
+        for place, value in enumerate(node.outputs):
+            if value is not None:
+                yield node, place, value
+
+
+def _by_node(graph: Graph) -> Iterator[tuple[Value, Hashable]]:
+    for node, place, value in _outputs(graph):
+        if node.name:
+            yield value, (node.name, node.domain, node.op_type, place)
+
+
+def _by_computation(
+    graph: Graph, numbers: dict[Hashable, int], *, attributes: bool = True
+) -> Iterator[tuple[Value, Hashable]]:
+    """Each value with a number, which is that of all that are computed alike, in attributes, too, where these count."""
+    of: dict[Value, int] = {}
+
+    def number(value: Value | None) -> int:
+        if value is None:
+            return -1
+        if value not in of:
+            leaf = ("weight", str(value.type)) if value.is_constant else ("input", value.name)
+            of[value] = numbers.setdefault(leaf, len(numbers))
+        return of[value]
+
+    for node, place, value in _outputs(graph):
+        inputs = tuple(number(v) for v in node.inputs)
+        key = node.domain, node.op_type, attributes_key(node.attributes) if attributes else None, inputs, place
+        of[value] = numbers.setdefault(key, len(numbers))
+        yield value, of[value]
+
+
+def _by_use(graph: Graph, numbers: dict[Hashable, int]) -> Iterator[tuple[Value, Hashable]]:
+    """Each value with a number, which is that of all that lead to the same outputs by the same ops."""
+    uses: dict[Value, list[Hashable]] = {value: [("output", value.name)] for value in graph.outputs}
+    of: dict[Value, int] = {}
+    for node in reversed(graph.nodes):
+        made = [value for value in node.outputs if value is not None]
+        of |= {value: numbers.setdefault(("used", *uses.get(value, ())), len(numbers)) for value in made}
+        for place, value in enumerate(node.inputs):
+            if value is not None:
+                key = node.domain, node.op_type, place, tuple(of[each] for each in made)
+                uses.setdefault(value, []).append(key)
+    for _, _, value in _outputs(graph):
+        if uses.get(value):
+            yield value, ("use", of[value])

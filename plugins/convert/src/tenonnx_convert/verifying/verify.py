@@ -1,0 +1,213 @@
+"""Verification: the structure of a model, then its numbers on two backends, then the node where they part."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx.errors import InvalidCall, InvalidFeed, TenonnxError
+from tenonnx.graph.graph import Graph
+from tenonnx.graph.program import Program
+from tenonnx.loading import is_onnx_file, load
+from tenonnx_convert.output_formats import WrittenFile
+from tenonnx_convert.verifying.compare_outputs import Judge, Limit, limit_of, rules_of_outputs
+from tenonnx_convert.verifying.compare_run import Compared, compare_run
+from tenonnx_convert.verifying.coverage import Coverage, DrawnInputs
+from tenonnx_convert.verifying.default_session import safe_program
+from tenonnx_convert.verifying.drawn import DRAWN, drawn_outputs
+from tenonnx_convert.verifying.generate import InputShapes, generate_feeds, usual_sizes
+from tenonnx_convert.verifying.precision import accumulation, half_precision
+from tenonnx_convert.verifying.sizes import feasible_feeds
+from tenonnx_convert.verifying.structure import beyond_the_specification, structure_problems
+from tenonnx_convert.verifying.verification import Verification
+from tenonnx_convert.verifying.work import check_work
+from tenonnx_run.base import load_backend
+from tenonnx_run.compare import Tolerances
+from tenonnx_run.compiling import compile_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import onnx
+
+
+def verify(
+    graph: Graph,
+    other: Graph | str | os.PathLike[str] | onnx.ModelProto | None = None,
+    *,
+    feeds: Mapping[str, Any] | None = None,
+    backends: Sequence[str] | None = None,
+    input_shapes: InputShapes | None = None,
+    seed: int = 0,
+    atol: Limit = None,
+    rtol: Limit = None,
+    structure: bool = True,
+    unlike: Mapping[str, int] | None = None,
+    exact: bool = False,
+    cover: bool = True,
+    file: WrittenFile | None = None,
+) -> Verification:
+    """Compare ``graph`` with ``other``, each on the same backends, or with itself on the further ones.
+
+    ``other`` is claimed to be the same model: it is run on every backend, and its structure has to pass
+    ``onnx.checker`` if that of ``graph`` does. An output must be that of ``graph`` on the same backend or on the first;
+    where quantized values are rounded to on its way, it may be as far away as roundings of their ties carry, which is
+    measured. Each has a grade, and the rule that was applied (``Verification.outputs``); what was not compared is in
+    ``unverified``. Without ``feeds``, inputs are drawn at random from ``seed`` and ``input_shapes``. The backends are
+    numpy and onnxruntime, if that can be used; a note says why it cannot. ``atol`` and ``rtol`` replace all tolerances,
+    or those of outputs by name, with "" for the others; ``exact`` asks for the same bits; ``unlike`` are sizes of
+    symbols that random inputs are not to have.
+
+    Further runs cover what the first missed: branches, loops of 0, 1 and several trips, and each dynamic dim at 1 and
+    another size, one at a time. A branch that no inputs reach runs as a graph of its own on what it captures. All of it
+    costs at most ten times one run. ``runs`` says what each covers, ``never_ran`` and ``notes`` what none does. Inputs
+    that are given are not changed; ``cover=False`` leaves it at one run. ``file`` is the file of ``other`` in
+    another format, which is then compared in place of ``other`` on the backends.
+
+    Raises ``InvalidCall`` and ``PluginError`` for one of ``backends`` that cannot be used, ``UnsupportedOp`` when a
+    graph cannot run, ``InvalidFeed`` when it cannot with these inputs, ``OutOfTime`` at the end of ``limits.within``,
+    ``LimitExceeded`` before a run that takes more ``work`` than the limit.
+    """
+    if exact and (atol is not None or rtol is not None):
+        raise InvalidCall("a tolerance was given for a bitwise comparison", given="exact with atol or rtol")
+    against = graph if other is None else other if isinstance(other, Graph) else load(other, registry=graph.registry)
+    for name in set(backends or ()) - {"numpy", "auto"}:
+        load_backend(name)
+    chosen = list(backends or default_backends())
+    found = Verification(chosen[0], notes=[] if backends or file else left_out_backends())
+    if structure and against is not graph:
+        _compare_structure(graph, against if isinstance(other, Graph) else other, against, found)
+    found.problems += _interface_problems(graph, against)
+    if found.problems:
+        return found
+    check_work(graph, {name: np.shape(each) for name, each in feeds.items()} if feeds else input_shapes)
+    started = time.monotonic()
+    program = compile_graph(graph, chosen[0])
+    programs: dict[str, Program] = {}
+    drawn = None
+    if feeds is None:
+        programs = _programs(graph, set(chosen) - {chosen[0]})
+        given, expected, sizes = _made_up(graph, [program, *programs.values()], seed, input_shapes, unlike)
+        if sizes:
+            found.note(f"random inputs were drawn with {', '.join(f'{n}={size}' for n, size in sizes.items())}")
+        drawn = DrawnInputs(
+            {**usual_sizes(graph, input_shapes), **sizes},
+            functools.partial(generate_feeds, graph, seed, input_shapes),
+            sizes,
+            unlike or {},
+        )
+    else:
+        given, expected = dict(feeds), program(feeds)
+    others = dict.fromkeys([file.name] if file is not None else chosen if other is not None else chosen[1:])
+    if not others:
+        found.unverified = dict.fromkeys(expected, f"computed on {chosen[0]} alone")
+        return found
+    rules = Tolerances(accumulation(graph), limit_of("", atol), limit_of("", rtol), half_precision(graph))
+    judge = Judge(
+        graph,
+        chosen[0],
+        given,
+        expected,
+        rules,
+        exact,
+        itself=other is None,
+        by_output=rules_of_outputs(graph, rules, atol, rtol),
+        programs=programs,
+        make=safe_program,
+    )
+    random = drawn_outputs(against)
+    found.unverified = {name: DRAWN for name in expected if name in random}
+    names = [name for name in expected if name not in random]
+    compared = Compared(against, list(others), names, file=file)
+    compare_run(judge, compared, found)
+    if cover and found.equal:
+        described = "the inputs given" if drawn is None else f"random inputs (seed {seed})"
+        Coverage(judge, compared, program, found, drawn, described, started).run()
+    return found.leave_empty(graph)
+
+
+def _programs(graph: Graph, backends: Collection[str]) -> dict[str, Program]:
+    """The graph on those backends that can run it."""
+    found = {}
+    for backend in backends:
+        with contextlib.suppress(TenonnxError):
+            found[backend] = safe_program(graph, backend)
+    return found
+
+
+def _made_up(
+    graph: Graph,
+    programs: Sequence[Program],
+    seed: int,
+    input_shapes: InputShapes | None,
+    unlike: Mapping[str, int] | None,
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
+    """Inputs that all programs take, or else the first, with what the first gives for them and their unusual sizes."""
+
+    def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
+        *_, expected = [program(feeds) for program in reversed(programs)]  # the slow reference for what others take
+        return expected
+
+    if len(programs) > 1:
+        with contextlib.suppress(InvalidFeed):
+            return feasible_feeds(graph, run, seed, input_shapes, unlike)
+    return feasible_feeds(graph, programs[0], seed, input_shapes, unlike)
+
+
+def default_backends() -> tuple[str, ...]:
+    """numpy, and onnxruntime where it can be used."""
+    return ("numpy",) if _unusable() else ("numpy", "onnxruntime")
+
+
+def left_out_backends() -> list[str]:
+    """A note for each backend that would be compared on if it could be used: why it cannot."""
+    error = _unusable()
+    if error is None:
+        return []
+    why = f"{error.what}: {error.given}" if error.given else error.what
+    return [f"not compared on onnxruntime: {why}" + (f"; {error.do}" if error.do else "")]
+
+
+def _unusable() -> TenonnxError | None:
+    try:
+        load_backend("onnxruntime")
+    except TenonnxError as error:
+        return error
+    return None
+
+
+def _compare_structure(graph: Graph, source: Any, against: Graph, found: Verification) -> None:
+    from_disk = isinstance(source, str | os.PathLike) and is_onnx_file(source)
+    problems = structure_problems(source if from_disk else against, graph=against)
+    beyond = sorted({f"{n.domain}::{n.op_type}@{n.version}" for n in beyond_the_specification(against)})
+    if beyond:
+        found.notes.append(f"supported by some runtimes, but not in the specification: {', '.join(beyond)}")
+    if problems and beyond_the_specification(graph) and not beyond:
+        # of the original no shapes could be inferred, so that what inference objects to may be as it was there
+        left = structure_problems(source if from_disk else against, graph=against, inferred=False)
+        found.notes += [f"onnx.checker infers other types than are declared: {p}" for p in problems if p not in left]
+        problems = left
+    if not problems:
+        return
+    own = structure_problems(graph)
+    if own:
+        found.notes.append(f"onnx.checker rejects the original too: {own[0]}")
+    else:
+        found.problems += [f"onnx.checker: {problem}" for problem in problems]
+
+
+def _interface_problems(graph: Graph, other: Graph) -> list[str]:
+    problems = []
+    for kind, ours, theirs in (
+        ("inputs", graph.inputs, other.inputs),
+        ("outputs", graph.outputs, other.outputs),
+    ):
+        names, found = [v.name for v in ours], [v.name for v in theirs]
+        if names != found:
+            problems.append(f"{kind} are not {', '.join(names)}, but {', '.join(found)}")
+    return problems

@@ -1,0 +1,171 @@
+"""Checks that tell whether a model fails, each in child processes with a limit of time."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tenonnx import InvalidCall
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+#: What a model did: the same as the first model did is the failure that is looked for.
+Signature = tuple[str, ...]
+
+#: What stands for the path of the model in a command.
+PLACE = "{model}"
+
+
+class Check:
+    """Whether models fail as the first one did. A subclass tells how a model in a file ends."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.wanted: Signature | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __call__(self, model: ModelProto) -> bool:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="tenonnx-reduce-")
+        path = Path(self._folder.name) / "model.onnx"
+        path.write_bytes(model.SerializeToString())
+        signature = self.signature(str(path))
+        if signature is None:
+            return False
+        if self.wanted is None:
+            self.wanted = signature
+        return signature == self.wanted
+
+    def signature(self, path: str) -> Signature | None:
+        """Signature of the failure of a model; None where it does not fail."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+class CommandCheck(Check):
+    """A model fails where a command does: it ends with another status than 0, or prints what ``pattern`` matches.
+
+    ``{model}`` in the command is the path of the model, which else is its last argument.
+    """
+
+    def __init__(self, command: str, pattern: str | None, seconds: float) -> None:
+        super().__init__(seconds)
+        self._command = shlex.split(command)
+        if not self._command:
+            raise InvalidCall("the command of --check is empty")
+        try:
+            self._pattern = None if pattern is None else re.compile(pattern)
+        except re.error as error:
+            raise InvalidCall("--check-output is no regular expression", given=f"{pattern}: {error}") from None
+
+    def signature(self, path: str) -> Signature | None:
+        line = [word.replace(PLACE, path) for word in self._command]
+        if line == self._command:
+            line.append(path)
+        try:
+            ended = _run(line, self.seconds)
+        except OSError as error:
+            raise InvalidCall("cannot start the command of --check", given=f"{line[0]}: {error.strerror}") from error
+        if ended is None:
+            return ("timeout",) if self._pattern is None else None
+        status, output = ended
+        if self._pattern is not None:
+            return ("output",) if self._pattern.search(output) else None
+        return (str(status),) if status else None
+
+
+def _run(line: Sequence[str], seconds: float) -> tuple[int, str] | None:
+    """The status and output of a command; None where it took too long, and was ended with its children."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(  # noqa: S603  the user's own command
+            line, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            return None
+        except BaseException:
+            _kill(process)
+            raise
+        output.seek(0)
+        return status, output.read().decode("utf-8", "replace")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+    process.wait()
+
+
+class BackendCheck(Check):
+    """A model fails where a backend refuses it, gives NaN, crashes or hangs, or where two backends differ."""
+
+    def __init__(self, backends: Sequence[str], seconds: float, seed: int = 0, tolerance: float | None = None) -> None:
+        super().__init__(seconds)
+        self._arguments = json.dumps([list(backends), seed, tolerance])
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def signature(self, path: str) -> Signature | None:
+        process = self._process if self._process is not None and self._process.poll() is None else self._start()
+        assert process.stdin is not None
+        answer = Path(f"{path}.json")
+        answer.unlink(missing_ok=True)
+        try:
+            process.stdin.write(json.dumps(path).encode() + b"\n")
+            process.stdin.flush()
+        except OSError:
+            pass  # it crashed, as is found below
+        state = self._wait(process)
+        if state:
+            self._process = None
+            return (state,)
+        found = json.loads(answer.read_text("utf-8"))
+        return None if found["kind"] == "ok" else (found["kind"], found["said"])
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        line = [sys.executable, "-m", "tenonnx_debug.probe", self._arguments]
+        self._process = subprocess.Popen(  # noqa: S603  our own program
+            line, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        )
+        return self._process
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> str:
+        """Wait for an answer; how the process ended where there is none."""
+        import threading
+
+        assert process.stderr is not None
+        timer = threading.Timer(self.seconds, process.kill)
+        timer.start()
+        try:
+            for line in process.stderr:  # others write there, too
+                if line == b"done\n":
+                    return ""
+        finally:
+            is_late = not timer.is_alive()
+            timer.cancel()
+        status = process.wait()
+        return "timeout" if is_late else f"crash {status}"
+
+    def close(self) -> None:
+        if self._process is not None:
+            _kill(self._process)
+            for stream in (self._process.stdin, self._process.stderr):
+                if stream is not None:
+                    stream.close()
+        super().close()

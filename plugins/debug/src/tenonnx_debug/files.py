@@ -1,0 +1,49 @@
+"""Messages of models: reading, writing, and the graphs nested in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from tenonnx import InvalidModel, TenonnxError, load
+from tenonnx_cli.extend import opened, opened_for_reading
+
+
+def read_message(path: str) -> onnx.ModelProto:
+    """The message of a model with all its weights. Raises what ``load`` raises for a file that is none.
+
+    A file that has a fault which ``load`` refuses is read by ``onnx`` alone.
+    """
+    try:
+        return load(opened_for_reading(path)).to_proto()
+    except InvalidModel:
+        try:
+            return onnx.load(path)
+        except (DecodeError, OSError, ValueError, onnx.checker.ValidationError):
+            pass
+        raise
+
+
+def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs in the attributes of a node."""
+    for attribute in node.attribute:
+        yield from bodies_of(attribute)
+
+
+def bodies_of(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:
+    """The graphs in an attribute."""
+    return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+
+
+def write_message(message: onnx.ModelProto, path: str) -> None:
+    """Write a model, as the graph that it is read as or, where it has a fault, as it is."""
+    try:
+        graph = load(message)
+    except TenonnxError:
+        onnx.save(message, path)
+        return
+    from tenonnx import export
+
+    export(graph, opened(path))

@@ -1,0 +1,143 @@
+"""The smallest model that still fails, by delta debugging (Zeller and Hildebrandt, 2002)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+
+from onnx import GraphProto, ModelProto, checker
+
+from tenonnx import Graph, InvalidCall, TenonnxError, load
+from tenonnx_debug.files import bodies
+from tenonnx_debug.parts import Parts, inlined, with_branches
+from tenonnx_debug.shrinking import smaller_models
+
+#: Whether a model fails in the way that is looked for.
+Test = Callable[[ModelProto], bool]
+
+
+def reduce(graph: Graph, failing: Callable[[Graph], bool]) -> Graph:
+    """The smallest part of a graph found for which ``failing`` is true.
+
+    Nodes, outputs, functions and branches are left out, values that are then missing become inputs, or constants where
+    they are sizes and indices; then dims, weights and attributes are made smaller. Each candidate is a valid model.
+    Where ``failing`` raises an error of tenonnx, the candidate does not fail. Raises ``InvalidCall`` where the graph
+    itself does not fail.
+    """
+
+    def test(message: ModelProto) -> bool:
+        try:
+            return bool(failing(load(message)))
+        except TenonnxError:
+            return False
+
+    return load(Reducer(graph.to_proto(), test).run())
+
+
+class Reducer:
+    """A search for the smallest model that ``test`` is true for.
+
+    ``keep`` is given each smaller model that is found. ``known`` holds the results of an earlier search by digests of
+    models, and gets those of this one.
+    """
+
+    def __init__(
+        self,
+        model: ModelProto,
+        test: Test,
+        keep: Callable[[ModelProto], None] = lambda model: None,
+        known: dict[str, bool] | None = None,
+    ) -> None:
+        self.best, self._test, self._keep = model, test, keep
+        self.known = {} if known is None else known
+        self.tried = 0
+        self._is_checked = _is_valid(model)
+
+    def run(self) -> ModelProto:
+        """The smallest model. Raises ``InvalidCall`` where the first does not fail."""
+        if not self._fails(self.best):
+            raise InvalidCall("the model does not fail", do="give a check that fails for the whole model")
+        self._take_first(inlined(self.best))
+        while True:
+            before = self.best.SerializeToString(deterministic=True)
+            self._reduce_nodes()
+            self._take_all(with_branches)
+            self._take_all(smaller_models)
+            if self.best.SerializeToString(deterministic=True) == before:
+                return self.best
+
+    def _fails(self, model: ModelProto) -> bool:
+        digest = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
+        if digest not in self.known:
+            self.tried += 1
+            self.known[digest] = (not self._is_checked or _is_valid(model)) and self._test(model)
+        return self.known[digest]
+
+    def _take(self, model: ModelProto | None) -> bool:
+        """Go on with a model if it fails."""
+        if model is None or not self._fails(model):
+            return False
+        self.best = model
+        self._keep(model)
+        return True
+
+    def _take_first(self, models: Iterator[ModelProto]) -> bool:
+        return any(self._take(model) for model in models)
+
+    def _take_all(self, candidates: Callable[[ModelProto], Iterator[ModelProto]]) -> None:
+        """Take candidates made of the best model as long as one fails."""
+        while self._take_first(candidates(self.best)):
+            pass
+
+    # ----- nodes ------------------------------------------------------------------------------------------------------
+
+    def _reduce_nodes(self) -> None:
+        parts = Parts(self.best)
+        nodes = list(range(parts.count))
+        nodes = self._shortest_prefix(parts, nodes)
+        size = max(1, len(nodes) // 2)
+        while len(nodes) > 1:
+            nodes, is_smaller = self._without_chunks(parts, nodes, size)
+            if size == 1 and not is_smaller:
+                return
+            size = max(1, min(size // 2, len(nodes) // 2))
+
+    def _shortest_prefix(self, parts: Parts, nodes: list[int]) -> list[int]:
+        """The first nodes up to one that makes the model fail, by bisection."""
+        low, high = 0, len(nodes)  # the first ``high`` fail
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._take(parts.model(nodes[:middle])):
+                high = middle
+            else:
+                low = middle
+        return nodes[:high]
+
+    def _without_chunks(self, parts: Parts, nodes: list[int], size: int) -> tuple[list[int], bool]:
+        """Leave out chunks of so many nodes that are not needed, the first ones first."""
+        is_smaller, start = False, 0
+        while start < len(nodes) and len(nodes) > 1:
+            fewer = [*nodes[:start], *nodes[start + size :]]
+            if fewer and self._take(parts.model(fewer)):
+                nodes, is_smaller = fewer, True
+            else:
+                start += size
+        return nodes, is_smaller
+
+
+def _is_valid(model: ModelProto) -> bool:
+    try:
+        checker.check_model(model)
+    except (checker.ValidationError, ValueError, RuntimeError):
+        return False
+    return True
+
+
+def sizes(model: ModelProto) -> tuple[int, int]:
+    """The nodes of a model, those of bodies included, and the bytes of its weights."""
+
+    return _count(model.graph), sum(each.ByteSize() for each in model.graph.initializer)
+
+
+def _count(graph: GraphProto) -> int:
+    return len(graph.node) + sum(_count(inner) for node in graph.node for inner in bodies(node))

@@ -1,0 +1,28 @@
+"""File of a graph: verification runs the bytes that were written, not the graph that was read back from them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from tenonnx.graph.graph import Graph
+
+_written: ContextVar[tuple[Graph, str] | None] = ContextVar("tenonnx_written_file", default=None)
+
+
+@contextmanager
+def written_to(graph: Graph, path: str | os.PathLike[str]) -> Iterator[None]:
+    """Let ``file_of`` know, within the block, the ONNX file that holds this graph."""
+    token = _written.set((graph, os.fspath(path)))
+    try:
+        yield
+    finally:
+        _written.reset(token)
+
+
+def file_of(graph: Graph) -> str | None:
+    """The ONNX file that holds this very graph; None where there is none."""
+    known = _written.get()
+    return known[1] if known is not None and known[0] is graph else None

@@ -1,0 +1,1 @@
+"""Target files: opsets, types and operators that runtimes and converters support."""

@@ -1,0 +1,190 @@
+"""Limits of a runtime or converter, and of its single ops."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.extend import DType, InvalidCall, TensorType
+from tenonnx_targets.accuracy import Accuracy
+
+if TYPE_CHECKING:
+    from tenonnx.extend import Type, Value
+    from tenonnx.extend.transforms import Ways
+
+#: The version of a domain whose limit is not documented.
+ANY_VERSION = "any"
+
+#: Name of all ops of a domain in a list of ops.
+ALL_OPS = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class OpLimits:
+    """Limits of an op in one entry of a target's list; None and empty for what is not limited.
+
+    ``dtypes`` are the element types of the first input (of the first output, without inputs), ``ranks`` those of the
+    inputs that are no scalars, ``constant`` names inputs that are constants, and ``attributes`` lists their values.
+    """
+
+    dtypes: frozenset[DType] | None = None
+    since: int | None = None
+    until: int | None = None
+    ranks: tuple[int, ...] | None = None
+    constant: tuple[str, ...] = ()
+    attributes: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+
+    def problem(
+        self, op: Any, version: int, inputs: Sequence[Value | None], kind: Any, given: Mapping[str, Any]
+    ) -> str:
+        """The part of a call that the entry does not take, or nothing. An unknown type matches any."""
+        if self.dtypes is not None and isinstance(kind, TensorType) and kind.dtype not in self.dtypes:
+            return str(kind.dtype)
+        if not (self.since or version) <= version <= (self.until or version):
+            return f"version {version}"
+        ranks = [v.rank for v in inputs if v is not None and isinstance(v.type, TensorType)]
+        wrong = [rank for rank in ranks if rank and self.ranks is not None and rank not in self.ranks]
+        if wrong:
+            return f"rank {wrong[0]}"
+        from tenonnx.extend import Op  # which names of targets, in completions, need not wait for
+
+        if isinstance(op, Op):
+            for place, value in enumerate(inputs):
+                name = op.signature.input_at(place).name
+                if name in self.constant and value is not None and value.data is None:
+                    return f"a computed {name}"
+            given = {**op.signature.attributes, **given}
+        for name, allowed in self.attributes:
+            if name in given and given[name] not in allowed:
+                return f"{name}={given[name]!r}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Limits of one runtime or converter, or of a list of ops.
+
+    ``opsets`` are the domains that it knows, each with its newest version, None where no limit is documented;
+    ``minimum`` the oldest ones. ``dtypes`` are the element types of graph inputs and outputs. ``ops``, where there is a
+    list, are all ops that it takes, each with the entries of which one has to fit. ``unspecified`` are ops, by name,
+    that it takes at any version although the specification of their domain has them later or never. ``without`` are
+    ops that it does not take. None stands for anything that is not documented. ``accuracy`` is the class of the least
+    accurate lowerings that are allowed.
+    """
+
+    name: str
+    title: str
+    opsets: Mapping[str, int | None]
+    minimum: Mapping[str, int]
+    ir_version: int | None
+    dtypes: frozenset[DType] | None
+    ops: Mapping[tuple[str, str], tuple[OpLimits, ...]] | None
+    source: str
+    note: str
+    package: str
+    unspecified: frozenset[str] = frozenset()
+    without: frozenset[tuple[str, str]] = frozenset()
+    static_shapes: bool = False
+    control_flow: bool = True
+    max_rank: int | None = None
+    accuracy: Accuracy = Accuracy.ROUNDING
+
+    @staticmethod
+    def load(path: Any) -> Target:
+        """The target of a TOML or JSON file, or one of several by ``FILE#NAME``. Raises ``InvalidCall``."""
+        from tenonnx.tools import find_runtime
+
+        return find_runtime(str(path))
+
+    @staticmethod
+    def of_ops(ops: Collection[str]) -> Target:
+        """The target of the given ops alone: names, with their domain where it is not ai.onnx (``domain::Name``)."""
+        listed = {_op_of(name): (OpLimits(),) for name in ops}
+        opsets = dict.fromkeys(["ai.onnx", *(domain for domain, _ in listed)])
+        return Target("the list of ops", "the ops that were given", opsets, {}, None, None, listed, "", "", "")
+
+    def only(self, ops: Collection[str]) -> Target:
+        """The target with the given ones of its ops alone. Raises ``InvalidCall`` for one that it does not take."""
+        wanted = [_op_of(name) for name in ops]
+        entries = {op: self._entries(*op) for op in wanted}
+        missing = [name for name, op in zip(ops, wanted, strict=True) if entries[op] is None]
+        if missing:
+            raise InvalidCall(
+                f"target {self.name} does not have the op {missing[0]}", do=f"tenonnx targets {self.name} lists its ops"
+            )
+        return replace(self, ops={op: found for op, found in entries.items() if found is not None})
+
+    def less(self, ops: Collection[str]) -> Target:
+        """The target without the given ops."""
+        listed = self.ops
+        if listed is None:
+            listed = {(domain, ALL_OPS): (OpLimits(),) for domain in self.opsets}
+        return replace(self, ops=listed, without=self.without | {_op_of(name) for name in ops})
+
+    def nearest(self, domain: str, version: int) -> int:
+        """The version of a domain that is nearest to ``version``."""
+        newest = self.opsets[domain]
+        return max(self.minimum.get(domain, 1), version if newest is None else min(newest, version))
+
+    def versions(self, domain: str) -> str:
+        """The versions of a domain in words."""
+        oldest, newest = self.minimum.get(domain), self.opsets[domain]
+        if newest is None:
+            return ANY_VERSION if oldest is None else f"{oldest} and newer"
+        return f"up to {newest}" if oldest is None else f"{oldest} to {newest}"
+
+    def _entries(self, domain: str, name: str) -> tuple[OpLimits, ...] | None:
+        if (domain, name) in self.without:
+            return None
+        if self.ops is None or (domain, name) == ("ai.onnx", "Constant"):
+            return (OpLimits(),)
+        return self.ops.get((domain, name), self.ops.get((domain, ALL_OPS)))
+
+    def problem(
+        self,
+        op: Any,
+        version: int,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[Type | None],
+        given: Mapping[str, Any],
+        /,
+    ) -> str:
+        """Reason why this target does not take an op on these values, or nothing; an unknown type matches any."""
+        title, kinds = f"{op.domain}::{op.name}", [None if v is None else v.type for v in inputs]
+        entries = self._entries(op.domain, op.name)
+        if entries is None:
+            return f"{title} is not on the list of ops" + (f" of {self.name}" if self.package else "")
+        kind = next(iter((*kinds, *outputs)), None)
+        problems = [entry.problem(op, version, inputs, kind, given) for entry in entries]
+        if all(problems):
+            return f"{title} of {self.name} does not take {problems[0]}"
+        if not self.control_flow and any(hasattr(value, "nodes") for value in given.values()):
+            return f"{self.name} has no control flow, such as {title}"
+        for shape in [kind.shape for kind in (*kinds, *outputs) if isinstance(kind, TensorType) and kind.shape]:
+            if self.max_rank is not None and len(shape) > self.max_rank:
+                return f"{self.name} has tensors of up to {self.max_rank} dims, but {title} has one of {len(shape)}"
+            if self.static_shapes and not all(isinstance(dim, int) for dim in shape):
+                return (
+                    f"{self.name} takes static shapes alone, but {title} has a tensor of ({', '.join(map(str, shape))})"
+                )
+        return ""
+
+    def ways(self, retargeting: Any, call: Any, ways: Ways) -> Ways:
+        """The ways to try for a call that the target does not take, the cheapest first."""
+        if self.ops is None:
+            return ways
+        from tenonnx_targets.planning import ways_by_cost
+
+        return ways_by_cost(self, retargeting, call, ways)
+
+    def to_dict(self) -> dict[str, Any]:
+        ops = None if self.ops is None else sorted(f"{domain}::{name}" for domain, name in self.ops)
+        dtypes = None if self.dtypes is None else sorted(map(str, self.dtypes))
+        shown = {"dtypes": dtypes, "ops": ops, "unspecified": sorted(self.unspecified)}
+        return {name: each for name, each in asdict(self).items() if name not in ("without", "accuracy")} | shown
+
+
+def _op_of(name: str) -> tuple[str, str]:
+    domain, _, op = name.rpartition("::")
+    return domain or "ai.onnx", op
