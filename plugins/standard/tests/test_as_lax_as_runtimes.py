@@ -1,4 +1,6 @@
-"""What onnxruntime computes beyond the letter of the specification, and files therefore have."""
+"""Calls that onnxruntime computes beyond the letter of the specification."""
+
+import io
 
 import numpy as np
 import onnx
@@ -6,6 +8,7 @@ import onnxruntime
 import pytest
 
 import tenonnx as tx
+import tenonnx_standard as ops
 
 RANDOM = np.random.default_rng(0)
 
@@ -22,7 +25,10 @@ CALLS = {
     **{f"{name} of a vector": (name, 17, feeds([5]), {}) for name in ("HannWindow", "HammingWindow", "BlackmanWindow")},
     "HannWindow of a matrix": ("HannWindow", 17, feeds([[5]]), {"periodic": 0}),
     "MelWeightMatrix of vectors": (
-        "MelWeightMatrix", 17, feeds([8], [16], [[8000]], np.float32([0]), np.float32(4000)), {},
+        "MelWeightMatrix",
+        17,
+        feeds([8], [16], [[8000]], np.float32([0]), np.float32(4000)),
+        {},
     ),
     **{
         f"{name} over one axis twice": (name, opset, feeds(FLOATS), {"axes": [0, -2], "keepdims": opset % 2})
@@ -31,21 +37,29 @@ CALLS = {
     "Squeeze of one axis twice": ("Squeeze", 11, feeds(FLOATS[:1]), {"axes": [0, -2]}),
     **{
         f"MeanVarianceNormalization of {IMAGE.ndim - k} axes": (
-            "MeanVarianceNormalization", 13, feeds(IMAGE[(0,) * k]), {},
+            "MeanVarianceNormalization",
+            13,
+            feeds(IMAGE[(0,) * k]),
+            {},
         )
         for k in (1, 2)
     },
     "MeanVarianceNormalization over one axis twice": (
-        "MeanVarianceNormalization", 13, feeds(IMAGE), {"axes": [0, -4, 2]},
+        "MeanVarianceNormalization",
+        13,
+        feeds(IMAGE),
+        {"axes": [0, -4, 2]},
     ),
     **{
         f"{name} whose auto_pad is empty": (name, 11, feeds(IMAGE, *more), {"auto_pad": "", **attributes})
         for name, more, attributes in (
-            ("Conv", [IMAGE[:1, :, :2, :2]], {}), ("ConvTranspose", [IMAGE[:1, :1, :2, :2].repeat(3, 0)], {}),
-            ("MaxPool", [], {"kernel_shape": [2, 2]}), ("AveragePool", [], {"kernel_shape": [2, 2]}),
+            ("Conv", [IMAGE[:1, :, :2, :2]], {}),
+            ("ConvTranspose", [IMAGE[:1, :1, :2, :2].repeat(3, 0)], {}),
+            ("MaxPool", [], {"kernel_shape": [2, 2]}),
+            ("AveragePool", [], {"kernel_shape": [2, 2]}),
         )
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -59,11 +73,35 @@ def test_a_call_is_taken_as_onnxruntime_takes_it(name):
     output = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
     model = onnx.helper.make_model(
         onnx.helper.make_graph([node], "call", inputs, [output]),
-        opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8,
-    )  # fmt: skip
+        opset_imports=[onnx.helper.make_opsetid("", opset)],
+        ir_version=8,
+    )
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     (expected,) = session.run(None, given)
     graph = tx.load(model)
     for backend in ("numpy", "onnxruntime"):
         np.testing.assert_allclose(graph.run(given, backend=backend)["y"], expected, rtol=1e-5, atol=1e-6)
     assert graph.infer() is None or graph.outputs[0].type is not None
+
+
+@pytest.mark.parametrize("op_type", ["LayerNormalization", "SimplifiedLayerNormalization"])
+def test_float64_is_normalized_in_float64(op_type):
+    """The attribute stash_type is float32 by default; onnxruntime and the reference compute in float64 all the same."""
+    x, scale = RANDOM.standard_normal((4, 8)) + 1000, RANDOM.standard_normal(8)
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    value, weight = graph.input("x", "float64", ("n", 8)), graph.variable("scale", scale)
+    op = getattr(ops, "layer_normalization" if op_type == "LayerNormalization" else "simplified_layer_normalization")
+    y, *_ = op(value, weight)
+    graph.output("y", y)
+    stream = io.BytesIO()
+    tx.export(graph, stream)
+    expected = onnxruntime.InferenceSession(stream.getvalue()).run(None, {"x": x})[0]
+    np.testing.assert_allclose(graph.run({"x": x}, backend="numpy")["y"], expected, rtol=1e-9)
+    body = tx.retarget(graph, opset_version=13)
+    np.testing.assert_allclose(body.run({"x": x}, backend="numpy")["y"], expected, rtol=1e-9)
+    slope = tx.grad(graph, of="y", wrt="x", seeds={"y": "g"})
+    seed = RANDOM.standard_normal((4, 8))
+    found = slope.run({"x": x, "g": seed}, backend="numpy")["x/grad"]
+    nudged = x + 1e-5 * seed
+    change = (graph.run({"x": nudged}, backend="numpy")["y"] - expected) / 1e-5
+    np.testing.assert_allclose((change * seed).sum(), (found * seed).sum(), rtol=1e-3)

@@ -1,4 +1,4 @@
-"""Ops that onnxruntime has in the default domain before ONNX has them, in files that its own optimiser wrote."""
+"""Ops that onnxruntime has in the default domain before ONNX has them, in files that its own optimizer wrote."""
 
 import numpy as np
 import onnx
@@ -7,8 +7,8 @@ import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 import tenonnx as tx
-from tenonnx.conversion.convert import to_proto
 from tenonnx_cli import main
+from tenonnx_convert.convert import to_proto
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((2, 3, 8)).astype("f4")
@@ -37,11 +37,11 @@ def run(model, feeds):
     return session.run(None, feeds)
 
 
-def optimised(folder, opset, rms=False):
-    """A normalisation in single ops, as exporters wrote it, after the optimiser of onnxruntime."""
+def optimized(folder, opset, rms=False):
+    """A normalization in single ops, as exporters wrote it, after the optimizer of onnxruntime."""
     lines = ["mean = ReduceMean <axes=[-1]> (x)", "d = Sub (x, mean)"] if not rms else ["d = Identity (x)"]
     text = f"""<ir_version: 7, opset_import: ["" : {opset}]>
-    normalised (float[b, 3, 8] x) => (float[b, 3, 8] y)
+    normalized (float[b, 3, 8] x) => (float[b, 3, 8] y)
     <float[8] weight = {{1, 2, 3, 4, 5, 6, 7, 8}}, float[8] bias = {{8, 7, 6, 5, 4, 3, 2, 1}}> {{
         {chr(10).join(lines)}
         two = Constant <value = float {{2}}> ()
@@ -54,7 +54,7 @@ def optimised(folder, opset, rms=False):
         scaled = Mul (weight, standard)
         y = Add (scaled, bias)
     }}"""
-    path, settings = folder / "optimised.onnx", options()
+    path, settings = folder / "optimized.onnx", options()
     settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     settings.optimized_model_filepath = str(path)
     model = onnx.parser.parse_model(text)
@@ -64,8 +64,8 @@ def optimised(folder, opset, rms=False):
 
 @pytest.mark.parametrize("rms", [False, True])
 @pytest.mark.parametrize("opset", range(11, 17))
-def test_what_the_optimiser_writes_is_read_run_checked_moved_and_differentiated(opset, rms, tmp_path, capfd):
-    plain, path = optimised(tmp_path, opset, rms)
+def test_what_the_optimizer_writes_is_read_run_checked_moved_and_differentiated(opset, rms, tmp_path, capfd):
+    plain, path = optimized(tmp_path, opset, rms)
     name = "SimplifiedLayerNormalization" if rms else "LayerNormalization"
     graph = tx.load(path)
     assert name in {node.op_type for node in graph.nodes}
@@ -102,7 +102,7 @@ def test_a_runtime_that_has_it_is_given_the_node_when_the_graph_goes_down(tmp_pa
 
 
 def test_scale_and_shift_may_be_of_another_type():
-    """As files for graphics cards have them: the optimiser takes the casts around the norm into it."""
+    """As files for graphics cards have them: the optimizer takes the casts around the norm into it."""
     kinds = [onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT]
     graph = tx.load(single("LayerNormalization", 12, {"x": X.shape, "scale": [8], "shift": [8]}, kinds=kinds))
     scale, shift = np.arange(8, dtype="f4"), np.ones(8, "f4")
@@ -118,7 +118,7 @@ def test_scale_and_shift_may_be_of_another_type():
 @pytest.mark.parametrize("attributes", [{}, {"across_channels": 1}, {"normalize_variance": 0}])
 def test_mean_and_variance_by_channel(shape, attributes):
     if len(shape) == 3 and attributes.get("across_channels"):
-        pytest.skip("onnxruntime refuses three axes where channels are normalised together")
+        pytest.skip("onnxruntime refuses three axes where channels are normalized together")
     model, x = single("MeanVarianceNormalization", 8, {"x": shape}, **attributes), RANDOM.random(shape).astype("f4")
     (expected,) = run(model, {"x": x})
     graph = tx.load(model)
@@ -139,9 +139,13 @@ def test_thresholded_relu_before_it_was_specified(opset):
 
 #: Schemas without a kernel in any build for CPUs: left from Caffe2, and layers of TensorRT.
 WITHOUT_KERNEL = {
-    "DisentangledAttention_TRT", "EfficientNMS_TRT", "GRUUnit", "GivenTensorFill", "MultilevelCropAndResize_TRT",
+    "DisentangledAttention_TRT",
+    "EfficientNMS_TRT",
+    "GRUUnit",
+    "GivenTensorFill",
+    "MultilevelCropAndResize_TRT",
     "PyramidROIAlign_TRT",
-}  # fmt: skip
+}
 
 
 def test_every_version_that_the_runtime_has_a_kernel_for_has_a_meaning():

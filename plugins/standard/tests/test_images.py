@@ -42,7 +42,7 @@ def test_an_image_that_pillow_fears_is_refused_as_ours(monkeypatch):
     image = pytest.importorskip("PIL.Image")
     data = encoded(image, "png")
     monkeypatch.setattr(image, "MAX_IMAGE_PIXELS", 2)
-    with pytest.raises(LimitExceeded, match="Pillow must open an image of so many pixels") as caught:
+    with pytest.raises(LimitExceeded, match="Pillow refused an image of so many pixels") as caught:
         image_decoder(data)
     assert "PIL.Image.MAX_IMAGE_PIXELS" in str(caught.value)
 
@@ -68,5 +68,5 @@ def test_without_pillow_the_error_says_what_to_install(monkeypatch):
     "scales", [{"height_scale": -1.0, "width_scale": 1.0}, {"height_scale": 2.0, "width_scale": 0.0}]
 )
 def test_an_image_is_enlarged_by_numbers_above_zero(scales):
-    with pytest.raises(TypeMismatch, match="must be greater than 0"):
+    with pytest.raises(TypeMismatch, match="is not greater than 0"):
         upsample_2d(np.ones((1, 1, 2, 2), np.float32), **scales)

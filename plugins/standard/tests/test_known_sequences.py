@@ -97,5 +97,5 @@ def test_a_sequence_of_unknown_length_stays_and_has_no_gradient():
 def test_a_position_outside_is_left_to_who_runs_it():
     graph = made(lambda x: ops.sequence_at(ops.split_to_sequence(x, [2, 2], axis=2), 2))
     assert [node.op_type for node in tx.simplify(graph).nodes] == ["SplitToSequence", "SequenceAt"]
-    with pytest.raises(tx.InvalidCall, match="the position must lie in the sequence"):
+    with pytest.raises(tx.InvalidCall, match="the position lies outside the sequence"):
         graph.run({"x": X}, backend="numpy")

@@ -1,4 +1,4 @@
-"""Gradients with few operations: what runtimes would not find by themselves."""
+"""Gradients with few operations, beyond what runtimes optimize."""
 
 from collections import Counter
 

@@ -16,14 +16,26 @@ from tenonnx.op.evaluate import evaluate_graph
 from tenonnx_standard.operators import vector
 
 KEYS = [
-    0, -1, slice(1, None), slice(None, None, -1), slice(3, 0, -2), slice(-2, None), None, Ellipsis,
-    (0, 1), (slice(None), -1), (Ellipsis, 0), (None, 1, Ellipsis, None), (slice(None), None, slice(0, 2), -1),
-    (0, 1, 2), (Ellipsis, slice(1, 2)),
-]  # fmt: skip
+    0,
+    -1,
+    slice(1, None),
+    slice(None, None, -1),
+    slice(3, 0, -2),
+    slice(-2, None),
+    None,
+    Ellipsis,
+    (0, 1),
+    (slice(None), -1),
+    (Ellipsis, 0),
+    (None, 1, Ellipsis, None),
+    (slice(None), None, slice(0, 2), -1),
+    (0, 1, 2),
+    (Ellipsis, slice(1, 2)),
+]
 
 
 def run(build, *arrays, shapes=None):
-    """What ``build`` computes in a graph, for arrays of the given shapes (by default their own)."""
+    """Results of ``build`` in a graph, for arrays of the given shapes (by default their own)."""
     graph = Graph()
     values = []
     for k, array in enumerate(arrays):

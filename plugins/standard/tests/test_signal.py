@@ -1,4 +1,4 @@
-"""Fourier transforms: what is known of their types."""
+"""Types of Fourier transforms."""
 
 import numpy as np
 import pytest

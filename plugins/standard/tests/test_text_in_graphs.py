@@ -1,4 +1,4 @@
-"""Text in scalars, slices and optional values: what is computed with it, fed and static."""
+"""Text in scalars, slices and optional values, fed and static."""
 
 import numpy as np
 import onnx

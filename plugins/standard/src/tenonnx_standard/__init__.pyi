@@ -1,4 +1,4 @@
-# Written by tools/generate_namespaces.py; read by type checkers, and when a name is used.
+# Written by tools/generate_namespaces.py, for type checkers.
 from tenonnx_standard.activation import celu as celu
 from tenonnx_standard.activation import elu as elu
 from tenonnx_standard.activation import gelu as gelu
@@ -111,7 +111,7 @@ from tenonnx_standard.loss import negative_log_likelihood_loss as negative_log_l
 from tenonnx_standard.loss import softmax_cross_entropy_loss as softmax_cross_entropy_loss
 from tenonnx_standard.lp_pooling import lp_pool as lp_pool
 from tenonnx_standard.lp_pooling import lp_pool_float as lp_pool_float
-from tenonnx_standard.math import absolute as absolute  # Abs
+from tenonnx_standard.math import absolute as absolute
 from tenonnx_standard.math import add as add
 from tenonnx_standard.math import add_one_way as add_one_way
 from tenonnx_standard.math import ceil as ceil
@@ -122,11 +122,11 @@ from tenonnx_standard.math import erf as erf
 from tenonnx_standard.math import exp as exp
 from tenonnx_standard.math import floor as floor
 from tenonnx_standard.math import log as log
-from tenonnx_standard.math import maximum as maximum  # Max
+from tenonnx_standard.math import maximum as maximum
 from tenonnx_standard.math import maximum_of_one_shape as maximum_of_one_shape
 from tenonnx_standard.math import mean as mean
 from tenonnx_standard.math import mean_of_one_shape as mean_of_one_shape
-from tenonnx_standard.math import minimum as minimum  # Min
+from tenonnx_standard.math import minimum as minimum
 from tenonnx_standard.math import minimum_of_one_shape as minimum_of_one_shape
 from tenonnx_standard.math import mod as mod
 from tenonnx_standard.math import mod_of_integers as mod_of_integers
@@ -144,10 +144,10 @@ from tenonnx_standard.math import sub_one_way as sub_one_way
 from tenonnx_standard.math import sum_ as sum_
 from tenonnx_standard.math import sum_of_one_shape as sum_of_one_shape
 from tenonnx_standard.max_pooling import max_pool as max_pool
-from tenonnx_standard.nonstandard import adaptive_average_pool as adaptive_average_pool  # AdaptiveAvgPool
+from tenonnx_standard.nonstandard import adaptive_average_pool as adaptive_average_pool
 from tenonnx_standard.nonstandard import adaptive_max_pool as adaptive_max_pool
 from tenonnx_standard.nonstandard import affine as affine
-from tenonnx_standard.nonstandard import bitshift_alias as bitshift_alias  # Bitshift
+from tenonnx_standard.nonstandard import bitshift_alias as bitshift_alias
 from tenonnx_standard.nonstandard import crop as crop
 from tenonnx_standard.nonstandard import ctc_greedy_decoder as ctc_greedy_decoder
 from tenonnx_standard.nonstandard import deformable_conv as deformable_conv

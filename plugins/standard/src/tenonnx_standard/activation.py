@@ -44,7 +44,7 @@ def _numpy(made: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         made.numpy(rule)
 
         @made.specialize
-        def _(x: Operand, **attributes: Any) -> Any:
+        def made_specialize(x: Operand, **attributes: Any) -> Any:
             if x.ndim == 0 or x.dtype.itemsize < 4 or x.dtype.kind != "f":
                 return None
             return functools.partial(compute, **attributes) if attributes else compute
@@ -103,7 +103,7 @@ leaky_relu.vjp(lambda g, y, X, *, alpha: where(X < 0.0, g * alpha, g))
 
 
 @_numpy(leaky_relu)
-def _(x, *, alpha):
+def leaky_relu_numpy(x, *, alpha):
     if alpha <= 0:  # an infinity times 0 must not reach the result, and a negative zero stays one
         return np.where(x < 0, x * alpha, x)
     return np.maximum(x, x * alpha) if alpha <= 1 else np.minimum(x, x * alpha)
@@ -129,14 +129,14 @@ def prelu(X, slope):
 
 @prelu.numpy
 @np.errstate(all="ignore")
-def _(x, slope):
+def prelu_numpy(x, slope):
     if x.dtype.kind != "f" or not np.isfinite(slope).all():  # an infinity times 0 must not reach the result
         return np.asarray(np.where(x < 0, x * slope, x))
     return np.asarray(_below(x) * slope + _above(x))
 
 
 @prelu.vjp
-def _(g, y, X, slope):
+def prelu_vjp(g, y, X, slope):
     negative = X < 0
     return where(negative, g * slope, g), where(negative, g * X, 0.0)
 
@@ -153,7 +153,7 @@ prelu_by_channel.until(6, ignored=["consumed_inputs"])
 
 
 @prelu.lower(to=prelu_by_channel)
-def _(X, slope):
+def prelu_to_prelu_by_channel(X, slope):
     sides = slope.tensor.shape
     if sides is None or X.rank is None:
         return None
@@ -336,7 +336,7 @@ gelu.requires(one_of(approximate=("none", "tanh")))
 
 
 @gelu.residuals
-def _(demand, X, *, approximate):
+def gelu_residuals(demand, X, *, approximate):
     """The slope, with the share of ``X`` that is let through by few operations."""
     squared = X * X
     inner = tanh((squared * (_CUBIC * _STEEP) + _STEEP) * X) if approximate == "tanh" else erf(X * math.sqrt(0.5))
@@ -351,7 +351,7 @@ gelu.vjp(lambda g, slope, X, *, approximate: g * slope)
 
 
 @_numpy(gelu)
-def _(x, *, approximate):
+def gelu_numpy(x, *, approximate):
     inner = x * scalar(math.sqrt(0.5), x.dtype) if approximate == "none" else _line(x * x, _CUBIC * _STEEP, _STEEP) * x
     y = np.tanh(inner, out=inner) if approximate == "tanh" else error_function(inner)
     return np.multiply(_line(y, 0.5, 0.5, out=y), x, out=y)

@@ -1,4 +1,4 @@
-"""Numbers and common factors of sums, products and bounds: where these stand in normal form.
+"""Normal form of sums, products and bounds: places of numbers and common factors.
 
 What two terms of a sum are both multiplied with stands outside of it: a polynomial is written from inside out. A number
 within a factor stands outside of the product, and within bounds where there is none.
@@ -14,8 +14,8 @@ import numpy as np
 
 from tenonnx.extend import TensorType, Value
 from tenonnx_standard.activation import hard_sigmoid, relu, sigmoid
-from tenonnx_standard.counting import fixed, is_most, spread
 from tenonnx_standard.math import add, clip, exp, maximum, minimum, mul, reciprocal, sqrt
+from tenonnx_standard.symbolic_ints import fixed, is_most, spread
 from tenonnx_standard.trigonometry import tanh
 
 #: How far back it is looked whether one factor is computed from another, and how deep into products.
@@ -46,7 +46,7 @@ def beside_number(x: Value) -> tuple[Value, float] | None:
 
 
 def parts_of_product(x: Value, whole: Container[Value] = ()) -> tuple[Value, float]:
-    """What is multiplied with one number, and the number; values that are ``whole`` are not taken apart."""
+    """The factor beside a number, and the number; values that are ``whole`` are not taken apart."""
     number = 1.0
     while x not in whole and x.producer is not None and x.producer.op is mul:
         found = beside_number(x)
@@ -116,7 +116,7 @@ def _is_sum(x: Value) -> bool:
 
 
 def _without_numbers(x: Value, whole: Container[Value], steps: int = MOST_STEPS) -> tuple[Value, float]:
-    """What is multiplied with numbers anywhere in a product, and their product."""
+    """A product without its numbers, wherever they are in it, and the product of the numbers."""
     inner, number = parts_of_product(x, whole)
     if inner in whole or inner.producer is None or inner.producer.op is not mul or not steps:
         return inner, number
@@ -125,7 +125,7 @@ def _without_numbers(x: Value, whole: Container[Value], steps: int = MOST_STEPS)
 
 
 def _bounded(x: Value) -> tuple[Value, float, float] | None:
-    """What is held between two numbers, and these."""
+    """The value that is clipped between two numbers, and these."""
     high = beside_number(x) if x.producer is not None and x.producer.op is minimum else None
     inner = None if high is None else high[0]
     low = beside_number(inner) if inner is not None and inner.producer and inner.producer.op is maximum else None
@@ -181,22 +181,22 @@ def with_numbers_placed(A: Value, B: Value) -> Value | None:
 
 
 @clip.rule("normal")
-def _(input: Value, min: Value | None, max: Value | None) -> Value | None:
+def clip_normal(input: Value, min: Value | None, max: Value | None) -> Value | None:
     return clip.function(input, min, max) if is_float(input) else None  # type: ignore[no-any-return]
 
 
 @relu.rule("normal")
-def _(X: Value) -> Value | None:
+def relu_normal(X: Value) -> Value | None:
     return maximum(X, 0.0) if is_float(X) else None  # type: ignore[no-any-return]
 
 
 @hard_sigmoid.rule("normal")
-def _(X: Value, *, alpha: float, beta: float) -> Value:
+def hard_sigmoid_normal(X: Value, *, alpha: float, beta: float) -> Value:
     return hard_sigmoid.function(X, alpha=alpha, beta=beta)  # type: ignore[no-any-return]
 
 
 @maximum.rule("normal")
-def _(*data_0: Value) -> Value | None:
+def maximum_normal(*data_0: Value) -> Value | None:
     """Numbers behind, below a bound from above, and multiplied before they are added."""
     if len(data_0) != 2 or not is_float(data_0[0]):
         return None
@@ -218,7 +218,7 @@ def _(*data_0: Value) -> Value | None:
 
 
 @minimum.rule("normal")
-def _(*data_0: Value) -> Value | None:
+def minimum_normal(*data_0: Value) -> Value | None:
     """The smaller of two, where that is known; numbers behind."""
     one, other = data_0 if len(data_0) == 2 else (None, None)
     if one is None or other is None:
@@ -232,7 +232,7 @@ def _(*data_0: Value) -> Value | None:
 
 
 def rectified(x: Value) -> Value | None:
-    """What is rectified, as normal forms have it."""
+    """The input of a rectifier, in normal form."""
     found = beside_number(x) if x.producer is not None and x.producer.op is maximum else None
     return None if found is None or found[1] != 0 else found[0]
 
@@ -241,12 +241,12 @@ def rectified(x: Value) -> Value | None:
 
 
 @sigmoid.rule("normal")
-def _(X: Value) -> Value:
+def sigmoid_normal(X: Value) -> Value:
     return tanh(X * 0.5) * 0.5 + 0.5  # type: ignore[no-any-return]
 
 
 @reciprocal.rule("normal")
-def _(X: Value) -> Value | None:
+def reciprocal_normal(X: Value) -> Value | None:
     """That of one and an exponential is the sigmoid."""
     added = beside_number(X) if _is_sum(X) else None
     made = None if added is None or added[1] != 1 else added[0].producer
@@ -257,6 +257,6 @@ def _(X: Value) -> Value | None:
 
 
 @sqrt.rule("normal")
-def _(X: Value) -> Value | None:
+def sqrt_normal(X: Value) -> Value | None:
     inverse = X.producer is not None and X.producer.op is reciprocal
     return reciprocal(sqrt(X.producer.uses[0])) if inverse and X.producer else None  # type: ignore[no-any-return]

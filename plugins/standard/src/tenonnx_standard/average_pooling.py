@@ -41,14 +41,26 @@ if TYPE_CHECKING:
 
 @op("AveragePool", since=1)
 def average_pool(
-    X, *, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0, dilations: list[int] | None = None,
-    kernel_shape: list[int], pads: list[int] | None = None, strides: list[int] | None = None
-):  # fmt: skip
+    X,
+    *,
+    auto_pad="NOTSET",
+    ceil_mode=0,
+    count_include_pad=0,
+    dilations: list[int] | None = None,
+    kernel_shape: list[int],
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
     """The mean of each window, over what lies in the input, or with ``count_include_pad`` in the padding too."""
     window = windows(
-        average_pool.title, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad,
+        average_pool.title,
+        kernel_shape,
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
         ceil_mode=ceil_mode,
-    )  # fmt: skip
+    )
     sizes = dims(X)[2:]
     begins, ends = window.padding(sizes)
     plain = plainly(window, X.shape[2:])
@@ -97,12 +109,12 @@ pools_floats(average_pool, "count_include_pad")
 
 
 @average_pool.numpy
-def _(X, *, kernel_shape, count_include_pad, **attributes):
+def average_pool_numpy(X, *, kernel_shape, count_include_pad, **attributes):
     return _averaging(X, windows(average_pool.title, kernel_shape, **attributes), count_include_pad)(X)
 
 
 @average_pool.specialize
-def _(X, *, kernel_shape, count_include_pad, **attributes):
+def average_pool_specialize(X, *, kernel_shape, count_include_pad, **attributes):
     return _averaging(X, windows(average_pool.title, kernel_shape, **attributes), count_include_pad)
 
 
@@ -143,7 +155,7 @@ def _shares(window: Windows, sizes: Sequence[int], count_include_pad: int) -> li
 
 
 @average_pool.vjp
-def _(g, y, X, *, kernel_shape, count_include_pad, **attributes):
+def average_pool_vjp(g, y, X, *, kernel_shape, count_include_pad, **attributes):
     window = windows(average_pool.title, kernel_shape, **attributes)
     for divisor in _divisors(X, window, count_include_pad):
         g = g / divisor

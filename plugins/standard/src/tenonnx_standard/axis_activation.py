@@ -26,7 +26,7 @@ def _as_matrix(made: Op, matrix: Op) -> None:
     """Lower ``made`` to its old meaning on a matrix, with the axis moved to the end where it is not there."""
 
     @made.lower(to=matrix)
-    def _(input: Value, *, axis: int) -> Value:
+    def made_to_matrix(input: Value, *, axis: int) -> Value:
         rank = input.ndim
         axis, last = axis % rank, rank - 1
         if axis == last:
@@ -65,7 +65,7 @@ def _shifted(x: Array, axis: int) -> Array:
 
 @op("Softmax")
 def softmax(input, *, axis=-1):
-    """Exponentials normalised to sum to one along ``axis``."""
+    """Exponentials normalized to sum to one along ``axis``."""
     axes = [axis % input.ndim]
     e = exp(input - reduce_max(input, axes))
     return e / reduce_sum(e, axes)
@@ -85,7 +85,7 @@ _numpy_along(softmax)(_softmax)
 
 
 @softmax.specialize
-def _(x, *, axis):
+def softmax_specialize(x, *, axis):
     axis %= x.ndim
     size = x.shape[axis]
     if is_half(x.dtype):
@@ -105,7 +105,7 @@ def _(x, *, axis):
 
 
 @softmax.vjp
-def _(g, y, input, *, axis):
+def softmax_vjp(g, y, input, *, axis):
     product = g * y
     return product - y * reduce_sum(product, [axis % input.ndim])
 
@@ -133,14 +133,14 @@ log_softmax.requires(axis("axis", of="input"))
 
 
 @_numpy_along(log_softmax)
-def _(x, axis):
+def log_softmax_numpy(x, axis):
     y = _shifted(x, axis)
     y -= np.log(total(np.exp(y), (axis,)))
     return y
 
 
 @log_softmax.vjp
-def _(g, y, input, *, axis):
+def log_softmax_vjp(g, y, input, *, axis):
     return g - exp(y) * reduce_sum(g, [axis % input.ndim])
 
 
@@ -168,7 +168,7 @@ hardmax.vjp(lambda g, y, x, **_: None)
 
 
 @_numpy_along(hardmax)
-def _(x, axis):
+def hardmax_numpy(x, axis):
     y = np.zeros_like(x)
     np.put_along_axis(y, x.argmax(axis, keepdims=True), 1, axis)
     return y

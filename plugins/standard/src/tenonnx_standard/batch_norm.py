@@ -10,9 +10,9 @@ from tenonnx_standard.normalization import (
     but_channels,
     count_along,
     per_channel,
-    standardised,
-    standardised_array,
-    standardised_gradient,
+    standardized,
+    standardized_array,
+    standardized_gradient,
     statistics_dtype,
     to_dtype,
 )
@@ -24,9 +24,9 @@ from tenonnx_standard.shapes import expand, reshape, shape
 def batch_normalization(
     X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0, _outputs=None
 ):
-    """Each channel standardised by the given mean and variance, then scaled and shifted.
+    """Each channel standardized by the given mean and variance, then scaled and shifted.
 
-    In training it is standardised by its own, population mean and variance, which the running ones then follow.
+    In training it is standardized by its own, population mean and variance, which the running ones then follow.
     """
     stage = statistics_dtype(X, scale, B, input_mean, input_var)
     x, weight, shift, mean, variance = (to_dtype(v, stage) for v in (X, scale, B, input_mean, input_var))
@@ -39,7 +39,7 @@ def batch_normalization(
         factor = weight / sqrt(variance + epsilon)
         return to_dtype(x * per_channel(factor, X) + per_channel(shift - mean * factor, X), X.dtype)
     axes = but_channels(X.ndim)
-    standard, batch_mean, _, batch_variance = standardised(x, axes, epsilon)
+    standard, batch_mean, _, batch_variance = standardized(x, axes, epsilon)
     y = standard * per_channel(weight, X) + per_channel(shift, X)
     running_mean = mean * momentum + reshape(batch_mean, [-1]) * (1 - momentum)
     running_variance = variance * momentum + reshape(batch_variance, [-1]) * (1 - momentum)
@@ -49,13 +49,15 @@ def batch_normalization(
 batch_normalization.requires(
     shapes(X="batch channels ... | batch", scale="channels", B="channels", input_mean="channels", input_var="channels"),
     floats("X", "scale", "B", "input_mean", "input_var"),
-    holds(lambda X, channels: "X of one axis must have one channel" if X.rank == 1 and differ(channels, 1) else None),
+    holds(
+        lambda X, channels: "X of one axis has more than one channel" if X.rank == 1 and differ(channels, 1) else None
+    ),
 )
 
 
 @batch_normalization.numpy
 @np.errstate(all="ignore")
-def _(X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _outputs):
+def batch_normalization_numpy(X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _outputs):
     arrays = (X, scale, B, input_mean, input_var)
     stage = np.dtype(np.float64 if any(a.dtype == np.float64 for a in arrays) else np.float32)
     x, weight, shift, mean, variance = (a.astype(stage, copy=False) for a in arrays)
@@ -66,7 +68,7 @@ def _(X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _
         y += (shift - mean * factor).reshape(channel)
         return y.astype(X.dtype, copy=False)
     axes = tuple(but_channels(X.ndim))
-    y, batch_mean, _, batch_variance = standardised_array(x, axes, epsilon)
+    y, batch_mean, _, batch_variance = standardized_array(x, axes, epsilon)
     y *= weight.reshape(channel)
     y += shift.reshape(channel)
     running_mean = mean * stage.type(momentum) + batch_mean.reshape(-1) * stage.type(1 - momentum)
@@ -79,7 +81,7 @@ def _(X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _
 
 
 @batch_normalization.specialize
-def _(X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _outputs):
+def batch_normalization_specialize(X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _outputs):
     """With parameters that never change, a factor and a shift for each channel."""
     parameters = [p.contents for p in (scale, B, input_mean, input_var)]
     if training_mode or any(p is None or p.dtype != X.dtype for p in parameters) or X.dtype.itemsize < 4:
@@ -98,7 +100,7 @@ def _(X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _
 
 
 @batch_normalization.vjp
-def _(g, y, X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _outputs):
+def batch_normalization_vjp(g, y, X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _outputs):
     stage = statistics_dtype(X, scale, B, input_mean, input_var)
     x, weight, mean, variance = (to_dtype(v, stage) for v in (X, scale, input_mean, input_var))
     axes = but_channels(X.ndim)
@@ -114,11 +116,11 @@ def _(g, y, X, scale, B, input_mean, input_var, *, epsilon, momentum, training_m
         along = of_channels(g * (x - per_channel(mean, X))) * inverse
         found = (g * per_channel(factor, X), along, shift, -shift * factor, along * factor * inverse * -0.5)
     else:
-        standard, _, inverse, _ = standardised(x, axes, epsilon)
+        standard, _, inverse, _ = standardized(x, axes, epsilon)
         gx = gscale = gshift = gmean = gvar = None
         if g[0] is not None:
             gy = to_dtype(g[0], stage)
-            gx = standardised_gradient(gy * per_channel(weight, X), standard, inverse, axes)
+            gx = standardized_gradient(gy * per_channel(weight, X), standard, inverse, axes)
             gscale, gshift = of_channels(gy * standard), of_channels(gy)
         count = count_along(x, axes)
         if g[1] is not None:
@@ -139,7 +141,7 @@ def batch_normalization_by_outputs(X, scale, B, mean, var, *, epsilon=1e-5, mome
     """Batch normalization, in training if more than one output is asked for; the last two are of the batch alone."""
     if not _trains(_outputs):
         return batch_normalization(X, scale, B, mean, var, epsilon=epsilon, momentum=momentum, _outputs=1)
-    found = _normalised_batch(X, scale, B, mean, var, but_channels(X.ndim), epsilon, momentum, training=True)
+    found = _normalized_batch(X, scale, B, mean, var, but_channels(X.ndim), epsilon, momentum, training=True)
     return found[:_outputs]
 
 
@@ -147,7 +149,7 @@ def batch_normalization_by_outputs(X, scale, B, mean, var, *, epsilon=1e-5, mome
 def batch_normalization_spatial(X, scale, B, mean, var, *, epsilon=1e-5, momentum=0.9, spatial=1, _outputs=None):
     """Batch normalization by channel, or with ``spatial`` 0 by position: statistics over the batch alone."""
     axes = but_channels(X.ndim) if spatial else [0]
-    found = _normalised_batch(X, scale, B, mean, var, axes, epsilon, momentum, training=_trains(_outputs))
+    found = _normalized_batch(X, scale, B, mean, var, axes, epsilon, momentum, training=_trains(_outputs))
     return found[:_outputs] if isinstance(found, tuple) else found
 
 
@@ -157,7 +159,7 @@ def batch_normalization_is_test(
 ):
     """Batch normalization by channel or by position, in training unless ``is_test``."""
     axes = but_channels(X.ndim) if spatial else [0]
-    found = _normalised_batch(X, scale, B, mean, var, axes, epsilon, momentum, training=not is_test)
+    found = _normalized_batch(X, scale, B, mean, var, axes, epsilon, momentum, training=not is_test)
     return found[:_outputs] if isinstance(found, tuple) else found
 
 
@@ -186,8 +188,8 @@ def _trains(outputs: int | None) -> bool:
     return outputs is not None and outputs > 1
 
 
-def _normalised_batch(X, scale, B, mean, var, axes, epsilon, momentum, *, training):
-    """What the older meanings have in common: by channel, or by position where ``axes`` is the batch alone."""
+def _normalized_batch(X, scale, B, mean, var, axes, epsilon, momentum, *, training):
+    """Common body of the older meanings: by channel, or by position where ``axes`` is the batch alone."""
     rank = X.ndim
     if axes == [0] and rank > 2:
         # Every position is a channel of its own; parameters of the channels alone hold for all their positions.
@@ -195,7 +197,7 @@ def _normalised_batch(X, scale, B, mean, var, axes, epsilon, momentum, *, traini
         parameters = [
             reshape(expand(per_channel(v, X) if v.ndim == 1 else v, positions), [-1]) for v in (scale, B, mean, var)
         ]
-        found = _normalised_batch(reshape(X, [0, -1]), *parameters, axes, epsilon, momentum, training=training)  # type: ignore[call-arg]
+        found = _normalized_batch(reshape(X, [0, -1]), *parameters, axes, epsilon, momentum, training=training)  # type: ignore[call-arg]
         whole = (shape(X), *(shape(v) for v in (mean, var, mean, var)))
         if not training:
             return reshape(found, whole[0])
@@ -219,7 +221,9 @@ def _normalised_batch(X, scale, B, mean, var, axes, epsilon, momentum, *, traini
 
 
 @batch_normalization.lower(to=batch_normalization_by_outputs)
-def _(X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _outputs=None):
+def batch_normalization_to_batch_normalization_by_outputs(
+    X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _outputs=None
+):
     if training_mode or len({v.dtype for v in (X, scale, B, input_mean, input_var)}) > 1:
         return None
     return batch_normalization_by_outputs(
@@ -228,12 +232,12 @@ def _(X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _
 
 
 @batch_normalization_by_outputs.lower(to=batch_normalization_spatial)
-def _(*inputs, epsilon, momentum, _outputs=None):
+def batch_normalization_by_outputs_to_batch_normalization_spatial(*inputs, epsilon, momentum, _outputs=None):
     return batch_normalization_spatial(*inputs, epsilon=epsilon, momentum=momentum, _outputs=_outputs)
 
 
 @batch_normalization_spatial.lower(to=batch_normalization_is_test)
-def _(*inputs, epsilon, momentum, spatial, _outputs=None):
+def batch_normalization_spatial_to_batch_normalization_is_test(*inputs, epsilon, momentum, spatial, _outputs=None):
     is_test = int(not _trains(_outputs))
     return batch_normalization_is_test(
         *inputs, epsilon=epsilon, is_test=is_test, momentum=momentum, spatial=spatial, _outputs=_outputs
@@ -241,8 +245,15 @@ def _(*inputs, epsilon, momentum, spatial, _outputs=None):
 
 
 @batch_normalization_is_test.lower(to=batch_normalization_consuming)
-def _(*inputs, epsilon, is_test, momentum, spatial, _outputs=None):
+def batch_normalization_is_test_to_batch_normalization_consuming(
+    *inputs, epsilon, is_test, momentum, spatial, _outputs=None
+):
     return batch_normalization_consuming(
-        *inputs, consumed_inputs=[0, 0, 0, 1, 1], epsilon=epsilon, is_test=is_test, momentum=momentum, spatial=spatial,
+        *inputs,
+        consumed_inputs=[0, 0, 0, 1, 1],
+        epsilon=epsilon,
+        is_test=is_test,
+        momentum=momentum,
+        spatial=spatial,
         _outputs=_outputs,
-    )  # fmt: skip
+    )

@@ -1,4 +1,4 @@
-"""What ops on elements share: their types, and broadcasting as it was before opset 7, off by default and one-way."""
+"""Types of elementwise ops, and broadcasting as it was before opset 7."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def check_one_dtype(op: Op, inputs: Iterable[Value]) -> None:
     inputs = list(inputs)
     if any(v.dtype is not inputs[0].dtype for v in inputs):
         raise TypeMismatch(
-            f"{op.title}: all inputs must have one dtype", given=", ".join(map(repr, inputs)), do="cast one of them"
+            f"{op.title}: inputs have different dtypes", given=", ".join(map(repr, inputs)), do="cast one of them"
         )
 
 
@@ -43,7 +43,7 @@ def one_way(op: Op, *, swapped: Callable[[], Op] | None = None, consumed_inputs:
         old.until(6, ignored=["consumed_inputs"])
 
     @op.lower(to=old)
-    def _(a: Value, b: Value) -> Value | None:
+    def op_to_old(a: Value, b: Value) -> Value | None:
         if a.rank is None or b.rank is None:
             return None
         said = _said_one_way(old, a, b)
@@ -60,7 +60,7 @@ def one_shape(op: Op) -> Op:
     def older(*data_0):
         shapes = [v for v in data_0 if v.rank is not None]
         if any(not _may_be_equal(shapes[0], v) for v in shapes):
-            raise TypeMismatch(f"{old.title}: all inputs must have one shape", given=", ".join(map(repr, data_0)))
+            raise TypeMismatch(f"{old.title}: inputs have different shapes", given=", ".join(map(repr, data_0)))
         return op(*data_0)
 
     older.__name__ = older.__qualname__ = f"{op.__name__.rstrip('_')}_of_one_shape"
@@ -70,7 +70,7 @@ def one_shape(op: Op) -> Op:
     old.until(6, ignored=["consumed_inputs"])
 
     @op.lower(to=old)
-    def _(*data_0: Value) -> Value | None:
+    def op_to_old_2(*data_0: Value) -> Value | None:
         """Inputs of other shapes are broadcast by adding zeros, where all shapes are known."""
         shapes = [v.tensor.shape for v in data_0]
         if any(shape is None or None in shape for shape in shapes):
@@ -92,7 +92,7 @@ def _aligned(op: Op, a: Value, b: Value, axis: int | None, broadcast: int) -> Va
     if not broadcast:
         if a.rank is not None and b.rank is not None and not _may_be_equal(a, b):
             raise TypeMismatch(
-                f"{op.title}: without broadcasting both inputs must have one shape",
+                f"{op.title}: inputs have different shapes, without broadcasting",
                 given=f"{a!r}, {b!r}",
                 do="set broadcast=1",
             )
@@ -102,7 +102,7 @@ def _aligned(op: Op, a: Value, b: Value, axis: int | None, broadcast: int) -> Va
     behind = a.ndim - (axis + a.ndim if axis < 0 else axis) - b.ndim
     if behind < 0 or axis < -a.ndim:
         raise TypeMismatch(
-            f"{op.title}: the axes of B must be axes of A, from axis {axis} on", given=f"axis={axis}, {a!r}, {b!r}"
+            f"{op.title}: axes of B do not match those of A from axis {axis} on", given=f"axis={axis}, {a!r}, {b!r}"
         )
     return ops.unsqueeze(b, list(range(b.ndim, b.ndim + behind))) if behind else b
 

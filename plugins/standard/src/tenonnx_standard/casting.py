@@ -52,7 +52,7 @@ def _cast_type(input: Value, *, to: int, saturate: int = 1, round_mode: str = "u
     target = _target(to)
     if round_mode not in ("up", "down", "nearest"):
         raise TypeMismatch(
-            f'{cast.title}: round_mode must be "up", "down" or "nearest"', given=f"round_mode={round_mode!r}"
+            f'{cast.title}: round_mode is not "up", "down" or "nearest"', given=f"round_mode={round_mode!r}"
         )
     if input.dtype.is_complex:
         raise TypeMismatch(f"{cast.title} does not take complex numbers", given=repr(input))
@@ -71,7 +71,7 @@ def _target(to: Any) -> DType:
         target = DType.undefined
     if target is DType.undefined or target.is_complex:
         raise TypeMismatch(
-            f"{cast.title}: to must be the number of an element type",
+            f"{cast.title}: to is not the number of an element type",
             given=f"to={to!r}",
             available=", ".join(f"{d.name}={int(d)}" for d in DType if d is not DType.undefined and not d.is_complex),
         )
@@ -79,7 +79,7 @@ def _target(to: Any) -> DType:
 
 
 @cast.numpy
-def _(input: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
+def cast_numpy(input: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
     target = DType(to)
     if input.dtype == target.numpy:
         return input
@@ -98,21 +98,21 @@ def _(input: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Ar
 
 
 @cast.vjp
-def _(g: Value, y: Value, input: Value, *, to: int, saturate: int, round_mode: str) -> Value | None:
+def cast_vjp(g: Value, y: Value, input: Value, *, to: int, saturate: int, round_mode: str) -> Value | None:
     """Rounding is taken for the identity (the straight-through estimator)."""
     if not y.dtype.is_float:
         return None
-    return cast(g, to=input.dtype) if input.dtype.is_float else g if of_codes(input) else None
+    return cast(g, to=input.dtype) if input.dtype.is_float else g if of_quantized(input) else None
 
 
-def of_codes(x: Value) -> bool:
+def of_quantized(x: Value) -> bool:
     """Whether integers are sums that stand for numbers, so that a cotangent of these may come to them.
 
-    The trait ``sums_of_codes`` of the op that made them says so.
+    The trait ``integer_sums`` of the op that made them says so.
     """
     node = x.producer
-    fact = find_trait(node.op, "sums_of_codes") if node is not None and isinstance(node.op, Op) else None
-    return fact is True or (fact == "inputs" and any(v is not None and of_codes(v) for v in node.inputs))
+    fact = find_trait(node.op, "integer_sums") if node is not None and isinstance(node.op, Op) else None
+    return fact is True or (fact == "inputs" and any(v is not None and of_quantized(v) for v in node.inputs))
 
 
 def _plain(x: Array) -> Array:
@@ -172,7 +172,7 @@ def _from_text(input: Array, target: DType) -> Array:
             bits = 64 if target.is_signed else target.bits
             numbers = np.asarray([_integer(v) & ((1 << bits) - 1) for v in flat], dtype=np.uint64)
     except (ValueError, OverflowError) as error:
-        raise InvalidCall(f"{cast.title}: text must spell a number to become {target}", given=str(error)) from error
+        raise InvalidCall(f"{cast.title}: cannot convert text to {target}", given=str(error)) from error
     return numbers.reshape(input.shape)
 
 
@@ -200,7 +200,7 @@ cast_infinity_to_nan.until(19, lacks=["saturate"])
 
 
 @cast.lower(to=cast_infinity_to_nan)
-def _(input: Value, *, to: int, saturate: int, round_mode: str) -> Value | None:
+def cast_to_cast_infinity_to_nan(input: Value, *, to: int, saturate: int, round_mode: str) -> Value | None:
     if DType(to) in _FNUZ and saturate and input.dtype.is_float:
         greatest = np.asarray(_GREATEST[DType(to)])
         bounded = ops.clip(input, constant(-greatest, input.dtype), constant(greatest, input.dtype))
@@ -220,12 +220,14 @@ def cast_by_name(input, *, to: str):
     named = {_NAMES.get(d, d.name.upper()): d for d in DType}
     text = to.decode() if isinstance(to, bytes) else str(to)
     if text.upper() not in named:
-        raise TypeMismatch(f"{cast.title}: to must name an element type", given=repr(to), available=", ".join(named))
+        raise TypeMismatch(
+            f"{cast.title}: to does not name an element type", given=repr(to), available=", ".join(named)
+        )
     return cast_infinity_to_nan(input, to=named[text.upper()])
 
 
 @cast_infinity_to_nan.lower(to=cast_by_name)
-def _(input: Value, *, to: int, saturate: int) -> Value:
+def cast_infinity_to_nan_to_cast_by_name(input: Value, *, to: int, saturate: int) -> Value:
     return cast_by_name(input, to=_NAMES.get(DType(to), DType(to).name.upper()))
 
 
@@ -253,7 +255,7 @@ def bitcast(input, *, to: int):
 
 
 @bitcast.type
-def _(input: Value, *, to: int) -> TensorType:
+def bitcast_type(input: Value, *, to: int) -> TensorType:
     try:
         target = DType(to)
     except ValueError:
@@ -263,12 +265,14 @@ def _(input: Value, *, to: int) -> TensorType:
         raise TypeMismatch(f"{bitcast.title}: strings have no bit representation", given=given)
     if input.dtype.bits != target.bits:
         same = ", ".join(f"{d.name}={int(d)}" for d in DType if d.bits == input.dtype.bits)
-        raise TypeMismatch(f"{bitcast.title}: both element types must have as many bits", given=given, available=same)
+        raise TypeMismatch(
+            f"{bitcast.title}: element types differ in their number of bits", given=given, available=same
+        )
     return input.tensor.with_dtype(target)
 
 
 @bitcast.numpy
-def _(input: Array, *, to: int) -> Array:
+def bitcast_numpy(input: Array, *, to: int) -> Array:
     target = DType(to)
     return input.view(np.uint8) != 0 if target is DType.bool else input.view(target.numpy)
 
@@ -277,7 +281,7 @@ bitcast.vjp(lambda g, y, x, *, to: None)
 
 
 @bitcast.lower()
-def _(input: Value, *, to: int) -> Value | None:
+def bitcast_lowering(input: Value, *, to: int) -> Value | None:
     """Between integers of one width Cast keeps the bits."""
     whole = (input.dtype, DType(to))
     return cast(input, to=to) if all(d.is_integer or d is DType.bool for d in whole) else None

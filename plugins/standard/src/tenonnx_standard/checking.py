@@ -1,4 +1,4 @@
-"""What the rules of many ops check."""
+"""Checks shared by the rules of many ops."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def axis_within(op: Op, axis: int, rank: int) -> int:
     """``axis`` counted from the front. Raises ``TypeMismatch`` when a tensor of that rank has no such axis."""
     if not -rank <= axis < rank:
         raise TypeMismatch(
-            f"{op.title}: axis must lie in [{-rank}, {rank - 1}]" if rank else f"{op.title}: a scalar has no axis",
+            f"{op.title}: axis lies outside [{-rank}, {rank - 1}]" if rank else f"{op.title}: a scalar has no axis",
             given=f"axis {axis} of a tensor of rank {rank}",
         )
     return axis % rank
@@ -42,7 +42,9 @@ def axes_within(op: Op, axes: Iterable[Any], rank: int) -> tuple[int, ...]:
     """``axes`` counted from the front, in their order. Raises ``TypeMismatch`` when one is repeated or out of range."""
     found = tuple(axis_within(op, int(axis), rank) for axis in axes)
     if len(set(found)) < len(found):
-        raise TypeMismatch(f"{op.title}: axes must be distinct", given=f"axes {list(found)} of a tensor of rank {rank}")
+        raise TypeMismatch(
+            f"{op.title}: axes names an axis twice", given=f"axes {list(found)} of a tensor of rank {rank}"
+        )
     return found
 
 
@@ -74,7 +76,7 @@ def same_elements(op: Op) -> None:
     """Let ``op``, which only gives the elements of its first input another shape, prepare: that shape is found once."""
 
     @op.specialize
-    def _(x: Operand, *others: Operand | None, **attributes: Any) -> Callable[..., Array] | None:
+    def op_specialize(x: Operand, *others: Operand | None, **attributes: Any) -> Callable[..., Array] | None:
         if any(other is not None and other.contents is None for other in others):
             return None
         example = np.broadcast_to(np.zeros((), x.dtype), x.shape)
@@ -96,7 +98,7 @@ def positions(array: Array) -> Array:
 def integer_vector(op: Op, name: str, value: Value, *, or_scalar: bool = False) -> list[Any] | None:
     """The contents of an input that lists sizes or axes, where known. Raises ``TypeMismatch`` if it is no such list."""
     if not value.dtype.is_integer or value.rank not in (None, 1, 0 if or_scalar else 1):
-        raise TypeMismatch(f"{op.title}: {name} must be a list of integers", given=repr(value))
+        raise TypeMismatch(f"{op.title}: {name} is not a list of integers", given=repr(value))
     return elements(value)
 
 
@@ -108,8 +110,8 @@ def check_shape(op: Op, name: str, value: Value | None, wanted: Sequence[Dim]) -
     pairs = zip(shape, wanted, strict=False)
     if len(shape) != len(wanted) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
         sides = ", ".join("?" if side is None else str(side) for side in wanted)
-        what = f"the shape [{sides}]" if wanted else "no axes"
-        raise TypeMismatch(f'{op.title}: "{name}" must have {what}', given=repr(value))
+        what = f"the shape [{sides}]" if wanted else "the shape of a scalar, []"
+        raise TypeMismatch(f'{op.title}: "{name}" does not have {what}', given=repr(value))
 
 
 def length(value: Value) -> int | None:
@@ -145,7 +147,7 @@ def same_dtypes(op: Op, *values: Value | None) -> DType:
     present = [value for value in values if value is not None]
     if any(value.dtype is not present[0].dtype for value in present):
         given = ", ".join(repr(value) for value in present)
-        raise TypeMismatch(f"{op.title}: the inputs must have one dtype", given=given, do="cast one of them")
+        raise TypeMismatch(f"{op.title}: inputs have different dtypes", given=given, do="cast one of them")
     return present[0].dtype
 
 

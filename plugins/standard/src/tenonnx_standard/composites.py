@@ -100,7 +100,7 @@ def gradient_sum(a: Value, b: Value) -> Value:
 
 
 class _Part(NamedTuple):
-    """Where ``data`` stand along an axis that is zero elsewhere."""
+    """The range of ``data`` along an axis that is zero elsewhere."""
 
     data: Value
     axis: int
@@ -127,7 +127,7 @@ def _padded_part(x: Value) -> _Part | None:
 
 
 def _joined(x: Value, axis: int) -> Sequence[Value]:
-    """What ``x`` was joined of along ``axis``, or itself."""
+    """The parts that ``x`` was concatenated from along ``axis``, or ``x`` itself."""
     node = x.producer
     if node is None or node.op is not ops.concat or node.attributes["axis"] != axis:
         return [x]

@@ -81,7 +81,7 @@ def _others(data: Value, listed: Value, count: int) -> Value:
 
 
 @squeeze.lower()
-def _(data: Value, axes: Value | None) -> Value | None:
+def squeeze_lowering(data: Value, axes: Value | None) -> Value | None:
     count = None if axes is None else length(axes)
     if axes is None or static(axes) is not None or data.rank is None or count is None:
         return None
@@ -89,7 +89,7 @@ def _(data: Value, axes: Value | None) -> Value | None:
 
 
 @unsqueeze.lower()
-def _(data: Value, axes: Value) -> Value | None:
+def unsqueeze_lowering(data: Value, axes: Value) -> Value | None:
     """The lengths of ``data`` by the running number of the axes that are not new."""
     count = length(axes)
     if static(axes) is not None or data.rank is None or count is None:
@@ -102,7 +102,7 @@ def _(data: Value, axes: Value) -> Value | None:
 
 
 @slice_.lower()
-def _(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
+def slice_lowering(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
     """By gathering the positions."""
     count = length(starts)
     if data.rank is None or count is None or (static(starts) is not None and static(ends) is not None):
@@ -123,7 +123,7 @@ def _(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value 
 
 
 def _one_at_a_time(op: Op, neutral: Callable[[DType], Any] | None) -> Callable[..., Any]:
-    """How a reduction over such axes is said where they are an attribute: one axis at a time.
+    """Lower a reduction over computed axes to opsets where they are an attribute: one axis at a time.
 
     Each axis is reduced and put back at its full length, and at the end one position of it is kept. A ``neutral``
     element is added to each axis where one may be empty. No axes and all axes need nothing.

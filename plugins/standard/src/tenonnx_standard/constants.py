@@ -61,9 +61,10 @@ def _contents(**attributes: Any) -> Any:
     given = {name: value for name, value in attributes.items() if value is not None}
     if len(given) != 1:
         raise TypeMismatch(
-            f"{constant.title}: exactly one attribute must be given", given=", ".join(given) or "none",
+            f"{constant.title}: zero or several attributes are given",
+            given=", ".join(given) or "none",
             available=", ".join(attributes),
-        )  # fmt: skip
+        )
     name, value = next(iter(given.items()))
     if name in ("value", "sparse_value"):
         return value
@@ -72,7 +73,7 @@ def _contents(**attributes: Any) -> Any:
 
 
 @constant.type
-def _(**attributes):
+def constant_type(**attributes):
     found = _contents(**attributes)
     return Known(found.type, data=found)
 
@@ -82,7 +83,7 @@ constant.vjp(lambda g, y, **attributes: ())
 
 
 @constant.lower()
-def _(*, value, **others):
+def constant_lowering(*, value, **others):
     if value is not None:
         return None
     found = _contents(**others)
@@ -99,12 +100,12 @@ def _element(value: Any) -> tuple[Array, DType]:
     if value is None:
         return np.zeros((), np.float32), DType.float32
     if math.prod(value.type.shape) != 1:
-        raise TypeMismatch(f"{constant_of_shape.title}: value must hold one element", given=str(value.type))
+        raise TypeMismatch(f"{constant_of_shape.title}: value does not hold one element", given=str(value.type))
     return value.array().reshape(-1)[:1].reshape(()), value.type.dtype
 
 
 @numpy_rule(constant_of_shape)
-def _(shape, *, value):
+def constant_of_shape_numpy(shape, *, value):
     element, dtype = _element(value)
     return np.full(limits.sized(numbers(positions(shape)), constant_of_shape.title), element, dtype.numpy)
 
@@ -132,7 +133,7 @@ def _is(value: Value, number: int) -> bool:
 
 
 def _length(start: Value, limit: Value, delta: Value) -> Value:
-    """How many numbers Range gives."""
+    """Number of elements of Range."""
     if start.dtype is DType.int64 and _is(delta, 1):
         span = limit if _is(start, 0) else limit - start
         low = [symbolic.known_lower_bound(size) for size in elements(span) or [None]]
@@ -146,12 +147,12 @@ range_.until(27, lacks=["stash_type"])
 
 
 @range_.type
-def _(start, limit, delta, *, stash_type):
+def range_type(start, limit, delta, *, stash_type):
     dtype = start.dtype
     ends = (start, limit, delta)
     if any(v.dtype is not dtype or not _is_number(v) for v in ends) or not dtype.is_numeric:
         given = f"{start!r}, {limit!r}, {delta!r}"
-        raise TypeMismatch(f"{range_.title}: start, limit and delta must be numbers of one dtype", given=given)
+        raise TypeMismatch(f"{range_.title}: start, limit and delta are not numbers of one dtype", given=given)
     known = [found.reshape(()) for v in ends if (found := static(v)) is not None]
     if len(known) == len(ends):
         return TensorType(dtype, (_count(*known),))
@@ -178,7 +179,7 @@ def _count(start: Array, limit: Array, delta: Array) -> int:
 
 
 @numpy_rule(range_)
-def _(start, limit, delta, *, stash_type):
+def range_numpy(start, limit, delta, *, stash_type):
     start, limit, delta = start.reshape(()), limit.reshape(()), delta.reshape(())
     count, dtype = _count(start, limit, delta), start.dtype
     limits.check_elements([count], range_.title)
@@ -211,7 +212,7 @@ eye_like.requires(shapes(input="rows columns"))
 
 
 @eye_like.numpy
-def _(x, *, dtype, k):
+def eye_like_numpy(x, *, dtype, k):
     return np.eye(*x.shape, k, dtype=x.dtype if dtype is None else DType(dtype).numpy)
 
 
@@ -233,7 +234,7 @@ trilu.requires(shapes(input="... rows columns", k=" | 1"), dtypes(k="int64"))
 
 
 @numpy_rule(trilu)
-def _(x, k, *, upper):
+def trilu_numpy(x, k, *, upper):
     diagonal = 0 if k is None else int(k.reshape(()))
     inside = np.tri(*x.shape[-2:], diagonal - 1 if upper else diagonal, dtype=bool)
     y = np.array(x)

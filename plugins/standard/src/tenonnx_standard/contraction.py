@@ -47,7 +47,7 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
     texts = left.split(",")
     if len(texts) != len(ranks):
         raise TypeMismatch(
-            f"{einsum.title}: the equation must have as many terms as there are inputs",
+            f"{einsum.title}: number of terms in the equation differs from the number of inputs",
             given=f'"{equation}" for {len(ranks)} inputs',
         )
     terms = [_labels(equation, text, rank) for text, rank in zip(texts, ranks, strict=True)]
@@ -60,7 +60,7 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
     unknown = [label for label in wanted if label not in counts or wanted.count(label) > 1]
     if unknown:
         raise TypeMismatch(
-            f"{einsum.title}: output subscripts must occur in the inputs, and be distinct",
+            f"{einsum.title}: an output subscript is in no input, or occurs twice",
             given=f'"{equation}"',
         )
     return terms, wanted
@@ -70,11 +70,11 @@ def _labels(equation: str, text: str, rank: int) -> Labels:
     before, dots, after = text.partition("...")
     letters = before + after
     if any(letter not in string.ascii_letters for letter in letters):
-        raise TypeMismatch(f"{einsum.title}: subscripts must be letters", given=f'"{equation}"')
+        raise TypeMismatch(f"{einsum.title}: a subscript is not a letter", given=f'"{equation}"')
     covered = rank - len(letters)
     if covered < 0 or (covered and not dots):
         raise TypeMismatch(
-            f"{einsum.title}: each term must have a letter for every axis of its input",
+            f"{einsum.title}: number of letters in a term differs from the rank of its input",
             given=f'"{text}" in "{equation}" for an input of rank {rank}',
         )
     return (*before, *range(covered - 1, -1, -1), *after)

@@ -28,8 +28,8 @@ from tenonnx.extend import (
     primitive,
     static,
     subgraph,
-    subgraph_types,
 )
+from tenonnx_standard.subgraphs import subgraph_types
 
 #: A subgraph as a numpy rule takes it.
 Function = Callable[..., tuple[Any, ...]]
@@ -40,11 +40,11 @@ Function = Callable[..., tuple[Any, ...]]
 
 def _if_type(cond: Value, *, then_branch: Graph, else_branch: Graph) -> tuple[Type | Known | None, ...]:
     if cond.dtype is not DType.bool:
-        raise TypeMismatch("If: the condition must be a bool", given=repr(cond))
+        raise TypeMismatch("If: the condition is not a bool", given=repr(cond))
     branches = [subgraph_types("If", graph, []) for graph in (then_branch, else_branch)]
     if len(branches[0]) != len(branches[1]):
         counts = f"{len(branches[0])} and {len(branches[1])}"
-        raise TypeMismatch("If: both branches must have the same number of outputs", given=counts)
+        raise TypeMismatch("If: the branches have different numbers of outputs", given=counts)
     known = static(cond)
     if known is not None and known.size == 1:
         taken = then_branch if known.reshape(()) else else_branch
@@ -70,7 +70,7 @@ def if_(cond, *, then_branch: Graph, else_branch: Graph):
 
 
 @if_.numpy
-def _(cond: Any, *, then_branch: Function, else_branch: Function) -> tuple[Any, ...]:
+def if_numpy(cond: Any, *, then_branch: Function, else_branch: Function) -> tuple[Any, ...]:
     return then_branch() if bool(np.reshape(cond, -1)[0]) else else_branch()
 
 
@@ -97,7 +97,7 @@ def _carried_types(
         found = subgraph_types(title, body, [*before, *carried, *after])
         if len(found) < end:
             raise TypeMismatch(
-                f"{title}: the body must give {conditions} conditions and {len(carried)} carried values",
+                f"{title}: body does not give {conditions} conditions and {len(carried)} carried values",
                 given=counted(len(found), "output"),
             )
         wider = [_widened(a, b) for a, b in zip(carried, found[conditions:end], strict=True)]
@@ -122,7 +122,7 @@ def _widened(a: Type | None, b: Type | None) -> Type | None:
         return a
     joined = join_types(a, b)
     if joined is None and isinstance(a, TensorType) and isinstance(b, TensorType) and a.dtype != b.dtype:
-        raise TypeMismatch("a loop-carried value must keep its dtype", given=f"{a} before, {b} after")
+        raise TypeMismatch("a loop-carried value changes its dtype", given=f"{a} before, {b} after")
     if isinstance(a, SequenceType) and joined is None:
         return a if a.element is not None else b
     return joined if joined is not None else a
@@ -131,12 +131,21 @@ def _widened(a: Type | None, b: Type | None) -> Type | None:
 def _loop_type(
     M: Value | None, cond: Value | None, *v_initial: Value, body: Graph, _outputs: int | None
 ) -> tuple[Type | None, ...]:
-    before: list[Type | None] = [TensorType(DType.int64, ()), TensorType(DType.bool, ())]
+    shapes = [counter_shape(value) for value in body.inputs[:2]]
+    before = [TensorType(dtype, dims) for dtype, dims in zip((DType.int64, DType.bool), shapes, strict=False)]
     carried, rest = _carried_types("Loop", body, before, [v.type for v in v_initial], conditions=1)
     count, limit = None, static(M)
     if limit is not None and cond is None and _always_goes_on(body):
         count = max(int(np.reshape(limit, -1)[0]), 0)
     return (*carried, *(inserted(kind, 0, count) for kind in rest))
+
+
+def counter_shape(value: Value) -> tuple[int, ...]:
+    """The shape in which a body takes the number of the iteration or the condition.
+
+    ONNX has scalars there; onnxruntime gives one element on an axis to a body that declares its input so.
+    """
+    return (1,) if value.rank == 1 else ()
 
 
 def _always_goes_on(body: Graph) -> bool:
@@ -151,14 +160,15 @@ def loop(M: Index = None, cond=None, *v_initial, body: Graph, _outputs=None):
 
 
 @loop.numpy
-def _(M: Any, cond: Any, *v_initial: Any, body: Any, _outputs: int | None) -> tuple[Any, ...]:
+def loop_numpy(M: Any, cond: Any, *v_initial: Any, body: Any, _outputs: int | None) -> tuple[Any, ...]:
     carried = list(v_initial)
     scanned: list[list[Any]] = [[] for _ in range(len(body.graph.outputs) - 1 - len(carried))]
     limit = None if M is None else int(np.reshape(M, -1)[0])
     going_on = cond is None or bool(np.reshape(cond, -1)[0])
+    counter, condition = (counter_shape(value) for value in body.graph.inputs[:2])
     iteration = 0
     while going_on and (limit is None or iteration < limit):
-        found = body(np.asarray(iteration, np.int64), np.asarray(going_on), *carried)
+        found = body(np.full(counter, iteration, np.int64), np.full(condition, going_on), *carried)
         going_on = bool(np.reshape(found[0], -1)[0])
         carried = list(found[1 : 1 + len(carried)])
         limits.made(sum([_counted(each) for each in found[1:]]))
@@ -179,7 +189,7 @@ def _stack(arrays: Sequence[Any], kind: Type | None, axis: int = 0) -> Any:
     shapes = dict.fromkeys(a.shape for a in arrays)
     if len(shapes) > 1:
         given = " and ".join(str(list(shape)) for shape in shapes)
-        raise TypeMismatch("scan outputs must have the same shape in each iteration", given=given)
+        raise TypeMismatch("shape of a scan output differs between iterations", given=given)
     if arrays:
         limits.check_elements((len(arrays), arrays[0].size), "what a loop stacks")
         limits.check_memory(len(arrays) * arrays[0].nbytes, "what a loop stacks")
@@ -195,10 +205,10 @@ def _stack(arrays: Sequence[Any], kind: Type | None, axis: int = 0) -> Any:
 
 
 def _states(inputs: Sequence[Any], num_scan_inputs: int) -> int:
-    """How many of the inputs are carried. Raises ``TypeMismatch`` unless the others are among them."""
+    """Number of carried inputs. Raises ``TypeMismatch`` unless the others are among them."""
     if not 1 <= num_scan_inputs <= len(inputs):
         raise TypeMismatch(
-            "Scan: num_scan_inputs must be a number of inputs, and at least 1",
+            "Scan: num_scan_inputs lies outside 1 to the number of inputs",
             given=f"num_scan_inputs={num_scan_inputs} of {counted(len(inputs), 'input')}",
         )
     return len(inputs) - num_scan_inputs
@@ -269,7 +279,7 @@ def _scan(*inputs: Any, body: Any, num_scan_inputs: int, **attributes: Any) -> t
 
 
 @scan.lower()
-def _(*inputs: Value, body: Graph, num_scan_inputs: int, **attributes: Any) -> tuple[Value, ...] | None:
+def scan_lowering(*inputs: Value, body: Graph, num_scan_inputs: int, **attributes: Any) -> tuple[Value, ...] | None:
     """Step after step, where their number is known; else as a Loop."""
     states = _states(inputs, num_scan_inputs)
     where = _axes(attributes["scan_input_axes"], num_scan_inputs)
@@ -309,7 +319,7 @@ def _batch_type(
     batch, length = inputs[-1].shape[:2]
     for value in (*inputs, *([] if sequence_lens is None else [sequence_lens])):
         if isinstance(batch, int) and isinstance(value.shape[0], int) and value.shape[0] != batch:
-            raise TypeMismatch(f"Scan: all inputs must have the batch of the last, {batch}", given=repr(value))
+            raise TypeMismatch(f"Scan: batch of an input differs from that of the last, {batch}", given=repr(value))
     return (*(inserted(k, 0, batch) for k in carried), *(inserted(inserted(k, 0, length), 0, batch) for k in rest))
 
 
@@ -333,7 +343,7 @@ def _looped(
 
 
 def _laid(stacked: Value, axis: int, reverse: int) -> Value:
-    """What a Loop has stacked along the first axis, along another one, and backwards if asked for."""
+    """Move the first axis, along which a Loop stacks, to another one, and reverse it if asked for."""
     if reverse:
         stacked = ops.slice_(stacked, [-1], [-(2**62)], [0], [-1])
     if not axis:
@@ -376,7 +386,7 @@ scan_in_batches.type(_batch_type)
 
 
 @scan_in_batches.numpy
-def _(
+def scan_in_batches_numpy(
     sequence_lens: Any, *inputs: Any, body: Any, num_scan_inputs: int, directions: list[int] | None
 ) -> tuple[Any, ...]:
     states = _states(inputs, num_scan_inputs)

@@ -28,13 +28,15 @@ from tenonnx.extend import (
     inline,
     known_op,
     subgraph,
-    subgraph_types,
 )
 from tenonnx.extend.symbolic import symbols_of
-from tenonnx.extend.transforms import Demand, between, dependents, pullback
+from tenonnx.extend.transforms import between
 from tenonnx_standard.control_flow import if_, loop, scan
+from tenonnx_standard.grad import pullback
 from tenonnx_standard.logic import greater
 from tenonnx_standard.loop_factors import gathered
+from tenonnx_standard.residuals import Demand, dependents
+from tenonnx_standard.subgraphs import subgraph_types
 
 
 def _is_float(kind: Type | None) -> bool:
@@ -50,19 +52,19 @@ def _random(nodes: Sequence[Node]) -> list[Node]:
 
 
 @if_.residuals
-def _(demand: Demand, cond: Value, **branches: Graph) -> tuple[None, Demand]:
+def if_residuals(demand: Demand, cond: Value, **branches: Graph) -> tuple[None, Demand]:
     return None, demand
 
 
 @if_.vjp
-def _(g: Any, demand: Demand, cond: Value, *, then_branch: Graph, else_branch: Graph) -> tuple[Value | None, ...]:
+def if_vjp(g: Any, demand: Demand, cond: Value, *, then_branch: Graph, else_branch: Graph) -> tuple[Value | None, ...]:
     cotangents = {k: v for k, v in enumerate(_tuple(g)) if v is not None}
     wrt = [k for k, v in enumerate(demand.captures) if v in demand.wanted]
 
     def back(branch: Graph) -> Graph:
         if random := _random(branch.nodes):
             raise NotDifferentiable(
-                "If: a branch is computed again on the way back, so that it must not be random",
+                "If: a branch draws random numbers, and the backward pass computes it again",
                 given=", ".join(node.title for node in random),
                 do="draw the random numbers outside of the branch",
             )
@@ -108,7 +110,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """What Scan and Loop have in common.
+    """Common part of the gradients of Scan and Loop.
 
     The body takes ``lead`` values, the carried ones, and an element of each of ``inputs``; it gives ``conditions``
     values, the carried ones, and elements of what is stacked. ``run`` applies the op with another body, and gives the
@@ -158,7 +160,7 @@ class Iteration:
         after = subgraph_types(self.title, copy, before)[self.conditions + place]
         if not isinstance(after, TensorType) or _changes(after, kinds[place]):
             raise NotDifferentiable(
-                f"{self.title}: a carried value must be a tensor that keeps its shape to have a gradient",
+                f"{self.title}: a carried value with a gradient is no tensor of fixed shape",
                 given=f'"{self.initial[place].name}", {kinds[place]} before the first iteration and {after} after it',
                 do="carry a tensor of fixed shape, or stack values as an output of the loop",
             )
@@ -202,7 +204,7 @@ class Joint:
         self.random = [v for n in self.graph.nodes if _random([n]) for v in n.outputs if v is not None]
 
     def stored(self) -> list[Value]:
-        """What the way back reads of the way forward in an iteration; at least one value, which tells how many.
+        """Values of the forward pass that the backward pass reads in an iteration; at least one, which tells how many.
 
         What is the same in all iterations, or of a shape that may not be, is not among it: it is computed again.
         """
@@ -219,7 +221,7 @@ class Joint:
         return [v for v in self.graph.all_inputs if v in needed and v in varying] + stored
 
     def fixed(self) -> list[Value]:
-        """What the way back reads, or gives, that is the same in all iterations."""
+        """Values of the backward pass that are the same in all iterations."""
         varying = dependents(self.graph.nodes, [*self.formals, *self.cotangents, *self.random])
         nodes = between(self.graph, (), self.gradients).nodes
         used = [v for node in nodes if any(v in varying for v in node.outputs) for v in node.uses]
@@ -259,7 +261,7 @@ def _recorded(loop: Iteration, demand: Demand) -> tuple[Sequence[Value] | None, 
 
 @dataclass(frozen=True, slots=True)
 class WayBack:
-    """What a loop keeps: the ``stored`` values of each iteration lie in ``tracks``.
+    """Residuals of a loop: the ``stored`` values of each iteration lie in ``tracks``.
 
     ``given`` are the tracks of the outputs ``stacked``, along which their cotangents lie.
     """
@@ -374,7 +376,9 @@ class _Return:
         given = [(v, track) for v, track in self.given if v in needed] or self.given[:1]
         found = _tuple(
             scan(
-                *self.last, *self.zeros, *(track.value for _, track in given),
+                *self.last,
+                *self.zeros,
+                *(track.value for _, track in given),
                 body=self._step([v for v, _ in given]),
                 num_scan_inputs=len(given),
                 scan_input_axes=[track.axis for _, track in given],
@@ -382,7 +386,7 @@ class _Return:
                 scan_output_axes=[track.axis for _, track in self.read],
                 scan_output_directions=[1 - track.reversed for _, track in self.read],
             )
-        )  # fmt: skip
+        )
         states, sums = len(self.last), len(self.last) + len(self.zeros)
         pairs = zip(self.read, found[sums:], strict=True)
         lying = {v: stacked for (v, track), stacked in pairs if track.is_plain}
@@ -431,7 +435,7 @@ def _product(left: Value, right: Value) -> Value:
 
 
 def _unless_empty(track: Value, run: Callable[[], Any], otherwise: Sequence[Value]) -> Any:
-    """What ``run`` gives, which reads ``track``, unless there was no iteration: a Scan may refuse that."""
+    """The result of ``run``, which reads ``track``, or ``otherwise`` without iterations: a Scan may refuse that."""
     length = track.shape[0]
     if isinstance(length, int) and length > 0:
         return run()
@@ -447,7 +451,7 @@ def _tuple(found: Any) -> tuple[Any, ...]:
 
 
 @scan.residuals
-def _(demand: Demand, *inputs: Value, body: Graph, num_scan_inputs: int, **axes: Any) -> Any:
+def scan_residuals(demand: Demand, *inputs: Value, body: Graph, num_scan_inputs: int, **axes: Any) -> Any:
     states = len(inputs) - num_scan_inputs
 
     def along(values: Sequence[Value], side: str) -> list[Track]:
@@ -467,7 +471,9 @@ def _(demand: Demand, *inputs: Value, body: Graph, num_scan_inputs: int, **axes:
 
 
 @loop.residuals
-def _(demand: Demand, M: Value | None, cond: Value | None, *v_initial: Value, body: Graph, _outputs: Any) -> Any:
+def loop_residuals(
+    demand: Demand, M: Value | None, cond: Value | None, *v_initial: Value, body: Graph, _outputs: Any
+) -> Any:
     def run(wider: Graph) -> tuple[Sequence[Value], Sequence[Track]]:
         found = _tuple(loop(M, cond, *v_initial, body=wider, _outputs=len(wider.outputs) - 1))
         return found[: len(v_initial)], [Track(v) for v in found[len(v_initial) :]]
@@ -476,11 +482,11 @@ def _(demand: Demand, M: Value | None, cond: Value | None, *v_initial: Value, bo
 
 
 @scan.vjp
-def _(g: Any, way: WayBack | None, *inputs: Value, body: Graph, **_: Any) -> tuple[Value | None, ...]:
+def scan_vjp(g: Any, way: WayBack | None, *inputs: Value, body: Graph, **_: Any) -> tuple[Value | None, ...]:
     return (None,) * (len(inputs) + len(body.captures)) if way is None else way.gradients(_tuple(g))
 
 
 @loop.vjp
-def _(g: Any, way: WayBack | None, M: Any, cond: Any, *v_initial: Value, body: Graph, _outputs: Any) -> Any:
+def loop_vjp(g: Any, way: WayBack | None, M: Any, cond: Any, *v_initial: Value, body: Graph, _outputs: Any) -> Any:
     found = (None,) * (len(v_initial) + len(body.captures)) if way is None else way.gradients(_tuple(g))
     return None, None, *found

@@ -23,7 +23,7 @@ from tenonnx.extend import (
 )
 from tenonnx_standard import convolution_tuning as tuning
 from tenonnx_standard import costs
-from tenonnx_standard.convolving import Convolution, columns, convolution, transposed
+from tenonnx_standard.conv_kernels import Convolution, columns, convolution, transposed
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul, sum_of_first_axes
 from tenonnx_standard.padding import pad
@@ -50,34 +50,34 @@ if TYPE_CHECKING:
 
 
 def kernel_of(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) -> tuple[int, ...]:
-    """The kernel's size, which the weights and the attribute must agree on."""
+    """Size of the kernel. Raises ``TypeMismatch`` where weights and attribute disagree."""
     known = tuple(W.shape[2:])
     if kernel_shape is None:
         if not all(isinstance(k, int) for k in known):
-            raise TypeMismatch(
-                f"{title}: the shape of the kernel must be known", given=_shown(W), do="write kernel_shape"
-            )
+            raise TypeMismatch(f"{title}: the shape of the kernel is unknown", given=_shown(W), do="write kernel_shape")
         return known
     if len(kernel_shape) != len(known) or any(map(differ, known, kernel_shape)):
         raise TypeMismatch(
-            f"{title}: kernel_shape must be the spatial shape of W",
+            f"{title}: kernel_shape differs from the spatial shape of W",
             given=f"kernel_shape={list(kernel_shape)}, W {_shown(W)}",
         )
     return tuple(kernel_shape)
 
 
 def check_channels(title: str, X: Any, W: Any, B: Any, group: int, channels: Any, results: Any) -> None:
-    """The shapes, of values or arrays, must fit for ``channels`` channels of ``X`` and ``results`` of the output."""
+    """Check the shapes of values or arrays for ``channels`` channels of ``X`` and ``results`` of the output."""
     given = f"X {_shown(X)}, W {_shown(W)}, group={group}"
     if W.ndim != X.ndim:
-        raise TypeMismatch(f"{title}: X and W must have one rank", given=given)
+        raise TypeMismatch(f"{title}: ranks of X and W differ", given=given)
     if group < 1 or (isinstance(W.shape[0], int) and W.shape[0] % group):
-        raise TypeMismatch(f"{title}: group must divide the first axis of W", given=given)
+        raise TypeMismatch(f"{title}: first axis of W is not a multiple of group", given=given)
     if differ(X.shape[1], channels):
-        raise TypeMismatch(f"{title}: the channels of W must be those of X divided by group", given=given)
+        raise TypeMismatch(f"{title}: channels of W are not those of X divided by group", given=given)
     known = B is not None and not (isinstance(B, Value) and B.rank is None)
     if known and (B.ndim != 1 or differ(B.shape[0], results)):
-        raise TypeMismatch(f"{title}: B must hold one number for each of {results} channels", given=f"B {_shown(B)}")
+        raise TypeMismatch(
+            f"{title}: B does not hold one number for each of {results} channels", given=f"B {_shown(B)}"
+        )
 
 
 def _shown(tensor: Any) -> str:
@@ -89,9 +89,17 @@ def _shown(tensor: Any) -> str:
 
 @op("Conv")
 def conv(
-    X, W, B=None, *, auto_pad="NOTSET", dilations: list[int] | None = None, group=1,
-    kernel_shape: list[int] | None = None, pads: list[int] | None = None, strides: list[int] | None = None
-):  # fmt: skip
+    X,
+    W,
+    B=None,
+    *,
+    auto_pad="NOTSET",
+    dilations: list[int] | None = None,
+    group=1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
     """Cross-correlate the images ``X`` with the kernels ``W``, group by group of channels, and add ``B``."""
     window = windows(
         conv.title,
@@ -127,7 +135,7 @@ through_float32(conv)
 
 
 @conv.type
-def _(X, W, B=None, *, group, kernel_shape, **attributes):
+def conv_type(X, W, B=None, *, group, kernel_shape, **attributes):
     title = conv.title
     dtype = one_float_dtype(title, X, W, B)
     shape, weights = X.tensor.shape, W.tensor.shape
@@ -143,14 +151,14 @@ def _(X, W, B=None, *, group, kernel_shape, **attributes):
 
 
 @conv.numpy
-def _(X, W, B=None, *, group, kernel_shape, **attributes):
+def conv_numpy(X, W, B=None, *, group, kernel_shape, **attributes):
     check_channels(conv.title, X, W, B, group, W.shape[1] * group, W.shape[0])
     window = windows(conv.title, kernel_of(conv.title, W, kernel_shape), **attributes)
     return _convolving(X, W, None, window, group)(X, W, B)
 
 
 @conv.specialize
-def _(X, W, B, *, group, kernel_shape, **attributes):
+def conv_specialize(X, W, B, *, group, kernel_shape, **attributes):
     window = windows(conv.title, kernel_of(conv.title, W, kernel_shape), **attributes)
     return _convolving(X, W, W.contents, window, group)
 
@@ -170,7 +178,7 @@ def _kernel(
     whole: tuple[int, ...],
     made: Callable[..., Convolution],
 ) -> Callable[..., Array]:
-    """What ``made`` gives for a dtype that BLAS works in, with a bias."""
+    """A kernel by ``made`` for a dtype that BLAS works in, with a bias."""
     narrow, wide = X.dtype, np.dtype(np.float32) if X.dtype.itemsize < 4 else X.dtype
     bias = (-1, *(1,) * (len(whole) - 2))
     empty = not (X.size and W.size and all(whole))
@@ -192,7 +200,7 @@ def _kernel(
 
 
 @conv.vjp
-def _(g, y, X, W, B=None, *, group, kernel_shape, **attributes):
+def conv_vjp(g, y, X, W, B=None, *, group, kernel_shape, **attributes):
     window = windows(conv.title, kernel_of(conv.title, W, kernel_shape), **attributes)
     window = window.explicit(X.shape[2:]) or window
     weights = conv_weight_gradient(X, g, group=group, **window.attributes)
@@ -203,7 +211,7 @@ def _(g, y, X, W, B=None, *, group, kernel_shape, **attributes):
 
 
 def _images_at_once(X: Value, g: Value, W: Value, window: Windows) -> Value:
-    """What ``transposed_to`` gives, with one product by the weights over the positions of all images.
+    """Result of ``transposed_to``, by one product with the weights over the positions of all images.
 
     A second one, by a table of zeros and ones, adds what each position of ``g`` gives for each place of the kernel to
     the position of ``X`` that it read.
@@ -251,9 +259,7 @@ def transposed_to(X: Value, g: Value, W: Value, window: Windows, group: int) -> 
 
 
 @op("ConvWeightGradient", domain="tenonnx")
-def conv_weight_gradient(
-    X, dY, *, kernel_shape, auto_pad="NOTSET", dilations=None, group=1, pads=None, strides=None
-):  # fmt: skip
+def conv_weight_gradient(X, dY, *, kernel_shape, auto_pad="NOTSET", dilations=None, group=1, pads=None, strides=None):
     """The gradient of a convolution of ``X`` with respect to its kernels, where ``dY`` is that of its output."""
     window = windows(conv.title, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     batch, channels, *sizes = dims(X)
@@ -295,9 +301,14 @@ def _weights_convolved(X: Value, dY: Value, window: Windows, group: int) -> Valu
     if not all(isinstance(p, int) for p in pads):
         images, pads = padded_with(images, pads[:rank], pads[rank:]), None
     found = conv(
-        images, kernels, group=group, kernel_shape=outputs, pads=pads, strides=[*window.dilations[:-1], 1],
+        images,
+        kernels,
+        group=group,
+        kernel_shape=outputs,
+        pads=pads,
+        strides=[*window.dilations[:-1], 1],
         dilations=[*window.strides[:-1], window.strides[-1] * depth],
-    )  # fmt: skip
+    )
     extent, step = window.extents[-1], window.dilations[-1]
     found = found[(..., *(slice(k) for k in window.kernel[:-1]), slice(extent * depth))]
     by_place = reshape(found, [-1, *window.kernel[:-1], extent, depth])[..., ::step, :]
@@ -312,22 +323,24 @@ conv_weight_gradient.requires(
 
 
 @conv_weight_gradient.type
-def _(X, dY, *, kernel_shape, group, **_):
+def conv_weight_gradient_type(X, dY, *, kernel_shape, group, **_):
     if not X.ndim == dY.ndim == len(kernel_shape) + 2:
         given = f"{X!r}, {dY!r}, kernel_shape={list(kernel_shape)}"
-        raise TypeMismatch(f"{conv_weight_gradient.title}: X, dY and the kernel must have the same axes", given=given)
+        raise TypeMismatch(
+            f"{conv_weight_gradient.title}: X, dY and the kernel differ in their number of axes", given=given
+        )
     per_group = symbolic.floor_div(X.shape[1], group)
     return TensorType(X.dtype, (dY.shape[1], per_group, *kernel_shape))
 
 
 @conv_weight_gradient.numpy
-def _(X, dY, *, kernel_shape, group, **attributes):
+def conv_weight_gradient_numpy(X, dY, *, kernel_shape, group, **attributes):
     window = windows(conv.title, kernel_shape, **attributes)
     x, g = widened(X, dY)
     batch, results, *outputs = g.shape
     if (batch, *outputs) != (x.shape[0], *window.outputs(x.shape[2:])):
         given = f"X {list(x.shape)}, dY {list(g.shape)}"
-        raise TypeMismatch(f"{conv_weight_gradient.title}: dY must have the shape of the convolution", given=given)
+        raise TypeMismatch(f"{conv_weight_gradient.title}: dY does not have the shape of the convolution", given=given)
     rest = int(np.prod(outputs[1:]))
     g = g.reshape(batch, group, results // group, math.prod(outputs))
     per_group = x.shape[1] // group
@@ -342,7 +355,7 @@ def _(X, dY, *, kernel_shape, group, **attributes):
 
 
 @conv_weight_gradient.vjp
-def _(g, y, X, dY, *, group, **attributes):
+def conv_weight_gradient_vjp(g, y, X, dY, *, group, **attributes):
     window = windows(conv.title, attributes.pop("kernel_shape"), **attributes)
     window = window.explicit(X.shape[2:]) or window
     return transposed_to(X, dY, g, window, group), conv(X, g, group=group, **window.attributes)
@@ -353,18 +366,31 @@ def _(g, y, X, dY, *, group, **attributes):
 
 @op("ConvTranspose")
 def conv_transpose(
-    X, W, B=None, *, auto_pad="NOTSET", dilations: list[int] | None = None, group=1,
-    kernel_shape: list[int] | None = None, output_padding: list[int] | None = None,
-    output_shape: list[int] | None = None, pads: list[int] | None = None, strides: list[int] | None = None,
-):  # fmt: skip
+    X,
+    W,
+    B=None,
+    *,
+    auto_pad="NOTSET",
+    dilations: list[int] | None = None,
+    group=1,
+    kernel_shape: list[int] | None = None,
+    output_padding: list[int] | None = None,
+    output_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
     """The transpose (and gradient) of a convolution: every input position adds its multiple of ``W`` to a window.
 
     Zeros between the elements of ``X`` stand for the strides; the rest is a convolution with the kernels turned round.
     """
     window = windows(
-        conv_transpose.title, kernel_of(conv_transpose.title, W, kernel_shape), strides=strides, dilations=dilations,
-        pads=pads, auto_pad=auto_pad,
-    )  # fmt: skip
+        conv_transpose.title,
+        kernel_of(conv_transpose.title, W, kernel_shape),
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
+    )
     sizes = dims(X)[2:]
     begins, outputs = _cropping(window, sizes, output_padding, output_shape)
     x = X
@@ -387,14 +413,14 @@ def conv_transpose(
 def _cropping(
     window: Windows, sizes: Sequence[Length], output_padding: Sequence[int] | None, output_shape: Sequence[int] | None
 ) -> tuple[list[Length], list[Length]]:
-    """How much of the full transpose is cut off before each axis, and the lengths that remain."""
+    """Number of elements to crop before each axis of the full transpose, and the remaining lengths."""
     extra = list(output_padding or [0] * window.rank)
     if len(extra) != window.rank or any(e < 0 for e in extra):
-        raise TypeMismatch(
-            f"{window.title}: output_padding must be {window.rank} numbers that are not negative", given=str(extra)
-        )
+        raise TypeMismatch(f"{window.title}: output_padding is not {window.rank} numbers from 0 on", given=str(extra))
     if output_shape is not None and len(output_shape) not in (window.rank, window.rank + 2):
-        raise TypeMismatch(f"{window.title}: output_shape must name {window.rank} sizes", given=str(list(output_shape)))
+        raise TypeMismatch(
+            f"{window.title}: output_shape does not have {window.rank} sizes", given=str(list(output_shape))
+        )
     begins: list[Length] = []
     outputs: list[Length] = []
     for k, size in enumerate(sizes):
@@ -421,7 +447,7 @@ through_float32(conv_transpose)
 
 
 @conv_transpose.type
-def _(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
+def conv_transpose_type(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
     title = conv_transpose.title
     dtype = one_float_dtype(title, X, W, B)
     shape, weights = X.tensor.shape, W.tensor.shape
@@ -438,14 +464,14 @@ def _(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attr
 
 
 @conv_transpose.numpy
-def _(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
+def conv_transpose_numpy(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
     check_channels(conv_transpose.title, X, W, B, group, W.shape[0], W.shape[1] * group)
     window = windows(conv_transpose.title, kernel_of(conv_transpose.title, W, kernel_shape), **attributes)
     return _transposing(X, W, None, window, group, output_padding, output_shape)(X, W, B)
 
 
 @conv_transpose.specialize
-def _(X, W, B, *, group, kernel_shape, output_padding, output_shape, **attributes):
+def conv_transpose_specialize(X, W, B, *, group, kernel_shape, output_padding, output_shape, **attributes):
     window = windows(conv_transpose.title, kernel_of(conv_transpose.title, W, kernel_shape), **attributes)
     return _transposing(X, W, W.contents, window, group, output_padding, output_shape)
 
@@ -462,7 +488,7 @@ def _transposing(
 
 
 @conv_transpose.vjp
-def _(g, y, X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
+def conv_transpose_vjp(g, y, X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
     window = windows(conv_transpose.title, kernel_of(conv_transpose.title, W, kernel_shape), **attributes)
     sizes = dims(X)[2:]
     begins, outputs = _cropping(window, sizes, output_padding, output_shape)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Op, Value, constant, is_learned
+from tenonnx.extend import Op, Value, constant, is_trainable
 from tenonnx_standard.batch_norm import batch_normalization
 from tenonnx_standard.convolution import conv, conv_transpose
 from tenonnx_standard.math import add, mul
@@ -33,7 +33,7 @@ def folded(op: Op, A: Value, B: Value) -> Value | None:
         image, kernel, bias = (*node.inputs, None)[:3]
         if image is None or kernel is None or kernel.data is None or (bias is not None and bias.data is None):
             continue
-        if any(map(is_learned, (kernel, bias, other))):  # training changes them, and goes by their names
+        if any(map(is_trainable, (kernel, bias, other))):  # training changes them, and goes by their names
             continue
         numbers = by_channel(other, x.shape[1], x.rank - 1)
         if numbers is None:
@@ -55,7 +55,7 @@ def folded(op: Op, A: Value, B: Value) -> Value | None:
 
 
 @batch_normalization.rule("normal")
-def _(
+def batch_normalization_normal(
     X: Value, scale: Value, B: Value, input_mean: Value, input_var: Value, *, training_mode: int, **attributes: Any
 ) -> Value | None:
     """Behind a convolution as what it multiplies with and adds."""
@@ -68,11 +68,20 @@ def _(
 
 
 @conv_transpose.rule("normal")
-def _(
-    X: Value, W: Value, B: Value | None, *, auto_pad: str, dilations: Sequence[int] | None, group: int,
-    kernel_shape: Sequence[int] | None, output_padding: Sequence[int] | None, output_shape: Sequence[int] | None,
-    pads: Sequence[int] | None, strides: Sequence[int] | None,
-) -> Value | None:  # fmt: skip
+def conv_transpose_normal(
+    X: Value,
+    W: Value,
+    B: Value | None,
+    *,
+    auto_pad: str,
+    dilations: Sequence[int] | None,
+    group: int,
+    kernel_shape: Sequence[int] | None,
+    output_padding: Sequence[int] | None,
+    output_shape: Sequence[int] | None,
+    pads: Sequence[int] | None,
+    strides: Sequence[int] | None,
+) -> Value | None:
     """Without strides, groups and what is left over: a convolution with the kernels turned round."""
     sizes = kernel_shape or (None if W.rank is None else W.shape[2:])
     plain = auto_pad == "NOTSET" and group == 1 and not output_shape and not any(output_padding or ())
@@ -89,7 +98,7 @@ def _(
 
 def _stands(op: Op) -> None:
     @op.pattern
-    def _(y: Value) -> Iterator[tuple[tuple[Value | None, ...], dict[str, Any]]]:
+    def op_pattern(y: Value) -> Iterator[tuple[tuple[Value | None, ...], dict[str, Any]]]:
         """A convolution of the normal form is one."""
         if y.producer is not None and y.producer.op is op:
             yield tuple(y.producer.inputs), dict(y.producer.attributes)

@@ -1,4 +1,4 @@
-"""Which of several ways to write the gradients of a convolution runtimes are fastest with, as it was measured."""
+"""The fastest form of each convolution gradient, as measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often ops multiply, by the sizes of what they are given: the rules ``cost``, each declared beside its op."""
+"""Multiply-adds of ops by the sizes of their inputs: the rules ``cost``."""
 
 from __future__ import annotations
 

@@ -55,13 +55,13 @@ def _running(op: Op, x: Value, axis: Value, exclusive: int, reverse: int, reduce
 def _type(op: Op) -> Callable[..., TensorType]:
     def rule(x: Value, axis: Value, *, exclusive: int, reverse: int) -> TensorType:
         if not x.dtype.is_numeric:
-            raise TypeMismatch(f"{op.title}: x must be numeric", given=repr(x))
+            raise TypeMismatch(f"{op.title}: x is not numeric", given=repr(x))
         if not axis.dtype.is_integer or axis.rank not in (None, 0, 1):
-            raise TypeMismatch(f"{op.title}: axis must be one integer", given=repr(axis))
+            raise TypeMismatch(f"{op.title}: axis is not one integer", given=repr(axis))
         known = static(axis)
         if known is not None and x.rank is not None:
             if known.size != 1:
-                raise TypeMismatch(f"{op.title}: axis must be one integer", given=f"{known.tolist()}")
+                raise TypeMismatch(f"{op.title}: axis is not one integer", given=f"{known.tolist()}")
             axis_within(op, int(known.reshape(())), x.ndim)
         return x.tensor
 
@@ -101,5 +101,5 @@ cumprod.symbolic(numpy_rule(cumprod)(_accumulate(np.multiply)))
 
 
 @cumsum.vjp
-def _(g: Value, y: Value, x: Value, axis: Value, *, exclusive: int, reverse: int) -> tuple[Value, None]:
+def cumsum_vjp(g: Value, y: Value, x: Value, axis: Value, *, exclusive: int, reverse: int) -> tuple[Value, None]:
     return cumsum(g, axis, exclusive=exclusive, reverse=int(not reverse)), None

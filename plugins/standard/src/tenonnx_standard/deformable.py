@@ -38,10 +38,19 @@ from tenonnx_standard.windows import (
 
 @op("DeformConv", since=19)
 def deform_conv(
-    X, W, offset, B=None, mask=None, *, dilations: list[int] | None = None, group=1,
-    kernel_shape: list[int] | None = None, offset_group=1, pads: list[int] | None = None,
+    X,
+    W,
+    offset,
+    B=None,
+    mask=None,
+    *,
+    dilations: list[int] | None = None,
+    group=1,
+    kernel_shape: list[int] | None = None,
+    offset_group=1,
+    pads: list[int] | None = None,
     strides: list[int] | None = None,
-):  # fmt: skip
+):
     """A convolution that reads between the pixels, moved by ``offset`` and scaled by ``mask`` (Dai et al., 2017)."""
     title = deform_conv.title
     window = windows(title, kernel_of(title, W, kernel_shape), strides=strides, dilations=dilations, pads=pads)
@@ -68,7 +77,7 @@ def deform_conv(
 
 
 @deform_conv.type
-def _(X, W, offset, B=None, mask=None, *, group, kernel_shape, offset_group, **attributes):
+def deform_conv_type(X, W, offset, B=None, mask=None, *, group, kernel_shape, offset_group, **attributes):
     title = deform_conv.title
     dtype = one_float_dtype(title, X, W, offset, B, mask)
     sizes = spatial(title, X)
@@ -87,12 +96,12 @@ def _(X, W, offset, B=None, mask=None, *, group, kernel_shape, offset_group, **a
             isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(lengths, expected, strict=True)
         ):
             shown = ", ".join("?" if n is None else str(n) for n in expected)
-            raise TypeMismatch(f"{title}: {name} must have the shape ({shown})", given=repr(value))
+            raise TypeMismatch(f"{title}: {name} does not have the shape ({shown})", given=repr(value))
     return TensorType(dtype, (X.shape[0], W.shape[0], *outputs))
 
 
 @deform_conv.numpy
-def _(X, W, offset, B=None, mask=None, *, group, kernel_shape, offset_group, **attributes):
+def deform_conv_numpy(X, W, offset, B=None, mask=None, *, group, kernel_shape, offset_group, **attributes):
     window = windows(deform_conv.title, kernel_of(deform_conv.title, W, kernel_shape), **attributes)
     x, w, moved, b, scales = widened(X, W, offset, B, mask)
     rank, places = window.rank, int(np.prod(window.kernel))
@@ -182,7 +191,7 @@ def _blocks(block_shape: Any, **attributes: Any) -> Windows:
     known = elements(block_shape) if isinstance(block_shape, Value) else [int(n) for n in block_shape]
     if known is None or not all(isinstance(n, int) for n in known):
         raise TypeMismatch(
-            f"{col2im.title}: block_shape must be known", given=repr(block_shape), do="make it a constant"
+            f"{col2im.title}: block_shape is not known", given=repr(block_shape), do="make it a constant"
         )
     return windows(col2im.title, known, **attributes)
 
@@ -208,7 +217,7 @@ def _cut(x: Value, window: Windows, begins: Sequence[int], image: Sequence[Lengt
 def _spread(
     x: Value, window: Windows, offset: Sequence[int], counts: Sequence[Length], lengths: Sequence[Length]
 ) -> Value:
-    """What one place of every block adds to the padded image."""
+    """Contribution of one place of every block to the padded image."""
     before, after = [], []
     for k, stride in enumerate(window.strides):
         if stride > 1:
@@ -222,7 +231,7 @@ def _spread(
 
 
 @col2im.type
-def _(input, image_shape, block_shape, **attributes):
+def col2im_type(input, image_shape, block_shape, **attributes):
     title = col2im.title
     if elements(block_shape) is None:
         rank = block_shape.shape[0] if block_shape.rank == 1 else None
@@ -233,16 +242,16 @@ def _(input, image_shape, block_shape, **attributes):
     lengths = (None,) * window.rank if known is None else tuple(known)
     if len(lengths) != window.rank:
         raise TypeMismatch(
-            f"{title}: image_shape and block_shape must be equally long", given=f"{lengths}, {window.kernel}"
+            f"{title}: image_shape and block_shape have different lengths", given=f"{lengths}, {window.kernel}"
         )
     if input.tensor.shape is None:
         return TensorType(input.dtype, (None, None, *lengths))
     if input.ndim != 3:
-        raise TypeMismatch(f"{title}: input must be (batch, channels times block, blocks)", given=repr(input))
+        raise TypeMismatch(f"{title}: shape of input is not (batch, channels times block, blocks)", given=repr(input))
     places = int(np.prod(window.kernel))
     batch, depth, count = input.shape
     if isinstance(depth, int) and depth % places:
-        raise TypeMismatch(f"{title}: the block size {places} must divide the second axis", given=repr(input))
+        raise TypeMismatch(f"{title}: second axis is not a multiple of the block size {places}", given=repr(input))
     expected = symbolic.product(window.outputs(lengths))
     if isinstance(count, int) and isinstance(expected, int) and count != expected:
         raise TypeMismatch(f"{title}: {expected} blocks fit into the image", given=repr(input))
@@ -250,7 +259,7 @@ def _(input, image_shape, block_shape, **attributes):
 
 
 @col2im.numpy
-def _(input, image_shape, block_shape, **attributes):
+def col2im_numpy(input, image_shape, block_shape, **attributes):
     window = _blocks(block_shape, **attributes)
     image = [int(n) for n in image_shape]
     counts, (begins, ends) = window.outputs(image), window.padding(image)
@@ -265,7 +274,7 @@ def _(input, image_shape, block_shape, **attributes):
 
 
 @col2im.vjp
-def _(g, y, input, image_shape, block_shape, **attributes):
+def col2im_vjp(g, y, input, image_shape, block_shape, **attributes):
     window = _blocks(block_shape, **attributes)
     places = math.prod(window.kernel)
     images = reshape(g, [-1, 1, *dims(g)[2:]])

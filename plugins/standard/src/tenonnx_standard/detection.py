@@ -41,9 +41,14 @@ BLOCK = 64
 
 @primitive("NonMaxSuppression", since=10)
 def non_max_suppression(
-    boxes, scores, max_output_boxes_per_class: Index = None, iou_threshold=None, score_threshold=None, *,
+    boxes,
+    scores,
+    max_output_boxes_per_class: Index = None,
+    iou_threshold=None,
+    score_threshold=None,
+    *,
     center_point_box=0,
-):  # fmt: skip
+):
     """Box by box from the best score down, the boxes that overlap no better one of their class too much.
 
     Each row of the result is a batch, a class and a box.
@@ -51,23 +56,24 @@ def non_max_suppression(
 
 
 @non_max_suppression.type
-def _(boxes, scores, *limits, center_point_box):
+def non_max_suppression_type(boxes, scores, *limits, center_point_box):
     title = non_max_suppression.title
     one_float_dtype(title, boxes, scores)
     wrong = boxes.rank == 3 and isinstance(boxes.shape[2], int) and boxes.shape[2] != 4
     if wrong or boxes.rank not in (3, None) or scores.rank not in (3, None):
         raise TypeMismatch(
-            f"{title}: boxes must be (batch, boxes, 4), scores (batch, classes, boxes)", given=f"{boxes!r}, {scores!r}"
+            f"{title}: shapes are not (batch, boxes, 4) for boxes and (batch, classes, boxes) for scores",
+            given=f"{boxes!r}, {scores!r}",
         )
     if center_point_box not in (0, 1):
-        raise TypeMismatch(f"{title}: center_point_box must be 0 or 1", given=str(center_point_box))
+        raise TypeMismatch(f"{title}: center_point_box is neither 0 nor 1", given=str(center_point_box))
     return TensorType(DType.int64, (None, 3))
 
 
 @non_max_suppression.numpy
-def _(
+def non_max_suppression_numpy(
     boxes, scores, max_output_boxes_per_class=None, iou_threshold=None, score_threshold=None, *, center_point_box
-):  # fmt: skip
+):
     def number(limit: Array | None, default: Any) -> Any:
         return default if limit is None or not limit.size else limit.reshape(-1)[0]
 
@@ -137,9 +143,17 @@ HALF_PIXEL, OUTPUT_HALF_PIXEL = "half_pixel", "output_half_pixel"
 
 @op("RoiAlign", since=10)
 def roi_align(
-    X, rois, batch_indices: Index, *, coordinate_transformation_mode=HALF_PIXEL, mode="avg", output_height=1,
-    output_width=1, sampling_ratio=0, spatial_scale=1.0,
-):  # fmt: skip
+    X,
+    rois,
+    batch_indices: Index,
+    *,
+    coordinate_transformation_mode=HALF_PIXEL,
+    mode="avg",
+    output_height=1,
+    output_width=1,
+    sampling_ratio=0,
+    spatial_scale=1.0,
+):
     """Regions of ``X`` pooled from samples between its pixels (He et al., Mask R-CNN, 2017)."""
     _batch, _channels, height, width = dims(X)
     count = dims(rois)[0]
@@ -169,7 +183,7 @@ def roi_align(
 
 
 class _Samples:
-    """Where the samples of regions lie along one axis: two taps each, which are taken, how many there are per bin."""
+    """Sampling positions of regions along one axis: two taps each, which of them count, and their number per bin."""
 
     def __init__(self, taps: Sequence[tuple[Value, Value]], taken: Value, counts: Value) -> None:
         self.taps, self.taken, self.counts = taps, taken, counts
@@ -213,10 +227,18 @@ roi_align.requires(
 
 
 @roi_align.numpy
-def _(
-    X, rois, batch_indices, *, coordinate_transformation_mode, mode, output_height, output_width, sampling_ratio,
+def roi_align_numpy(
+    X,
+    rois,
+    batch_indices,
+    *,
+    coordinate_transformation_mode,
+    mode,
+    output_height,
+    output_width,
+    sampling_ratio,
     spatial_scale,
-):  # fmt: skip
+):
     x, boxes = widened(X, rois)
     _check_images(roi_align.title, batch_indices, x.shape[0])
     boxes = boxes * boxes.dtype.type(spatial_scale)
@@ -235,7 +257,9 @@ def _(
 
 def _check_images(title: str, indices: Array, batch: int) -> None:
     if indices.size and not (indices.min() >= 0 and indices.max() < batch):
-        raise TypeMismatch(f"{title}: batch_indices must be indices of the batch", given=f"{indices.max()} of {batch}")
+        raise TypeMismatch(
+            f"{title}: batch_indices holds an index outside the batch", given=f"{indices.max()} of {batch}"
+        )
 
 
 def _array_samples(
@@ -303,17 +327,23 @@ def _pool_maxima(x: Array, images: Array, axes: Sequence[Any], y: Array) -> None
 @roi_align.until(16)
 def roi_align_unshifted(
     X, rois, batch_indices: Index, *, mode="avg", output_height=1, output_width=1, sampling_ratio=0, spatial_scale=1.0
-):  # fmt: skip
+):
     """RoiAlign whose coordinates are not shifted by half a pixel."""
     return roi_align(
-        X, rois, batch_indices, coordinate_transformation_mode=OUTPUT_HALF_PIXEL, mode=mode,
-        output_height=output_height, output_width=output_width, sampling_ratio=sampling_ratio,
+        X,
+        rois,
+        batch_indices,
+        coordinate_transformation_mode=OUTPUT_HALF_PIXEL,
+        mode=mode,
+        output_height=output_height,
+        output_width=output_width,
+        sampling_ratio=sampling_ratio,
         spatial_scale=spatial_scale,
-    )  # fmt: skip
+    )
 
 
 @roi_align.lower(to=roi_align_unshifted)
-def _(X, rois, batch_indices, *, coordinate_transformation_mode, **attributes):
+def roi_align_to_roi_align_unshifted(X, rois, batch_indices, *, coordinate_transformation_mode, **attributes):
     if coordinate_transformation_mode == OUTPUT_HALF_PIXEL:
         return roi_align_unshifted(X, rois, batch_indices, **attributes)
     return None
@@ -358,12 +388,12 @@ def _rounded(x: Value) -> Value:
 max_roi_pool.requires(
     shapes(X="batch channels height width", rois="regions 5"),
     at_least(pooled_shape=1),
-    holds(lambda pooled_shape: None if len(pooled_shape) == 2 else "pooled_shape must be a height and a width"),
+    holds(lambda pooled_shape: None if len(pooled_shape) == 2 else "pooled_shape is not a height and a width"),
 )
 
 
 @max_roi_pool.numpy
-def _(X, rois, *, pooled_shape, spatial_scale):
+def max_roi_pool_numpy(X, rois, *, pooled_shape, spatial_scale):
     limits.check_elements((len(rois), X.shape[1], *pooled_shape), max_roi_pool.title)
     (boxes,) = widened(rois)
     images = boxes[:, 0].astype(np.intp)

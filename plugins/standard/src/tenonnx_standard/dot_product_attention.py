@@ -24,11 +24,25 @@ RAW, CAPPED, BIASED, PROBABILITIES = range(4)
 
 @define("Attention", since=23)
 def attention(
-    Q, K, V, attn_mask=None, past_key=None, past_value=None, nonpad_kv_seqlen=None, *,
-    is_causal=0, kv_num_heads: int | None = None, left_window_size=-1, q_num_heads: int | None = None,
-    qk_matmul_output_mode=0, right_window_size=-1, scale: float | None = None, softcap=0.0,
-    softmax_precision: int | None = None, _outputs=None,
-):  # fmt: skip
+    Q,
+    K,
+    V,
+    attn_mask=None,
+    past_key=None,
+    past_value=None,
+    nonpad_kv_seqlen=None,
+    *,
+    is_causal=0,
+    kv_num_heads: int | None = None,
+    left_window_size=-1,
+    q_num_heads: int | None = None,
+    qk_matmul_output_mode=0,
+    right_window_size=-1,
+    scale: float | None = None,
+    softcap=0.0,
+    softmax_precision: int | None = None,
+    _outputs=None,
+):
     """``softmax(Q K^T * scale + bias) V`` for each head (Vaswani et al. 2017, arXiv:1706.03762).
 
     Inputs are (batch, heads, sequence, size) or (batch, sequence, heads * size); heads of ``Q`` may share those of
@@ -37,6 +51,9 @@ def attention(
     """
     _check(Q, K, V, past_key, past_value, nonpad_kv_seqlen, (left_window_size, right_window_size))
     flat = Q.ndim == 3
+    if not flat and (q_num_heads is not None or kv_num_heads is not None):
+        given = f"q_num_heads={q_num_heads}, kv_num_heads={kv_num_heads}, {Q!r}"
+        raise InvalidCall("Attention: a number of heads is given, and inputs of rank 4 have theirs", given=given)
     q, k, v = (
         split_heads(x, count, "Attention") if flat else x
         for x, count in ((Q, q_num_heads), (K, kv_num_heads), (V, kv_num_heads))
@@ -76,15 +93,32 @@ attention.until(25, lacks=["left_window_size", "right_window_size"])
 
 @attention.until(24)
 def attention_of_full_masks(
-    Q, K, V, attn_mask=None, past_key=None, past_value=None, *,
-    is_causal=0, kv_num_heads: int | None = None, q_num_heads: int | None = None, qk_matmul_output_mode=0,
-    scale: float | None = None, softcap=0.0, softmax_precision: int | None = None, _outputs=None,
-):  # fmt: skip
+    Q,
+    K,
+    V,
+    attn_mask=None,
+    past_key=None,
+    past_value=None,
+    *,
+    is_causal=0,
+    kv_num_heads: int | None = None,
+    q_num_heads: int | None = None,
+    qk_matmul_output_mode=0,
+    scale: float | None = None,
+    softcap=0.0,
+    softmax_precision: int | None = None,
+    _outputs=None,
+):
     """Attention whose mask broadcasts along the keys, where a later one is as long as the first keys."""
     attributes: dict[str, Any] = {
-        "is_causal": is_causal, "kv_num_heads": kv_num_heads, "q_num_heads": q_num_heads, "scale": scale,
-        "qk_matmul_output_mode": qk_matmul_output_mode, "softcap": softcap, "softmax_precision": softmax_precision,
-    }  # fmt: skip
+        "is_causal": is_causal,
+        "kv_num_heads": kv_num_heads,
+        "q_num_heads": q_num_heads,
+        "scale": scale,
+        "qk_matmul_output_mode": qk_matmul_output_mode,
+        "softcap": softcap,
+        "softmax_precision": softmax_precision,
+    }
     if attn_mask is not None and attn_mask.ndim and not _as_long(attn_mask, K, past_key):
         *rest, length = dims(attn_mask)
         if length == 1 or not isinstance(length, int):
@@ -94,10 +128,20 @@ def attention_of_full_masks(
 
 
 @attention.lower(to=attention_of_full_masks)
-def _(
-    Q, K, V, attn_mask, past_key, past_value, nonpad_kv_seqlen, *,
-    left_window_size, right_window_size, _outputs=None, **attributes,
-):  # fmt: skip
+def attention_to_attention_of_full_masks(
+    Q,
+    K,
+    V,
+    attn_mask,
+    past_key,
+    past_value,
+    nonpad_kv_seqlen,
+    *,
+    left_window_size,
+    right_window_size,
+    _outputs=None,
+    **attributes,
+):
     if nonpad_kv_seqlen is not None or left_window_size != -1 or right_window_size != -1:
         return None
     if attn_mask is not None and not (attn_mask.rank and _as_long(attn_mask, K, past_key)):
@@ -121,7 +165,7 @@ def split_heads(x: Value, count: int | None, title: str) -> Value:
         raise InvalidCall(f"{title} needs the number of heads for inputs of rank 3", given=repr(x))
     batch, sequence, width = dims(x)
     if isinstance(width, int) and width % count:
-        raise TypeMismatch(f"{title}: the last axis must be divisible by the number of heads", given=f"{x!r}, {count}")
+        raise TypeMismatch(f"{title}: last axis is not divisible by the number of heads", given=f"{x!r}, {count}")
     return transpose(reshape(x, [batch, sequence, count, width // count]), perm=[0, 2, 1, 3])
 
 
@@ -134,7 +178,7 @@ def join_heads(x: Value) -> Value:
 def grouped_scores(q: Value, k: Value, scale: float | None) -> Value:
     """The scaled products of queries and keys: (batch, heads of ``q``, queries, keys)."""
     if differ(q.shape[3], k.shape[3]):
-        raise TypeMismatch("query and key must have the same head size", given=f"{q!r}, {k!r}")
+        raise TypeMismatch("head sizes of query and key differ", given=f"{q!r}, {k!r}")
     factor = _root_of_scale(q, scale)
     rows, columns = q * factor, transpose(k * factor, perm=[0, 1, 3, 2])
     if _same_heads(q, k):
@@ -162,12 +206,12 @@ def _in_groups(x: Value, shared: Value) -> Value:
     groups = dims(shared)[1]
     if isinstance(heads, int) and isinstance(groups, int) and (not groups or heads % groups):
         given = f"{heads} heads of the query, {groups} of key and value"
-        raise TypeMismatch("the heads of the query must be a multiple of those of key and value", given=given)
+        raise TypeMismatch("number of query heads is not a multiple of those of key and value", given=given)
     return reshape(x, [batch, groups, heads // groups * rows, size])
 
 
 def _root_of_scale(q: Value, scale: float | None) -> Any:
-    """What queries and keys are multiplied with, so that neither overflows."""
+    """Factor of queries and keys, so that neither overflows."""
     if scale is not None:
         return math.sqrt(scale) if scale >= 0 else math.nan
     size = dims(q)[3]
@@ -181,7 +225,7 @@ def _root_of_scale(q: Value, scale: float | None) -> Any:
 
 
 def _visible(queries: Any, keys: Any, past: Any, filled: Value | None, left: int, right: int) -> Value | None:
-    """Which keys each query may see by its position, and by how many keys are ``filled``; None if all."""
+    """Mask of the keys that each query sees by position, and by how many keys are ``filled``; None if all."""
     if filled is None and left < 0 and right < 0:
         return None
     key = range_(0, keys, 1)
@@ -213,7 +257,7 @@ def _full_length(bias: Value, k: Value) -> Value:
         return bias
     missing = dims(k)[2] - dims(bias)[-1]
     if isinstance(missing, int) and missing < 0:
-        raise TypeMismatch("Attention: the mask must not be longer than the keys", given=f"{bias!r}, keys {k!r}")
+        raise TypeMismatch("Attention: the mask is longer than the keys", given=f"{bias!r}, keys {k!r}")
     return pad(bias, [*[0] * (2 * bias.ndim - 1), missing], constant(-math.inf, bias.dtype))
 
 
@@ -230,7 +274,7 @@ def float_dtype(title: str, softmax_precision: int) -> DType:
     dtype = DType(softmax_precision) if softmax_precision in iter(DType) else DType.undefined
     if not dtype.is_float:
         given = f"softmax_precision={softmax_precision}"
-        raise InvalidCall(f"{title}: softmax_precision must be the number of a float type", given=given)
+        raise InvalidCall(f"{title}: softmax_precision is not the number of a float type", given=given)
     return dtype
 
 
@@ -238,17 +282,24 @@ def float_dtype(title: str, softmax_precision: int) -> DType:
 
 
 def _check(
-    Q: Value, K: Value, V: Value, past_key: Value | None, past_value: Value | None, filled: Value | None,
+    Q: Value,
+    K: Value,
+    V: Value,
+    past_key: Value | None,
+    past_value: Value | None,
+    filled: Value | None,
     windows: Sequence[int],
-) -> None:  # fmt: skip
+) -> None:
     if not Q.ndim == K.ndim == V.ndim or Q.ndim not in (3, 4):
-        raise TypeMismatch("Attention: Q, K and V must all have rank 3, or all rank 4", given=f"{Q!r}, {K!r}, {V!r}")
+        raise TypeMismatch("Attention: Q, K and V do not all have rank 3, or all rank 4", given=f"{Q!r}, {K!r}, {V!r}")
+    if differ(Q.shape[0], K.shape[0]) or differ(K.shape[0], V.shape[0]):
+        raise TypeMismatch("Attention: batch sizes of Q, K and V differ", given=f"{Q!r}, {K!r}, {V!r}")
     if (past_key is None) != (past_value is None):
-        raise InvalidCall("Attention: past_key and past_value must be given together")
+        raise InvalidCall("Attention: only one of past_key and past_value is given")
     if filled is not None and past_key is not None:
-        raise InvalidCall("Attention: nonpad_kv_seqlen and past_key must not be given together")
+        raise InvalidCall("Attention: nonpad_kv_seqlen and past_key are given together")
     if filled is not None and (filled.ndim != 1 or differ(filled.shape[0], Q.shape[0])):
         given = f"{filled!r} for {Q!r}"
-        raise TypeMismatch("Attention: nonpad_kv_seqlen must have one number for each entry of the batch", given=given)
+        raise TypeMismatch("Attention: nonpad_kv_seqlen does not have one number for each batch entry", given=given)
     if min(windows) < -1:
-        raise InvalidCall("Attention: a window size must be -1 or more", given=str(tuple(windows)))
+        raise InvalidCall("Attention: a window size is less than -1", given=str(tuple(windows)))

@@ -1,4 +1,4 @@
-"""Which numbers are infinite, and which are none."""
+"""IsInf and IsNaN."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ isinf.vjp(lambda g, y, X, **_: None)
 
 
 @isinf.numpy
-def _(X: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
+def isinf_numpy(X: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
     if detect_negative and detect_positive:
         return np.isinf(X)
     return np.isinf(X) & ((X > 0) if detect_positive else (X < 0) if detect_negative else False)

@@ -18,9 +18,15 @@ swiglu.requires(shapes(A="sizes...", B="sizes..."))
 
 
 def clamped_swiglu(
-    gate: Value, linear: Value, *, alpha: float, beta: float, limit: float | None, after: int = 0,
+    gate: Value,
+    linear: Value,
+    *,
+    alpha: float,
+    beta: float,
+    limit: float | None,
+    after: int = 0,
     rounded: DType | None = None,
-) -> Value:  # fmt: skip
+) -> Value:
     """SwiGLU of a gate up to ``limit`` and a linear part within it, to which ``beta`` is added.
 
     With ``after`` it is the activated gate that is limited. That is rounded to the dtype ``rounded`` first, if any.

@@ -46,14 +46,14 @@ global_average_pool.requires(shapes(X="batch channels _ ..."))
 
 
 @global_average_pool.numpy
-def _(X):
+def global_average_pool_numpy(X):
     (x,) = widened(X)
     images = _per_image(x)
     return _as_images(images.sum(-1) / x.dtype.type(images.shape[-1]), X)
 
 
 @global_average_pool.specialize
-def _(X):
+def global_average_pool_specialize(X):
     """Sums of few positions as a product with ones."""
     count = math.prod(X.shape[2:])
     if X.dtype not in (np.float32, np.float64) or count > PLAIN_ROW or 1 in (count, X.size):
@@ -79,7 +79,7 @@ global_max_pool.requires(shapes(X="batch channels _ ..."))
 
 
 @global_max_pool.numpy
-def _(X):
+def global_max_pool_numpy(X):
     images = _per_image(X)
     empty = not images.shape[-1]
     return _as_images(np.full(images.shape[:2], worst(X.dtype, 1)) if empty else images.max(-1), X)
@@ -102,7 +102,7 @@ def global_lp_pool_float(X, *, p=2.0):
 
 
 @global_lp_pool.lower(to=global_lp_pool_float)
-def _(X, *, p):
+def global_lp_pool_to_global_lp_pool_float(X, *, p):
     return global_lp_pool_float(X, p=float(p))
 
 
@@ -110,7 +110,7 @@ global_lp_pool.requires(shapes(X="batch channels _ ..."))
 
 
 @global_lp_pool.numpy
-def _(X, *, p):
+def global_lp_pool_numpy(X, *, p):
     (x,) = widened(X)
     x = _per_image(x)
     y = np.sqrt(np.vecdot(x, x)) if p == 2 else (np.abs(x) ** p).sum(-1) ** (1 / p)
@@ -118,7 +118,7 @@ def _(X, *, p):
 
 
 @global_lp_pool.vjp
-def _(g, y, X, *, p):
+def global_lp_pool_vjp(g, y, X, *, p):
     if p == 1:
         return g * sign(X)
     scaled = where(equal(y, 0), 0, g / where(equal(y, 0), 1, power(y, p - 1)))

@@ -1,4 +1,4 @@
-"""Which ops need float32 where a model goes to half precision, and why."""
+"""Ops that need float32 in half-precision models, and reasons."""
 
 import tenonnx_standard as ops
 from tenonnx.extend import Op

@@ -47,7 +47,7 @@ MANY_CHANNELS = 16
 
 
 class _Arrays:
-    """What sampling needs beyond operators, on numpy arrays."""
+    """Operations that sampling needs beyond operators, on numpy arrays."""
 
     floor, absolute, where, both, either = np.floor, np.abs, np.where, np.logical_and, np.logical_or
     round = np.rint
@@ -76,7 +76,7 @@ class _Values:
 
 
 def _located(xp: Any, n: Any, size: Any, mode: str, padding: str, align: bool) -> Any:
-    """Normalised positions as positions between pixels, with those outside moved as ``padding`` says."""
+    """Normalized positions as positions between pixels, with those outside moved as ``padding`` says."""
     x = (n + 1.0) * 0.5 * (size - 1.0) if align else ((n + 1.0) * size - 1.0) * 0.5
     if mode == "nearest":
         x = xp.round(x)
@@ -206,7 +206,7 @@ def _check(title: str, X: Any, grid: Any, mode: str, modes: Sequence[str], paddi
     pairs = ((grid.shape[-1], X.ndim - 2), (grid.shape[0], X.shape[0])) if fits else ()
     if not fits or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
         raise TypeMismatch(
-            f"{title}: grid must be (batch, spatial axes ..., {max(X.ndim - 2, 1)}), of the rank of X",
+            f"{title}: shape of grid is not (batch, spatial axes ..., {max(X.ndim - 2, 1)})",
             given=f"{X.shape}, {grid.shape}",
         )
 
@@ -229,13 +229,13 @@ def grid_sample(X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"
 
 
 @grid_sample.type
-def _(X, grid, *, mode, padding_mode, **_):
+def grid_sample_type(X, grid, *, mode, padding_mode, **_):
     if X.tensor.shape is None or grid.tensor.shape is None:
         known = X.rank if X.rank is not None else grid.rank
         return TensorType(X.dtype, None if known is None else (None,) * known)
     _check(grid_sample.title, X, grid, mode, MODES, padding_mode)
     if not grid.dtype.is_float:
-        raise TypeMismatch(f"{grid_sample.title}: grid must hold floats", given=repr(grid))
+        raise TypeMismatch(f"{grid_sample.title}: grid holds no floats", given=repr(grid))
     return TensorType(X.dtype, (*X.shape[:2], *grid.shape[1:-1]))
 
 
@@ -243,7 +243,7 @@ grid_sample.requires(dtypes(X="bool number"))
 
 
 @grid_sample.numpy
-def _(X, grid, *, align_corners, mode, padding_mode):
+def grid_sample_numpy(X, grid, *, align_corners, mode, padding_mode):
     _check(grid_sample.title, X, grid, mode, MODES, padding_mode)
     rank, align = X.ndim - 2, bool(align_corners)
     points = grid.reshape(grid.shape[0], math.prod(grid.shape[1:-1]), rank)
@@ -269,7 +269,7 @@ _OLD_MODES = {new: old for old, new in _NEW_MODES.items()}
 
 
 @grid_sample.lower(to=grid_sample_2d)
-def _(X, grid, *, mode, **attributes):
+def grid_sample_to_grid_sample_2d(X, grid, *, mode, **attributes):
     return grid_sample_2d(X, grid, mode=_OLD_MODES[mode], **attributes) if X.rank == 4 else None
 
 
@@ -283,7 +283,7 @@ def _rank_of_images(theta: Value, size: Value) -> int | None:
     known = {n for n in facts if isinstance(n, int)}
     if len(known) > 1 or not known <= {2, 3}:
         raise TypeMismatch(
-            f"{affine_grid.title}: theta must be (batch, 2, 3) with a size of 4 numbers, or (batch, 3, 4) with 5",
+            f"{affine_grid.title}: theta is neither (batch, 2, 3) with a size of 4 numbers, nor (batch, 3, 4) with 5",
             given=f"{theta!r}, {size!r}",
         )
     return known.pop() if known else None
@@ -295,7 +295,8 @@ def affine_grid(theta, size: Index, *, align_corners=0):
     rank = _rank_of_images(theta, size)
     if rank is None:
         raise TypeMismatch(
-            f"{affine_grid.title}: the shape of theta or size must be known", given=f"{theta!r}, {size!r}"
+            f"{affine_grid.title}: cannot infer the rank: shape of theta and length of size are unknown",
+            given=f"{theta!r}, {size!r}",
         )
     known = elements(size)
     lengths = [
@@ -314,9 +315,9 @@ def affine_grid(theta, size: Index, *, align_corners=0):
 
 
 @affine_grid.type
-def _(theta, size, **_):
+def affine_grid_type(theta, size, **_):
     if not theta.dtype.is_float:
-        raise TypeMismatch(f"{affine_grid.title}: theta must hold floats", given=repr(theta))
+        raise TypeMismatch(f"{affine_grid.title}: theta holds no floats", given=repr(theta))
     check_shape(affine_grid, "size", size, [None])
     rank = _rank_of_images(theta, size)
     if rank is None:
@@ -353,9 +354,9 @@ def image_decoder(encoded_stream, *, pixel_format="RGB"):
 
 
 @image_decoder.type
-def _(encoded_stream, *, pixel_format):
+def image_decoder_type(encoded_stream, *, pixel_format):
     if encoded_stream.dtype is not DType.uint8 or encoded_stream.rank not in (1, None):
-        raise TypeMismatch(f"{image_decoder.title}: encoded_stream must list uint8", given=repr(encoded_stream))
+        raise TypeMismatch(f"{image_decoder.title}: encoded_stream is not a list of uint8", given=repr(encoded_stream))
     if pixel_format not in PIXEL_FORMATS:
         given, known = repr(pixel_format), ", ".join(PIXEL_FORMATS)
         raise TypeMismatch(f"{image_decoder.title}: unknown pixel_format", given=given, available=known)
@@ -363,7 +364,7 @@ def _(encoded_stream, *, pixel_format):
 
 
 @image_decoder.numpy
-def _(encoded_stream, *, pixel_format):
+def image_decoder_numpy(encoded_stream, *, pixel_format):
     data = encoded_stream.tobytes()
     pixels = _portable(data)
     if pixels is None:
@@ -399,7 +400,7 @@ def _by_pillow(data: bytes) -> Array:
             limits.check_elements((image.height, image.width, 3), image_decoder.title)
             return np.asarray(image.convert("RGB"))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        what = f"{image_decoder.title}: Pillow must open an image of so many pixels"
+        what = f"{image_decoder.title}: Pillow refused an image of so many pixels"
         raise LimitExceeded(what, given=str(error), do="PIL.Image.MAX_IMAGE_PIXELS is its limit") from error
     except UNDECODABLE:
         return np.zeros((0, 0, 3), np.uint8)

@@ -12,7 +12,7 @@ from tenonnx_standard.math import maximum, mod_of_integers, pow_
 
 
 @pow_.lower()
-def _(X: Value, Y: Value) -> Value | None:
+def pow_lowering(X: Value, Y: Value) -> Value | None:
     """By squaring, as often as the exponent has bits that can matter."""
     if not (X.dtype.is_integer and Y.dtype.is_integer):
         return None
@@ -33,8 +33,8 @@ def _(X: Value, Y: Value) -> Value | None:
 
 
 @mod_of_integers.lower()
-def _(A: Value, B: Value, *, fmod: int) -> Value | None:
-    """What division leaves, which has the sign of A; one B more where B has the other sign."""
+def mod_of_integers_lowering(A: Value, B: Value, *, fmod: int) -> Value | None:
+    """The remainder of a division, with the sign of A; plus B where B has the other sign."""
     if not A.dtype.is_integer:
         return None
     rest = A - A / B * B
@@ -45,7 +45,7 @@ def _(A: Value, B: Value, *, fmod: int) -> Value | None:
 
 
 def _in_halves(made: Op) -> Callable[[Value, Value], Value | None]:
-    """How integers are compared where floats alone are: of 64 bits the upper half, and then the lower one."""
+    """Compare 64-bit integers where only floats can be compared: the upper half, and then the lower one."""
 
     def in_floats(a: Value, b: Value) -> Value:
         return made(cast(a, to=DType.float64), cast(b, to=DType.float64))  # type: ignore[no-any-return]
@@ -67,7 +67,7 @@ greater.lower()(_in_halves(greater))
 
 
 @equal.lower()
-def _(A: Value, B: Value) -> Value | None:
+def equal_lowering(A: Value, B: Value) -> Value | None:
     """The bits are equal that numbers have in a signed integer, which was comparable from the start."""
     if A.dtype is not DType.uint64:
         return None

@@ -47,7 +47,7 @@ def concat(*inputs, axis: int):
 
 
 @concat.type
-def _(*inputs, axis):
+def concat_type(*inputs, axis):
     if not inputs:
         raise TypeMismatch(f"{concat.title} needs at least one input")
     dtype = same_dtypes(concat, *inputs)
@@ -57,9 +57,8 @@ def _(*inputs, axis):
         return TensorType(dtype)
     rank = len(known[0])
     axis = axis_within(concat, axis, rank)
-    given = ", ".join(repr(value) for value in inputs)
     if any(len(s) != rank for s in known):
-        raise TypeMismatch(f"{concat.title}: the inputs must have one rank", given=given)
+        raise TypeMismatch(f"{concat.title}: inputs have different ranks", given=", ".join(map(repr, inputs)))
     found: list[Any] = list(known[0])
     try:
         for other in known[1:]:
@@ -67,7 +66,8 @@ def _(*inputs, axis):
                 symbolic.unify(a, b) if k != axis else None for k, (a, b) in enumerate(zip(found, other, strict=True))
             ]
     except ValueError as error:
-        raise TypeMismatch(f"{concat.title}: the inputs must agree in all axes but {axis}", given=given) from error
+        given = ", ".join(map(repr, inputs))
+        raise TypeMismatch(f"{concat.title}: inputs differ along an axis other than {axis}", given=given) from error
     along: Any = 0
     for each in shapes:
         along = symbolic.add(along, None if each is None else each[axis])
@@ -93,9 +93,9 @@ def _partly_known(inputs: tuple[Value, ...], kind: TensorType) -> Any:
 
 @concat.symbolic
 @numpy_rule(concat)
-def _(*arrays, axis):
+def concat_numpy(*arrays, axis):
     if any(a.dtype != arrays[0].dtype for a in arrays) and not any(a.dtype == object for a in arrays):
-        raise ValueError("the inputs must have one dtype")
+        raise ValueError("inputs have different dtypes")
     return np.concatenate(arrays, axis)
 
 
@@ -103,7 +103,7 @@ concat.specialize(lambda *arrays, axis: lambda *arrays: np.concatenate(arrays, a
 
 
 @concat.vjp
-def _(g, y, *inputs, axis):
+def concat_vjp(g, y, *inputs, axis):
     if len(inputs) == 1:
         return g
     gradients, start = [], 0
@@ -143,14 +143,14 @@ def _whole(input: Value, axis: int) -> Any:
 
 
 def _number_of_pieces(lengths: int | None, num_outputs: int | None, outputs: int | None) -> int:
-    """How many outputs Split has; ``lengths`` is how many were given, -1 where that is not known."""
+    """Number of outputs of Split; ``lengths`` is how many were given, -1 where that is not known."""
     if (lengths is None) == (num_outputs is None):
         both = "neither" if lengths is None else "both"
-        raise TypeMismatch(f"{split.title}: either split or num_outputs must be given", given=both)
+        raise TypeMismatch(f"{split.title}: split and num_outputs are both absent or both given", given=both)
     wanted = num_outputs if lengths is None else outputs if lengths < 0 else lengths
     if wanted is None or wanted < 1 or outputs not in (None, wanted):
         raise TypeMismatch(
-            f"{split.title}: the number of pieces must be the number of outputs",
+            f"{split.title}: number of pieces differs from the number of outputs",
             given=f"{wanted} pieces, {outputs} outputs",
         )
     limits.check("entries", wanted, split.title)
@@ -181,7 +181,7 @@ def _even(whole: int, count: int) -> list[int]:
 
 
 @split.type
-def _(input, lengths, *, axis, num_outputs, _outputs):
+def split_type(input, lengths, *, axis, num_outputs, _outputs):
     kind, known = input.tensor, None if lengths is None else integer_vector(split, "split", lengths)
     count = _number_of_pieces(_length_if_known(lengths), num_outputs, _outputs)
     if kind.shape is None:
@@ -197,18 +197,18 @@ def _(input, lengths, *, axis, num_outputs, _outputs):
             else [symbolic.floor_div(whole, count) if even else None] * count
         )
     elif all(isinstance(each, int) for each in [whole, *sizes]) and sum(sizes) != whole:
-        raise TypeMismatch(f"{split.title}: the lengths must sum to that of the axis", given=f"{sizes} for {input!r}")
+        raise TypeMismatch(f"{split.title}: lengths do not sum to that of the axis", given=f"{sizes} for {input!r}")
     return tuple(kind.with_shape((*kind.shape[:axis], each, *kind.shape[axis + 1 :])) for each in sizes)
 
 
 @split.symbolic
 @numpy_rule(split)
-def _(x, lengths, *, axis, num_outputs, _outputs):
+def split_numpy(x, lengths, *, axis, num_outputs, _outputs):
     return tuple(x[key] for key in _keys(x, lengths, axis, num_outputs, _outputs))
 
 
 @split.specialize
-def _(x, lengths, *, axis, num_outputs, _outputs):
+def split_specialize(x, lengths, *, axis, num_outputs, _outputs):
     if lengths is not None and lengths.contents is None:
         return None
     keys = _keys(x, None if lengths is None else lengths.contents, axis, num_outputs, _outputs)
@@ -216,7 +216,7 @@ def _(x, lengths, *, axis, num_outputs, _outputs):
 
 
 def _keys(x, lengths, axis, num_outputs, _outputs):
-    """What each piece takes."""
+    """Slices of the pieces."""
     axis = axis_within(split, axis, x.ndim)
     count = _number_of_pieces(None if lengths is None else lengths.size, num_outputs, _outputs)
     sizes = _even(x.shape[axis], count) if lengths is None else numbers(positions(lengths))
@@ -227,7 +227,7 @@ def _keys(x, lengths, axis, num_outputs, _outputs):
 
 
 @split.vjp
-def _(g, y, input, lengths, *, axis, num_outputs, _outputs):
+def split_vjp(g, y, input, lengths, *, axis, num_outputs, _outputs):
     pieces = zip(g, y, strict=True) if isinstance(g, tuple) else [(g, y)]
     return concat(*(ops.zeros_like(piece) if each is None else each for each, piece in pieces), axis=axis), None
 
@@ -245,12 +245,12 @@ split_exactly.until(11, positive=["axis"])
 def _cut(input: Value, lengths: Value | None, axis: int, outputs: int | None) -> Any:
     whole = None if lengths is not None or input.rank is None else input.shape[axis]
     if isinstance(whole, int) and outputs and whole % outputs:
-        raise TypeMismatch(f"{split_exactly.title}: the pieces must be equal", given=f"{outputs} of {whole} elements")
+        raise TypeMismatch(f"{split_exactly.title}: pieces are not equal", given=f"{outputs} of {whole} elements")
     return split(input, lengths, axis=axis, num_outputs=outputs if lengths is None else None, _outputs=outputs)
 
 
 @split.lower(to=split_exactly)
-def _(input, lengths, *, axis, num_outputs):
+def split_to_split_exactly(input, lengths, *, axis, num_outputs):
     limits.check("entries", num_outputs or 0, split.title)
     if lengths is not None:
         count = length(lengths)

@@ -33,17 +33,17 @@ def _read_by(kind: str, cut: TakePiece) -> None:
     """By rules of a kind, what reads a sequence of known length is made of its elements."""
 
     @sequence_at.rule(kind)
-    def _(input_sequence: Value, position: Value) -> Value | None:
+    def sequence_at_kind(input_sequence: Value, position: Value) -> Value | None:
         found, place = _elements(input_sequence, cut), static(position)
         return None if found is None or place is None else found[place_in(sequence_at, place, len(found))]()
 
     @sequence_length.rule(kind)
-    def _(input_sequence: Value) -> Value | None:
+    def sequence_length_kind(input_sequence: Value) -> Value | None:
         found = _elements(input_sequence, cut)
         return None if found is None else constant(np.asarray(len(found), np.int64))
 
     @concat_from_sequence.rule(kind)
-    def _(input_sequence: Value, *, axis: int, new_axis: int) -> Value | None:
+    def concat_from_sequence_kind(input_sequence: Value, *, axis: int, new_axis: int) -> Value | None:
         pieces = [piece() for piece in _elements(input_sequence, cut) or ()]
         if new_axis:
             pieces = [ops.unsqueeze(piece, [axis]) for piece in pieces]
@@ -93,7 +93,7 @@ def _same(value: Value) -> Value:
 
 
 def _pieces(node: Node, cut: TakePiece) -> list[Element] | None:
-    """What SplitToSequence makes, where the length of the axis or those of the pieces are known."""
+    """Outputs of SplitToSequence, where the length of the axis or those of the pieces are known."""
     x, lengths = (*node.uses, None)[:2]
     if x is None or x.rank is None:
         return None

@@ -1,4 +1,4 @@
-"""What only moves axes, and what computes the same however its inputs lie."""
+"""Data movement ops, and ops that are indifferent to layout."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from tenonnx_standard.shapes import reshape, squeeze, transpose, unsqueeze
 
 
 @transpose.rule("moves")
-def _(data: Value, *, perm: Any) -> Any:
+def transpose_moves(data: Value, *, perm: Any) -> Any:
     return data, list(range(data.ndim))[::-1] if perm is None else list(perm)
 
 
 @unsqueeze.rule("moves")
-def _(data: Value, axes: Value) -> Any:
+def unsqueeze_moves(data: Value, axes: Value) -> Any:
     rank = data.ndim + static(axes).size  # type: ignore[union-attr]
     added = _axes(axes, rank)
     kept = iter(range(data.ndim))
@@ -50,13 +50,13 @@ def _(data: Value, axes: Value) -> Any:
 
 
 @squeeze.rule("moves")
-def _(data: Value, axes: Value | None) -> Any:
+def squeeze_moves(data: Value, axes: Value | None) -> Any:
     dropped = _axes(axes, data.ndim) if axes is not None else {k for k, dim in enumerate(data.shape) if dim == 1}
     return data, [axis for axis in range(data.ndim) if axis not in dropped]
 
 
 @reshape.rule("moves")
-def _(data: Value, shape: Value, *, allowzero: int) -> Any:
+def reshape_moves(data: Value, shape: Value, *, allowzero: int) -> Any:
     """A reshape to the same axes but for those of one element."""
     kind = reshape.rules["type"](data, shape, allowzero=allowzero)
     before, after = data.shape, kind.shape if isinstance(kind, TensorType) else None
@@ -77,28 +77,46 @@ def _axes(axes: Value, rank: int) -> set[int]:
 # ----- what passes them on --------------------------------------------------------------------------------------------
 
 for _op in (
-    cast, celu, clip, elu, gelu, hard_sigmoid, hard_swish, leaky_relu, mish, prelu, relu, selu, shrink, sigmoid,
-    softplus, softsign, swish, thresholded_relu,
-):  # fmt: skip
+    cast,
+    celu,
+    clip,
+    elu,
+    gelu,
+    hard_sigmoid,
+    hard_swish,
+    leaky_relu,
+    mish,
+    prelu,
+    relu,
+    selu,
+    shrink,
+    sigmoid,
+    softplus,
+    softsign,
+    swish,
+    thresholded_relu,
+):
     _op.traits(elementwise=True)
 
 for _op in (softmax, log_softmax, hardmax):
 
     @_op.rule("laid_out")
-    def _(layout: Any, x: Value, *, axis: int, _op: Any = _op) -> Any:
+    def op_laid_out(layout: Any, x: Value, *, axis: int, _op: Any = _op) -> Any:
         return _op(layout.of(x), axis=layout.axis(axis))
 
 
 @concat.rule("laid_out")
-def _(layout: Any, *inputs: Value, axis: int) -> Any:
+def concat_laid_out(layout: Any, *inputs: Value, axis: int) -> Any:
     return concat(*map(layout.of, inputs), axis=layout.axis(axis))
 
 
 @pad.rule("laid_out")
-def _(layout: Any, data: Value, pads: Value, constant_value: Value | None, axes: Value | None, *, mode: str) -> Any:
+def pad_laid_out(
+    layout: Any, data: Value, pads: Value, constant_value: Value | None, axes: Value | None, *, mode: str
+) -> Any:
     laid, amounts = layout.of(data), static(pads)
     if amounts is None or axes is not None or laid.ndim != data.ndim:
-        raise NotRepresentable("the axes of a padding must be those that were moved", given=str(data.type))
+        raise NotRepresentable("cannot move the axes of this padding", given=str(data.type))
     moved = np.zeros((2, data.ndim), np.int64)
     moved[:, [layout.axis(k) for k in range(data.ndim)]] = np.reshape(amounts, (2, -1))
     return pad(laid, moved.reshape(-1).tolist(), constant_value, mode=mode)
@@ -107,14 +125,14 @@ def _(layout: Any, data: Value, pads: Value, constant_value: Value | None, axes:
 for _op in (reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum):
 
     @_op.rule("laid_out")
-    def _(layout: Any, x: Value, axes: Value, *, keepdims: int, _op: Any = _op, **attributes: Any) -> Any:
+    def op_laid_out_2(layout: Any, x: Value, axes: Value, *, keepdims: int, _op: Any = _op, **attributes: Any) -> Any:
         reduced = _axes(axes, x.ndim)
         found = _op(layout.of(x), sorted(map(layout.axis, reduced)), keepdims=1, **attributes)
         left = [place for axis, place in enumerate(layout.axes) if keepdims or axis not in reduced]
         return layout.placed(found, left)
 
     @_op.rule("moves")
-    def _(x: Value, axes: Value, *, keepdims: int, _op: Any = _op, **attributes: Any) -> Any:
+    def op_moves(x: Value, axes: Value, *, keepdims: int, _op: Any = _op, **attributes: Any) -> Any:
         """One that leaves out its axes is one that keeps them, and leaves them out."""
         if keepdims or static(axes) is None:
             return None

@@ -43,31 +43,31 @@ def matmul(A, B):
 
 
 @matmul.type
-def _(A: Value, B: Value) -> TensorType:
+def matmul_type(A: Value, B: Value) -> TensorType:
     check_one_dtype(matmul, (A, B))
     a, b = A.tensor.shape, B.tensor.shape
     if a is None or b is None:
         return TensorType(A.dtype)
     if not a or not b:
-        raise TypeMismatch(f"{matmul.title}: the inputs must have at least one axis", given=f"{A!r}, {B!r}")
+        raise TypeMismatch(f"{matmul.title}: an input is a scalar", given=f"{A!r}, {B!r}")
     inner, outer = a[-1], b[-2] if len(b) > 1 else b[-1]
     if isinstance(inner, int) and isinstance(outer, int) and inner != outer:
-        raise TypeMismatch(f"{matmul.title}: the inner dims of A and B must be equal", given=f"{A!r}, {B!r}")
+        raise TypeMismatch(f"{matmul.title}: inner dims of A and B differ", given=f"{A!r}, {B!r}")
     try:
         batch = broadcast_shapes(a[:-2], b[:-2])
     except ValueError as error:
-        title = f"{matmul.title}: the axes before the last two must broadcast"
+        title = f"{matmul.title}: batch axes of A and B do not broadcast"
         raise TypeMismatch(title, given=f"{A!r}, {B!r}") from error
     return TensorType(A.dtype, (*batch, *(a[-2:-1] if len(a) > 1 else ()), *(b[-1:] if len(b) > 1 else ())))
 
 
 @numpy_rule(matmul)
-def _(A: Array, B: Array) -> Array:
+def matmul_numpy(A: Array, B: Array) -> Array:
     return product(A, B).astype(A.dtype, copy=False)
 
 
 @matmul.specialize
-def _(A: Operand, B: Operand) -> Any:
+def matmul_specialize(A: Operand, B: Operand) -> Any:
     if A.dtype != B.dtype or A.dtype not in (np.float32, np.float64) or 1 in (A.size, B.size):
         return None  # of one number, np.dot loses 0 times NaN
     if A.ndim == B.ndim == 2:
@@ -107,7 +107,7 @@ def _product(a: Array, b: Array) -> Array:
 
 
 @matmul.vjp
-def _(g: Value, y: Value, A: Value, B: Value) -> tuple[Value, Value]:
+def matmul_vjp(g: Value, y: Value, A: Value, B: Value) -> tuple[Value, Value]:
     if A.ndim == 1 and B.ndim == 1:
         return g * B, g * A
     # Axes are counted from the front, as there were no others before opset 11.
@@ -178,25 +178,29 @@ def _scaled(x: Value, factor: float) -> Value:
 
 
 @gemm.type
-def _(A: Value, B: Value, C: Value | None = None, *, alpha: float, beta: float, transA: int, transB: int) -> TensorType:
+def gemm_type(
+    A: Value, B: Value, C: Value | None = None, *, alpha: float, beta: float, transA: int, transB: int
+) -> TensorType:
     present = [v for v in (A, B, C) if v is not None]
     check_one_dtype(gemm, present)
     given = ", ".join(map(repr, present)) + f", transA={transA}, transB={transB}"
     if any(v.rank not in (None, 2) for v in (A, B)):
-        raise TypeMismatch(f"{gemm.title}: A and B must be matrices", given=given)
+        raise TypeMismatch(f"{gemm.title}: A or B is not a matrix", given=given)
     m, k = (None, None) if A.rank is None else A.shape[::-1] if transA else A.shape
     inner, n = (None, None) if B.rank is None else B.shape[::-1] if transB else B.shape
     if isinstance(k, int) and isinstance(inner, int) and k != inner:
-        raise TypeMismatch(f"{gemm.title}: the inner dims of A and B must be equal", given=given)
+        raise TypeMismatch(f"{gemm.title}: inner dims of A and B differ", given=given)
     if C is not None and C.rank is not None:
         ends = zip(C.shape[::-1], (n, m), strict=False)
         if C.ndim > 2 or any(isinstance(d, int) and isinstance(e, int) and d not in (1, e) for d, e in ends):
-            raise TypeMismatch(f"{gemm.title}: C must broadcast to the product of A and B", given=given)
+            raise TypeMismatch(f"{gemm.title}: C does not broadcast to the product of A and B", given=given)
     return TensorType(A.dtype, (m, n))
 
 
 @numpy_rule(gemm)
-def _(A: Array, B: Array, C: Array | None = None, *, alpha: float, beta: float, transA: int, transB: int) -> Array:
+def gemm_numpy(
+    A: Array, B: Array, C: Array | None = None, *, alpha: float, beta: float, transA: int, transB: int
+) -> Array:
     y = product(A.T if transA else A, B.T if transB else B)
     exact = A.dtype.kind in "iu"
     if alpha != 1:
@@ -208,7 +212,9 @@ def _(A: Array, B: Array, C: Array | None = None, *, alpha: float, beta: float, 
 
 
 @gemm.specialize
-def _(A: Operand, B: Operand, C: Operand | None, *, alpha: float, beta: float, transA: int, transB: int) -> Any:
+def gemm_specialize(
+    A: Operand, B: Operand, C: Operand | None, *, alpha: float, beta: float, transA: int, transB: int
+) -> Any:
     usual = A.dtype in (np.float32, np.float64) and alpha == 1 and (C is None or beta == 1)
     if not usual or 1 in (A.size, B.size):
         return None
@@ -227,7 +233,7 @@ def _(A: Operand, B: Operand, C: Operand | None, *, alpha: float, beta: float, t
 
 
 @gemm.vjp
-def _(g: Value, y: Value, A: Value, B: Value, C: Value | None, *, alpha, beta, transA, transB):
+def gemm_vjp(g: Value, y: Value, A: Value, B: Value, C: Value | None, *, alpha, beta, transA, transB):
     left = gemm(B, g, alpha=alpha, transA=transB, transB=1) if transA else gemm(g, B, alpha=alpha, transB=1 - transB)
     right = gemm(g, A, alpha=alpha, transA=1, transB=transA) if transB else gemm(A, g, alpha=alpha, transA=1 - transA)
     return left, right, None if C is None else ops.sum_to(_scaled(g, beta), C)
@@ -240,7 +246,9 @@ def gemm_with_c(A, B, C, *, alpha=1.0, beta=1.0, transA=0, transB=0):
 
 
 @gemm.lower(to=gemm_with_c)
-def _(A: Value, B: Value, C: Value | None, *, alpha: float, beta: float, transA: int, transB: int) -> Value:
+def gemm_to_gemm_with_c(
+    A: Value, B: Value, C: Value | None, *, alpha: float, beta: float, transA: int, transB: int
+) -> Value:
     c = constant(np.zeros(1), A.dtype) if C is None else C
     return gemm_with_c(A, B, c, alpha=alpha, beta=beta, transA=transA, transB=transB)  # type: ignore[no-any-return]
 
@@ -251,7 +259,7 @@ def gemm_one_way(A, B, C, *, alpha=1.0, beta=1.0, broadcast=0, transA=0, transB=
     y = gemm(A, B, alpha=alpha, transA=transA, transB=transB)
     if not broadcast and C.rank not in (None, 2):
         raise TypeMismatch(
-            f"{gemm_one_way.title}: without broadcasting, C must have the shape of A times B",
+            f"{gemm_one_way.title}: shape of C differs from that of A times B, without broadcasting",
             given=repr(C),
             do="set broadcast=1",
         )
@@ -259,7 +267,7 @@ def gemm_one_way(A, B, C, *, alpha=1.0, beta=1.0, broadcast=0, transA=0, transB=
 
 
 @gemm_with_c.lower(to=gemm_one_way)
-def _(A: Value, B: Value, C: Value, **attributes: Any) -> Value:
+def gemm_with_c_to_gemm_one_way(A: Value, B: Value, C: Value, **attributes: Any) -> Value:
     return gemm_one_way(A, B, C, broadcast=1, **attributes)  # type: ignore[no-any-return]
 
 
@@ -327,14 +335,14 @@ det.requires(shapes(X="... size size"))
 
 
 @numpy_rule(det)
-def _(X: Array) -> Array:
+def det_numpy(X: Array) -> Array:
     wide = X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
     with np.errstate(all="ignore"):
         return np.asarray(np.linalg.det(wide)).astype(X.dtype, copy=False)
 
 
 @det.vjp
-def _(g: Value, y: Value, X: Value) -> Value:
+def det_vjp(g: Value, y: Value, X: Value) -> Value:
     """The derivative of a determinant is the transposed adjugate, also where the matrix is singular."""
     adjugate, _ = _adjugate(X)
     return ops.unsqueeze(g, [g.ndim, g.ndim + 1]) * swapped(adjugate)

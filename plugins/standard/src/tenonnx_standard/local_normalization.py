@@ -1,4 +1,4 @@
-"""Normalisation by the neighbours among the channels."""
+"""Normalization by the neighbors among the channels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx_standard.reduction import widened
 
 @op("LRN")
 def lrn(X, *, alpha=1e-4, beta=0.75, bias=1.0, size: int):
-    """``X`` divided by a power of the mean square of its ``size`` neighbours among the channels.
+    """``X`` divided by a power of the mean square of its ``size`` neighbors among the channels.
 
     Local response normalization, section 3.3 of the AlexNet paper.
     """
@@ -23,20 +23,20 @@ def lrn(X, *, alpha=1e-4, beta=0.75, bias=1.0, size: int):
 
 
 def _local(X: Value, alpha: float, bias: float, size: int) -> Value:
-    """What the power is taken of. Of an even number of neighbours, one more comes after the channel than before."""
+    """The base of the power. Of an even number of neighbors, one more comes after the channel than before."""
     return _window_sum(X * X, (size - 1) // 2, size // 2) * (alpha / size) + bias
 
 
-#: Nodes that a neighbour costs, with those that slicing expands to.
+#: Nodes that a neighbor costs, with those that slicing expands to.
 _FOR_A_NEIGHBOUR = 16
 
 
 def _window_sum(x: Value, before: int, after: int) -> Value:
     """The sum of each channel with so many before and after it."""
     channels = x.shape[1] if isinstance(x.type, TensorType) and x.type.shape else None
-    if isinstance(channels, int):  # there are no more neighbours
+    if isinstance(channels, int):  # there are no more neighbors
         before, after = min(before, max(channels - 1, 0)), min(after, max(channels - 1, 0))
-    limits.check("nodes", (before + after + 1) * _FOR_A_NEIGHBOUR, "the sum over neighbours of LRN")
+    limits.check("nodes", (before + after + 1) * _FOR_A_NEIGHBOUR, "the sum over neighbors of LRN")
     around = [0] * x.ndim
     starts, ends = around.copy(), around.copy()
     starts[1], ends[1] = before, after
@@ -49,7 +49,7 @@ lrn.requires(shapes(X="batch channels ..."), floats("X"), at_least(size=1))
 
 @lrn.numpy
 @np.errstate(all="ignore")
-def _(X, *, alpha, beta, bias, size):
+def lrn_numpy(X, *, alpha, beta, bias, size):
     x = widened(X)
     squares = x * x
     sums = squares.copy()
@@ -70,7 +70,7 @@ def _(X, *, alpha, beta, bias, size):
 
 
 @lrn.vjp
-def _(g, y, X, *, alpha, beta, bias, size):
+def lrn_vjp(g, y, X, *, alpha, beta, bias, size):
     local = _local(X, alpha, bias, size)
     shared = _window_sum(g * y / local, size // 2, (size - 1) // 2)
     return g / pow_(local, beta) - X * shared * (2 * alpha * beta / size)

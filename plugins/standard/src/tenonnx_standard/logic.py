@@ -92,7 +92,7 @@ greater_one_way = one_way(greater, swapped=lambda: less)
 
 
 @equal.lower()
-def _(A: Value, B: Value) -> Value | None:
+def equal_lowering(A: Value, B: Value) -> Value | None:
     """Floats were not comparable before opset 11; only NaN is neither below 1 nor above 0."""
     if not A.dtype.is_float:
         return None
@@ -102,7 +102,7 @@ def _(A: Value, B: Value) -> Value | None:
 
 
 @equal.lower()
-def _(A: Value, B: Value) -> Value | None:
+def equal_lowering_2(A: Value, B: Value) -> Value | None:
     """Strings were not comparable before opset 19; equal ones have one number among the different ones."""
     if A.dtype is not DType.string:
         return None
@@ -152,7 +152,7 @@ def where(condition, X, Y):
 
 
 @where.numpy
-def _(condition: Array, X: Array, Y: Array) -> Array:
+def where_numpy(condition: Array, X: Array, Y: Array) -> Array:
     if condition.size < _LARGE or X.dtype == object or X.dtype.itemsize > 8:
         return np.where(condition, X, Y)
     return _masked(condition, X, Y)
@@ -182,13 +182,13 @@ where.symbolic(of_dims(_chosen, 3))
 
 
 @where.vjp
-def _(g: Value, y: Value, condition: Value, X: Value, Y: Value) -> tuple[None, Value, Value]:
+def where_vjp(g: Value, y: Value, condition: Value, X: Value, Y: Value) -> tuple[None, Value, Value]:
     zero = constant(np.zeros((), g.dtype.numpy), g.dtype)
     return None, where(condition, g, zero), where(condition, zero, g)
 
 
 @where.lower()
-def _(condition: Value, X: Value, Y: Value) -> Value | None:
+def where_lowering(condition: Value, X: Value, Y: Value) -> Value | None:
     """Without Where integers can be masked; floats cannot, as 0 times infinity is NaN, so they are gathered."""
     if X.dtype is DType.bool:
         return or_(and_(condition, X), and_(not_(condition), Y))
@@ -199,7 +199,7 @@ def _(condition: Value, X: Value, Y: Value) -> Value | None:
 
 
 def _gathered(condition: Value, X: Value, Y: Value) -> Value | None:
-    """Where, of known shapes: what is chosen lies behind all of Y or among it."""
+    """``Where`` of known shapes as a gather from both inputs, joined."""
     known = broadcast_types(where, (condition, X, Y))
     if known is None or not all(isinstance(side, int) for side in known):
         return None
@@ -255,7 +255,7 @@ def _ones(dtype: DType) -> Array:
 
 
 def _weights(dtype: DType) -> Array:
-    """What each bit of a number counts; the last one of a signed number counts negative."""
+    """Weights of the bits of a number; that of the last bit of a signed number is negative."""
     weights = [1 << place for place in range(dtype.bits)]
     if dtype.is_signed:
         weights[-1] = -weights[-1]
@@ -311,5 +311,5 @@ bitshift.requires(one_of(direction=("LEFT", "RIGHT")))
 
 
 @bitshift.numpy
-def _(X: Array, Y: Array, *, direction: str) -> Array:
+def bitshift_numpy(X: Array, Y: Array, *, direction: str) -> Array:
     return np.left_shift(X, Y) if direction == "LEFT" else np.right_shift(X, Y)

@@ -1,4 +1,4 @@
-"""What the way back of a loop multiplies cotangents with, in one factor, which is known before the way back begins.
+"""Factors of cotangents in the backward pass of a loop, known before it begins.
 
 A product of what comes back with what was stored is multiplied again: the numbers stored are multiplied with each
 other instead, for all iterations at once, and what is joined side by side is multiplied once. An iteration of the way
@@ -30,7 +30,7 @@ def gathered(graph: Graph, cotangents: Collection[Value]) -> Graph:
 
 
 def _moving(known: Collection[Value]) -> Callable[[Value], bool]:
-    """What tells whether a value depends on any of these."""
+    """A test whether a value depends on any of these."""
     found = dict.fromkeys(known, True)
 
     def moves(value: Value) -> bool:
@@ -42,7 +42,7 @@ def _moving(known: Collection[Value]) -> Callable[[Value], bool]:
 
 
 def _factors(value: Value, moves: Callable[[Value], bool]) -> Factors | None:
-    """What moves and what does not, of whose elements a value is the product."""
+    """Split a product of elements into the factors that move and those that do not."""
     node = value.producer
     if node is None or node.op is not ops.mul or value.dtype not in (DType.float32, DType.float64):
         return None

@@ -52,7 +52,7 @@ negative_log_likelihood_loss.requires(
 
 
 @negative_log_likelihood_loss.vjp
-def _(g, y, input, target, weight, *, ignore_index, reduction):
+def negative_log_likelihood_loss_vjp(g, y, input, target, weight, *, ignore_index, reduction):
     """By a mask of the target's class instead of a scatter, which not every opset can say."""
     given = target
     target, weights = _sample_weights(input, target, weight, ignore_index)

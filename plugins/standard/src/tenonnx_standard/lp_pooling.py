@@ -31,14 +31,26 @@ from tenonnx_standard.windows import (
 
 @op("LpPool", since=1)
 def lp_pool(
-    X, *, auto_pad="NOTSET", ceil_mode=0, dilations: list[int] | None = None, kernel_shape: list[int], p=2,
-    pads: list[int] | None = None, strides: list[int] | None = None
-):  # fmt: skip
+    X,
+    *,
+    auto_pad="NOTSET",
+    ceil_mode=0,
+    dilations: list[int] | None = None,
+    kernel_shape: list[int],
+    p=2,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
     """The p-norm of each window."""
     window = windows(
-        lp_pool.title, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad,
+        lp_pool.title,
+        kernel_shape,
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
         ceil_mode=ceil_mode,
-    )  # fmt: skip
+    )
     return _norm_of_windows(X, window, p)
 
 
@@ -74,7 +86,7 @@ def lp_pool_float(
 
 
 @lp_pool.lower(to=lp_pool_float)
-def _(X, *, ceil_mode, dilations, p, **attributes):
+def lp_pool_to_lp_pool_float(X, *, ceil_mode, dilations, p, **attributes):
     if not ceil_mode and all(d == 1 for d in dilations or ()):
         return lp_pool_float(X, p=float(p), **attributes)
     return None
@@ -85,7 +97,7 @@ pools_floats(lp_pool, "p")
 
 
 @lp_pool.numpy
-def _(X, *, kernel_shape, p, **attributes):
+def lp_pool_numpy(X, *, kernel_shape, p, **attributes):
     window = windows(lp_pool.title, kernel_shape, **attributes)
     (x,) = widened(X)
     x = np.abs(x) if p != 2 else x
@@ -95,7 +107,7 @@ def _(X, *, kernel_shape, p, **attributes):
 
 
 @lp_pool.vjp
-def _(g, y, X, *, kernel_shape, p, **attributes):
+def lp_pool_vjp(g, y, X, *, kernel_shape, p, **attributes):
     window = windows(lp_pool.title, kernel_shape, **attributes)
     if p == 1:
         return spread_over_windows(g, X, window) * sign(X)

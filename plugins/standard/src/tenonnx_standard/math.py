@@ -42,7 +42,7 @@ def add(A, B):
 
 add.symbolic(add.numpy(np.add))
 add.vjp(lambda g, y, A, B: (g, g))
-add.traits(sums_of_codes="inputs")
+add.traits(integer_sums="inputs")
 
 
 @elementwise("Sub")
@@ -72,7 +72,7 @@ div.symbolic(of_dims(symbolic.truncate_div))
 
 
 @div.numpy
-def _(A: Array, B: Array) -> Array:
+def div_numpy(A: Array, B: Array) -> Array:
     kind = A.dtype.kind
     with np.errstate(all="ignore"):
         if kind == "u":
@@ -94,7 +94,7 @@ def _fits_float64(x: Array) -> bool:
 
 
 @div.vjp
-def _(g: Value, y: Value, A: Value, B: Value) -> tuple[Value, Value]:
+def div_vjp(g: Value, y: Value, A: Value, B: Value) -> tuple[Value, Value]:
     return g / B, neg(g * (y / B))
 
 
@@ -205,7 +205,7 @@ def pow_(X, Y):
 
 
 @pow_.numpy
-def _(X: Array, Y: Array) -> Array:
+def pow_numpy(X: Array, Y: Array) -> Array:
     with np.errstate(all="ignore"):
         if Y.size == 1 and Y.ndim <= X.ndim and X.dtype.kind not in "iu":
             exponent = float(Y.reshape(()))
@@ -227,7 +227,7 @@ def _(X: Array, Y: Array) -> Array:
 
 
 @pow_.specialize
-def _(X: Operand, Y: Operand) -> Any:
+def pow_specialize(X: Operand, Y: Operand) -> Any:
     same = X.dtype == Y.dtype and X.dtype.kind == "f"
     if same and Y.ndim == 0 and Y.contents is not None and Y.contents == 2:
         return lambda X, Y: np.square(X)
@@ -235,8 +235,8 @@ def _(X: Operand, Y: Operand) -> Any:
 
 
 @pow_.lower()
-def _(X: Value, Y: Value) -> Value | None:
-    """Where both must have one dtype: in float64, that holds all other numbers but the largest integers."""
+def pow_lowering(X: Value, Y: Value) -> Value | None:
+    """Pow for opsets with one dtype: in float64, which holds all other numbers but the largest integers."""
     if X.dtype is Y.dtype or not (X.dtype.is_float or Y.dtype.is_float):
         return None
     return cast(pow_(cast(X, to=DType.float64), cast(Y, to=DType.float64)), to=X.dtype)  # type: ignore[no-any-return]
@@ -252,7 +252,7 @@ def _integerpower(X: Array, Y: Array) -> Array:
 
 
 @pow_.vjp
-def _(g: Value, y: Value, X: Value, Y: Value) -> tuple[Value, Value | None]:
+def pow_vjp(g: Value, y: Value, X: Value, Y: Value) -> tuple[Value, Value | None]:
     exponent = cast(Y, to=X.dtype)
     known = static(Y)
     if known is not None and known.size == 1 and known.reshape(()) != 0:
@@ -272,13 +272,13 @@ def mod(A, B, *, fmod=0):
 
 @mod.symbolic
 @mod.numpy
-def _(A: Array, B: Array, *, fmod: int = 0) -> Array:
+def mod_numpy(A: Array, B: Array, *, fmod: int = 0) -> Array:
     with np.errstate(all="ignore"):
         return np.fmod(A, B) if fmod else np.remainder(A, B)
 
 
 @mod.vjp
-def _(g: Value, y: Value, A: Value, B: Value, *, fmod: int) -> tuple[Value, Value]:
+def mod_vjp(g: Value, y: Value, A: Value, B: Value, *, fmod: int) -> tuple[Value, Value]:
     return g, neg(g * round_((A - y) / B))
 
 
@@ -295,7 +295,7 @@ def mod_of_integers(A, B, *, fmod=0):
 
 
 @mod.lower(to=mod_of_integers)
-def _(A: Value, B: Value, *, fmod: int) -> Value:
+def mod_to_mod_of_integers(A: Value, B: Value, *, fmod: int) -> Value:
     if fmod or not A.dtype.is_float:
         return mod_of_integers(A, B, fmod=fmod)  # type: ignore[no-any-return]
     rest = mod_of_integers(A, B, fmod=1)
@@ -336,7 +336,7 @@ maximum.symbolic(lambda *data_0: functools.reduce(of_dims(symbolic.maximum), dat
 
 
 @maximum.numpy
-def _(*data_0: Array) -> Array:
+def maximum_numpy(*data_0: Array) -> Array:
     return _fold(np.maximum, data_0)
 
 
@@ -349,7 +349,7 @@ minimum.symbolic(lambda *data_0: functools.reduce(of_dims(symbolic.minimum), dat
 
 
 @minimum.numpy
-def _(*data_0: Array) -> Array:
+def minimum_numpy(*data_0: Array) -> Array:
     return _fold(np.minimum, data_0)
 
 
@@ -363,7 +363,7 @@ def _extreme_gradient(g: Value, y: Value, *data_0: Value) -> tuple[Value, ...]:
 
 
 def _by_comparing(better: Any) -> Any:
-    """Where no kernel takes the widest integers, for which there is no wider dtype."""
+    """Compare the widest integers, for which there is neither a kernel nor a wider dtype."""
 
     def lowered(*data_0: Value) -> Value | None:
         if len(data_0) == 1 or data_0[0].dtype not in (DType.int64, DType.uint64):
@@ -386,7 +386,7 @@ def sum_(*data_0):
 
 
 @sum_.vjp
-def _(g: Value, y: Value, *data_0: Value) -> tuple[Value, ...]:
+def sum_vjp(g: Value, y: Value, *data_0: Value) -> tuple[Value, ...]:
     return (g,) * len(data_0)
 
 
@@ -397,7 +397,7 @@ def mean(*data_0):
 
 
 @mean.numpy
-def _(*data_0: Array) -> Array:
+def mean_numpy(*data_0: Array) -> Array:
     return _fold(np.add, data_0) / data_0[0].dtype.type(len(data_0))
 
 
@@ -428,7 +428,7 @@ clip.requires(shapes(min=" | 1", max=" | 1"))
 
 
 @clip.numpy
-def _(input: Array, min: Array | None = None, max: Array | None = None) -> Array:
+def clip_numpy(input: Array, min: Array | None = None, max: Array | None = None) -> Array:
     if min is not None and max is not None:
         if input.dtype.isbuiltin == 1:
             return np.clip(input, min.reshape(()), max.reshape(()))
@@ -439,7 +439,7 @@ def _(input: Array, min: Array | None = None, max: Array | None = None) -> Array
 
 
 @clip.specialize
-def _(input: Operand, min: Operand | None = None, max: Operand | None = None) -> Any:
+def clip_specialize(input: Operand, min: Operand | None = None, max: Operand | None = None) -> Any:
     """Of few elements, np.clip takes longer to begin than to work."""
     few = input.size <= 1 << 12 and input.dtype.isbuiltin == 1
     one = min is not None and max is not None and min.ndim == max.ndim == 0
@@ -447,7 +447,7 @@ def _(input: Operand, min: Operand | None = None, max: Operand | None = None) ->
 
 
 @clip.vjp
-def _(g: Value, y: Value, input: Value, min: Value | None, max: Value | None) -> tuple[Value | None, ...]:
+def clip_vjp(g: Value, y: Value, input: Value, min: Value | None, max: Value | None) -> tuple[Value | None, ...]:
     """A bound takes the cotangent of what lies beyond it; on the bound itself it stays with the input."""
     zero = constant(np.zeros(()), g.dtype)
     below = above = None
@@ -472,7 +472,7 @@ def erf(input):
 
 
 @erf.numpy
-def _(input: Array) -> Array:
+def erf_numpy(input: Array) -> Array:
     with np.errstate(all="ignore"):
         if input.dtype.kind in "iu":
             return error_function(input.astype(np.float64)).astype(input.dtype)
@@ -480,5 +480,5 @@ def _(input: Array) -> Array:
 
 
 @erf.vjp
-def _(g: Value, y: Value, input: Value) -> Value:
+def erf_vjp(g: Value, y: Value, input: Value) -> Value:
     return g * (2 / math.sqrt(math.pi)) * exp(neg(input * input))

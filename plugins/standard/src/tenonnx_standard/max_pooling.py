@@ -46,15 +46,27 @@ if TYPE_CHECKING:
 
 @op("MaxPool", since=1, data_movement=True)
 def max_pool(
-    X, *, auto_pad="NOTSET", ceil_mode=0, dilations: list[int] | None = None, kernel_shape: list[int],
-    pads: list[int] | None = None, storage_order=0, strides: list[int] | None = None,
+    X,
+    *,
+    auto_pad="NOTSET",
+    ceil_mode=0,
+    dilations: list[int] | None = None,
+    kernel_shape: list[int],
+    pads: list[int] | None = None,
+    storage_order=0,
+    strides: list[int] | None = None,
     _outputs=None,
-):  # fmt: skip
+):
     """The greatest element of each window and, if asked for, its place in the flattened ``X``."""
     window = windows(
-        max_pool.title, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad,
+        max_pool.title,
+        kernel_shape,
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
         ceil_mode=ceil_mode,
-    )  # fmt: skip
+    )
     plain = plainly(window, X.shape[2:])
     indexed = _outputs is not None and _outputs > 1
     if plain is not None and (plain != window or bool(storage_order) > indexed):
@@ -80,7 +92,7 @@ end_in_padding(max_pool)
 def _places(
     X: Value, window: Windows, chosen: Value, begins: Sequence[Length], outputs: Sequence[Length], storage_order: int
 ) -> Value:
-    """Where in the flattened ``X`` the ``chosen`` places of the kernel lie."""
+    """Positions in the flattened ``X`` of the ``chosen`` places of the kernel."""
     batch, channels, *sizes = dims(X)
     image = batch * channels
     count = sizes[0]
@@ -101,13 +113,13 @@ through_float32(max_pool, DType.int8, DType.uint8)
 
 
 @max_pool.type
-def _(X, *, kernel_shape, storage_order, _outputs, **attributes):
+def max_pool_type(X, *, kernel_shape, storage_order, _outputs, **attributes):
     kind = pooled_type(max_pool.title, X, kernel_shape, attributes)
     return (kind, kind.with_dtype(DType.int64)) if _outputs is not None and _outputs > 1 else kind
 
 
 @max_pool.numpy
-def _(X, *, kernel_shape, storage_order, _outputs, **attributes):
+def max_pool_numpy(X, *, kernel_shape, storage_order, _outputs, **attributes):
     window = windows(max_pool.title, kernel_shape, **attributes)
     values = pool(X.shape, window, np.maximum, lowest(X.dtype))(X)
     if _outputs is None or _outputs < 2:
@@ -116,7 +128,7 @@ def _(X, *, kernel_shape, storage_order, _outputs, **attributes):
 
 
 @max_pool.specialize
-def _(X, *, kernel_shape, storage_order, _outputs, **attributes):
+def max_pool_specialize(X, *, kernel_shape, storage_order, _outputs, **attributes):
     if _outputs is not None and _outputs > 1:
         return None
     return pool(X.shape, windows(max_pool.title, kernel_shape, **attributes), np.maximum, lowest(X.dtype))
@@ -157,7 +169,7 @@ def first_maxima(x: Array, y: Array, window: Windows) -> Array:
 
 
 def _places_of(chosen: Array, shape: Sequence[int], window: Windows, storage_order: int) -> Array:
-    """Where in a flattened tensor of that shape the chosen places of the kernel lie."""
+    """Positions in a flattened tensor of that shape of the chosen places of the kernel."""
     sizes = shape[2:]
     begins, _ = window.padding(sizes)
     steps = np.cumprod([1, *sizes[:-1]]) if storage_order else np.cumprod([1, *sizes[:0:-1]])[::-1]
@@ -172,7 +184,7 @@ def _places_of(chosen: Array, shape: Sequence[int], window: Windows, storage_ord
 
 
 @max_pool.vjp
-def _(g, y, X, *, storage_order, _outputs=None, **attributes):
+def max_pool_vjp(g, y, X, *, storage_order, _outputs=None, **attributes):
     g, y = (v[0] if isinstance(v, tuple) else v for v in (g, y))
-    x, y = (v if v.dtype.is_float else cast(v, to=g.dtype) for v in (X, y))  # it may be a pool of codes
+    x, y = (v if v.dtype.is_float else cast(v, to=g.dtype) for v in (X, y))  # it may be a pool of quantized values
     return ops.max_pool_gradient(x, g, y, **attributes)

@@ -78,7 +78,9 @@ def image_scaler(input, *, bias, scale=1.0):
 
 image_scaler.requires(
     shapes(input="batch channels height width"),
-    holds(lambda bias, channels: "bias must have a number for each channel" if differ(channels, len(bias)) else None),
+    holds(
+        lambda bias, channels: "bias does not have one number for each channel" if differ(channels, len(bias)) else None
+    ),
 )
 
 
@@ -94,14 +96,14 @@ def crop(input, *, border, scale=None):
     for begin, end, size in zip((top, left), ends, (height, width), strict=True):
         if isinstance(end, int) and not (0 <= begin <= end and (not isinstance(size, int) or end <= size)):
             given = f"{input!r}, border={border}, scale={scale}"
-            raise TypeMismatch(f"{crop.title}: the cropped region must lie inside the image", given=given)
+            raise TypeMismatch(f"{crop.title}: cropped region lies outside the image", given=given)
     return slice_(input, [top, left], ends, [2, 3])
 
 
 crop.requires(
     shapes(input="batch channels height width"),
-    holds(lambda border: None if len(border) == 4 else "border must be four numbers"),
-    holds(lambda scale: None if len(scale or (1, 1)) == 2 else "scale must be two numbers"),
+    holds(lambda border: None if len(border) == 4 else "border does not have four numbers"),
+    holds(lambda scale: None if len(scale or (1, 1)) == 2 else "scale does not have two numbers"),
 )
 
 
@@ -113,7 +115,7 @@ def dynamic_slice(data, starts: Index, ends: Index, axes: Index = None):
 
 @op("MemcpyFromHost", specified=False, data_movement=True)
 def memcpy_from_host(X):
-    """``X``, on the device of those who read it, as onnxruntime says in files that it optimised for one."""
+    """``X``, on the device of those who read it, as onnxruntime says in files that it optimized for one."""
     return identity(X)
 
 
@@ -134,14 +136,33 @@ def bitshift_alias(X, Y, *, direction):
 
 @op("DeformableConv", specified=False)
 def deformable_conv(
-    X, W, offset, B=None, mask=None, *, dilations=None, group=1, kernel_shape=None, offset_group=1, pads=None,
+    X,
+    W,
+    offset,
+    B=None,
+    mask=None,
+    *,
+    dilations=None,
+    group=1,
+    kernel_shape=None,
+    offset_group=1,
+    pads=None,
     strides=None,
-):  # fmt: skip
+):
     """DeformConv."""
     return deform_conv(
-        X, W, offset, B, mask, dilations=dilations, group=group, kernel_shape=kernel_shape, offset_group=offset_group,
-        pads=pads, strides=strides,
-    )  # fmt: skip
+        X,
+        W,
+        offset,
+        B,
+        mask,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        offset_group=offset_group,
+        pads=pads,
+        strides=strides,
+    )
 
 
 # ----- windows --------------------------------------------------------------------------------------------------------
@@ -180,7 +201,7 @@ def _adaptive(x: Value, output_size: Any, neutral: float, reduce: Op) -> Value:
 
 def _sizes_fit(X: Value, output_size: Any) -> str | None:
     fits = X.rank is None or isinstance(output_size, int) or len(output_size) == X.ndim - 2
-    return None if fits else "output_size must be a size for each spatial axis"
+    return None if fits else "output_size does not have one size for each spatial axis"
 
 
 for _pool in (adaptive_average_pool, adaptive_max_pool):
@@ -209,7 +230,7 @@ def im2col(X, *, dilations=None, kernel_shape, pads=None, strides=None):
 
 def _kernel_fits(X: Value, kernel_shape: list[int]) -> str | None:
     fits = X.rank in (None, len(kernel_shape) + 2)
-    return None if fits else "kernel_shape must have a size for each spatial axis"
+    return None if fits else "kernel_shape does not have one size for each spatial axis"
 
 
 im2col.requires(holds(_kernel_fits))

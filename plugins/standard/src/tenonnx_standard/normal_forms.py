@@ -20,11 +20,10 @@ from tenonnx_standard.algebra import (
 )
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
+from tenonnx_standard.concat_last_axis import each, lifted
 from tenonnx_standard.constants import constant_of_shape
 from tenonnx_standard.contraction import einsum
 from tenonnx_standard.convolution_forms import folded
-from tenonnx_standard.counting import fixed, is_spread
-from tenonnx_standard.interleaving import each, lifted
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.math import add, div, mul, neg, pow_, reciprocal, sqrt, sub
@@ -33,23 +32,24 @@ from tenonnx_standard.operators import lengths
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum
 from tenonnx_standard.shapes import expand, identity, reshape, shape, transpose, unsqueeze
 from tenonnx_standard.simplification import reshaped_once, transposed_once
+from tenonnx_standard.symbolic_ints import fixed, is_spread
 
 #: Constants of more bytes are not looked at.
 MOST_BYTES = 1 << 16
 
 
 @sub.rule("normal")
-def _(A: Value, B: Value) -> Value | None:
+def sub_normal(A: Value, B: Value) -> Value | None:
     return A + B * -1.0 if is_float(A) else None
 
 
 @neg.rule("normal")
-def _(X: Value) -> Value | None:
+def neg_normal(X: Value) -> Value | None:
     return X * -1.0 if is_float(X) else None
 
 
 @div.rule("normal")
-def _(A: Value, B: Value) -> Value | None:
+def div_normal(A: Value, B: Value) -> Value | None:
     if not is_float(A):
         return None
     number = number_of(B)
@@ -57,7 +57,7 @@ def _(A: Value, B: Value) -> Value | None:
 
 
 @pow_.rule("normal")
-def _(X: Value, Y: Value) -> Value | None:
+def pow_normal(X: Value, Y: Value) -> Value | None:
     power = number_of(Y) if is_float(X) else None
     if power == 0.5:
         return sqrt(X)
@@ -75,7 +75,7 @@ def _is_full_of(number: float, x: Value) -> bool:
 
 
 def _spread_anyway(x: Value, other: Value, *ops: Op) -> Value | None:
-    """What ``other`` was made from by one of ``ops``, which add axes in front, if ``x`` has all that this gave."""
+    """The input of ``other`` before ``ops`` added axes in front, if ``x`` has these axes already."""
     node = other.producer
     inner = None if node is None or node.op not in ops else node.uses[0]
     if inner is not None and node is not None and node.op is unsqueeze:
@@ -96,7 +96,7 @@ def _drops(op: Op, unit: float, *spreading: Op, placed: Callable[[Value, Value],
     """Leave out what changes nothing, expand nothing that broadcasts; reckon in kernels, by parts, as ``placed``."""
 
     @op.rule("normal")
-    def _(A: Value, B: Value) -> Value | None:
+    def op_normal(A: Value, B: Value) -> Value | None:
         for x, other in ((A, B), (B, A)):
             if _is_full_of(unit, other) and is_spread(x, other):
                 return x
@@ -111,24 +111,24 @@ _drops(mul, 1.0, expand, unsqueeze, placed=with_numbers_placed)
 
 
 @identity.rule("normal")
-def _(input: Value) -> Value:
+def identity_normal(input: Value) -> Value:
     return input
 
 
 @constant_of_shape.rule("normal")
-def _(input: Value, *, value: Any) -> Value:
+def constant_of_shape_normal(input: Value, *, value: Any) -> Value:
     return constant_of_shape.function(input, value=value)  # type: ignore[no-any-return]
 
 
 @cast.rule("normal")
-def _(input: Value, *, to: int, **_: Any) -> Value | None:
+def cast_normal(input: Value, *, to: int, **_: Any) -> Value | None:
     if isinstance(input.type, TensorType) and input.type.dtype == to:
         return input
     return each(cast, input, to=to) if is_float(input) else None
 
 
 @transpose.rule("normal")
-def _(data: Value, *, perm: Sequence[int] | None) -> Value | None:
+def transpose_normal(data: Value, *, perm: Sequence[int] | None) -> Value | None:
     """As ``simplify`` has it, with the order always written, and numbers multiplied afterwards."""
     inner, number = parts_of_product(data)
     order = list(range(data.ndim))[::-1] if perm is None else list(perm)
@@ -139,7 +139,7 @@ def _(data: Value, *, perm: Sequence[int] | None) -> Value | None:
 
 
 @reshape.rule("normal")
-def _(data: Value, shape: Value, *, allowzero: int) -> Value | None:
+def reshape_normal(data: Value, shape: Value, *, allowzero: int) -> Value | None:
     """As ``simplify`` has it, with numbers multiplied afterwards."""
     inner, number = parts_of_product(data)
     if number != 1.0:
@@ -148,7 +148,7 @@ def _(data: Value, shape: Value, *, allowzero: int) -> Value | None:
 
 
 @matmul.rule("normal")
-def _(A: Value, B: Value) -> Value | None:
+def matmul_normal(A: Value, B: Value) -> Value | None:
     """Numbers multiplied afterwards, and heads that are repeated as rows of one product."""
     (left, one), (right, other) = parts_of_product(A), parts_of_product(B)
     if one != 1.0 or other != 1.0:
@@ -198,12 +198,12 @@ def repeated_heads(x: Value) -> tuple[Value, int, int] | None:
 
 
 @softmax.rule("normal")
-def _(input: Value, *, axis: int) -> Value | None:
+def softmax_normal(input: Value, *, axis: int) -> Value | None:
     return softmax(input, axis=axis % input.ndim) if axis < 0 and input.rank else None
 
 
 @concat.rule("normal")
-def _(*inputs: Value, axis: int) -> Value | None:
+def concat_normal(*inputs: Value, axis: int) -> Value | None:
     if axis < 0:
         return concat(*inputs, axis=axis % inputs[0].ndim)
     if len(inputs) > 1 and set(inputs) == {inputs[0]} and inputs[0].shape[axis] == 1 and axis < inputs[0].ndim - 1:
@@ -218,17 +218,23 @@ def _joined(x: Value, axis: int) -> Sequence[Value]:
 
 
 @gemm.rule("normal")
-def _(A: Value, B: Value, C: Value | None, *, alpha: float, beta: float, transA: int, transB: int) -> Value:
+def gemm_normal(A: Value, B: Value, C: Value | None, *, alpha: float, beta: float, transA: int, transB: int) -> Value:
     left, right = (transpose(x, perm=[1, 0]) if turned else x for x, turned in ((A, transA), (B, transB)))
     product = matmul(left, right) * alpha
     return product if C is None else product + C * beta
 
 
 @max_pool.rule("normal")
-def _(
-    X: Value, *, auto_pad: str, kernel_shape: Sequence[int], pads: Sequence[int] | None,
-    dilations: Sequence[int] | None, _outputs: int | None, **attributes: Any,
-) -> Value | None:  # fmt: skip
+def max_pool_normal(
+    X: Value,
+    *,
+    auto_pad: str,
+    kernel_shape: Sequence[int],
+    pads: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    _outputs: int | None,
+    **attributes: Any,
+) -> Value | None:
     """Of what is rectified, rectified afterwards, unless a window may lie in the padding alone."""
     inner = rectified(X)
     if inner is None or (_outputs or 1) > 1:
@@ -241,7 +247,7 @@ def _(
 
 
 @shape.rule("normal")
-def _(data: Value, *, start: int, end: int | None) -> Value | None:
+def shape_normal(data: Value, *, start: int, end: int | None) -> Value | None:
     """Lengths that inputs of the graph have, too, are theirs."""
     sizes = data.type.shape if isinstance(data.type, TensorType) else None
     inputs = [] if data.graph is None else data.graph.all_inputs
@@ -254,7 +260,7 @@ def _counts_from_the_front(op: Op) -> None:
     """Name axes by their place from the front."""
 
     @op.rule("normal")
-    def _(data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Value | None:
+    def op_normal_2(data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Value | None:
         held = static(axes) if axes is not None else None
         if held is None or data.rank is None or (held >= 0).all():
             return None
@@ -267,6 +273,6 @@ for _op in (reduce_mean, reduce_sum, reduce_max, reduce_min, reduce_prod):
 
 
 @einsum.rule("normal")
-def _(*Inputs: Value, equation: str) -> Any:
+def einsum_normal(*Inputs: Value, equation: str) -> Any:
     """Its body: a permutation, or products of matrices."""
     return einsum.function(*Inputs, equation=equation)

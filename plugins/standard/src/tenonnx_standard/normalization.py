@@ -1,4 +1,4 @@
-"""Normalisation by statistics of the batch, of channels, or of trailing axes."""
+"""Normalization by statistics of the batch, of channels, or of trailing axes."""
 
 from __future__ import annotations
 
@@ -63,11 +63,21 @@ def statistics_dtype(*values: Value) -> DType:
     return DType.float64 if any(v.dtype is DType.float64 for v in values) else DType.float32
 
 
-#: The numbers of the element types that statistics may be taken in.
-FLOATS = [int(dtype) for dtype in DType if dtype.is_float and dtype.bits >= 16]
+#: The numbers of the element types that statistics may be taken in. 0 names none, which onnxruntime takes.
+FLOATS = [0, *(int(dtype) for dtype in DType if dtype.is_float and dtype.bits >= 16)]
 
 
-def standardised(x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value, Value, Value]:
+def stage_dtype(X: Operand, stash_type: int) -> DType:
+    """The dtype of the attribute ``stash_type``, or that of ``statistics_dtype`` where it names none.
+
+    float64 stays so: onnxruntime and the reference compute it in full, though the default of the attribute is float32.
+    """
+    if str(X.dtype) == "float64":
+        return DType.float64
+    return DType(stash_type) if stash_type else DType.float32
+
+
+def standardized(x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value, Value, Value]:
     """``x`` with mean 0 and variance 1 over ``axes``; the mean, the inverse standard deviation, and the variance."""
     mean = reduce_mean(x, axes)
     deviation = x - mean
@@ -76,20 +86,20 @@ def standardised(x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, 
     return deviation * inverse, mean, inverse, variance
 
 
-def standardised_gradient(g: Value, standard: Value, inverse: Value, axes: Sequence[int]) -> Value:
-    """The gradient of what was standardised: ``g`` without its mean and without its part along the result."""
+def standardized_gradient(g: Value, standard: Value, inverse: Value, axes: Sequence[int]) -> Value:
+    """The gradient of what was standardized: ``g`` without its mean and without its part along the result."""
     return (g - reduce_mean(g, axes) - standard * reduce_mean(g * standard, axes)) * inverse
 
 
 def count_along(x: Value, axes: Sequence[int]) -> Any:
-    """How many elements ``x`` has along ``axes``: a number, or a value of the dtype of ``x``."""
+    """Number of elements of ``x`` along ``axes``: a number, or a value of the dtype of ``x``."""
     sizes = dims(x)
     count = math.prod([sizes[axis] for axis in axes])
     return cast_like(count, x) if isinstance(count, Value) else float(count)
 
 
-def standardised_array(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array, Array]:
-    """What ``standardised`` gives, rounded at every step where the dtype is narrow, in arrays of its own."""
+def standardized_array(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array, Array]:
+    """``standardized`` on arrays, rounded at every step where the dtype is narrow."""
     mean = mean_array(x, axes)
     deviation = x - mean
     variance = _mean_square(deviation, axes)
@@ -131,9 +141,9 @@ def but_channels(rank: int) -> list[int]:
 
 @op("InstanceNormalization")
 def instance_normalization(input, scale, B, *, epsilon=1e-5):
-    """Each channel of each instance standardised over its positions, then scaled and shifted."""
+    """Each channel of each instance standardized over its positions, then scaled and shifted."""
     x = to_dtype(input, statistics_dtype(input))
-    standard = to_dtype(standardised(x, range(2, input.ndim), epsilon)[0], input.dtype)
+    standard = to_dtype(standardized(x, range(2, input.ndim), epsilon)[0], input.dtype)
     return standard * per_channel(scale, input) + per_channel(B, input)
 
 
@@ -147,27 +157,27 @@ instance_normalization.requires(
 
 @instance_normalization.numpy
 @np.errstate(all="ignore")
-def _(input, scale, B, *, epsilon):
-    y = standardised_array(widened(input), tuple(range(2, input.ndim)), epsilon)[0]
+def instance_normalization_numpy(input, scale, B, *, epsilon):
+    y = standardized_array(widened(input), tuple(range(2, input.ndim)), epsilon)[0]
     channel = (-1, *(1,) * (input.ndim - 2))
     return _affine(y, scale.reshape(channel), B.reshape(channel)).astype(input.dtype, copy=False)
 
 
 @instance_normalization.vjp
-def _(g, y, input, scale, B, *, epsilon):
+def instance_normalization_vjp(g, y, input, scale, B, *, epsilon):
     stage = statistics_dtype(input)
     x, gy = to_dtype(input, stage), to_dtype(g, stage)
     inner, outer = range(2, input.ndim), but_channels(input.ndim)
-    standard, _, inverse, _ = standardised(x, inner, epsilon)
-    gx = standardised_gradient(gy * per_channel(to_dtype(scale, stage), input), standard, inverse, inner)
+    standard, _, inverse, _ = standardized(x, inner, epsilon)
+    gx = standardized_gradient(gy * per_channel(to_dtype(scale, stage), input), standard, inverse, inner)
     gscale, gshift = (reduce_sum(v, outer, keepdims=0) for v in (gy * standard, gy))
     return tuple(to_dtype(v, input.dtype) for v in (gx, gscale, gshift))
 
 
 @op("GroupNormalization", since=18)
 def group_normalization(X, scale, bias, *, epsilon=1e-5, num_groups: int, stash_type=1):
-    """Each group of channels of each instance standardised in ``stash_type``; then channels are scaled and shifted."""
-    x = to_dtype(X, DType(stash_type))
+    """Each group of channels of each instance standardized in ``stash_type``; then channels are scaled and shifted."""
+    x = to_dtype(X, stage_dtype(X, stash_type))
     limits.check("entries", num_groups, group_normalization.title)
     ones, zeros = (constant(np.full(num_groups, number), x.dtype) for number in (1, 0))
     grouped = instance_normalization(reshape(x, [0, num_groups, -1]), ones, zeros, epsilon=epsilon)
@@ -186,10 +196,10 @@ group_normalization.requires(
 
 @group_normalization.numpy
 @np.errstate(all="ignore")
-def _(X, scale, bias, *, epsilon, num_groups, stash_type):
-    x = X.astype(DType(stash_type).numpy, copy=False)
+def group_normalization_numpy(X, scale, bias, *, epsilon, num_groups, stash_type):
+    x = X.astype(stage_dtype(X, stash_type).numpy, copy=False)
     x = x.reshape(X.shape[0], num_groups, math.prod(X.shape[1:]) // num_groups)
-    y = standardised_array(x, (2,), epsilon)[0].reshape(X.shape)
+    y = standardized_array(x, (2,), epsilon)[0].reshape(X.shape)
     y = y.astype(X.dtype, copy=False)
     channel = (-1, *(1,) * (X.ndim - 2))
     return _affine(y, scale.reshape(channel), bias.reshape(channel))
@@ -197,7 +207,7 @@ def _(X, scale, bias, *, epsilon, num_groups, stash_type):
 
 @group_normalization.until(21)
 def group_normalization_by_group(X, scale, bias, *, epsilon=1e-5, num_groups: int):
-    """Each group of channels of each instance standardised, then scaled and shifted by the group's parameters."""
+    """Each group of channels of each instance standardized, then scaled and shifted by the group's parameters."""
     size = dims(X)[1] // num_groups
     weight, shift = (reshape(expand(reshape(v, [-1, 1]), [num_groups, size]), [-1]) for v in (scale, bias))
     stash = int(statistics_dtype(X))
@@ -221,11 +231,12 @@ def _trailing(axis: int, rank: int) -> range:
 
 @op("LayerNormalization", specified=17, broadcasts=True)
 def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """Standardise over the axes from ``axis`` on in ``stash_type``, then scale and shift."""
-    x = to_dtype(X, DType(stash_type))
-    standard, mean, inverse, _ = standardised(x, _trailing(axis, X.ndim), epsilon)
+    """Standardize over the axes from ``axis`` on in ``stash_type``, then scale and shift."""
+    x = to_dtype(X, stage_dtype(X, stash_type))
+    standard, mean, inverse, _ = standardized(x, _trailing(axis, X.ndim), epsilon)
     y = to_dtype(standard, X.dtype) * Scale
-    return (y if B is None else y + B), mean, inverse
+    stash = DType(stash_type) if stash_type else x.dtype
+    return (y if B is None else y + B), to_dtype(mean, stash), to_dtype(inverse, stash)
 
 
 _LAYER = axis("axis", of="X"), broadcasts_to("X", "Scale", "B"), floats("X", "Scale", "B"), one_of(stash_type=FLOATS)
@@ -235,36 +246,41 @@ layer_normalization.requires(*_LAYER, same_dtype("X", "Scale", "B"))
 
 @layer_normalization.numpy
 @np.errstate(all="ignore")
-def _(X, Scale, B, *, axis, epsilon, stash_type):
-    x = X.astype(DType(stash_type).numpy, copy=False)
-    y, mean, inverse, _ = standardised_array(x, tuple(_trailing(axis, X.ndim)), epsilon)
+def layer_normalization_numpy(X, Scale, B, *, axis, epsilon, stash_type):
+    x = X.astype(stage_dtype(X, stash_type).numpy, copy=False)
+    y, mean, inverse, _ = standardized_array(x, tuple(_trailing(axis, X.ndim)), epsilon)
+    stash = DType(stash_type).numpy if stash_type else x.dtype
+    mean, inverse = (each.astype(stash, copy=False) for each in (mean, inverse))
     return _affine(y.astype(X.dtype, copy=False), Scale, B), mean, inverse
 
 
-layer_normalization.specialize(lambda X, Scale, B, **attributes: _row_kernel(X, Scale, B, **attributes, centred=True))
+layer_normalization.specialize(lambda X, Scale, B, **attributes: _row_kernel(X, Scale, B, **attributes, centered=True))
 
 
 @layer_normalization.residuals
-def _(demand, X, Scale, B, **attributes):
+def layer_normalization_residuals(demand, X, Scale, B, **attributes):
     """The mean and the inverse standard deviation, which are outputs that the call may leave out."""
     outputs = layer_normalization(X, Scale, B, **attributes, _outputs=3)  # type: ignore[call-arg]
     return outputs, outputs[1:]
 
 
 @layer_normalization.vjp
-def _(g, kept, X, Scale, B, *, axis, epsilon, stash_type):
+def layer_normalization_vjp(g, kept, X, Scale, B, *, axis, epsilon, stash_type):
     mean, inverse = kept
-    standard = (to_dtype(X, DType(stash_type)) - mean) * inverse
+    x = to_dtype(X, stage_dtype(X, stash_type))
+    if mean.dtype is not x.dtype:  # the outputs are narrower than what they were computed in
+        _, mean, inverse, _ = standardized(x, _trailing(axis, X.ndim), epsilon)
+    standard = (x - mean) * inverse
     return *_row_gradients(g, standard, inverse, X, Scale, _trailing(axis, X.ndim)), g[0]
 
 
 @layer_normalization.until(17)
 def layer_normalization_before_onnx(X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """LayerNormalization as onnxruntime has it below 17, whose optimiser puts it into files of any version.
+    """LayerNormalization as onnxruntime has it below 17, whose optimizer puts it into files of any version.
 
     The result is of the type of ``Scale``, which may be another than that of ``X``.
     """
-    stage = X.dtype if X.dtype is Scale.dtype else DType(stash_type)
+    stage = X.dtype if X.dtype is Scale.dtype else stage_dtype(X, stash_type)
     given = [None if v is None else to_dtype(v, stage) for v in (X, Scale, B)]
     y, mean, inverse = layer_normalization(*given, axis=axis, epsilon=epsilon, stash_type=stash_type)
     return to_dtype(y, Scale.dtype), mean, inverse
@@ -287,9 +303,10 @@ def simplified_layer_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_typ
 
 
 def _by_mean_square(made, X, scale, axis, epsilon, stash_type):
-    x = to_dtype(X, DType(stash_type))
+    x = to_dtype(X, stage_dtype(X, stash_type))
     inverse = reciprocal(sqrt(reduce_mean(x * x, _trailing(axis, X.ndim)) + epsilon))
-    return to_dtype(x * inverse, scale.dtype) * scale, inverse
+    stash = DType(stash_type) if stash_type else x.dtype
+    return to_dtype(x * inverse, scale.dtype) * scale, to_dtype(inverse, stash)
 
 
 def _mean_square_rules(made: Op, several: bool) -> None:
@@ -298,24 +315,24 @@ def _mean_square_rules(made: Op, several: bool) -> None:
 
     @made.numpy
     @np.errstate(all="ignore")
-    def _(X, scale, *, axis, epsilon, stash_type):
-        x = X.astype(DType(stash_type).numpy, copy=False)
+    def made_numpy(X, scale, *, axis, epsilon, stash_type):
+        x = X.astype(stage_dtype(X, stash_type).numpy, copy=False)
         inverse = np.reciprocal(np.sqrt(_mean_square(x, tuple(_trailing(axis, X.ndim))) + x.dtype.type(epsilon)))
         y = _affine((x * inverse).astype(scale.dtype, copy=False), scale, None)
-        return (y, inverse) if several else y
+        return (y, inverse.astype(DType(stash_type).numpy if stash_type else x.dtype, copy=False)) if several else y
 
     @made.specialize
-    def _(X, scale, **attributes):
-        kernel = _row_kernel(X, scale, None, **attributes, centred=False)
+    def made_specialize(X, scale, **attributes):
+        kernel = _row_kernel(X, scale, None, **attributes, centered=False)
         return kernel if several or kernel is None else lambda X, scale: kernel(X, scale)[0]
 
     @made.vjp
-    def _(g, y, X, scale, *, axis, epsilon, stash_type):
+    def made_vjp(g, y, X, scale, *, axis, epsilon, stash_type):
         axes = _trailing(axis, X.ndim)
-        x = to_dtype(X, DType(stash_type))
+        x = to_dtype(X, stage_dtype(X, stash_type))
         inverse = reciprocal(sqrt(reduce_mean(x * x, axes) + epsilon))
         return _row_gradients(
-            (g[0], None, g[1]) if several else (g,), x * inverse, inverse, X, scale, axes, centred=False
+            (g[0], None, g[1]) if several else (g,), x * inverse, inverse, X, scale, axes, centered=False
         )
 
 
@@ -327,11 +344,11 @@ _mean_square_rules(simplified_layer_normalization, several=True)
 
 
 def _row_kernel(
-    X: Operand, scale: Operand, bias: Operand | None, *, axis: int, epsilon: float, stash_type: int, centred: bool
+    X: Operand, scale: Operand, bias: Operand | None, *, axis: int, epsilon: float, stash_type: int, centered: bool
 ) -> Callable[..., tuple[Array, ...]] | None:
-    """What normalises rows of float32 that are no longer than sums need to be exact, ``centred`` by their mean.
+    """Kernel that normalizes rows of float32, ``centered`` by their mean, short enough for exact sums.
 
-    It gives the rows, the mean if they are centred, and the inverse of the root of the mean square.
+    It gives the rows, the mean if they are centered, and the inverse of the root of the mean square.
     """
     size, rank = math.prod(X.shape[axis % X.ndim :]), X.ndim - axis % X.ndim
     parameters = [scale] if bias is None else [scale, bias]
@@ -341,9 +358,9 @@ def _row_kernel(
     statistics = (*X.shape[: axis % X.ndim], *(1,) * rank)
     ones, count, shift = np.ones(size, np.float32), scalar(size, X.dtype), scalar(epsilon, X.dtype)
 
-    def normalise(X: Array, scale: Array, bias: Array | None = None) -> tuple[Array, ...]:
+    def normalize(X: Array, scale: Array, bias: Array | None = None) -> tuple[Array, ...]:
         x, mean = X.reshape(-1, size), ()
-        if centred:
+        if centered:
             means = np.dot(x, ones)
             means /= count
             x = x - means[:, None]
@@ -353,26 +370,32 @@ def _row_kernel(
         inverse += shift
         np.sqrt(inverse, out=inverse)
         np.reciprocal(inverse, out=inverse)
-        y = np.multiply(x, inverse[:, None], out=x if centred else None)
+        y = np.multiply(x, inverse[:, None], out=x if centered else None)
         y *= scale.reshape(-1)
         if bias is not None:
             y += bias.reshape(-1)
         return y.reshape(X.shape), *mean, inverse.reshape(statistics)
 
-    return normalise
+    return normalize
 
 
 def _row_gradients(
-    g: Sequence[Value | None], standard: Value, inverse: Value, X: Value, scale: Value, axes: Sequence[int],
-    *, centred: bool = True,
-) -> tuple[Value, Value | None]:  # fmt: skip
+    g: Sequence[Value | None],
+    standard: Value,
+    inverse: Value,
+    X: Value,
+    scale: Value,
+    axes: Sequence[int],
+    *,
+    centered: bool = True,
+) -> tuple[Value, Value | None]:
     """The gradients of ``X`` and of the scale, by those of the result and perhaps of the mean and of the inverse."""
     gy, gmean, ginverse = (*g, None, None)[:3]
     parts: list[Value] = []
     gscale = None
     if gy is not None:
         along = to_dtype(gy * scale, standard.dtype)
-        uncentred = along - reduce_mean(along, axes) if centred else along
+        uncentred = along - reduce_mean(along, axes) if centered else along
         parts.append((uncentred - standard * reduce_mean(along * standard, axes)) * inverse)
         gscale = gy * to_dtype(standard, gy.dtype)
     if gmean is not None:
@@ -404,7 +427,7 @@ def _hold_present(X: Value, axes: Sequence[int]) -> str:
     rank = X.rank
     if rank is None or not axes or (_present(axes, rank) if rank else []):
         return ""
-    return "axes must name an axis of X"
+    return "axes names no axis of X"
 
 
 mean_variance_normalization.requires(floats("X"), holds(_hold_present))
@@ -425,7 +448,7 @@ channel_normalization_before_onnx.requires(floats("input"), shapes(input="batch 
 
 @mean_variance_normalization.numpy
 @np.errstate(all="ignore")
-def _(X, *, axes):
+def mean_variance_normalization_numpy(X, *, axes):
     x = widened(X)
     reduced = tuple(_present(axes, X.ndim)) or tuple(range(X.ndim))
     deviation = x - mean_array(x, reduced)
@@ -445,7 +468,7 @@ lp_normalization.requires(floats("input"), axis("axis", of="input"), one_of(p=(1
 
 @lp_normalization.numpy
 @np.errstate(all="ignore")
-def _(input, *, axis, p):
+def lp_normalization_numpy(input, *, axis, p):
     x = widened(input)
     norm = total(np.abs(x), (axis,)) if p == 1 else np.sqrt(sum_of_squares(x, (axis,)))
     return np.divide(x, np.where(norm == 0, x.dtype.type(1), norm)).astype(input.dtype, copy=False)

@@ -1,4 +1,4 @@
-"""What Python's operators on values mean, and what transforms ask for by name."""
+"""Python's operators on values as ops."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def getitem(x: Value, key: Any) -> Value:
             cuts.append((int(item), int(item) + 1 if item != -1 else _LAST, axis, 1))
             dropped.append(axis)
         else:
-            raise TypeMismatch("an index must be made of ints, slices, None, Ellipsis and values", given=repr(item))
+            raise TypeMismatch("index is not an int, slice, None, Ellipsis or value", given=repr(item))
         axis += 1
     if cuts:
         x = slice_(x, *(list(column) for column in zip(*cuts, strict=True)))

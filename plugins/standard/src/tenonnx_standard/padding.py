@@ -47,13 +47,13 @@ def pad(data, pads: Index, constant_value=None, axes: Index = None, *, mode="con
 
 
 @pad.type
-def _(data, pads, constant_value, axes, *, mode):
+def pad_type(data, pads, constant_value, axes, *, mode):
     return padded_type(pad, data, pads, constant_value, axes, mode)
 
 
 @pad.symbolic
 @numpy_rule(pad)
-def _(x, pads, constant_value, axes, *, mode):
+def pad_numpy(x, pads, constant_value, axes, *, mode):
     listed = None if axes is None else numbers(positions(axes))
     return pad_array(pad, x, numbers(positions(pads)), constant_value, listed, mode)
 
@@ -67,19 +67,21 @@ def pad_unwrapped(data, pads: Index, constant_value=None, axes: Index = None, *,
 
 pad_unwrapped.until(18, lacks=["axes"])
 pad_unwrapped.until(
-    11, attributes=["pads", "constant_value"], renamed={"constant_value": "value"},
+    11,
+    attributes=["pads", "constant_value"],
+    renamed={"constant_value": "value"},
     defaults={"pads": REQUIRED, "constant_value": 0.0},
-)  # fmt: skip
+)
 pad_unwrapped.until(2, renamed={"pads": "paddings"})
 
 
 @pad.lower(to=pad_unwrapped)
-def _(data, pads, constant_value, axes, *, mode):
+def pad_to_pad_unwrapped(data, pads, constant_value, axes, *, mode):
     return None if mode == "wrap" else pad_unwrapped(data, pads, constant_value, axes, mode=mode)
 
 
 @pad_unwrapped.lower()
-def _(data, pads, constant_value, axes, *, mode):
+def pad_unwrapped_lowering(data, pads, constant_value, axes, *, mode):
     """With numbers for every axis."""
     if axes is None:
         return None
@@ -181,7 +183,7 @@ def padded_type(
     listed = None if axes is None else integer_vector(op, "axes", axes)
     if constant_value is not None and (constant_value.dtype is not kind.dtype or (constant_value.rank or 0) > 1):
         raise TypeMismatch(
-            f"{op.title}: constant_value must be one element of the dtype of data",
+            f"{op.title}: constant_value is not one element of the dtype of data",
             given=f"{data!r}, {constant_value!r}",
         )
     if kind.shape is None:
@@ -192,7 +194,7 @@ def padded_type(
     places = range(rank) if listed is None else axes_within(op, listed, rank)
     if length(pads) not in (None, 2 * len(places)):
         raise TypeMismatch(
-            f"{op.title}: pads must hold two numbers for every axis", given=f"{length(pads)} for {len(places)} axes"
+            f"{op.title}: pads does not hold two numbers for every axis", given=f"{length(pads)} for {len(places)} axes"
         )
     numbers = known or [None] * (2 * len(places))
     found = list(kind.shape)
@@ -201,7 +203,7 @@ def padded_type(
         size = found[axis]
         if isinstance(size, int) and size < 0:
             raise TypeMismatch(
-                f"{op.title}: negative pads must not remove more than an axis has", given=f"pads {numbers} for {data!r}"
+                f"{op.title}: negative pads remove more than an axis has", given=f"pads {numbers} for {data!r}"
             )
     return kind.with_shape(tuple(found))
 
@@ -288,7 +290,7 @@ def center_crop_pad(input_data, shape: Index, *, axes: list[int] | None = None):
 
 
 @center_crop_pad.type
-def _(input_data, shape, *, axes):
+def center_crop_pad_type(input_data, shape, *, axes):
     kind, known, count = input_data.tensor, integer_vector(center_crop_pad, "shape", shape), length(shape)
     if kind.shape is None:
         return kind.with_shape((None,) * count if axes is None and count is not None else None)
@@ -296,11 +298,12 @@ def _(input_data, shape, *, axes):
     places = range(rank) if axes is None else axes_within(center_crop_pad, axes, rank)
     if count not in (None, len(places)):
         raise TypeMismatch(
-            f"{center_crop_pad.title}: shape must hold a length for every axis", given=f"{count} for {len(places)} axes"
+            f"{center_crop_pad.title}: shape does not hold a length for every axis",
+            given=f"{count} for {len(places)} axes",
         )
     found = list(kind.shape)
     for axis, size in zip(places, known or [None] * len(places), strict=True):
         if isinstance(size, int) and size < 0:
-            raise TypeMismatch(f"{center_crop_pad.title}: a length must not be negative", given=f"shape {known}")
+            raise TypeMismatch(f"{center_crop_pad.title}: a length is negative", given=f"shape {known}")
         found[axis] = size
     return kind.with_shape(tuple(found))

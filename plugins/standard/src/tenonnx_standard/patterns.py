@@ -1,4 +1,4 @@
-"""Where calls of ops with many attributes may stand: the rules ``pattern``, and what they count on in normal forms."""
+"""Fusion patterns of ops with many attributes: the rules ``pattern``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from tenonnx.extend import DType, Op, TensorType, Value, constant, dims, static
 from tenonnx_standard.algebra import is_float, parts_of_product
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
-from tenonnx_standard.counting import always_holds, is_spread, spread
+from tenonnx_standard.concat_last_axis import interleaved
 from tenonnx_standard.dot_product_attention import attention, attention_of_full_masks
 from tenonnx_standard.float_classes import isnan
-from tenonnx_standard.interleaving import interleaved
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.logic import equal, where
@@ -32,6 +31,7 @@ from tenonnx_standard.reduction import reduce_max
 from tenonnx_standard.rotary import rotary_embedding
 from tenonnx_standard.shapes import expand, identity, reshape, squeeze, transpose, unsqueeze
 from tenonnx_standard.slicing import gather, slice_
+from tenonnx_standard.symbolic_ints import always_holds, is_spread, spread
 
 After = Callable[[Value], Value] | None
 
@@ -112,8 +112,8 @@ def _is_above_nothing(x: Value) -> bool:
 
 
 @equal.rule("normal")
-def _(A: Value, B: Value) -> Value | None:
-    """What is finite equals no minus infinity."""
+def equal_normal(A: Value, B: Value) -> Value | None:
+    """False for a comparison of a finite value with minus infinity."""
     for x, other in ((A, B), (B, A)):
         held = static(other) if isinstance(other.type, TensorType) and other.type.dtype.is_float else None
         if held is not None and held.size == 1 and np.isneginf(held).all() and _is_above_nothing(x):
@@ -122,7 +122,7 @@ def _(A: Value, B: Value) -> Value | None:
 
 
 @where.rule("normal")
-def _(condition: Value, X: Value, Y: Value) -> Value | None:
+def where_normal(condition: Value, X: Value, Y: Value) -> Value | None:
     """Without a condition that never or always holds; or with one against a softmax that is no number.
 
     That is where masks are finite: fusion counts on it that the scores are numbers.
@@ -179,7 +179,20 @@ def attended(y: Value) -> Iterator[tuple[Value, Value, Value, Value | None, floa
     mask = None
     for term in masks:
         mask = term if mask is None else mask + term
-    yield scores[0], transpose(scores[1], perm=[0, 1, 3, 2]), weighting[1], mask, scale
+    queries, values = scores[0], weighting[1]
+    if _of_one_batch(queries, scores[1], values, mask):
+        yield queries, transpose(scores[1], perm=[0, 1, 3, 2]), values, mask, scale
+
+
+def _of_one_batch(queries: Value, keys: Value, values: Value, mask: Value | None) -> bool:
+    """Whether no batch is repeated for another: products of matrices broadcast, attention in onnxruntime does not."""
+    batch = queries.shape[0]
+    if not batch == keys.shape[0] == values.shape[0]:
+        return False
+    if mask is None or mask.rank is None or mask.rank < 4:
+        return True
+    of_masks = mask.shape[0]
+    return of_masks in (1, batch) or (of_masks is None and batch != 1)
 
 
 def joined_heads(y: Value) -> tuple[Value, After] | None:
@@ -208,7 +221,7 @@ def _product(x: Value) -> tuple[Value, Value] | None:
 
 def _attention_spot(op: Op) -> None:
     @op.pattern
-    def _(y: Value) -> Iterator[Guess]:
+    def op_pattern(y: Value) -> Iterator[Guess]:
         for q, k, v, mask, scale in attended(y):
             if mask is not None and mask.ndim > 1 and mask.shape[-2] == 1 != q.shape[2]:
                 mask = expand(mask, [1, 1, dims(q)[2], 1])  # onnxruntime takes one row for one query only
@@ -229,7 +242,7 @@ class Cached(NamedTuple):
 
 
 def behind_past(*heads: Value) -> Cached | None:
-    """What keys and values are joined of along the positions."""
+    """Inputs that keys and values are joined of along the positions."""
     made = [x.producer for x in heads]
     pairs = [n.uses for n in made if n is not None and n.op is concat and n.attributes.get("axis") == 2]
     if len(pairs) != 2 or any(len(pair) != 2 for pair in pairs):
@@ -242,7 +255,7 @@ def behind_past(*heads: Value) -> Cached | None:
 
 
 @gemm.pattern
-def _(y: Value) -> Iterator[Guess]:
+def gemm_pattern(y: Value) -> Iterator[Guess]:
     """A product of matrices, which may be turned, with a number; and what is added, with another.
 
     The number may have come out of a factor that is a product itself, and that an activation needs.
@@ -265,7 +278,7 @@ def _untransposed(x: Value) -> tuple[Value, int]:
 
 
 @clip.pattern
-def _(y: Value) -> Iterator[Guess]:
+def clip_pattern(y: Value) -> Iterator[Guess]:
     above = y.producer.uses if y.producer is not None and y.producer.op is minimum else ()
     below = above[0].producer if len(above) == 2 else None
     if below is not None and below.op is maximum and len(below.uses) == 2 and is_float(y):
@@ -319,7 +332,7 @@ def by_position(x: Value, table: Value, heads: int) -> Value | None:
 
 
 class Turned(NamedTuple):
-    """What a rotary embedding turns by (batch or 1, length, half) numbers, as an op takes it, and its attributes."""
+    """Angles of a rotary embedding, (batch or 1, length, half), as an op takes them, and its attributes."""
 
     x: Value
     cosine: Value
@@ -355,7 +368,7 @@ def looked_up(cosine: Value, sine: Value) -> tuple[Value, Value, Value] | None:
 
 
 @rotary_embedding.pattern
-def _(y: Value) -> Iterator[Guess]:
+def rotary_embedding_pattern(y: Value) -> Iterator[Guess]:
     for x, cosine, sine, attributes, after in turned(y):
         found = looked_up(cosine, sine)
         if found is not None:
@@ -363,14 +376,16 @@ def _(y: Value) -> Iterator[Guess]:
         yield Guess((x, *(expand(t, [dims(x)[0], 1, 1]) for t in (cosine, sine))), attributes, after)
 
 
-# ----- normalisation --------------------------------------------------------------------------------------------------
+# ----- normalization --------------------------------------------------------------------------------------------------
 
 
 def _scaled_by_ones(op: Op) -> None:
-    """What is not scaled is scaled by ones."""
+    """Neutral scales: ones."""
 
     @op.pattern(absent=True)
-    def _(X: Value, scale: Value | None, *more: Value | None, axis: int, **_: Any) -> Sequence[Value | None]:
+    def op_pattern_absent(
+        X: Value, scale: Value | None, *more: Value | None, axis: int, **_: Any
+    ) -> Sequence[Value | None]:
         sizes = dims(X)[axis:]
         one = constant(1, X.dtype)
         if all(isinstance(size, int) for size in sizes) and math.prod(sizes) <= MOST_ONES:
@@ -385,7 +400,7 @@ group_normalization.traits(on_request=True)  # onnxruntime has no kernel for it 
 
 
 @group_normalization.pattern
-def _(y: Value) -> Iterator[Guess]:
+def group_normalization_pattern(y: Value) -> Iterator[Guess]:
     if y.producer is None or y.producer.op is not add:
         return
     for product, bias in (y.producer.uses, y.producer.uses[::-1]):

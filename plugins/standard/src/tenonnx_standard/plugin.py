@@ -11,24 +11,14 @@ if TYPE_CHECKING:
     from tenonnx.extend import Registry
 
 
-#: Ops of a vendor that files have without its domain.
-_OF_MICROSOFT = (
-    "BiasGelu", "EmbedLayerNormalization", "FastGelu", "FusedConv", "FusedGemm", "FusedMatMul", "GroupQueryAttention",
-    "MatMulNBits", "MoE", "MultiHeadAttention", "NhwcConv", "NhwcMaxPool", "QuickGelu", "SkipLayerNormalization",
-    "SkipSimplifiedLayerNormalization",
-)  # fmt: skip
-
 #: Names that are used for ops, and have one meaning.
 ALIASES = {
     "GlobalAveragePooling": "ai.onnx::GlobalAveragePool",
     "GlobalMaxPooling": "ai.onnx::GlobalMaxPool",
-    "MixtureOfExperts": "com.microsoft::MoE",
-    **{name: f"com.microsoft::{name}" for name in _OF_MICROSOFT},
 }
 
 #: Names whose nearest op does not tell all that they may mean.
 HINTS = {
-    "WindowedAttention": "com.microsoft::GroupQueryAttention",
     **{f"{kind}Norm": f"ai.onnx::{kind}Normalization" for kind in ("Batch", "Group", "Instance", "Layer", "RMS")},
     **dict.fromkeys(("SiLU", "Silu"), "ai.onnx::Swish"),
 }
@@ -45,10 +35,10 @@ def register_tables(registry: Registry) -> None:
 def register_ops(registry: Registry) -> None:
     registry.add_package(
         "tenonnx_standard",
-        absorption="rewrite",
+        weight_folding="rewrite",
         control_flow_gradients="residuals vjp",
         convolution_forms="normal pattern",
-        counting="normal",
+        symbolic_ints="normal",
         algebra="normal",
         half_precision="needs_float32",
         known_sequences="rewrite vjp",
@@ -56,6 +46,6 @@ def register_ops(registry: Registry) -> None:
         normal_forms="normal",
         simplification="rewrite",
         patterns="normal on_request pattern",
-        interleaving="normal",
+        concat_last_axis="normal",
         weights="adjusts weights",
     )

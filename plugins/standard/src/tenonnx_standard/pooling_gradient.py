@@ -31,16 +31,21 @@ from tenonnx_standard.windows import (
 @op("MaxPoolGradient", domain="tenonnx")
 def max_pool_gradient(
     X, dY, Y=None, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, pads=None, strides=None
-):  # fmt: skip
+):
     """The gradient of MaxPool, which gave ``Y``: each element of ``dY`` is added to the place that held the maximum.
 
     Where windows lie side by side the places are found by comparing, else they are those that MaxPool tells, which
     takes opset 8; where windows overlap, the additions of ScatterElements or, below opset 16, several scatters.
     """
     window = windows(
-        max_pool.title, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad,
+        max_pool.title,
+        kernel_shape,
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
         ceil_mode=ceil_mode,
-    )  # fmt: skip
+    )
     window = plainly(window, X.shape[2:]) or window
     if _is_tiled(X, window):
         y = max_pool(X, **window.attributes) if Y is None else Y
@@ -54,8 +59,8 @@ def max_pool_gradient(
 
 
 @max_pool_gradient.lower(to=scatter_elements_plain)
-def _(X, dY, Y=None, *, kernel_shape, **attributes):
-    """Where a scatter cannot add: one after the other for windows that do not overlap."""
+def max_pool_gradient_to_scatter_elements_plain(X, dY, Y=None, *, kernel_shape, **attributes):
+    """Lowering without a scatter that adds: one after the other for windows that do not overlap."""
     window = windows(max_pool.title, kernel_shape, **attributes)
     window = plainly(window, X.shape[2:]) or window
     if _is_tiled(X, window):
@@ -69,7 +74,7 @@ def _(X, dY, Y=None, *, kernel_shape, **attributes):
 
 
 def _places(X: Value, window: Windows) -> Value:
-    """Where in the flattened ``X`` the maxima of overlapping windows lie."""
+    """Positions in the flattened ``X`` of the maxima of overlapping windows."""
     _, places = max_pool(X, ceil_mode=int(window.ceil_mode), **window.attributes, _outputs=2)
     return places
 
@@ -92,7 +97,7 @@ def _is_tiled(X: Value, window: Windows) -> bool:
 
 
 def _places_by_comparing(X: Value, y: Value, window: Windows) -> Value:
-    """Where in the flattened ``X`` the tiles first have their maxima ``y``."""
+    """First positions in the flattened ``X`` of the maxima ``y`` of the tiles."""
     batch, channels, *sizes = dims(X)
     outputs = window.outputs(sizes)
     places = np.arange(math.prod(limits.sized(sizes, max_pool.title))).reshape(sizes)
@@ -108,13 +113,13 @@ max_pool_gradient.requires(floats("X", "dY", "Y"), same_dtype("X", "dY", "Y"))
 
 
 @max_pool_gradient.numpy
-def _(X, dY, Y=None, *, kernel_shape, **attributes):
+def max_pool_gradient_numpy(X, dY, Y=None, *, kernel_shape, **attributes):
     window = windows(max_pool.title, kernel_shape, **attributes)
     (g,) = widened(dY)
     pooled = pool(X.shape, window, np.maximum, lowest(X.dtype))(X) if Y is None else Y
     if g.shape != pooled.shape:
         wanted = list(pooled.shape)
-        raise TypeMismatch(f"{max_pool_gradient.title}: dY must have the shape {wanted}", given=f"{dY.shape}")
+        raise TypeMismatch(f"{max_pool_gradient.title}: dY does not have the shape {wanted}", given=f"{dY.shape}")
     chosen = first_maxima(X, pooled, window)
     result = np.zeros(X.shape, g.dtype)
     for place, (target, source) in enumerate(reads(window, X.shape[2:])):

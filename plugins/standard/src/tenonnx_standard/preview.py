@@ -18,10 +18,15 @@ Array = np.ndarray[Any, Any]
 
 @define("FlexAttention", domain="ai.onnx.preview", since=1)
 def flex_attention(
-    Q, K, V, *,
-    prob_mod: Graph | None = None, scale: float | None = None, score_mod: Graph | None = None,
+    Q,
+    K,
+    V,
+    *,
+    prob_mod: Graph | None = None,
+    scale: float | None = None,
+    score_mod: Graph | None = None,
     softmax_precision: int | None = None,
-):  # fmt: skip
+):
     """Attention whose scores and probabilities each pass through a function of their own.
 
     Everything is (batch, heads, sequence, size); heads of ``Q`` may share those of ``K`` and ``V``. The functions see
@@ -51,16 +56,16 @@ def _modified(x: Value, function: Graph | None, name: str) -> Value:
         return x
     if len(function.all_inputs) != 1 or len(function.outputs) != 1:
         given = f"{len(function.all_inputs)} inputs and {len(function.outputs)} outputs"
-        raise TypeMismatch(f"{flex_attention.title}: {name} must have one input and one output", given=given)
+        raise TypeMismatch(f"{flex_attention.title}: {name} does not have one input and one output", given=given)
     (y,) = inline(function, [x])
     if y is None or y.dtype is not x.dtype or y.rank not in (None, 4):
-        raise TypeMismatch(f"{flex_attention.title}: {name} must keep the type", given=f"{x!r} became {y!r}")
+        raise TypeMismatch(f"{flex_attention.title}: {name} changes the type of its input", given=f"{x!r} became {y!r}")
     return y
 
 
 @flex_attention.numpy
-def _(Q, K, V, *, prob_mod, scale, score_mod, softmax_precision):
-    multiply, normalise = matmul.rules["numpy"], softmax.rules["numpy"]
+def flex_attention_numpy(Q, K, V, *, prob_mod, scale, score_mod, softmax_precision):
+    multiply, normalize = matmul.rules["numpy"], softmax.rules["numpy"]
     dtype = _precision(DType.of(Q.dtype), softmax_precision).numpy
     batch, heads, queries, size = Q.shape
     groups, keys = K.shape[1:3]
@@ -70,7 +75,7 @@ def _(Q, K, V, *, prob_mod, scale, score_mod, softmax_precision):
     scores = scores.astype(dtype, copy=False)
     if score_mod is not None:
         (scores,) = score_mod(scores)
-    probabilities = normalise(scores, axis=-1)
+    probabilities = normalize(scores, axis=-1)
     if prob_mod is not None:
         (probabilities,) = prob_mod(probabilities)
     y = multiply(probabilities.reshape(*rows.shape[:3], keys), V.astype(dtype, copy=False))

@@ -112,7 +112,7 @@ multinomial.requires(one_of(dtype=(int(DType.int32), int(DType.int64))))
 
 
 @multinomial.numpy
-def _(input, *, dtype, sample_size, seed):
+def multinomial_numpy(input, *, dtype, sample_size, seed):
     logits = input.astype(np.float64)
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     bounds = np.cumsum(weights, axis=1)

@@ -33,7 +33,7 @@ _SPLIT_DEPTH = {"DCR": (0, 3, 4, 1, 5, 2), "CRD": (0, 1, 4, 2, 5, 3)}
 
 
 def _to_space(sizes: Any, block: int, mode: str) -> tuple[list[Any], tuple[int, ...], list[Any]]:
-    """How depth goes to space: the shape to split to, the order of its axes, the shape to join to."""
+    """Move depth to space: the shape to split to, the order of its axes, the shape to join to."""
     n, c, h, w = sizes
     depth = c // (block * block)
     split = [n, block, block, depth, h, w] if mode == "DCR" else [n, depth, block, block, h, w]
@@ -41,7 +41,7 @@ def _to_space(sizes: Any, block: int, mode: str) -> tuple[list[Any], tuple[int, 
 
 
 def _to_depth(sizes: Any, block: int, mode: str) -> tuple[list[Any], tuple[int, ...], list[Any]]:
-    """How space goes to depth, in the same parts."""
+    """Move space to depth, with the same parts."""
     n, c, h, w = sizes
     order = _SPLIT_DEPTH[mode]
     back = tuple(order.index(k) for k in range(6))
@@ -49,7 +49,9 @@ def _to_depth(sizes: Any, block: int, mode: str) -> tuple[list[Any], tuple[int, 
 
 
 def _is_divided(depth: Dim, blocksize: int) -> str | None:
-    return "blocksize * blocksize must divide depth" if isinstance(depth, int) and depth % blocksize**2 else None
+    return (
+        "depth is not a multiple of blocksize * blocksize" if isinstance(depth, int) and depth % blocksize**2 else None
+    )
 
 
 def _rearranged(parts: tuple[Any, Any, Any], x: Array) -> Array:
@@ -81,22 +83,22 @@ depth_to_space.requires(*_IMAGES, holds(_is_divided))
 
 
 @numpy_rule(depth_to_space)
-def _(x, *, blocksize, mode):
+def depth_to_space_numpy(x, *, blocksize, mode):
     return _rearranged(_to_space(x.shape, blocksize, mode), x)
 
 
 @numpy_rule(space_to_depth)
-def _(x, *, blocksize, mode):
+def space_to_depth_numpy(x, *, blocksize, mode):
     return _rearranged(_to_depth(x.shape, blocksize, mode), x)
 
 
 @depth_to_space.vjp
-def _(g, y, input, *, blocksize, mode):
+def depth_to_space_vjp(g, y, input, *, blocksize, mode):
     return space_to_depth(g, blocksize=blocksize, mode=mode)
 
 
 @space_to_depth.vjp
-def _(g, y, input, *, blocksize, mode):
+def space_to_depth_vjp(g, y, input, *, blocksize, mode):
     return depth_to_space(g, blocksize=blocksize, mode=mode)
 
 
@@ -116,9 +118,9 @@ def reverse_sequence(input, sequence_lens: Index, *, batch_axis=1, time_axis=0):
 
 def _batch_fits(input: Value, batch: Dim, batch_axis: int, time_axis: int) -> str | None:
     if {batch_axis, time_axis} != {0, 1}:
-        return "one of the two axes must be 0 and the other 1"
+        return "batch_axis and time_axis are not 0 and 1, in either order"
     fits = input.rank is None or not differ(input.shape[batch_axis], batch)
-    return None if fits else "there must be a length for each sample"
+    return None if fits else "sequence_lens does not have one length for each sample"
 
 
 def _batch_first(rank: int, batch_axis: int) -> list[int]:
@@ -127,7 +129,7 @@ def _batch_first(rank: int, batch_axis: int) -> list[int]:
 
 
 @reverse_sequence.type
-def _(input, sequence_lens, *, batch_axis, time_axis):
+def reverse_sequence_type(input, sequence_lens, *, batch_axis, time_axis):
     """The batch is as long as ``sequence_lens``, which the body cannot tell where neither is known."""
     (batch,), sizes = sequence_lens.tensor.shape or (None,), input.tensor.shape
     if sizes is None or sizes[batch_axis] is not None:
@@ -139,7 +141,7 @@ reverse_sequence.requires(shapes(input="_ _ ...", sequence_lens="batch"), holds(
 
 
 @numpy_rule(reverse_sequence)
-def _(x, lengths, *, batch_axis, time_axis):
+def reverse_sequence_numpy(x, lengths, *, batch_axis, time_axis):
     steps, ends = np.arange(x.shape[time_axis]), lengths.reshape(-1, 1)
     places = np.where(steps < ends, ends - 1 - steps, steps)
     samples = np.arange(x.shape[batch_axis])

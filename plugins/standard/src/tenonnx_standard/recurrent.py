@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import tenonnx_standard.recurring as recurring
+import tenonnx_standard.rnn_kernels as recurring
 from tenonnx.extend import Dim, DType, Op, TensorType, TypeMismatch, Value, constant, dims, op, subgraph
 from tenonnx_standard import costs
 from tenonnx_standard.casting import cast
@@ -67,7 +67,7 @@ def _function(
 
 
 class Layer(NamedTuple):
-    """What tells the layers apart: the number of gates and of states, the usual activations, and how to make a step.
+    """Differences of the layers: numbers of gates and states, default activations, and the function of a step.
 
     ``step(kit, functions, recurrence, bias, peepholes, **attributes)`` gives the step of one direction; ``bias`` is
     added to what comes from the hidden state, when ``separate_bias`` says of the attributes that it has to be. ``run``
@@ -191,9 +191,14 @@ def over_time(
     formals = [(f"step_{place}", kind) for place, kind in enumerate(kinds)]
     body = subgraph(lambda *values: one(values[-2], values[-1], *values[:-2]), formals)
     *finals, y = scan(
-        *states, times, shares,
-        body=body, num_scan_inputs=2, scan_input_directions=[int(backward)] * 2, scan_output_directions=[int(backward)],
-    )  # fmt: skip
+        *states,
+        times,
+        shares,
+        body=body,
+        num_scan_inputs=2,
+        scan_input_directions=[int(backward)] * 2,
+        scan_output_directions=[int(backward)],
+    )
     return y, *finals
 
 
@@ -247,9 +252,9 @@ def _types(
     made, gates, size = layer.made, layer.gates, given["hidden_size"]
     dtype = same_dtypes(made, X, W, R, B, *initial, P)
     if not dtype.is_float:
-        raise TypeMismatch(f"{made.title}: X must hold floats", given=repr(X), do="cast it")
+        raise TypeMismatch(f"{made.title}: X holds no floats", given=repr(X), do="cast it")
     if lengths is not None and not lengths.dtype.is_integer:
-        raise TypeMismatch(f"{made.title}: sequence_lens must hold int32", given=repr(lengths), do="cast it")
+        raise TypeMismatch(f"{made.title}: sequence_lens does not hold int32", given=repr(lengths), do="cast it")
     if size is None:
         size = _dim(R, 3, 2)
         if size is None and isinstance(_dim(W, 3, 1), int):
@@ -277,7 +282,7 @@ def _types(
         pairs = zip(known, wanted, strict=False)
         if len(known) != len(wanted) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
             shape = ", ".join("?" if each is None else str(each) for each in wanted)
-            raise TypeMismatch(f"{made.title}: {name} must have the shape [{shape}]", given=repr(value))
+            raise TypeMismatch(f"{made.title}: {name} does not have the shape [{shape}]", given=repr(value))
     sides = (batch, length, count, size) if given["layout"] else (length, count, batch, size)
     return (TensorType(dtype, sides), *(TensorType(dtype, tuple(held)) for _ in initial))
 
@@ -300,10 +305,21 @@ def _simple_step(kit, functions, recurrence, bias, peepholes):
 
 @op("RNN")
 def rnn(
-    X, W, R, B=None, sequence_lens=None, initial_h=None, *, activation_alpha: list[float] | None = None,
-    activation_beta: list[float] | None = None, activations=("Tanh", "Tanh"), clip: float | None = None,
-    direction="forward", hidden_size: int | None = None, layout=0,
-):  # fmt: skip
+    X,
+    W,
+    R,
+    B=None,
+    sequence_lens=None,
+    initial_h=None,
+    *,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    activations=("Tanh", "Tanh"),
+    clip: float | None = None,
+    direction="forward",
+    hidden_size: int | None = None,
+    layout=0,
+):
     """The state is an activation of the input and the state before, each multiplied with weights (Elman 1990)."""
     given = {name: value for name, value in locals().items() if name in rnn.signature.attributes}
     return _body(RNN, X, W, R, B, sequence_lens, [initial_h], None, **given)
@@ -342,19 +358,37 @@ def _gated_step(kit, functions, recurrence, bias, peepholes, *, linear_before_re
 
 @op("GRU")
 def gru(
-    X, W, R, B=None, sequence_lens=None, initial_h=None, *, activation_alpha: list[float] | None = None,
-    activation_beta: list[float] | None = None, activations: list[str] | None = None, clip: float | None = None,
-    direction="forward", hidden_size: int | None = None, layout=0, linear_before_reset=0,
-):  # fmt: skip
+    X,
+    W,
+    R,
+    B=None,
+    sequence_lens=None,
+    initial_h=None,
+    *,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    activations: list[str] | None = None,
+    clip: float | None = None,
+    direction="forward",
+    hidden_size: int | None = None,
+    layout=0,
+    linear_before_reset=0,
+):
     """The gated recurrent unit (Cho et al. 2014); gates are in the order update, reset, hidden."""
     given = {name: value for name, value in locals().items() if name in gru.signature.attributes}
     return _body(GRU, X, W, R, B, sequence_lens, [initial_h], None, **given)
 
 
 GRU = Layer(
-    gru, 3, 1, ("Sigmoid", "Tanh"), _gated_step, lambda *, linear_before_reset: bool(linear_before_reset),
-    (recurring.gated, recurring.gated_after), 2,
-)  # fmt: skip
+    gru,
+    3,
+    1,
+    ("Sigmoid", "Tanh"),
+    _gated_step,
+    lambda *, linear_before_reset: bool(linear_before_reset),
+    (recurring.gated, recurring.gated_after),
+    2,
+)
 
 
 # ----- LSTM -----------------------------------------------------------------------------------------------------------
@@ -365,9 +399,13 @@ def _memory_step(kit, functions, recurrence, bias, peepholes, *, input_forget):
 
 
 def memory_step(
-    kit: Kit, functions: Sequence[Callable[[Any], Any]], of_state: Callable[[Any], Any], peepholes: Any, *,
+    kit: Kit,
+    functions: Sequence[Callable[[Any], Any]],
+    of_state: Callable[[Any], Any],
+    peepholes: Any,
+    *,
     input_forget: int,
-) -> Step:  # fmt: skip
+) -> Step:
     """The step of LSTM in one direction; ``of_state`` gives the share of the hidden state in the gates."""
     f, g, h = functions
     peeps = None if peepholes is None else kit.split(peepholes, 3)
@@ -392,11 +430,24 @@ def memory_step(
 
 @op("LSTM")
 def lstm(
-    X, W, R, B=None, sequence_lens=None, initial_h=None, initial_c=None, P=None, *,
-    activation_alpha: list[float] | None = None, activation_beta: list[float] | None = None,
-    activations: list[str] | None = None, clip: float | None = None, direction="forward",
-    hidden_size: int | None = None, input_forget=0, layout=0,
-):  # fmt: skip
+    X,
+    W,
+    R,
+    B=None,
+    sequence_lens=None,
+    initial_h=None,
+    initial_c=None,
+    P=None,
+    *,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    activations: list[str] | None = None,
+    clip: float | None = None,
+    direction="forward",
+    hidden_size: int | None = None,
+    input_forget=0,
+    layout=0,
+):
     """Long short-term memory (Hochreiter and Schmidhuber 1997), with peepholes ``P`` (Gers and Schmidhuber 2000).
 
     Gates are in the order input, output, forget, cell.
@@ -425,11 +476,11 @@ def _rules(layer: Layer) -> None:
 
     @numpy_rule(made)
     @np.errstate(all="ignore")
-    def _(*inputs: Any, **given: Any) -> tuple[Array, ...]:
+    def made_numpy(*inputs: Any, **given: Any) -> tuple[Array, ...]:
         return _computed(layer, *_arranged(layer, inputs), **given)
 
     @made.specialize
-    def _(*inputs: Any, **given: Any) -> Any:
+    def made_specialize(*inputs: Any, **given: Any) -> Any:
         backwards = _backwards(made, given["direction"])
         usual = layer.activations * len(backwards)
         names = _lower(given["activations"] or usual)[: len(usual)]

@@ -1,4 +1,4 @@
-"""What a step of a recurrent layer is made of, on values and on arrays alike: activations, cutting, clipping."""
+"""Activations and clipping of recurrent layers, on values and arrays alike."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Kit(NamedTuple):
-    """How a step computes, on values or on arrays: applying an op, cutting the last axis evenly, and clipping.
+    """Operations of a step, on values or on arrays: apply an op, cut the last axis evenly, and clip.
 
     ``but_last`` cuts the last axis into all of so many even parts but one, and that one.
     """

@@ -49,9 +49,19 @@ def _wide(x: Value) -> DType:
 
 @define("LinearAttention", since=27)
 def linear_attention(
-    query, key, value, past_state=None, decay=None, beta=None, *,
-    chunk_size=64, kv_num_heads: int, q_num_heads: int, scale=0.0, update_rule="gated_delta",
-):  # fmt: skip
+    query,
+    key,
+    value,
+    past_state=None,
+    decay=None,
+    beta=None,
+    *,
+    chunk_size=64,
+    kv_num_heads: int,
+    q_num_heads: int,
+    scale=0.0,
+    update_rule="gated_delta",
+):
     """Attention by a matrix from keys to values that every position updates and reads (Yang et al., arXiv:2412.06464).
 
     The state decays by ``exp(decay)``, gets the outer product of key and value, and answers the query. Delta rules
@@ -71,9 +81,15 @@ def linear_attention(
 
 
 def _steps(
-    query: Value, key: Value, value: Value, past_state: Value | None, decay: Value | None, beta: Value | None,
-    kv_num_heads: int, q_num_heads: int,
-) -> tuple[Value, list[Value]]:  # fmt: skip
+    query: Value,
+    key: Value,
+    value: Value,
+    past_state: Value | None,
+    decay: Value | None,
+    beta: Value | None,
+    kv_num_heads: int,
+    q_num_heads: int,
+) -> tuple[Value, list[Value]]:
     """The first state, and the inputs step by step: query, key, value, how the state decays, and beta."""
     dtype = _wide(query)
     batch, length, width = dims(query)
@@ -127,10 +143,22 @@ def _read_scale(scale: float, size: Any, dtype: DType) -> Any:
 
 
 @linear_attention.vjp
-def _(
-    g, y, query, key, value, past_state, decay, beta, *,
-    chunk_size, kv_num_heads, q_num_heads, scale, update_rule,
-):  # fmt: skip
+def linear_attention_vjp(
+    g,
+    y,
+    query,
+    key,
+    value,
+    past_state,
+    decay,
+    beta,
+    *,
+    chunk_size,
+    kv_num_heads,
+    q_num_heads,
+    scale,
+    update_rule,
+):
     decays, corrects = decay is not None, beta is not None
     first, steps = _steps(query, key, value, past_state, decay, beta, kv_num_heads, q_num_heads)
     dtype = first.dtype
@@ -175,9 +203,9 @@ def _(
 
 
 @linear_attention.numpy
-def _(
+def linear_attention_numpy(
     query, key, value, past_state, decay, beta, *, chunk_size, kv_num_heads, q_num_heads, scale, update_rule
-):  # fmt: skip
+):
     batch, length, width = query.shape
     dtype = np.float64 if query.dtype == np.float64 else np.float32
     size, groups = width // q_num_heads, q_num_heads // kv_num_heads
@@ -217,15 +245,19 @@ def _gates_fit(update_rule: str, decay: Value | None, beta: Value | None) -> str
 
 linear_attention.requires(
     shapes(
-        query="batch length query_width", key="batch length key_width", value="batch length value_width",
-        past_state="batch kv_num_heads _ _", decay="batch length decay_width", beta="batch length _",
+        query="batch length query_width",
+        key="batch length key_width",
+        value="batch length value_width",
+        past_state="batch kv_num_heads _ _",
+        decay="batch length decay_width",
+        beta="batch length _",
     ),
     one_of(update_rule=("linear", "gated", "delta", "gated_delta")),
     holds(_gates_fit),
     divides("kv_num_heads", "q_num_heads"),
     divides("q_num_heads", "query_width"),
     *(divides("kv_num_heads", width) for width in ("key_width", "value_width", "decay_width")),
-)  # fmt: skip
+)
 
 
 # ----- CausalConvWithState --------------------------------------------------------------------------------------------
@@ -256,7 +288,7 @@ def causal_conv_with_state(input, weight, bias=None, past_state=None, *, activat
 
 def _state_fits(past: Dim, size: Dim) -> str | None:
     short = isinstance(size, int) and differ(past, size - 1)
-    return "past_state must hold one position less than a kernel" if short else None
+    return "past_state does not have one position less than the kernel" if short else None
 
 
 causal_conv_with_state.requires(
@@ -273,7 +305,7 @@ def _convolved(padded: Value, weight: Value, length: Any, size: Any) -> Value:
 
 
 @causal_conv_with_state.numpy
-def _(input, weight, bias, past_state, *, activation):
+def causal_conv_with_state_numpy(input, weight, bias, past_state, *, activation):
     batch, channels, length = input.shape
     size = weight.shape[2]
     dtype = np.float64 if input.dtype == np.float64 else np.float32

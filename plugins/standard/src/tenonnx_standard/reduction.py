@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import (
     DType,
     Index,
@@ -18,6 +19,7 @@ from tenonnx.extend import (
     elements,
     op,
     primitive,
+    subgraph,
     symbolic,
 )
 from tenonnx_standard.casting import cast, cast_like
@@ -50,11 +52,11 @@ def _reduced_type(
     """The type of ``data`` reduced over ``axes``; axes that only run time knows leave the dims open."""
     kind = data.tensor
     if not kind.dtype.is_numeric and not (booleans and kind.dtype is DType.bool):
-        raise TypeMismatch(f"{op.title}: data must be numeric", given=repr(data))
+        raise TypeMismatch(f"{op.title}: data is not numeric", given=repr(data))
     if axes is not None and not axes.dtype.is_integer:
-        raise TypeMismatch(f"{op.title}: axes must be int64", given=repr(axes))
+        raise TypeMismatch(f"{op.title}: axes is not int64", given=repr(axes))
     if axes is not None and axes.rank not in (None, 1):
-        raise TypeMismatch(f"{op.title}: axes must be a list of axes", given=repr(axes))
+        raise TypeMismatch(f"{op.title}: axes is not a list", given=repr(axes))
     count: Any = 0 if axes is None else None if axes.tensor.shape is None else axes.shape[0]
     if kind.shape is None:
         return kind.with_shape(() if count == 0 and not keepdims and not noop_with_empty_axes else None)
@@ -69,13 +71,15 @@ def _reduced_type(
         return kind.with_shape(tuple(1 if d == 1 else None for d in kind.shape))
     if isinstance(count, int):
         if count > rank:
-            raise TypeMismatch(f"{op.title}: axes must be distinct", given=f"{count} axes of a tensor of rank {rank}")
+            raise TypeMismatch(
+                f"{op.title}: axes names an axis twice", given=f"{count} axes of a tensor of rank {rank}"
+            )
         return kind.with_shape((None,) * (rank - count))
     return kind.with_shape(None)
 
 
 def _without_noop(op: Op) -> Callable[..., Any]:
-    """How a reduction is said where ``noop_with_empty_axes`` does not exist yet."""
+    """Lower a reduction to opsets without ``noop_with_empty_axes``."""
 
     def lowered(data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Any:
         if not noop_with_empty_axes:
@@ -88,8 +92,27 @@ def _without_noop(op: Op) -> Callable[..., Any]:
     return lowered
 
 
+def _axis_by_axis(op: Op) -> Callable[..., Any]:
+    """Lower a reduction of computed axes to opsets where they are an attribute: a choice for each known axis."""
+
+    def lowered(data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Any:
+        if axes is None or elements(axes) is not None or data.rank is None or noop_with_empty_axes:
+            return None
+        rank, listed = data.ndim, ops.reshape(axes, [-1, 1])
+        hits = ops.equal(ops.where(listed < 0, listed + data.ndim, listed), np.arange(rank))
+        chosen = ops.reduce_sum(cast(hits, to=DType.int32), [0], keepdims=0) > 0
+        chosen = ops.or_(chosen, ops.equal(ops.size(axes), 0))
+        for axis in range(rank):
+            reduced = subgraph(lambda data=data, axis=axis: op(data, [axis], keepdims=1), name="reduced")
+            kept = subgraph(lambda data=data: identity(data), name="kept")
+            data = ops.if_(ops.gather(chosen, axis), then_branch=reduced, else_branch=kept)
+        return data if keepdims else ops.squeeze(data, axes)
+
+    return lowered
+
+
 def _of_booleans(op: Op) -> Callable[..., Any]:
-    """How an extremum of bools is said where it takes numbers alone; that of none is an infinity of the right sign."""
+    """Lower an extremum of bools to numbers; that of none is an infinity of the right sign."""
 
     def lowered(data: Value, axes: Value | None, **attributes: int) -> Any:
         return op(cast(data, to=DType.float32), axes, **attributes) > 0 if data.dtype is DType.bool else None
@@ -109,6 +132,8 @@ def _reduction(
         made.until(moved, attributes=["axes"], lacks=["noop_with_empty_axes"])
         made.until(11, positive=["axes"])
         made.lower()(_without_noop(made))
+        if made.primitive:  # others are said by these
+            made.lower()(_axis_by_axis(made))
         if booleans:
             made.lower()(_of_booleans(made))
         return made
@@ -233,7 +258,7 @@ def _symbolic(op: Op, ufunc: np.ufunc) -> None:
 
 def _prepare(op: Op, kept: Callable[[Array, tuple[int, ...]], Array]) -> None:
     @op.specialize
-    def _(
+    def op_specialize(
         data: Operand, axes: Operand | None, *, keepdims: int, noop_with_empty_axes: int
     ) -> Callable[..., Array] | None:
         if axes is not None and axes.contents is None:
@@ -254,7 +279,7 @@ def reduce_sum(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
 
 
 @_numpy(reduce_sum)
-def _(x, axes):
+def reduce_sum_numpy(x, axes):
     if not axes:
         return x
     if x.dtype.kind in "iu":
@@ -275,7 +300,7 @@ def _restored(reduced: Value, data: Value, axes: Value | None, keepdims: int) ->
 
 
 @reduce_sum.vjp
-def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
+def reduce_sum_vjp(g, y, data, axes, *, keepdims, noop_with_empty_axes):
     return expand(_restored(g, data, axes, keepdims), shape(data)), None
 
 
@@ -285,7 +310,7 @@ def reduce_mean(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0)
 
 
 @_numpy(reduce_mean)
-def _(x, axes):
+def reduce_mean_numpy(x, axes):
     if not axes:
         return x
     count = math.prod(x.shape[axis] for axis in axes)
@@ -296,7 +321,7 @@ def _(x, axes):
 
 
 @reduce_mean.vjp
-def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
+def reduce_mean_vjp(g, y, data, axes, *, keepdims, noop_with_empty_axes):
     mean = over_count(g, size(data) / maximum(size(y), 1))
     return expand(_restored(mean, data, axes, keepdims), shape(data)), None
 
@@ -313,7 +338,7 @@ def reduce_prod(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0)
 
 
 @_numpy(reduce_prod)
-def _(x, axes):
+def reduce_prod_numpy(x, axes):
     if not axes:
         return x
     if x.dtype.kind in "iu":
@@ -322,7 +347,7 @@ def _(x, axes):
 
 
 @reduce_prod.vjp
-def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
+def reduce_prod_vjp(g, y, data, axes, *, keepdims, noop_with_empty_axes):
     """The product of the others: where there is one zero, the product of the rest is its gradient."""
     options = {"keepdims": 1, "noop_with_empty_axes": noop_with_empty_axes}
     zero = equal(data, 0.0)
@@ -427,7 +452,7 @@ def reduce_l2(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
 
 
 @reduce_l2.vjp
-def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
+def reduce_l2_vjp(g, y, data, axes, *, keepdims, noop_with_empty_axes):
     """The unit vector; none at the origin, where the norm has a kink."""
     norm = _restored(y, data, axes, keepdims)
     return _restored(g, data, axes, keepdims) * data / where(equal(norm, 0.0), 1.0, norm), None
@@ -455,7 +480,7 @@ def reduce_log_sum_exp(data, axes: Index = None, *, keepdims=1, noop_with_empty_
 
 
 @reduce_log_sum_exp.vjp
-def _(g, y, data, axes, *, keepdims, noop_with_empty_axes):
+def reduce_log_sum_exp_vjp(g, y, data, axes, *, keepdims, noop_with_empty_axes):
     return _restored(g, data, axes, keepdims) * exp(data - _restored(y, data, axes, keepdims)), None
 
 
@@ -465,12 +490,12 @@ _numpy(reduce_log_sum)(lambda x, axes: np.log(total(_wide_array(x), axes)))
 
 
 @_numpy(reduce_l1)
-def _(x, axes):
+def reduce_l1_numpy(x, axes):
     return total(np.abs(widened(x)), axes, x.dtype if x.dtype.kind in "iu" else None)
 
 
 @_numpy(reduce_log_sum_exp)
-def _(x, axes):
+def reduce_log_sum_exp_numpy(x, axes):
     x = _wide_array(x)
     if not x.size:
         return np.log(total(np.exp(x), axes))

@@ -1,4 +1,4 @@
-"""Regular expressions as ONNX means them: those of RE2, which take time in proportion to the text.
+"""Regular expressions in the syntax of RE2, in linear time.
 
 The package ``google-re2`` matches where it is installed. Elsewhere all ways through a pattern are followed at once, as
 Python's own matching goes back and forth, for some patterns longer than anyone can wait.
@@ -25,7 +25,7 @@ class RegularExpression(Protocol):
         ...
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Where the matches are, from left to right without overlap. Alternatives are tried in their order."""
+        """Spans of the matches, from left to right without overlap. Alternatives are tried in their order."""
         ...
 
 
@@ -62,10 +62,21 @@ class _OfPackage(NamedTuple):
 
 #: The ASCII classes of RE2, as they are written inside brackets.
 _CLASSES = {
-    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": r"\x00-\x7f", "blank": r"\t ", "cntrl": r"\x00-\x1f\x7f",
-    "digit": "0-9", "graph": "!-~", "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~", "space": r"\t\n\v\f\r ",
-    "upper": "A-Z", "word": r"0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
-}  # fmt: skip
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "ascii": r"\x00-\x7f",
+    "blank": r"\t ",
+    "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\t\n\v\f\r ",
+    "upper": "A-Z",
+    "word": r"0-9A-Za-z_",
+    "xdigit": "0-9A-Fa-f",
+}
 
 #: What RE2 writes in other ways than Python, and what Python has and RE2 has not.
 _DIFFERENT = re.compile(

@@ -76,7 +76,7 @@ dropout_unless_test.until(6, ignored=["consumed_inputs"])
 
 
 @dropout.lower(to=dropout_off)
-def _(data, ratio, training_mode, *, seed, _outputs=None):
+def dropout_to_dropout_off(data, ratio, training_mode, *, seed, _outputs=None):
     """Without the mask, which onnxruntime fills with zeros at those versions."""
     if _outputs == 1 and _known(training_mode) is False:
         return dropout_off(data, ratio=_number(ratio), _outputs=1)
@@ -84,12 +84,12 @@ def _(data, ratio, training_mode, *, seed, _outputs=None):
 
 
 @dropout_off.lower(to=dropout_off_masked_by_number)
-def _(data, *, ratio, _outputs=None):
+def dropout_off_to_dropout_off_masked_by_number(data, *, ratio, _outputs=None):
     return dropout_off_masked_by_number(data, ratio=ratio, _outputs=1) if _outputs == 1 else None
 
 
 @dropout_off_masked_by_number.lower(to=dropout_unless_test)
-def _(data, *, ratio, _outputs=None):
+def dropout_off_masked_by_number_to_dropout_unless_test(data, *, ratio, _outputs=None):
     return dropout_unless_test(data, is_test=1, ratio=ratio, _outputs=1) if _outputs == 1 else None
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import (
-    DType,
     Index,
     TensorType,
     TypeMismatch,
@@ -27,26 +26,19 @@ from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.joining import concat
 from tenonnx_standard.linear_algebra import matmul
-from tenonnx_standard.logic import equal, less, or_, where
-from tenonnx_standard.math import clip, floor, maximum, minimum, round_
-from tenonnx_standard.reduction import reduce_max, reduce_min, reduce_sum
-from tenonnx_standard.resampling import (
+from tenonnx_standard.logic import equal, where
+from tenonnx_standard.math import clip, maximum, minimum, round_
+from tenonnx_standard.reduction import reduce_sum
+from tenonnx_standard.resample_1d import (
     COORDINATES,
     MODES,
     NEAREST,
-    Axis,
     Method,
-    Values,
     axes_to_resample,
-    matrix,
-    nearest,
-    outside,
-    positions,
     resample,
     scaled_size,
-    source,
-    taps,
 )
+from tenonnx_standard.resize_plans import Plan, fixed_plan, open_plans, wide
 from tenonnx_standard.shapes import identity, reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import gather
 
@@ -55,9 +47,17 @@ POLICIES = ("stretch", "not_larger", "not_smaller")
 
 
 def _method(
-    title: str, *, antialias: int, coordinate_transformation_mode: str, cubic_coeff_a: float, exclude_outside: int,
-    mode: str, nearest_mode: str, keep_aspect_ratio_policy: str = "stretch", coordinates: Sequence[str] = COORDINATES,
-) -> Method:  # fmt: skip
+    title: str,
+    *,
+    antialias: int,
+    coordinate_transformation_mode: str,
+    cubic_coeff_a: float,
+    exclude_outside: int,
+    mode: str,
+    nearest_mode: str,
+    keep_aspect_ratio_policy: str = "stretch",
+    coordinates: Sequence[str] = COORDINATES,
+) -> Method:
     """The attributes of a call. Raises ``TypeMismatch`` for words that are not known."""
     for name, given, known in (
         ("mode", mode, MODES),
@@ -78,7 +78,9 @@ def _chosen_axes(title: str, rank: int, axes: Sequence[int] | None) -> list[int]
     if axes is None or not len(axes):
         return list(range(rank))
     if any(not -rank <= a < rank for a in axes) or len({a % rank for a in axes}) < len(axes):
-        raise TypeMismatch(f"{title}: axes must be distinct axes of X", given=f"axes={list(axes)} of rank {rank}")
+        raise TypeMismatch(
+            f"{title}: axes names an axis twice, or one that X lacks", given=f"axes={list(axes)} of rank {rank}"
+        )
     return [a % rank for a in axes]
 
 
@@ -88,14 +90,14 @@ def _given(title: str, X: Any, scales: Any, sizes: Any, chosen: Sequence[int], l
     sizes = None if sizes is None or length(sizes) == 0 else sizes
     if (scales is None) == (sizes is None):
         both = "none of them" if scales is None else "both"
-        raise TypeMismatch(f"{title}: either scales or sizes must be given", given=both)
+        raise TypeMismatch(f"{title}: scales and sizes are both absent or both given", given=both)
     name, one = ("scales", scales) if sizes is None else ("sizes", sizes)
     if negative := [n for n in (_numbers(sizes) or () if scales is None else ()) if isinstance(n, int) and n < 0]:
-        raise TypeMismatch(f"{title}: sizes must not be negative", given=str(negative))
+        raise TypeMismatch(f"{title}: sizes holds a negative number", given=str(negative))
     count = length(one)
     if isinstance(count, int) and count != len(chosen):
         raise TypeMismatch(
-            f"{title}: {name} must have one element for each axis that is resized",
+            f"{title}: {name} does not have one element for each resized axis",
             given=f"{count} elements for axes {list(chosen)}",
         )
     return scales, sizes
@@ -108,7 +110,7 @@ def _numbers(sizes: Any) -> list[Any] | None:
 
 def _length_of_value(value: Value) -> Any:
     if value.rank not in (None, 1):
-        raise TypeMismatch("scales and sizes of Resize must be lists", given=repr(value))
+        raise TypeMismatch("Resize: scales or sizes is not a list", given=repr(value))
     return None if value.rank is None else value.shape[0]
 
 
@@ -117,40 +119,54 @@ def _length_of_value(value: Value) -> Any:
 
 @op("Resize", since=10)
 def resize(
-    X, roi=None, scales=None, sizes: Index = None, *, antialias=0, axes: list[int] | None = None,
-    coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0,
-    keep_aspect_ratio_policy="stretch", mode="nearest", nearest_mode="round_prefer_floor",
-):  # fmt: skip
+    X,
+    roi=None,
+    scales=None,
+    sizes: Index = None,
+    *,
+    antialias=0,
+    axes: list[int] | None = None,
+    coordinate_transformation_mode="half_pixel",
+    cubic_coeff_a=-0.75,
+    exclude_outside=0,
+    extrapolation_value=0.0,
+    keep_aspect_ratio_policy="stretch",
+    mode="nearest",
+    nearest_mode="round_prefer_floor",
+):
     """``X`` resampled along its axes, each element a mean of input elements nearby.
 
     Taking the nearest element is a Gather; the other modes multiply by a matrix along each axis.
     """
     method = _method(
-        resize.title, antialias=antialias, coordinate_transformation_mode=coordinate_transformation_mode, mode=mode,
-        cubic_coeff_a=cubic_coeff_a, exclude_outside=exclude_outside, nearest_mode=nearest_mode,
+        resize.title,
+        antialias=antialias,
+        coordinate_transformation_mode=coordinate_transformation_mode,
+        mode=mode,
+        cubic_coeff_a=cubic_coeff_a,
+        exclude_outside=exclude_outside,
+        nearest_mode=nearest_mode,
         keep_aspect_ratio_policy=keep_aspect_ratio_policy,
-    )  # fmt: skip
+    )
     return _resampled(
         X, _plans(X, roi, scales, sizes, axes, method, keep_aspect_ratio_policy), method, extrapolation_value
     )
 
 
-class Plan:
-    """What resampling one axis takes: positions or a matrix, and a mask of what lies outside; arrays or values."""
-
-    def __init__(self, axis: int, places: Any, weights: Any, beyond: Any) -> None:
-        self.axis, self.places, self.weights, self.beyond = axis, places, weights, beyond
-
-
 def _plans(
-    X: Value, roi: Value | None, scales: Value | None, sizes: Value | None, axes: Sequence[int] | None, method: Method,
+    X: Value,
+    roi: Value | None,
+    scales: Value | None,
+    sizes: Value | None,
+    axes: Sequence[int] | None,
+    method: Method,
     policy: str,
-) -> list[Plan]:  # fmt: skip
+) -> list[Plan]:
     chosen = _chosen_axes(resize.title, X.ndim, axes)
     scales, sizes = _given(resize.title, X, scales, sizes, chosen, _length_of_value)
     needs_roi = method.coordinates == "tf_crop_and_resize"
     if needs_roi and (roi is None or _length_of_value(roi) == 0):
-        raise TypeMismatch(f"{resize.title}: roi must be given for tf_crop_and_resize")
+        raise TypeMismatch(f"{resize.title}: roi is missing for tf_crop_and_resize")
     roi = roi if needs_roi else None
     known = [None if v is None else static(v) for v in (roi, scales, sizes)]
     lengths = [X.shape[a] for a in chosen]
@@ -158,68 +174,14 @@ def _plans(
         isinstance(n, int) for n in lengths
     ):
         fixed = axes_to_resample(X.shape, chosen, *known, policy)  # type: ignore[call-arg]
-        return [_fixed_plan(a, axis, method, _wide(X.dtype)) for a, axis in fixed.items()]
-    return _open_plans(X, chosen, roi, scales, sizes, method, policy)
-
-
-def _wide(dtype: DType) -> DType:
-    """The dtype that means of ``dtype`` are computed in."""
-    return DType.float64 if dtype is DType.float64 or (dtype.is_integer and dtype.bits > 16) else DType.float32
-
-
-def _fixed_plan(a: int, axis: Axis, method: Method, wide: DType) -> Plan:
-    beyond = outside(axis, method)
-    kept = None if beyond is None else constant(beyond)
-    if method.mode == "nearest":
-        return Plan(a, constant(positions(axis, method).astype(np.int64)), None, kept)
-    return Plan(a, None, constant(matrix(axis, method), wide), kept)
-
-
-def _open_plans(
-    X: Value, chosen: Sequence[int], roi: Value | None, scales: Value | None, sizes: Value | None, method: Method,
-    policy: str,
-) -> list[Plan]:  # fmt: skip
-    """The plans where only run time knows some of the numbers."""
-    known = None if scales is None else static(scales)
-    lengths = _doubles([dims(X)[a] for a in chosen])
-    if scales is not None:
-        factors = cast(scales, to=DType.float64)
-        outputs = floor(cast(lengths, to=DType.float32) * cast(scales, to=DType.float32))
-        outputs = cast(outputs, to=DType.float64)
-    else:
-        outputs = cast(sizes, to=DType.float64)
-        factors = outputs / lengths
-        if policy != "stretch":
-            extreme = reduce_min if policy == "not_larger" else reduce_max
-            factors = extreme(factors, [0], keepdims=1) + lengths * 0.0
-            outputs = floor(factors * lengths + 0.5)
-    region = None if roi is None else cast(roi, to=DType.float64)
-    plans = []
-    for k, a in enumerate(chosen):
-        if known is not None and known[k] == 1 and roi is None:
-            continue
-        size, output, factor = (v[k] for v in (lengths, outputs, factors))
-        start, end = (0.0, 1.0) if region is None else (region[k], region[k + len(chosen)])
-        x = source(Values, method, size, output, factor, factor * size, start, end)
-        beyond = or_(less(x, 0.0), less(size - 1.0, x)) if roi is not None else None
-        if method.mode == "nearest":
-            plans.append(Plan(a, cast(nearest(Values, method, x, size), to=DType.int64), None, beyond))
-            continue
-        places, weights = taps(Values, method, x, size, factor)
-        hits = equal(unsqueeze(places, [-1]), Values.count(0, size))
-        dense = reduce_sum(where(hits, unsqueeze(weights, [-1]), 0.0), [1], keepdims=0)
-        plans.append(Plan(a, None, cast(dense, to=_wide(X.dtype)), beyond))
-    return plans
-
-
-def _doubles(numbers: Sequence[Any]) -> Value:
-    return cast(vector(numbers), to=DType.float64)
+        return [fixed_plan(a, axis, method, wide(X.dtype)) for a, axis in fixed.items()]
+    return open_plans(X, chosen, roi, scales, sizes, method, policy)
 
 
 def _resampled(X: Value, plans: Sequence[Plan], method: Method, extrapolation_value: float) -> Value:
     x = X
-    if method.mode != "nearest" and X.dtype is not _wide(X.dtype):
-        x = cast(x, to=_wide(X.dtype))
+    if method.mode != "nearest" and X.dtype is not wide(X.dtype):
+        x = cast(x, to=wide(X.dtype))
     for plan in plans:
         x = gather(x, plan.places, axis=plan.axis) if plan.weights is None else _contracted(x, plan.weights, plan.axis)
     for plan in plans:
@@ -255,7 +217,7 @@ resize.requires(holds(_policy_is_of_sizes))
 
 
 @resize.type
-def _(X, roi=None, scales=None, sizes=None, *, axes, extrapolation_value, **attributes):
+def resize_type(X, roi=None, scales=None, sizes=None, *, axes, extrapolation_value, **attributes):
     title = resize.title
     method = _method(title, **attributes)
     if X.tensor.shape is None:
@@ -295,20 +257,24 @@ def _scaled_dim(size: Any, scale: float) -> Any:
 
 
 @resize.numpy
-def _(X, roi=None, scales=None, sizes=None, *, axes, extrapolation_value, keep_aspect_ratio_policy, **attributes):
+def resize_numpy(
+    X, roi=None, scales=None, sizes=None, *, axes, extrapolation_value, keep_aspect_ratio_policy, **attributes
+):
     method = _method(resize.title, keep_aspect_ratio_policy=keep_aspect_ratio_policy, **attributes)
     chosen = _chosen_axes(resize.title, X.ndim, axes)
     scales, sizes = _given(resize.title, X, scales, sizes, chosen, len)
     if method.coordinates != "tf_crop_and_resize":
         roi = None
     elif roi is None or not roi.size:
-        raise TypeMismatch(f"{resize.title}: roi must be given for tf_crop_and_resize")
+        raise TypeMismatch(f"{resize.title}: roi is missing for tf_crop_and_resize")
     changing = axes_to_resample(X.shape, chosen, roi, scales, sizes, keep_aspect_ratio_policy)
     return resample(X, changing, method, extrapolation_value)
 
 
 @resize.vjp
-def _(g, y, X, roi=None, scales=None, sizes=None, *, axes, extrapolation_value, keep_aspect_ratio_policy, **attributes):
+def resize_vjp(
+    g, y, X, roi=None, scales=None, sizes=None, *, axes, extrapolation_value, keep_aspect_ratio_policy, **attributes
+):
     method = _method(resize.title, keep_aspect_ratio_policy=keep_aspect_ratio_policy, **attributes)
     plans = _plans(X, roi, scales, sizes, axes, method, keep_aspect_ratio_policy)
     for plan in plans:
@@ -344,18 +310,38 @@ def _gathered_back(g: Value, X: Value, plan: Plan) -> Value:
 
 @resize.until(19)
 def resize_before_symmetric(
-    X, roi=None, scales=None, sizes: Index = None, *, antialias=0, axes: list[int] | None = None,
-    coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0,
-    keep_aspect_ratio_policy="stretch", mode="nearest", nearest_mode="round_prefer_floor",
-):  # fmt: skip
+    X,
+    roi=None,
+    scales=None,
+    sizes: Index = None,
+    *,
+    antialias=0,
+    axes: list[int] | None = None,
+    coordinate_transformation_mode="half_pixel",
+    cubic_coeff_a=-0.75,
+    exclude_outside=0,
+    extrapolation_value=0.0,
+    keep_aspect_ratio_policy="stretch",
+    mode="nearest",
+    nearest_mode="round_prefer_floor",
+):
     """Resize that does not know half_pixel_symmetric."""
     _check_coordinates(resize_before_symmetric.title, coordinate_transformation_mode, COORDINATES[1:])
     return resize(
-        X, roi, scales, sizes, antialias=antialias, axes=axes, cubic_coeff_a=cubic_coeff_a,
-        coordinate_transformation_mode=coordinate_transformation_mode, exclude_outside=exclude_outside,
-        extrapolation_value=extrapolation_value, keep_aspect_ratio_policy=keep_aspect_ratio_policy, mode=mode,
+        X,
+        roi,
+        scales,
+        sizes,
+        antialias=antialias,
+        axes=axes,
+        cubic_coeff_a=cubic_coeff_a,
+        coordinate_transformation_mode=coordinate_transformation_mode,
+        exclude_outside=exclude_outside,
+        extrapolation_value=extrapolation_value,
+        keep_aspect_ratio_policy=keep_aspect_ratio_policy,
+        mode=mode,
         nearest_mode=nearest_mode,
-    )  # fmt: skip
+    )
 
 
 resize_before_symmetric.until(18, lacks=["antialias", "axes", "keep_aspect_ratio_policy"])
@@ -369,14 +355,16 @@ def _check_coordinates(title: str, given: str, known: Sequence[str]) -> None:
 
 
 @resize.lower(to=resize_before_symmetric)
-def _(X, roi=None, scales=None, sizes=None, **attributes):
+def resize_to_resize_before_symmetric(X, roi=None, scales=None, sizes=None, **attributes):
     if attributes["coordinate_transformation_mode"] != "half_pixel_symmetric":
         return resize_before_symmetric(X, roi, scales, sizes, **attributes)
     return None
 
 
 @resize_before_symmetric.lower()
-def _(X, roi=None, scales=None, sizes=None, *, antialias, axes, keep_aspect_ratio_policy, **attributes):
+def resize_before_symmetric_lowering(
+    X, roi=None, scales=None, sizes=None, *, antialias, axes, keep_aspect_ratio_policy, **attributes
+):
     """Numbers for all axes instead of some."""
     if antialias or not axes or keep_aspect_ratio_policy != "stretch" or X.rank is None:
         return None
@@ -407,9 +395,18 @@ def _for_all_axes(given: Value, chosen: Sequence[int], others: Sequence[Any]) ->
 
 @resize_before_symmetric.until(13)
 def resize_with_roi(
-    X, roi, scales, sizes: Index = None, *, coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.75,
-    exclude_outside=0, extrapolation_value=0.0, mode="nearest", nearest_mode="round_prefer_floor",
-):  # fmt: skip
+    X,
+    roi,
+    scales,
+    sizes: Index = None,
+    *,
+    coordinate_transformation_mode="half_pixel",
+    cubic_coeff_a=-0.75,
+    exclude_outside=0,
+    extrapolation_value=0.0,
+    mode="nearest",
+    nearest_mode="round_prefer_floor",
+):
     """Resize with ``roi`` and ``scales`` always there, ``scales`` empty where ``sizes`` are given."""
     given = COORDINATES_BEFORE_13
     _check_coordinates(resize_with_roi.title, coordinate_transformation_mode, given)
@@ -417,9 +414,12 @@ def resize_with_roi(
     if sizes is not None and _length_of_value(sizes) != 0 and (given_scales == 0 or not isinstance(given_scales, int)):
         scales = None
     attributes = {
-        "coordinate_transformation_mode": coordinate_transformation_mode, "cubic_coeff_a": cubic_coeff_a,
-        "exclude_outside": exclude_outside, "mode": mode, "nearest_mode": nearest_mode,
-    }  # fmt: skip
+        "coordinate_transformation_mode": coordinate_transformation_mode,
+        "cubic_coeff_a": cubic_coeff_a,
+        "exclude_outside": exclude_outside,
+        "mode": mode,
+        "nearest_mode": nearest_mode,
+    }
     if coordinate_transformation_mode == "tf_half_pixel_for_nn":
         method = _method(resize_with_roi.title, antialias=0, coordinates=given, **attributes)
         return _resampled(X, _plans(X, None, scales, sizes, None, method, "stretch"), method, extrapolation_value)
@@ -427,7 +427,9 @@ def resize_with_roi(
 
 
 @resize_before_symmetric.lower(to=resize_with_roi)
-def _(X, roi=None, scales=None, sizes=None, *, antialias, axes, keep_aspect_ratio_policy, **attributes):
+def resize_before_symmetric_to_resize_with_roi(
+    X, roi=None, scales=None, sizes=None, *, antialias, axes, keep_aspect_ratio_policy, **attributes
+):
     if antialias or axes or keep_aspect_ratio_policy != "stretch":
         return None
     empty = constant(np.zeros(0, np.float32))
@@ -450,7 +452,9 @@ def resize_asymmetric(X, scales, *, mode="nearest"):
 
 
 @resize_with_roi.lower(to=resize_asymmetric)
-def _(X, roi, scales, sizes, *, coordinate_transformation_mode, mode, nearest_mode, exclude_outside, **_):
+def resize_with_roi_to_resize_asymmetric(
+    X, roi, scales, sizes, *, coordinate_transformation_mode, mode, nearest_mode, exclude_outside, **_
+):
     known = static(scales)
     if coordinate_transformation_mode != "asymmetric" or known is None or not known.size:
         return None

@@ -36,21 +36,21 @@ def rotary_embedding(
 
 def _hold_heads(X: Value, hidden: Any, size: Any, half: Any, num_heads: int, rotary_embedding_dim: int) -> str | None:
     if X.rank == 3 and not num_heads:
-        return "num_heads must be given for an input of three axes"
+        return "num_heads is missing for an input of three axes"
     if isinstance(hidden, int) and num_heads:
         size = hidden // num_heads
     width = rotary_embedding_dim or size
     if isinstance(width, int) and isinstance(size, int) and width > size:
-        return "rotary_embedding_dim must be at most the size of a head"
+        return "rotary_embedding_dim is larger than a head"
     if isinstance(width, int) and (width % 2 or differ(width // 2, half)):
-        return "the rotated size of a head must be even, and twice the last dim of the caches"
+        return "rotated size of a head is odd, or not twice the last dim of the caches"
     return None
 
 
 def _hold_rows(position_ids: Value | None, cos_cache: Value, sin_cache: Value) -> str | None:
     rank = 3 if position_ids is None else 2
     if any(cache.rank not in (None, rank) for cache in (cos_cache, sin_cache)):
-        return f"the caches must have {rank} axes {'without' if position_ids is None else 'with'} position_ids"
+        return f"caches do not have {rank} axes, {'without' if position_ids is None else 'with'} position_ids"
     return None
 
 
@@ -67,7 +67,7 @@ rotary_embedding.requires(
 
 
 def _turn(x, cos, sin, size, interleaved):
-    """The pairs of ``x`` along its last axis turned: neighbours, or one from each half."""
+    """The pairs of ``x`` along its last axis turned: neighbors, or one from each half."""
     if not interleaved:
         a, b = split(x, axis=-1, num_outputs=2)
         return concat(a * cos - b * sin, a * sin + b * cos, axis=-1)

@@ -1,4 +1,4 @@
-"""Numbers as arrays: what numpy makes of a Python number at every call takes longer than a small array to work on."""
+"""Python numbers as cached arrays, which saves numpy's conversion at every call."""
 
 from __future__ import annotations
 

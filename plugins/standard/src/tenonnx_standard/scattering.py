@@ -57,7 +57,7 @@ def _check_reduction(made: Op, reduction: str, known: tuple[str, ...] = ("none",
 
 def _check_indices(made: Op, indices: Value) -> None:
     if not indices.dtype.is_integer:
-        raise TypeMismatch(f"{made.title}: indices must be integers", given=repr(indices), do="cast them")
+        raise TypeMismatch(f"{made.title}: indices are not integers", given=repr(indices), do="cast them")
 
 
 # ----- numpy ----------------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def scatter_elements(data, indices: Index, updates, *, axis=0, reduction="none")
 
 
 @scatter_elements.type
-def _(data, indices, updates, *, axis, reduction):
+def scatter_elements_type(data, indices, updates, *, axis, reduction):
     _check_reduction(scatter_elements, reduction)
     _check_indices(scatter_elements, indices)
     same_dtypes(scatter_elements, data, updates)
@@ -98,7 +98,7 @@ def _(data, indices, updates, *, axis, reduction):
     ranks = {value.rank for value in (data, indices, updates)} - {None}
     if len(ranks) > 1:
         given = f"{data!r}, {indices!r}, {updates!r}"
-        raise TypeMismatch(f"{scatter_elements.title}: data, indices and updates must have one rank", given=given)
+        raise TypeMismatch(f"{scatter_elements.title}: data, indices and updates differ in rank", given=given)
     if kind.shape is not None:
         axis_within(scatter_elements, axis, len(kind.shape))
     return kind if kind.shape is not None or not ranks else kind.with_shape((None,) * ranks.pop())
@@ -106,11 +106,11 @@ def _(data, indices, updates, *, axis, reduction):
 
 @scatter_elements.symbolic
 @numpy_rule(scatter_elements)
-def _(x, indices, updates, *, axis, reduction):
+def scatter_elements_numpy(x, indices, updates, *, axis, reduction):
     _check_reduction(scatter_elements, reduction)
     axis = axis_within(scatter_elements, axis, x.ndim)
     if indices.shape != updates.shape:
-        raise ValueError("indices and updates must have one shape")
+        raise ValueError("shapes of indices and updates differ")
     if any(n > x.shape[k] for k, n in enumerate(indices.shape) if k != axis):
         raise IndexError("indices are longer than data along another axis")
     y, flat = np.array(x, order="C"), flat_places(x.shape, positions(indices), axis)
@@ -139,12 +139,16 @@ def _gradients(g: Value, y: Value, data: Value, updates: Value, reduction: str, 
 
 
 @scatter_elements.vjp
-def _(g, y, data, indices, updates, *, axis, reduction):
+def scatter_elements_vjp(g, y, data, indices, updates, *, axis, reduction):
     return _gradients(
-        g, y, data, updates, reduction,
+        g,
+        y,
+        data,
+        updates,
+        reduction,
         lambda x, u, how: scatter_elements(x, indices, u, axis=axis, reduction=how),
         lambda x: gather_elements(x, indices, axis=axis),
-    )  # fmt: skip
+    )
 
 
 @scatter_elements.until(18)
@@ -161,19 +165,19 @@ def scatter_elements_plain(data, indices: Index, updates, *, axis=0):
 
 
 @scatter_elements.lower(to=scatter_elements_arithmetic)
-def _(data, indices, updates, *, axis, reduction):
+def scatter_elements_to_scatter_elements_arithmetic(data, indices, updates, *, axis, reduction):
     if reduction not in _ARITHMETIC:
         return None
     return scatter_elements_arithmetic(data, indices, updates, axis=axis, reduction=reduction)
 
 
 @scatter_elements.lower()
-def _(data, indices, updates, *, axis, reduction):
+def scatter_elements_lowering(data, indices, updates, *, axis, reduction):
     return None if reduction in _ARITHMETIC else _dense(data, indices, updates, axis, reduction)
 
 
 @scatter_elements.lower()
-def _(data, indices, updates, *, axis, reduction):
+def scatter_elements_lowering_2(data, indices, updates, *, axis, reduction):
     """By ScatterND, with all coordinates of every element: for runtimes that have that alone."""
     axis %= data.ndim
     sizes = dims(indices)
@@ -194,17 +198,17 @@ def scatter(data, indices: Index, updates, *, axis=0):
 
 
 @scatter_elements_arithmetic.lower(to=scatter_elements_plain)
-def _(data, indices, updates, *, axis, reduction):
+def scatter_elements_arithmetic_to_scatter_elements_plain(data, indices, updates, *, axis, reduction):
     return scatter_elements_plain(data, indices, updates, axis=axis) if reduction == "none" else None
 
 
 @scatter_elements_plain.lower(to=scatter)
-def _(data, indices, updates, *, axis):
+def scatter_elements_plain_to_scatter(data, indices, updates, *, axis):
     return scatter(data, indices, updates, axis=axis_within(scatter, axis, data.ndim))
 
 
 @scatter_elements_arithmetic.lower()
-def _(data, indices, updates, *, axis, reduction):
+def scatter_elements_arithmetic_lowering(data, indices, updates, *, axis, reduction):
     return None if reduction == "none" else _dense(data, indices, updates, axis, reduction)
 
 
@@ -228,7 +232,7 @@ def _dense(data: Value, indices: Value, updates: Value, axis: int, reduction: st
 
 
 def _missing(data: Value, indices: Value, axis: int) -> Any:
-    """How much longer an axis of ``data`` is than that of ``indices``, an int or a value."""
+    """Difference between an axis of ``data`` and that of ``indices``, an int or a value."""
     known = symbolic.subtract(data.shape[axis], indices.shape[axis])
     return known if isinstance(known, int) else dim_of(data, axis) - dim_of(indices, axis)
 
@@ -271,7 +275,7 @@ def _total(sizes: list[Any]) -> Any:
 
 
 @scatter_nd.type
-def _(data, indices, updates, *, reduction):
+def scatter_nd_type(data, indices, updates, *, reduction):
     _check_reduction(scatter_nd, reduction)
     _check_indices(scatter_nd, indices)
     same_dtypes(scatter_nd, data, updates)
@@ -279,19 +283,23 @@ def _(data, indices, updates, *, reduction):
         depth = tuple_length(scatter_nd, data, indices, 0)
         if updates.rank not in (None, indices.ndim - 1 + data.ndim - depth):
             given = f"{data!r}, {indices!r}, {updates!r}"
-            raise TypeMismatch(f"{scatter_nd.title}: updates must hold a slice of data for every tuple", given=given)
+            raise TypeMismatch(
+                f"{scatter_nd.title}: updates does not hold a slice of data for every index tuple", given=given
+            )
     return data.tensor
 
 
 @scatter_nd.symbolic
 @numpy_rule(scatter_nd)
-def _(x, indices, updates, *, reduction):
+def scatter_nd_numpy(x, indices, updates, *, reduction):
     _check_reduction(scatter_nd, reduction)
     depth, y, places = indices.shape[-1], np.array(x, order="C"), positions(indices)
     rest = x.shape[depth:]
     if updates.shape != (*indices.shape[:-1], *rest):
         given = f"updates {list(updates.shape)}, indices {list(indices.shape)}, data {list(x.shape)}"
-        raise TypeMismatch(f"{scatter_nd.title}: updates must hold a slice of data for every tuple", given=given)
+        raise TypeMismatch(
+            f"{scatter_nd.title}: updates does not hold a slice of data for every index tuple", given=given
+        )
     flat, count = np.zeros((), np.int64), 1
     for k in reversed(range(depth)):
         flat, count = flat + wrapped(places[..., k], x.shape[k]) * count, count * x.shape[k]
@@ -304,12 +312,16 @@ def _(x, indices, updates, *, reduction):
 
 
 @scatter_nd.vjp
-def _(g, y, data, indices, updates, *, reduction):
+def scatter_nd_vjp(g, y, data, indices, updates, *, reduction):
     return _gradients(
-        g, y, data, updates, reduction,
+        g,
+        y,
+        data,
+        updates,
+        reduction,
         lambda x, u, how: scatter_nd(x, indices, u, reduction=how),
         lambda x: gather_nd(x, indices),
-    )  # fmt: skip
+    )
 
 
 @scatter_nd.until(18)
@@ -323,14 +335,14 @@ scatter_nd_arithmetic.until(16, lacks=["reduction"])
 
 
 @scatter_nd.lower(to=scatter_nd_arithmetic)
-def _(data, indices, updates, *, reduction):
+def scatter_nd_to_scatter_nd_arithmetic(data, indices, updates, *, reduction):
     if reduction in _ARITHMETIC:
         return scatter_nd_arithmetic(data, indices, updates, reduction=reduction)
     return None
 
 
 @scatter_nd_arithmetic.lower()
-def _(data, indices, updates, *, reduction):
+def scatter_nd_arithmetic_lowering(data, indices, updates, *, reduction):
     """A sum, for older targets, as the product of a matrix that has a one for every update with the updates."""
     if reduction != "add" or not data.dtype.is_float:
         return None
@@ -364,11 +376,11 @@ def _update_fits(past_cache: Value, update: Value, axis: int) -> str | None:
     if past_cache.rank is None:
         return None
     if axis % past_cache.ndim == 0:
-        return "axis must not be 0, the batch axis"
+        return "axis is 0, the batch axis"
     pairs = () if update.rank is None else zip(past_cache.shape, update.shape, strict=False)
     fits = update.rank in (None, past_cache.ndim)
     if not fits or any(differ(a, b) for k, (a, b) in enumerate(pairs) if k != axis % past_cache.ndim):
-        return "update must be as long as past_cache along all axes but one"
+        return "update differs from past_cache along more than one axis"
     return None
 
 

@@ -47,7 +47,7 @@ def _position(made: Op, find: str) -> None:
     made.vjp(lambda g, y, data, **_: None)
 
     @made.type
-    def _(data: Value, *, axis: int, keepdims: int, select_last_index: int) -> TensorType:
+    def made_type(data: Value, *, axis: int, keepdims: int, select_last_index: int) -> TensorType:
         shape = data.tensor.shape
         if shape is None:
             return TensorType(DType.int64)
@@ -55,7 +55,7 @@ def _position(made: Op, find: str) -> None:
         return TensorType(DType.int64, (*shape[:axis], *((1,) if keepdims else ()), *shape[axis + 1 :]))
 
     @numpy_rule(made)
-    def _(x: Array, *, axis: int, keepdims: int, select_last_index: int) -> Any:
+    def made_numpy(x: Array, *, axis: int, keepdims: int, select_last_index: int) -> Any:
         axis = axis_within(made, axis, x.ndim)
         if not select_last_index:
             return np.asarray(getattr(x, find)(axis, keepdims=bool(keepdims)), dtype=np.int64)
@@ -63,7 +63,7 @@ def _position(made: Op, find: str) -> None:
         return np.asarray(x.shape[axis] - 1 - last, dtype=np.int64)
 
     @made.lower()
-    def _(data: Value, *, axis: int, keepdims: int, select_last_index: int) -> Any:
+    def made_lowering(data: Value, *, axis: int, keepdims: int, select_last_index: int) -> Any:
         """The last one is the first one of the reversed axis."""
         if not select_last_index or data.rank is None:
             return None
@@ -82,7 +82,7 @@ _position(argmin, "argmin")
 def top_k(X, K: Index, *, axis=-1, largest=1, sorted=1):
     """The ``K`` greatest or least elements along ``axis`` in order, and their positions.
 
-    Of equal elements the first comes first.
+    Of equal elements the first comes first. NaN counts as the greatest number, as in onnxruntime and PyTorch.
     """
 
 
@@ -91,7 +91,7 @@ top_k.until(10, attributes=["K"], renamed={"K": "k"}, vectors=["K"], defaults={"
 
 
 @top_k.type
-def _(X, K, *, axis, largest, sorted):
+def top_k_type(X, K, *, axis, largest, sorted):
     kind, known = X.tensor, elements(K)
     check_shape(top_k, "K", K, [1])
     if kind.shape is None:
@@ -105,7 +105,7 @@ def _(X, K, *, axis, largest, sorted):
 
 
 @numpy_rule(top_k)
-def _(x, k, *, axis, largest, sorted):
+def top_k_numpy(x, k, *, axis, largest, sorted):
     axis, count = axis_within(top_k, axis, x.ndim), int(k.reshape(()))
     if not 0 <= count <= x.shape[axis]:
         raise ValueError(f"there are no {count} elements along axis {axis}")
@@ -127,7 +127,10 @@ def _best(keys: Array, count: int, largest: bool) -> Array:
         found = _best_of_few(keys, count, largest)
         if found is not None:
             return found
-    return np.argsort(_reversed(keys) if largest else keys, axis=1, kind="stable")[:, :count]
+    order = np.argsort(_reversed(keys) if largest else keys, axis=1, kind="stable")
+    if largest and keys.dtype.kind == "f" and np.isnan(np.take_along_axis(keys, order[:, -1:], axis=1)).any():
+        order = np.lexsort((_reversed(keys), ~np.isnan(keys)), axis=1)
+    return order[:, :count]
 
 
 def _best_of_few(keys: Array, count: int, largest: bool) -> Array | None:
@@ -137,7 +140,10 @@ def _best_of_few(keys: Array, count: int, largest: bool) -> Array | None:
     """
     rows, size = keys.shape
     place = size - count if largest else count - 1
-    bound = np.partition(keys, place, axis=1)[:, place, None]
+    parts = np.partition(keys, place, axis=1)
+    if largest and keys.dtype.kind == "f" and np.isnan(parts[:, place:]).any():
+        return None
+    bound = parts[:, place, None]
     found = np.flatnonzero(keys >= bound if largest else keys <= bound)
     values, (row, column) = keys.reshape(-1)[found], np.divmod(found, size)
     counts = np.bincount(row, minlength=rows)
@@ -159,7 +165,7 @@ def _reversed(keys: Array) -> Array:
 
 
 @top_k.vjp
-def _(g, y, X, K, *, axis, largest, sorted):
+def top_k_vjp(g, y, X, K, *, axis, largest, sorted):
     if g[0] is None:
         return None, None
     places = top_k(X, K, axis=axis, largest=largest, sorted=sorted)[1] if y[1] is None else y[1]
@@ -167,7 +173,7 @@ def _(g, y, X, K, *, axis, largest, sorted):
 
 
 @top_k.lower()
-def _(X, K, *, axis, largest, sorted):
+def top_k_lowering(X, K, *, axis, largest, sorted):
     """The least are the greatest of the negative ones; and sorted ones serve where any order would."""
     if largest and sorted:
         return None
@@ -191,7 +197,7 @@ def unique(X, *, axis: int | None = None, sorted=1):
 
 
 @unique.type
-def _(X, *, axis, sorted):
+def unique_type(X, *, axis, sorted):
     kind, places = X.tensor, TensorType(DType.int64, (None,))
     if axis is None:
         whole = None if kind.shape is None else symbolic.product(kind.shape)
@@ -204,7 +210,7 @@ def _(X, *, axis, sorted):
 
 
 @numpy_rule(unique)
-def _(x, *, axis, sorted):
+def unique_numpy(x, *, axis, sorted):
     keys, along = x, 0 if axis is None else axis_within(unique, axis, x.ndim)
     if axis is not None and x.dtype.kind not in "biuf":
         # Only numbers are sorted by slices; the places of other elements in their own order are such numbers.
@@ -221,7 +227,7 @@ def _(x, *, axis, sorted):
 
 
 @unique.vjp
-def _(g, y, X, *, axis, sorted):
+def unique_vjp(g, y, X, *, axis, sorted):
     if g[0] is None:
         return None
     first = unique(X, axis=axis, sorted=sorted)[1] if y[1] is None else y[1]
@@ -253,7 +259,7 @@ one_hot.requires(
 
 
 @numpy_rule(one_hot)
-def _(indices, depth, values, *, axis):
+def one_hot_numpy(indices, depth, values, *, axis):
     axis, size = axis_within(one_hot, axis, indices.ndim + 1), int(depth.reshape(()))
     places = np.expand_dims(indices.astype(np.int64), axis)
     inside = (places >= -size) & (places < size)
@@ -274,8 +280,8 @@ def one_hot_unsigned(indices, depth: Index, values, *, axis=-1):
 
 
 @one_hot.lower(to=one_hot_unsigned)
-def _(indices, depth, values, *, axis):
-    """What is out of range goes behind the end: runtimes differ in what a negative index means there."""
+def one_hot_to_one_hot_unsigned(indices, depth, values, *, axis):
+    """Put indices that are out of range after the end: runtimes differ on negative ones."""
     count = ops.reshape(ops.cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
     places = from_front(ops.cast(indices, to=DType.int64), count)
     axis += indices.ndim + 1 if axis < -1 else 0

@@ -26,8 +26,8 @@ from tenonnx.extend import (
     primitive,
     static,
     subgraph,
-    subgraph_types,
 )
+from tenonnx_standard.subgraphs import subgraph_types
 
 LENGTH = TensorType(DType.int64, ())
 
@@ -52,7 +52,7 @@ def place_in(op: Op, position: Any, length: int, *, last: int = -1) -> int:
     """A position in a sequence from its beginning; negative ones count from the end."""
     index = int(np.reshape(position, -1)[0])
     if not -length <= index <= length + last:
-        raise InvalidCall(f"{op.name}: the position must lie in the sequence", given=f"{index} of {length} elements")
+        raise InvalidCall(f"{op.name}: the position lies outside the sequence", given=f"{index} of {length} elements")
     return index + length if index < 0 else index
 
 
@@ -96,7 +96,7 @@ def sequence_insert(input_sequence, tensor, position: Index = None):
 
 
 @sequence_insert.numpy
-def _(input_sequence: list[Any], tensor: Any, position: Any) -> list[Any]:
+def sequence_insert_numpy(input_sequence: list[Any], tensor: Any, position: Any) -> list[Any]:
     length = len(input_sequence)
     limits.check_memory(limits.ELEMENT * (length + 1) + getattr(tensor, "nbytes", 0), "the sequence of SequenceInsert")
     place = length if position is None else place_in(sequence_insert, position, length, last=0)
@@ -109,7 +109,7 @@ def sequence_erase(input_sequence, position: Index = None):
 
 
 @sequence_erase.numpy
-def _(input_sequence: list[Any], position: Any) -> list[Any]:
+def sequence_erase_numpy(input_sequence: list[Any], position: Any) -> list[Any]:
     place = place_in(sequence_erase, -1 if position is None else position, len(input_sequence))
     return [*input_sequence[:place], *input_sequence[place + 1 :]]
 
@@ -149,19 +149,19 @@ def split_to_sequence(input, split: Index = None, *, axis=0, keepdims=1):
 
 
 @split_to_sequence.numpy
-def _(input: Any, split: Any, *, axis: int, keepdims: int) -> list[Any]:
+def split_to_sequence_numpy(input: Any, split: Any, *, axis: int, keepdims: int) -> list[Any]:
     length = input.shape[axis]
     if split is None:
         _check_pieces(length)
         pieces = list(np.moveaxis(input, axis, 0)) if input.ndim > 1 else [input[k, ...] for k in range(length)]
         return [np.expand_dims(p, axis) for p in pieces] if keepdims else pieces
     if not split.ndim and split < 1:
-        raise InvalidCall("SplitToSequence: the size of the pieces must be positive", given=f"split {split}")
+        raise InvalidCall("SplitToSequence: the size of the pieces is not positive", given=f"split {split}")
     _check_pieces(split.size if split.ndim else length // int(split) + 1)
     sizes = split.tolist() if split.ndim else [int(split)] * (length // int(split))
     rest = length - sum(sizes)
     if rest < 0 or (rest and split.ndim):
-        raise InvalidCall("SplitToSequence: the sizes must add up to the axis", given=f"{sizes} for {length}")
+        raise InvalidCall("SplitToSequence: the sizes do not add up to the axis", given=f"{sizes} for {length}")
     bounds = np.cumsum(sizes if rest else sizes[:-1])
     return list(np.split(input, bounds, axis=axis))
 
@@ -173,7 +173,7 @@ def _check_pieces(count: int) -> None:
 def _concat_type(input_sequence: Value, *, axis: int, new_axis: int) -> Type | None:
     kind = _element("ConcatFromSequence", input_sequence)
     if new_axis not in (0, 1):
-        raise TypeMismatch("ConcatFromSequence: new_axis must be 0 or 1", given=str(new_axis))
+        raise TypeMismatch("ConcatFromSequence: new_axis is neither 0 nor 1", given=str(new_axis))
     if not isinstance(kind, TensorType) or kind.shape is None:
         return kind
     dims = list(kind.shape)
@@ -190,7 +190,7 @@ def concat_from_sequence(input_sequence, *, axis: int, new_axis=0):
 
 
 @concat_from_sequence.numpy
-def _(input_sequence: list[Any], *, axis: int, new_axis: int) -> Any:
+def concat_from_sequence_numpy(input_sequence: list[Any], *, axis: int, new_axis: int) -> Any:
     if not input_sequence:
         raise InvalidCall("ConcatFromSequence needs at least one element", given="an empty sequence")
     limits.check_elements([sum(each.size for each in input_sequence)], concat_from_sequence.title)
@@ -210,7 +210,7 @@ def sequence_map(input_sequence, *additional_inputs, body: Graph, _outputs=None)
 
 
 @sequence_map.lower()
-def _(input_sequence, *additional_inputs, body, _outputs=None):
+def sequence_map_lowering(input_sequence, *additional_inputs, body, _outputs=None):
     """A loop that adds to sequences which begin empty."""
 
     def step(place: Value, going_on: Value, *made: Value) -> list[Value]:
@@ -227,7 +227,9 @@ def _(input_sequence, *additional_inputs, body, _outputs=None):
 
 
 @sequence_map.numpy
-def _(input_sequence: list[Any], *additional_inputs: Any, body: Any, _outputs: int | None) -> tuple[Any, ...]:
+def sequence_map_numpy(
+    input_sequence: list[Any], *additional_inputs: Any, body: Any, _outputs: int | None
+) -> tuple[Any, ...]:
     rows = [
         body(element, *(other[k] if isinstance(other, list) else other for other in additional_inputs))
         for k, element in enumerate(input_sequence)
@@ -262,9 +264,9 @@ def optional_get_element(input):
 
 
 @optional_get_element.numpy
-def _(input: Any) -> Any:
+def optional_get_element_numpy(input: Any) -> Any:
     if input is None:
-        raise InvalidCall("OptionalGetElement: the optional must have an element", given="none")
+        raise InvalidCall("OptionalGetElement: the optional has no element", given="none")
     return input
 
 
@@ -272,8 +274,8 @@ optional_get_element.vjp(lambda g, y, input: g)
 
 
 @optional_get_element.lower()
-def _(input):
-    """Where only optionals are taken: anything else stays as it is."""
+def optional_get_element_lowering(input):
+    """Identity for opsets that take only optionals, as the input is none."""
     return None if isinstance(input.type, OptionalType) else ops.identity(input)
 
 
@@ -286,8 +288,8 @@ optional_has_element.numpy(lambda input: np.asarray(input is not None))
 
 
 @optional_has_element.lower()
-def _(input):
-    """Where only optionals are taken: anything else is there."""
+def optional_has_element_lowering(input):
+    """True for opsets that take only optionals, as the input is none."""
     optional = input is not None and isinstance(input.type, OptionalType)
     return None if optional else constant(np.asarray(input is not None))
 
@@ -302,5 +304,5 @@ optional_has_element_of.numpy(lambda input: np.asarray(input is not None))
 
 
 @optional_has_element.lower(to=optional_has_element_of)
-def _(input):
+def optional_has_element_to_optional_has_element_of(input):
     return None if input is None else optional_has_element_of(input)

@@ -56,7 +56,7 @@ identity.vjp(lambda g, y, x: g)
 
 
 @identity.lower()
-def _(input):
+def identity_lowering(input):
     """Sequences have had an identity from opset 14 on: with an element more, and then without it."""
     if not isinstance(input.type, SequenceType) or not isinstance(input.type.element, TensorType):
         return None
@@ -70,7 +70,7 @@ def shape(data, *, start=0, end: int | None = None):
 
 
 @shape.type
-def _(data, *, start, end):
+def shape_type(data, *, start, end):
     kind = data.tensor
     if kind.shape is None:
         return TensorType(DType.int64, (None,))
@@ -84,7 +84,7 @@ shape.until(15, lacks=["start", "end"])
 
 
 @shape.lower()
-def _(data, *, start, end):
+def shape_lowering(data, *, start, end):
     if start == 0 and end is None:
         return None
     return ops.slice_(shape(data), [start], [np.iinfo(np.int64).max if end is None else end], [0])
@@ -115,7 +115,7 @@ reshape.until(5, attributes=["shape"], ignored=["consumed_inputs"])
 
 
 @reshape.type
-def _(data, shape, *, allowzero):
+def reshape_type(data, shape, *, allowzero):
     kind, wanted = data.tensor, integer_vector(reshape, "shape", shape)
     if wanted is None:
         count = length(shape)
@@ -125,7 +125,7 @@ def _(data, shape, *, allowzero):
         before, after = symbolic.product(kind.shape), symbolic.product(found)
         if isinstance(before, int) and isinstance(after, int) and before != after:
             raise TypeMismatch(
-                f"{reshape.title}: the new shape must hold as many elements as the tensor",
+                f"{reshape.title}: the new shape does not have as many elements as the tensor",
                 given=f"shape {wanted} for {data!r}",
             )
     return kind.with_shape(tuple(found))
@@ -155,7 +155,7 @@ def _reshaped(old: tuple[Any, ...] | None, wanted: list[Any], allowzero: int) ->
         others = symbolic.product(d for k, d in enumerate(found) if k not in copied and k not in open_places)
         if isinstance(whole, int) and isinstance(others, int) and others and whole % others:
             raise TypeMismatch(
-                f"{reshape.title}: -1 must stand for a whole number", given=f"shape {wanted} for dims {old}"
+                f"{reshape.title}: the dim for -1 is not a whole number", given=f"shape {wanted} for dims {old}"
             )
         found[open_places[0]] = symbolic.floor_div(whole, others)
     return found
@@ -163,7 +163,7 @@ def _reshaped(old: tuple[Any, ...] | None, wanted: list[Any], allowzero: int) ->
 
 @reshape.symbolic
 @numpy_rule(reshape)
-def _(x, shape, *, allowzero):
+def reshape_numpy(x, shape, *, allowzero):
     wanted = numbers(shape)
     if (not allowzero and 0 in wanted) or not x.size:
         wanted = _reshaped(x.shape, [int(d) for d in wanted], allowzero)
@@ -175,12 +175,12 @@ same_elements(reshape)
 
 
 @reshape.vjp
-def _(g, y, data, shape, *, allowzero):
+def reshape_vjp(g, y, data, shape, *, allowzero):
     return ops.reshape_like(g, data), None
 
 
 @reshape.lower()
-def _(data, shape, *, allowzero):
+def reshape_lowering(data, shape, *, allowzero):
     """Without ``allowzero``: a tensor with a dim of 0 is empty, and so is one that gets such a dim."""
     if not allowzero:
         return None
@@ -201,7 +201,7 @@ def flatten(input, *, axis=1):
 def _parted(items: Any, axis: int) -> tuple[Any, Any]:
     rank = len(items)
     if not -rank <= axis <= rank:
-        raise TypeMismatch(f"{flatten.title}: axis must lie in [{-rank}, {rank}]", given=f"axis {axis} of rank {rank}")
+        raise TypeMismatch(f"{flatten.title}: axis lies outside [{-rank}, {rank}]", given=f"axis {axis} of rank {rank}")
     axis += rank if axis < 0 else 0
     return items[:axis], items[axis:]
 
@@ -219,7 +219,7 @@ flatten.until(11, positive=["axis"])
 
 
 @flatten.numpy
-def _(x, *, axis):
+def flatten_numpy(x, *, axis):
     before, after = _parted(x.shape, axis)
     return x.reshape(math.prod(before), math.prod(after))
 
@@ -230,16 +230,19 @@ flatten.vjp(lambda g, y, x, *, axis: ops.reshape_like(g, x))
 
 @primitive("Squeeze", data_movement=True)
 def squeeze(data, axes: Index = None):
-    """``data`` without the axes listed, which have length 1; without all such axes if none are listed."""
+    """``data`` without the axes listed, which have length 1; without all such axes if none are listed.
+
+    An empty list lists none, as in onnxruntime; NumPy would keep all axes.
+    """
 
 
 squeeze.until(13, attributes=["axes"])
 
 
 @squeeze.type
-def _(data, axes):
+def squeeze_type(data, axes):
     kind = data.tensor
-    if axes is None:
+    if axes is None or length(axes) == 0:
         sizes = kind.shape
         if sizes is None or any(d != 1 and (symbolic.known_lower_bound(d) or 0) < 2 and d != 0 for d in sizes):
             return kind.with_shape(None)
@@ -249,7 +252,7 @@ def _(data, axes):
         return kind
     if known is None or None in known:
         count = length(axes)
-        return kind.with_shape(None if count is None else (None,) * (len(kind.shape) - count))
+        return kind.with_shape(None if not isinstance(count, int) else (None,) * (len(kind.shape) - count))
     dropped = {axis_within(squeeze, int(axis), len(kind.shape)) for axis in known}  # runtimes take one twice
     for axis in dropped:
         if isinstance(kind.shape[axis], int) and kind.shape[axis] != 1:
@@ -261,13 +264,18 @@ def _(data, axes):
 
 @squeeze.symbolic
 @numpy_rule(squeeze)
-def _(x, axes):
-    dropped = None if axes is None else tuple({axis_within(squeeze, axis, x.ndim) for axis in numbers(axes)})
-    return x.squeeze(axis=dropped)
+def squeeze_numpy(x, axes):
+    dropped = tuple({axis_within(squeeze, axis, x.ndim) for axis in ([] if axes is None else numbers(axes))})
+    return x.squeeze(axis=dropped or None)
 
 
 same_elements(squeeze)
-squeeze.vjp(lambda g, y, data, axes: (ops.reshape_like(g, data) if axes is None else unsqueeze(g, axes), None))
+
+
+@squeeze.vjp
+def squeeze_vjp(g, y, data, axes):
+    known = None if axes is None else length(axes)
+    return (unsqueeze(g, axes) if isinstance(known, int) and known else ops.reshape_like(g, data)), None
 
 
 @squeeze.until(11)
@@ -277,8 +285,8 @@ def squeeze_from_front(data, *, axes: list[int] | None = None):
 
 
 @squeeze.lower(to=squeeze_from_front)
-def _(data, axes):
-    if axes is None:
+def squeeze_to_squeeze_from_front(data, axes):
+    if axes is None or length(axes) == 0:
         return squeeze_from_front(data)
     counted = _counted(squeeze, axes, data.rank)
     return None if counted is None else squeeze_from_front(data, axes=counted)
@@ -301,7 +309,7 @@ unsqueeze.until(13, attributes=["axes"], defaults={"axes": REQUIRED})
 
 
 @unsqueeze.type
-def _(data, axes):
+def unsqueeze_type(data, axes):
     kind = data.tensor
     known = integer_vector(unsqueeze, "axes", axes, or_scalar=True)
     count = length(axes)
@@ -316,7 +324,7 @@ def _(data, axes):
 
 @unsqueeze.symbolic
 @numpy_rule(unsqueeze)
-def _(x, axes):
+def unsqueeze_numpy(x, axes):
     rank = x.ndim + axes.size
     added, rest = axes_within(unsqueeze, numbers(axes), rank), iter(x.shape)
     return x.reshape([1 if k in added else next(rest) for k in range(rank)])
@@ -333,7 +341,7 @@ def unsqueeze_from_front(data, *, axes: list[int]):
 
 
 @unsqueeze.lower(to=unsqueeze_from_front)
-def _(data, axes):
+def unsqueeze_to_unsqueeze_from_front(data, axes):
     counted = _counted(unsqueeze, axes, None if data.rank is None else data.rank + (length(axes) or 0))
     return None if counted is None else unsqueeze_from_front(data, axes=counted)
 
@@ -347,7 +355,7 @@ def transpose(data, *, perm: list[int] | None = None):
 
 
 @transpose.type
-def _(data, *, perm):
+def transpose_type(data, *, perm):
     kind = data.tensor
     if kind.shape is None:
         return kind.with_shape(None if perm is None else (None,) * len(perm))
@@ -355,14 +363,14 @@ def _(data, *, perm):
         return kind.with_shape(kind.shape[::-1])
     if sorted(perm) != list(range(len(kind.shape))):
         raise TypeMismatch(
-            f"{transpose.title}: perm must name every axis once", given=f"perm {list(perm)} for {data!r}"
+            f"{transpose.title}: perm does not name every axis once", given=f"perm {list(perm)} for {data!r}"
         )
     return kind.with_shape(tuple(kind.shape[axis] for axis in perm))
 
 
 @transpose.symbolic
 @numpy_rule(transpose)
-def _(x, *, perm):
+def transpose_numpy(x, *, perm):
     return x.transpose(perm)
 
 
@@ -370,7 +378,7 @@ transpose.specialize(lambda x, *, perm: lambda x: x.transpose(perm))
 
 
 @transpose.vjp
-def _(g, y, data, *, perm):
+def transpose_vjp(g, y, data, *, perm):
     return transpose(g) if perm is None else transpose(g, perm=sorted(range(len(perm)), key=lambda k: perm[k]))
 
 
@@ -383,7 +391,7 @@ def expand(input, shape: Index):
 
 
 @expand.type
-def _(input, shape):
+def expand_type(input, shape):
     kind, wanted, count = input.tensor, integer_vector(expand, "shape", shape), length(shape)
     if kind.shape is None or wanted is None:
         return kind.with_shape(None if kind.shape is None or count is None else (None,) * max(len(kind.shape), count))
@@ -395,7 +403,7 @@ def _(input, shape):
 
 @expand.symbolic
 @numpy_rule(expand)
-def _(x, shape):
+def expand_numpy(x, shape):
     wanted = np.broadcast_shapes(x.shape, tuple(numbers(positions(shape))))
     if wanted != x.shape:
         limits.check_elements(wanted, expand.title)  # a view, but hardly any op on it gives one
@@ -403,7 +411,7 @@ def _(x, shape):
 
 
 @expand.specialize
-def _(x, shape):
+def expand_specialize(x, shape):
     if shape.contents is None:
         return None
     wanted = np.broadcast_shapes(x.shape, tuple(numbers(positions(shape.contents))))
@@ -425,7 +433,7 @@ expand.vjp(lambda g, y, x, shape: (g, None))
 
 
 @expand.lower()
-def _(input, shape):
+def expand_lowering(input, shape):
     """By repeating axes of length 1, where it is known which axes these are."""
     wanted, count = elements(shape), length(shape)
     if input.rank is None or wanted is None or count is None:
@@ -455,20 +463,20 @@ def tile(input, repeats: Index):
 
 
 @tile.type
-def _(input, repeats):
+def tile_type(input, repeats):
     kind, known, count = input.tensor, integer_vector(tile, "repeats", repeats), length(repeats)
     if kind.shape is None:
         return kind.with_shape(None if count is None else (None,) * count)
     if count not in (None, len(kind.shape)):
         raise TypeMismatch(
-            f"{tile.title}: repeats must have one element for every axis", given=f"{count} for {input!r}"
+            f"{tile.title}: repeats does not have one element for every axis", given=f"{count} for {input!r}"
         )
     return kind.with_shape(tuple(map(symbolic.multiply, kind.shape, known or [None] * len(kind.shape))))
 
 
 @tile.symbolic
 @numpy_rule(tile)
-def _(x, repeats):
+def tile_numpy(x, repeats):
     counts = numbers(positions(repeats))
     if len(counts) != x.ndim:
         raise ValueError(f"{len(counts)} numbers for {x.ndim} axes")

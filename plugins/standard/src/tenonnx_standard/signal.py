@@ -60,7 +60,7 @@ def _integer(made: Op, name: str, value: Value | None) -> Dim:
         return None
     check_shape(made, name, value, [])
     if not value.dtype.is_integer:
-        raise TypeMismatch(f"{made.title}: {name} must be an integer", given=repr(value))
+        raise TypeMismatch(f"{made.title}: {name} is not an integer", given=repr(value))
     known = elements(value)
     return known[0] if known else None
 
@@ -79,7 +79,7 @@ def _window(made: Op, *coefficients: float) -> None:
 
     @numpy_rule(made)
     @np.errstate(all="ignore")
-    def _(size, *, periodic, output_datatype):
+    def made_numpy(size, *, periodic, output_datatype):
         (count,) = limits.sized([size.reshape(())], made.title)
         angle = np.arange(count) * np.divide(2 * math.pi, np.float64(count if periodic else count - 1))
         window = np.full(count, coefficients[0])
@@ -148,12 +148,12 @@ def mel_weight_matrix(num_mel_bins, dft_length, sample_rate, lower_edge_hertz, u
     hertz = (exp((cast(_numbers(edges), to=DType.float64) * step + low) / _MELS) - 1.0) * _BREAK
     scale = size + 1
     places = floor(hertz * (cast(scale, to=DType.float64) if isinstance(scale, Value) else float(scale)) / rate)
-    left, centre, right = places[:-2], places[1:-1], places[2:]
+    left, center, right = places[:-2], places[1:-1], places[2:]
     bin_ = unsqueeze(cast(_numbers(size // 2 + 1), to=DType.float64), [1])
     one = constant(np.ones(1))
-    rising = where(greater_or_equal(bin_, left), (bin_ - left) / maximum(centre - left, one), 0.0)
-    falling = where(less(bin_, right), (right - bin_) / maximum(right - centre, one), 0.0)
-    weights = where(equal(bin_, centre), 1.0, where(less(bin_, centre), rising, falling))
+    rising = where(greater_or_equal(bin_, left), (bin_ - left) / maximum(center - left, one), 0.0)
+    falling = where(less(bin_, right), (right - bin_) / maximum(right - center, one), 0.0)
+    weights = where(equal(bin_, center), 1.0, where(less(bin_, center), rising, falling))
     return cast(weights, to=output_datatype)
 
 
@@ -241,14 +241,14 @@ def _transform_length(whole: Any, dft_length: Value | None, inverse: int, onesid
 
 def _complex(made: Op, x: Value) -> None:
     if not x.dtype.is_float:
-        raise TypeMismatch(f"{made.title}: the input must hold floats", given=repr(x), do="cast it")
+        raise TypeMismatch(f"{made.title}: the input holds no floats", given=repr(x), do="cast it")
     shape = x.tensor.shape
     if shape is not None and (len(shape) < 2 or (isinstance(shape[-1], int) and shape[-1] not in (1, 2))):
-        raise TypeMismatch(f"{made.title}: the last axis must hold 1 number or 2", given=repr(x))
+        raise TypeMismatch(f"{made.title}: last axis has neither 1 nor 2 numbers", given=repr(x))
 
 
 @dft.type
-def _(input, dft_length, axis, *, inverse, onesided):
+def dft_type(input, dft_length, axis, *, inverse, onesided):
     _complex(dft, input)
     wanted = (2 if inverse else 1) if onesided else None
     if input.rank is not None:
@@ -270,14 +270,17 @@ def _(input, dft_length, axis, *, inverse, onesided):
     return input.tensor.with_shape(tuple(sides))
 
 
+dft.traits(declared=True)  # onnxruntime takes half a spectrum for as long as its signal from opset 20 on
+
+
 @numpy_rule(dft)
-def _(x, dft_length, axis, *, inverse, onesided):
+def dft_numpy(x, dft_length, axis, *, inverse, onesided):
     place = _signal_axis(dft, -2 if axis is None else int(axis.reshape(())), x.ndim)
     size = x.shape[place] if dft_length is None else int(dft_length.reshape(()))
     if dft_length is None and inverse and onesided:
         size = 2 * (size - 1)
     if size < 1:
-        raise TypeMismatch(f"{dft.title}: dft_length must be at least 1", given=f"dft_length {size}")
+        raise TypeMismatch(f"{dft.title}: dft_length is less than 1", given=f"dft_length {size}")
     return _transformed(x, size, place, inverse, onesided)
 
 
@@ -311,7 +314,7 @@ def dft_along(input, dft_length: Index = None, *, axis=1, inverse=0, onesided=0)
 
 
 @dft.lower(to=dft_along)
-def _(input, dft_length, axis, *, inverse, onesided):
+def dft_to_dft_along(input, dft_length, axis, *, inverse, onesided):
     known = -2 if axis is None else static(axis)
     if known is None:
         return None
@@ -338,21 +341,21 @@ def _frame_length(whole: Any, window: Value | None, frame_length: Value | None) 
 
 
 @stft.type
-def _(signal, frame_step, window, frame_length, *, onesided):
+def stft_type(signal, frame_step, window, frame_length, *, onesided):
     _complex(stft, signal)
     dtype = same_dtypes(stft, signal, window)
     step, length = _integer(stft, "frame_step", frame_step), _integer(stft, "frame_length", frame_length)
     if signal.rank is None:
         return TensorType(dtype, (None, None, None, 2))
     if signal.rank != 3:
-        raise TypeMismatch(f"{stft.title}: the signal must be of rank 3: batch, time, complex", given=repr(signal))
+        raise TypeMismatch(f"{stft.title}: rank of the signal is not 3 (batch, time, complex)", given=repr(signal))
     if window is not None and window.rank not in (None, 1):
-        raise TypeMismatch(f"{stft.title}: the window must be a list", given=repr(window))
+        raise TypeMismatch(f"{stft.title}: the window is not a list", given=repr(window))
     if frame_length is None:
         length = signal.shape[1] if window is None else window.shape[0] if window.rank is not None else None
     batch, whole, _ = signal.shape
     if isinstance(step, int) and step < 1:
-        raise TypeMismatch(f"{stft.title}: frame_step must be positive", given=str(step))
+        raise TypeMismatch(f"{stft.title}: frame_step is not positive", given=str(step))
     count = None
     if step is not None and whole is not None and length is not None:
         count = symbolic.add(symbolic.floor_div(symbolic.add(whole, symbolic.multiply(length, -1)), step), 1)
@@ -363,13 +366,13 @@ def _(signal, frame_step, window, frame_length, *, onesided):
 
 
 @numpy_rule(stft)
-def _(signal, frame_step, window, frame_length, *, onesided):
+def stft_numpy(signal, frame_step, window, frame_length, *, onesided):
     step = int(frame_step.reshape(()))
     whole = signal.shape[1] if window is None else window.shape[0]
     length = whole if frame_length is None else int(frame_length.reshape(()))
     if length > signal.shape[1]:
         given = f"frames of {length} in {signal.shape[1]} samples"
-        raise TypeMismatch(f"{stft.title}: a frame must fit into the signal", given=given)
+        raise TypeMismatch(f"{stft.title}: a frame is longer than the signal", given=given)
     frames = np.lib.stride_tricks.sliding_window_view(signal, length, 1)[:, ::step].swapaxes(2, 3)
     if window is not None:
         frames = frames * window[:, None]

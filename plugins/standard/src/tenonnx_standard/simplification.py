@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,6 @@ from tenonnx.extend import DType, Graph, Node, Op, TensorType, Value, constant, 
 from tenonnx.extend.transforms import bind
 from tenonnx_standard.casting import cast, cast_like
 from tenonnx_standard.control_flow import if_
-from tenonnx_standard.counting import fixed, is_spread, known_shape
 from tenonnx_standard.joining import concat, split, split_exactly
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.logic import where
@@ -34,6 +34,7 @@ from tenonnx_standard.regularization import dropout
 from tenonnx_standard.shapes import expand, flatten, identity, reshape, squeeze, tile, transpose, unsqueeze
 from tenonnx_standard.shapes import shape as shape_of
 from tenonnx_standard.slicing import gather, slice_
+from tenonnx_standard.symbolic_ints import fixed, is_spread, known_shape
 
 
 def _is_all(x: Value, number: float) -> bool:
@@ -43,7 +44,7 @@ def _is_all(x: Value, number: float) -> bool:
 
 
 @identity.rewrite
-def _(input: Value) -> Value:
+def identity_rewrite(input: Value) -> Value:
     return input
 
 
@@ -54,7 +55,7 @@ def _drops(op: Op, unit: float, *, either: bool) -> None:
     """The second operand (or ``either``) changes nothing where all its elements are ``unit``."""
 
     @op.rewrite
-    def _(A: Value, B: Value) -> Value | None:
+    def op_rewrite(A: Value, B: Value) -> Value | None:
         if _is_all(B, unit) and is_spread(A, B):
             return A
         return B if either and _is_all(A, unit) and is_spread(B, A) else None
@@ -187,7 +188,7 @@ def _leaves(wanted: Sequence[int], known: Sequence[Any]) -> bool:
 
 
 @expand.rewrite
-def _(input: Value, shape: Value) -> Value | None:
+def expand_rewrite(input: Value, shape: Value) -> Value | None:
     held, known = static(shape), known_shape(input)
     if known is None:
         return None
@@ -211,16 +212,24 @@ def transposed_once(data: Value, *, perm: Sequence[int] | None) -> Value | None:
 
 #: Reductions with their axes as an input, or nothing.
 _REDUCTIONS = (
-    reduce_l1, reduce_l2, reduce_log_sum, reduce_log_sum_exp, reduce_max, reduce_mean, reduce_min, reduce_prod,
-    reduce_sum, reduce_sum_square,
-)  # fmt: skip
+    reduce_l1,
+    reduce_l2,
+    reduce_log_sum,
+    reduce_log_sum_exp,
+    reduce_max,
+    reduce_mean,
+    reduce_min,
+    reduce_prod,
+    reduce_sum,
+    reduce_sum_square,
+)
 
 #: Ops that leave the elements and their order as they are.
 _RESHAPES = (reshape, flatten, squeeze, unsqueeze)
 
 
 def _before(data: Value, result: Sequence[Any]) -> Value | None:
-    """What ``data`` was reshaped from, be it in steps, that has the shape of the result."""
+    """The value that ``data`` was reshaped from, perhaps in steps, if it has the shape of the result."""
     found: Value | None = data
     while found is not None and known_shape(found) != tuple(result):
         node = found.producer
@@ -234,7 +243,7 @@ def _places(axes: Value | None, rank: int) -> set[int] | None:
 
 
 @flatten.rewrite
-def _(input: Value, *, axis: int) -> Value | None:
+def flatten_rewrite(input: Value, *, axis: int) -> Value | None:
     shape = known_shape(input)
     if shape is None or len(shape) != 2 or axis % 2 != 1:
         return None
@@ -242,9 +251,11 @@ def _(input: Value, *, axis: int) -> Value | None:
 
 
 @squeeze.rewrite
-def _(data: Value, axes: Value | None) -> Value | None:
+def squeeze_rewrite(data: Value, axes: Value | None) -> Value | None:
     """Two after each other as one, and none where they give what there was."""
     places, node = _places(axes, data.rank or 1), data.producer
+    if places is not None and not places:
+        return squeeze(data)  # type: ignore[no-any-return]
     if places is None or data.rank is None:
         return None
     if node is not None and node.op is unsqueeze and _places(node.inputs[1], data.rank) == places:
@@ -257,14 +268,14 @@ def _(data: Value, axes: Value | None) -> Value | None:
         return None
     first = node.inputs[0]
     inner = _places(node.inputs[1], first.ndim)
-    if inner is None:
+    if not inner:
         return None
     left = [axis for axis in range(first.ndim) if axis not in inner]
     return squeeze(first, sorted(inner | {left[axis] for axis in places}))
 
 
 @squeeze.rewrite(alone=True)
-def _(data: Value, axes: Value | None) -> Value | None:
+def squeeze_rewrite_alone(data: Value, axes: Value | None) -> Value | None:
     """A reduction that leaves out the axes that it reduces."""
     node = data.producer
     if node is None or node.op not in _REDUCTIONS or data.rank is None:
@@ -277,7 +288,7 @@ def _(data: Value, axes: Value | None) -> Value | None:
 
 
 @unsqueeze.rewrite
-def _(data: Value, axes: Value) -> Value | None:
+def unsqueeze_rewrite(data: Value, axes: Value) -> Value | None:
     """Two after each other as one, and none where they give what there was."""
     node, held = data.producer, static(axes)
     if held is None or data.rank is None:
@@ -299,7 +310,7 @@ def _(data: Value, axes: Value) -> Value | None:
 
 
 @concat.rewrite
-def _(*inputs: Value, axis: int) -> Value | None:
+def concat_rewrite(*inputs: Value, axis: int) -> Value | None:
     kept = [x for x in inputs if x.tensor.shape is None or x.shape[axis % x.ndim] != 0]
     if len(kept) == 1:
         return kept[0]
@@ -307,9 +318,11 @@ def _(*inputs: Value, axis: int) -> Value | None:
 
 
 @concat.rewrite(alone=True)
-def _(*inputs: Value, axis: int) -> Value | None:
-    """One of the parts that another one puts together."""
-    parts = [[x] if (node := x.producer) is None or not _is_joined(node, axis % x.ndim) else node.uses for x in inputs]
+def concat_rewrite_alone(*inputs: Value, axis: int) -> Value | None:
+    """One of the parts that another one puts together, unless it is read twice: that would double in each such call."""
+    joined = [(node := x.producer) is not None and _is_joined(node, axis % x.ndim) for x in inputs]
+    times = collections.Counter(inputs)
+    parts = [x.producer.uses if absorbed and times[x] == 1 else [x] for absorbed, x in zip(joined, inputs, strict=True)]
     flat = list(itertools.chain.from_iterable(parts))
     return concat(*flat, axis=axis) if len(flat) > len(inputs) else None
 
@@ -319,7 +332,7 @@ def _is_joined(node: Node, axis: int) -> bool:
 
 
 @gather.rewrite
-def _(data: Value, indices: Value, *, axis: int) -> Value | None:
+def gather_rewrite(data: Value, indices: Value, *, axis: int) -> Value | None:
     """All positions in order."""
     held, shape = static(indices), known_shape(data)
     if (
@@ -337,7 +350,7 @@ def _(data: Value, indices: Value, *, axis: int) -> Value | None:
 
 
 @slice_.rewrite
-def _(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
+def slice_rewrite(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
     """One that begins at the first and ends behind the last element."""
     begin, end = elements(starts), elements(ends)
     if begin is None or end is None or (steps is not None and not _is_all(steps, 1)):
@@ -374,19 +387,19 @@ for _split in (split, split_exactly):
 
 
 @tile.rewrite
-def _(input: Value, repeats: Value) -> Value | None:
+def tile_rewrite(input: Value, repeats: Value) -> Value | None:
     return input if _is_all(repeats, 1) else None
 
 
 for _fold in (maximum, minimum, sum_, mean):
 
     @_fold.rewrite
-    def _(*inputs: Value) -> Value | None:
+    def fold_rewrite(*inputs: Value) -> Value | None:
         return inputs[0] if len(inputs) == 1 else None
 
 
 @where.rewrite
-def _(condition: Value, X: Value, Y: Value) -> Value | None:
+def where_rewrite(condition: Value, X: Value, Y: Value) -> Value | None:
     held = static(condition)
     for chosen, other, always_chosen in (
         (X, Y, held is not None and bool(held.all())),
@@ -399,13 +412,13 @@ def _(condition: Value, X: Value, Y: Value) -> Value | None:
 
 
 @if_.rewrite
-def _(cond: Value, *, then_branch: Graph, else_branch: Graph) -> Graph | None:
+def if_rewrite(cond: Value, *, then_branch: Graph, else_branch: Graph) -> Graph | None:
     held = static(cond)
     return None if held is None or held.size != 1 else then_branch if held.all() else else_branch
 
 
 @dropout.rewrite
-def _(data: Value, ratio: Value | None, training_mode: Value | None, **attributes: Any) -> Any:
+def dropout_rewrite(data: Value, ratio: Value | None, training_mode: Value | None, **attributes: Any) -> Any:
     """Without training nothing is left out."""
     training = None if training_mode is None else static(training_mode)
     if training_mode is not None and (training is None or training.any()):
@@ -420,7 +433,7 @@ MOST_BYTES = 1 << 26
 
 
 @reshape.rewrite(if_fewer=True)
-def _(data: Value, shape: Value, *, allowzero: int) -> Value | None:
+def reshape_rewrite(data: Value, shape: Value, *, allowzero: int) -> Value | None:
     """A product of more axes with a bias, then reshaped, by Gemm, for which one Reshape of the operand serves many."""
     total, wanted = data.producer, elements(shape)
     if total is None or total.op is not add or wanted is None or allowzero:
@@ -459,7 +472,7 @@ for _split in (split, split_exactly):
 
 
 @matmul.rewrite(together=True)
-def _(calls: Sequence[Sequence[Value]]) -> Sequence[Value] | None:
+def matmul_rewrite(calls: Sequence[Sequence[Value]]) -> Sequence[Value] | None:
     """Products of one operand with weights as one, with the columns of them all, from three on."""
     held = [weight.data for _, weight in calls]
     if len(calls) < 3 or sum(0 if data is None else data.nbytes for data in held) > MOST_BYTES:  # ahead of reading them

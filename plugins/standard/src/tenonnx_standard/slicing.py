@@ -63,25 +63,23 @@ def slice_(data, starts: Index, ends: Index, axes: Index = None, steps: Index = 
 
 slice_.until(
     10, attributes=["starts", "ends", "axes"], lacks=["steps"], defaults={"starts": REQUIRED, "ends": REQUIRED}
-)  # fmt: skip
+)
 
 
 @slice_.type
-def _(data, starts, ends, axes, steps):
+def slice_type(data, starts, ends, axes, steps):
     kind = data.tensor
     lists = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
     known = {name: integer_vector(slice_, name, value) for name, value in lists.items() if value is not None}
     counts = {n for n in (length(value) for value in lists.values() if value is not None) if n is not None}
     if len(counts) > 1:
         given = ", ".join(f"{name} {length(value)}" for name, value in lists.items() if value is not None)
-        raise TypeMismatch(f"{slice_.title}: starts, ends, axes and steps must be of one length", given=given)
+        raise TypeMismatch(f"{slice_.title}: starts, ends, axes and steps differ in length", given=given)
     if kind.shape is None:
         return kind
     rank = len(kind.shape)
     if axes is None and counts and max(counts) > rank:
-        raise TypeMismatch(
-            f"{slice_.title}: there must be an axis for every start", given=f"{max(counts)} for {data!r}"
-        )
+        raise TypeMismatch(f"{slice_.title}: there are more starts than axes", given=f"{max(counts)} for {data!r}")
     places = known.get("axes") if axes is not None else list(range(rank))[: max(counts, default=0)] if counts else None
     if places is None or None in places:
         return kind.with_shape((None,) * rank)
@@ -95,7 +93,7 @@ def _(data, starts, ends, axes, steps):
 
 
 def _sliced(size: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
-    """How many elements a slice of an axis has."""
+    """Number of elements of a slice of an axis."""
     if not isinstance(step, int):
         return None
     if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
@@ -107,7 +105,7 @@ def _sliced(size: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
 
 
 def _forward(size: Dim, start: Dim, end: Dim) -> Dim:
-    """How many positions a slice runs through, not more than 0 if none."""
+    """Number of positions in a slice; 0 or less if it is empty."""
     if (isinstance(start, int) and start >= _FAR) or (isinstance(end, int) and end <= -_FAR):
         return 0
     counts_back = isinstance(start, int) and -_FAR < start < 0
@@ -147,12 +145,12 @@ def _bounds(size: int, start: int, end: int, step: int) -> tuple[int, int, int]:
 
 @slice_.symbolic
 @numpy_rule(slice_)
-def _(x, starts, ends, axes, steps):
+def slice_numpy(x, starts, ends, axes, steps):
     return x[_key(x, starts, ends, axes, steps)]
 
 
 @slice_.specialize
-def _(x, *bounds):
+def slice_specialize(x, *bounds):
     if any(bound is not None and bound.contents is None for bound in bounds):
         return None
     key = _key(x, *(None if bound is None else bound.contents for bound in bounds))
@@ -160,7 +158,7 @@ def _(x, *bounds):
 
 
 def _key(x, starts, ends, axes, steps):
-    """What numpy indexes ``x`` with."""
+    """Index of ``x`` for numpy."""
     places = range(starts.size) if axes is None else axes_within(slice_, numbers(positions(axes)), x.ndim)
     strides = [1] * starts.size if steps is None else numbers(positions(steps))
     key = [slice(None)] * x.ndim
@@ -173,7 +171,7 @@ def _key(x, starts, ends, axes, steps):
 
 
 @slice_.vjp
-def _(g, y, data, starts, ends, axes, steps):
+def slice_vjp(g, y, data, starts, ends, axes, steps):
     places = elements(axes) if axes is not None else list(range(length(starts) or 0)) or None
     strides = [1] if steps is None else elements(steps)
     if data.rank is None or places is None or strides is None or any(step != 1 for step in strides):
@@ -188,7 +186,7 @@ def _(g, y, data, starts, ends, axes, steps):
 
 
 def _first(size: Any, start: Any) -> Any:
-    """Where a slice of step 1 begins, an int or a value."""
+    """Start of a slice of step 1, an int or a value."""
     if isinstance(start, int):
         if isinstance(size, int):
             return _bounds(size, start, _LAST, 1)[0]
@@ -206,7 +204,7 @@ def _scattered_slice(g: Value, data: Value, *arguments: Value | None) -> Value:
 
 
 @slice_.lower()
-def _(data, starts, ends, axes, steps):
+def slice_lowering(data, starts, ends, axes, steps):
     """Without steps: where all are 1, or by picking the positions one by one."""
     strides = None if steps is None else elements(steps)
     if strides is None:
@@ -235,10 +233,10 @@ def gather(data, indices: Index, *, axis=0):
 
 
 @gather.type
-def _(data, indices, *, axis):
+def gather_type(data, indices, *, axis):
     kind, places = data.tensor, indices.tensor
     if not places.dtype.is_integer:
-        raise TypeMismatch(f"{gather.title}: indices must be integers", given=repr(indices), do="cast them")
+        raise TypeMismatch(f"{gather.title}: indices are not integers", given=repr(indices), do="cast them")
     if kind.shape is None:
         return kind
     axis = axis_within(gather, axis, len(kind.shape))
@@ -254,12 +252,12 @@ def _check_range(op: Any, indices: Value, size: Dim) -> None:
         return
     if known.min() < -size or known.max() >= size:
         given = f"from {known.min()} to {known.max()}"
-        raise TypeMismatch(f"{op.title}: indices must lie in [{-size}, {size - 1}]", given=given)
+        raise TypeMismatch(f"{op.title}: an index lies outside [{-size}, {size - 1}]", given=given)
 
 
 @gather.symbolic
 @numpy_rule(gather)
-def _(x, indices, *, axis):
+def gather_numpy(x, indices, *, axis):
     axis = axis_within(gather, axis, x.ndim)
     if indices.ndim == 0:
         return x[(*(slice(None),) * axis, int(positions(indices)), ...)]
@@ -269,7 +267,7 @@ def _(x, indices, *, axis):
 
 
 @gather.specialize
-def _(x, indices, *, axis):
+def gather_specialize(x, indices, *, axis):
     """One place gives a view; the others are checked by ``take``, but for those that are known."""
     if indices.contents is None or indices.ndim:
         return None
@@ -278,7 +276,7 @@ def _(x, indices, *, axis):
 
 
 @gather.vjp
-def _(g, y, data, indices, *, axis):
+def gather_vjp(g, y, data, indices, *, axis):
     return put_back(g, data, indices, axis), None
 
 
@@ -307,7 +305,7 @@ def gather_elements(data, indices: Index, *, axis=0):
 
 
 def flat_positions(data: Value, indices: Value, axis: int) -> Value:
-    """Where in flattened ``data`` the elements lie that GatherElements takes."""
+    """Positions in flattened ``data`` of the elements that GatherElements takes."""
     flat: Any = None
     stride: Any = 1
     for place in reversed(range(data.ndim)):
@@ -329,7 +327,7 @@ def from_front(indices: Value, size: Any) -> Value:
 
 
 def _same_rank(data: Value, indices: Value) -> str | None:
-    return "data and indices must have one rank" if None is not data.rank != indices.rank is not None else None
+    return "ranks of data and indices differ" if None is not data.rank != indices.rank is not None else None
 
 
 gather_elements.requires(axis("axis", of="data"), holds(_same_rank))
@@ -337,7 +335,7 @@ gather_elements.requires(axis("axis", of="data"), holds(_same_rank))
 
 @gather_elements.symbolic
 @numpy_rule(gather_elements)
-def _(x, indices, *, axis):
+def gather_elements_numpy(x, indices, *, axis):
     axis = axis_within(gather_elements, axis, x.ndim)
     if any(n > x.shape[k] for k, n in enumerate(indices.shape) if k != axis):
         raise IndexError("indices are longer than data along another axis")
@@ -345,7 +343,7 @@ def _(x, indices, *, axis):
 
 
 def flat_places(shape: tuple[int, ...], indices: Array, axis: int) -> Array:
-    """Where each element lies in a flattened array of ``shape``: at its own place, but along ``axis`` at its index."""
+    """Positions of elements in a flattened array of ``shape``: their own, but along ``axis`` at their index."""
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
     flat = wrapped(indices, shape[axis]) * strides[axis]
     for k, (count, stride) in enumerate(zip(indices.shape, strides, strict=True)):
@@ -362,7 +360,7 @@ def wrapped(indices: Array, size: int) -> Array:
 
 
 @gather_elements.vjp
-def _(g, y, data, indices, *, axis):
+def gather_elements_vjp(g, y, data, indices, *, axis):
     return ops.scatter_elements(ops.zeros_like(data), indices, g, axis=axis, reduction="add"), None
 
 
@@ -382,9 +380,9 @@ def tuple_length(op: Any, data: Value, indices: Value, batch_dims: int) -> int:
     depth = indices.shape[-1] if indices.ndim > batch_dims else 0
     given = f"{data!r}, {indices!r}, batch_dims {batch_dims}"
     if not isinstance(depth, int):
-        raise UnknownType(f"{op.title}: the last dim of indices must be known here", given=given)
+        raise UnknownType(f"{op.title}: the last dim of indices is unknown", given=given)
     if not 0 < depth <= data.ndim - batch_dims:
-        what = f"{op.title}: the last axis of indices must hold indices for some of the axes of data"
+        what = f"{op.title}: last axis of indices does not hold an index for 1 or more axes of data"
         raise TypeMismatch(what, given=given)
     return depth
 
@@ -410,17 +408,17 @@ def _batches_agree(data: Value, indices: Value, batch_dims: int) -> str | None:
     if None in shapes_of:
         return None
     unlike = any(differ(one, other) for one, other in list(zip(*shapes_of, strict=False))[: max(batch_dims, 0)])
-    return '"data" and "indices" must have the same first batch_dims dims' if unlike else None
+    return 'first batch_dims dims of "data" and "indices" differ' if unlike else None
 
 
 gather_nd.requires(holds(_batches_agree))
 
 
 @gather_nd.type
-def _(data, indices, *, batch_dims):
+def gather_nd_type(data, indices, *, batch_dims):
     kind, places = data.tensor, indices.tensor
     if not places.dtype.is_integer:
-        raise TypeMismatch(f"{gather_nd.title}: indices must be integers", given=repr(indices), do="cast them")
+        raise TypeMismatch(f"{gather_nd.title}: indices are not integers", given=repr(indices), do="cast them")
     if batch_dims < 0:
         raise TypeMismatch(f"{gather_nd.title}: batch_dims cannot be negative", given=str(batch_dims))
     if kind.shape is None or places.shape is None or (places.shape and not isinstance(places.shape[-1], int)):
@@ -431,7 +429,7 @@ def _(data, indices, *, batch_dims):
 
 @gather_nd.symbolic
 @numpy_rule(gather_nd)
-def _(x, indices, *, batch_dims):
+def gather_nd_numpy(x, indices, *, batch_dims):
     places = positions(indices)
     key = [places[..., k] for k in range(places.shape[-1])]
     for axis in range(batch_dims):
@@ -441,7 +439,7 @@ def _(x, indices, *, batch_dims):
 
 
 @gather_nd.vjp
-def _(g, y, data, indices, *, batch_dims):
+def gather_nd_vjp(g, y, data, indices, *, batch_dims):
     if batch_dims == 0:
         return ops.scatter_nd(ops.zeros_like(data), indices, g, reduction="add"), None
     depth = tuple_length(gather_nd, data, indices, batch_dims)
@@ -459,7 +457,7 @@ def non_zero(X):
 
 
 @non_zero.type
-def _(X):
+def non_zero_type(X):
     kind = X.tensor
     rank = None if kind.shape is None else max(len(kind.shape), 1)
     if X.data is not None and X.data.nbytes <= 8192:
@@ -490,5 +488,5 @@ compress.requires(shapes(input="first rest...", condition="_"), axis("axis", of=
 
 
 @numpy_rule(compress)
-def _(x, condition, *, axis):
+def compress_numpy(x, condition, *, axis):
     return x.compress(condition, axis)

@@ -1,4 +1,4 @@
-"""Strings: joining, splitting, matching and normalising them, and counting n-grams."""
+"""Strings: joining, splitting, matching and normalizing them, and counting n-grams."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ string_concat.traits(grows_text=True)
 
 
 @string_concat.type
-def _(X: Value, Y: Value) -> TensorType:
+def string_concat_type(X: Value, Y: Value) -> TensorType:
     _check_strings(string_concat, X, Y)
     return TensorType(DType.string, broadcast_types(string_concat, [X, Y]))
 
 
 @numpy_rule(string_concat)
-def _(x: Array, y: Array) -> Array:
+def string_concat_numpy(x: Array, y: Array) -> Array:
     shape = limits.sized(np.broadcast_shapes(x.shape, y.shape), string_concat.title)
     elements = int(np.prod(shape))
     sizes = [limits.text_bytes(each.reshape(-1).tolist()) * elements // max(each.size, 1) for each in (x, y)]
@@ -60,14 +60,14 @@ def regex_full_match(X, *, pattern: str | None = None):
 
 
 @regex_full_match.type
-def _(X: Value, *, pattern: str | None) -> TensorType:
+def regex_full_match_type(X: Value, *, pattern: str | None) -> TensorType:
     _check_strings(regex_full_match, X)
     compiled(regex_full_match.title, pattern)
     return X.tensor.with_dtype(DType.bool)
 
 
 @numpy_rule(regex_full_match)
-def _(x: Array, *, pattern: str | None) -> Array:
+def regex_full_match_numpy(x: Array, *, pattern: str | None) -> Array:
     matches = compiled(regex_full_match.title, pattern).matches
     found = [matches(text) for text in x.reshape(-1).tolist()]
     return np.asarray(found, dtype=bool).reshape(x.shape)
@@ -82,7 +82,7 @@ def string_split(X, *, delimiter: str | None = None, maxsplit: int | None = None
 
 
 @string_split.type
-def _(X: Value, *, delimiter: str | None, maxsplit: int | None) -> tuple[TensorType, TensorType]:
+def string_split_type(X: Value, *, delimiter: str | None, maxsplit: int | None) -> tuple[TensorType, TensorType]:
     _check_strings(string_split, X)
     shape = X.tensor.shape
     pieces = X.tensor if shape is None else X.tensor.with_shape((*shape, None))
@@ -90,7 +90,7 @@ def _(X: Value, *, delimiter: str | None, maxsplit: int | None) -> tuple[TensorT
 
 
 @numpy_rule(string_split)
-def _(x: Array, *, delimiter: str | None, maxsplit: int | None) -> tuple[Array, Array]:
+def string_split_numpy(x: Array, *, delimiter: str | None, maxsplit: int | None) -> tuple[Array, Array]:
     limit = -1 if maxsplit is None else maxsplit
     texts = x.reshape(-1).tolist()
     most = [(text.count(delimiter) if delimiter else len(text) // 2) + 1 for text in texts]
@@ -104,12 +104,14 @@ def _(x: Array, *, delimiter: str | None, maxsplit: int | None) -> tuple[Array, 
     return _strings(padded, (*x.shape, longest)), counts
 
 
-# ----- normalisation --------------------------------------------------------------------------------------------------
+# ----- normalization --------------------------------------------------------------------------------------------------
 
 _CASES: dict[str, Callable[[str], str]] = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}
 _ASCII_CASES: dict[str, Callable[[str], str]] = {
-    "LOWER": lambda text: text.translate(_LOWER), "UPPER": lambda text: text.translate(_UPPER), "NONE": str,
-}  # fmt: skip
+    "LOWER": lambda text: text.translate(_LOWER),
+    "UPPER": lambda text: text.translate(_UPPER),
+    "NONE": str,
+}
 _LOWER, _UPPER = (
     str.maketrans(*letters) for letters in ((ascii_uppercase, ascii_lowercase), (ascii_lowercase, ascii_uppercase))
 )
@@ -126,7 +128,7 @@ def string_normalizer(
 
 
 @string_normalizer.type
-def _(X: Value, *, case_change_action: str, stopwords: list[str] | None, **_: Any) -> TensorType:
+def string_normalizer_type(X: Value, *, case_change_action: str, stopwords: list[str] | None, **_: Any) -> TensorType:
     made, shape = string_normalizer, X.tensor.shape
     _check_strings(made, X)
     if case_change_action not in _CASES:
@@ -134,13 +136,15 @@ def _(X: Value, *, case_change_action: str, stopwords: list[str] | None, **_: An
     if shape is None:
         return X.tensor
     if len(shape) not in (1, 2) or (len(shape) == 2 and isinstance(shape[0], int) and shape[0] != 1):
-        raise TypeMismatch(f"{made.title}: X must be of shape [C] or [1, C]", given=repr(X))
+        raise TypeMismatch(f"{made.title}: shape of X is neither [C] nor [1, C]", given=repr(X))
     left = shape[-1] if not stopwords and isinstance(shape[-1], int) and shape[-1] else None
     return X.tensor.with_shape((left,) if len(shape) == 1 else (1, left))
 
 
 @numpy_rule(string_normalizer)
-def _(x: Array, *, case_change_action: str, is_case_sensitive: int, locale: Any, stopwords: list[str] | None) -> Array:
+def string_normalizer_numpy(
+    x: Array, *, case_change_action: str, is_case_sensitive: int, locale: Any, stopwords: list[str] | None
+) -> Array:
     cases = _ASCII_CASES if locale in ("C", "POSIX") else _CASES
     same = cases["NONE" if is_case_sensitive else "LOWER"]
     dropped = {same(word) for word in stopwords or ()}
@@ -169,32 +173,36 @@ def tf_idf_vectorizer(
     pool_strings: list[str] | None = None,
     weights: list[float] | None = None,
 ):
-    """How often each n-gram of a pool occurs in a row, with up to ``max_skip_count`` elements left out between its own.
+    """Counts of each n-gram of a pool in a row, with up to ``max_skip_count`` elements left out in between.
 
     ``mode`` is to count (TF), to give the weight of what occurs (IDF), or to multiply both (TFIDF).
     """
 
 
 @tf_idf_vectorizer.type
-def _(X: Value, *, mode: str, ngram_indexes: list[int], pool_int64s: Any, pool_strings: Any, **_: Any) -> TensorType:
+def tf_idf_vectorizer_type(
+    X: Value, *, mode: str, ngram_indexes: list[int], pool_int64s: Any, pool_strings: Any, **_: Any
+) -> TensorType:
     made, shape = tf_idf_vectorizer, X.tensor.shape
     if mode not in _MODES:
         raise TypeMismatch(f"{made.title}: unknown mode", given=repr(mode), available=", ".join(_MODES))
     if (pool_int64s is None) == (pool_strings is None):
         raise TypeMismatch(f"{made.title} takes one pool", do="write either pool_int64s or pool_strings")
     if (X.dtype is DType.string) != (pool_strings is not None):
-        raise TypeMismatch(f"{made.title}: X must have the element type of the pool", given=repr(X))
+        raise TypeMismatch(f"{made.title}: element type of X differs from that of the pool", given=repr(X))
     if not ngram_indexes or min(ngram_indexes) < 0:
-        raise TypeMismatch(f"{made.title}: ngram_indexes must hold positions", given=repr(ngram_indexes))
+        raise TypeMismatch(
+            f"{made.title}: ngram_indexes is empty, or holds a negative position", given=repr(ngram_indexes)
+        )
     if shape is None:
         return TensorType(DType.float32)
     if len(shape) not in (1, 2):
-        raise TypeMismatch(f"{made.title}: X must be a row or rows", given=repr(X))
+        raise TypeMismatch(f"{made.title}: X is neither a row nor rows", given=repr(X))
     return TensorType(DType.float32, (*shape[:-1], max(ngram_indexes) + 1))
 
 
 @numpy_rule(tf_idf_vectorizer)
-def _(
+def tf_idf_vectorizer_numpy(
     x: Array,
     *,
     max_gram_length: int,

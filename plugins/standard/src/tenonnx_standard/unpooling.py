@@ -55,16 +55,19 @@ def _unpooled(window: Windows, sizes: Sequence[Length]) -> list[Length]:
 
 
 @max_unpool.type
-def _(X, I, output_shape=None, *, kernel_shape, **attributes):  # noqa: E741
+def max_unpool_type(X, I, output_shape=None, *, kernel_shape, **attributes):  # noqa: E741
     window = windows(max_unpool.title, kernel_shape, **attributes)
     if not I.dtype.is_integer:
-        raise TypeMismatch(f"{max_unpool.title}: I must be int64 indices", given=repr(I))
+        raise TypeMismatch(f"{max_unpool.title}: I does not hold int64 indices", given=repr(I))
     sizes = spatial(max_unpool.title, X)
     if sizes is None:
         return X.tensor
     check_shape(max_unpool, "I", I, X.shape)
     if len(sizes) != window.rank:
-        raise TypeMismatch(f"{max_unpool.title}: kernel_shape must fit X", given=f"{list(kernel_shape)}, {X!r}")
+        raise TypeMismatch(
+            f"{max_unpool.title}: kernel_shape does not have one size for each spatial axis of X",
+            given=f"{list(kernel_shape)}, {X!r}",
+        )
     if output_shape is not None:
         known = elements(output_shape)
         return TensorType(X.dtype, (None,) * X.ndim if known is None else tuple(known))
@@ -72,13 +75,13 @@ def _(X, I, output_shape=None, *, kernel_shape, **attributes):  # noqa: E741
 
 
 @max_unpool.numpy
-def _(X, I, output_shape=None, *, kernel_shape, **attributes):  # noqa: E741
+def max_unpool_numpy(X, I, output_shape=None, *, kernel_shape, **attributes):  # noqa: E741
     window = windows(max_unpool.title, kernel_shape, **attributes)
     lengths = (*X.shape[:2], *_unpooled(window, X.shape[2:]))
     result = np.zeros(math.prod(limits.sized(lengths, max_unpool.title)), X.dtype)
     if I.size and not (-result.size <= I.min() and I.max() < result.size):
         raise TypeMismatch(
-            f"{max_unpool.title}: I must lie inside the unpooled tensor", given=f"{I.max()} of {lengths}"
+            f"{max_unpool.title}: I holds an index outside the unpooled tensor", given=f"{I.max()} of {lengths}"
         )
     result[I.reshape(-1)] = X.reshape(-1)
     result = result.reshape(lengths)

@@ -1,4 +1,4 @@
-"""Upsample, which Resize took the place of."""
+"""Upsample, the predecessor of Resize."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ upsample.until(9, attributes=["scales"], defaults={"scales": REQUIRED})
 
 
 @resize_asymmetric.lower(to=upsample)
-def _(X, scales, *, mode):
+def resize_asymmetric_to_upsample(X, scales, *, mode):
     known = static(scales)
     return upsample(X, scales, mode=mode) if known is not None and (known >= 1).all() else None
 
 
 @upsample.until(7)
 def upsample_2d(X, *, height_scale: float, mode="nearest", width_scale: float):
-    """Images enlarged along their two axes; the mean of neighbours is called bilinear."""
+    """Images enlarged along their two axes; the mean of neighbors is called bilinear."""
     if X.ndim != 4:
-        raise TypeMismatch(f"{upsample_2d.title}: X must be (batch, channels, height, width)", given=repr(X))
+        raise TypeMismatch(f"{upsample_2d.title}: shape of X is not (batch, channels, height, width)", given=repr(X))
     mode = "linear" if mode == "bilinear" else mode
     return upsample(X, constant(np.asarray([1, 1, height_scale, width_scale], np.float32)), mode=mode)
 
 
 def _hold_scales(height_scale: float, width_scale: float) -> str | None:
-    return None if height_scale > 0 and width_scale > 0 else "height_scale and width_scale must be greater than 0"
+    return None if height_scale > 0 and width_scale > 0 else "height_scale or width_scale is not greater than 0"
 
 
 upsample_2d.requires(holds(_hold_scales))
 
 
 @upsample.lower(to=upsample_2d)
-def _(X, scales, *, mode):
+def upsample_to_upsample_2d(X, scales, *, mode):
     known = static(scales)
     if known is None or known.size != 4 or known[0] != 1 or known[1] != 1:
         return None

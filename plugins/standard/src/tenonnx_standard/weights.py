@@ -25,7 +25,7 @@ WEIGHTS: dict[Op, str] = {
     simplified_layer_normalization: "scale",
 }
 
-#: What is added or multiplied behind weights is a bias or a scale; ahead of them it is how data are normalised.
+#: What is added or multiplied behind weights is a bias or a scale; ahead of them it is how data are normalized.
 ADJUSTS: dict[Op, str] = {ops.add: "A B", ops.mul: "A B"}
 
 for _op, _names in WEIGHTS.items():

@@ -1,4 +1,4 @@
-"""Sliding windows: which positions of the input every output position of a convolution or pooling reads."""
+"""Sliding windows: input positions of every output of a convolution or pooling."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Windows(NamedTuple):
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """How many input positions a window spans on each axis."""
+        """Number of input positions that a window spans on each axis."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
     @property
@@ -58,10 +58,10 @@ class Windows(NamedTuple):
         limits.check("entries", count, f"{self.title} with each place of its kernel written out")
 
     def outputs(self, sizes: Sequence[Length]) -> list[Length]:
-        """How many windows fit on each axis of an input of these ``sizes``."""
+        """Number of windows on each axis of an input of these ``sizes``."""
         if len(sizes) != self.rank:
             raise TypeMismatch(
-                f"{self.title}: the kernel must have one size for each spatial axis",
+                f"{self.title}: kernel does not have one size for each spatial axis",
                 given=f"kernel {list(self.kernel)} for {len(sizes)} spatial axes",
             )
         found = []
@@ -82,7 +82,7 @@ class Windows(NamedTuple):
         room = size + (begin + end - self.extents[axis])
         if isinstance(room, int) and room < 0:
             raise TypeMismatch(
-                f"{self.title}: the kernel must fit into the padded input",
+                f"{self.title}: kernel is larger than the padded input",
                 given=f"an extent of {self.extents[axis]} on spatial axis {axis} of {size} + {begin + end} positions",
             )
         if not self.ceil_mode or stride == 1:
@@ -144,7 +144,7 @@ def windows(
             return (default,) * count
         if len(values) != count or any(v < least for v in values):
             raise TypeMismatch(
-                f"{title}: {name} must be {count} numbers of at least {least} for {rank} spatial axes",
+                f"{title}: {name} does not have {count} numbers of at least {least}, for {rank} spatial axes",
                 given=f"{name}={list(values)}",
             )
         return tuple(int(v) for v in values)
@@ -216,7 +216,7 @@ def floored(window: Windows, pads: Sequence[int]) -> Windows:
 
 
 def one_axis(window: Windows, k: int) -> Windows:
-    """What the windows are along one spatial axis, but for their padding."""
+    """Windows along one spatial axis, without their padding."""
     return Windows(window.title, (window.kernel[k],), (window.strides[k],), (window.dilations[k],), (0, 0))
 
 
@@ -269,7 +269,7 @@ def spatial(title: str, x: Value, at_least: int = 1) -> Sequence[Any] | None:
     shape = x.tensor.shape
     if shape is not None and len(shape) < 2 + at_least:
         raise TypeMismatch(
-            f"{title}: X must have a batch, a channel and {at_least} spatial axes or more", given=repr(x)
+            f"{title}: X has too few axes for a batch, a channel and {at_least} spatial axes", given=repr(x)
         )
     return None if shape is None else shape[2:]
 
@@ -279,15 +279,15 @@ def one_float_dtype(title: str, *values: Value | None) -> DType:
     present = [v for v in values if v is not None]
     dtype = present[0].dtype
     if not dtype.is_float or any(v.dtype is not dtype for v in present):
-        raise TypeMismatch(f"{title}: the inputs must have one float dtype", given=", ".join(map(repr, present)))
+        raise TypeMismatch(f"{title}: inputs do not have one float dtype", given=", ".join(map(repr, present)))
     return dtype
 
 
 def through_float32(op: Op, *also: DType) -> None:
-    """Where a target has an op in float32 but not in half floats (or ``also``), let it stay one op between casts."""
+    """Keep an op between casts where a target has it in float32, but not in half floats (or ``also``)."""
 
     @op.lower()
-    def _(x: Value, *others: Value | None, _outputs: int | None = None, **attributes: Any) -> Any:
+    def op_lowering(x: Value, *others: Value | None, _outputs: int | None = None, **attributes: Any) -> Any:
         if x.dtype not in (DType.float16, DType.bfloat16, *also):
             return None
         wide = [v if v is None or v.dtype is not x.dtype else cast(v, to=DType.float32) for v in (x, *others)]
@@ -306,7 +306,7 @@ def widened(*arrays: Array | None) -> list[Array | None]:
 
 
 def tap(x: Array, window: Windows, offset: Sequence[int], outputs: Sequence[int]) -> Array:
-    """What every window of the padded ``x`` reads at one place of the kernel, as a view."""
+    """View of the elements that all windows of the padded ``x`` read at one kernel position."""
     return x[(..., *tap_slices(window, offset, outputs))]
 
 
@@ -387,7 +387,7 @@ def pools_floats(op: Op, other: str) -> None:
     """Give a pooling of floats the rule of its type, which its attribute ``other`` has no part in."""
 
     @op.type
-    def _(X: Value, *, kernel_shape: Sequence[int], **attributes: Any) -> TensorType:
+    def op_type(X: Value, *, kernel_shape: Sequence[int], **attributes: Any) -> TensorType:
         one_float_dtype(op.title, X)
         del attributes[other]
         return pooled_type(op.title, X, kernel_shape, attributes)
@@ -397,12 +397,13 @@ def pooled_type(title: str, X: Value, kernel_shape: Sequence[int], attributes: d
     """The type of what is pooled over windows."""
     window = windows(title, kernel_shape, **attributes)
     if not X.dtype.is_float and not X.dtype.is_integer:
-        raise TypeMismatch(f"{title}: X must be numeric", given=repr(X))
+        raise TypeMismatch(f"{title}: X is not numeric", given=repr(X))
     sizes = spatial(title, X)
     if sizes is None:
         return TensorType(X.dtype, (None,) * (2 + window.rank))
     if len(sizes) != window.rank:
         raise TypeMismatch(
-            f"{title}: kernel_shape must have one size for each spatial axis", given=f"{list(kernel_shape)} for {X!r}"
+            f"{title}: kernel_shape does not have one size for each spatial axis",
+            given=f"{list(kernel_shape)} for {X!r}",
         )
     return TensorType(X.dtype, (*X.shape[:2], *window.outputs(sizes)))

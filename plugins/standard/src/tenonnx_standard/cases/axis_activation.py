@@ -17,44 +17,44 @@ def along_axis(draw, **drawn):
 
 
 @cases(softmax)
-def _(draw):
+def softmax_cases(draw):
     return along_axis(draw)
 
 
 @cases(softmax_2d, gaps=[NOT_A_MATRIX])
-def _(draw):
+def softmax_2d_cases(draw):
     return along_axis(draw)
 
 
 @cases(log_softmax)
-def _(draw):
+def log_softmax_cases(draw):
     return along_axis(draw)
 
 
 @cases(log_softmax_2d, gaps=[NOT_A_MATRIX])
-def _(draw):
+def log_softmax_2d_cases(draw):
     return along_axis(draw)
 
 
 @cases(
     hardmax,
-    gradient=False,
+    gradient="it is constant but for jumps",
     gaps=[Gap("empty axes", "the body finds the greatest of no elements, the rule answers with none")],
 )
-def _(draw):
+def hardmax_cases(draw):
     return along_axis(draw, max_rank=3)
 
 
-@cases(hardmax_2d, gaps=[NOT_A_MATRIX], gradient=False)
-def _(draw):
+@cases(hardmax_2d, gaps=[NOT_A_MATRIX], gradient="it is constant but for jumps")
+def hardmax_2d_cases(draw):
     return along_axis(draw, max_rank=3)
 
 
 @cases(
     hardmax,
-    gradient=False,
+    gradient="it is constant but for jumps",
     gaps=[Gap("empty axes", "the body finds the greatest of no elements, the rule answers with none")],
 )
-def _(draw):
+def hardmax_cases_2(draw):
     ties = draw(tensors("int32", min_rank=1, max_rank=3, min_value=0, max_value=2))
     return call(ties.astype(np.float32), axis=draw(axis_of(ties)))

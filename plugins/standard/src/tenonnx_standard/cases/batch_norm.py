@@ -40,7 +40,7 @@ def attributes(draw):
 
 
 @cases(batch_normalization)
-def _(draw):
+def batch_normalization_cases(draw):
     training = draw(st.integers(0, 1))
     return call(*inputs(draw, FLOATS), training_mode=training, _outputs=3 if training else 1, **attributes(draw))
 
@@ -51,7 +51,7 @@ RUNNING_AS_DATA = Gap(
 
 
 @cases(batch_normalization, gaps=[RUNNING_AS_DATA])
-def _(draw):
+def batch_normalization_cases_2(draw):
     """Data narrower than the parameters."""
     x, scale, shift, mean, variance = inputs(draw, "float32")
     training = draw(st.integers(0, 1))
@@ -60,17 +60,17 @@ def _(draw):
     return call(x, scale, shift, mean, variance, training_mode=training, _outputs=outputs, **attributes(draw))
 
 
-ALWAYS_TRAINS = Gap("reference", "it normalises by the batch even where one output is asked for")
+ALWAYS_TRAINS = Gap("reference", "it normalizes by the batch even where one output is asked for")
 
 
 @cases(batch_normalization_by_outputs, gaps=[*SAVED_VARIANCE, ALWAYS_TRAINS])
-def _(draw):
+def batch_normalization_by_outputs_cases(draw):
     outputs = draw(st.sampled_from([1, 5]))
     return call(*inputs(draw, ["float32", "float64", "float16"], min_rank=2), _outputs=outputs, **attributes(draw))
 
 
 @cases(batch_normalization_spatial, gaps=SAVED_VARIANCE)
-def _(draw):
+def batch_normalization_spatial_cases(draw):
     spatial, outputs = draw(st.integers(0, 1)), draw(st.sampled_from([1, 5]))
     given = inputs(draw, ["float32", "float64"], min_rank=2, by_position=not spatial)
     return call(*given, spatial=spatial, _outputs=outputs, **attributes(draw))
@@ -83,10 +83,10 @@ def older(draw, **more):
 
 
 @cases(batch_normalization_is_test)
-def _(draw):
+def batch_normalization_is_test_cases(draw):
     return older(draw)
 
 
 @cases(batch_normalization_consuming)
-def _(draw):
+def batch_normalization_consuming_cases(draw):
     return older(draw, consumed_inputs=[0, 0, 0, 1, 1])

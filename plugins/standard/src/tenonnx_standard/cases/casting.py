@@ -38,7 +38,7 @@ def extremes(draw):
 
 
 @cases(cast)
-def _(draw):
+def cast_cases(draw):
     x, to = number(draw, [*NUMBERS, "bool"], [*NUMBERS, "bool"])
     return call(x, to=to)
 
@@ -59,7 +59,7 @@ def _is_cut(drawn):
 
 
 @cases(cast, gaps=ROUNDS)
-def _(draw):
+def cast_cases_2(draw):
     """To and from the short formats."""
     x, to = number(draw, [*FLOATS, "int32", "uint8", *FLOAT8, *SHORT], [*FLOATS, "int8", *FLOAT8, *SHORT])
     return call(x, to=to)
@@ -83,13 +83,13 @@ SATURATES = [
 
 
 @cases(cast, gaps=SATURATES, gradient=False)
-def _(draw):
+def cast_cases_3(draw):
     to = DType[draw(st.sampled_from(FLOAT8))]
     return call(extremes(draw), to=to, saturate=draw(st.integers(0, 1)))
 
 
 @cases(cast, gradient=False)
-def _(draw):
+def cast_cases_4(draw):
     """To powers of two."""
     x = draw(tensors(["float32", "float16", "bfloat16"], min_value=0.01, max_value=100))
     mode = draw(st.sampled_from(["up", "down", "nearest"]))
@@ -104,13 +104,13 @@ TEXT = Gap(
 
 
 @cases(cast, gaps=[TEXT], gradient=False)
-def _(draw):
+def cast_cases_5(draw):
     """Numbers to text."""
     return call(draw(tensors(["int8", "int64", "uint16", "bool", "float32", "float64"])), to=DType.string)
 
 
 @cases(cast, gradient=False)
-def _(draw):
+def cast_cases_6(draw):
     """Text to numbers."""
     whole = draw(st.booleans())
     words = ["0", "1", "-2", "17"] if whole else ["0.5", "-2.25", "1e-3", "1E4", "INF", "-inf", "NaN", "+INF"]
@@ -120,7 +120,7 @@ def _(draw):
 
 
 @cases(cast_infinity_to_nan)
-def _(draw):
+def cast_infinity_to_nan_cases(draw):
     x, to = number(draw, [*NUMBERS, "bool", *FLOAT8], [*NUMBERS, "bool", *FLOAT8])
     return call(x, to=to)
 
@@ -149,32 +149,32 @@ def _is_infinity_without_form(drawn):
 
 
 @cases(cast_infinity_to_nan, gaps=[*SATURATES, *UNSIGNED_ZERO, INFINITE], gradient=False)
-def _(draw):
+def cast_infinity_to_nan_cases_2(draw):
     to = DType[draw(st.sampled_from(FLOAT8))]
     return call(extremes(draw), to=to, saturate=draw(st.integers(0, 1)))
 
 
 @cases(cast_by_name)
-def _(draw):
+def cast_by_name_cases(draw):
     names = {"FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "INT32": "int32", "BOOL": "bool"}
     name = draw(st.sampled_from(list(names)))
     return call(draw(tensors(["float32", "float64", "int32", "uint8", "bool"], min_value=0)), to=name)
 
 
 @cases(cast_like)
-def _(draw):
+def cast_like_cases(draw):
     x, to = number(draw, [*NUMBERS, "bool"], [*NUMBERS, "bool", *FLOAT8])
     return call(x, np.zeros(draw(st.sampled_from([(), (2,)])), to.numpy))
 
 
 @cases(cast_like_infinity_to_nan)
-def _(draw):
+def cast_like_infinity_to_nan_cases(draw):
     x, to = number(draw, [*NUMBERS, "bool"], [*NUMBERS, "bool", *FLOAT8])
     return call(x, np.zeros(draw(st.sampled_from([(), (2,)])), to.numpy))
 
 
-@cases(bitcast, gradient=False)
-def _(draw):
+@cases(bitcast, gradient="bits of another type have no derivative")
+def bitcast_cases(draw):
     x = draw(tensors([*NUMBERS, *FLOAT8]))
     bits = DType.of(x.dtype).bits
     same = [d for d in DType if d.bits == bits and d is not DType.bool]

@@ -17,7 +17,7 @@ JOINED = Gap("reference", "it joins what a loop stacks along the first axis, and
 
 
 @cases(if_)
-def _(draw):
+def if_cases(draw):
     first, second = draw(tensors(shape=(2, 3))), draw(tensors(shape=(2, 3)))
     branches = {
         name: subgraph(lambda array=array: constant(array) * 2.0, name=name)
@@ -27,7 +27,7 @@ def _(draw):
 
 
 @cases(loop, gaps=[JOINED])
-def _(draw):
+def loop_cases(draw):
     """A fixed number of steps, with a carried value and a stacked one."""
     x = draw(tensors("float64", shape=(2, 3)))
     kind = TensorType(DType.float64, (2, 3))
@@ -37,7 +37,7 @@ def _(draw):
 
 
 @cases(loop, gaps=[JOINED])
-def _(draw):
+def loop_cases_2(draw):
     """Until the body's own condition fails."""
     formals = [("step", NUMBER), ("going_on", TRUTH), ("state", TensorType(DType.float64, ()))]
     body = subgraph(lambda step, going_on, state: (less(state, 20.0), state * 2.0, step + 1), formals)
@@ -50,7 +50,7 @@ def running_sum(element):
 
 
 @cases(scan)
-def _(draw):
+def scan_cases(draw):
     length, axis = draw(st.integers(1, 4)), draw(st.sampled_from([0, 1, -1]))
     shape = (length, 3) if axis == 0 else (3, length)
     return call(
@@ -67,7 +67,7 @@ def _(draw):
 
 
 @cases(scan_in_batches)
-def _(draw):
+def scan_in_batches_cases(draw):
     length = draw(st.integers(1, 4))
     lengths = draw(st.sampled_from([None, np.asarray([length, 1], np.int64)]))
     states, elements = draw(tensors(shape=(2, 3))), draw(tensors(shape=(2, length, 3)))

@@ -44,8 +44,21 @@ def covered(sizes, attributes):
     return [(n + b + e - (k - 1) * d - 1) // s + 1 for n, b, e, k, s, d in axes]
 
 
-@cases(conv, gaps=[Gap("empty axes", "no channels sum to none in the body's product, and to the filters in the rule")])
-def _(draw):
+def holds_infinity(call):
+    return any(bool(np.isinf(v.astype(np.float64)).any()) for v in call.inputs if v is not None)
+
+
+INFINITE = Gap("derivative", "the products of kernels multiply an infinity by the zeros of the padding", holds_infinity)
+
+
+@cases(
+    conv,
+    gaps=[
+        Gap("empty axes", "no channels sum to none in the body's product, and to the filters in the rule"),
+        INFINITE,
+    ],
+)
+def conv_cases(draw):
     attributes, sizes = window(draw)
     group, depth, results = draw(st.sampled_from([1, 1, 2, 3])), draw(st.integers(1, 2)), draw(st.integers(1, 2))
     dtype = draw(st.sampled_from(FLOATS))
@@ -55,8 +68,8 @@ def _(draw):
     return call(x, w, b, group=group, **attributes)
 
 
-@cases(conv_weight_gradient)
-def _(draw):
+@cases(conv_weight_gradient, gaps=[INFINITE])
+def conv_weight_gradient_cases(draw):
     attributes, sizes = window(draw)
     group, depth, results = draw(st.sampled_from([1, 1, 2])), draw(st.integers(1, 2)), draw(st.integers(1, 2))
     batch = draw(st.integers(1, 2))
@@ -65,8 +78,8 @@ def _(draw):
     return call(x, g, group=group, **attributes)
 
 
-@cases(conv_weight_gradient)
-def _(draw):
+@cases(conv_weight_gradient, gaps=[INFINITE])
+def conv_weight_gradient_cases_2(draw):
     """So many channels that the body is one convolution."""
     attributes, sizes = window(draw)
     group, results = draw(st.integers(1, 2)), draw(st.integers(1, 2))
@@ -76,8 +89,8 @@ def _(draw):
     return call(x, g, group=group, **attributes)
 
 
-@cases(conv_weight_gradient)
-def _(draw):
+@cases(conv_weight_gradient, gaps=[INFINITE])
+def conv_weight_gradient_cases_3(draw):
     """A kernel of so many places that the body is one convolution."""
     stride, dilation, group = (draw(st.integers(1, 2)) for _ in range(3))
     extent = dilation * MANY_PLACES + 1
@@ -116,6 +129,7 @@ SHORT = "onnxruntime ends the output with the last window, where auto_pad asks f
 @cases(
     conv_transpose,
     gaps=[
+        INFINITE,
         Gap("empty axes", "the body reshapes by a length that it leaves open, which no elements do not tell"),
         Gap("special values", "the body multiplies a NaN by the zeros between strides"),
         Gap("onnxruntime", SHORT, too_short_for_same),
@@ -124,7 +138,7 @@ SHORT = "onnxruntime ends the output with the last window, where auto_pad asks f
         Gap("reference", "it mixes up the biases and channels of groups", groups_with_more),
     ],
 )
-def _(draw):
+def conv_transpose_cases(draw):
     attributes, _ = window(draw, pads=1)
     rank = len(attributes["kernel_shape"])
     sizes = numbers(draw, rank, 3, 4)
@@ -161,7 +175,7 @@ def deformable(draw):
 
 
 @cases(deform_conv)
-def _(draw):
+def deform_conv_cases(draw):
     return deformable(draw)
 
 
@@ -180,7 +194,7 @@ WRONG_VOLUMES = "onnxruntime forgets dilations of blocks of three axes"
         Gap("export", WRONG_VOLUMES, dilated_volume),
     ],
 )
-def _(draw):
+def col2im_cases(draw):
     attributes, image = window(draw, same=False)
     attributes.pop("auto_pad", None)
     if len(image) == 1:

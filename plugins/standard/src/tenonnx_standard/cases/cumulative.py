@@ -11,7 +11,7 @@ from tenonnx_testing import Gap, axis_of, call, cases, holds_negative_zero, tens
 
 def running(op, *gaps, **range_of_values):
     @cases(op, gaps=gaps)
-    def _(draw):
+    def op_cases(draw):
         dtypes = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint32", "uint64"]
         x = draw(tensors(dtypes, min_rank=1, **range_of_values))
         axis = np.asarray(draw(axis_of(x)), draw(st.sampled_from(["int32", "int64"])))

@@ -10,7 +10,7 @@ from tenonnx_testing import Gap, call, cases, tensors
 
 
 @cases(non_max_suppression, gradient=False)
-def _(draw):
+def non_max_suppression_cases(draw):
     batch, kinds, count = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 6))
     boxes = draw(tensors(shape=(batch, count, 4), min_value=0, max_value=1))
     scores = draw(tensors(shape=(batch, kinds, count), min_value=0, max_value=1, distinct=True))
@@ -47,14 +47,14 @@ def aligned(draw):
         Gap("special values", "the body weighs elements by zeros, and an infinity times zero is NaN"),
     ],
 )
-def _(draw):
+def roi_align_cases(draw):
     x, rois, images, attributes = aligned(draw)
     coordinates = draw(st.sampled_from(["half_pixel", "output_half_pixel"]))
     return call(x, rois, images, coordinate_transformation_mode=coordinates, **attributes)
 
 
 @cases(roi_align_unshifted, gradient=("X",), gaps=[Gap("reference", "it shifts positions by half a pixel")])
-def _(draw):
+def roi_align_unshifted_cases(draw):
     x, rois, images, attributes = aligned(draw)
     return call(x, rois, images, **attributes)
 
@@ -64,7 +64,7 @@ def _(draw):
     gradient=("X",),
     gaps=[Gap("special values", "the greatest of numbers among which is a NaN is not specified")],
 )
-def _(draw):
+def max_roi_pool_cases(draw):
     count = draw(st.integers(1, 3))
     x = draw(tensors(shape=(2, draw(st.integers(1, 2)), 4, draw(st.integers(3, 5))), distinct=True))
     images = np.asarray([[draw(st.integers(0, 1))] for _ in range(count)], np.float32)

@@ -54,46 +54,48 @@ def drawn(draw, *, external=False, windows=False, shorter=False, broadcast=False
 
 
 RAW = Gap(
-    "reference", "what it shows as the raw products is capped",
+    "reference",
+    "what it shows as the raw products is capped",
     when=lambda c: c.attributes["softcap"] and c.attributes["qk_matmul_output_mode"] == 0,
-)  # fmt: skip
+)
 LOWEST = [Gap(check, "it shows the least number where keys are masked") for check in ("onnxruntime", "export")]
 ALIGNED = Gap(
-    "onnxruntime", "its kernel of version 23 aligns the causal frontier with the last key instead of the past",
+    "onnxruntime",
+    "its kernel of version 23 aligns the causal frontier with the last key instead of the past",
     when=lambda c: c.attributes["is_causal"] and c.inputs[4] is not None,
-)  # fmt: skip
+)
 PADDED = Gap("reference", "it lengthens the mask as version 24 does")
 
 
 @cases(attention, gradient=("Q", "K", "V"), gaps=[RAW])
-def _(draw):
+def attention_cases(draw):
     return drawn(draw, windows=draw(st.booleans()), shorter=draw(st.booleans()))
 
 
 @cases(attention, gradient=False, gaps=LOWEST)
-def _(draw):
-    """What is shown holds the bias, which may be minus infinity."""
+def attention_cases_2(draw):
+    """Calls that also return the logits, which hold the bias: it may be minus infinity."""
     return drawn(draw, windows=draw(st.booleans()), modes=[2])
 
 
 @cases(attention, gradient=("Q", "K", "V"))
-def _(draw):
+def attention_cases_3(draw):
     """A cache that is kept outside: some rows may have no keys at all."""
     return drawn(draw, external=True, windows=draw(st.booleans()))
 
 
 @cases(attention_of_full_masks, gradient=("Q", "K", "V"), gaps=[RAW, ALIGNED])
-def _(draw):
+def attention_of_full_masks_cases(draw):
     return drawn(draw)
 
 
 @cases(attention_of_full_masks, gradient=("Q", "K", "V"), gaps=[PADDED])
-def _(draw):
+def attention_of_full_masks_cases_2(draw):
     return drawn(draw, broadcast=True, modes=[1, 3])
 
 
 @cases(attention, gradient=False)
-def _(draw):
+def attention_cases_4(draw):
     """Long rows, whose softmax is taken in another dtype."""
     shape = (1, 2, draw(st.integers(1, 3)), 8)
     q, k = draw(tensors("float16", shape=shape)), draw(tensors("float16", shape=(1, 1, 12, 8)))
@@ -103,7 +105,7 @@ def _(draw):
 
 
 @cases(attention)
-def _(draw):
+def attention_cases_5(draw):
     """Float64, where implementations agree: by a scale whose root is exact, and without masks."""
     shape = (2, 2, draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     q, k, v = (draw(tensors("float64", shape=shape, min_value=-2, max_value=2)) for _ in range(3))

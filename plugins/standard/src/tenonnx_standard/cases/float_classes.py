@@ -22,11 +22,11 @@ def special(draw, dtypes):
 
 
 @cases(ops.isnan, gradient=False)
-def _(draw):
+def isnan_cases(draw):
     return call(special(draw, TESTED))
 
 
 @cases(ops.isinf, gradient=False)
-def _(draw):
+def isinf_cases(draw):
     negative, positive = draw(st.sampled_from([(1, 1), (0, 1), (1, 0), (0, 0)]))
     return call(special(draw, TESTED), detect_negative=negative, detect_positive=positive)

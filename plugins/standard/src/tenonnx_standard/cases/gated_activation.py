@@ -9,7 +9,7 @@ from tenonnx_testing import call, cases, shapes, tensors
 
 
 @cases(swiglu)
-def _(draw):
+def swiglu_cases(draw):
     dtype, shape = draw(st.sampled_from(["float32", "float64", "float16", "bfloat16"])), draw(shapes())
     alpha = draw(st.sampled_from([1.0, 0.5, 1.7]))
     return call(draw(tensors(dtype, shape=shape)), draw(tensors(dtype, shape=shape)), alpha=alpha)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tenonnx.extend import DType
 from tenonnx_standard.image import affine_grid, grid_sample, grid_sample_2d, image_decoder
-from tenonnx_standard.resampling import COORDINATES
+from tenonnx_standard.resample_1d import COORDINATES
 from tenonnx_standard.resizing import (
     resize,
     resize_asymmetric,
@@ -75,7 +75,7 @@ def lengths(draw, x, attributes, axes=None):
     steps=1,
     gaps=[Gap("special values", "the body weighs elements by zeros, and a NaN times zero is NaN")],
 )  # onnxruntime cuts off fractions of integers
-def _(draw):
+def resize_cases(draw):
     attributes = method(draw, COORDINATES)
     if attributes["mode"] != "nearest":
         attributes["antialias"] = draw(st.integers(0, 1))
@@ -100,14 +100,14 @@ SEARCHED = Gap(
 
 
 @cases(resize_before_symmetric, gradient=("X",), steps=1, gaps=[SEARCHED])  # onnxruntime cuts off fractions of integers
-def _(draw):
+def resize_before_symmetric_cases(draw):
     attributes = method(draw, COORDINATES[1:])
     x = image(draw, attributes["mode"])
     return call(x, *lengths(draw, x, attributes), **attributes)
 
 
 @cases(resize_with_roi, gradient=("X",), steps=1)  # onnxruntime cuts off fractions of integers
-def _(draw):
+def resize_with_roi_cases(draw):
     attributes = method(draw, [*COORDINATES[1:], "tf_half_pixel_for_nn"])
     x = image(draw, attributes["mode"])
     roi, scales, sizes = lengths(draw, x, attributes)
@@ -116,7 +116,7 @@ def _(draw):
 
 
 @cases(resize_asymmetric, gradient=("X",))
-def _(draw):
+def resize_asymmetric_cases(draw):
     x = draw(tensors(["float32", "uint8", "int32"], shape=(1, 2, draw(st.integers(2, 5)), draw(st.integers(2, 5)))))
     mode = "linear" if x.dtype == np.float32 and draw(st.booleans()) else "nearest"
     scales = [1, 1, draw(st.sampled_from(SCALES)), draw(st.sampled_from(SCALES))]
@@ -124,7 +124,7 @@ def _(draw):
 
 
 @cases(upsample, gradient=("X",))
-def _(draw):
+def upsample_cases(draw):
     x = draw(tensors(["float32", "int32"], shape=(1, 2, draw(st.integers(2, 4)), draw(st.integers(2, 4)))))
     mode = "linear" if x.dtype == np.float32 and draw(st.booleans()) else "nearest"
     scales = [1, 1, draw(st.sampled_from(SCALES[2:])), draw(st.sampled_from(SCALES[2:]))]
@@ -132,7 +132,7 @@ def _(draw):
 
 
 @cases(upsample_2d)
-def _(draw):
+def upsample_2d_cases(draw):
     x = draw(tensors(shape=(1, 2, draw(st.integers(2, 4)), draw(st.integers(2, 4)))))
     height, width = draw(st.sampled_from(SCALES[2:])), draw(st.sampled_from(SCALES[2:]))
     return call(x, height_scale=height, width_scale=width, mode=draw(st.sampled_from(["nearest", "bilinear"])))
@@ -172,17 +172,17 @@ CLAMPED = "it moves the position to the border where onnxruntime and PyTorch mov
     grid_sample,
     gaps=[Gap("empty axes", "the body reshapes by lengths of which one is 0"), Gap("reference", CLAMPED, clamped)],
 )
-def _(draw):
+def grid_sample_cases(draw):
     return sampled(draw, draw(st.integers(1, 3)), ["linear", "nearest", "cubic"])
 
 
 @cases(grid_sample_2d)
-def _(draw):
+def grid_sample_2d_cases(draw):
     return sampled(draw, 2, ["bilinear", "nearest", "bicubic"])
 
 
 @cases(affine_grid, gaps=[Gap("reference", "it answers in float32", lambda c: c.inputs[0].dtype != np.float32)])
-def _(draw):
+def affine_grid_cases(draw):
     rank = draw(st.sampled_from([2, 3]))
     theta = draw(tensors(["float32", "float32", "float64"], shape=(draw(st.integers(1, 2)), rank, rank + 1)))
     size = [theta.shape[0], 2, *(draw(st.integers(2, 4)) for _ in range(rank))]
@@ -190,7 +190,7 @@ def _(draw):
 
 
 @cases(image_decoder, gradient=False)
-def _(draw):
+def image_decoder_cases(draw):
     """Portable anymaps, the one format that needs no library."""
     height, width = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     pixel_format = draw(st.sampled_from(["RGB", "BGR", "Grayscale"]))

@@ -18,14 +18,14 @@ def parts(draw, dtypes, sides, axis):
 
 
 @cases(concat)
-def _(draw):
+def concat_cases(draw):
     sides = draw(shapes(1))
     axis = draw(st.integers(0, len(sides) - 1))
     return call(*parts(draw, ANY, sides, axis), axis=axis - draw(st.sampled_from([0, len(sides)])))
 
 
 @cases(concat_by_default)
-def _(draw):
+def concat_by_default_cases(draw):
     sides = draw(shapes(2))
     axis = draw(st.one_of(st.none(), st.integers(0, len(sides) - 1)))
     return call(*parts(draw, ["float32", "float64", "float16"], sides, 1 if axis is None else axis), axis=axis)
@@ -38,7 +38,7 @@ def lengths(draw, whole):
 
 
 @cases(split)
-def _(draw):
+def split_cases(draw):
     x = draw(tensors(ANY, min_rank=1))
     axis = draw(axis_of(x))
     sizes = lengths(draw, x.shape[axis])
@@ -46,7 +46,7 @@ def _(draw):
 
 
 @cases(split)
-def _(draw):
+def split_cases_2(draw):
     x = draw(tensors(ANY, min_rank=1))
     axis = draw(axis_of(x))
     count = draw(st.sampled_from([n for n in range(1, 6) if -(-x.shape[axis] // n) * (n - 1) < x.shape[axis]]))
@@ -54,7 +54,7 @@ def _(draw):
 
 
 @cases(split_exactly)
-def _(draw):
+def split_exactly_cases(draw):
     x = draw(tensors(ANY, min_rank=1))
     axis = draw(axis_of(x))
     if draw(st.booleans()):
@@ -71,7 +71,7 @@ def _(draw):
         for check in ("empty axes", "variations")
     ],
 )
-def _(draw):
+def split_by_either_cases(draw):
     x = draw(tensors(["float32", "float64"], min_rank=1))
     axis = draw(st.one_of(st.none(), st.integers(0, x.ndim - 1)))
     sizes = lengths(draw, x.shape[axis or 0])

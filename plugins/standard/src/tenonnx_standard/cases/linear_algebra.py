@@ -13,7 +13,7 @@ WIDE = [*FLOATS, "int32", "int64", "uint32", "uint64"]
 
 
 @cases(matmul)
-def _(draw):
+def matmul_cases(draw):
     batch_a, batch_b = (x.shape for x in draw(broadcastable(2, max_rank=2, max_side=3)))
     m, k, n = (draw(st.integers(1, 4)) for _ in range(3))
     a = draw(tensors(WIDE, shape=draw(st.sampled_from([(*batch_a, m, k), (k,)]))))
@@ -39,14 +39,22 @@ def broadcast_to(m, n):
     return [(m, n), (n,), (1, n), (m, 1), (1,), (), (1, 1)]
 
 
-@cases(gemm)
-def _(draw):
+def overflows(call):
+    integers = (v for v in call.inputs if v is not None and v.dtype.kind in "iu")
+    return any(bool((v.astype(object) ** 2 > 2**20).any()) for v in integers)
+
+
+@cases(
+    gemm,
+    gaps=[Gap("special values", "beyond the range of its integers the rule saturates, and the body wraps", overflows)],
+)
+def gemm_cases(draw):
     a, b, c, attributes = product(draw, WIDE, broadcast_to)
     return call(a, b, draw(st.sampled_from([c, None])), **attributes)
 
 
 @cases(gemm_with_c)
-def _(draw):
+def gemm_with_c_cases(draw):
     a, b, c, attributes = product(draw, ["float32", "float64"], broadcast_to)
     return call(a, b, c, **attributes)
 
@@ -59,7 +67,7 @@ BETA = Gap(
 
 
 @cases(gemm_one_way, gaps=[BETA])
-def _(draw):
+def gemm_one_way_cases(draw):
     broadcast = draw(st.integers(0, 1))
     a, b, c, attributes = product(draw, ["float32", "float64"], broadcast_to if broadcast else lambda m, n: [(m, n)])
     return call(a, b, c, broadcast=broadcast, **attributes)
@@ -72,7 +80,7 @@ def _(draw):
         Gap("variations", "the body suits small matrices", when=lambda call: call.inputs[0].size > 999),
     ],
 )
-def _(draw):
+def det_cases(draw):
     size = draw(st.integers(1, 4))
     batch = draw(st.sampled_from([(), (2,), (1, 3)]))
     x = draw(tensors(["float32", "float64"], shape=(*batch, size, size), min_value=-1, max_value=1))

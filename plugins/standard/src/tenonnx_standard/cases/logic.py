@@ -18,7 +18,7 @@ one_way(ops.greater_one_way, gradient=False)
 
 
 @cases(ops.equal, gradient=False)
-def _(draw):
+def equal_cases(draw):
     """Numbers of which some are equal, and NaN."""
     a, b = draw(broadcastable(2, ["float32", "float64", "float16"], min_value=-2, max_value=2))
     a, b = np.round(a), np.round(b)
@@ -33,7 +33,7 @@ unary(ops.not_, ["bool"], gradient=False)
 
 
 @cases(ops.where)
-def _(draw):
+def where_cases(draw):
     condition, x, y = draw(broadcastable(3, [*NUMBERS, "bool", "string"]))
     return call(draw(tensors("bool", shape=condition.shape)), x, y)
 
@@ -55,13 +55,13 @@ for _bitwise, _count in ((ops.bitwise_and, 2), (ops.bitwise_or, 2), (ops.bitwise
 
 
 @cases(ops.bitshift, gradient=False)
-def _(draw):
+def bitshift_cases(draw):
     x, y = draw(broadcastable(2, UNSIGNED, min_value=0, max_value=100))
     return call(x, y % 8, direction=draw(st.sampled_from(["LEFT", "RIGHT"])))
 
 
 @cases(ops.bitshift, gradient=False)
-def _(draw):
+def bitshift_cases_2(draw):
     """Signed numbers, and shifts by too many bits."""
     x, y = draw(broadcastable(2, SIGNED, min_value=-100, max_value=100))
     return call(x, y, direction=draw(st.sampled_from(["LEFT", "RIGHT"])))

@@ -11,7 +11,7 @@ from tenonnx_testing import Gap, call, cases, shapes, tensors
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 
 
-def labelled(draw):
+def labeled(draw):
     """Scores, labels of which some may be ignored, weights of classes or none, and attributes."""
     scores = draw(tensors(FLOATS, shape=shapes(2, 4, 2)))
     classes = scores.shape[1]
@@ -35,18 +35,18 @@ MINUS_ONE_COUNTS = Gap(
 
 
 @cases(negative_log_likelihood_loss, gaps=[MINUS_ONE_COUNTS])
-def _(draw):
-    scores, labels, weights, attributes = labelled(draw)
+def negative_log_likelihood_loss_cases(draw):
+    scores, labels, weights, attributes = labeled(draw)
     return call(np.asarray(-np.abs(scores)), labels, weights, **attributes)
 
 
 @cases(softmax_cross_entropy_loss)
-def _(draw):
-    scores, labels, weights, attributes = labelled(draw)
+def softmax_cross_entropy_loss_cases(draw):
+    scores, labels, weights, attributes = labeled(draw)
     return call(scores, labels, weights, **attributes)
 
 
 @cases(softmax_cross_entropy_loss)
-def _(draw):
-    scores, labels, weights, attributes = labelled(draw)
+def softmax_cross_entropy_loss_cases_2(draw):
+    scores, labels, weights, attributes = labeled(draw)
     return call(scores, labels, weights, _outputs=1, **attributes)

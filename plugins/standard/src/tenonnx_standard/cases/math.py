@@ -18,7 +18,7 @@ def unary(op, dtypes=FLOATS, *, gaps=(), gradient=True, **range_of_values):
     """One input, of values in a range."""
 
     @cases(op, gaps=gaps, gradient=gradient)
-    def _(draw):
+    def op_cases(draw):
         return call(draw(tensors(dtypes, **range_of_values)))
 
 
@@ -26,7 +26,7 @@ def binary(op, dtypes=NUMBERS, *, gaps=(), gradient=True, **range_of_values):
     """Two inputs that broadcast together."""
 
     @cases(op, gaps=gaps, gradient=gradient)
-    def _(draw):
+    def op_cases_2(draw):
         return call(*draw(broadcastable(2, dtypes, **range_of_values)))
 
 
@@ -41,7 +41,7 @@ def one_way(op, dtypes=("float32", "float64"), *, gaps=(NO_AXIS,), gradient=True
     """Two inputs of which the second has the axes of the first from ``axis`` on, or one element."""
 
     @cases(op, gaps=gaps, gradient=gradient)
-    def _(draw):
+    def op_cases_3(draw):
         kind = draw(st.sampled_from(["same", "last", "axis", "one"]))
         # Axes of one length, so that those of B could be any of A's.
         whole = (draw(st.integers(2, 3)),) * draw(st.integers(2, 3)) if kind == "axis" else draw(shapes())
@@ -58,7 +58,7 @@ def variadic(op, dtypes=NUMBERS, *, gaps=(), gradient=True, **range_of_values):
     """One to four inputs that broadcast together."""
 
     @cases(op, gaps=gaps, gradient=gradient)
-    def _(draw):
+    def op_cases_4(draw):
         return call(*draw(broadcastable(draw(st.integers(1, 4)), dtypes, **range_of_values)))
 
 
@@ -66,12 +66,15 @@ def of_one_shape(op, *, distinct=False):
     """One to four inputs of one shape."""
 
     @cases(op)
-    def _(draw):
+    def op_cases_5(draw):
         stack = draw(tensors(["float32", "float64"], min_rank=1, distinct=distinct))
         return call(*stack)
 
 
 # ----- arithmetic -----------------------------------------------------------------------------------------------------
+
+#: Why ops that are constant but for jumps have no gradient to compare.
+STEPS = "it is constant but for jumps"
 
 binary(ops.add)
 binary(ops.sub)
@@ -85,22 +88,23 @@ one_way(ops.pow_one_way, min_value=0.5, max_value=3)
 
 unary(ops.neg, [*FLOATS, *SIGNED])
 unary(ops.absolute, NUMBERS, exclude_near=(0,))
-unary(ops.sign, NUMBERS, gradient=False, gaps=[Gap("special values", "a NaN has no sign, and the body gives it 0")])
+unary(ops.sign, NUMBERS, gradient=STEPS, gaps=[Gap("special values", "a NaN has no sign, and the body gives it 0")])
 unary(ops.reciprocal, exclude_near=(0,))
 
 # ----- rounding -------------------------------------------------------------------------------------------------------
 
-unary(ops.ceil, gradient=False)
-unary(ops.floor, gradient=False)
+unary(ops.ceil, gradient=STEPS)
+unary(ops.floor, gradient=STEPS)
 SIGN_OF_ZERO = Gap(
-    "special values", "its body adds to what is below, and -0 + 0 is 0",
+    "special values",
+    "its body adds to what is below, and -0 + 0 is 0",
     when=lambda call: bool((np.abs(call.inputs[0].astype(np.float64)) <= 0.5).any()),
-)  # fmt: skip
-unary(ops.round_, gradient=False, gaps=[SIGN_OF_ZERO])
+)
+unary(ops.round_, gradient=STEPS, gaps=[SIGN_OF_ZERO])
 
 
-@cases(ops.round_, gradient=False, gaps=[SIGN_OF_ZERO])
-def _(draw):
+@cases(ops.round_, gradient=STEPS, gaps=[SIGN_OF_ZERO])
+def round_cases(draw):
     """Halves, which go to the even side."""
     return call(draw(tensors(FLOATS, min_value=-8, max_value=8)).round() / 2)
 
@@ -113,14 +117,14 @@ unary(ops.log, min_value=0.1)
 
 
 @cases(ops.pow_)
-def _(draw):
+def pow_cases(draw):
     x, y = draw(broadcastable(2, min_value=0.5, max_value=3))
     wanted = draw(st.sampled_from(FLOATS))
     return call(x.astype(_numpy(wanted)), y.astype(_numpy(draw(st.sampled_from([wanted, "float32", "float64"])))))
 
 
 @cases(ops.pow_)
-def _(draw):
+def pow_cases_2(draw):
     """Integer exponents, among them the frequent ones."""
     x, y = draw(broadcastable(2, min_value=0.5, max_value=3))
     x = x.astype(_numpy(draw(st.sampled_from(["float32", "float64", "float16"]))))
@@ -130,14 +134,14 @@ def _(draw):
 
 
 @cases(ops.pow_)
-def _(draw):
+def pow_cases_3(draw):
     """Integers to the power of integers."""
     x, y = draw(broadcastable(2, ["int32", "int64"], min_value=-3, max_value=3))
     return call(x, np.abs(y))
 
 
 @cases(ops.mod)
-def _(draw):
+def mod_cases(draw):
     integers = draw(st.booleans())
     a, b = draw(broadcastable(2, [*SIGNED, *UNSIGNED] if integers else FLOATS, min_value=-7, max_value=7))
     b = np.where(b == 0, b.dtype.type(3), b) if integers else _apart(a, b)
@@ -145,7 +149,7 @@ def _(draw):
 
 
 @cases(ops.mod_of_integers)
-def _(draw):
+def mod_of_integers_cases(draw):
     integers = draw(st.booleans())
     a, b = draw(broadcastable(2, [*SIGNED, *UNSIGNED] if integers else FLOATS, min_value=-7, max_value=7))
     b = np.where(b == 0, b.dtype.type(3), b) if integers else _apart(a, b)
@@ -170,7 +174,7 @@ def _numpy(name):
 
 def extremes(op):
     @cases(op)
-    def _(draw):
+    def op_cases_6(draw):
         arrays = draw(broadcastable(draw(st.integers(1, 4)), NUMBERS, max_rank=3, max_side=3))
         if arrays[0].dtype.kind in "iu":
             return call(*arrays)
@@ -189,7 +193,7 @@ of_one_shape(ops.mean_of_one_shape)
 
 
 @cases(ops.clip)
-def _(draw):
+def clip_cases(draw):
     low, high = draw(st.sampled_from([(None, None), (-1, None), (None, 1), (-1, 2), (1, -1)]))
     x = draw(tensors(NUMBERS, exclude_near=() if low is None and high is None else (-1, 1, 2)))
     unsigned = x.dtype.kind == "u"

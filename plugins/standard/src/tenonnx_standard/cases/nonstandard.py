@@ -22,12 +22,12 @@ def images(draw, **also):
 
 
 @cases(ops.affine)
-def _(draw):
+def affine_cases(draw):
     return call(draw(tensors(FLOATS)), alpha=draw(NUMBERS), beta=draw(NUMBERS))
 
 
 @cases(ops.scale)
-def _(draw):
+def scale_cases(draw):
     return call(draw(tensors(FLOATS)), scale=draw(NUMBERS))
 
 
@@ -36,13 +36,13 @@ for _op in (ops.scaled_tanh, ops.parametric_softplus):
 
 
 @cases(ops.image_scaler)
-def _(draw):
+def image_scaler_cases(draw):
     x = images(draw)
     return call(x, bias=[draw(NUMBERS) for _ in range(x.shape[1])], scale=draw(NUMBERS))
 
 
 @cases(ops.crop)
-def _(draw):
+def crop_cases(draw):
     x = images(draw)
     left, top = draw(st.integers(0, 1)), draw(st.integers(0, 1))
     if draw(st.booleans()):
@@ -51,7 +51,7 @@ def _(draw):
 
 
 @cases(ops.dynamic_slice)
-def _(draw):
+def dynamic_slice_cases(draw):
     x = draw(tensors(["float32", "int64", "uint8"], min_rank=1, min_side=2))
     axes = draw(st.lists(st.integers(0, x.ndim - 1), min_size=1, max_size=x.ndim, unique=True))
     starts, ends = ([draw(st.sampled_from(choice)) for _ in axes] for choice in ([0, 1, -2], [2, -1, 1000]))
@@ -65,20 +65,20 @@ for _op in (ops.memcpy_from_host, ops.memcpy_to_host):
 
 
 @cases(ops.bitshift_alias, gradient=False)
-def _(draw):
+def bitshift_alias_cases(draw):
     x, y = draw(broadcastable(2, ["uint8", "uint32", "int16"], min_value=0, max_value=100))
     return call(x, y % 8, direction=draw(st.sampled_from(["LEFT", "RIGHT"])))
 
 
 @cases(ops.deformable_conv)
-def _(draw):
+def deformable_conv_cases(draw):
     return deformable(draw)
 
 
 for _op in (ops.adaptive_average_pool, ops.adaptive_max_pool):
 
     @cases(_op)
-    def _(draw):
+    def op_cases(draw):
         shape = sizes(draw, draw(st.integers(1, 3)))
         counts = [draw(st.integers(1, 7)) for _ in shape]
         x = draw(tensors(FLOATS, shape=(draw(st.integers(1, 2)), 2, *shape), distinct=True))
@@ -86,7 +86,7 @@ for _op in (ops.adaptive_average_pool, ops.adaptive_max_pool):
 
 
 @cases(ops.im2col)
-def _(draw):
+def im2col_cases(draw):
     attributes, shape = window(draw, same=False)
     attributes.pop("auto_pad", None)
     dtype = draw(st.sampled_from([*FLOATS, "int64"]))
@@ -94,7 +94,7 @@ def _(draw):
 
 
 @cases(ops.ctc_greedy_decoder, gradient=["inputs"])
-def _(draw):
+def ctc_greedy_decoder_cases(draw):
     steps, batch, classes = draw(st.integers(1, 6)), draw(st.integers(1, 3)), draw(st.integers(2, 3))
     x = draw(tensors(["float32", "float64"], shape=(steps, batch, classes), distinct=True))
     lengths = np.asarray([draw(st.integers(1, steps)) for _ in range(batch)], np.int32)

@@ -36,7 +36,7 @@ def parameters(draw, x, count, size):
 
 
 @cases(instance_normalization)
-def _(draw):
+def instance_normalization_cases(draw):
     x = spread(draw, FLOATS, shapes(3, 4, 2))
     return call(x, *parameters(draw, x, 2, x.shape[1]), epsilon=draw(epsilons))
 
@@ -47,33 +47,34 @@ def grouped(draw, dtypes):
     return spread(draw, dtypes, sides), groups
 
 
-def normalised_groups(draw, dtypes, stash):
+def normalized_groups(draw, dtypes, stash):
     x, groups = grouped(draw, dtypes)
     given = parameters(draw, x, 2, x.shape[1])
     return call(x, *given, num_groups=groups, epsilon=draw(epsilons), stash_type=stash)
 
 
 IN_HALF = Gap(
-    "other attributes", "statistics in half floats are rounded at every step, of which older versions have others",
+    "other attributes",
+    "statistics in half floats are rounded at every step, of which older versions have others",
     when=lambda call: call.attributes["stash_type"] in (10, 16),
-)  # fmt: skip
+)
 
 
 @cases(group_normalization, gradient=False, gaps=[IN_HALF])
-def _(draw):
-    return normalised_groups(draw, ["float32", "float16", "bfloat16"], 1)
+def group_normalization_cases(draw):
+    return normalized_groups(draw, ["float32", "float16", "bfloat16"], 1)
 
 
 @cases(group_normalization, gaps=[IN_HALF])
-def _(draw):
+def group_normalization_cases_2(draw):
     """Statistics in float64, which is what a gradient can be told from differences in."""
-    return normalised_groups(draw, "float64", 11)
+    return normalized_groups(draw, "float64", 11)
 
 
 @cases(
     group_normalization_by_group, gaps=[Gap("export", "onnx.checker takes this meaning for deprecated from the start")]
 )
-def _(draw):
+def group_normalization_by_group_cases(draw):
     x, groups = grouped(draw, ["float32", "float64"])
     return call(x, *parameters(draw, x, 2, groups), num_groups=groups, epsilon=draw(epsilons))
 
@@ -95,56 +96,56 @@ STATISTICS_AS_DATA = Gap(
 
 
 @cases(layer_normalization, gaps=[STATISTICS_AS_DATA], gradient=False)
-def _(draw):
+def layer_normalization_cases(draw):
     x, scale, bias, attributes = trailing(draw, ["float32", "float16", "bfloat16"], st.just(1))
     return call(x, scale, draw(st.sampled_from([None, bias])), **attributes)
 
 
 @cases(layer_normalization)
-def _(draw):
+def layer_normalization_cases_2(draw):
     x, scale, bias, attributes = trailing(draw, "float64", st.just(11))
     return call(x, scale, draw(st.sampled_from([None, bias])), _outputs=draw(st.sampled_from([1, 3])), **attributes)
 
 
 @cases(layer_normalization_before_onnx, gradient=False)
-def _(draw):
+def layer_normalization_before_onnx_cases(draw):
     floats = ["float32", "float16", "bfloat16"]
     x, scale, bias, attributes = trailing(draw, floats, st.just(1), scales=draw(st.sampled_from(floats)))
     return call(x, scale, draw(st.sampled_from([None, bias])), **attributes)
 
 
 @cases(layer_normalization_before_onnx)
-def _(draw):
+def layer_normalization_before_onnx_cases_2(draw):
     x, scale, bias, attributes = trailing(draw, "float64", st.just(11))
     return call(x, scale, draw(st.sampled_from([None, bias])), _outputs=draw(st.sampled_from([1, 3])), **attributes)
 
 
 @cases(rms_normalization, gradient=False)
-def _(draw):
+def rms_normalization_cases(draw):
     x, scale, _, attributes = trailing(draw, ["float32", "float16", "bfloat16"], st.just(1))
     return call(x, scale, **attributes)
 
 
 @cases(rms_normalization)
-def _(draw):
+def rms_normalization_cases_2(draw):
     x, scale, _, attributes = trailing(draw, "float64", st.just(11))
     return call(x, scale, **attributes)
 
 
 @cases(simplified_layer_normalization, gradient=False)
-def _(draw):
+def simplified_layer_normalization_cases(draw):
     x, scale, _, attributes = trailing(draw, ["float32", "float16"], st.just(1), scales=["float32", "float16"])
     return call(x, scale, **attributes)
 
 
 @cases(simplified_layer_normalization)
-def _(draw):
+def simplified_layer_normalization_cases_2(draw):
     x, scale, _, attributes = trailing(draw, "float64", st.just(11))
     return call(x, scale, **attributes)
 
 
 @cases(mean_variance_normalization)
-def _(draw):
+def mean_variance_normalization_cases(draw):
     x = spread(draw, ["float32", "float64", "float16"], shapes(2, 4, 2))
     axes = draw(st.lists(st.integers(0, x.ndim - 1), min_size=1, unique=True))
     return call(x, axes=axes)
@@ -154,12 +155,12 @@ def _(draw):
     mean_variance_normalization,
     gaps=[Gap("export", "onnx.checker does not know the default of axes in the body that the schema has")],
 )
-def _(draw):
+def mean_variance_normalization_cases_2(draw):
     return call(spread(draw, "float32", shapes(4, 4, 2)))
 
 
 @cases(channel_normalization_before_onnx)
-def _(draw):
+def channel_normalization_before_onnx_cases(draw):
     x = spread(draw, ["float32", "float64", "float16"], shapes(4, 4, 2))
     return call(x, across_channels=draw(st.integers(0, 1)), normalize_variance=draw(st.integers(0, 1)))
 
@@ -172,7 +173,7 @@ SIGNED_SUM = Gap(
 
 
 @cases(lp_normalization, gaps=[SIGNED_SUM])
-def _(draw):
+def lp_normalization_cases(draw):
     x = draw(tensors(FLOATS, min_rank=1, exclude_near=(0.0,)))
     return call(x, axis=draw(axis_of(x)), p=draw(st.integers(1, 2)))
 
@@ -184,7 +185,7 @@ def _(draw):
         Gap("reference", "it counts the channels by the length of the batch"),
     ],
 )
-def _(draw):
+def lrn_cases(draw):
     x = draw(tensors(FLOATS, shape=shapes(2, 4)))
     alpha, beta = draw(st.sampled_from([1e-4, 0.5])), draw(st.sampled_from([0.5, 0.75]))
     return call(x, size=draw(st.integers(1, 7)), alpha=alpha, beta=beta, bias=draw(st.sampled_from([1.0, 2.0])))

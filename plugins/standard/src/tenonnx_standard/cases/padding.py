@@ -56,12 +56,12 @@ FIRST_STRING = "onnxruntime: Gather takes the first string of each slice alone"
 
 
 @cases(pad, gaps=[Gap("reference", WITH_0, is_string_without_value)])
-def _(draw):
+def pad_cases(draw):
     return padding(draw, "constant", axes=draw(st.booleans()))
 
 
 @cases(pad, gaps=[Gap("export", FIRST_STRING, gathers_rows_of_strings)])
-def _(draw):
+def pad_cases_2(draw):
     return padding(draw, draw(st.sampled_from(["reflect", "edge", "wrap"])), axes=draw(st.booleans()))
 
 
@@ -69,7 +69,7 @@ def _(draw):
     pad_unwrapped,
     gaps=[Gap("reference", WITH_0, is_string_without_value), Gap("export", FIRST_STRING, gathers_rows_of_strings)],
 )
-def _(draw):
+def pad_unwrapped_cases(draw):
     return padding(draw, draw(st.sampled_from(["constant", "reflect", "edge"])))
 
 
@@ -80,7 +80,7 @@ def is_longer_string(call):
 
 
 @cases(center_crop_pad, gaps=[Gap("reference", WITH_0, is_longer_string)])
-def _(draw):
+def center_crop_pad_cases(draw):
     x = draw(tensors(DTYPES, min_rank=1))
     chosen = draw(st.one_of(st.none(), st.lists(st.sampled_from(range(x.ndim)), unique=True, min_size=1)))
     wanted = [draw(st.integers(1, 8)) for _ in (range(x.ndim) if chosen is None else chosen)]

@@ -77,6 +77,18 @@ GAPS = [
 ]
 
 
+def lowest(call):
+    return bool(np.isneginf(call.inputs[0].astype(np.float64)).any())
+
+
+def half(call):
+    """Whether half floats are so large that their squares overflow."""
+    return call.inputs[0].dtype == np.float16 and bool((np.abs(call.inputs[0]) > 50).any())
+
+
+WIDER_SQUARES = "squares overflow in the body's half floats, the rule takes them wider"
+
+
 @cases(
     max_pool,
     gaps=[
@@ -87,7 +99,7 @@ GAPS = [
         ),
     ],
 )
-def _(draw):
+def max_pool_cases(draw):
     attributes, shape = pooling(draw)
     dtype = draw(st.sampled_from([*FLOATS, "int8", "uint8"]))
     return call(draw(tensors(dtype, shape=shape, distinct="float" in dtype)), **attributes)
@@ -99,9 +111,10 @@ def _(draw):
         Gap("empty axes", "the body reshapes by lengths of which one is 0"),
         *GAPS,
         Gap("reference", "it counts places in every image anew"),
+        Gap("special values", "of a window of infinities below 0, either place is the greatest", lowest),
     ],
 )
-def _(draw):
+def max_pool_cases_2(draw):
     attributes, shape = pooling(draw, storage_order=draw(st.integers(0, 1)))
     return call(draw(tensors(FLOATS, shape=shape, distinct=True)), _outputs=2, **attributes)
 
@@ -109,9 +122,10 @@ def _(draw):
 @cases(
     max_pool_gradient,
     gradient=("dY",),
+    undrawn={"Y": "it spares the forward pass, and changes no result"},
     gaps=[Gap("special values", "its body adds up from 0, and 0 + -0 is 0", when=holds_negative_zero)],
 )
-def _(draw):
+def max_pool_gradient_cases(draw):
     attributes, shape = pooling(draw)
     x = draw(tensors(shape=shape, distinct=True))
     return call(x, draw(tensors(shape=max_pool(x, **attributes).shape)), **attributes)
@@ -127,7 +141,7 @@ def _(draw):
         ),
     ],
 )
-def _(draw):
+def average_pool_cases(draw):
     attributes, shape = pooling(draw, count_include_pad=draw(st.integers(0, 1)))
     return call(draw(tensors(FLOATS, shape=shape)), **attributes)
 
@@ -140,15 +154,16 @@ def _(draw):
             "empty axes",
             NO_PLACE,
         ),
+        Gap("derivative", "what overflows in half floats has the slope NaN, and 0 by the body", half),
     ],
 )
-def _(draw):
+def lp_pool_cases(draw):
     attributes, shape = pooling(draw, p=draw(st.integers(1, 3)))
     return call(draw(tensors(FLOATS, shape=shape, min_value=-2, max_value=2, exclude_near=(0.0,))), **attributes)
 
 
 @cases(lp_pool_float)
-def _(draw):
+def lp_pool_float_cases(draw):
     attributes, shape = pooling(draw, p=draw(st.sampled_from([1.0, 1.5, 2.0, 3.0])))
     for name in ("ceil_mode", "dilations"):
         attributes.pop(name, None)
@@ -162,25 +177,28 @@ def images(draw, dtypes=FLOATS, **keywords):
 
 
 @cases(global_average_pool)
-def _(draw):
+def global_average_pool_cases(draw):
     return call(images(draw))
 
 
 @cases(global_max_pool, gaps=[Gap("reference", "it reduces axes 2 and 3 alone", lambda c: c.inputs[0].ndim != 4)])
-def _(draw):
+def global_max_pool_cases(draw):
     return call(images(draw, distinct=True))
 
 
 @cases(
     global_lp_pool,
-    gaps=[Gap("special values", "squares overflow in the body's half floats, the rule takes them wider")],
+    gaps=[
+        Gap("special values", WIDER_SQUARES),
+        Gap("derivative", WIDER_SQUARES, half),
+    ],
 )
-def _(draw):
+def global_lp_pool_cases(draw):
     return call(images(draw, min_value=-2, max_value=2, exclude_near=(0.0,)), p=draw(st.integers(1, 3)))
 
 
 @cases(global_lp_pool_float)
-def _(draw):
+def global_lp_pool_float_cases(draw):
     x = images(draw, ["float32"], min_value=-2, max_value=2, exclude_near=(0.0,))
     return call(x, p=draw(st.sampled_from([1.0, 1.5, 2.0, 3.0])))
 
@@ -201,7 +219,7 @@ def resized(call):
         Gap("export", ANOTHER_SHAPE, resized),
     ],
 )
-def _(draw):
+def max_unpool_cases(draw):
     rank = draw(st.integers(1, 3))
     kernel = numbers(draw, rank, 1, 3)
     shape = (1, draw(st.integers(1, 2)), *(k * draw(st.integers(1, 2)) for k in kernel))

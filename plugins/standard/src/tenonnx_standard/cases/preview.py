@@ -24,7 +24,7 @@ def rounds_root(call):
         Gap("reference", "onnx.reference has the root of the size in float32", rounds_root),
     ],
 )
-def _(draw):
+def flex_attention_cases(draw):
     dtype = draw(st.sampled_from(["float32", "float16", "float64"]))
     batch, groups, repeats = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 2))
     queries, keys, size = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 3))

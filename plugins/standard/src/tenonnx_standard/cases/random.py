@@ -44,37 +44,37 @@ def classes(call):
 
 
 @cases(random_uniform, gradient=False, law=uniform)
-def _(draw):
+def random_uniform_cases(draw):
     shape = list(draw(shapes(1, 3)))
     return call(dtype=draw(FLOATS), low=-1.0, high=draw(st.sampled_from([0.5, 2.0])), seed=draw(SEED), shape=shape)
 
 
 @cases(random_normal, gradient=False, law=normal)
-def _(draw):
+def random_normal_cases(draw):
     shape = list(draw(shapes(1, 3)))
     return call(dtype=draw(FLOATS), mean=0.5, scale=draw(st.sampled_from([0.5, 2.0])), seed=draw(SEED), shape=shape)
 
 
-@cases(random_uniform_like, gradient=False, law=uniform)
-def _(draw):
+@cases(random_uniform_like, gradient="it is drawn at random", law=uniform)
+def random_uniform_like_cases(draw):
     dtype = draw(st.sampled_from([None, 1, 11]))
     return call(draw(tensors(["float32", "float64"])), dtype=dtype, low=-1.0, high=2.0, seed=draw(SEED))
 
 
-@cases(random_normal_like, gradient=False, law=normal)
-def _(draw):
+@cases(random_normal_like, gradient="it is drawn at random", law=normal)
+def random_normal_like_cases(draw):
     dtype = draw(st.sampled_from([None, 1, 11]))
     return call(draw(tensors(["float32", "float64"])), dtype=dtype, mean=1.0, scale=2.0, seed=draw(SEED))
 
 
 @cases(bernoulli, gradient=False, law=coins)
-def _(draw):
+def bernoulli_cases(draw):
     dtype = draw(st.sampled_from([None, 1, 7, 9]))
     return call(draw(tensors(["float32", "float64"], min_value=0, max_value=1)), dtype=dtype, seed=draw(SEED))
 
 
 @cases(multinomial, gradient=False, law=classes)
-def _(draw):
+def multinomial_cases(draw):
     logits = draw(tensors(shape=(draw(st.integers(1, 3)), 4)))
     dtype, size = draw(st.sampled_from([6, 7])), draw(st.integers(1, 5))
     return call(np.log(np.exp(logits)), dtype=dtype, sample_size=size, seed=draw(SEED))

@@ -14,14 +14,14 @@ modes = st.sampled_from(["DCR", "CRD"])
 
 
 @cases(depth_to_space)
-def _(draw):
+def depth_to_space_cases(draw):
     block, sides = draw(st.integers(1, 3)), [draw(st.integers(1, 3)) for _ in range(4)]
     x = draw(tensors(ANY, shape=(sides[0], sides[1] * block * block, *sides[2:])))
     return call(x, blocksize=block, mode=draw(modes))
 
 
 @cases(space_to_depth)
-def _(draw):
+def space_to_depth_cases(draw):
     block, sides = draw(st.integers(1, 3)), [draw(st.integers(1, 3)) for _ in range(4)]
     x = draw(tensors(ANY, shape=(*sides[:2], sides[2] * block, sides[3] * block)))
     return call(x, blocksize=block, mode=draw(modes))
@@ -32,7 +32,7 @@ def has_rows_of_strings(call):
 
 
 @cases(reverse_sequence, gaps=[Gap("export", f"onnxruntime's Gather: {FIRST_STRING}", has_rows_of_strings)])
-def _(draw):
+def reverse_sequence_cases(draw):
     x, batch = draw(tensors(ANY, min_rank=2)), draw(st.integers(0, 1))
     lengths = [draw(st.integers(1, x.shape[1 - batch])) for _ in range(x.shape[batch])]
     return call(x, np.asarray(lengths, np.int64), batch_axis=batch, time_axis=1 - batch)

@@ -57,18 +57,18 @@ MISSPELT = Gap("signature", 'version 1 misspells the default of direction as "fo
 
 
 @cases(rnn, gaps=[PLAIN])
-def _(draw):
+def rnn_cases(draw):
     inputs, attributes = layer(draw, 1, 1, 1)
     return call(*inputs, _outputs=2, **attributes)
 
 
 @cases(gru, gaps=[PLAIN, MISSPELT])
-def _(draw):
+def gru_cases(draw):
     inputs, attributes = layer(draw, 3, 1, 2)
     return call(*inputs, _outputs=2, linear_before_reset=draw(st.integers(0, 1)), **attributes)
 
 
 @cases(lstm, gaps=[PLAIN])
-def _(draw):
+def lstm_cases(draw):
     inputs, attributes = layer(draw, 4, 2, 3)
     return call(*inputs, _outputs=3, input_forget=draw(st.sampled_from([0, 0, 1])), **attributes)

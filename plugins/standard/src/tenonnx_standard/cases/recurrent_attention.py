@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tenonnx_standard.recurrent_attention import CORRECTING, DECAYING, causal_conv_with_state, linear_attention
-from tenonnx_testing import Gap, call, cases, holds_negative_zero, tensors
+from tenonnx_testing import Gap, call, cases, tensors
 
 
 @cases(linear_attention)
-def _(draw):
+def linear_attention_cases(draw):
     dtype = draw(st.sampled_from(["float32", "float16"]))
     rule = draw(st.sampled_from(["linear", "gated", "delta", "gated_delta"]))
     groups, repeats, batch, length = (draw(st.integers(1, 2)) for _ in range(4))
@@ -31,11 +31,15 @@ def _(draw):
     return call(q, k, v, state, decay, beta, scale=draw(st.sampled_from([0.0, 0.5])), **attributes)
 
 
+def holds_zero(call):
+    return any(bool((v == 0).any()) for v in call.inputs if v is not None)
+
+
 @cases(
     causal_conv_with_state,
-    gaps=[Gap("special values", "its body adds up from 0, and 0 + -0 is 0", when=holds_negative_zero)],
+    gaps=[Gap("special values", "its body adds up from 0, and 0 + -0 is 0", when=holds_zero)],
 )
-def _(draw):
+def causal_conv_with_state_cases(draw):
     dtype = draw(st.sampled_from(["float32", "float16"]))
     batch, channels, length, size = (draw(st.integers(1, 4)) for _ in range(4))
     x, weight = draw(tensors(dtype, shape=(batch, channels, length))), draw(tensors(dtype, shape=(channels, 1, size)))

@@ -33,47 +33,47 @@ def reduction(draw, x):
 
 
 @cases(reduce_sum)
-def _(draw):
+def reduce_sum_cases(draw):
     return reduction(draw, draw(tensors(NUMBERS)))
 
 
 @cases(reduce_mean)
-def _(draw):
+def reduce_mean_cases(draw):
     return reduction(draw, draw(tensors(NUMBERS)))
 
 
 @cases(reduce_prod)
-def _(draw):
+def reduce_prod_cases(draw):
     return reduction(draw, draw(tensors(NUMBERS, max_rank=3, max_side=3, min_value=-2, max_value=2)))
 
 
 @cases(reduce_max)
-def _(draw):
+def reduce_max_cases(draw):
     return reduction(draw, draw(tensors([*NUMBERS, "uint8", "int8"], max_rank=3, max_side=4, distinct=True)))
 
 
 @cases(reduce_max, gradient=False)
-def _(draw):
+def reduce_max_cases_2(draw):
     return reduction(draw, draw(tensors("bool")))
 
 
 @cases(reduce_min)
-def _(draw):
+def reduce_min_cases(draw):
     return reduction(draw, draw(tensors([*NUMBERS, "uint8", "int8"], max_rank=3, max_side=4, distinct=True)))
 
 
 @cases(reduce_min, gradient=False)
-def _(draw):
+def reduce_min_cases_2(draw):
     return reduction(draw, draw(tensors("bool")))
 
 
 @cases(reduce_l1)
-def _(draw):
+def reduce_l1_cases(draw):
     return reduction(draw, draw(tensors(NUMBERS, exclude_near=(0.0,))))
 
 
 @cases(reduce_l2)
-def _(draw):
+def reduce_l2_cases(draw):
     return reduction(draw, draw(tensors(NUMBERS, exclude_near=(0.0,))))
 
 
@@ -85,15 +85,15 @@ AS_INT64 = Gap(
 
 
 @cases(reduce_sum_square, gaps=[AS_INT64])
-def _(draw):
+def reduce_sum_square_cases(draw):
     return reduction(draw, draw(tensors(NUMBERS)))
 
 
 @cases(reduce_log_sum)
-def _(draw):
+def reduce_log_sum_cases(draw):
     return reduction(draw, draw(tensors(NUMBERS, min_value=1)))
 
 
 @cases(reduce_log_sum_exp)
-def _(draw):
+def reduce_log_sum_exp_cases(draw):
     return reduction(draw, draw(tensors(FLOATS)))

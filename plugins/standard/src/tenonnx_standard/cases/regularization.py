@@ -24,7 +24,7 @@ BOOLEAN_MASK = Gap(
 
 
 @cases(dropout)
-def _(draw):
+def dropout_cases(draw):
     """Without training, and so without randomness."""
     ratio = draw(st.sampled_from([None, np.float32(0.25)]))
     training = draw(st.sampled_from([None, np.asarray(False)]))
@@ -33,7 +33,7 @@ def _(draw):
 
 
 @cases(dropout)
-def _(draw):
+def dropout_cases_2(draw):
     """In training that drops nothing."""
     return call(draw(tensors(FLOATS)), np.asarray(0, np.float32), np.asarray(True), seed=3, _outputs=2)
 
@@ -44,27 +44,27 @@ def kept_or_dropped(call):
 
 
 @cases(dropout, law=kept_or_dropped, gradient=False)
-def _(draw):
+def dropout_cases_3(draw):
     """In training."""
     ratio = np.asarray(draw(st.sampled_from([0.25, 0.5])), np.float32)
     return call(draw(tensors(FLOATS[:2])), ratio, np.asarray(True), seed=3, _outputs=draw(st.sampled_from([1, 2])))
 
 
 @cases(dropout_off, gaps=MASK_OF_ZEROS)
-def _(draw):
+def dropout_off_cases(draw):
     return call(draw(tensors(FLOATS)), ratio=draw(st.sampled_from([0.25, 0.5])), _outputs=draw(st.sampled_from([1, 2])))
 
 
 @cases(dropout_off_masked_by_number, gaps=[*MASK_OF_ZEROS, BOOLEAN_MASK])
-def _(draw):
+def dropout_off_masked_by_number_cases(draw):
     return call(draw(tensors(FLOATS)), ratio=draw(st.sampled_from([0.25, 0.5])), _outputs=draw(st.sampled_from([1, 2])))
 
 
 @cases(dropout_unless_test)
-def _(draw):
+def dropout_unless_test_cases(draw):
     return call(draw(tensors(FLOATS)), is_test=1, _outputs=1)
 
 
 @cases(dropout_unless_test)
-def _(draw):
+def dropout_unless_test_cases_2(draw):
     return call(draw(tensors(FLOATS)), ratio=0.0, _outputs=2)

@@ -10,7 +10,7 @@ from tenonnx_testing import call, cases, tensors
 
 
 @cases(rotary_embedding, gradient=("X",))
-def _(draw):
+def rotary_embedding_cases(draw):
     dtype = draw(st.sampled_from(["float32", "float16"]))
     batch, sequence, heads, size = 2, draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.sampled_from([4, 8]))
     turned = draw(st.sampled_from([0, size // 2]))

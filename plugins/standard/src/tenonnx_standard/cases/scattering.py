@@ -57,25 +57,25 @@ def updates(draw, x, shape, reduction):
 
 
 @cases(scatter_elements)
-def _(draw):
+def scatter_elements_cases(draw):
     x, places, new, axis, reduction = by_element(draw, ["none", "add", "mul", "max", "min"])
     return call(x, places, new, axis=axis, reduction=reduction)
 
 
 @cases(scatter_elements_arithmetic)
-def _(draw):
+def scatter_elements_arithmetic_cases(draw):
     x, places, new, axis, reduction = by_element(draw, ["none", "add", "mul"])
     return call(x, places, new, axis=axis, reduction=reduction)
 
 
 @cases(scatter)
-def _(draw):
+def scatter_cases(draw):
     x, places, new, axis, _ = by_element(draw, ["none"])
     return call(x, places, new, axis=axis)
 
 
 @cases(scatter_elements_plain)
-def _(draw):
+def scatter_elements_plain_cases(draw):
     x, places, new, axis, _ = by_element(draw, ["none"])
     return call(x, places, new, axis=axis)
 
@@ -97,19 +97,19 @@ def by_tuple(draw, reductions):
 
 
 @cases(scatter_nd)
-def _(draw):
+def scatter_nd_cases(draw):
     x, places, new, reduction = by_tuple(draw, ["none", "add", "mul", "max", "min"])
     return call(x, places, new, reduction=reduction)
 
 
 @cases(scatter_nd_arithmetic)
-def _(draw):
+def scatter_nd_arithmetic_cases(draw):
     x, places, new, reduction = by_tuple(draw, ["none", "add", "mul"])
     return call(x, places, new, reduction=reduction)
 
 
 @cases(tensor_scatter)
-def _(draw):
+def tensor_scatter_cases(draw):
     cache = draw(tensors(["float32", "float16", "int8", "bool"], min_rank=3))
     axis = draw(st.sampled_from([k for k in range(-cache.ndim, cache.ndim) if k % cache.ndim]))
     longest = cache.shape[axis]

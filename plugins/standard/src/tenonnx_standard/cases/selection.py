@@ -21,7 +21,7 @@ cases(argmin)(position)
 
 
 @cases(top_k)
-def _(draw):
+def top_k_cases(draw):
     dtype = draw(st.sampled_from([*NUMBERS, "uint32", "bfloat16"]))
     x = draw(tensors(dtype, min_rank=1, max_rank=3, distinct="float" in dtype))
     axis = draw(axis_of(x))
@@ -50,17 +50,17 @@ def one_hot_of(draw, lowest):
 
 
 @cases(one_hot, gradient=["values"])
-def _(draw):
+def one_hot_cases(draw):
     return one_hot_of(draw, -1)
 
 
 @cases(one_hot_unsigned, gradient=["values"])
-def _(draw):
+def one_hot_unsigned_cases(draw):
     return one_hot_of(draw, 0)
 
 
 @cases(unique)
-def _(draw):
+def unique_cases(draw):
     dtype = draw(st.sampled_from(["float32", "float64", "int64", "int8", "string", "float16", "bool"]))
     x = draw(tensors(dtype, min_rank=1, max_rank=3, distinct="float" in dtype, min_value=-1, max_value=1))
     return call(x, axis=draw(st.one_of(st.none(), axis_of(x))), sorted=draw(st.integers(0, 1)))

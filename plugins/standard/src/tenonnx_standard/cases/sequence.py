@@ -38,41 +38,41 @@ def position(draw, length):
 
 
 @cases(sequence_construct, gradient=False)
-def _(draw):
+def sequence_construct_cases(draw):
     return call(*sequence(draw))
 
 
 @cases(sequence_empty, gradient=False)
-def _(draw):
+def sequence_empty_cases(draw):
     return call(dtype=int(draw(st.sampled_from([DType.float32, DType.int64, DType.bool]))))
 
 
 @cases(sequence_insert, gradient=False)
-def _(draw):
+def sequence_insert_cases(draw):
     held = sequence(draw)
     where = draw(st.sampled_from([None, position(draw, len(held))]))
     return call(held, draw(tensors(held[0].dtype.name, shape=held[0].shape)), where)
 
 
 @cases(sequence_erase, gradient=False)
-def _(draw):
+def sequence_erase_cases(draw):
     held = sequence(draw, least=2)
     return call(held, draw(st.sampled_from([None, position(draw, len(held))])))
 
 
 @cases(sequence_at, gradient=False)
-def _(draw):
+def sequence_at_cases(draw):
     held = sequence(draw)
     return call(held, position(draw, len(held)))
 
 
 @cases(sequence_length, gradient=False)
-def _(draw):
+def sequence_length_cases(draw):
     return call(sequence(draw))
 
 
 @cases(split_to_sequence, gradient=False)
-def _(draw):
+def split_to_sequence_cases(draw):
     x = draw(tensors(["float32", "int64"], min_rank=1, min_side=2))
     axis = draw(axis_of(x))
     length = x.shape[axis]
@@ -81,13 +81,13 @@ def _(draw):
 
 
 @cases(concat_from_sequence, gradient=False)
-def _(draw):
+def concat_from_sequence_cases(draw):
     held = sequence(draw)
     return call(held, axis=draw(axis_of(held[0])), new_axis=draw(st.integers(0, 1)))
 
 
 @cases(sequence_map, gradient=False)
-def _(draw):
+def sequence_map_cases(draw):
     held = [draw(tensors(shape=(2, 3))) for _ in range(draw(st.integers(1, 3)))]
     formals = [("element", TensorType(DType.float32, (2, 3))), ("other", TensorType(DType.float32, (3,)))]
     body = subgraph(lambda element, other: element + other, formals)
@@ -98,7 +98,7 @@ LISTED = Gap("reference", "it wraps the contents of an optional in a list")
 
 
 @cases(optional, gradient=False, gaps=[LISTED])
-def _(draw):
+def optional_cases(draw):
     kind = TensorType(DType.float32, (2,))
     given = draw(st.sampled_from(["tensor", "sequence", "none"]))
     if given == "none":
@@ -106,16 +106,16 @@ def _(draw):
     return call(draw(tensors()) if given == "tensor" else sequence(draw))
 
 
-@cases(optional_get_element, gradient=False)
-def _(draw):
+@cases(optional_get_element)
+def optional_get_element_cases(draw):
     return call(draw(tensors(DTYPES)))
 
 
 @cases(optional_has_element, gradient=False)
-def _(draw):
+def optional_has_element_cases(draw):
     return call(draw(st.sampled_from([None, draw(tensors(DTYPES)), sequence(draw)])))
 
 
 @cases(optional_has_element_of, gradient=False)
-def _(draw):
+def optional_has_element_of_cases(draw):
     return call(draw(st.sampled_from([draw(tensors(DTYPES)), sequence(draw)])))

@@ -31,12 +31,12 @@ def integers(*numbers):
 
 
 @cases(identity)
-def _(draw):
+def identity_cases(draw):
     return call(draw(tensors([*ANY, "float8e4m3fn", "int4"])))
 
 
 @cases(identity)
-def _(draw):
+def identity_cases_2(draw):
     return call([draw(tensors(shape=(2, 3))) for _ in range(draw(st.integers(1, 3)))])
 
 
@@ -48,18 +48,18 @@ def ends_before_front(call):
 
 
 @cases(shape, gaps=[Gap("reference", "it does not cut positions before the front off", ends_before_front)])
-def _(draw):
+def shape_cases(draw):
     end = draw(st.one_of(st.none(), st.integers(-5, 5)))
     return call(draw(tensors(ANY, min_side=0)), start=draw(st.integers(-5, 5)), end=end)
 
 
 @cases(size)
-def _(draw):
+def size_cases(draw):
     return call(draw(tensors(ANY, min_side=0)))
 
 
 @cases(reshape)
-def _(draw):
+def reshape_cases(draw):
     x = draw(tensors(ANY, min_rank=1))
     wanted = list(draw(st.permutations(x.shape)))
     if len(wanted) > 1 and draw(st.booleans()):
@@ -73,20 +73,20 @@ def _(draw):
 
 
 @cases(reshape)
-def _(draw):
+def reshape_cases_2(draw):
     sides = draw(st.permutations([0, *draw(shapes(1, 2))]))
     wanted = draw(st.permutations([0, *draw(shapes(0, 2))]))
     return call(draw(tensors(ANY, shape=sides)), integers(*wanted), allowzero=1)
 
 
 @cases(transpose)
-def _(draw):
+def transpose_cases(draw):
     x = draw(tensors(ANY))
     return call(x, perm=draw(st.one_of(st.none(), st.permutations(range(x.ndim)))) or None)
 
 
 @cases(squeeze)
-def _(draw):
+def squeeze_cases(draw):
     x = draw(tensors(ANY, max_side=2))
     ones = [axis for axis, side in enumerate(x.shape) if side == 1]
     chosen = draw(st.lists(st.sampled_from(ones), unique=True, min_size=1)) if ones and draw(st.booleans()) else None
@@ -107,7 +107,7 @@ def order_matters(call):
 
 
 @cases(unsqueeze, gaps=[Gap("reference", "it inserts the axes one after the other", order_matters)])
-def _(draw):
+def unsqueeze_cases(draw):
     x = draw(tensors(ANY, max_rank=3))
     rank = x.ndim + draw(st.integers(1, 2))
     axes = draw(st.lists(st.integers(0, rank - 1), unique=True, min_size=rank - x.ndim, max_size=rank - x.ndim))
@@ -115,26 +115,26 @@ def _(draw):
 
 
 @cases(squeeze_from_front)
-def _(draw):
+def squeeze_from_front_cases(draw):
     x = draw(tensors(ANY, max_side=2))
     ones = [axis for axis, side in enumerate(x.shape) if side == 1]
     return call(x, axes=draw(st.lists(st.sampled_from(ones), unique=True, min_size=1)) if ones else None)
 
 
 @cases(unsqueeze_from_front)
-def _(draw):
+def unsqueeze_from_front_cases(draw):
     x = draw(tensors(ANY, max_rank=3))
     return call(x, axes=draw(st.lists(st.integers(0, x.ndim), unique=True, min_size=1, max_size=1)))
 
 
 @cases(flatten)
-def _(draw):
+def flatten_cases(draw):
     x = draw(tensors(ANY, min_rank=1))
     return call(x, axis=draw(st.integers(-x.ndim, x.ndim)))
 
 
 @cases(expand)
-def _(draw):
+def expand_cases(draw):
     whole = draw(shapes())
     x = draw(
         tensors(ANY, shape=[draw(st.sampled_from([1, side])) for side in whole[draw(st.integers(0, len(whole))) :]])
@@ -144,13 +144,13 @@ def _(draw):
 
 
 @cases(tile)
-def _(draw):
+def tile_cases(draw):
     x = draw(tensors(ANY, min_rank=1, max_rank=3))
     return call(x, integers(*(draw(st.integers(0 if k == 0 else 1, 3)) for k in range(x.ndim))))
 
 
 @cases(tile_along, gradient=["input"])
-def _(draw):
+def tile_along_cases(draw):
     x = draw(tensors(["float32", "float64"], min_rank=1, max_rank=3))
     axis = draw(axis_of(x)) % x.ndim
     return call(x, np.asarray([draw(st.integers(1, 3))], x.dtype), np.asarray([axis], x.dtype))

@@ -56,7 +56,7 @@ cases(blackman_window, gradient=False, gaps=ROUNDED)(windowed)
 
 
 @cases(mel_weight_matrix, gradient=False)
-def _(draw):
+def mel_weight_matrix_cases(draw):
     sizes = draw(st.integers(1, 8)), draw(st.sampled_from([16, 33, 64])), draw(st.sampled_from([8000, 16000]))
     low = draw(st.floats(0, 500, width=32))
     high = low + draw(st.floats(500, 3000, width=32))
@@ -86,19 +86,19 @@ def transform(draw):
         Gap("special values", "a NaN reaches all that a product sums, and in the rule what a transform combines"),
     ],
 )
-def _(draw):
+def dft_cases(draw):
     x, length, axis, attributes = transform(draw)
     return call(x, length, draw(st.sampled_from([None, np.asarray(axis, np.int64)])), **attributes)
 
 
 @cases(dft_along, gaps=[*NARROW, *SHORTENED])
-def _(draw):
+def dft_along_cases(draw):
     x, length, axis, attributes = transform(draw)
     return call(x, length, axis=axis, **attributes)
 
 
 @cases(stft)
-def _(draw):
+def stft_cases(draw):
     x = draw(tensors(FLOATS, shape=(draw(st.integers(1, 2)), draw(st.integers(6, 12)), 1)))
     size = draw(st.integers(2, 6))
     window = draw(st.sampled_from([None, draw(tensors(x.dtype.name, shape=(size,)))]))

@@ -18,7 +18,7 @@ def indices(draw, shape, size):
 
 
 @cases(slice_)
-def _(draw):
+def slice_cases(draw):
     x, dtype = draw(tensors(ANY, min_rank=1)), draw(index_dtypes)
     chosen = draw(st.lists(st.sampled_from(range(x.ndim)), unique=True, min_size=1))
     starts, ends, steps = [], [], []
@@ -34,7 +34,7 @@ def _(draw):
 
 
 @cases(slice_)
-def _(draw):
+def slice_cases_2(draw):
     x = draw(tensors(ANY, min_rank=1))
     count = draw(st.integers(1, x.ndim))
     starts, ends = ([draw(st.integers(-side, side)) for side in x.shape[:count]] for _ in range(2))
@@ -57,14 +57,14 @@ FIRST_STRING = "it takes the first string of each slice alone"
         Gap("export", f"onnxruntime: {FIRST_STRING}", takes_rows_of_strings),
     ],
 )
-def _(draw):
+def gather_cases(draw):
     x = draw(tensors(ANY, min_rank=1, max_rank=3))
     axis = draw(axis_of(x))
     return call(x, indices(draw, draw(st.lists(st.integers(1, 3), max_size=2)), x.shape[axis]), axis=axis)
 
 
 @cases(gather_elements)
-def _(draw):
+def gather_elements_cases(draw):
     x = draw(tensors(ANY, min_rank=1, max_rank=3))
     axis = draw(axis_of(x))
     shape = [draw(st.integers(1, 6 if k == axis % x.ndim else side)) for k, side in enumerate(x.shape)]
@@ -72,7 +72,7 @@ def _(draw):
 
 
 @cases(gather_nd)
-def _(draw):
+def gather_nd_cases(draw):
     x = draw(tensors(ANY, min_rank=1))
     batch = draw(st.integers(0, min(2, x.ndim - 1)))
     depth = draw(st.integers(1, x.ndim - batch))
@@ -82,12 +82,12 @@ def _(draw):
 
 
 @cases(non_zero)
-def _(draw):
+def non_zero_cases(draw):
     return call(draw(tensors(["float32", "int32", "int64", "bool", "uint8"], min_rank=1, min_value=-1, max_value=1)))
 
 
 @cases(compress)
-def _(draw):
+def compress_cases(draw):
     x = draw(tensors(ANY, min_rank=1))
     axis = draw(st.one_of(st.none(), axis_of(x)))
     longest = x.size if axis is None else x.shape[axis]

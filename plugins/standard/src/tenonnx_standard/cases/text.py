@@ -25,7 +25,7 @@ def texts(draw, shape):
 
 
 @cases(string_concat, gradient=False)
-def _(draw):
+def string_concat_cases(draw):
     return call(*draw(broadcastable(2, "string")))
 
 
@@ -37,7 +37,7 @@ ASCII_CLASSES = Gap(
 
 
 @cases(regex_full_match, gradient=False, gaps=[ASCII_CLASSES])
-def _(draw):
+def regex_full_match_cases(draw):
     patterns = ["a|ab", "[a-z]+", r"\w+@\w+\.(com|org)", "[[:alpha:]]*[0-9]?", ".*,.*", r"(?i)AB\d", r"\Aa,b\z"]
     x = texts(draw, draw(st.sampled_from([(), (3,), (2, 2)])))
     return call(x, pattern=draw(st.sampled_from(patterns)))
@@ -65,7 +65,7 @@ SPLIT = [
 
 
 @cases(string_split, gradient=False, gaps=SPLIT)
-def _(draw):
+def string_split_cases(draw):
     delimiter = draw(st.sampled_from([None, "", ",", " ", "two"]))
     x = texts(draw, draw(st.sampled_from([(1,), (3,), (2, 2)])))
     return call(x, delimiter=delimiter, maxsplit=draw(st.sampled_from([None, None, 1, 2])))
@@ -79,7 +79,7 @@ CASES = Gap(
 
 
 @cases(string_normalizer, gradient=False, gaps=[CASES])
-def _(draw):
+def string_normalizer_cases(draw):
     words = ["monday", "Tuesday", "wednesday", "MONDAY"]
     count = draw(st.integers(1, 5))
     x = np.asarray(draw(st.lists(st.sampled_from(words), min_size=count, max_size=count)), dtype=object)
@@ -99,7 +99,7 @@ WEIGHED = Gap(
 
 
 @cases(tf_idf_vectorizer, gradient=False, gaps=[WEIGHED])
-def _(draw):
+def tf_idf_vectorizer_cases(draw):
     """All words and some of their pairs and triples, at coordinates in any order."""
     words = [2, 3, 5, 7]
     pairs = draw(st.permutations([(2, 3), (5, 7), (3, 3)]))

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tenonnx.extend import Node, Op, TensorType, Value, constant, dims, limits, static
-from tenonnx_standard.counting import counts, everywhere, fixed, known_shape
 from tenonnx_standard.joining import concat, split
 from tenonnx_standard.math import add, mul
 from tenonnx_standard.shapes import expand, reshape, squeeze, tile, unsqueeze
 from tenonnx_standard.slicing import gather, slice_
+from tenonnx_standard.symbolic_ints import counts, everywhere, fixed, known_shape
 from tenonnx_standard.trigonometry import cos, sin
 
 Array = np.ndarray[Any, Any]
@@ -57,7 +57,7 @@ class Interleaved:
         return replace(self, parts=(part,) * len(self.parts)).joined()
 
     def taken_from(self, x: Value) -> Interleaved | None:
-        """What of ``x`` lies where the parts lie."""
+        """The parts of ``x`` that are concatenated."""
         sizes = [part.shape[-1] for part in self.parts]
         if not all(isinstance(size, int) for size in sizes) or x.rank is None or x.shape[-1] != sum(sizes):
             return None
@@ -96,7 +96,7 @@ def _in_rows(x: Value, columns: Value) -> Interleaved | None:
 
 
 def _columns(x: Value, shape: Sequence[Any]) -> Sequence[Value]:
-    """What is concatenated, or expanded, along the last axis of a value."""
+    """Inputs of a concatenation, or an expansion, along the last axis of a value."""
     node = x.producer
     if node is not None and _joins_last(node):
         return node.uses
@@ -106,7 +106,7 @@ def _columns(x: Value, shape: Sequence[Any]) -> Sequence[Value]:
 
 
 def _without_last(column: Value) -> Value | None:
-    """What an axis of one element was added to, behind all others."""
+    """The value to which a last axis of one element was added."""
     node = column.producer
     if node is None or node.op is not unsqueeze:
         return None
@@ -169,7 +169,7 @@ for _op in (cos, sin):
 
 
 @unsqueeze.rule("normal")
-def _(data: Value, axes: Value) -> Value | None:
+def unsqueeze_normal(data: Value, axes: Value) -> Value | None:
     """Axes are added before others are repeated, and to each part."""
     held = static(axes)
     if held is None or data.rank is None:
@@ -189,7 +189,7 @@ def _(data: Value, axes: Value) -> Value | None:
 
 
 @split.rule("normal")
-def _(input: Value, split: Value | None, *, axis: int, num_outputs: int | None, _outputs: int | None) -> Any:
+def split_normal(input: Value, split: Value | None, *, axis: int, num_outputs: int | None, _outputs: int | None) -> Any:
     """Pieces of known lengths, each by itself."""
     held = None if split is None else static(split)
     whole = None if input.rank is None else input.shape[axis]
@@ -216,7 +216,7 @@ class Cut(NamedTuple):
 
 
 def _number(vector: Value | None, absent: int | None = None) -> int | None:
-    """What a vector of one element holds; None where that is not known."""
+    """The number in a vector of one element; None if it is not known."""
     held = None if vector is None else static(vector)
     if held is None:
         return absent if vector is None else None
@@ -226,7 +226,7 @@ def _number(vector: Value | None, absent: int | None = None) -> int | None:
 def _cut_of(
     data: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None
 ) -> Cut | None:
-    """What a Slice takes; None for one along several axes, backwards, or by numbers that are not known."""
+    """The range of a Slice; None for several axes, backward steps or unknown numbers."""
     begin, end, axis, step = _number(starts), _number(ends), _number(axes, 0), _number(steps, 1)
     if not data.rank or begin is None or axis is None or step is None or step < 1:
         return None
@@ -242,7 +242,7 @@ def _cut_of(
 
 
 @slice_.rule("normal")
-def _(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
+def slice_normal(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
     """Along one axis, its place and the positions from the front; of another, or of a part, as one."""
     cut = _cut_of(data, starts, ends, axes, steps)
     if cut is None:
@@ -294,7 +294,7 @@ def _in_turns(columns: Value, place: int) -> Value | None:
 
 
 @squeeze.rule("normal")
-def _(data: Value, axes: Value | None) -> Value | None:
+def squeeze_normal(data: Value, axes: Value | None) -> Value | None:
     """One column of an axis that is parted into rows."""
     node, held = data.producer, None if axes is None else static(axes)
     if node is None or node.op is not slice_ or held is None or data.rank is None:
@@ -307,7 +307,7 @@ def _(data: Value, axes: Value | None) -> Value | None:
 
 
 @gather.rule("normal")
-def _(data: Value, indices: Value, *, axis: int) -> Value | None:
+def gather_normal(data: Value, indices: Value, *, axis: int) -> Value | None:
     """Every row in order; each so many times; one column; and rows of a table that repeats."""
     held, sizes = static(indices), known_shape(indices)
     shape = known_shape(data)
@@ -341,8 +341,8 @@ def _repeated(data: Value, count: Any, rows: Array, place: int) -> Value | None:
 
 
 @tile.rule("normal")
-def _(input: Value, repeats: Value) -> Value | None:
-    """What has one element is expanded."""
+def tile_normal(input: Value, repeats: Value) -> Value | None:
+    """Expand instead of tiling one element."""
     held, shape = static(repeats), known_shape(input)
     if held is None or shape is None or any(r != 1 != n for r, n in zip(held.tolist(), shape, strict=True)):
         return None

@@ -1,4 +1,4 @@
-"""Resampling along one axis: which input elements an output element is made of, and with which weights.
+"""Resampling along one axis: input elements and weights of each output element.
 
 The arithmetic is written once for numpy arrays (``Arrays``) and for values of a graph (``Values``).
 """
@@ -37,7 +37,7 @@ MODES = ("nearest", "linear", "cubic")
 
 
 class Method(NamedTuple):
-    """How an axis is resampled: the attributes of Resize."""
+    """Resampling of an axis: the attributes of Resize."""
 
     mode: str = "nearest"
     coordinates: str = "half_pixel"
@@ -98,9 +98,10 @@ def _whole(number: Any) -> Any:
 
 
 def source(xp: Any, method: Method, size: Any, output: Any, scale: Any, length: Any, start: Any, end: Any) -> Any:
-    """Where in the input the ``output`` elements of the resampled axis lie.
+    """Positions in the input of the ``output`` elements of the resampled axis.
 
     ``length`` is the resampled length before rounding; the input's part from ``start`` to ``end`` is what is resampled.
+    Where corners are aligned, the test cases of ONNX count by this length; onnxruntime and PyTorch count by ``output``.
     """
     i = xp.count(0, output)
     match method.coordinates:
@@ -193,7 +194,7 @@ def matrix(axis: Axis, method: Method) -> Array:
 
 @functools.lru_cache(maxsize=32)
 def outside(axis: Axis, method: Method) -> Array | None:
-    """Which output elements lie outside the input and get the extrapolation value; None if there are none."""
+    """Mask of output elements outside the input, which get the extrapolation value; None if there are none."""
     if method.coordinates != "tf_crop_and_resize":
         return None
     x = _source(axis, method)

@@ -37,7 +37,8 @@ def relu6(x):
 
 
 GELU = of_one(
-    20, "Gelu",
+    20,
+    "Gelu",
     erf_half_first=lambda x: 0.5 * x * (1.0 + ops.erf(x / ROOT)),
     erf_half_last=lambda x: x * (ops.erf(x * 0.70710678) + 1.0) * 0.5,
     erf_half_of_the_product=lambda x: 0.5 * (x * (ops.erf(x / 1.4142135) + 1.0)),
@@ -45,10 +46,11 @@ GELU = of_one(
     erf_half_within=lambda x: x * (0.5 + 0.5 * ops.erf(x / ROOT)),
     erf_half_around=lambda x: x * (0.5 * (1.0 + ops.erf(x / ROOT))),
     erf_distributed=lambda x: 0.5 * x + 0.5 * x * ops.erf(x * 0.70710678),
-)  # fmt: skip
+)
 
 TANH_GELU = of_one(
-    20, "Gelu",
+    20,
+    "Gelu",
     tanh_by_pow=lambda x: 0.5 * x * (1.0 + ops.tanh(STEEP * (x + CUBIC * ops.pow_(x, 3.0)))),
     tanh_by_products=lambda x: x * 0.5 * (ops.tanh((x + x * x * x * CUBIC) * STEEP) + 1.0),
     tanh_by_square=lambda x: 0.5 * x * (1.0 + ops.tanh(x * STEEP * (1.0 + CUBIC * x * x))),
@@ -57,21 +59,23 @@ TANH_GELU = of_one(
     tanh_half_within=lambda x: x * (0.5 + 0.5 * ops.tanh(STEEP * (x + CUBIC * x * x * x))),
     tanh_by_sigmoid=lambda x: x * ops.sigmoid(2 * STEEP * (x + CUBIC * ops.pow_(x, 3.0))),
     tanh_by_sigmoid_folded=lambda x: x * ops.sigmoid(x * (2 * STEEP + 2 * STEEP * CUBIC * x * x)),
-)  # fmt: skip
+)
 
 SWISH = of_one(
-    24, "Swish",
+    24,
+    "Swish",
     product=lambda x: x * ops.sigmoid(x),
     product_turned=lambda x: ops.sigmoid(x) * x,
     written_out=lambda x: x * sigmoid_written_out(x),
     quotient=lambda x: x / (1.0 + ops.exp(-x)),
     with_a_factor=lambda x: x * ops.sigmoid(x * 1.702),
     by_tanh=lambda x: 0.5 * x * (1.0 + ops.tanh(0.5 * x)),
-)  # fmt: skip
+)
 
 HARD = {
     **of_one(
-        14, "HardSwish",
+        14,
+        "HardSwish",
         hardswish_by_relu6_divided=lambda x: x * relu6(x + 3.0) / 6.0,
         hardswish_by_relu6_times=lambda x: x * relu6(x + 3.0) * (1 / 6),
         hardswish_by_relu6_divided_first=lambda x: x * (relu6(x + 3.0) / 6.0),
@@ -82,7 +86,8 @@ HARD = {
         hardswish_by_hard_sigmoid=lambda x: ops.hard_sigmoid(x, alpha=1 / 6) * x,
     ),
     **of_one(
-        14, "HardSigmoid",
+        14,
+        "HardSigmoid",
         hardsigmoid_by_clip=lambda x: ops.clip(x * 0.2 + 0.5, 0.0, 1.0),
         hardsigmoid_by_relu6=lambda x: relu6(x + 3.0) / 6.0,
         hardsigmoid_by_relu6_times=lambda x: relu6(x + 3.0) * (1 / 6),
@@ -90,47 +95,58 @@ HARD = {
         hardsigmoid_by_relu=lambda x: ops.minimum(ops.relu(0.2 * x + 0.5), 1.0),
         hardsigmoid_of_a_sum=lambda x: ops.clip((x + 2.5) * 0.2, 0.0, 1.0),
     ),
-}  # fmt: skip
+}
 
 OTHERS = {
     **of_one(
-        18, "Mish",
+        18,
+        "Mish",
         mish=lambda x: x * ops.tanh(ops.softplus(x)),
         mish_turned=lambda x: ops.tanh(ops.softplus(x)) * x,
     ),
     **of_one(
-        13, "Sigmoid",
+        13,
+        "Sigmoid",
         sigmoid_written_out=sigmoid_written_out,
         sigmoid_by_reciprocal=lambda x: ops.reciprocal(ops.exp(x * -1.0) + 1.0),
     ),
     **of_one(13, "Softsign", softsign=lambda x: x / (1.0 + ops.absolute(x))),
-    **of_one(13, "Clip", clip_by_min_and_max=lambda x: ops.maximum(ops.minimum(x, 2.0), -1.0),
-             clip_by_relu=lambda x: ops.minimum(ops.relu(x), 6.0)),
     **of_one(
-        13, "Softplus",
+        13,
+        "Clip",
+        clip_by_min_and_max=lambda x: ops.maximum(ops.minimum(x, 2.0), -1.0),
+        clip_by_relu=lambda x: ops.minimum(ops.relu(x), 6.0),
+    ),
+    **of_one(
+        13,
+        "Softplus",
         softplus_by_parts=lambda x: ops.maximum(x, 0.0) + ops.log(1.0 + ops.exp(-ops.absolute(x))),
     ),
     **of_one(
-        13, "LogSoftmax",
+        13,
+        "LogSoftmax",
         logsoftmax_by_parts=lambda x: (lambda d: d - ops.log(ops.reduce_sum(ops.exp(d), [-1])))(
-            x - ops.reduce_max(x, [1])),
+            x - ops.reduce_max(x, [1])
+        ),
     ),
     **of_one(
-        MICROSOFT, "QuickGelu",
+        MICROSOFT,
+        "QuickGelu",
         quick_gelu=lambda x: x * ops.sigmoid(1.702 * x),
         silu=lambda x: x * ops.sigmoid(x),
     ),
     **of_one(
-        MICROSOFT, "FastGelu",
+        MICROSOFT,
+        "FastGelu",
         fast_gelu_by_sigmoid=lambda x: x * ops.sigmoid(x * (2 * STEEP + 2 * STEEP * CUBIC * x * x)),
         fast_gelu_half_within=lambda x: x * (0.5 + 0.5 * ops.tanh(STEEP * (x + CUBIC * ops.pow_(x, 3.0)))),
     ),
-}  # fmt: skip
+}
 
 # ----- norms ----------------------------------------------------------------------------------------------------------
 
 
-def centred(x):
+def centered(x):
     return x - ops.reduce_mean(x, [-1])
 
 
@@ -150,30 +166,49 @@ def layer_norm_of_keras(x, scale, bias):
 
 
 FORMS_OF_NORMS = {
-    "layer by div": (lambda x, s, b: centred(x) / spread_of(centred(x)) * s + b, 3, 17, "LayerNormalization"),
+    "layer by div": (lambda x, s, b: centered(x) / spread_of(centered(x)) * s + b, 3, 17, "LayerNormalization"),
     "layer by reciprocal": (
-        lambda x, s, b: s * (centred(x) * ops.reciprocal(spread_of(centred(x)))) + b, 3, 17, "LayerNormalization"),
+        lambda x, s, b: s * (centered(x) * ops.reciprocal(spread_of(centered(x)))) + b,
+        3,
+        17,
+        "LayerNormalization",
+    ),
     "layer by pow": (
-        lambda x, s, b: centred(x) * ops.pow_(mean_square(centred(x)) + 1e-6, -0.5) * s + b,
-        3, 17, "LayerNormalization"),
+        lambda x, s, b: centered(x) * ops.pow_(mean_square(centered(x)) + 1e-6, -0.5) * s + b,
+        3,
+        17,
+        "LayerNormalization",
+    ),
     "layer, scale first": (
-        lambda x, s, b: centred(x) * (ops.reciprocal(spread_of(centred(x))) * s) + b, 3, 17, "LayerNormalization"),
-    "layer without bias": (lambda x, s: centred(x) / spread_of(centred(x)) * s, 2, 17, "LayerNormalization"),
-    "layer without scale": (lambda x: centred(x) / spread_of(centred(x)), 1, 17, "LayerNormalization"),
+        lambda x, s, b: centered(x) * (ops.reciprocal(spread_of(centered(x))) * s) + b,
+        3,
+        17,
+        "LayerNormalization",
+    ),
+    "layer without bias": (lambda x, s: centered(x) / spread_of(centered(x)) * s, 2, 17, "LayerNormalization"),
+    "layer without scale": (lambda x: centered(x) / spread_of(centered(x)), 1, 17, "LayerNormalization"),
     "layer without scale, with bias": (
-        lambda x, b: centred(x) / spread_of(centred(x)) + b, 2, 17, "LayerNormalization"),
+        lambda x, b: centered(x) / spread_of(centered(x)) + b,
+        2,
+        17,
+        "LayerNormalization",
+    ),
     "layer of keras": (layer_norm_of_keras, 3, 17, "LayerNormalization"),
     "rms by div": (lambda x, s: x / spread_of(x) * s, 2, 23, "RMSNormalization"),
     "rms by reciprocal": (lambda x, s: s * (x * ops.reciprocal(spread_of(x))), 2, 23, "RMSNormalization"),
     "rms by one over": (lambda x, s: x * (1.0 / spread_of(x)) * s, 2, 23, "RMSNormalization"),
     "rms by root of reciprocal": (
-        lambda x, s: x * ops.sqrt(ops.reciprocal(mean_square(x) + 1e-6)) * s, 2, 23, "RMSNormalization"),
+        lambda x, s: x * ops.sqrt(ops.reciprocal(mean_square(x) + 1e-6)) * s,
+        2,
+        23,
+        "RMSNormalization",
+    ),
     "rms by pow": (lambda x, s: x * ops.pow_(mean_square(x) + 1e-6, -0.5) * s, 2, 23, "RMSNormalization"),
     "rms by pow of half": (lambda x, s: x / ops.pow_(mean_square(x) + 1e-6, 0.5) * s, 2, 23, "RMSNormalization"),
     "rms, scale first": (lambda x, s: s * x / spread_of(x), 2, 23, "RMSNormalization"),
     "rms without scale": (lambda x: x / spread_of(x), 1, 23, "RMSNormalization"),
     "rms of gemma": (lambda x, s: x / spread_of(x) * (1.0 + s), 2, 23, ["Add", "RMSNormalization"]),
-}  # fmt: skip
+}
 NORMS = {
     name: (form, (ROWS, (8,), (8,))[:count], opset, expected)
     for name, (form, count, opset, expected) in FORMS_OF_NORMS.items()
@@ -210,7 +245,7 @@ def convolved(x, transposed=False, **attributes):
     return (ops.conv_transpose if transposed else ops.conv)(x, kernel, np.float32([1, 2, 3]), **attributes)
 
 
-def normalised(x):
+def normalized(x):
     random = np.random.default_rng(1)
     return ops.batch_normalization(x, *(random.uniform(0.5, 2, 3).astype(np.float32) for _ in range(4)))
 
@@ -228,17 +263,24 @@ PRODUCTS = {
     "groups by gather": (lambda q, k, v: attended(q, by_gather(k), by_gather(v)), (HEADS, KEYS, KEYS), 23, "Attention"),
     "gemm": (lambda a, b, c: ops.matmul(a, b) + c, (SQUARE, (8, 4), (4,)), 13, "Gemm"),
     "gemm with alpha": (lambda a, b, c: ops.matmul(a, b) * 0.3 + c, (SQUARE, (8, 4), (4,)), 13, "Gemm"),
-    "gemm with alpha and beta": (
-        lambda a, b, c: 0.3 * ops.matmul(a, b) + 0.7 * c, (SQUARE, (8, 4), (4,)), 13, "Gemm"),
+    "gemm with alpha and beta": (lambda a, b, c: 0.3 * ops.matmul(a, b) + 0.7 * c, (SQUARE, (8, 4), (4,)), 13, "Gemm"),
     "gemm divided": (lambda a, b, c: ops.matmul(a, b) / 3.0 + c, (SQUARE, (8, 4), (4,)), 13, "Gemm"),
     "gemm of transposed": (
-        lambda a, b, c: ops.matmul(a, ops.transpose(b, perm=[1, 0])) + c, (SQUARE, (4, 8), (4,)), 13, "Gemm"),
-    "conv, batch norm": (lambda x: normalised(convolved(x)), IMAGE, 15, "Conv"),
+        lambda a, b, c: ops.matmul(a, ops.transpose(b, perm=[1, 0])) + c,
+        (SQUARE, (4, 8), (4,)),
+        13,
+        "Gemm",
+    ),
+    "conv, batch norm": (lambda x: normalized(convolved(x)), IMAGE, 15, "Conv"),
     "conv, mul and add": (lambda x: convolved(x) * CHANNELS + CHANNELS, IMAGE, 15, "Conv"),
     "conv, sub and div": (lambda x: (convolved(x) - CHANNELS) / CHANNELS, IMAGE, 15, "Conv"),
     "conv transpose, batch norm": (
-        lambda x: normalised(convolved(x, transposed=True, strides=[2, 2])), IMAGE, 15, "ConvTranspose"),
-}  # fmt: skip
+        lambda x: normalized(convolved(x, transposed=True, strides=[2, 2])),
+        IMAGE,
+        15,
+        "ConvTranspose",
+    ),
+}
 
 GROUPS = (GELU, TANH_GELU, SWISH, HARD, OTHERS, NORMS, PRODUCTS)
 SPELLINGS = {name: case for group in GROUPS for name, case in group.items()}
@@ -274,7 +316,7 @@ def same(graph, fused, dtype="float32", special=SPECIAL):
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
-def test_a_spelling_is_found(name):
+def test_an_equivalent_form_is_found(name):
     form, shapes, opset, expected = SPELLINGS[name]
     graph, fused = fused_from(form, shapes, opset, ops=["Conv", "ConvTranspose"] if name.startswith("conv") else None)
     assert [node.op_type for node in fused.nodes] == ([expected] if isinstance(expected, str) else expected)
@@ -314,18 +356,35 @@ NEARLY = {
     "bounds that cross": ("Clip", 13, lambda x: ops.maximum(ops.minimum(x, -1.0), 2.0)),
     "a logarithm that overflows": ("Softplus", 13, lambda x: ops.log(1.0 + ops.exp(x))),
     "a softmax that underflows": ("LogSoftmax", 13, lambda x: ops.log(ops.softmax(x, axis=-1))),
-    "a norm by another axis": ("LayerNormalization", 17, lambda x: (lambda d: d / ops.sqrt(
-        ops.reduce_mean(d * d, [0]) + 1e-6))(centred(x))),
-    "a root before epsilon": ("LayerNormalization", 17, lambda x: (lambda d: d / (ops.sqrt(
-        ops.reduce_mean(d * d, [-1])) + 1e-6))(centred(x))),
-    "a difference of squares": ("LayerNormalization", 17, lambda x: centred(x) / ops.sqrt(
-        ops.reduce_mean(x * x, [-1]) - ops.pow_(ops.reduce_mean(x, [-1]), 2.0) + 1e-6)),
-    "a mean by another factor": ("LayerNormalization", 17, lambda x: (lambda m, r: x * r - m * (r * r))(
-        ops.reduce_mean(x, [-1]), ops.reciprocal(ops.sqrt(ops.reduce_mean(centred(x) * centred(x), [-1]) + 1e-6)))),
-    "a mean square of another": ("RMSNormalization", 23, lambda x: ops.exp(x) / ops.sqrt(
-        ops.reduce_mean(x * x, [-1]) + 1e-6)),
+    "a norm by another axis": (
+        "LayerNormalization",
+        17,
+        lambda x: (lambda d: d / ops.sqrt(ops.reduce_mean(d * d, [0]) + 1e-6))(centered(x)),
+    ),
+    "a root before epsilon": (
+        "LayerNormalization",
+        17,
+        lambda x: (lambda d: d / (ops.sqrt(ops.reduce_mean(d * d, [-1])) + 1e-6))(centered(x)),
+    ),
+    "a difference of squares": (
+        "LayerNormalization",
+        17,
+        lambda x: centered(x) / ops.sqrt(ops.reduce_mean(x * x, [-1]) - ops.pow_(ops.reduce_mean(x, [-1]), 2.0) + 1e-6),
+    ),
+    "a mean by another factor": (
+        "LayerNormalization",
+        17,
+        lambda x: (lambda m, r: x * r - m * (r * r))(
+            ops.reduce_mean(x, [-1]), ops.reciprocal(ops.sqrt(ops.reduce_mean(centered(x) * centered(x), [-1]) + 1e-6))
+        ),
+    ),
+    "a mean square of another": (
+        "RMSNormalization",
+        23,
+        lambda x: ops.exp(x) / ops.sqrt(ops.reduce_mean(x * x, [-1]) + 1e-6),
+    ),
     "a sum of squares": ("RMSNormalization", 23, lambda x: x / ops.sqrt(ops.reduce_sum(x * x, [-1]) + 1e-6)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", NEARLY)
@@ -346,9 +405,13 @@ READ = {
     "erf": (ops.erf, lambda x, erf: x * (0.5 + 0.5 * erf(x / ROOT)), 20, "Gelu"),
     "tanh": (ops.tanh, lambda x, tanh: 0.5 * x * (1.0 + tanh(x * (STEEP + STEEP * CUBIC * x * x))), 20, "Gelu"),
     "clip": (relu6, lambda x, clip: x * clip(x + 3.0) / 6.0, 14, "HardSwish"),
-    "root": (ops.sqrt, lambda x, sqrt: centred(x) / sqrt(mean_square_of_rows(centred(x)) + 1e-6),
-             17, "LayerNormalization"),
-}  # fmt: skip
+    "root": (
+        ops.sqrt,
+        lambda x, sqrt: centered(x) / sqrt(mean_square_of_rows(centered(x)) + 1e-6),
+        17,
+        "LayerNormalization",
+    ),
+}
 
 
 def mean_square_of_rows(x):
@@ -381,7 +444,7 @@ def test_a_norm_that_scales_by_nothing_knows_its_lengths():
 
 
 def test_a_value_that_is_given_stays_whole():
-    """What is multiplied with a number, and added to one, may be what an op is applied to."""
+    """Products and sums with numbers may be the input of a pattern as a whole."""
     for before in (lambda x: x * 0.25 + 1.5, lambda x: x * 3.0, lambda x: x + x * x):
         for name in ("erf half within", "tanh with folded constants", "hardswish by relu6 divided"):
             form, shapes, opset, expected = SPELLINGS[name]

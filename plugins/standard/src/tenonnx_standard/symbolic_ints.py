@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Dim, TensorType, Value, constant, elements, is_learned, static, symbolic
+from tenonnx.extend import Dim, TensorType, Value, constant, elements, is_trainable, static, symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import less_or_equal
@@ -28,7 +28,7 @@ def known_shape(x: Value) -> tuple[Any, ...] | None:
 
 def fixed(x: Value | None) -> np.ndarray[Any, Any] | None:
     """The contents of a constant that training does not change."""
-    return None if is_learned(x) else static(x)
+    return None if is_trainable(x) else static(x)
 
 
 def bounds(x: Value, steps: int = MOST_STEPS) -> tuple[Dim, Dim]:
@@ -125,8 +125,8 @@ def spread(x: Value, *others: Value) -> Value:
 
 
 @less_or_equal.rule("normal")
-def _(A: Value, B: Value) -> Value | None:
-    """What always holds."""
+def less_or_equal_normal(A: Value, B: Value) -> Value | None:
+    """True for a comparison that always holds."""
     return spread(constant(np.array(True)), A, B) if is_most(A, B) else None
 
 

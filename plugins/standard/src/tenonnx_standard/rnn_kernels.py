@@ -92,7 +92,7 @@ class RecurrentKernel:
         return (y, *(state.reshape(hs.shape[1:]).swapaxes(1, 2).copy() for state in last))
 
     def _shares(self, X: Array, w: Array, bias: Array | None) -> Array:
-        """What the input gives to the gates, of all steps in the order that each direction takes them in."""
+        """Contributions of the input to the gates, of all steps in the order of each direction."""
         products = np.matmul(w, X.reshape(self.length * self.batch, -1).T)
         if bias is not None:
             products += bias

@@ -1,4 +1,4 @@
-"""Convolutions of arrays whose sizes are known: what sizes alone tell is found out once, and kept by the function."""
+"""Convolution kernels on arrays, specialized for known sizes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SMALL = 1 << 15
 
 
 def convolution(shape: Sequence[int], kernels: Sequence[int], dtype: Any, window: Windows, group: int) -> Convolution:
-    """How images of ``shape`` are convolved with ``kernels``, both not empty, by the way that suits their sizes."""
+    """Kernel for convolving images of ``shape`` with ``kernels``, both not empty, by the method for their sizes."""
     outputs = window.outputs(shape[2:])
     whole = limits.sized((shape[0], kernels[0], *outputs), "a convolution")
     arrange, write = _way(shape, kernels, dtype, window, group, outputs)
@@ -89,7 +89,7 @@ def padded(shape: Sequence[int], dtype: Any, begins: Sequence[int], lengths: Seq
 
 
 def steps_of(shape: Sequence[int], itemsize: int) -> list[int]:
-    """How many bytes lie between neighbours along each axis of a contiguous array."""
+    """Strides in bytes of a contiguous array."""
     return [math.prod(shape[k + 1 :]) * itemsize for k in range(len(shape))]
 
 

@@ -1,4 +1,4 @@
-"""What convolutions and products with constant weights take in: factors, shifts and padding beside them."""
+"""Folding of factors, shifts and padding into convolutions and products with constant weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, Value, constant, is_learned, static
+from tenonnx.extend import DType, Op, Value, constant, is_trainable, static
 from tenonnx.extend.transforms import bind
 from tenonnx_standard.activation import relu, sigmoid
 from tenonnx_standard.average_pooling import average_pool
@@ -19,7 +19,6 @@ from tenonnx_standard.batch_norm import (
 )
 from tenonnx_standard.checking import Array
 from tenonnx_standard.convolution import conv, conv_transpose
-from tenonnx_standard.counting import fixed, is_spread
 from tenonnx_standard.linear_algebra import gemm, matmul
 from tenonnx_standard.math import add, clip, div, mul, sub
 from tenonnx_standard.max_pooling import max_pool
@@ -28,6 +27,7 @@ from tenonnx_standard.padding import pad
 from tenonnx_standard.recurrent import gru, lstm, rnn
 from tenonnx_standard.shapes import expand, identity, reshape, transpose, unsqueeze
 from tenonnx_standard.slicing import slice_
+from tenonnx_standard.symbolic_ints import fixed, is_spread
 
 
 class Affine(NamedTuple):
@@ -69,7 +69,7 @@ def _scaled_and_shifted(made: Any, first: Value, second: Value) -> Affine | None
         return Affine(x, held if made is mul else 1 / held, _ZERO, [number])
 
 
-def _normalised(X: Value, scale: Value, B: Value, mean: Value, variance: Value, *, epsilon: float) -> Affine | None:
+def _normalized(X: Value, scale: Value, B: Value, mean: Value, variance: Value, *, epsilon: float) -> Affine | None:
     """BatchNormalization by statistics that are constant."""
     held = [static(v) for v in (scale, B, mean, variance)]
     if any(h is None or h.ndim != 1 for h in held):
@@ -122,8 +122,8 @@ def _with_weights(
 ) -> Value | None:
     """The layer with new weights and a new bias in the place of ``kernel`` and of the bias ``before``."""
     made: list[Value] = []
-    learned = any(is_learned(v) for v in taken.told_by)
-    adds = bool(np.any(bias)) or (learned and (len(taken.told_by) > 1 or bool((taken.factor == 1).all())))
+    trainable = any(is_trainable(v) for v in taken.told_by)
+    adds = bool(np.any(bias)) or (trainable and (len(taken.told_by) > 1 or bool((taken.factor == 1).all())))
     for array, of in ((weights, kernel), *([(bias, before)] if before is not None or adds else [])):
         with np.errstate(all="ignore"):
             rounded = np.asarray(array).astype(kernel.dtype.numpy)
@@ -138,12 +138,12 @@ def _with_weights(
 for _made in (sub, mul, div):
 
     @_made.rewrite(alone=True)
-    def _(A: Value, B: Value, _made: Any = _made) -> Value | None:
+    def made_rewrite(A: Value, B: Value, _made: Any = _made) -> Value | None:
         return _absorbed(_scaled_and_shifted(_made, A, B))
 
 
 @add.rewrite(alone=True)
-def _(A: Value, B: Value) -> Value | None:
+def add_rewrite(A: Value, B: Value) -> Value | None:
     """A convolution, and a shift for each channel, whatever it is."""
     found = _absorbed(_scaled_and_shifted(add, A, B))
     for x, shift in ((A, B), (B, A)) if found is None else ():
@@ -169,27 +169,29 @@ def _vector_under(x: Value) -> Value | None:
 
 
 @batch_normalization.rewrite(alone=True)
-def _(*inputs: Value, epsilon: float, training_mode: int, **_: Any) -> Value | None:
-    return None if training_mode else _absorbed(_normalised(*inputs, epsilon=epsilon))
+def batch_normalization_rewrite(*inputs: Value, epsilon: float, training_mode: int, **_: Any) -> Value | None:
+    return None if training_mode else _absorbed(_normalized(*inputs, epsilon=epsilon))
 
 
 @batch_normalization_by_outputs.rewrite(alone=True)
-def _(*inputs: Value, epsilon: float, **_: Any) -> Value | None:
-    return _absorbed(_normalised(*inputs, epsilon=epsilon))
+def batch_normalization_by_outputs_rewrite(*inputs: Value, epsilon: float, **_: Any) -> Value | None:
+    return _absorbed(_normalized(*inputs, epsilon=epsilon))
 
 
 @batch_normalization_spatial.rewrite(alone=True)
-def _(*inputs: Value, epsilon: float, spatial: int, **_: Any) -> Value | None:
-    return _absorbed(_normalised(*inputs, epsilon=epsilon)) if spatial else None
+def batch_normalization_spatial_rewrite(*inputs: Value, epsilon: float, spatial: int, **_: Any) -> Value | None:
+    return _absorbed(_normalized(*inputs, epsilon=epsilon)) if spatial else None
 
 
 @batch_normalization_is_test.rewrite(alone=True)
-def _(*inputs: Value, epsilon: float, spatial: int, is_test: int, **_: Any) -> Value | None:
-    return _absorbed(_normalised(*inputs, epsilon=epsilon)) if spatial and is_test else None
+def batch_normalization_is_test_rewrite(
+    *inputs: Value, epsilon: float, spatial: int, is_test: int, **_: Any
+) -> Value | None:
+    return _absorbed(_normalized(*inputs, epsilon=epsilon)) if spatial and is_test else None
 
 
 @add.rewrite(if_fewer=True)
-def _(A: Value, B: Value) -> Value | None:
+def add_rewrite_if_fewer(A: Value, B: Value) -> Value | None:
     """A product of matrices of floats with a bias by Gemm; an image with a factor and a shift for each channel."""
     for product, bias in ((A, B), (B, A)):
         made = product.producer
@@ -202,7 +204,7 @@ def _(A: Value, B: Value) -> Value | None:
     if shifted is None or scaled is None or scaled.op is not mul or A.dtype not in (DType.float32, DType.float64):
         return None
     found = _scaled_and_shifted(mul, *scaled.uses)
-    if found is None or found.x.ndim < 3 or _is_normalised(found.x):
+    if found is None or found.x.ndim < 3 or _is_normalized(found.x):
         return None
     channels = found.x.shape[1]
     if not found.factor.size == shifted.shift.size == channels:
@@ -213,7 +215,7 @@ def _(A: Value, B: Value) -> Value | None:
     return batch_normalization(found.x, factor, shift, *neither, epsilon=0.0)
 
 
-def _is_normalised(x: Value) -> bool:
+def _is_normalized(x: Value) -> bool:
     """Whether factors and shifts of ``x`` may be the end of a normalization, which fusion is to find."""
     made = x.producer
     return made is not None and made.op in (reshape, instance_normalization, mul, div)
@@ -229,7 +231,9 @@ def _is_product(x: Value) -> bool:
 
 
 @conv.rewrite(alone=True)
-def _(X: Value, W: Value, B: Value | None, *, group: int, auto_pad: str, pads: Any, **attributes: Any) -> Value | None:
+def conv_rewrite(
+    X: Value, W: Value, B: Value | None, *, group: int, auto_pad: str, pads: Any, **attributes: Any
+) -> Value | None:
     """A factor for each channel that comes in, and a shift where no zeros are put around it."""
     made, weights = _laid_out(X).producer, static(W)
     bias = np.zeros(()) if B is None else static(B)
@@ -250,7 +254,7 @@ def _(X: Value, W: Value, B: Value | None, *, group: int, auto_pad: str, pads: A
 
 
 @conv.rewrite
-def _(X: Value, W: Value, B: Value | None, *, auto_pad: str, pads: Any, **attributes: Any) -> Value | None:
+def conv_rewrite_2(X: Value, W: Value, B: Value | None, *, auto_pad: str, pads: Any, **attributes: Any) -> Value | None:
     """Zeros around the image as its own padding, and no bias of zeros."""
     x, around = _inside(_laid_out(X), _is_zero)
     rank = X.ndim - 2
@@ -261,7 +265,7 @@ def _(X: Value, W: Value, B: Value | None, *, auto_pad: str, pads: Any, **attrib
 
 
 def _laid_out(X: Value) -> Value:
-    """What was computed with a constant, or padded, and then transposed, in the other order."""
+    """Swap a transposition with the constant operation or padding before it."""
     turn = X.producer
     made = None if turn is None or turn.op is not transpose else turn.uses[0].producer
     if turn is None or made is None or not isinstance(made.op, Op):
@@ -283,7 +287,7 @@ def _laid_out(X: Value) -> Value:
 
 
 def _inside(X: Value, fits: Callable[[Value], bool]) -> tuple[Value, list[int] | None]:
-    """What numbers that fit were put around, and how many at the beginning of each axis of the image and at the end."""
+    """The value inside a pad of suitable numbers, and the pads at the beginning and end of each axis of the image."""
     node = X.producer
     if node is None or node.op not in pad.meanings or X.rank is None:
         return X, None
@@ -316,7 +320,7 @@ def _padded_pool(made: Any, X: Value, fits: Callable[[Value], bool], attributes:
 
 
 @max_pool.rewrite
-def _(X: Value, **attributes: Any) -> Value | None:
+def max_pool_rewrite(X: Value, **attributes: Any) -> Value | None:
     """With padding of numbers that are no greater than those of the image, which padding of its own ignores."""
     image = X.producer.inputs[0] if X.producer is not None and X.producer.inputs else None
     least = None if image is None or not X.dtype.is_float else _least(image)
@@ -330,7 +334,7 @@ def _(X: Value, **attributes: Any) -> Value | None:
 
 
 @average_pool.rewrite
-def _(X: Value, **attributes: Any) -> Value | None:
+def average_pool_rewrite(X: Value, **attributes: Any) -> Value | None:
     """With zeros around the image that it counts."""
     if not attributes["count_include_pad"] and any(attributes["pads"] or ()):
         return None
@@ -338,7 +342,7 @@ def _(X: Value, **attributes: Any) -> Value | None:
 
 
 def _least(x: Value) -> float:
-    """What no element of ``x`` is below."""
+    """A lower bound of the elements of ``x``."""
     made = x.producer
     if made is None:
         return -np.inf
@@ -367,12 +371,12 @@ def _is_zero(x: Value | None) -> bool:
 
 
 @conv_transpose.rewrite
-def _(X: Value, W: Value, B: Value | None, **attributes: Any) -> Value | None:
+def conv_transpose_rewrite(X: Value, W: Value, B: Value | None, **attributes: Any) -> Value | None:
     return conv_transpose(X, W, **attributes) if _is_zero(B) else None
 
 
 @gemm.rewrite
-def _(A: Value, B: Value, C: Value | None, **attributes: Any) -> Value | None:
+def gemm_rewrite(A: Value, B: Value, C: Value | None, **attributes: Any) -> Value | None:
     return (
         gemm(A, B, **attributes) if C is not None and is_spread(gemm(A, B, **attributes), C) and _is_zero(C) else None
     )
@@ -382,7 +386,7 @@ def _without_zeros(made: Any, states: Sequence[int]) -> None:
     """A recurrence begins with zeros where it is given none."""
 
     @made.rewrite
-    def _(*inputs: Value | None, _outputs: int | None = None, **attributes: Any) -> Any:
+    def made_rewrite_2(*inputs: Value | None, _outputs: int | None = None, **attributes: Any) -> Any:
         left = [None if k in states and _is_zero(v) else v for k, v in enumerate(inputs)]
         return None if left == list(inputs) else made(*left, **attributes)
 

@@ -1,0 +1,420 @@
+"""Ops that move data by each other."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import Value, constant
+from tenonnx_standard.lowerings.registry import (
+    count,
+    cut,
+    integers,
+    joined,
+    like,
+    lowering,
+    numbers,
+    of_floats,
+    reshaped,
+    sizes,
+    unless,
+    within,
+)
+
+# ----- shapes ---------------------------------------------------------------------------------------------------------
+
+
+@lowering(ops.squeeze)
+def squeeze_by_reshape(data, axes):
+    shape = data.shape
+    chosen = None if axes is None else {within(int(a), len(shape)) for a in numbers(axes).reshape(-1)}
+    if chosen is None:
+        sizes(data)
+        chosen = {axis for axis, dim in enumerate(shape) if dim == 1}
+    return reshaped(data, [dim for axis, dim in enumerate(shape) if axis not in chosen])
+
+
+@lowering(ops.unsqueeze)
+def unsqueeze_by_reshape(data, axes):
+    given = numbers(axes).reshape(-1)
+    rank = len(data.shape) + len(given)
+    chosen, dims = {within(int(a), rank) for a in given}, iter(data.shape)
+    return reshaped(data, [1 if axis in chosen else next(dims) for axis in range(rank)])
+
+
+@lowering(ops.flatten)
+def flatten_by_reshape(input, *, axis):
+    shape = sizes(input)
+    place = within(axis, len(shape))
+    return reshaped(input, (math.prod(shape[:place]), math.prod(shape[place:])))
+
+
+@lowering(ops.flatten)
+def flatten_of_any_batch(input, *, axis):
+    shape = input.shape
+    place = within(axis, len(shape))
+    rest = shape[place:]
+    unless(place != 1 or not all(isinstance(dim, int) for dim in rest))
+    return ops.reshape(input, [-1, math.prod(rest)])
+
+
+def _new_shape(data: Value, shape: Value, allowzero: int) -> tuple[tuple[int, ...], list[int]]:
+    old, wanted = sizes(data), [int(dim) for dim in numbers(shape).reshape(-1)]
+    unless(0 in old)
+    new = [old[place] if dim == 0 and not allowzero else dim for place, dim in enumerate(wanted)]
+    if -1 in new:
+        new[new.index(-1)] = math.prod(old) // -math.prod(new)
+    return old, new
+
+
+@lowering(ops.reshape)
+def reshape_by_flatten(data, shape, *, allowzero):
+    old, new = _new_shape(data, shape, allowzero)
+    fits = [axis for axis in range(len(old) + 1) if [math.prod(old[:axis]), math.prod(old[axis:])] == new]
+    unless(not fits)
+    return ops.flatten(data, axis=fits[0])
+
+
+@lowering(ops.reshape)
+def reshape_by_squeeze(data, shape, *, allowzero):
+    """For axes of one element alone that come and go."""
+    old, new = _new_shape(data, shape, allowzero)
+    unless([dim for dim in old if dim != 1] != [dim for dim in new if dim != 1] or list(old) == new)
+    ones = [axis for axis, dim in enumerate(old) if dim == 1]
+    bare = ops.squeeze(data, integers(ones)) if ones else data
+    added = [axis for axis, dim in enumerate(new) if dim == 1]
+    return ops.unsqueeze(bare, integers(added)) if added else bare
+
+
+@lowering(ops.transpose)
+def transpose_by_reshape(data, *, perm):
+    """For axes of one element alone that move."""
+    shape = data.shape
+    order = list(perm or range(len(shape))[::-1])
+    moved = [axis for axis in order if shape[axis] != 1]
+    unless(moved != sorted(moved) or order == sorted(order))
+    return reshaped(data, [shape[axis] for axis in order])
+
+
+@lowering(ops.transpose)
+def transpose_by_slices(data, *, perm):
+    shape = sizes(data)
+    unless(len(shape) != 2 or list(perm or (1, 0)) != [1, 0])
+    count(shape[1:], 64)
+    return joined([reshaped(cut(data, 1, k, k + 1), (1, shape[0])) for k in range(shape[1])], 0)
+
+
+# ----- repetition -----------------------------------------------------------------------------------------------------
+
+
+def _expanded(input: Value, shape: Value) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    old = sizes(input)
+    new = np.broadcast_shapes(old, tuple(int(dim) for dim in numbers(shape).reshape(-1)))
+    return (1,) * (len(new) - len(old)) + old, new
+
+
+@lowering(ops.expand)
+def expand_by_tile(input, shape):
+    old, new = _expanded(input, shape)
+    unless(0 in new)
+    whole = input if len(old) == input.rank else reshaped(input, old)
+    return ops.tile(whole, integers([b // a for a, b in zip(old, new, strict=True)]))
+
+
+@lowering(ops.expand)
+def expand_by_mul(input, shape):
+    _, new = _expanded(input, shape)
+    unless(not (input.dtype.is_float or input.dtype.is_integer))
+    return ops.mul(input, like(input, np.ones(new)))
+
+
+@lowering(ops.expand)
+def expand_by_add(input, shape):
+    _, new = _expanded(input, shape)
+    unless(not (input.dtype.is_float or input.dtype.is_integer))
+    return ops.add(input, like(input, np.full(new, -0.0 if input.dtype.is_float else 0)))
+
+
+@lowering(ops.expand)
+def expand_by_concat(input, shape):
+    old, new = _expanded(input, shape)
+    found = input if len(old) == input.rank else reshaped(input, old)
+    for axis, (a, b) in enumerate(zip(old, new, strict=True)):
+        if a != b:
+            count([b])
+            found = ops.concat(*[found] * b, axis=axis)
+    return found
+
+
+@lowering(ops.tile)
+def tile_by_concat(input, repeats):
+    found, times = input, [int(count) for count in numbers(repeats).reshape(-1)]
+    for axis, each in enumerate(times):
+        count([each])
+        found = found if each == 1 else ops.concat(*[found] * each, axis=axis)
+    return found
+
+
+@lowering(ops.tile)
+def tile_by_expand(input, repeats):
+    shape, times = sizes(input), [int(count) for count in numbers(repeats).reshape(-1)]
+    apart = [n for pair in zip([1] * len(shape), shape, strict=True) for n in pair]
+    whole = [n for pair in zip(times, shape, strict=True) for n in pair]
+    spread = ops.expand(reshaped(input, apart), integers(whole))
+    return reshaped(spread, [n * t for n, t in zip(shape, times, strict=True)])
+
+
+@lowering(ops.tile)
+def tile_of_single_elements(input, repeats):
+    shape, times = sizes(input), [int(count) for count in numbers(repeats).reshape(-1)]
+    unless(any(n != 1 and t != 1 for n, t in zip(shape, times, strict=True)))
+    return ops.expand(input, integers([n * t for n, t in zip(shape, times, strict=True)]))
+
+
+# ----- parts ----------------------------------------------------------------------------------------------------------
+
+
+@lowering(ops.split)
+def split_by_slices(input, split, *, axis, num_outputs, _outputs=None):
+    size = input.shape[within(axis, input.rank)]
+    unless(not isinstance(size, int))
+    if split is not None:
+        parts = [int(part) for part in numbers(split).reshape(-1)]
+    else:
+        pieces = num_outputs or _outputs
+        unless(not pieces)
+        each = -(-size // pieces)
+        parts = [min(each, size - place * each) for place in range(pieces)]
+    ends = np.cumsum(parts)
+    return tuple(cut(input, axis, int(end) - part, int(end)) for part, end in zip(parts, ends, strict=True))
+
+
+def _ranges(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> dict[int, range]:
+    """The elements of each axis that is cut."""
+    begin, end = numbers(starts).reshape(-1), numbers(ends).reshape(-1)
+    chosen = range(len(begin)) if axes is None else numbers(axes).reshape(-1)
+    step = [1] * len(begin) if steps is None else numbers(steps).reshape(-1)
+    found = {}
+    for a, b, axis, by in zip(begin, end, chosen, step, strict=True):
+        where = within(int(axis), data.rank or 0)
+        size = (data.shape or ())[where]
+        unless(not isinstance(size, int))
+        low, high = (max(min(int(n) + size * (n < 0), size), -1 if by < 0 else 0) for n in (a, b))
+        low, high = (min(low, size - 1), high if b >= -size else -1) if by < 0 else (low, high)
+        found[where] = range(low, high, int(by))
+    return found
+
+
+def _one_range(*arguments: Any) -> tuple[int, range]:
+    ranges = _ranges(*arguments)
+    unless(len(ranges) != 1)
+    return next(iter(ranges.items()))
+
+
+@lowering(ops.slice_)
+def slice_of_single_axes(data, starts, ends, axes, steps):
+    ranges = _ranges(data, starts, ends, axes, steps)
+    unless(len(ranges) < 2 or any(each.step < 0 for each in ranges.values()))
+    made = data
+    for axis, each in ranges.items():
+        made = cut(made, axis, each.start, each.stop, each.step)
+    return made
+
+
+@lowering(ops.slice_)
+def slice_by_split(data, starts, ends, axes, steps):
+    axis, chosen = _one_range(data, starts, ends, axes, steps)
+    size = data.shape[axis]
+    unless(chosen.step != 1 or not len(chosen))
+    parts = [chosen.start, len(chosen), size - chosen.stop]
+    place = 1 if parts[0] else 0
+    kept = [part for part in parts if part]
+    return data if len(kept) == 1 else ops.split(data, integers(kept), axis=axis)[place]
+
+
+@lowering(ops.slice_)
+def slice_by_gather(data, starts, ends, axes, steps):
+    axis, chosen = _one_range(data, starts, ends, axes, steps)
+    return ops.gather(data, integers(list(chosen)), axis=axis)
+
+
+@lowering(ops.slice_)
+def slice_by_pad(data, starts, ends, axes, steps):
+    """Negative pads take elements away."""
+    axis, chosen = _one_range(data, starts, ends, axes, steps)
+    unless(chosen.step != 1)
+    pads = np.zeros((2, data.rank), int)
+    pads[:, axis] = -chosen.start, chosen.stop - data.shape[axis]
+    return ops.pad(data, integers(pads.reshape(-1).tolist()))
+
+
+@lowering(ops.slice_)
+def slice_with_step_by_pieces(data, starts, ends, axes, steps):
+    axis, chosen = _one_range(data, starts, ends, axes, steps)
+    unless(chosen.step == 1)
+    count([len(chosen)])
+    return joined([cut(data, axis, place, place + 1) for place in chosen], axis)
+
+
+@lowering(ops.slice_, "finite")
+def slice_by_matmul(data, starts, ends, axes, steps):
+    of_floats(data)
+    axis, chosen = _one_range(data, starts, ends, axes, steps)
+    chooser = np.eye(data.shape[axis])[list(chosen)]
+    unless(data.rank < 2 or axis < data.rank - 2)
+    if axis == data.rank - 1:
+        return ops.matmul(data, like(data, chooser.T))
+    return ops.matmul(like(data, chooser), data)
+
+
+@lowering(ops.concat)
+def concat_of_one(*inputs, axis):
+    unless(len(inputs) != 1)
+    return inputs[0]
+
+
+@lowering(ops.concat)
+def concat_by_pad(*inputs, axis):
+    """Sums of the inputs between zeros."""
+    of_floats(*inputs)
+    shapes = list(map(sizes, inputs))
+    where = within(axis, len(shapes[0]))
+    widths = [shape[where] for shape in shapes]
+    made = []
+    for place, value in enumerate(inputs):
+        pads = np.zeros((2, len(shapes[0])), int)
+        pads[:, where] = sum(widths[:place]), sum(widths[place + 1 :])
+        made.append(ops.pad(value, integers(pads.reshape(-1).tolist())))
+    return reduce(ops.add, made)
+
+
+def constant_pads(data: Value, pads: Value, filling: Value | None, axes: Value | None, mode: str) -> Any:
+    """The pads before and behind each axis, and the number that fills them."""
+    unless(mode != "constant")
+    given = [int(pad) for pad in numbers(pads).reshape(-1)]
+    rank = data.rank or 0
+    chosen = list(range(rank)) if axes is None else [within(int(a), rank) for a in numbers(axes).reshape(-1)]
+    begin, end = [0] * rank, [0] * rank
+    for place, axis in enumerate(chosen):
+        begin[axis], end[axis] = given[place], given[place + len(chosen)]
+    return begin, end, 0 if filling is None else numbers(filling).reshape(-1)[0]
+
+
+@lowering(ops.pad)
+def pad_by_concat(data, pads, constant_value, axes, *, mode):
+    """Constants before and behind the data, axis by axis."""
+    begin, end, filling = constant_pads(data, pads, constant_value, axes, mode)
+    found, shape = data, list(sizes(data))
+    for axis, (before, behind) in enumerate(zip(begin, end, strict=True)):
+        if before < 0 or behind < 0:
+            found = cut(found, axis, max(-before, 0), shape[axis] - max(-behind, 0))
+            shape[axis] -= max(-before, 0) + max(-behind, 0)
+        blocks = [
+            like(data, np.full([*shape[:axis], max(n, 0), *shape[axis + 1 :]], filling)) for n in (before, behind)
+        ]
+        parts = [
+            *([blocks[0]] if before > 0 else []),
+            found,
+            *([blocks[1]] if behind > 0 else []),
+        ]
+        found = joined(parts, axis)
+        shape[axis] += max(before, 0) + max(behind, 0)
+    return found
+
+
+@lowering(ops.pad)
+def pad_by_repetition(data, pads, constant_value, axes, *, mode):
+    """Elements of the data before and behind it, axis by axis."""
+    unless(mode not in ("edge", "reflect", "wrap"))
+    begin, end, _ = constant_pads(data, pads, None, axes, "constant")
+    unless(min(begin + end) < 0)
+    found = data
+    for axis, (before, behind, size) in enumerate(zip(begin, end, sizes(data), strict=True)):
+        if before or behind:
+            places = np.pad(np.arange(size), (before, behind), mode=mode)
+            found = ops.gather(found, integers(places.tolist()), axis=axis)
+    return found
+
+
+# ----- choice ---------------------------------------------------------------------------------------------------------
+
+
+def runs(places: Any) -> list[range]:
+    """Consecutive numbers as ranges."""
+    found: list[range] = []
+    for place in places:
+        if found and found[-1].stop == place:
+            found[-1] = range(found[-1].start, place + 1)
+        else:
+            found.append(range(place, place + 1))
+    return found
+
+
+@lowering(ops.gather)
+def gather_by_slices(data, indices, *, axis):
+    where, chosen = within(axis, data.rank), numbers(indices)
+    size = data.shape[where]
+    unless(not isinstance(size, int) or not chosen.size)
+    ranges = runs([within(int(index), size) for index in chosen.reshape(-1)])
+    count([len(ranges)])
+    made = joined([cut(data, where, each.start, each.stop) for each in ranges], where)
+    if chosen.ndim == 1:
+        return made
+    return reshaped(made, [*data.shape[:where], *chosen.shape, *data.shape[where + 1 :]])
+
+
+@lowering(ops.gather)
+def gather_by_gather_nd(data, indices, *, axis):
+    unless(within(axis, data.rank) != 0)
+    return ops.gather_nd(data, ops.unsqueeze(indices, integers([indices.rank])))
+
+
+@lowering(ops.gather)
+def gather_by_gather_elements(data, indices, *, axis):
+    unless(data.rank != 1 or indices.rank != 1)
+    return ops.gather_elements(data, indices, axis=0)
+
+
+@lowering(ops.gather, "finite")
+def gather_by_matmul(data, indices, *, axis):
+    """Rows of one 1 times the data."""
+    of_floats(data)
+    shape, where = sizes(data), within(axis, data.rank)
+    order = [where, *(other for other in range(len(shape)) if other != where)]
+    front = data if where == 0 else ops.transpose(data, perm=order)
+    flat = reshaped(front, (shape[where], -1)) if len(shape) != 2 else front
+    ones = ops.one_hot(indices, integers([shape[where]]), like(data, [0, 1]), axis=-1)
+    rows_ = ones if indices.rank else reshaped(ones, (1, shape[where]))
+    made = ops.matmul(rows_, flat)
+    others = [shape[other] for other in order[1:]]
+    made = reshaped(made, [*indices.shape, *others])
+    if where == 0:
+        return made
+    rank = indices.rank
+    back = [*range(rank, rank + where), *range(rank), *range(rank + where, rank + len(others))]
+    return ops.transpose(made, perm=back)
+
+
+@lowering(ops.one_hot)
+def one_hot_by_equal(indices, depth, values, *, axis):
+    """Of indices from 0 on or below, by comparison with all numbers."""
+    size = int(numbers(depth).reshape(-1)[0])
+    unless(axis not in (-1, indices.rank) or not indices.dtype.is_integer)
+    each = like(indices, np.arange(size))
+    column = ops.unsqueeze(indices, integers([indices.rank]))
+    chosen = ops.or_(ops.equal(column, each), ops.equal(column, like(indices, np.arange(size) - size)))
+    off, on = (constant(np.asarray(v), values.dtype) for v in numbers(values).reshape(-1))
+    return ops.where(chosen, on, off)
+
+
+@lowering(ops.trilu, "finite")
+def trilu_by_mul(input, k, *, upper):
+    of_floats(input)
+    offset = 0 if k is None else int(numbers(k).reshape(-1)[0])
+    shape = sizes(input)
+    mask = np.triu(np.ones(shape[-2:]), offset) if upper else np.tril(np.ones(shape[-2:]), offset)
+    return ops.mul(input, like(input, mask))

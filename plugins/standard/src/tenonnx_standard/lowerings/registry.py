@@ -1,0 +1,93 @@
+"""The table of lowerings, and what they ask of values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import NotRepresentable, Op, Value, constant
+
+Function = Callable[..., Any]
+
+#: Pairs of a class and a function by op.
+LOWERINGS: dict[Op[Any], list[tuple[str, Function]]] = {}
+
+
+def lowering(op: Op[Any], accuracy: str = "exact") -> Callable[[Function], Function]:
+    """Register a lowering of ``op`` for targets that have a list of ops."""
+
+    def register(function: Function) -> Function:
+        LOWERINGS.setdefault(op, []).append((accuracy, function))
+        return function
+
+    return register
+
+
+def sizes(value: Value) -> tuple[int, ...]:
+    """The shape, in numbers. Raises ``NotRepresentable`` where one is not known."""
+    if value.shape is None or not all(isinstance(dim, int) for dim in value.shape):
+        raise NotRepresentable(f"the shape of {value.name} is not known in numbers")
+    return tuple(value.shape)
+
+
+def numbers(value: Value | None) -> Any:
+    """The contents as an array. Raises ``NotRepresentable`` for a value that is computed."""
+    if value is None or value.data is None:
+        raise NotRepresentable("an input is computed, and not a constant")
+    return value.data.array()
+
+
+def like(value: Value, contents: Any) -> Value:
+    """A constant of the element type of ``value``."""
+    return constant(np.asarray(contents).astype(value.dtype.numpy), value.dtype)
+
+
+def integers(contents: Sequence[int]) -> Value:
+    return constant(np.asarray(contents, np.int64))
+
+
+def reshaped(value: Value, dims: Sequence[Any]) -> Value:
+    """``value`` with other dims, of which one may be symbolic; itself where it has these."""
+    if value.shape is not None and list(value.shape) == list(dims):
+        return value
+    known = [dim if isinstance(dim, int) else -1 for dim in dims]
+    if known.count(-1) > 1 or (-1 in known and 0 in known):
+        raise NotRepresentable("several dims are not known in numbers")
+    return ops.reshape(value, integers(known))  # type: ignore[no-any-return]
+
+
+def cut(value: Value, axis: int, start: int, end: int, step: int = 1) -> Value:
+    """The elements from ``start`` to ``end`` of an axis."""
+    return ops.slice_(value, integers([start]), integers([end]), integers([axis]), integers([step]))  # type: ignore[no-any-return]
+
+
+def joined(values: Sequence[Value], axis: int) -> Value:
+    return values[0] if len(values) == 1 else ops.concat(*values, axis=axis)  # type: ignore[no-any-return]
+
+
+def of_floats(*values: Value | None) -> None:
+    """Raise ``NotRepresentable`` unless the values hold floating-point numbers."""
+    if not all(value is None or value.dtype.is_float for value in values):
+        raise NotRepresentable("an input does not hold floating-point numbers")
+
+
+def count(dims: Sequence[int], most: int = 256) -> int:
+    """The product of dims. Raises ``NotRepresentable`` where one node for each would be too many."""
+    found = math.prod(dims)
+    if not 0 < found <= most:
+        raise NotRepresentable(f"it would take {found} nodes")
+    return found
+
+
+def within(axis: int, rank: int) -> int:
+    return axis + rank if axis < 0 else axis
+
+
+def unless(wrong: bool, why: str = "the form does not serve") -> None:
+    """Raise ``NotRepresentable`` where ``wrong`` holds."""
+    if wrong:
+        raise NotRepresentable(why)

@@ -1,0 +1,125 @@
+"""Resizing, sorting and choosing by other ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Value, constant
+from tenonnx_standard.lowerings.registry import (
+    integers,
+    like,
+    lowering,
+    numbers,
+    of_floats,
+    reshaped,
+    sizes,
+    unless,
+    within,
+)
+
+
+def _sources(x: Value, roi: Value | None, scales: Value | None, given: Value | None, attributes: Any) -> list[Any]:
+    """For each axis the element that each place of the result takes, as the op itself does it on numbers of places."""
+    unless(attributes["mode"] != "nearest" or roi is not None)
+    shape = sizes(x)
+    unless(not 0 < np.prod(shape) < 1 << 20)
+    places = constant(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), DType.float32)
+    taken = numbers(ops.resize(places, None, scales, given, **attributes)).astype(np.int64)
+    found = np.unravel_index(taken, shape)
+    return [np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1)[:, 0] for axis, each in enumerate(found)]
+
+
+def _factors(x: Value, sources: list[Any]) -> list[int]:
+    """Number of repetitions of each element along each axis."""
+    factors = [len(each) // n for each, n in zip(sources, sizes(x), strict=True)]
+    for each, times, n in zip(sources, factors, sizes(x), strict=True):
+        unless(not np.array_equal(each, np.repeat(np.arange(n), times)))
+    return factors
+
+
+@lowering(ops.resize)
+def resize_by_expand(X, roi, scales, sizes_, **attributes):
+    """Each element as often as it is repeated."""
+    factors = _factors(X, _sources(X, roi, scales, sizes_, attributes))
+    shape = sizes(X)
+    apart = [n for pair in zip(shape, [1] * len(shape), strict=True) for n in pair]
+    whole = [n for pair in zip(shape, factors, strict=True) for n in pair]
+    axes = [axis for axis, times in enumerate(factors) if times != 1]
+    keep = [k for k in range(len(apart)) if k % 2 == 0 or k // 2 in axes]
+    spread = ops.expand(reshaped(X, [apart[k] for k in keep]), integers([whole[k] for k in keep]))
+    return reshaped(spread, [n * times for n, times in zip(shape, factors, strict=True)])
+
+
+@lowering(ops.resize)
+def resize_by_gather(X, roi, scales, sizes_, **attributes):
+    found = X
+    for axis, (each, n) in enumerate(zip(_sources(X, roi, scales, sizes_, attributes), sizes(X), strict=True)):
+        if not np.array_equal(each, np.arange(n)):
+            found = ops.gather(found, integers(each.tolist()), axis=axis)
+    return found
+
+
+@lowering(ops.resize)
+def resize_by_conv_transpose(X, roi, scales, sizes_, **attributes):
+    """Each pixel as a block of itself."""
+    of_floats(X)
+    factors = _factors(X, _sources(X, roi, scales, sizes_, attributes))
+    unless(X.rank != 4 or factors[:2] != [1, 1])
+    channels = sizes(X)[1]
+    ones = like(X, np.ones((channels, 1, *factors[2:])))
+    return ops.conv_transpose(X, ones, group=channels, strides=factors[2:])
+
+
+@lowering(ops.resize, "finite")
+def resize_by_matmul(X, roi, scales, sizes_, **attributes):
+    """Along the last two axes, by matrices of what each place takes of the elements."""
+    of_floats(X)
+    unless(roi is not None or attributes["axes"] or attributes["antialias"] or X.rank < 2)
+    unless(attributes["keep_aspect_ratio_policy"] != "stretch")
+    shape = sizes(X)
+    by = numbers(scales) if scales is not None and scales.shape != (0,) else None
+    to = None if by is not None else numbers(sizes_)
+    unless(any(b != 1 for b in by[:-2]) if by is not None else tuple(to[:-2]) != shape[:-2])
+    found = X
+    for axis in (-2, -1):
+        eye = constant(np.eye(shape[axis], dtype=np.float32), DType.float32)
+        scale = None if by is None else constant(np.array([1, by[axis]], np.float32), DType.float32)
+        size = integers([shape[axis], int(to[axis])]) if to is not None else None
+        weights = numbers(ops.resize(eye, None, scale, size, **attributes))  # what becomes of each element
+        if weights.shape[0] == weights.shape[1] and np.array_equal(weights, np.eye(len(weights))):
+            continue
+        found = ops.matmul(found, like(X, weights)) if axis == -1 else ops.matmul(like(X, weights.T), found)
+    return found
+
+
+@lowering(ops.top_k, "finite")
+def top_1_by_reduction(X, K, *, axis, largest, sorted):
+    unless(int(numbers(K).reshape(-1)[0]) != 1)
+    values = (ops.reduce_max if largest else ops.reduce_min)(X, integers([axis]))
+    return values, (ops.argmax if largest else ops.argmin)(X, axis=axis)
+
+
+def _first(data: Value, reduced: Value, axis: int, keepdims: int, last: int) -> Any:
+    """The place of the element that equals the reduced one, by the largest of numbers that count down."""
+    unless(last)
+    where = within(axis, data.rank or 0)
+    size = sizes(data)[where]
+    unless(size > 1 << 20)
+    shape = [size if each == where else 1 for each in range(data.rank or 0)]
+    down = constant((size - np.arange(size, dtype=np.float32)).reshape(shape), DType.float32)
+    score = ops.mul(ops.cast(ops.equal(data, reduced), to=DType.float32), down)
+    best = ops.reduce_max(score, integers([where]), keepdims=keepdims)
+    return ops.cast(ops.sub(constant(np.float32(size), DType.float32), best), to=DType.int64)
+
+
+@lowering(ops.argmax, "finite")
+def argmax_by_reduction(data, *, axis, keepdims, select_last_index):
+    return _first(data, ops.reduce_max(data, integers([axis])), axis, keepdims, select_last_index)
+
+
+@lowering(ops.argmin, "finite")
+def argmin_by_reduction(data, *, axis, keepdims, select_last_index):
+    return _first(data, ops.reduce_min(data, integers([axis])), axis, keepdims, select_last_index)
