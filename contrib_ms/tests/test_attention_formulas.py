@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from tenonnx_contrib_ms import attention, decoder, multi_head, padding, paged, position_bias, rotary, sparse
+from tenonnx_contrib_ms import attention, decoder, multi_head, paged, position_bias, remove_padding, rotary, sparse
 
 RANDOM = np.random.default_rng(7)
 
@@ -44,10 +44,10 @@ SUMS = np.array([0, 2, 6, 7], np.int32)
 
 def test_padding_comes_and_goes():
     x = some(3, 4, 2)
-    tokens, offset, sums, longest = padding.remove_padding(x, np.array(COUNTS, np.int32))
+    tokens, offset, sums, longest = remove_padding.remove_padding(x, np.array(COUNTS, np.int32))
     assert [x.tolist() for x in (offset, sums, longest)] == [OFFSET.tolist(), SUMS.tolist(), [4]]
     close(tokens, np.concatenate([x[b, :n] for b, n in enumerate(COUNTS)]))
-    back = padding.restore_padding(tokens, offset)
+    back = remove_padding.restore_padding(tokens, offset)
     close(back, np.where((np.arange(4) < np.array(COUNTS)[:, None])[..., None], x, 0))
 
 
@@ -59,24 +59,27 @@ def test_packed_attention(scale):
     spans = [slice(SUMS[b], SUMS[b + 1]) for b in range(3)]
     wanted = [one_by_one(q[s], k[s], v[s], more[0, :, : s.stop - s.start, : s.stop - s.start], scale) for s in spans]
     attributes = {"num_heads": 2, "scale": scale}
-    y = padding.packed_attention(x, weights, bias, OFFSET, SUMS, more, qkv_hidden_sizes=[8, 8, 4], **attributes)
+    y = remove_padding.packed_attention(x, weights, bias, OFFSET, SUMS, more, qkv_hidden_sizes=[8, 8, 4], **attributes)
     close(y, np.concatenate(wanted))
     parts = [flat[:, :8] - bias[:8], flat[:, 8:16] - bias[8:16], flat[:, 16:] - bias[16:]]
-    close(padding.packed_multi_head_attention(*parts, bias, OFFSET, SUMS, more, **attributes), np.concatenate(wanted))
+    close(
+        remove_padding.packed_multi_head_attention(*parts, bias, OFFSET, SUMS, more, **attributes),
+        np.concatenate(wanted),
+    )
 
 
 def test_packed_in_one():
     x = some(7, 2, 3, 4)
     spans = [slice(SUMS[b], SUMS[b + 1]) for b in range(3)]
     wanted = [one_by_one(*(x[s, :, k] for k in range(3)), np.zeros((2, 4, 1))) for s in spans]
-    y = padding.packed_multi_head_attention(x, None, None, None, OFFSET, SUMS, num_heads=2)
+    y = remove_padding.packed_multi_head_attention(x, None, None, None, OFFSET, SUMS, num_heads=2)
     close(y, np.concatenate(wanted))
 
 
 def test_gated_position_bias():
     query, bias, positions = some(2, 3, 8), some(8), some(1, 2, 3, 3)
     weight, weight_bias, constant = some(4, 6), some(6), some(1, 2, 1, 1)
-    y = padding.gated_relative_position_bias(query, bias, positions, weight, weight_bias, constant, num_heads=2)
+    y = remove_padding.gated_relative_position_bias(query, bias, positions, weight, weight_bias, constant, num_heads=2)
     for b, head, row in np.ndindex(2, 2, 3):
         gates = (query[b, row] + bias).reshape(2, 4)[head] @ weight + weight_bias
         update, reset = 1 / (1 + np.exp(-gates.reshape(2, 3).sum(1)))
@@ -141,9 +144,17 @@ def test_decoder_attention(static, past, masked):
         k, v = before if static else (np.concatenate([b, x]) for b, x in zip(before, (k, v), strict=True))
     mask = np.arange(len(k))[None] == 1
     y, *held = decoder.decoder_attention(
-        query, key, q_weight, kv_weight, bias, mask, *caches, *(np.array([f]) for f in (static, past, past, masked)),
-        num_heads=2, mask_filter_value=-30.0,
-    )  # fmt: skip
+        query,
+        key,
+        q_weight,
+        kv_weight,
+        bias,
+        mask,
+        *caches,
+        *(np.array([f]) for f in (static, past, past, masked)),
+        num_heads=2,
+        mask_filter_value=-30.0,
+    )
     added = np.broadcast_to(np.where(mask & masked, -30, 0), (2, 2, len(k)))
     close(y[:, 0], one_by_one(q, k, v, added))
     close(held[0][0], k.transpose(1, 0, 2))
@@ -156,9 +167,18 @@ def test_decoder_masked_self_attention():
     keys, before, made_in = some(2, 1, 5, 8), 2, np.array([[[0, 0, 9, 9, 9], [0, 1, 9, 9, 9]]], np.int32)
     in_pieces = keys.reshape(2, 1, 5, 2, 4).transpose(0, 1, 3, 2, 4).reshape(2, 1, 5, 8)
     y, present = decoder.decoder_masked_self_attention(
-        x, weights, bias, None, np.stack([in_pieces, values]), None, np.array([before], np.int32),
-        np.array([2], np.int32), made_in, num_heads=1, past_present_share_buffer=1,
-    )  # fmt: skip
+        x,
+        weights,
+        bias,
+        None,
+        np.stack([in_pieces, values]),
+        None,
+        np.array([before], np.int32),
+        np.array([2], np.int32),
+        made_in,
+        num_heads=1,
+        past_present_share_buffer=1,
+    )
     for b in range(2):
         q, k, v = np.split(x[b] @ weights + bias, 3, axis=1)
         past = [[cache[made_in[0, b, t], 0, t] for t in range(before)] for cache in (keys, values)]
@@ -272,10 +292,27 @@ def test_paged_attention(attributes, bits, latent):
     layout = {"kv_cache_layout": "LATENT", "v_head_size": 6} if latent else {}
     sums = np.concatenate([[0], np.cumsum(new)]).astype(np.int32)
     y, *_ = paged.paged_attention(
-        q, k, None if latent else v, held[0], None if latent else held[1], sums, past, table, cos, sin, slots, None,
-        None, None, scales[0], None if latent else scales[1], num_heads=heads, kv_num_heads=groups, **layout,
+        q,
+        k,
+        None if latent else v,
+        held[0],
+        None if latent else held[1],
+        sums,
+        past,
+        table,
+        cos,
+        sin,
+        slots,
+        None,
+        None,
+        None,
+        scales[0],
+        None if latent else scales[1],
+        num_heads=heads,
+        kv_num_heads=groups,
+        **layout,
         **attributes,
-    )  # fmt: skip
+    )
 
     def turned(x, p):
         if cos is None:

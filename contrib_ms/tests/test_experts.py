@@ -11,7 +11,7 @@ from tenonnx_contrib_ms.experts import mixture_of_experts
 @pytest.mark.parametrize("activation", ["silu", "swiglu"])
 @pytest.mark.parametrize("sparse", [0, 1])
 def test_few_tokens_see_their_own_experts_alone(activation, sparse):
-    """What is known to be one token gives the numbers that it has among others, in a graph without the other layers."""
+    """A single token gets the numbers that it has among others, in a graph without the other layers."""
     random = np.random.default_rng(0)
     x, logits, first, second, third = (
         random.normal(size=size).astype(np.float32) for size in ((5, 4), (5, 6), (6, 7, 4), (6, 4, 7), (6, 7, 4))

@@ -15,7 +15,7 @@ from numpy_formulas import results, wide
 import tenonnx as tx
 from tenonnx_contrib_ms import (
     dropout,
-    fused,
+    fused_ops,
     gated_delta_net,
     gelu,
     layouts,
@@ -23,7 +23,7 @@ from tenonnx_contrib_ms import (
     math,
     matrix,
     normalization,
-    packed,
+    packed_ops,
     tensors,
 )
 from tenonnx_testing.cases import collected, load
@@ -155,9 +155,21 @@ def added(data, bias, residual=None, *_, seed):
 
 
 def conv_with_state(
-    x, weight, bounds, bias=None, state=None, count=None, delta=None, mask=None, *,
-    activation, delta_offset, dilation, group_size, state_update_capacity,
-):  # fmt: skip
+    x,
+    weight,
+    bounds,
+    bias=None,
+    state=None,
+    count=None,
+    delta=None,
+    mask=None,
+    *,
+    activation,
+    delta_offset,
+    dilation,
+    group_size,
+    state_update_capacity,
+):
     y, final = np.zeros_like(x), np.zeros_like(state)
     update = np.zeros((len(bounds) - 1, state_update_capacity, x.shape[1]))
     size, reach = weight.shape[2], state.shape[2]
@@ -178,10 +190,27 @@ def conv_with_state(
 
 
 def delta_net(
-    q, k=None, v=None, bounds=None, decay=None, beta=None, state=None, a_log=None, dt_bias=None, count=None,
-    active=None, *, beta_activation, chunk_size, gate_activation, gate_lower_bound, qk_l2_norm, scale,
-    state_update_capacity, update_rule,
-):  # fmt: skip
+    q,
+    k=None,
+    v=None,
+    bounds=None,
+    decay=None,
+    beta=None,
+    state=None,
+    a_log=None,
+    dt_bias=None,
+    count=None,
+    active=None,
+    *,
+    beta_activation,
+    chunk_size,
+    gate_activation,
+    gate_lower_bound,
+    qk_l2_norm,
+    scale,
+    state_update_capacity,
+    update_rule,
+):
     """One element of one head after the other."""
     batch, heads, width, size = state.shape
     if k is None:
@@ -227,8 +256,8 @@ def delta_net(
 
 
 FORMULAS = {
-    fused.bias_add: lambda x, bias, skip: x + bias + skip,
-    fused.bias_softmax: lambda x, bias, *, axis, is_inner_broadcast: softmax(x + bias, axis),
+    fused_ops.bias_add: lambda x, bias, skip: x + bias + skip,
+    fused_ops.bias_softmax: lambda x, bias, *, axis, is_inner_broadcast: softmax(x + bias, axis),
     gelu.bias_split_gelu: lambda x, bias: (
         (x + bias)[..., : x.shape[-1] // 2] * gelu_of((x + bias)[..., x.shape[-1] // 2 :])
     ),
@@ -247,7 +276,7 @@ FORMULAS = {
     dropout.bias_dropout: lambda *inputs, seed: (added(*inputs, seed=seed), np.ones_like(inputs[0], bool)),
     dropout.bitmask_dropout: lambda x, *_, seed: (x, bits(x, None)),
     dropout.bitmask_bias_dropout: lambda *inputs, seed: (added(*inputs, seed=seed), bits(inputs[0], None)),
-    packed.varlen_causal_conv_with_state: conv_with_state,
+    packed_ops.varlen_causal_conv_with_state: conv_with_state,
     gated_delta_net.gated_delta_net: delta_net,
 }
 CASES = [case for made in FORMULAS for case in collected(made) if case.law is None]
@@ -269,7 +298,7 @@ def test_formula(case):
 @pytest.mark.parametrize("dilation", [1, 2])
 @pytest.mark.parametrize("sides", [(4,), (2, 3)])
 def test_causal_convolution_with_more_axes(sides, dilation):
-    """Causal along the last axis, centred on those before it, where nothing lies beyond the edges."""
+    """Causal along the last axis, centered on those before it, where nothing lies beyond the edges."""
     random = np.random.default_rng(0)
     kernel, length = (*(3 for _ in sides), 2), 5
     x, weight = (random.normal(size=size).astype(np.float32) for size in ((2, 3, *sides, length), (3, 1, *kernel)))
@@ -291,9 +320,9 @@ def test_causal_convolution_with_more_axes(sides, dilation):
 def test_causal_convolutions_that_are_refused():
     x, weight = np.zeros((1, 2, 3, 4), np.float32), np.zeros((2, 1, 2, 2), np.float32)
     for options, said in (
-        ({"ndim": 2}, "odd but for the last one"),
-        ({"ndim": 1}, "weight must have ndim axes"),
-        ({"ndim": 2, "channels_last": 1}, "ndim must be 1 with channels_last"),
+        ({"ndim": 2}, "other than the last is even"),
+        ({"ndim": 1}, "weight does not have ndim axes"),
+        ({"ndim": 2, "channels_last": 1}, "ndim is not 1, with channels_last"),
     ):
         with pytest.raises(tx.TenonnxError, match=said):
             linear_attention.causal_conv_with_state(x, weight, **options)

@@ -8,7 +8,7 @@ from ml_dtypes import bfloat16
 from numpy_formulas import results, wide
 
 import tenonnx as tx
-from tenonnx_contrib_ms import gates, mamba, packed_indexer, replay, rotary
+from tenonnx_contrib_ms import gates, mamba, packed_indexer, rotary, state_replay
 from tenonnx_contrib_ms.experts import moe_group_router
 from tenonnx_contrib_ms.grouped_query import group_query_attention
 from tenonnx_testing.cases import collected, load
@@ -38,9 +38,21 @@ def router_gate_up(x, w, *, activation, router_size, **options):
 
 
 def low_rank_mix(
-    streams, norm, down, up, inject, block=None, gate=None, *, epsilon, gate_div, gate_mul, num_branches,
-    reduction_scale, silu_alpha,
-):  # fmt: skip
+    streams,
+    norm,
+    down,
+    up,
+    inject,
+    block=None,
+    gate=None,
+    *,
+    epsilon,
+    gate_div,
+    gate_mul,
+    num_branches,
+    reduction_scale,
+    silu_alpha,
+):
     s = streams.reshape(*streams.shape[:-1], num_branches, -1)
     s = s if block is None else s + gate[..., None] * block[..., None, :]
     hn = s / np.sqrt((s**2).mean(-1, keepdims=True) + epsilon) * norm.reshape(num_branches, -1)
@@ -50,9 +62,21 @@ def low_rank_mix(
 
 
 def norm_rotary(
-    x, scale, positions, cosine, sine, prefill=None, *, epsilon, flatten_batch, input_start, input_width, output_fp16,
-    rotary_embedding_dim, use_fp32_arithmetic,
-):  # fmt: skip
+    x,
+    scale,
+    positions,
+    cosine,
+    sine,
+    prefill=None,
+    *,
+    epsilon,
+    flatten_batch,
+    input_start,
+    input_width,
+    output_fp16,
+    rotary_embedding_dim,
+    use_fp32_arithmetic,
+):
     batch, length, heads, _ = x.shape
     x = x[..., input_start : input_start + scale.size]
     n = x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon) * scale
@@ -135,7 +159,7 @@ FORMULAS = {
     gates.router_gate_up_proj: router_gate_up,
     gates.hyper_connection_low_rank_mix: low_rank_mix,
     rotary.rms_norm_rotary: norm_rotary,
-    replay.gated_delta_net_state_replay: delta_replay,
+    state_replay.gated_delta_net_state_replay: delta_replay,
     mamba.mamba2_verify: mamba_layer,
     packed_indexer.packed_sparse_attention_indexer_merge: merged,
 }
@@ -164,7 +188,7 @@ def test_history_of_a_convolution_after_kept_inputs(dtype, kept):
     source[4], source[5], capture[7] = np.nan, -0.0, np.nan
     width = source.itemsize
     metadata = np.array([width, 3 * width, 2 * width, batch, channels, history, capacity, kept])
-    found = replay.conv_state_replay(source, capture, target, metadata)
+    found = state_replay.conv_state_replay(source, capture, target, metadata)
     expected = target.copy()
     before, inputs = source[1:].reshape(2, 3, 3), capture[2:].reshape(2, 4, 3)
     for b, c, p in np.ndindex(batch, channels, history):
@@ -177,10 +201,17 @@ def test_a_state_that_is_not_there_gives_nan():
     drawn = [
         np.ones(shape, dtype)
         for shape, dtype in (
-            ((1, 11), bfloat16), ((2, 6, 3), bfloat16), ((2, 1, 2, 2), np.float32), ((6, 4), bfloat16), (6, bfloat16),
-            (1, np.float32), (1, np.float32), (1, np.float32), (2, np.float32),
+            ((1, 11), bfloat16),
+            ((2, 6, 3), bfloat16),
+            ((2, 1, 2, 2), np.float32),
+            ((6, 4), bfloat16),
+            (6, bfloat16),
+            (1, np.float32),
+            (1, np.float32),
+            (1, np.float32),
+            (2, np.float32),
         )
-    ]  # fmt: skip
+    ]
     drawn[0] = np.ones((1, 2 * 2 + 2 * 2 + 1), bfloat16)
     y, conv, ssm, *_ = mamba.mamba2_verify(
         *drawn, np.array([2], np.int32), d_state=2, head_dim=2, heads=1, n_groups=1, _outputs=5
@@ -200,9 +231,14 @@ def test_queries_that_are_padding_change_nothing_that_is_read():
     lengths, total = np.array([5, 3], np.int32), np.array(capacity, np.int32)
     y, *present = group_query_attention(*parts, *past, lengths, total, *[None] * 9, np.array([2, 0], np.int32), **heads)
     alone, *kept = group_query_attention(
-        *(x[:1, :2] for x in parts), *(x[:1] for x in past), lengths[:1], total, *[None] * 9, np.array([2], np.int32),
+        *(x[:1, :2] for x in parts),
+        *(x[:1] for x in past),
+        lengths[:1],
+        total,
+        *[None] * 9,
+        np.array([2], np.int32),
         **heads,
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(y[0, :2], alone[0], rtol=1e-5, atol=1e-6)
     for mine, theirs, before in zip(present, kept, past, strict=True):
         np.testing.assert_array_equal(mine[0, :, :6], theirs[0, :, :6])
@@ -212,9 +248,9 @@ def test_queries_that_are_padding_change_nothing_that_is_read():
 @pytest.mark.parametrize(
     ("attributes", "said"),
     [
-        ({"top_k": 5, "n_group": 4, "topk_group": 2}, "must have top_k of them"),
-        ({"top_k": 1, "n_group": 3}, "must divide the experts"),
-        ({"top_k": 1, "topk_group": 2}, "topk_group must be at most n_group"),
+        ({"top_k": 5, "n_group": 4, "topk_group": 2}, "have fewer than top_k"),
+        ({"top_k": 1, "n_group": 3}, "does not divide the experts"),
+        ({"top_k": 1, "topk_group": 2}, "topk_group is larger than n_group"),
     ],
 )
 def test_routers_that_are_refused(attributes, said):

@@ -1,4 +1,4 @@
-"""Generation: what conformance cases keep off, and what is refused."""
+"""Generation: calls that conformance cases avoid, and refusals."""
 
 from __future__ import annotations
 
@@ -29,12 +29,16 @@ def decoder(seed, past=("past_0", "present_0")):
         helper.make_node("Gather", ["places", "position_ids"], ["p"]),
         helper.make_node("Add", ["t", "p"], ["x"]),
         helper.make_node(
-            "Attention", ["x", "weights", "bias", "attention_mask", past[0]], ["a", past[1]],
-            domain="com.microsoft", num_heads=HEADS, unidirectional=1,
+            "Attention",
+            ["x", "weights", "bias", "attention_mask", past[0]],
+            ["a", past[1]],
+            domain="com.microsoft",
+            num_heads=HEADS,
+            unidirectional=1,
         ),
         helper.make_node("Add", ["x", "a"], ["y"]),
         helper.make_node("MatMul", ["y", "out"], ["logits"]),
-    ]  # fmt: skip
+    ]
     tokens = [
         helper.make_tensor_value_info(name, TensorProto.INT32, ["rows", length])
         for name, length in (("input_ids", "length"), ("position_ids", "length"), ("attention_mask", "total"))
@@ -89,7 +93,7 @@ def one_search(kind, feeds, outputs=("sequences",), **more):
 
 
 def searched(kind, feeds, outputs=("sequences",), **more):
-    """What one search gives in onnxruntime and here."""
+    """Results of one search in onnxruntime and here."""
     model = one_search(kind, feeds, outputs, **more)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, feeds), list(tx.load(model).run(feeds, backend="numpy").values())
@@ -163,12 +167,13 @@ def test_it_becomes_a_loop(opset):
 
 
 def test_other_decoders_are_refused():
-    with pytest.raises(tx.TenonnxError, match="model_type must be 0"):
+    with pytest.raises(tx.TenonnxError, match="model_type is not 0"):
         tx.load(greedy(0, model_type=1)).infer()
     for kind, model_type, said in (
-        ("BeamSearch", 1, "need encoder"), ("BeamSearch", 3, "model_type must be 0, 1 or 2"),
-        ("WhisperBeamSearch", 0, "model_type must be 2"),
-    ):  # fmt: skip
+        ("BeamSearch", 1, "need encoder"),
+        ("BeamSearch", 3, "model_type is not 0, 1 or 2"),
+        ("WhisperBeamSearch", 0, "model_type is not 2"),
+    ):
         feeds = {"input_ids": ints([1]), "max_length": ints(5)} | BEAMS
         if kind == "WhisperBeamSearch":
             feeds["input_ids"] = np.zeros((1, 2, 3), np.float32)
@@ -176,7 +181,7 @@ def test_other_decoders_are_refused():
             tx.load(one_search(kind, feeds, model_type=model_type)).infer()
     odd = decoder(0)
     del odd.output[1]
-    with pytest.raises(tx.TenonnxError, match="give logits and as many present states"):
+    with pytest.raises(tx.TenonnxError, match="return logits and as many present states"):
         tx.load(greedy(0, decoder=odd)).infer()
 
 

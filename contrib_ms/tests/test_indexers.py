@@ -92,9 +92,19 @@ def test_blocks(chunks, masked):
         flat = np.concatenate([queries[part].reshape(count, -1), keys[part]], axis=1)[None]
         mask = shown[None, : start + count].astype(np.int64) if masked else None
         rows, past = sparse_attention_indexer(
-            flat, None, QUERY_WEIGHT, KEY_WEIGHT, COS, SIN, mask, past, compress_ratio=RATIO, token_budget=BUDGET,
-            policy_mode="qsa", _outputs=2,
-        )  # fmt: skip
+            flat,
+            None,
+            QUERY_WEIGHT,
+            KEY_WEIGHT,
+            COS,
+            SIN,
+            mask,
+            past,
+            compress_ratio=RATIO,
+            token_budget=BUDGET,
+            policy_mode="qsa",
+            _outputs=2,
+        )
         assert rows.shape == (1, count, BUDGET + RATIO - 1)
         for t in range(count):
             expected = blocks_of(queries[start + t], keys, start + t, np.flatnonzero(shown).tolist())
@@ -115,10 +125,25 @@ def test_compressed_keys(chunks, fixed):
         part = slice(start, start + count)
         held = np.array([start // RATIO], np.int32) if fixed else None
         rows, past, buffer = sparse_attention_indexer(
-            queries[part].reshape(1, count, -1), keys[None, part], QUERY_WEIGHT, KEY_WEIGHT, COS, SIN, None, past,
-            gates[None, part], BIAS, weights[None, part], np.arange(start, start + count)[None], held, buffer,
-            compress_ratio=RATIO, index_topk=BEST, policy_mode="csa", _outputs=3,
-        )  # fmt: skip
+            queries[part].reshape(1, count, -1),
+            keys[None, part],
+            QUERY_WEIGHT,
+            KEY_WEIGHT,
+            COS,
+            SIN,
+            None,
+            past,
+            gates[None, part],
+            BIAS,
+            weights[None, part],
+            np.arange(start, start + count)[None],
+            held,
+            buffer,
+            compress_ratio=RATIO,
+            index_topk=BEST,
+            policy_mode="csa",
+            _outputs=3,
+        )
         for t in range(count):
             assert used(rows[0, t]) == entries_of(queries[start + t], weights[start + t], entries, start + t)
         start += count
@@ -147,10 +172,26 @@ def test_packed(mode):
         capture = (None, None) if csa else (np.array(counts, np.int32), np.array([1], np.int32))
         options = {"index_topk": BEST} if csa else {"token_budget": BUDGET, "state_update_capacity": 3}
         rows, used_counts, state, *rest = packed_sparse_attention_indexer(
-            packed(queries), packed(keys), QUERY_WEIGHT, KEY_WEIGHT, COS, SIN, sums, past, *more, state, buffers[0],
-            buffers[1] if csa else None, lengths, *capture, compress_ratio=RATIO, policy_mode=mode,
-            state_capacity=room, _outputs=6 if csa else 7, **options,
-        )  # fmt: skip
+            packed(queries),
+            packed(keys),
+            QUERY_WEIGHT,
+            KEY_WEIGHT,
+            COS,
+            SIN,
+            sums,
+            past,
+            *more,
+            state,
+            buffers[0],
+            buffers[1] if csa else None,
+            lengths,
+            *capture,
+            compress_ratio=RATIO,
+            policy_mode=mode,
+            state_capacity=room,
+            _outputs=6 if csa else 7,
+            **options,
+        )
         buffers, lengths = [x for x in rest[:2] if x is not None], rest[2]
         for row, count, (b, position) in zip(rows, used_counts, at, strict=True):
             if b == 2 and sum(counts) == 5:
@@ -179,8 +220,8 @@ def test_packed(mode):
     ("attributes", "said"),
     [
         ({"policy_mode": "csa"}, "needs index_topk of at least 1"),
-        ({"policy_mode": "qsa"}, "token_budget must be a multiple"),
-        ({"policy_mode": "qsa", "token_budget": 4}, "token_budget must be a multiple"),
+        ({"policy_mode": "qsa"}, "token_budget is not a multiple"),
+        ({"policy_mode": "qsa", "token_budget": 4}, "token_budget is not a multiple"),
         ({"policy_mode": "qsa", "token_budget": 6, "index_topk": 1}, "need policy_mode csa"),
         ({"policy_mode": "csa", "index_topk": 1}, "policy_mode csa needs key, gate"),
         ({"policy_mode": "other", "token_budget": 6}, "policy_mode"),

@@ -1,4 +1,4 @@
-"""What onnxruntime's own optimizer writes loads, runs on numpy and leaves for plain ai.onnx with the same numbers."""
+"""Files of onnxruntime's optimizer: loading, running on numpy, and lowering to plain ai.onnx."""
 
 from pathlib import Path
 
@@ -160,5 +160,5 @@ def test_lowered_blocks_are_convolutions_alone():
 
 def test_channels_that_are_no_blocks_are_refused():
     graph = tx.load(convolutions([np.zeros((12, 3, 1, 1), np.float32)]))
-    with pytest.raises(tx.TenonnxError, match="channels must be a multiple of 8 or 16"):
+    with pytest.raises(tx.TenonnxError, match="number of channels is not a multiple of 8 or 16"):
         graph.run({"x": np.zeros((1, 3, 5, 5), np.float32)}, backend="numpy")

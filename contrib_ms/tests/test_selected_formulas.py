@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tenonnx as tx
-from tenonnx_contrib_ms.selected import dynamic_sparse_attention, sparse_paged_attention
+from tenonnx_contrib_ms.dynamic_sparse_attention import dynamic_sparse_attention, sparse_paged_attention
 
 RANDOM = np.random.default_rng(11)
 HEADS, GROUPS, SIZE, WINDOW = 4, 2, 8, 3
@@ -54,10 +54,22 @@ def test_dynamic_sparse_attention(auxiliary, sink):
         attributes |= {"attention_mode": "local_plus_selected", "selected_kv_source": "auxiliary"}
         attributes |= {"local_window_size": WINDOW, "auxiliary_kv_shared": 1}
     y, key, value = dynamic_sparse_attention(
-        *(x.reshape(batch, length, -1) for x in (q, k, v)), *past, other if auxiliary else None, None, rows, counts,
-        np.array([s + length - 1 for s in starts], np.int32), np.array([6], np.int32), None, None, None, None, None,
-        sinks, **attributes,
-    )  # fmt: skip
+        *(x.reshape(batch, length, -1) for x in (q, k, v)),
+        *past,
+        other if auxiliary else None,
+        None,
+        rows,
+        counts,
+        np.array([s + length - 1 for s in starts], np.int32),
+        np.array([6], np.int32),
+        None,
+        None,
+        None,
+        None,
+        None,
+        sinks,
+        **attributes,
+    )
     for b, t in np.ndindex(batch, length):
         at = starts[b] + t
         held = [p[b].transpose(1, 0, 2).copy() for p in past]
@@ -87,11 +99,28 @@ def test_sparse_paged_attention(auxiliary, mode):
     lengths = np.array([5, 4, 5], np.int32)
     source = {"selected_kv_source": "auxiliary", "auxiliary_kv_shared": 1} if auxiliary else {}
     y, *_ = sparse_paged_attention(
-        *(x.reshape(7, -1) for x in (q, k, v)), *caches, np.array([0, 2, 6, 7], np.int32), np.array(past, np.int32),
-        table, None, rows, counts, other if auxiliary else None, None, lengths if auxiliary else None, None, None,
-        sinks, num_heads=HEADS, kv_num_heads=GROUPS, attention_mode=mode, local_window_size=WINDOW, scale=0.4,
-        softcap=1.5, **source,
-    )  # fmt: skip
+        *(x.reshape(7, -1) for x in (q, k, v)),
+        *caches,
+        np.array([0, 2, 6, 7], np.int32),
+        np.array(past, np.int32),
+        table,
+        None,
+        rows,
+        counts,
+        other if auxiliary else None,
+        None,
+        lengths if auxiliary else None,
+        None,
+        None,
+        sinks,
+        num_heads=HEADS,
+        kv_num_heads=GROUPS,
+        attention_mode=mode,
+        local_window_size=WINDOW,
+        scale=0.4,
+        softcap=1.5,
+        **source,
+    )
     held = [x.copy() for x in caches]
     for cache, x in zip(held, (k, v), strict=True):
         for token in range(7):
@@ -119,10 +148,10 @@ SHARED = {"attention_mode": "local_plus_selected", "selected_kv_source": "auxili
 @pytest.mark.parametrize(
     ("attributes", "said"),
     [
-        (SHARED | {"local_window_size": 2}, "auxiliary_key must be given if and only if"),
-        (SHARED, "local_window_size must be at least 1"),
-        ({"attention_mode": "local_plus_selected"}, "attention_mode and selected_kv_source must be"),
-        ({"is_causal": 0}, "is_causal must be a known one"),
+        (SHARED | {"local_window_size": 2}, "only one of auxiliary_key and"),
+        (SHARED, "local_window_size is less than 1"),
+        ({"attention_mode": "local_plus_selected"}, "attention_mode and selected_kv_source do not"),
+        ({"is_causal": 0}, "unknown is_causal"),
         ({"rotary_offset": 4}, "multiple of 8"),
         ({"do_rotary": 1}, "needs cos_cache"),
     ],

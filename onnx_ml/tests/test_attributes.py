@@ -46,45 +46,45 @@ def model(op, attributes):
 @pytest.mark.parametrize(
     ("op", "attributes", "message"),
     [
-        ("Binarizer", {"threshold": float("nan")}, "threshold must be a number"),
+        ("Binarizer", {"threshold": float("nan")}, "threshold is NaN"),
         ("CastMap", {"cast_to": "TO_DOUBLE"}, "'TO_DOUBLE'"),
         ("CastMap", {"map_form": "FLAT"}, "'FLAT'"),
-        ("CastMap", {"map_form": "SPARSE", "max_map": 0}, "max_map must be positive; got 0"),
-        ("CategoryMapper", {"cats_strings": ["a", "b"], "cats_int64s": [1]}, "got 1 for 2"),
-        ("CategoryMapper", {}, "there must be categories"),
-        ("DictVectorizer", {}, "a vocabulary must be given"),
-        ("DictVectorizer", {"int64_vocabulary": [1], "string_vocabulary": ["a"]}, "got both"),
-        ("FeatureVectorizer", {"inputdimensions": [-1]}, "inputdimensions must not be negative"),
-        ("Imputer", {}, "must be given; got none"),
-        ("Imputer", {"imputed_value_floats": [1.0], "imputed_value_int64s": [1]}, "must be given; got both"),
-        ("LabelEncoder", {"keys_int64s": [1, 2], "values_int64s": [1]}, "there must be keys"),
+        ("CastMap", {"map_form": "SPARSE", "max_map": 0}, "max_map is not positive: 0"),
+        ("CategoryMapper", {"cats_strings": ["a", "b"], "cats_int64s": [1]}, "1 integers for 2 strings"),
+        ("CategoryMapper", {}, "categories are missing"),
+        ("DictVectorizer", {}, "the vocabulary is missing"),
+        ("DictVectorizer", {"int64_vocabulary": [1], "string_vocabulary": ["a"]}, "both integers and strings"),
+        ("FeatureVectorizer", {"inputdimensions": [-1]}, "inputdimensions holds a negative number"),
+        ("Imputer", {}, "given, but none"),
+        ("Imputer", {"imputed_value_floats": [1.0], "imputed_value_int64s": [1]}, "given, but both"),
+        ("LabelEncoder", {"keys_int64s": [1, 2], "values_int64s": [1]}, "keys are missing"),
         (
             "LabelEncoder",
             {"keys_int64s": [1], "keys_floats": [1.0], "values_int64s": [1]},
             "keys_floats and keys_int64s",
         ),
         ("LinearClassifier", {"coefficients": [1.0], "classlabels_ints": [1], "classlabels_strings": ["a"]}, "both"),
-        ("LinearRegressor", {"coefficients": [1.0, 2.0, 3.0], "targets": 2}, "got 3 for 2"),
-        ("LinearRegressor", {"coefficients": [1.0, 2.0], "intercepts": [1.0, 2.0]}, "got 2 for 1"),
-        ("LinearRegressor", {"coefficients": [1.0, 2.0], "targets": 0}, "targets must be positive"),
-        ("LinearRegressor", {"coefficients": "many"}, '"coefficients" must be a list of numbers'),
-        ("OneHotEncoder", {}, "categories must be given"),
-        ("OneHotEncoder", {"cats_int64s": [1], "cats_strings": ["a"]}, "got both"),
+        ("LinearRegressor", {"coefficients": [1.0, 2.0, 3.0], "targets": 2}, "row for each target: 3 for 2"),
+        ("LinearRegressor", {"coefficients": [1.0, 2.0], "intercepts": [1.0, 2.0]}, "one for each target: 2 for 1"),
+        ("LinearRegressor", {"coefficients": [1.0, 2.0], "targets": 0}, "targets is not positive"),
+        ("LinearRegressor", {"coefficients": "many"}, '"coefficients" is not a list of numbers'),
+        ("OneHotEncoder", {}, "categories are missing"),
+        ("OneHotEncoder", {"cats_int64s": [1], "cats_strings": ["a"]}, "both integers and strings"),
         (
             "SVMClassifier",
             MACHINE | {"rho": [0.1]},
-            "rho must be a number for each of 3 pairs of classes; got 1",
+            "rho is not one number for each of 3 pairs of classes, but 1",
         ),
-        ("SVMClassifier", MACHINE | {"coefficients": [1.0]}, "coefficients must be 2 rows of 3; got 1"),
-        ("SVMClassifier", MACHINE | {"vectors_per_class": [2, 1]}, "a number for each of 3 classes"),
-        ("SVMClassifier", MACHINE | {"prob_a": [1.0]}, "one length; got 1 and 0"),
-        ("SVMClassifier", MACHINE | {"prob_a": [1.0], "prob_b": [1.0]}, "prob_a must be a number for each of 3 pairs"),
+        ("SVMClassifier", MACHINE | {"coefficients": [1.0]}, "coefficients are not 2 rows of 3, but 1"),
+        ("SVMClassifier", MACHINE | {"vectors_per_class": [2, 1]}, "one number for each of 3 classes"),
+        ("SVMClassifier", MACHINE | {"prob_a": [1.0]}, "differ in length: 1 and 0"),
+        ("SVMClassifier", MACHINE | {"prob_a": [1.0], "prob_b": [1.0]}, "prob_a is not one number for each of 3 pairs"),
         ("SVMClassifier", MACHINE | {"kernel_type": "COSINE"}, "'COSINE'"),
-        ("SVMClassifier", MACHINE | {"kernel_params": [0.5]}, "must be gamma, coef0 and degree"),
-        ("SVMClassifier", MACHINE | {"support_vectors": [1.0, 2.0]}, "support_vectors must be 3 rows of features"),
-        ("SVMClassifier", {k: v for k, v in MACHINE.items() if k != "classlabels_ints"}, "class labels must be given"),
-        ("SVMRegressor", REGRESSOR | {"coefficients": [1.0]}, "there must be a coefficient for 2"),
-        ("SVMRegressor", {k: v for k, v in REGRESSOR.items() if k != "rho"}, "rho must be given"),
+        ("SVMClassifier", MACHINE | {"kernel_params": [0.5]}, "are not gamma, coef0 and degree"),
+        ("SVMClassifier", MACHINE | {"support_vectors": [1.0, 2.0]}, "support_vectors are not 3 rows of features"),
+        ("SVMClassifier", {k: v for k, v in MACHINE.items() if k != "classlabels_ints"}, "class labels are missing"),
+        ("SVMRegressor", REGRESSOR | {"coefficients": [1.0]}, "coefficients are not one for 2"),
+        ("SVMRegressor", {k: v for k, v in REGRESSOR.items() if k != "rho"}, "rho is missing"),
         ("SVMRegressor", REGRESSOR | {"post_transform": "EXP"}, "'EXP'"),
     ],
 )
@@ -96,26 +96,26 @@ def test_refused_when_read(op, attributes, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: array_feature_extractor(np.zeros((2, 3), np.float32), np.array([3])), "from 0 to 2"),
-        (lambda: array_feature_extractor(np.zeros((2, 3), np.float32), np.array([-1])), "from 0 to 2"),
-        (lambda: cast_map({0: np.float32(1), 7: np.float32(2)}, map_form="SPARSE", max_map=7), "from 0 to 6"),
-        (lambda: cast_map({-1: np.float32(1)}, map_form="SPARSE", max_map=7), "from 0 to 6"),
-        (lambda: cast_map({0: "seven"}), "a value must be a number"),
+        (lambda: array_feature_extractor(np.zeros((2, 3), np.float32), np.array([3])), "outside 0 to 2"),
+        (lambda: array_feature_extractor(np.zeros((2, 3), np.float32), np.array([-1])), "outside 0 to 2"),
+        (lambda: cast_map({0: np.float32(1), 7: np.float32(2)}, map_form="SPARSE", max_map=7), "outside 0 to 6"),
+        (lambda: cast_map({-1: np.float32(1)}, map_form="SPARSE", max_map=7), "outside 0 to 6"),
+        (lambda: cast_map({0: "seven"}), "a value is not a number"),
         (lambda: cast_map({"a": np.float32(1)}), "int64 keys"),
-        (lambda: cast_map({0: np.float32("nan")}, cast_to="TO_INT64"), "a value must be a number"),
-        (lambda: cast_map({0: np.float32(1e30)}, cast_to="TO_INT64"), "a value must be a number"),
-        (lambda: feature_vectorizer(np.zeros((2, 1)), np.zeros((3, 1))), "same number of rows"),
-        (lambda: feature_vectorizer(np.zeros((2, 1)), inputdimensions=[1, 2]), "a size for each input"),
-        (lambda: imputer(np.zeros((2, 3)), imputed_value_int64s=[1]), "imputed_value_floats must be given for float64"),
-        (lambda: imputer(np.zeros((2, 3)), imputed_value_floats=[1.0, 2.0]), "X must have 2 features"),
-        (lambda: imputer(np.zeros(2, np.int32), imputed_value_int64s=[2**40]), "must fit into int32"),
-        (lambda: linear_classifier(np.zeros((2, 3), np.float32), **LINES), "X must have 2 features"),
+        (lambda: cast_map({0: np.float32("nan")}, cast_to="TO_INT64"), "a value is not a number"),
+        (lambda: cast_map({0: np.float32(1e30)}, cast_to="TO_INT64"), "a value is not a number"),
+        (lambda: feature_vectorizer(np.zeros((2, 1)), np.zeros((3, 1))), "differ in their number of rows"),
+        (lambda: feature_vectorizer(np.zeros((2, 1)), inputdimensions=[1, 2]), "one size for each input"),
+        (lambda: imputer(np.zeros((2, 3)), imputed_value_int64s=[1]), "imputed_value_floats is missing for float64"),
+        (lambda: imputer(np.zeros((2, 3)), imputed_value_floats=[1.0, 2.0]), "features of X is not 2"),
+        (lambda: imputer(np.zeros(2, np.int32), imputed_value_int64s=[2**40]), "do not fit into int32"),
+        (lambda: linear_classifier(np.zeros((2, 3), np.float32), **LINES), "features of X is not 2"),
         (lambda: linear_classifier(np.zeros((2, 2)), **LINES | {"classlabels_ints": [1, 2]}), "2 labels for 3"),
-        (lambda: zip_map(np.zeros((2, 3), np.float32), classlabels_int64s=[1, 2]), "a column for each of 2 labels"),
-        (lambda: label_encoder(np.array([1]), keys_floats=[1.0], values_floats=[1.0]), "the type of the keys"),
-        (lambda: one_hot_encoder(np.array([1, 9]), cats_int64s=[1, 2], zeros=0), "every element must have a category"),
-        (lambda: one_hot_encoder(np.array([1]), cats_strings=["a"]), "X must hold strings"),
-        (lambda: svm_regressor(np.zeros((1, 3), np.float32), **REGRESSOR), "X must have 2 features"),
+        (lambda: zip_map(np.zeros((2, 3), np.float32), classlabels_int64s=[1, 2]), "one column for each of 2 labels"),
+        (lambda: label_encoder(np.array([1]), keys_floats=[1.0], values_floats=[1.0]), "that of the keys"),
+        (lambda: one_hot_encoder(np.array([1, 9]), cats_int64s=[1, 2], zeros=0), "an element has no category"),
+        (lambda: one_hot_encoder(np.array([1]), cats_strings=["a"]), "X does not hold strings"),
+        (lambda: svm_regressor(np.zeros((1, 3), np.float32), **REGRESSOR), "features of X is not 2"),
     ],
 )
 def test_refused_when_called(call, message):
@@ -132,7 +132,7 @@ def test_refused_when_called(call, message):
     ],
 )
 def test_features_are_counted_at_run_time(op, attributes):
-    """What numpy would broadcast is refused, too."""
+    """Refusal of lengths, also of those that numpy would broadcast."""
     graph = tx.Graph()
     graph.output("y", op(graph.input("x", "float32", ("n", None)), **attributes))
     with pytest.raises(tx.TypeMismatch, match=op.name):
@@ -142,13 +142,13 @@ def test_features_are_counted_at_run_time(op, attributes):
 @pytest.mark.parametrize(
     ("op", "attributes", "message"),
     [
-        ("ZipMap", {"classlabels_int64s": [1, 2, 3]}, "a column for each of 3 labels"),
-        ("SVMRegressor", REGRESSOR | {"support_vectors": [0.0] * 6}, "X must have 3 features"),
-        ("LinearClassifier", {"coefficients": [1.0] * 6, "classlabels_ints": [1, 2]}, "X must have 3 features"),
+        ("ZipMap", {"classlabels_int64s": [1, 2, 3]}, "one column for each of 3 labels"),
+        ("SVMRegressor", REGRESSOR | {"support_vectors": [0.0] * 6}, "features of X is not 3"),
+        ("LinearClassifier", {"coefficients": [1.0] * 6, "classlabels_ints": [1, 2]}, "features of X is not 3"),
     ],
 )
 def test_features_are_counted_when_checked(op, attributes, message):
-    """Where the file knows how many features there are, no input is needed to see that they do not fit."""
+    """Refusal without an input, if the file knows the number of features."""
     with pytest.raises(tx.InvalidModel, match=message):
         tx.infer(tx.load(model(op, attributes)))
 

@@ -1,4 +1,4 @@
-"""What is made of attributes is kept as long as they are, and no more of it than is said."""
+"""The cache of values derived from attributes."""
 
 import weakref
 

@@ -25,10 +25,10 @@ def model(op, outputs, **attributes):
     [
         ("Scaler", {"offset": [0.0, 1.0], "scale": [1.0, 1.0, 1.0]}, "2 and 3 numbers"),
         ("Normalizer", {"norm": "L3"}, "'L3'"),
-        ("LabelEncoder", {"keys_floats": [1.0], "values_int64s": [1, 2]}, "as many values as keys"),
-        ("LabelEncoder", {"keys_floats": [1.0]}, "one attribute values_\\* must be given"),
+        ("LabelEncoder", {"keys_floats": [1.0], "values_int64s": [1, 2]}, "differ in number from values"),
+        ("LabelEncoder", {"keys_floats": [1.0]}, "one attribute values_\\* is given"),
         ("LinearClassifier", {"coefficients": [1.0, 2.0, 3.0], "classlabels_ints": [1, 2]}, "3 for 2 scores"),
-        ("ZipMap", {}, "class labels must be given"),
+        ("ZipMap", {}, "class labels are missing"),
     ],
 )
 def test_others(op, attributes, message):

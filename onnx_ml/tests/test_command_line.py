@@ -79,7 +79,7 @@ def test_a_table_verifies_the_pipeline_in_plain_ops(pipeline, tmp_path, capsys):
     table.write_text("age,fare,port,cabin\n30,9.5,Cork,first\n,40,Dover,second\n")
     target = ["--opset", "13", "--domains", "ai.onnx", "--no-zipmap"]
     assert main(["convert", str(pipeline), "-o", str(plain), *target, "--inputs", str(table)]) == 0
-    assert "verified on numpy, onnxruntime" in capsys.readouterr().out
+    assert "verified" in capsys.readouterr().out
     assert main(["run", str(plain), "--input", str(table), "-o", str(out)]) == 0
     assert out.read_text().splitlines()[0] == "output_label,output_probability[0],output_probability[1]"
 
@@ -89,15 +89,15 @@ def test_a_table_verifies_the_pipeline_in_plain_ops(pipeline, tmp_path, capsys):
     [
         (
             "age,port,cabin\n30,Cork,first\n",
-            ['must have a column "fare"', "age, port, cabin", "fare: float32", "name the columns"],
+            ['has no column "fare"', "age, port, cabin", "fare: float32", "--columns fare="],
         ),
         (
             "age,fare,port,cabin\n30,9.5,Cork,first\nold,9.5,Cork,first\n",
-            ['line 3, column "age" must be a value of float32', "'old'", "a number, or nothing", "correct"],
+            ['line 3, column "age" is not a value of float32', "'old'", "a number, or nothing", "correct"],
         ),
         (
             "age,fare,port,cabin\n30,9.5,Cork,first\n30,9.5,Rome,first\n",
-            ["every element must have a category", "'Rome'", "'Brest', 'Cork', 'Dover'", "handle_unknown"],
+            ["an element has no category", "'Rome'", "'Brest', 'Cork', 'Dover'", "handle_unknown"],
         ),
     ],
     ids=["missing column", "wrong type", "unseen category"],

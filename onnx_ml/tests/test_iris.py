@@ -1,4 +1,4 @@
-"""The example classifiers of iris flowers: what onnxruntime gives, by numpy and in plain ``ai.onnx``."""
+"""The example classifiers of iris flowers on numpy, on onnxruntime, and in plain ``ai.onnx``."""
 
 from __future__ import annotations
 

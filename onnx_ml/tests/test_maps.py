@@ -33,13 +33,13 @@ def test_python_floats_have_the_type_of_the_map(backend):
 @pytest.mark.parametrize(
     ("feed", "message"),
     [
-        ({1: 2}, "must be map\\(string, int64"),
+        ({1: 2}, "is fed with what is not map\\(string, int64"),
         ([("a", 1)], "given +list"),
-        ({"a": 2.5}, "must be int64"),
-        ({"a": None}, "must be int64"),
-        ({"a": [1, 2]}, "must be int64"),
-        ({"a": 2, 3: 4}, "must be map\\(string, int64"),
-        ({}, "must have an element"),
+        ({"a": 2.5}, "is fed with what is not int64"),
+        ({"a": None}, "is fed with what is not int64"),
+        ({"a": [1, 2]}, "is fed with what is not int64"),
+        ({"a": 2, 3: 4}, "is fed with what is not map\\(string, int64"),
+        ({}, "the map is empty"),
     ],
 )
 def test_other_feeds_are_refused(feed, message):

@@ -28,9 +28,13 @@ def branches(seed, count, size, modes=(LEQ, LT, GTE, EQ, NEQ), latest=3):
     total = count * size
     thresholds = np.where(random.random(total) < 0.1, random.choice(SPECIAL, total), random.integers(-8, 8, total) / 4)
     return Branches(
-        random.integers(0, FEATURES, total), thresholds, random.choice(modes, total), *ways.reshape(-1, 2).T,
-        random.random(total) < 0.5, np.arange(0, total, size),
-    )  # fmt: skip
+        random.integers(0, FEATURES, total),
+        thresholds,
+        random.choice(modes, total),
+        *ways.reshape(-1, 2).T,
+        random.random(total) < 0.5,
+        np.arange(0, total, size),
+    )
 
 
 def samples(count, dtype):

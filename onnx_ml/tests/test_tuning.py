@@ -81,9 +81,16 @@ def test_an_exported_logistic_regression_is_improved(lowered, flowers):
         lambda p, labels: ops.negative_log_likelihood_loss(ops.log(p), labels), tx.TensorType(tx.DType.int64, (None,))
     )
     history = tt.fit(
-        lowered, {"X": x, "target": y}, loss=loss, output=OUTPUT, trainable="LinearClassifier/*",
-        optimizer=tt.Adam(0.1), epochs=5, seed=0, progress=False,
-    )  # fmt: skip
+        lowered,
+        {"X": x, "target": y},
+        loss=loss,
+        output=OUTPUT,
+        trainable="LinearClassifier/*",
+        optimizer=tt.Adam(0.1),
+        epochs=5,
+        seed=0,
+        progress=False,
+    )
     after = lowered.run({"X": x})
     rows = np.arange(len(y))
     likelihood = [np.log(p[rows, y]).mean() for p in (before, after[OUTPUT])]

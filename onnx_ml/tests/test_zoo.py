@@ -25,7 +25,7 @@ from zoo import OPTIONS, ZOO  # noqa: E402
 
 
 class Finding(NamedTuple):
-    """What is known not to hold for some entries of the zoo, and why.
+    """A known failure of some entries of the zoo, with the reason.
 
     ``check`` is the test that it is about, ``error`` what happens there. It is strict: when that does not happen any
     more, the test fails. The models of the entries are its reproduction.
@@ -66,7 +66,7 @@ FINDINGS = (
         "onnxruntime",
         ("RadiusNeighborsClassifier",),
         "Invalid Y argument: index is out of range",
-        "skl2onnx looks up position -1 for neighbours beyond the radius: neither onnxruntime nor we have one there",
+        "skl2onnx looks up position -1 for neighbors beyond the radius: neither onnxruntime nor we have one there",
     ),
     Finding(
         "onnxruntime",
@@ -76,8 +76,13 @@ FINDINGS = (
     ),
     Finding(
         "lowered",
-        ("CountVectorizer", "TfidfVectorizer", "TfidfVectorizer of pairs", "text to LogisticRegression",
-         "text to LinearSVC"),
+        (
+            "CountVectorizer",
+            "TfidfVectorizer",
+            "TfidfVectorizer of pairs",
+            "text to LogisticRegression",
+            "text to LinearSVC",
+        ),
         "ai.onnx has no op that splits strings by a regular expression",
         "texts are cut by com.microsoft::Tokenizer, and no op of ai.onnx takes a string apart by an expression",
     ),
@@ -103,7 +108,7 @@ FINDINGS = (
         "scikit-learn",
         ("KNeighborsClassifier by distance",),
         "assert",
-        "skl2onnx changes the sign of distances before it bounds them from below: all neighbours weigh the same",
+        "skl2onnx changes the sign of distances before it bounds them from below: all neighbors weigh the same",
     ),
     Finding(
         "scikit-learn",
@@ -123,7 +128,7 @@ FINDINGS = (
         "Not equal to tolerance",
         "skl2onnx cuts words of one letter, too, which scikit-learn skips: 'and a dog' has no pair 'and dog'",
     ),
-)  # fmt: skip
+)
 
 
 @contextmanager
@@ -296,11 +301,14 @@ def test_scikit_learn(name):
 
 
 def predicted(estimator, features):
-    """What the estimator itself gives, in the order of the outputs of its model."""
+    """Predictions of the estimator itself, in the order of the outputs of its model."""
     for names in (
-        ("predict", "predict_proba"), ("predict", "decision_function"), ("predict", "transform"), ("predict",),
+        ("predict", "predict_proba"),
+        ("predict", "decision_function"),
+        ("predict", "transform"),
+        ("predict",),
         ("transform",),
-    ):  # fmt: skip
+    ):
         if all(hasattr(estimator, name) for name in names):
             results = (getattr(estimator, name)(features) for name in names)
             return [np.asarray(r.toarray() if hasattr(r, "toarray") else r) for r in results]

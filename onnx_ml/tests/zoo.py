@@ -35,7 +35,7 @@ with warnings.catch_warnings():
         preprocessing,
         svm,
         tree,
-    )  # fmt: skip
+    )
     from xgboost import XGBClassifier, XGBRegressor
 
 
@@ -157,9 +157,15 @@ def kinds():
 
 
 SENTENCES = (
-    "the cat sat on the mat", "a dog barked at the cat", "shares fell on the market", "the bank raised its rates",
-    "a cat and a dog", "the market rose as rates fell", "dog and cat slept", "its shares rose",
-)  # fmt: skip
+    "the cat sat on the mat",
+    "a dog barked at the cat",
+    "shares fell on the market",
+    "the bank raised its rates",
+    "a cat and a dog",
+    "the market rose as rates fell",
+    "dog and cat slept",
+    "its shares rose",
+)
 
 
 def texts():
@@ -203,8 +209,14 @@ LINEAR = {
     "LogisticRegression of two": Entry(logistic(), two_kinds),
     "LogisticRegression on digits": Entry(scaled(logistic()), digits),
     "LogisticRegression one against the rest": Entry(multiclass.OneVsRestClassifier(logistic()), iris),
-    "LogisticRegressionCV": Entry(scaled(linear_model.LogisticRegressionCV(
-        Cs=2, cv=2, l1_ratios=(0,), scoring="accuracy", use_legacy_attributes=False)), iris),
+    "LogisticRegressionCV": Entry(
+        scaled(
+            linear_model.LogisticRegressionCV(
+                Cs=2, cv=2, l1_ratios=(0,), scoring="accuracy", use_legacy_attributes=False
+            )
+        ),
+        iris,
+    ),
     "SGDClassifier": Entry(scaled(linear_model.SGDClassifier(loss="log_loss", random_state=0)), cancer),
     "Perceptron": Entry(scaled(linear_model.Perceptron(random_state=0)), iris),
     "RidgeClassifier": Entry(linear_model.RidgeClassifier(), wine),
@@ -220,7 +232,7 @@ LINEAR = {
     "GammaRegressor": Entry(scaled(linear_model.GammaRegressor()), counts),
     "QuantileRegressor": Entry(linear_model.QuantileRegressor(alpha=0.1), diabetes),
     "RANSACRegressor": Entry(linear_model.RANSACRegressor(random_state=0), diabetes),
-}  # fmt: skip
+}
 
 SUPPORT_VECTORS = {
     f"SVC {kernel} of {kind}": Entry(scaled(svm.SVC(kernel=kernel, random_state=0)), data)
@@ -272,12 +284,13 @@ TREES = {
     "LGBMClassifier": Entry(LGBMClassifier(**_QUIET), holes),
     "LGBMClassifier of two": Entry(LGBMClassifier(**_QUIET), holes_of_two),
     "LGBMClassifier with categories": Entry(
-        LGBMClassifier(categorical_feature=[1], min_data_per_group=1, min_child_samples=2, **_QUIET), kinds),
+        LGBMClassifier(categorical_feature=[1], min_data_per_group=1, min_child_samples=2, **_QUIET), kinds
+    ),
     "LGBMRegressor": Entry(LGBMRegressor(**_QUIET), length_with_holes),
     "XGBClassifier": Entry(XGBClassifier(n_jobs=1, max_depth=3, **_SMALL), holes),
     "XGBClassifier of two": Entry(XGBClassifier(n_jobs=1, max_depth=3, **_SMALL), holes_of_two),
     "XGBRegressor": Entry(XGBRegressor(n_jobs=1, max_depth=3, **_SMALL), length_with_holes),
-}  # fmt: skip
+}
 
 _kernel = gaussian_process.kernels
 
@@ -295,25 +308,37 @@ OTHERS = {
     "MLPClassifier": Entry(scaled(neural_network.MLPClassifier((8,), max_iter=20, random_state=0)), iris),
     "MLPClassifier of two": Entry(neural_network.MLPClassifier((8,), "tanh", max_iter=20, random_state=0), two_kinds),
     "MLPRegressor": Entry(
-        neural_network.MLPRegressor(hidden_layer_sizes=8, activation="logistic", max_iter=20, random_state=0), petals),
+        neural_network.MLPRegressor(hidden_layer_sizes=8, activation="logistic", max_iter=20, random_state=0), petals
+    ),
     "KMeans": Entry(cluster.KMeans(3, n_init=1, random_state=0), iris),
     "MiniBatchKMeans": Entry(cluster.MiniBatchKMeans(3, n_init=1, random_state=0), even),
     "GaussianMixture": Entry(mixture.GaussianMixture(3, random_state=0), doubles, 18),
     "GaussianMixture with diagonals": Entry(
-        mixture.GaussianMixture(2, covariance_type="diag", random_state=0), doubles, 18),
+        mixture.GaussianMixture(2, covariance_type="diag", random_state=0), doubles, 18
+    ),
     "GaussianProcessRegressor": Entry(
-        gaussian_process.GaussianProcessRegressor(_kernel.RBF() + _kernel.WhiteKernel(), random_state=0), petals),
+        gaussian_process.GaussianProcessRegressor(_kernel.RBF() + _kernel.WhiteKernel(), random_state=0), petals
+    ),
     "GaussianProcessClassifier": Entry(
-        gaussian_process.GaussianProcessClassifier(_kernel.RBF(), optimizer=None, random_state=0), doubles_of_two),
-    "VotingClassifier": Entry(ensemble.VotingClassifier(
-        [("a", logistic()), ("b", naive_bayes.GaussianNB())], voting="soft", flatten_transform=False), iris),
+        gaussian_process.GaussianProcessClassifier(_kernel.RBF(), optimizer=None, random_state=0), doubles_of_two
+    ),
+    "VotingClassifier": Entry(
+        ensemble.VotingClassifier(
+            [("a", logistic()), ("b", naive_bayes.GaussianNB())], voting="soft", flatten_transform=False
+        ),
+        iris,
+    ),
     "CalibratedClassifierCV": Entry(calibration.CalibratedClassifierCV(svm.LinearSVC(random_state=0), cv=2), even),
     "OneVsOneClassifier": Entry(multiclass.OneVsOneClassifier(logistic()), iris),
     "MultiOutputRegressor": Entry(multioutput.MultiOutputRegressor(linear_model.Ridge()), two_targets),
     "PLSRegression": Entry(cross_decomposition.PLSRegression(2), diabetes),
-    "StackingRegressor": Entry(ensemble.StackingRegressor(
-        [("a", linear_model.Ridge()), ("b", tree.DecisionTreeRegressor(max_depth=2, random_state=0))], cv=2), diabetes),
-}  # fmt: skip
+    "StackingRegressor": Entry(
+        ensemble.StackingRegressor(
+            [("a", linear_model.Ridge()), ("b", tree.DecisionTreeRegressor(max_depth=2, random_state=0))], cv=2
+        ),
+        diabetes,
+    ),
+}
 
 TRANSFORMERS = {
     "StandardScaler": Entry(preprocessing.StandardScaler(), cancer),
@@ -325,7 +350,8 @@ TRANSFORMERS = {
     "PolynomialFeatures": Entry(preprocessing.PolynomialFeatures(2), iris),
     "PowerTransformer": Entry(preprocessing.PowerTransformer(), iris),
     "KBinsDiscretizer": Entry(
-        preprocessing.KBinsDiscretizer(4, encode="onehot-dense", quantile_method="averaged_inverted_cdf"), iris),
+        preprocessing.KBinsDiscretizer(4, encode="onehot-dense", quantile_method="averaged_inverted_cdf"), iris
+    ),
     "OneHotEncoder of strings": Entry(preprocessing.OneHotEncoder(handle_unknown="ignore"), words),
     "OneHotEncoder of integers": Entry(preprocessing.OneHotEncoder(), codes),
     "OrdinalEncoder": Entry(preprocessing.OrdinalEncoder(), words),
@@ -341,24 +367,30 @@ TRANSFORMERS = {
     "CountVectorizer": Entry(feature_extraction.text.CountVectorizer(), texts),
     "TfidfVectorizer": Entry(feature_extraction.text.TfidfVectorizer(), texts),
     "TfidfVectorizer of pairs": Entry(feature_extraction.text.TfidfVectorizer(ngram_range=(1, 2)), texts),
-}  # fmt: skip
+}
 
 PIPELINES = {
     "columns to LogisticRegression": Entry(of_passengers(logistic(), handle_unknown="ignore"), passengers),
     "columns to RandomForestClassifier": Entry(
-        of_passengers(ensemble.RandomForestClassifier(max_depth=3, **_SMALL), handle_unknown="ignore"), passengers),
-    "columns to LGBMClassifier": Entry(
-        of_passengers(LGBMClassifier(**_QUIET), handle_unknown="ignore"), passengers),
+        of_passengers(ensemble.RandomForestClassifier(max_depth=3, **_SMALL), handle_unknown="ignore"), passengers
+    ),
+    "columns to LGBMClassifier": Entry(of_passengers(LGBMClassifier(**_QUIET), handle_unknown="ignore"), passengers),
     "words to Ridge": Entry(vectorized(preprocessing.OneHotEncoder(), linear_model.Ridge()), words),
     "text to LogisticRegression": Entry(vectorized(feature_extraction.text.TfidfVectorizer(), logistic()), texts),
     "text to LinearSVC": Entry(
-        vectorized(feature_extraction.text.CountVectorizer(), svm.LinearSVC(random_state=0)), texts),
-    "selection and union": Entry(pipeline.make_pipeline(
-        pipeline.make_union(decomposition.PCA(2), feature_selection.SelectKBest(k=2)), logistic()), wine),
-    "scaled neighbours": Entry(scaled(neighbors.KNeighborsClassifier(3)), wine),
+        vectorized(feature_extraction.text.CountVectorizer(), svm.LinearSVC(random_state=0)), texts
+    ),
+    "selection and union": Entry(
+        pipeline.make_pipeline(
+            pipeline.make_union(decomposition.PCA(2), feature_selection.SelectKBest(k=2)), logistic()
+        ),
+        wine,
+    ),
+    "scaled neighbors": Entry(scaled(neighbors.KNeighborsClassifier(3)), wine),
     "imputed forest": Entry(
-        pipeline.make_pipeline(impute.SimpleImputer(), ensemble.ExtraTreesClassifier(**_SMALL)), holes),
-}  # fmt: skip
+        pipeline.make_pipeline(impute.SimpleImputer(), ensemble.ExtraTreesClassifier(**_SMALL)), holes
+    ),
+}
 
 #: What the converter is told: a locale that every system has, and anything about LinearSVC, see the findings.
 OPTIONS = {

@@ -23,7 +23,7 @@ OPS = {
     if op.__module__.startswith("tenonnx_quantized")
 }
 
-#: Inputs that are called scales and are none of codes.
+#: Inputs that are called scales and are none of quantized values.
 NO_SCALES = {
     ("MatMulNBitsMlp", "norm_scale"): "factors of a norm",
     ("MatMulNBitsQkv", "norm_scale"): "factors of a norm",
@@ -112,7 +112,7 @@ def graph_of(op, drawn, fed=None):
 
 
 def refused(op, which, act, *, by=tx.TypeMismatch):
-    """What is raised, which names the op and the input or attribute."""
+    """The error raised, which names the op and the input or attribute."""
     with pytest.raises(by) as failure:
         act()
     message = str(failure.value)
@@ -151,7 +151,7 @@ def test_any_scale_is_taken(op):
 
 
 def test_zero_points(op):
-    """Of another type than the codes."""
+    """Of another type than the quantized values."""
     for which, (drawn, place) in with_each_input(op):
         if "zero_point" in which:
             broken = with_input(drawn, place, np.zeros(drawn.inputs[place].shape, np.int32))
@@ -160,7 +160,7 @@ def test_zero_points(op):
 
 
 def test_sizes(op):
-    """Of packed codes and parameters, one element more than fits."""
+    """Of packed quantized values and parameters, one element more than fits."""
     named = dict(with_each_input(op))
     for which in FITTING.get(op.name, ()):
         drawn, place = named[which]
@@ -174,12 +174,12 @@ def test_sizes(op):
 def test_a_zero_point_out_of_range_in_a_file(kind, number):
     """Small integers are stored in fields that hold larger ones."""
     proto = onnx.TensorProto(data_type=onnx.TensorProto.DataType.Value(kind), dims=[1], int32_data=[number])
-    codes, y = onnx.helper.make_tensor_value_info("x", proto.data_type, [1]), onnx.ValueInfoProto(name="y")
+    quantized, y = onnx.helper.make_tensor_value_info("x", proto.data_type, [1]), onnx.ValueInfoProto(name="y")
     proto.name, scale = "zero", onnx.numpy_helper.from_array(np.ones(1, np.float32), "scale")
     node = onnx.helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["y"], name="it")
-    graph = onnx.helper.make_graph([node], "bad", [codes], [y], [proto, scale])
+    graph = onnx.helper.make_graph([node], "bad", [quantized], [y], [proto, scale])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])
-    with pytest.raises(tx.InvalidModel, match=f'"zero" must hold numbers of {kind.lower()}') as failure:
+    with pytest.raises(tx.InvalidModel, match=f'"zero" holds numbers out of the range of {kind.lower()}') as failure:
         tx.load(model).run({"x": np.zeros(1, DType[kind.lower()].numpy)}, backend="numpy")
     assert str([number]) in str(failure.value)
 

@@ -1,4 +1,4 @@
-"""The quantised example models: in every form, beside onnxruntime and beside their floats."""
+"""The quantized example models: in every form, beside onnxruntime and beside their floats."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def test_examples_take_every_form(example, form, tmp_path):
 def test_weights_of_four_bits_have_four_bits():
     graph = tx.load(FOLDER / "llama-4bit.onnx")
     assert {node.attributes.get("bits", 4) for node in graph.nodes if node.op_type == "MatMulNBits"} == {4}
-    codes = [v for v in tx.load(FOLDER / "llama-4bit-qdq.onnx").variables if v.dtype is tx.DType.uint4]
-    assert len(codes) == 2 * 15, "codes and zero points of seven products in each layer, and of the head"
+    quantized = [v for v in tx.load(FOLDER / "llama-4bit-qdq.onnx").variables if v.dtype is tx.DType.uint4]
+    assert len(quantized) == 2 * 15, "weights and zero points of seven products in each layer, and of the head"
 
 
 def test_the_decoder_predicts_as_before():

@@ -1,4 +1,4 @@
-"""QDQ, QOperator and plain floats, one into another, on models that onnxruntime's quantiser made."""
+"""QDQ, QOperator and plain floats, one into another, on models that onnxruntime's quantizer made."""
 
 from __future__ import annotations
 
@@ -56,19 +56,24 @@ MODES = {
 
 
 @pytest.fixture(scope="module", params=MODES)
-def quantised(request, tmp_path_factory):
-    """The digits CNN as onnxruntime's quantiser makes it in one of its modes."""
+def quantized(request, tmp_path_factory):
+    """The digits CNN as onnxruntime's quantizer makes it in one of its modes."""
     form, per_channel, (activation, weight) = MODES[request.param]
-    path, source = tmp_path_factory.mktemp("quantised") / "model.onnx", CNN / "digits-cnn.onnx"
+    path, source = tmp_path_factory.mktemp("quantized") / "model.onnx", CNN / "digits-cnn.onnx"
     logging.disable(logging.WARNING)
     try:
         if form is None:
             quantization.quantize_dynamic(source, path, per_channel=per_channel, weight_type=weight)
         else:
             quantization.quantize_static(
-                source, path, Images(), quant_format=form, per_channel=per_channel, activation_type=activation,
+                source,
+                path,
+                Images(),
+                quant_format=form,
+                per_channel=per_channel,
+                activation_type=activation,
                 weight_type=weight,
-            )  # fmt: skip
+            )
     finally:
         logging.disable(logging.NOTSET)
     return path
@@ -77,11 +82,12 @@ def quantised(request, tmp_path_factory):
 def by_onnxruntime(path, feeds):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.add_session_config_entry("session.x64quantprecision", "1")  # exact products on every processor
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, feeds)
 
 
 def written(graph, folder, feeds, **config):
-    """What onnxruntime computes for a graph that is written to a file."""
+    """Outputs of onnxruntime for a graph that is written to a file."""
     tx.export(graph, folder / "written.onnx", **config)
     return by_onnxruntime(folder / "written.onnx", feeds)
 
@@ -99,17 +105,17 @@ def back_and_there(graph):
 
 
 @pytest.mark.parametrize("form", [to_qdq, to_qoperator, there_and_back, back_and_there])
-def test_every_form_gives_the_same_numbers(quantised, form, tmp_path, record_property):
+def test_every_form_gives_the_same_numbers(quantized, form, tmp_path, record_property):
     feeds = {"images": IMAGES}
-    (wanted,), (found,) = by_onnxruntime(quantised, feeds), written(form(tx.load(quantised)), tmp_path, feeds)
+    (wanted,), (found,) = by_onnxruntime(quantized, feeds), written(form(tx.load(quantized)), tmp_path, feeds)
     difference = np.abs(found - wanted)
     record_property("largest difference / range", f"{difference.max() / np.ptp(wanted):.2g}")
     assert difference.max() < 0.07, "more than one step of the scores"
     assert (difference > 2e-5).mean() <= 0.01, "a code in a hundred may be rounded the other way"
 
 
-def test_qdq_has_no_integer_ops_and_qoperator_has_them(quantised):
-    graph = tx.load(quantised)
+def test_qdq_has_no_integer_ops_and_qoperator_has_them(quantized):
+    graph = tx.load(quantized)
     assert not {"QLinearConv", "QGemm", "QLinearMatMul", "ConvInteger", "MatMulInteger"} & set(kinds(to_qdq(graph)))
     if "DynamicQuantizeLinear" not in kinds(graph):
         found = kinds(to_qoperator(graph))
@@ -118,24 +124,24 @@ def test_qdq_has_no_integer_ops_and_qoperator_has_them(quantised):
 
 
 @pytest.mark.parametrize(("form", "opset"), [(to_qdq, 13), (to_qdq, 19), (to_qdq, 21), (to_floats, 9)])
-def test_forms_leave_for_older_versions(quantised, form, opset, tmp_path):
-    graph, feeds = form(tx.load(quantised)), {"images": IMAGES}
+def test_forms_leave_for_older_versions(quantized, form, opset, tmp_path):
+    graph, feeds = form(tx.load(quantized)), {"images": IMAGES}
     found = written(graph, tmp_path, feeds, opset_version=opset, domains=["ai.onnx"])
-    np.testing.assert_allclose(found, by_onnxruntime(quantised, feeds), rtol=0.05, atol=0.3)
+    np.testing.assert_allclose(found, by_onnxruntime(quantized, feeds), rtol=0.05, atol=0.3)
 
 
-def test_floats_have_no_codes_and_lie_near(quantised):
-    graph = to_floats(tx.load(quantised))
+def test_floats_have_no_quantized_values_and_lie_near(quantized):
+    graph = to_floats(tx.load(quantized))
     assert not [node for node in graph.walk() if "Quantize" in node.op_type]
     assert not [v for v in graph.values() if v.dtype.is_integer and v.dtype.bits <= 8]
     wanted = tx.load(CNN / "digits-cnn.onnx").run({"images": IMAGES}, backend="numpy")["scores"]
     assert np.abs(graph.run({"images": IMAGES}, backend="numpy")["scores"] - wanted).max() < 0.5
 
 
-def test_flags_of_convert(quantised, tmp_path, capsys):
-    assert main(["convert", str(quantised), "-o", str(tmp_path / "plain.onnx"), "--dequantize", "--no-verify"]) == 0
+def test_flags_of_convert(quantized, tmp_path, capsys):
+    assert main(["convert", str(quantized), "-o", str(tmp_path / "plain.onnx"), "--dequantize", "--no-verify"]) == 0
     assert "QuantizeLinear" not in kinds(tx.load(tmp_path / "plain.onnx"))
-    assert main(["plan", str(quantised), "--qdq"]) == 0
+    assert main(["plan", str(quantized), "--qdq"]) == 0
     capsys.readouterr()
 
 
@@ -144,7 +150,7 @@ BERT = EXAMPLES / "bert.onnx"
 
 
 @pytest.mark.parametrize("name", ["resnet-qoperator", "bert-dynamic", "llama-4bit"])
-def test_dequantised_to_half_floats_in_one_command(name, tmp_path, capsys):
+def test_dequantized_to_half_floats_in_one_command(name, tmp_path, capsys):
     source, path = BERT.with_name(f"{name}.onnx"), tmp_path / "half.onnx"
     assert main(["convert", str(source), "-o", str(path), "--dequantize", "--float16", "--no-verify"]) == 0
     capsys.readouterr()
@@ -161,7 +167,7 @@ def test_dequantised_to_half_floats_in_one_command(name, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.onnx")), ids=lambda path: path.stem)
-def test_half_floats_around_codes(path, tmp_path):
+def test_half_floats_around_quantized_values(path, tmp_path):
     """Scales and whatever else has to be float32 stay so."""
     feeds = dict(np.load(path.with_name(f"{path.stem.split('-')[0]}.npz")))
     graph = tx.load(path)
@@ -182,7 +188,7 @@ WEIGHTS = {
 
 @pytest.mark.parametrize("mode", WEIGHTS)
 @pytest.mark.parametrize("form", [to_qdq, to_qoperator, there_and_back, back_and_there, to_floats])
-def test_weights_in_blocks_of_its_quantiser(mode, form, tmp_path, record_property):
+def test_weights_in_blocks_of_its_quantizer(mode, form, tmp_path, record_property):
     """Forms of weights alone have the same numbers, but for the order of sums."""
     kind, bits, symmetric = WEIGHTS[mode]
     made = MatMulNBitsQuantizer(str(BERT), bits=bits, block_size=32, is_symmetric=symmetric, quant_format=kind)
@@ -207,7 +213,7 @@ def test_weights_in_blocks_of_its_quantiser(mode, form, tmp_path, record_propert
 U8, F32 = np.uint8, np.float32
 
 
-def codes(*shape):
+def drawn(*shape):
     return np.random.default_rng(0).integers(0, 256, shape).astype(U8)
 
 
@@ -226,7 +232,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_each_op_between_codes_becomes_one_op_again(name):
+def test_each_op_between_quantized_values_becomes_one_op_again(name):
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
     graph.output("y", CALLS[name](graph, graph.input("x", "uint8", (1, 2, 8, 8))))
     between = to_qdq(graph)
@@ -234,7 +240,7 @@ def test_each_op_between_codes_becomes_one_op_again(name):
     again = to_qoperator(between)
     no_kernel = name == "ReduceMean"  # of QLinearReduceMean in onnxruntime
     assert set(kinds(again)) == (set(kinds(between)) if no_kernel else {f"QLinear{name}"})
-    x = codes(1, 2, 8, 8)
+    x = drawn(1, 2, 8, 8)
     np.testing.assert_array_equal(again.run({"x": x}, backend="numpy")["y"], graph.run({"x": x}, backend="numpy")["y"])
 
 
@@ -271,7 +277,7 @@ def test_weights_in_blocks_stay_in_few_bits(bits, shifted, tmp_path):
     near = {"rtol": 1e-5, "atol": 1e-6 * np.abs(wanted).max()}
     between = to_qdq(graph)
     assert kinds(between) == {"DequantizeLinear": 1, "MatMul": 1}
-    (weights,) = (v for v in between.values() if v.name.endswith("codes"))
+    (weights,) = (v for v in between.values() if v.name.endswith("quantized"))
     assert weights.dtype.bits == bits
     np.testing.assert_allclose(between.run(feeds, backend="numpy")["y"], wanted, **near)
     again = to_qoperator(between)

@@ -44,11 +44,11 @@ def saturated(y):
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_bits_are_packed_lowest_first(bits):
-    codes = integers(0, (1 << bits) - 1, (3, 8), np.uint8)
-    packed = packed_array(codes, bits)
-    for row, whole in zip(codes, packed, strict=True):
+    quantized = integers(0, (1 << bits) - 1, (3, 8), np.uint8)
+    packed = packed_array(quantized, bits)
+    for row, whole in zip(quantized, packed, strict=True):
         assert int.from_bytes(whole.tobytes(), "little") == sum(int(c) << bits * k for k, c in enumerate(row))
-    np.testing.assert_array_equal(unpacked_array(packed, bits), codes)
+    np.testing.assert_array_equal(unpacked_array(packed, bits), quantized)
 
 
 def test_tables_hold_every_value_of_a_format():
@@ -72,20 +72,20 @@ def test_every_code_of_a_float_is_gathered(name):
 
 def test_a_float_scale_is_read_from_its_bytes():
     scales = np.float32([1.5, -(2.0**-126), 2.0**-149, 3.0e38, 0.0, -0.1]).reshape(-1, 1)
-    codes = np.full((6, 16), 9 | 7 << 4, np.uint8)
-    blob = np.concatenate([scales.view(np.uint8), codes], axis=1).reshape(-1)
+    quantized = np.full((6, 16), 9 | 7 << 4, np.uint8)
+    blob = np.concatenate([scales.view(np.uint8), quantized], axis=1).reshape(-1)
     y = matmul_fpq4(np.eye(32, dtype=np.float32)[[0, 31]], blob, [32, 6], blk_quant_type=0)
     np.testing.assert_array_equal(y, np.stack([scales[:, 0], -scales[:, 0]]))
 
 
 @pytest.mark.parametrize("bits", [3, 5, 6, 7])
-def test_codes_of_odd_widths_are_a_stream_of_bits(bits):
-    codes = integers(0, (1 << bits) - 1, (2, 1, 16), np.uint8)
-    stream = [sum(int(c) << bits * k for k, c in enumerate(row[0])).to_bytes(2 * bits, "little") for row in codes]
+def test_quantized_values_of_odd_widths_are_a_stream_of_bits(bits):
+    quantized = integers(0, (1 << bits) - 1, (2, 1, 16), np.uint8)
+    stream = [sum(int(c) << bits * k for k, c in enumerate(row[0])).to_bytes(2 * bits, "little") for row in quantized]
     packed = np.frombuffer(b"".join(stream), np.uint8).reshape(2, 1, 2 * bits)
     scales = floats(0.1, 1, (2, 1))
     y = matmul_nbits(np.eye(16, dtype=np.float32), packed, scales, K=16, N=2, bits=bits, block_size=16)
-    np.testing.assert_array_equal(y.T, (codes[:, 0].astype(np.float32) - (1 << bits - 1)) * scales)
+    np.testing.assert_array_equal(y.T, (quantized[:, 0].astype(np.float32) - (1 << bits - 1)) * scales)
 
 
 @pytest.mark.parametrize(("kind", "mantissa"), [(0, 8), (1, 4)])
@@ -111,7 +111,7 @@ def test_integer_products_and_sums():
     np.testing.assert_array_equal(reduce_sum_integer(a, axes=[0], keepdims=1), a.sum(0, np.uint32, keepdims=True))
 
 
-def test_mean_of_codes():
+def test_mean_of_quantized_values():
     x = integers(-128, 127, (3, 4), np.int8)
     y = qlinear_reduce_mean(x, np.float32(0.5), np.int8(3), np.float32(0.25), np.int8(-4), axes=[1], keepdims=0)
     np.testing.assert_array_equal(y, saturated(np.rint((x.astype(np.float32) - 3).mean(1) * 0.5 / 0.25) - 4))
@@ -122,8 +122,8 @@ def test_mean_of_codes():
 
 def projection(rows, columns):
     packed, scales = integers(0, 255, (columns, rows // 32, 16), np.uint8), floats(0.01, 0.1, (columns, rows // 32))
-    codes = np.stack([packed & 15, packed >> 4], -1).reshape(columns, rows // 32, 32).astype(np.float32) - 8
-    return packed, scales, (codes * scales[..., None]).reshape(columns, rows)
+    quantized = np.stack([packed & 15, packed >> 4], -1).reshape(columns, rows // 32, 32).astype(np.float32) - 8
+    return packed, scales, (quantized * scales[..., None]).reshape(columns, rows)
 
 
 def test_fused_projections():
@@ -132,17 +132,31 @@ def test_fused_projections():
     normal = total / np.sqrt((total**2).mean(-1, keepdims=True) + 1e-3) * weight
     layers = [projection(64, n) for n in (5, 4, 4)]
     bias = floats(-1, 1, (4,))
-    (q_codes, q_scales, q), (k_codes, k_scales, k), (v_codes, v_scales, v) = layers
+    (q_integers, q_scales, q), (k_integers, k_scales, k), (v_integers, v_scales, v) = layers
     common = {"K": 64, "block_size": 32, "epsilon": 1e-3}
     *found, kept = matmul_nbits_qkv(
-        x, skip, weight, q_codes, q_scales, None, k_codes, k_scales, bias, v_codes, v_scales, None,
-        Nq=5, Nkv=4, _outputs=4, **common,
-    )  # fmt: skip
+        x,
+        skip,
+        weight,
+        q_integers,
+        q_scales,
+        None,
+        k_integers,
+        k_scales,
+        bias,
+        v_integers,
+        v_scales,
+        None,
+        Nq=5,
+        Nkv=4,
+        _outputs=4,
+        **common,
+    )
     for y, wanted in zip(found, (normal @ q.T, normal @ k.T + bias, normal @ v.T), strict=True):
         np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(kept, total)
     y = matmul_nbits_mlp(
-        x, skip, weight, k_codes, k_scales, bias, v_codes, v_scales, None, N=4, activation="silu", **common
+        x, skip, weight, k_integers, k_scales, bias, v_integers, v_scales, None, N=4, activation="silu", **common
     )
     gate = normal @ k.T + bias
     np.testing.assert_allclose(y, gate / (1 + np.exp(-gate)) * (normal @ v.T), rtol=1e-4, atol=1e-5)
@@ -151,9 +165,9 @@ def test_fused_projections():
 def test_blocks_of_64_in_one_blob():
     packed, scales = integers(0, 255, (3, 2, 2, 16), np.uint8), floats(-1, 1, (3, 2, 1))
     blob = np.concatenate([scales.view(np.uint8), packed.reshape(3, 2, 32)], -1).reshape(-1)
-    codes = np.concatenate([packed & 15, packed >> 4], -1).reshape(3, 2, 64).astype(np.float32) - 8
+    quantized = np.concatenate([packed & 15, packed >> 4], -1).reshape(3, 2, 64).astype(np.float32) - 8
     y = matmul_fpq4(np.eye(128, dtype=np.float32), blob, [128, 3], blk_quant_type=2)
-    np.testing.assert_array_equal(y.T, (codes * scales).reshape(3, 128))
+    np.testing.assert_array_equal(y.T, (quantized * scales).reshape(3, 128))
 
 
 def test_float8_product():
@@ -190,10 +204,9 @@ PLACES = {
         ((c // 32) * (rows // 8) + r // 8) * 256 + r % 2 * 128 + c % 32 // 4 * 16 + r % 8 // 2 * 4 + c % 4
     ),
     4: lambda r, c, rows, columns: (
-        ((c // 32) * (rows // 32) + r // 32) * 1024
-        + ((r % 8 // 2 * 4 + r % 32 // 8) * 2 + r % 2) * 32 + c % 32
+        ((c // 32) * (rows // 32) + r // 32) * 1024 + ((r % 8 // 2 * 4 + r % 32 // 8) * 2 + r % 2) * 32 + c % 32
     ),
-}  # fmt: skip
+}
 
 
 def laid_out(x, order):
@@ -220,9 +233,18 @@ def test_product_of_layouts(order, order_b):
     wanted = saturated((a.astype(np.float32) @ b.astype(np.float32) * (scales[0] * scales[1]) + c * scales[2]) / 20)
     stored = laid_out(b, 0) if order == 1 else laid_out(b.T, order_b)
     y = qordered_matmul(
-        laid_out(a, order)[None], scales[0], stored, scales[1], np.float32(20), None, laid_out(c, order)[None],
-        scales[2], order_A=order, order_B=order_b, order_Y=order,
-    )  # fmt: skip
+        laid_out(a, order)[None],
+        scales[0],
+        stored,
+        scales[1],
+        np.float32(20),
+        None,
+        laid_out(c, order)[None],
+        scales[2],
+        order_A=order,
+        order_B=order_b,
+        order_Y=order,
+    )
     np.testing.assert_array_equal(y[0], laid_out(wanted, order))
 
 
@@ -244,7 +266,7 @@ def softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
-def as_codes(x, scale):
+def as_quantized(x, scale):
     return saturated(x / scale).astype(np.float32) * scale
 
 
@@ -252,39 +274,66 @@ def split_heads(x, count):
     return x.reshape(*x.shape[:2], count, -1).transpose(0, 2, 1, 3)
 
 
-def test_attention_of_codes():
+def test_attention_of_quantized_values():
     x = integers(-99, 99, (2, 4, 6), np.int8)
     weights, biases = [integers(-99, 99, (6, 8), np.int8) for _ in "qkv"], [floats(-1, 1, (8,)) for _ in "qkv"]
     scales = [np.float32(s) for s in (0.01, 0.1, 0.1, 0.1, 0.02, 0.02, 0.02, 0.05, 0.008, 0.1)]
     mask = np.array([4, 2], np.int32)
     y = qordered_attention(
-        x, *scales[:4], *(laid_out(w, 0) for w in weights), *scales[4:7], *biases, *scales[7:9], scales[9], mask,
-        num_heads=2, order_input=1, order_output=1, order_weight=0,
-    )  # fmt: skip
+        x,
+        *scales[:4],
+        *(laid_out(w, 0) for w in weights),
+        *scales[4:7],
+        *biases,
+        *scales[7:9],
+        scales[9],
+        mask,
+        num_heads=2,
+        order_input=1,
+        order_output=1,
+        order_weight=0,
+    )
     q, k, v = (
-        split_heads(as_codes(x.astype(np.float32) @ w.astype(np.float32) * (scales[0] * s) + b, np.float32(0.1)), 2)
+        split_heads(as_quantized(x.astype(np.float32) @ w.astype(np.float32) * (scales[0] * s) + b, np.float32(0.1)), 2)
         for w, s, b in zip(weights, scales[4:7], biases, strict=True)
     )
-    logits = as_codes(q @ k.transpose(0, 1, 3, 2), scales[7]) / 2
+    logits = as_quantized(q @ k.transpose(0, 1, 3, 2), scales[7]) / 2
     logits = np.where(np.arange(4) < mask[:, None, None, None], logits, np.finfo(np.float32).min)
-    wanted = as_codes(softmax(logits), scales[8]) @ v
+    wanted = as_quantized(softmax(logits), scales[8]) @ v
     np.testing.assert_array_equal(y, saturated(wanted.transpose(0, 2, 1, 3).reshape(2, 4, 8) / scales[9]))
 
 
-def test_longformer_attention_of_codes():
+def test_longformer_attention_of_quantized_values():
     x = integers(-99, 99, (1, 5, 4), np.int8)
     weights, biases = [integers(-99, 99, (4, 12), np.int8) for _ in range(2)], [floats(-1, 1, (12,)) for _ in range(2)]
     scale, marked = np.float32(0.02), np.array([[0, 0, 0, 1, 0]], np.int32)
     mask = np.array([[0, 0, 0, 0, -10000]], np.float16)
     y = qordered_longformer_attention(
-        x, scale, laid_out(weights[0], 0), scale, biases[0], scale, np.float32(0.1), mask, laid_out(weights[1], 0),
-        scale, biases[1], np.float32(0.1), marked, np.float32(0.05), num_heads=2, window=1,
-        order_input=1, order_output=1, order_weight=0, order_global_weight=0,
-    )  # fmt: skip
+        x,
+        scale,
+        laid_out(weights[0], 0),
+        scale,
+        biases[0],
+        scale,
+        np.float32(0.1),
+        mask,
+        laid_out(weights[1], 0),
+        scale,
+        biases[1],
+        np.float32(0.1),
+        marked,
+        np.float32(0.05),
+        num_heads=2,
+        window=1,
+        order_input=1,
+        order_output=1,
+        order_weight=0,
+        order_global_weight=0,
+    )
     local, whole = (
         [
             split_heads(part, 2)
-            for part in np.split(as_codes(x.astype(np.float32) @ w * (scale * scale) + b, np.float32(0.1)), 3, -1)
+            for part in np.split(as_quantized(x.astype(np.float32) @ w * (scale * scale) + b, np.float32(0.1)), 3, -1)
         ]
         for w, b in zip(weights, biases, strict=True)
     )

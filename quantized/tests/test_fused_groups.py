@@ -8,10 +8,10 @@ import tenonnx_standard as ops
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 
 
-def group(function, count, opset, codes="uint8", scale=0.1):
+def group(function, count, opset, quantized="uint8", scale=0.1):
     graph = tx.Graph(opsets={"ai.onnx": opset, "com.microsoft": 1})
-    inputs = [graph.input(f"x{k}", codes, (1, 4, 6, 6)) for k in range(count)]
-    parameters = [(np.float32(scale * (k + 1)), np.dtype(codes).type(3 + k)) for k in range(count + 1)]
+    inputs = [graph.input(f"x{k}", quantized, (1, 4, 6, 6)) for k in range(count)]
+    parameters = [(np.float32(scale * (k + 1)), np.dtype(quantized).type(3 + k)) for k in range(count + 1)]
     floats = [dequantize_linear(x, *held) for x, held in zip(inputs, parameters, strict=False)]
     graph.output("y", quantize_linear(function(*floats), *parameters[-1]))
     return tx.retarget(graph, opset, domains=["ai.onnx", "com.microsoft"])
@@ -30,10 +30,10 @@ GROUPS = {
 
 
 @pytest.mark.parametrize("opset", [13, 21])
-@pytest.mark.parametrize("codes", ["uint8", "int8"])
+@pytest.mark.parametrize("quantized", ["uint8", "int8"])
 @pytest.mark.parametrize("name", GROUPS)
-def test_groups_become_one_op_where_it_is_asked_for(name, codes, opset):
-    graph = group(*GROUPS[name], opset, codes)
+def test_groups_become_one_op_where_it_is_asked_for(name, quantized, opset):
+    graph = group(*GROUPS[name], opset, quantized)
     found = tx.fuse(graph, [f"com.microsoft::{name}"])
     assert [node.op_type for node in found.nodes] == [name]
     tx.verify(graph, found).raise_if_failed()
@@ -50,7 +50,7 @@ def test_several_groups_and_what_is_in_between():
 
     graph = group(body, 2, 17)
     found = tx.fuse(graph, ["com.microsoft::QLinearSigmoid", "com.microsoft::QLinearAdd"])
-    assert len(found.nodes) == len(graph.nodes)  # neither op alone stands between codes
+    assert len(found.nodes) == len(graph.nodes)  # neither op alone stands between quantized values
     single = group(
         lambda x, y: (
             dequantize_linear(quantize_linear(x + y, np.float32(0.2), np.uint8(1)), np.float32(0.2), np.uint8(1)) * x

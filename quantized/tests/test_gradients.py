@@ -1,4 +1,4 @@
-"""Gradients of every op of the family: straight through codes, against finite differences of formulas in numpy."""
+"""Gradients of every op of the family: straight-through, against finite differences of formulas in numpy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BIAS = RANDOM.integers(-99, 100, 6).astype(np.int32)
 
 
 def coded(x):
-    """Activations as codes, with their scale and zero point."""
+    """Activations as quantized values, with their scale and zero point."""
     return quantize_linear(x, STEP, ZERO), STEP, ZERO
 
 
@@ -73,12 +73,13 @@ def layer_norm(x):
 PROJECTION = RANDOM.integers(-9, 10, (4, 12)).astype(I8)
 OF_PROJECTION = F32(0.05)
 ORDERED = {"order_input": 1, "order_output": 1}
-#: Ops between codes: a call of activations [2, 3, 4] or of the shape that is told, whose result has the parameters
-#: RESULT, and the same in floats.
-BETWEEN_CODES = {
+#: Ops between quantized values: a call of activations [2, 3, 4] or of the shape that is told, whose result has the
+#: parameters RESULT, and the same in floats.
+BETWEEN_QUANTIZED = {
     "QLinearAdd": (lambda x: elementwise.qlinear_add(*coded(x), *coded(x), *RESULT), lambda x: x * 2),
     "QLinearMul": (
-        lambda x: elementwise.qlinear_mul(*coded(x), U8([200]), STEP, ZERO, *RESULT), lambda x: x * 1.44,
+        lambda x: elementwise.qlinear_mul(*coded(x), U8([200]), STEP, ZERO, *RESULT),
+        lambda x: x * 1.44,
     ),
     "QLinearSigmoid": (lambda x: elementwise.qlinear_sigmoid(*coded(x), *RESULT), sigmoid),
     "QLinearLeakyRelu": (
@@ -95,21 +96,27 @@ BETWEEN_CODES = {
         lambda x: np.concatenate([x, x], 1),
     ),
     "QLinearAveragePool": (
-        lambda x: pooling.qlinear_average_pool(*coded(x), *RESULT, kernel_shape=[2, 2]), means, (1, 2, 3, 4),
+        lambda x: pooling.qlinear_average_pool(*coded(x), *RESULT, kernel_shape=[2, 2]),
+        means,
+        (1, 2, 3, 4),
     ),
     "QLinearGlobalAveragePool": (
         lambda x: pooling.qlinear_global_average_pool(*coded(x), *RESULT),
-        lambda x: x.mean((2, 3), keepdims=True), (1, 2, 3, 4),
+        lambda x: x.mean((2, 3), keepdims=True),
+        (1, 2, 3, 4),
     ),
     "QLinearReduceMean": (
-        lambda x: pooling.qlinear_reduce_mean(*coded(x), *RESULT, axes=[1], keepdims=0), lambda x: x.mean(1),
+        lambda x: pooling.qlinear_reduce_mean(*coded(x), *RESULT, axes=[1], keepdims=0),
+        lambda x: x.mean(1),
     ),
     "QLinearMatMul": (
-        lambda x: qlinear_matmul(*coded(x), WEIGHTS, OF_WEIGHTS, np.zeros(6, I8), *RESULT), lambda x: x @ FLOATS,
+        lambda x: qlinear_matmul(*coded(x), WEIGHTS, OF_WEIGHTS, np.zeros(6, I8), *RESULT),
+        lambda x: x @ FLOATS,
     ),
     "QGemm": (
         lambda x: qgemm(*coded(x), WEIGHTS, OF_WEIGHTS, np.zeros(6, I8), BIAS, *RESULT, alpha=0.5),
-        lambda x: (x @ FLOATS + BIAS * (F64(STEP) * OF_WEIGHTS)) / 2, (3, 4),
+        lambda x: (x @ FLOATS + BIAS * (F64(STEP) * OF_WEIGHTS)) / 2,
+        (3, 4),
     ),
     "QLinearConv": (
         lambda x: qlinear_conv(*coded(x), WEIGHTS.T.reshape(6, 4, 1, 1), OF_WEIGHTS, np.zeros(6, I8), *RESULT, BIAS),
@@ -120,11 +127,12 @@ BETWEEN_CODES = {
         lambda x: qlinear_conv_channels_last(
             *coded(x), WEIGHTS.T.reshape(6, 4, 1, 1), OF_WEIGHTS, np.zeros(6, I8), *RESULT, channels_last=1
         ),
-        lambda x: x @ FLOATS, (1, 2, 3, 4),
+        lambda x: x @ FLOATS,
+        (1, 2, 3, 4),
     ),
-}  # fmt: skip
+}
 
-#: Ops that give int8 codes of the scale 0.05.
+#: Ops that give int8 quantized values of the scale 0.05.
 BETWEEN_SIGNED = {
     "QOrderedMatMul": (
         lambda x: ordered.qordered_matmul(
@@ -134,27 +142,30 @@ BETWEEN_SIGNED = {
     ),
     "QOrderedGelu": (lambda x: ordered.qordered_gelu(int8(x), STEP, RESULT[0]), gelu),
     "QOrderedLayerNormalization": (
-        lambda x: ordered.qordered_layer_normalization(int8(x), STEP, np.ones(4, F32), None, RESULT[0]), layer_norm,
+        lambda x: ordered.qordered_layer_normalization(int8(x), STEP, np.ones(4, F32), None, RESULT[0]),
+        layer_norm,
     ),
     "QuantizeWithOrder": (
-        lambda x: ordered.quantize_with_order(x, RESULT[0], order_input=1, order_output=1), lambda x: x,
+        lambda x: ordered.quantize_with_order(x, RESULT[0], order_input=1, order_output=1),
+        lambda x: x,
     ),
-}  # fmt: skip
+}
 
 
 def scaled_sums(x):
-    codes, scale, zero_point = dynamic_quantize_linear(x)
-    return ops.cast(matmul_integer(codes, WEIGHTS, zero_point), to=tx.DType.float32) * (scale * OF_WEIGHTS)
+    quantized, scale, zero_point = dynamic_quantize_linear(x)
+    return ops.cast(matmul_integer(quantized, WEIGHTS, zero_point), to=tx.DType.float32) * (scale * OF_WEIGHTS)
 
 
 #: Ops whose activations have a range that is found as they run.
 DYNAMIC = {
     "DynamicQuantizeLinear": (lambda x: dequantize_linear(*dynamic_quantize_linear(x)), lambda x: x),
     "DynamicQuantizeMatMul": (
-        lambda x: dynamic_quantize_matmul(x, WEIGHTS, OF_WEIGHTS, np.zeros(6, I8)), lambda x: x @ FLOATS,
+        lambda x: dynamic_quantize_matmul(x, WEIGHTS, OF_WEIGHTS, np.zeros(6, I8)),
+        lambda x: x @ FLOATS,
     ),
     "MatMulInteger": (scaled_sums, lambda x: x @ FLOATS),
-}  # fmt: skip
+}
 
 
 #: Ops that give floats, or sums that are scaled.
@@ -165,7 +176,8 @@ TO_FLOATS = {
         lambda x: x,
     ),
     "MatMulIntegerToFloat": (
-        lambda x: matmul_integer_to_float(coded(x)[0], WEIGHTS, STEP, OF_WEIGHTS, ZERO), lambda x: x @ FLOATS,
+        lambda x: matmul_integer_to_float(coded(x)[0], WEIGHTS, STEP, OF_WEIGHTS, ZERO),
+        lambda x: x @ FLOATS,
     ),
     "MatMulInteger": (
         lambda x: ops.cast(matmul_integer(coded(x)[0], WEIGHTS, ZERO), to=1) * (STEP * OF_WEIGHTS),
@@ -173,18 +185,18 @@ TO_FLOATS = {
     ),
     "ConvInteger": (
         lambda x: ops.cast(conv_integer(coded(x)[0], WEIGHTS.T.reshape(6, 4, 1, 1), ZERO), to=1) * STEP,
-        lambda x: np.einsum("nchw,co->nohw", x, WEIGHTS.astype(F64)), (1, 4, 2, 3),
+        lambda x: np.einsum("nchw,co->nohw", x, WEIGHTS.astype(F64)),
+        (1, 4, 2, 3),
     ),
     "QAttention": (
-        lambda x: qattention(
-            coded(x)[0], PROJECTION, np.zeros(12, F32), STEP, OF_PROJECTION, None, ZERO, num_heads=2
-        ),
+        lambda x: qattention(coded(x)[0], PROJECTION, np.zeros(12, F32), STEP, OF_PROJECTION, None, ZERO, num_heads=2),
         lambda x: attend(*np.split(x @ (PROJECTION * F64(OF_PROJECTION)), 3, -1)),
     ),
     "DequantizeWithOrder": (
-        lambda x: ordered.dequantize_with_order(int8(x), STEP, order_input=1, order_output=1, to=1), lambda x: x,
+        lambda x: ordered.dequantize_with_order(int8(x), STEP, order_input=1, order_output=1, to=1),
+        lambda x: x,
     ),
-}  # fmt: skip
+}
 
 
 #: Other ops that have no gradient, or whose gradient is checked elsewhere.
@@ -208,7 +220,7 @@ HALVES = np.full((6, 2), 0x30, U8)  # 0.5 in float8
 
 PLAIN = np.random.default_rng(5).uniform(-1, 1, (6, 4)).astype(F32)
 
-#: Products of floats with weights that are codes of floats.
+#: Products of floats with weights that are quantized values of floats.
 OF_FLOATS = {
     "GemmFloat8": (lambda x: gemm_float8(x, FLOATS.astype(F32), alpha=0.5), lambda x: x @ FLOATS / 2),
     "MatMulBlockQuantizedFp8Weight": (
@@ -216,12 +228,14 @@ OF_FLOATS = {
         lambda x: x @ FLOAT8.astype(F64).T / 2,
     ),
     "MatMulPacked": (
-        lambda x: matmul_packed(x, PLAIN.view(U8), K=4, N=6, packed_type=0), lambda x: x @ PLAIN.astype(F64).T
+        lambda x: matmul_packed(x, PLAIN.view(U8), K=4, N=6, packed_type=0),
+        lambda x: x @ PLAIN.astype(F64).T,
     ),
     "MatMulBlockQuantizedFp4Weight": (
-        lambda x: matmul_fp4_weight(x, PACKED, HALVES, F32(0.5), block_size=2), lambda x: x @ FLOAT4.T / 4,
+        lambda x: matmul_fp4_weight(x, PACKED, HALVES, F32(0.5), block_size=2),
+        lambda x: x @ FLOAT4.T / 4,
     ),
-}  # fmt: skip
+}
 
 
 def slope_of(build, x):
@@ -245,7 +259,7 @@ def differences(function, x, cotangent):
 
 
 def held(x, scale):
-    """Numbers as those that codes of eight bits stand for, and whether these lie in their range."""
+    """Numbers as those that quantized values of eight bits stand for, and whether these lie in their range."""
     units = np.rint(x / F64(scale))
     return np.clip(units, -128, 127) * F64(scale), np.abs(units + 0.5) <= 127.5
 
@@ -262,14 +276,14 @@ def check(build, function, shape=(2, 3, 4), *, between=False, rounded=True, tole
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("name", BETWEEN_CODES)
-def test_between_codes(name):
-    build, *formula = BETWEEN_CODES[name]
+@pytest.mark.parametrize("name", BETWEEN_QUANTIZED)
+def test_between_quantized_values(name):
+    build, *formula = BETWEEN_QUANTIZED[name]
     check(lambda x: dequantize_linear(build(x), *RESULT), *formula, between=True)
 
 
 @pytest.mark.parametrize("name", BETWEEN_SIGNED)
-def test_between_codes_with_a_sign(name):
+def test_between_quantized_values_with_a_sign(name):
     build, formula = BETWEEN_SIGNED[name]
     rounded = name != "QuantizeWithOrder"
     check(lambda x: dequantize_linear(build(x), RESULT[0]), formula, between=True, rounded=rounded)
@@ -294,15 +308,15 @@ def test_ranges_that_are_found(name):
     scale = F64(np.ptp(x)) / 255
     units = x / scale
     shift = np.rint(-x.min() / scale)
-    codes = np.clip(np.rint(units) + shift, 0, 255) - shift
-    wanted = differences(function, codes * scale, cotangent)
-    to_scale = (wanted * (codes - units)).sum()
+    quantized = np.clip(np.rint(units) + shift, 0, 255) - shift
+    wanted = differences(function, quantized * scale, cotangent)
+    to_scale = (wanted * (quantized - units)).sum()
     wanted.reshape(-1)[[x.argmax(), x.argmin()]] += np.array([1, -1]) * to_scale / 255
     np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("longformer", [False, True])
-def test_attention_of_codes(longformer):
+def test_attention_of_quantized_values(longformer):
     """Every product between is rounded, straight through which the gradient goes: it lies near that of the floats."""
     weights = [RANDOM.integers(-60, 60, (4, 4)).astype(I8) for _ in "qkv"]
     fine = F32(0.04)
@@ -311,17 +325,46 @@ def test_attention_of_codes(longformer):
         parts = [w.T.reshape(4, 4).copy() for w in weights]
         of = [F32(0.01)] * 3
         return qordered_attention(
-            int8(x), STEP, fine, fine, fine, *parts, *of, *[np.zeros(4, F32)] * 3, None, None, fine,
-            num_heads=2, **ORDERED, order_weight=0,
-        )  # fmt: skip
+            int8(x),
+            STEP,
+            fine,
+            fine,
+            fine,
+            *parts,
+            *of,
+            *[np.zeros(4, F32)] * 3,
+            None,
+            None,
+            fine,
+            num_heads=2,
+            **ORDERED,
+            order_weight=0,
+        )
 
     def local(x):
         w, zeros = np.concatenate(weights, 1).T.reshape(4, 12).copy(), np.zeros(12, F32)
         one = F32(0.01)
         return qordered_longformer_attention(
-            int8(x), STEP, w, one, zeros, one, fine, np.zeros((2, 3), F32), w, one, zeros, fine,
-            np.zeros((2, 3), np.int32), fine, num_heads=2, window=5, **ORDERED, order_weight=0, order_global_weight=0,
-        )  # fmt: skip
+            int8(x),
+            STEP,
+            w,
+            one,
+            zeros,
+            one,
+            fine,
+            np.zeros((2, 3), F32),
+            w,
+            one,
+            zeros,
+            fine,
+            np.zeros((2, 3), np.int32),
+            fine,
+            num_heads=2,
+            window=5,
+            **ORDERED,
+            order_weight=0,
+            order_global_weight=0,
+        )
 
     floats = [w * 0.01 for w in weights]
     build = local if longformer else attention
@@ -334,7 +377,7 @@ def test_every_op_has_a_verdict():
     found = [case for case in collected() if case.op.__module__.startswith("tenonnx_quantized")]
     by_kit = {case.op.name for case in found if case.gradient is not False}
     here = {"QOrderedAttention", "QOrderedLongformerAttention"}
-    for table in (BETWEEN_CODES, BETWEEN_SIGNED, TO_FLOATS, OF_FLOATS, DYNAMIC):
+    for table in (BETWEEN_QUANTIZED, BETWEEN_SIGNED, TO_FLOATS, OF_FLOATS, DYNAMIC):
         here |= {name.split("::")[-1] for name in table}
     names = {case.op.name for case in found}
     assert names == here | by_kit | REASONS.keys()

@@ -1,4 +1,4 @@
-"""Each form at the oldest version of ai.onnx that can say it: what stands in the table of the README."""
+"""Each form at the oldest version of ai.onnx that expresses it, as in the table of the README."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def rounded(x, scale, zero_point):
 
 
 def qoperator(graph, x):
-    codes = quantize_linear(x, F32(0.03), U8(128))
+    quantized = quantize_linear(x, F32(0.03), U8(128))
     kernel, product = constants(graph, k=RANDOM.integers(-9, 10, (3, 1, 1, 3)).astype(I8), w=INT8)
-    image = ops.reshape(codes, [4, 1, 1, 32])
+    image = ops.reshape(quantized, [4, 1, 1, 32])
     taken = F32(0.03), U8(128)
     image = qlinear_conv(image, *taken, kernel, F32(0.02), I8(0), *taken, pads=[0, 1, 0, 1])
     y = qlinear_matmul(ops.reshape(image, [12, 32]), *taken, product, F32(0.01), I8(0), F32(0.2), U8(128))
@@ -52,18 +52,18 @@ def by_channel(graph, x):
 
 
 def dynamic(graph, x):
-    codes, scale, zero_point = dynamic_quantize_linear(x)
-    return ops.cast(matmul_integer(codes, *constants(graph, w=INT8), zero_point), to=tx.DType.float32) * scale
+    quantized, scale, zero_point = dynamic_quantize_linear(x)
+    return ops.cast(matmul_integer(quantized, *constants(graph, w=INT8), zero_point), to=tx.DType.float32) * scale
 
 
 def by_half_floats(graph, x):
-    codes, scales = constants(graph, w=INT8, s=STEPS.astype(np.float16))
-    return ops.cast(x, to=tx.DType.float16) @ dequantize_linear(codes, scales, axis=1)
+    quantized, scales = constants(graph, w=INT8, s=STEPS.astype(np.float16))
+    return ops.cast(x, to=tx.DType.float16) @ dequantize_linear(quantized, scales, axis=1)
 
 
 def float8(graph, x):
-    codes = RANDOM.normal(size=(32, COLUMNS)).astype(tx.DType.float8e4m3fn.numpy)
-    return x @ dequantize_linear(*constants(graph, w=codes), F32(0.1))
+    quantized = RANDOM.normal(size=(32, COLUMNS)).astype(tx.DType.float8e4m3fn.numpy)
+    return x @ dequantize_linear(*constants(graph, w=quantized), F32(0.1))
 
 
 def int16(graph, x):
@@ -71,9 +71,9 @@ def int16(graph, x):
 
 
 def four_bits(graph, x):
-    codes = RANDOM.integers(-8, 8, (32, COLUMNS)).astype(tx.DType.int4.numpy)
+    quantized = RANDOM.integers(-8, 8, (32, COLUMNS)).astype(tx.DType.int4.numpy)
     scales = RANDOM.uniform(0.01, 0.1, (2, COLUMNS)).astype(F32)
-    return x @ dequantize_linear(*constants(graph, w=codes, s=scales), axis=0, block_size=16)
+    return x @ dequantize_linear(*constants(graph, w=quantized, s=scales), axis=0, block_size=16)
 
 
 FORMS = {

@@ -34,8 +34,10 @@ def five_bits_in_parts(b):
         else:
             scale = s[part + 4] & 15 | s[part - 4] >> 6 << 4
             offset = s[part + 4] >> 4 | s[part] >> 6 << 4
-        codes = b[48 + 32 * (part // 2) : 80 + 32 * (part // 2)] >> 4 * (part % 2) & 15 | (b[16:48] >> part & 1) << 4
-        found.append(half(b) * np.float32(scale) * codes.astype(np.float32) - half(b, 2) * np.float32(offset))
+        quantized = (
+            b[48 + 32 * (part // 2) : 80 + 32 * (part // 2)] >> 4 * (part % 2) & 15 | (b[16:48] >> part & 1) << 4
+        )
+        found.append(half(b) * np.float32(scale) * quantized.astype(np.float32) - half(b, 2) * np.float32(offset))
     return np.concatenate(found)
 
 
@@ -82,7 +84,7 @@ def numbers(number, rows):
 
 @pytest.mark.parametrize("number", FORMATS)
 def test_rows_of_each_format(number):
-    """What lies outside of the table is its first row."""
+    """Rows outside of the table are its first row."""
     table = packed(number, 5, blocks=2)
     columns = 2 * FORMATS[number].count
     found = gather_packed(table, np.array([[4, 0], [7, -1]]), K=columns, packed_type=number, output_dtype=1)
@@ -134,10 +136,10 @@ def test_mixtures_of_packed_experts(apart):
     ("attributes", "said"),
     [
         *(({"packed_type": number, "K": 256}, "a code book") for number in WITH_CODE_BOOKS),
-        ({"packed_type": 3, "K": 32}, "must be one of 0, 1, 2"),
+        ({"packed_type": 3, "K": 32}, "is not one of 0, 1, 2"),
         ({"packed_type": 2, "K": 33}, "whole blocks of 32"),
-        ({"packed_type": 2, "K": 64}, "rows of 36 bytes"),
-        ({"packed_type": 2, "K": 32, "output_dtype": 7}, "output_dtype must be"),
+        ({"packed_type": 2, "K": 64}, "do not have 36 bytes"),
+        ({"packed_type": 2, "K": 32, "output_dtype": 7}, "unknown output_dtype"),
     ],
 )
 def test_what_is_refused(attributes, said):

@@ -1,4 +1,4 @@
-"""What the conformance kit does not draw: gradients through codes, whole models, and the edges of the ranges."""
+"""Gradients through quantized values, whole models, and the edges of the ranges."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ U8, F32 = np.uint8, np.float32
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
 
-def fake_quantised(shape, scale_shape, **attributes):
-    """The graph of ``dequantise(quantise(x))`` to int8, and its gradients."""
+def fake_quantized(shape, scale_shape, **attributes):
+    """The graph of ``dequantize(quantize(x))`` to int8, and its gradients."""
     graph = tx.Graph("fake")
     x, scale = graph.input("x", "float32", shape), graph.input("scale", "float32", scale_shape)
-    codes = quantize_linear(x, scale, output_dtype=int(tx.DType.int8), **attributes)
-    graph.output("y", reduce_sum(dequantize_linear(codes, scale, **attributes), keepdims=0))
+    quantized = quantize_linear(x, scale, output_dtype=int(tx.DType.int8), **attributes)
+    graph.output("y", reduce_sum(dequantize_linear(quantized, scale, **attributes), keepdims=0))
     return tx.grad(graph, of="y", wrt=["x", "scale"])
 
 
@@ -44,7 +44,7 @@ def fake_quantised(shape, scale_shape, **attributes):
 def test_gradient_goes_straight_through(scale_shape, scale, attributes, dims):
     x = np.array([[0.511, -0.3, 9], [-9, 0.013, 1.1]], np.float32)
     s = np.asarray(scale, np.float32)
-    outputs = fake_quantised(dims, scale_shape, **attributes).run({"x": x, "scale": s}, backend="numpy")
+    outputs = fake_quantized(dims, scale_shape, **attributes).run({"x": x, "scale": s}, backend="numpy")
     *_, to_x, to_scale = outputs.values()
     wide = s if s.ndim < 2 else np.repeat(s, 2, axis=1)[:, :3]
     units = x / wide
@@ -70,12 +70,12 @@ def test_digits_in_eight_bits(opset):
 
 
 def test_zeros_have_a_scale():
-    codes, scale, zero_point = dynamic_quantize_linear(np.zeros((2, 3), np.float32))
-    assert not codes.any()
+    quantized, scale, zero_point = dynamic_quantize_linear(np.zeros((2, 3), np.float32))
+    assert not quantized.any()
     assert (scale, zero_point) == (1, 0)
 
 
-def test_codes_saturate():
+def test_quantized_values_saturate():
     x = np.array([np.inf, -np.inf, 1e30, -1e30, 0.5, 1.5, 2.5, -0.5], np.float32)
     expected = [127, -128, 127, -128, 0, 2, 2, 0]
     np.testing.assert_array_equal(quantize_linear(x, np.float32(1), np.int8(0)), np.array(expected, np.int8))
@@ -100,8 +100,8 @@ def test_convolutions_are_exact(channels, group, size, tmp_path):
     wanted = np.concatenate([np.einsum("nchwij,ocij->nohw", a, b) for a, b in parts], 1)
     assert np.abs(wanted).max() > 1 << 23
     graph = tx.Graph(opsets={"ai.onnx": 21})
-    codes = graph.input("x", "uint8", x.shape)
-    graph.output("y", conv_integer(codes, graph.variable("w", w), group=group))
+    quantized = graph.input("x", "uint8", x.shape)
+    graph.output("y", conv_integer(quantized, graph.variable("w", w), group=group))
     np.testing.assert_array_equal(graph.run({"x": x}, backend="numpy")["y"], wanted)
     tx.export(graph, tmp_path / "old.onnx", opset_version=9, domains=["ai.onnx"])
     if size < 25:  # else a kernel has more than float32 can sum, and onnxruntime convolves nothing else
@@ -111,10 +111,10 @@ def test_convolutions_are_exact(channels, group, size, tmp_path):
 
 @pytest.mark.parametrize(("scale", "zero_point"), [([1, 1], [0]), ([1], [0, 0]), ([[[1], [1]]], [0])])
 def test_parameters_of_a_product_do_not_enlarge_it(scale, zero_point):
-    codes, one, zero = np.ones((2, 1), np.uint8), np.ones(1, np.float32), np.zeros(1, np.uint8)
+    quantized, one, zero = np.ones((2, 1), np.uint8), np.ones(1, np.float32), np.zeros(1, np.uint8)
     y = np.float32(scale), np.uint8(zero_point)
     with pytest.raises(tx.TypeMismatch, match="parameters of y"):
-        qlinear_matmul(codes, one, zero, codes[:1], one, zero, *y)
+        qlinear_matmul(quantized, one, zero, quantized[:1], one, zero, *y)
 
 
 # ----- bad input ------------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ BLOCKS = {"K": 32, "N": 2, "block_size": 16}
 
 
 def scaled(kind, scale, code):
-    """A model of one node of codes and a scale that the file holds, with zero point 3."""
+    """A model of one node of quantized values and a scale that the file holds, with zero point 3."""
     tensor = {"uint8": onnx.TensorProto.UINT8, "int8": onnx.TensorProto.INT8, "float": onnx.TensorProto.FLOAT}
     taken, given = ("float", code) if kind == "QuantizeLinear" else (code, "float")
     x, y = (onnx.helper.make_tensor_value_info(n, tensor[t], [8]) for n, t in (("x", taken), ("y", given)))
@@ -140,7 +140,7 @@ def scaled(kind, scale, code):
 @pytest.mark.parametrize("code", ["uint8", "int8"])
 @pytest.mark.parametrize("kind", ["QuantizeLinear", "DequantizeLinear"])
 def test_any_scale_is_taken_as_onnxruntime_takes_it(kind, code, scale):
-    """A mask of negative infinities that was quantised has an infinite scale; NaN is the least code."""
+    """A mask of negative infinities that was quantized has an infinite scale; NaN is the least code."""
     model = scaled(kind, scale, code)
     x = np.array([-np.inf, np.inf, np.nan, 0, -0.0, 1.5, -3, 1e30], F32)
     if kind == "DequantizeLinear":
@@ -167,12 +167,12 @@ def test_any_scale_of_a_vendor_op_is_taken(scale):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"B": np.zeros((2, 2, 9), U8)}, '"B" must hold 32 elements'),
-        ({"scales": np.ones((2, 3), F32)}, '"scales" must hold 4 elements'),
-        ({"zero_points": np.zeros((2, 3), U8)}, '"zero_points" must hold 2 elements'),
-        ({"block_size": 24}, "block_size must be a power of two"),
-        ({"block_size": 8}, "block_size must be at least 16"),
-        ({"bits": 9}, "bits must be a known one"),
+        ({"B": np.zeros((2, 2, 9), U8)}, '"B" does not have 32 elements'),
+        ({"scales": np.ones((2, 3), F32)}, '"scales" does not have 4 elements'),
+        ({"zero_points": np.zeros((2, 3), U8)}, '"zero_points" does not have 2 elements'),
+        ({"block_size": 24}, "block_size is not a power of two"),
+        ({"block_size": 8}, "block_size is less than 16"),
+        ({"bits": 9}, "unknown bits"),
         ({"weight_prepacked": 1}, "device-specific layout"),
     ],
 )
@@ -204,17 +204,17 @@ def test_weights_of_four_bits_stay_packed_in_numpy(rows):
     assert peak < columns * inner * 4 / 2, "less than half of the weights as floats"
 
 
-def test_zero_points_have_the_type_of_their_codes():
-    codes = np.ones((2, 3), U8)
-    with pytest.raises(tx.TypeMismatch, match='"B_zero_point" must have the element type of "B"'):
-        qlinear_add(codes, F32(1), U8(0), codes, F32(1), np.int8(0), F32(1), U8(0))
+def test_zero_points_have_the_type_of_their_quantized_values():
+    quantized = np.ones((2, 3), U8)
+    with pytest.raises(tx.TypeMismatch, match='"B_zero_point" has another element type than "B"'):
+        qlinear_add(quantized, F32(1), U8(0), quantized, F32(1), np.int8(0), F32(1), U8(0))
 
 
 # ----- gradients ------------------------------------------------------------------------------------------------------
 
 
 def test_a_frozen_model_of_four_bits_hands_gradients_on():
-    """What LoRA needs: the gradient of what is added beside frozen weights, and of what lies before them."""
+    """LoRA needs the gradients of adapters beside frozen weights, and of the layers before them."""
     random = np.random.default_rng(0)
     packed, scales = random.integers(0, 256, (4, 2, 8)).astype(U8), random.uniform(0.1, 1, (4, 2)).astype(F32)
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
@@ -225,8 +225,8 @@ def test_a_frozen_model_of_four_bits_hands_gradients_on():
     slope = tx.grad(graph, of="y", wrt=["x", "low"])
     feeds = {"x": random.normal(size=(3, 32)).astype(F32)}
     found = slope.run(feeds, backend="numpy")
-    codes = np.stack([packed & 15, packed >> 4], -1).reshape(4, 2, 16).astype(F32) - 8
-    to_h = np.broadcast_to((codes * scales[..., None]).reshape(4, 32).sum(0), (3, 32))
+    quantized = np.stack([packed & 15, packed >> 4], -1).reshape(4, 2, 16).astype(F32) - 8
+    to_h = np.broadcast_to((quantized * scales[..., None]).reshape(4, 32).sum(0), (3, 32))
     np.testing.assert_allclose(found["low/grad"][:, 0], feeds["x"].T @ to_h.sum(1), rtol=1e-4, atol=1e-3)
     np.testing.assert_allclose(found["x/grad"], to_h + to_h.sum(1, keepdims=True), rtol=1e-4, atol=1e-3)
 
@@ -235,10 +235,10 @@ def test_a_qoperator_model_has_a_gradient_in_qdq():
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
     x = graph.input("x", "float32", (2, 3))
     scale, zero = F32(0.1), U8(100)
-    codes = quantize_linear(x, scale, zero)
+    quantized = quantize_linear(x, scale, zero)
     weights = graph.variable("w", np.int8([[1, -2], [3, 4], [-5, 6]]))
-    codes = qlinear_matmul(codes, scale, zero, weights, F32(0.5), np.int8(0), F32(1), U8(128))
-    graph.output("y", reduce_sum(dequantize_linear(codes, F32(1), U8(128)), keepdims=0))
+    quantized = qlinear_matmul(quantized, scale, zero, weights, F32(0.5), np.int8(0), F32(1), U8(128))
+    graph.output("y", reduce_sum(dequantize_linear(quantized, F32(1), U8(128)), keepdims=0))
     slope = tx.grad(to_qdq(graph), of="y", wrt="x")
     found = slope.run({"x": np.ones((2, 3), np.float32)}, backend="numpy")["x/grad"]
     np.testing.assert_allclose(found, np.broadcast_to(np.float32([-0.5, 3.5, 0.5]), (2, 3)), rtol=1e-5)

@@ -8,7 +8,7 @@ import tenonnx_standard as ops
 from tenonnx_quantized.tuning.quantize import quantize
 
 
-def test_weights_of_convolutions_are_codes_by_channel():
+def test_weights_of_convolutions_are_quantized_values_by_channel():
     draw = np.random.default_rng(0).standard_normal
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", (2, 8, 9, 9))
@@ -17,7 +17,7 @@ def test_weights_of_convolutions_are_codes_by_channel():
     graph.output("y", ops.matmul(ops.reduce_mean(ops.conv(x, kernel), [2, 3], keepdims=0), head))
     made, report = quantize(graph, [{"x": draw((2, 8, 9, 9)).astype(np.float32)}], mode="weights", bits=8)
     assert {tensor.name: tensor.dtype for tensor in report.tensors} == {"kernel": "int8", "head": "uint8"}
-    assert len(report.quantised) == 2
+    assert len(report.quantized) == 2
     assert [node.op_type for node in made.nodes].count("DequantizeLinear") == 2
     assert report.outputs["y"] < 0.01
 
@@ -48,4 +48,4 @@ def test_the_report_says_what_was_reached_and_what_was_not():
     _, report = quantize(graph, mode="weights")
     assert report.reached == pytest.approx(0.25)
     assert report.kept == {"table": "Gather"}
-    assert report.to_json()["kept"] == {"table": "Gather"}
+    assert report.to_dict()["kept"] == {"table": "Gather"}

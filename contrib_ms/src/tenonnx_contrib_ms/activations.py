@@ -42,7 +42,7 @@ def listed(made: Op, y: Value, name: str | None, parameters: Sequence[float] | N
     given = parameters or ()
     if len(names) != len(given):
         raise TypeMismatch(
-            f"{made.title}: activation_params must hold {' and '.join(names) or 'nothing'}",
+            f"{made.title}: activation_params does not hold {' and '.join(names) or 'nothing'}",
             given=f'activation="{name}", activation_params={list(given)}',
         )
     return _apply(function, y, dict(zip(names, given, strict=True)))

@@ -27,10 +27,24 @@ from tenonnx_standard.checking import dim_of
 
 @op("Attention", domain="com.microsoft")
 def attention(
-    input, weights, bias=None, mask_index=None, past=None, attention_bias=None, past_sequence_length=None, *,
-    do_rotary=0, mask_filter_value=-10000.0, num_heads: int, past_present_share_buffer=0,
-    qkv_hidden_sizes: list[int] | None = None, rotary_embedding_dim=0, scale=0.0, unidirectional=0, _outputs=None,
-):  # fmt: skip
+    input,
+    weights,
+    bias=None,
+    mask_index=None,
+    past=None,
+    attention_bias=None,
+    past_sequence_length=None,
+    *,
+    do_rotary=0,
+    mask_filter_value=-10000.0,
+    num_heads: int,
+    past_present_share_buffer=0,
+    qkv_hidden_sizes: list[int] | None = None,
+    rotary_embedding_dim=0,
+    scale=0.0,
+    unidirectional=0,
+    _outputs=None,
+):
     """Self attention of ``input`` times ``weights``, which hold those of query, key and value one behind the other.
 
     ``mask_index`` holds what is seen: as numbers above 0 for (batch, keys), (batch, length, keys) or, of which a part
@@ -84,7 +98,7 @@ def _as_float(size: Any) -> Any:
 
 
 def mask_bias(mask: Value | None, query: Value, start: Any, total: Any, filter_value: float) -> Value | None:
-    """What a mask of any of its shapes adds to the logits."""
+    """Bias of the logits for a mask of any accepted shape."""
     if mask is None:
         return None
     queries = dim_of(query, 2)
@@ -104,12 +118,12 @@ def mask_bias(mask: Value | None, query: Value, start: Any, total: Any, filter_v
 def hold_sizes(num_heads: int, qkv_hidden_sizes: Any, hidden: Any) -> str | None:
     if qkv_hidden_sizes is not None:
         if len(qkv_hidden_sizes) != 3 or qkv_hidden_sizes[0] != qkv_hidden_sizes[1]:
-            return "qkv_hidden_sizes must have three elements, the first two of them equal"
+            return "qkv_hidden_sizes does not have three elements, the first two equal"
         if any(size % num_heads for size in qkv_hidden_sizes):
-            return "num_heads must divide qkv_hidden_sizes"
+            return "qkv_hidden_sizes are not multiples of num_heads"
         whole, what = sum(qkv_hidden_sizes), "the sum of qkv_hidden_sizes"
-        return f"weights must have as many columns as {what}" if differ(hidden, whole) else None
-    return "the columns of weights must be a multiple of 3 * num_heads" if _uneven(hidden, 3 * num_heads) else None
+        return f"number of columns of weights differs from {what}" if differ(hidden, whole) else None
+    return "number of columns of weights is not a multiple of 3 * num_heads" if _uneven(hidden, 3 * num_heads) else None
 
 
 def _uneven(size: Any, count: int) -> bool:
@@ -118,7 +132,7 @@ def _uneven(size: Any, count: int) -> bool:
 
 def hold_mask(batch: Any, numbers: Any) -> str | None:
     if isinstance(batch, int) and isinstance(numbers, int) and numbers not in (batch, 2 * batch, 3 * batch + 2):
-        return "a mask of rank 1 must have batch, 2 * batch or 3 * batch + 2 elements"
+        return "a mask of rank 1 does not have batch, 2 * batch or 3 * batch + 2 elements"
     return None
 
 
@@ -129,7 +143,7 @@ def _hold_buffer(past: Any, past_sequence_length: Any, past_present_share_buffer
 
 
 def _lengths(mask: Value, query: Value, total: Any) -> Value:
-    """Which keys are seen by numbers for each sequence: its end; end and start; or its length, followed by others."""
+    """Mask of the keys seen, from numbers of each sequence: end; end and start; or its length, followed by others."""
     count, batch = mask.shape[0], query.shape[0]
     if count == batch:
         return core.within(mask, total)
@@ -146,9 +160,13 @@ def _lengths(mask: Value, query: Value, total: Any) -> Value:
 
 attention.requires(
     shapes(
-        input="batch length width", weights="width hidden", bias="hidden",
+        input="batch length width",
+        weights="width hidden",
+        bias="hidden",
         mask_index="numbers|_ keys|batch length total|batch 1 side side",
-        past="2 batch num_heads capacity size", attention_bias="_ _ length _", past_sequence_length="|1",
+        past="2 batch num_heads capacity size",
+        attention_bias="_ _ length _",
+        past_sequence_length="|1",
     ),
     floats("input", "weights", "bias", "past", "attention_bias"),
     same_dtype("input", "weights", "bias", "past", "attention_bias"),
@@ -157,4 +175,4 @@ attention.requires(
     holds(hold_sizes),
     holds(hold_mask),
     holds(_hold_buffer),
-)  # fmt: skip
+)

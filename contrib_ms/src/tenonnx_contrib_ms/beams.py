@@ -10,7 +10,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value, constant
 from tenonnx_contrib_ms.decoding import Decoded, Decoding, all_of, filled, repeated
-from tenonnx_contrib_ms.token_rules import Rules
+from tenonnx_contrib_ms.logits_processors import Rules
 from tenonnx_standard.checking import dim_of
 
 WORST = -1e300

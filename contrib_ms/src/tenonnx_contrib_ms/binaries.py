@@ -9,18 +9,31 @@ from tenonnx.extend import NotRepresentable, Op, UnknownType, UnsupportedOp, pri
 
 @primitive("EPContext", domain="com.microsoft")
 def ep_context(
-    *inputs, embed_mode=1, ep_cache_context: str | None = None, ep_sdk_version: str | None = None,
-    hardware_architecture: str | None = None, main_context=1, max_size=0, notes: str | None = None,
-    onnx_model_filename: str | None = None, partition_name: str | None = None, source: str | None = None, _outputs=None,
-):  # fmt: skip
+    *inputs,
+    embed_mode=1,
+    ep_cache_context: str | None = None,
+    ep_sdk_version: str | None = None,
+    hardware_architecture: str | None = None,
+    main_context=1,
+    max_size=0,
+    notes: str | None = None,
+    onnx_model_filename: str | None = None,
+    partition_name: str | None = None,
+    source: str | None = None,
+    _outputs=None,
+):
     """A part of a model as an execution provider compiled it."""
 
 
 @primitive("Snpe", domain="com.microsoft")
 def snpe(
-    *inputs, DLC: str, notes: str | None = None, snpe_version: str | None = None, target_device: str | None = None,
+    *inputs,
+    DLC: str,
+    notes: str | None = None,
+    snpe_version: str | None = None,
+    target_device: str | None = None,
     _outputs=None,
-):  # fmt: skip
+):
     """A part of a model as Qualcomm's neural processing engine has it."""
 
 
@@ -33,24 +46,26 @@ def speculative_prefix_commit(
 
 def _refuse(made: Op, why: str, before: str) -> None:
     @made.type
-    def _(*inputs: Any, **attributes: Any) -> Any:
+    def made_type(*inputs: Any, **attributes: Any) -> Any:
         raise UnknownType(f"{made.title}: {why}", do=f"convert {before}")
 
     @made.numpy
-    def _(*inputs: Any, **attributes: Any) -> Any:
+    def made_numpy(*inputs: Any, **attributes: Any) -> Any:
         raise UnsupportedOp(f"{made.title}: {why}", do=f"run the file on the device that it is made for, or {before}")
 
     @made.lower()
-    def _(*inputs: Any, **attributes: Any) -> Any:
+    def made_lowering(*inputs: Any, **attributes: Any) -> Any:
         raise NotRepresentable(why)
 
 
 for _compiled in (ep_context, snpe):
     _refuse(
-        _compiled, "what it computes is compiled for one device and cannot be read from it",
+        _compiled,
+        "what it computes is compiled for one device and cannot be read from it",
         "the model that it was compiled from",
-    )  # fmt: skip
+    )
 _refuse(
-    speculative_prefix_commit, "it writes records to an address in the memory of a device, which no tensor is",
+    speculative_prefix_commit,
+    "it writes records to an address in the memory of a device, which no tensor is",
     "the model without the loop that verifies drafts",
-)  # fmt: skip
+)

@@ -10,7 +10,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value, constant, dims, dtypes, op, same_dtype, shapes, symbolic
 from tenonnx_standard.checking import dim_of
-from tenonnx_standard.counting import counts_from, everywhere
+from tenonnx_standard.symbolic_ints import counts_from, everywhere
 
 #: Behind all positions.
 NOWHERE = 1 << 40
@@ -28,7 +28,7 @@ def written(cache: Value, new: Value, start: Value, places: Value | None = None)
 
 
 def places_of_beams(beams: Value, length: Value) -> Value:
-    """Where the past of each beam is: ``beams`` (batch, beams, capacity) says in which beam each element was made."""
+    """Positions of the past of each beam: ``beams`` (batch, beams, capacity) has the beam of each element."""
     batch, width = dim_of(beams, 0), dim_of(beams, 1)
     first = ops.reshape(ops.range_(0, batch, 1), [-1, 1, 1]) * width
     rows = ops.cast(beams[:, :, :length], to=DType.int64) + first
@@ -56,17 +56,21 @@ def updated(past_key, past_value, key, value, rows, total):
 
 updated.requires(
     shapes(
-        past_key="batch heads capacity size", past_value="batch heads capacity value_size",
-        key="batch heads length size", value="batch heads length value_size", rows="batch length", total="1",
+        past_key="batch heads capacity size",
+        past_value="batch heads capacity value_size",
+        key="batch heads length size",
+        value="batch heads length value_size",
+        rows="batch length",
+        total="1",
     ),
     same_dtype("past_key", "key"),
     same_dtype("past_value", "value"),
     dtypes(rows="int64", total="int64"),
-)  # fmt: skip
+)
 
 
 @updated.rule("normal")
-def _(past_key, past_value, key, value, rows, total):
+def updated_normal(past_key, past_value, key, value, rows, total):
     """Rows that begin behind all of the past are appended."""
     capacity, length = past_key.shape[2], key.shape[2]
     appended = counts_from(rows) == capacity is not None and everywhere(total) == symbolic.add(capacity, length)
@@ -74,7 +78,7 @@ def _(past_key, past_value, key, value, rows, total):
 
 
 @updated.numpy
-def _(past_key, past_value, key, value, rows, total):
+def updated_numpy(past_key, past_value, key, value, rows, total):
     instances, length = np.arange(len(rows))[:, None], int(total[0])
 
     def written(past, new):
@@ -113,17 +117,17 @@ class SlidingWindow:
         self.positions = ops.concat(ops.where(held < start, held, NOWHERE), rows, axis=1)
 
     def _resident(self, length: Value) -> Value:
-        """How many of so many positions a cache holds."""
+        """Number of positions that a cache holds."""
         beyond = ops.maximum(length - self.capacity, 0) + (self.slack - 1)
         return length - beyond // self.slack * self.slack
 
     def extended(self, past: tuple[Value, Value], new: Sequence[Value]) -> tuple[list[Value], list[Value]]:
-        """What caches hold afterwards, and what they hold for the queries at hand."""
+        """Return the updated caches, and keys and values for the current queries."""
         held = [ops.concat(p, n, axis=2) for p, n in zip(past, new, strict=True)]
         return [self.kept(x) for x in held], held
 
     def kept(self, joined: Value) -> Value:
-        """What a cache holds afterwards, of the past ``joined`` with what is new; that has ``positions``."""
+        """Contents of a cache afterwards, of the past ``joined`` with what is new; that has ``positions``."""
         wanted = ops.minimum(self.lengths - self._resident(self.lengths) + self.columns, self.lengths - 1)
         places = wanted - ops.where(wanted < self.start, self.first, self.start - self.capacity)
         batch, length = dim_of(joined, 0), dim_of(joined, 2)
@@ -142,7 +146,7 @@ class SlidingWindow:
 
 
 class Quantization(NamedTuple):
-    """How caches of keys and values are quantized: the scale of each as it multiplies one, None for a float cache."""
+    """Quantization of caches of keys and values: the scale of each as it multiplies one, None for a float cache."""
 
     scales: Sequence[Value | None]
     bits: int
@@ -176,7 +180,7 @@ def quantized(x: Value, scale: Value, bits: int) -> Value:
 
 
 def restored(x: Value, scale: Value, bits: int, dtype: DType) -> Value:
-    """What ``quantized`` made ``x`` of, as near as it can be known."""
+    """Dequantize ``x``, the approximate inverse of ``quantized``."""
     if bits == 4:
         wide = ops.unsqueeze(ops.cast(x, to=DType.int32), [4])
         pairs = ops.concat(wide % 16, wide / 16, axis=4)

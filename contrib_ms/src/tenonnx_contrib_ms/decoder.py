@@ -28,10 +28,22 @@ from tenonnx_standard.checking import dim_of
 
 @op("DecoderAttention", domain="com.microsoft")
 def decoder_attention(
-    query, key, q_weight, kv_weight, bias, key_padding_mask=None, key_cache=None, value_cache=None, static_kv=REQUIRED,
-    use_past=REQUIRED, has_layer_state=REQUIRED, has_key_padding_mask=REQUIRED, *,
-    mask_filter_value=-10000.0, num_heads: int,
-):  # fmt: skip
+    query,
+    key,
+    q_weight,
+    kv_weight,
+    bias,
+    key_padding_mask=None,
+    key_cache=None,
+    value_cache=None,
+    static_kv=REQUIRED,
+    use_past=REQUIRED,
+    has_layer_state=REQUIRED,
+    has_key_padding_mask=REQUIRED,
+    *,
+    mask_filter_value=-10000.0,
+    num_heads: int,
+):
     """Attention of (length, batch, hidden), to itself or with ``static_kv`` to ``key``, by flags known at run time.
 
     With ``use_past`` and ``has_layer_state`` the caches come in front of keys and values, or with ``static_kv`` instead
@@ -59,6 +71,9 @@ def decoder_attention(
     return ops.transpose(core.join_heads(y), perm=[1, 0, 2]), *new
 
 
+decoder_attention.traits(on_request=True)
+
+
 def _flag(flag: Value) -> Value:
     return ops.cast(ops.reshape(flag, []), to=DType.int64)
 
@@ -70,10 +85,22 @@ def _heads(x: Value, count: int) -> Value:
 
 @op("DecoderMaskedSelfAttention", domain="com.microsoft")
 def decoder_masked_self_attention(
-    input, weights, bias, mask_index=None, past=REQUIRED, attention_bias=None, past_sequence_length=REQUIRED,
-    beam_width=None, cache_indirection=None, *,
-    do_rotary=0, mask_filter_value=-10000.0, num_heads: int, past_present_share_buffer=0, scale=0.0,
-):  # fmt: skip
+    input,
+    weights,
+    bias,
+    mask_index=None,
+    past=REQUIRED,
+    attention_bias=None,
+    past_sequence_length=REQUIRED,
+    beam_width=None,
+    cache_indirection=None,
+    *,
+    do_rotary=0,
+    mask_filter_value=-10000.0,
+    num_heads: int,
+    past_present_share_buffer=0,
+    scale=0.0,
+):
     """Attention of one element, of which there are ``beam_width`` for each sequence.
 
     With ``past_present_share_buffer`` the past is a buffer of which ``past_sequence_length`` is filled. Its keys lie
@@ -100,8 +127,11 @@ def decoder_masked_self_attention(
     return core.join_heads(y), ops.concat(*(ops.unsqueeze(x, [0]) for x in (first, second)), axis=0)
 
 
+decoder_masked_self_attention.traits(on_request=True)
+
+
 def _piece(keys: Value) -> int:
-    """How many elements are 16 bytes."""
+    """Number of elements in 16 bytes."""
     return 128 // keys.dtype.bits
 
 
@@ -117,21 +147,29 @@ def _in_pieces(keys: Value) -> Value:
     return ops.reshape(ops.transpose(apart, perm=[0, 1, 3, 2, 4]), [0, count, capacity, size])
 
 
-# ----- what must hold -------------------------------------------------------------------------------------------------
+# ----- requirements ---------------------------------------------------------------------------------------------------
 
 
 def _hold_buffer(past: Any, past_present_share_buffer: int, size: Any) -> str | None:
     if past_present_share_buffer and isinstance(size, int) and past.type is not None and size % _piece(past):
-        return "with past_present_share_buffer, heads must be a multiple of 16 bytes"
+        return "size of a head is not a multiple of 16 bytes, with past_present_share_buffer"
     return None
 
 
 _FLAG = "|1"
 decoder_attention.requires(
     shapes(
-        query="length batch hidden", key="keys batch hidden", q_weight="hidden hidden", kv_weight="hidden both",
-        bias="all", key_padding_mask="batch _", key_cache="batch num_heads past size",
-        value_cache="batch num_heads past size", static_kv=_FLAG, use_past=_FLAG, has_layer_state=_FLAG,
+        query="length batch hidden",
+        key="keys batch hidden",
+        q_weight="hidden hidden",
+        kv_weight="hidden both",
+        bias="all",
+        key_padding_mask="batch _",
+        key_cache="batch num_heads past size",
+        value_cache="batch num_heads past size",
+        static_kv=_FLAG,
+        use_past=_FLAG,
+        has_layer_state=_FLAG,
         has_key_padding_mask=_FLAG,
     ),
     floats("query", "key", "q_weight", "kv_weight", "bias", "key_cache", "value_cache"),
@@ -143,12 +181,18 @@ decoder_attention.requires(
     divides("num_heads", "hidden"),
     divides(2, "both"),
     divides(3, "all"),
-)  # fmt: skip
+)
 decoder_masked_self_attention.requires(
     at_least(num_heads=1),
     shapes(
-        input="batch 1 width", weights="width hidden", bias="hidden", mask_index="batch _",
-        past="2 batch num_heads capacity size", attention_bias="_ _ 1 _", past_sequence_length="|1", beam_width="|1",
+        input="batch 1 width",
+        weights="width hidden",
+        bias="hidden",
+        mask_index="batch _",
+        past="2 batch num_heads capacity size",
+        attention_bias="_ _ 1 _",
+        past_sequence_length="|1",
+        beam_width="|1",
         cache_indirection="_ beams capacity",
     ),
     floats("input", "weights", "bias", "past", "attention_bias"),
@@ -156,4 +200,4 @@ decoder_masked_self_attention.requires(
     integers("mask_index", "past_sequence_length", "beam_width", "cache_indirection"),
     divides(3, "hidden"),
     holds(_hold_buffer),
-)  # fmt: skip
+)

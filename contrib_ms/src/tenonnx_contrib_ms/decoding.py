@@ -23,7 +23,7 @@ class Decoding(Protocol):
 
     @property
     def first(self) -> Callable[[list[Value]], Decoded] | None:
-        """How the first token is decoded, where that is another way."""
+        """Decode the first token, if that differs from the others."""
 
     def decoded(self, feeds: list[Value]) -> Decoded: ...
 
@@ -31,7 +31,7 @@ class Decoding(Protocol):
         """Feeds whose states are those of other rows."""
 
     def following(self, feeds: list[Value], token: Value, sequences: Value) -> list[Value]:
-        """What the decoder takes next, of sequences that ``token`` is the end of."""
+        """Next inputs of the decoder, for sequences that end in ``token``."""
 
 
 class DecoderOnly:

@@ -21,7 +21,7 @@ from tenonnx.extend import (
     shapes,
     subgraph,
     symbolic,
-)  # fmt: skip
+)
 from tenonnx_standard.gated_activation import clamped_swiglu
 
 #: How far below the best logit others still count for a sparse mixer, in parts of it.
@@ -33,11 +33,25 @@ COPIES = 2
 
 @op("MoE", domain="com.microsoft")
 def mixture_of_experts(
-    input, router_probs, fc1_experts_weights, fc1_experts_bias=None, fc2_experts_weights=REQUIRED,
-    fc2_experts_bias=None, fc3_experts_weights=None, fc3_experts_bias=None, *,
-    activation_alpha=1.0, activation_beta=0.0, activation_type="relu", k=1, normalize_routing_weights=0,
-    swiglu_fusion=0, swiglu_limit: float | None = None, swiglu_limit_after_activation=0, use_sparse_mixer=0,
-):  # fmt: skip
+    input,
+    router_probs,
+    fc1_experts_weights,
+    fc1_experts_bias=None,
+    fc2_experts_weights=REQUIRED,
+    fc2_experts_bias=None,
+    fc3_experts_weights=None,
+    fc3_experts_bias=None,
+    *,
+    activation_alpha=1.0,
+    activation_beta=0.0,
+    activation_type="relu",
+    k=1,
+    normalize_routing_weights=0,
+    swiglu_fusion=0,
+    swiglu_limit: float | None = None,
+    swiglu_limit_after_activation=0,
+    use_sparse_mixer=0,
+):
     """The outputs of ``k`` experts for each token, weighted by the softmax of ``router_probs``, which are logits.
 
     An expert is two layers with an activation between them; with ``fc3``, or twice as wide a first layer, the
@@ -66,9 +80,13 @@ def mixture_of_experts(
             else:
                 gate, linear = hidden, _layer(x, fc3_experts_weights, fc3_experts_bias, own)
             hidden = clamped_swiglu(
-                gate, linear, alpha=activation_alpha, beta=activation_beta, limit=swiglu_limit,
+                gate,
+                linear,
+                alpha=activation_alpha,
+                beta=activation_beta,
+                limit=swiglu_limit,
                 after=swiglu_limit_after_activation,
-            )  # fmt: skip
+            )
         elif activation_type == "geglu":
             gate, linear = _halves(hidden, interleaved=swiglu_fusion == 1)
             hidden = ops.gelu(gate, approximate="tanh") * linear
@@ -83,7 +101,7 @@ def mixture_of_experts(
 
 
 def _where_few(router_probs: Value, k: int, few: Callable[[], Value], many: Callable[[], Value]) -> Value:
-    """What is made where copies of the layers that the tokens want are much less than all layers, or else the other."""
+    """``few`` where copies of the layers that the tokens want are much less than all layers, else ``many``."""
     tokens, experts = dims(router_probs)
     most = experts // (COPIES * k) if isinstance(experts, int) else 0
     if isinstance(tokens, int) or not most:
@@ -148,25 +166,49 @@ def _sparsely_mixed(x: Value, k: int) -> tuple[Value, Value]:
 
 
 mixture_of_experts.requires(
-    shapes(router_probs="n e", fc1_experts_weights="e i h", fc1_experts_bias="e i", fc2_experts_weights="e h j",
-           fc2_experts_bias="e h", fc3_experts_weights="e j h", fc3_experts_bias="e j", input="n h | batch length h"),
+    shapes(
+        router_probs="n e",
+        fc1_experts_weights="e i h",
+        fc1_experts_bias="e i",
+        fc2_experts_weights="e h j",
+        fc2_experts_bias="e h",
+        fc3_experts_weights="e j h",
+        fc3_experts_bias="e j",
+        input="n h | batch length h",
+    ),
     floats("input"),
-    same_dtype("input", "router_probs", "fc1_experts_weights", "fc1_experts_bias", "fc2_experts_weights",
-               "fc2_experts_bias", "fc3_experts_weights", "fc3_experts_bias"),
+    same_dtype(
+        "input",
+        "router_probs",
+        "fc1_experts_weights",
+        "fc1_experts_bias",
+        "fc2_experts_weights",
+        "fc2_experts_bias",
+        "fc3_experts_weights",
+        "fc3_experts_bias",
+    ),
     at_least(k=1),
-    holds(lambda router_probs, n, batch, length: (
-        "router_probs must have a row for each token" if differ(n, symbolic.multiply(batch, length)) else None
-    )),
+    holds(
+        lambda router_probs, n, batch, length: (
+            "router_probs does not have one row for each token" if differ(n, symbolic.multiply(batch, length)) else None
+        )
+    ),
     one_of(activation_type=(*_ACTIVATIONS, "swiglu", "geglu"), swiglu_fusion=(0, 1, 2)),
-    holds(lambda activation_type, swiglu_fusion, fc3_experts_weights: (
-        "geglu needs swiglu_fusion 1 or 2, and no fc3_experts_weights"
-        if activation_type == "geglu" and (not swiglu_fusion or fc3_experts_weights is not None) else None
-    )),
-    holds(lambda activation_type, swiglu_fusion, fc3_experts_weights: (
-        "swiglu without fusion needs fc3_experts_weights"
-        if activation_type == "swiglu" and not swiglu_fusion and fc3_experts_weights is None else None
-    )),
-)  # fmt: skip
+    holds(
+        lambda activation_type, swiglu_fusion, fc3_experts_weights: (
+            "geglu needs swiglu_fusion 1 or 2, and no fc3_experts_weights"
+            if activation_type == "geglu" and (not swiglu_fusion or fc3_experts_weights is not None)
+            else None
+        )
+    ),
+    holds(
+        lambda activation_type, swiglu_fusion, fc3_experts_weights: (
+            "swiglu without fusion needs fc3_experts_weights"
+            if activation_type == "swiglu" and not swiglu_fusion and fc3_experts_weights is None
+            else None
+        )
+    ),
+)
 
 
 # ----- routing --------------------------------------------------------------------------------------------------------
@@ -174,9 +216,17 @@ mixture_of_experts.requires(
 
 @op("MoEGroupRouter", domain="com.microsoft")
 def moe_group_router(
-    logits, expert_bias, projection_weight=None, *,
-    group_topk=2, n_group=1, router_sentinel=-10000.0, top_k: int, topk_group=1, _outputs=None,
-):  # fmt: skip
+    logits,
+    expert_bias,
+    projection_weight=None,
+    *,
+    group_topk=2,
+    n_group=1,
+    router_sentinel=-10000.0,
+    top_k: int,
+    topk_group=1,
+    _outputs=None,
+):
     """The logarithms of sigmoids of ``logits`` for the ``top_k`` experts of the best groups, ``router_sentinel`` for
     the others (DeepSeek-AI 2024, arXiv:2412.19437).
 
@@ -203,12 +253,15 @@ def moe_group_router(
     return ops.where(_among_best(scores, top_k, None), logarithms, router_sentinel)
 
 
+moe_group_router.traits(on_request=True)
+
+
 #: What probabilities are at least, for their logarithm.
 _LEAST = 1e-20
 
 
 def _among_best(scores: Value, count: int, shape: list[int] | None) -> Value:
-    """Which of each row are the ``count`` best ones, in another shape if that is given."""
+    """Mask of the ``count`` best of each row, in another shape if that is given."""
     places = ops.top_k(scores, ops.constant(value_ints=[count]))[1]
     ones = ops.expand(constant(1, DType.int32), ops.shape(places))
     found = ops.scatter_elements(ops.cast(ops.zeros_like(scores), to=DType.int32), places, ones, axis=-1)
@@ -216,19 +269,25 @@ def _among_best(scores: Value, count: int, shape: list[int] | None) -> Value:
 
 
 moe_group_router.requires(
-    floats("logits"), floats("expert_bias"), same_dtype("logits", "projection_weight"),
-    at_least(top_k=1, group_topk=1, n_group=1, topk_group=1), shapes(expert_bias="e", projection_weight="e width"),
+    floats("logits"),
+    floats("expert_bias"),
+    same_dtype("logits", "projection_weight"),
+    at_least(top_k=1, group_topk=1, n_group=1, topk_group=1),
+    shapes(expert_bias="e", projection_weight="e width"),
     holds(lambda logits, e, n_group, topk_group, top_k: _hold_groups(e, n_group, topk_group, top_k)),
-    holds(lambda projection_weight, logits, e, width: (
-        "logits must have a column for each expert, or as many as projection_weight"
-        if logits.rank and differ(logits.shape[-1], e if projection_weight is None else width) else None
-    )),
-)  # fmt: skip
+    holds(
+        lambda projection_weight, logits, e, width: (
+            "number of columns of logits differs from that of the experts or of projection_weight"
+            if logits.rank and differ(logits.shape[-1], e if projection_weight is None else width)
+            else None
+        )
+    ),
+)
 
 
 def _hold_groups(experts: object, groups: int, best: int, count: int) -> str | None:
     if best > groups:
-        return "topk_group must be at most n_group"
+        return "topk_group is larger than n_group"
     if isinstance(experts, int) and (experts % groups or count > experts // groups * best):
-        return "n_group must divide the experts, and topk_group groups must have top_k of them"
+        return "n_group does not divide the experts, or topk_group groups have fewer than top_k"
     return None

@@ -25,11 +25,27 @@ from tenonnx_contrib_ms.packed_sequences import PackedSequences, holds_bounds, h
 
 @op("GatedDeltaNet", domain="com.microsoft")
 def gated_delta_net(
-    query, key=None, value=None, cu_seqlens=None, decay=None, beta=None, initial_state=None, a_log=None, dt_bias=None,
-    capture_count=None, state_update_active=None, *,
-    beta_activation="none", chunk_size=64, gate_activation="none", gate_lower_bound=-5.0, qk_l2_norm=0, scale=0.0,
-    state_update_capacity=0, update_rule="gated_delta",
-):  # fmt: skip
+    query,
+    key=None,
+    value=None,
+    cu_seqlens=None,
+    decay=None,
+    beta=None,
+    initial_state=None,
+    a_log=None,
+    dt_bias=None,
+    capture_count=None,
+    state_update_active=None,
+    *,
+    beta_activation="none",
+    chunk_size=64,
+    gate_activation="none",
+    gate_lower_bound=-5.0,
+    qk_l2_norm=0,
+    scale=0.0,
+    state_update_capacity=0,
+    update_rule="gated_delta",
+):
     """LinearAttention of packed sequences, with its gates, and the norm of queries and keys, in float32.
 
     Of a single input the parts are taken apart by the shape of the state, whose third axis is that of the values. The
@@ -86,6 +102,9 @@ def gated_delta_net(
         for end, there in sequences.captured(capture_count, state_update_capacity)
     ]
     return y, final, ops.concat(*rows, axis=1)
+
+
+gated_delta_net.traits(on_request=True)
 
 
 def _recurrence(
@@ -145,18 +164,25 @@ gated_delta_net.requires(
     dtypes(cu_seqlens="int32", capture_count="int32", state_update_active="int32"),
     together("key", "value"),
     one_of(
-        update_rule=("linear", "gated", "delta", "gated_delta"), gate_activation=("none", *_SOFTPLUS, *_BOUNDED),
+        update_rule=("linear", "gated", "delta", "gated_delta"),
+        gate_activation=("none", *_SOFTPLUS, *_BOUNDED),
         beta_activation=("none", "sigmoid"),
     ),
     at_least(state_update_capacity=0),
     holds(lambda state_update_capacity, capture_count: holds_captures(state_update_capacity, capture_count)),
     holds(lambda cu_seqlens: holds_bounds(cu_seqlens)),
     holds(
-        lambda key, cu_seqlens, initial_state: "initial_state must be given with one input or without cu_seqlens"
-        if initial_state is None and (key is None or cu_seqlens is None) else None
+        lambda key, cu_seqlens, initial_state: (
+            "initial_state is missing, with one input or without cu_seqlens"
+            if initial_state is None and (key is None or cu_seqlens is None)
+            else None
+        )
     ),
     holds(
-        lambda gate_activation, a_log, dt_bias: f"gate_activation {gate_activation} needs a_log and dt_bias"
-        if gate_activation != "none" and (a_log is None or dt_bias is None) else None
+        lambda gate_activation, a_log, dt_bias: (
+            f"gate_activation {gate_activation} needs a_log and dt_bias"
+            if gate_activation != "none" and (a_log is None or dt_bias is None)
+            else None
+        )
     ),
-)  # fmt: skip
+)

@@ -47,23 +47,33 @@ def gated_add(X, Y, gate, gate_weight=None):
     return X + Y * gate
 
 
+gated_add.traits(on_request=True)
+
+
 gated_add.requires(
-    shapes(X="... n", Y="... n", gate="... k", gate_weight="k 1"), floats("X"),
+    shapes(X="... n", Y="... n", gate="... k", gate_weight="k 1"),
+    floats("X"),
     same_dtype("X", "Y", "gate", "gate_weight"),
-    holds(lambda gate_weight, k: (
-        "gate must have one number for each row where there is no gate_weight"
-        if gate_weight is None and differ(k, 1) else None
-    )),
-)  # fmt: skip
+    holds(
+        lambda gate_weight, k: (
+            "gate does not have one number for each row, without gate_weight"
+            if gate_weight is None and differ(k, 1)
+            else None
+        )
+    ),
+)
 
 
 @op("GatedRMSNorm", domain="com.microsoft")
 def gated_rms_norm(X, scale, gate, *, activation="silu", epsilon=1e-5):
-    """Each run of as many elements as ``scale`` has normalised and scaled, times the activated ``gate``."""
+    """Each run of as many elements as ``scale`` has normalized and scaled, times the activated ``gate``."""
     x = ops.reshape(_wide(X), [*dims(X)[:-1], -1, dims(scale)[0]])
     y = ops.reshape(_normalized(x, epsilon) * _wide(scale), ops.shape(X))
     z = _wide(gate)
     return ops.cast(y * (ops.sigmoid(z) if activation == "sigmoid" else ops.swish(z)), to=X.dtype)
+
+
+gated_rms_norm.traits(on_request=True)
 
 
 gated_rms_norm.requires(
@@ -84,6 +94,9 @@ def scaled_silu(X, scale=None, *, alpha=1.0):
     return z * ops.cast(ops.sigmoid(_wide(z)), to=X.dtype)
 
 
+scaled_silu.traits(on_request=True)
+
+
 scaled_silu.requires(floats("X", "scale"))
 
 
@@ -91,7 +104,7 @@ scaled_silu.requires(floats("X", "scale"))
 def engram_gate(
     key, query, value, key_norm_scale, query_norm_scale, conv_norm_scale=None, *, epsilon=1e-5, _outputs=None
 ):
-    """``value`` for each stream, times a gate by how alike key and query are; and that normalised and scaled.
+    """``value`` for each stream, times a gate by how alike key and query are; and that normalized and scaled.
 
     The gate is the sigmoid of the root of their product, with its sign.
     """
@@ -108,14 +121,21 @@ def engram_gate(
     return tuple(ops.cast(each, to=key.dtype) for each in (y, _normalized(y, epsilon) * _wide(conv_norm_scale)))
 
 
+engram_gate.traits(on_request=True)
+
+
 engram_gate.requires(
     shapes(
-        key="b s m h", query="b s m h", value="b s h", key_norm_scale="m h", query_norm_scale="m h",
+        key="b s m h",
+        query="b s m h",
+        value="b s h",
+        key_norm_scale="m h",
+        query_norm_scale="m h",
         conv_norm_scale="m h",
     ),
     floats("key"),
     same_dtype("key", "query", "value", "key_norm_scale", "query_norm_scale", "conv_norm_scale"),
-)  # fmt: skip
+)
 
 
 @op("SwiGLU", domain="com.microsoft")
@@ -126,18 +146,27 @@ def swiglu(gate, up=None, *, activation_alpha=1.0, activation_beta=0.0, limit=0.
     """
     x, y = (gate, up) if up is not None else ops.split(gate, axis=-1, num_outputs=2)
     found = clamped_swiglu(
-        _wide(x), _wide(y), alpha=activation_alpha, beta=activation_beta, limit=limit if limit > 0 else None,
+        _wide(x),
+        _wide(y),
+        alpha=activation_alpha,
+        beta=activation_beta,
+        limit=limit if limit > 0 else None,
         rounded=gate.dtype if round_activation else None,
-    )  # fmt: skip
+    )
     return ops.cast(found, to=gate.dtype)
 
 
+swiglu.traits(on_request=True)
+
+
 swiglu.requires(
-    shapes(gate="... n", up="... n"), floats("gate"), same_dtype("gate", "up"),
-    holds(lambda up, n: (
-        "gate must have halves where there is no up" if up is None and isinstance(n, int) and n % 2 else None
-    )),
-)  # fmt: skip
+    shapes(gate="... n", up="... n"),
+    floats("gate"),
+    same_dtype("gate", "up"),
+    holds(
+        lambda up, n: "last axis of gate is odd, without up" if up is None and isinstance(n, int) and n % 2 else None
+    ),
+)
 
 
 @op("RouterGateUpProj", domain="com.microsoft")
@@ -150,14 +179,23 @@ def router_gate_up_proj(
     return y[..., :router_size], swiglu(y[..., router_size:], **options)
 
 
+router_gate_up_proj.traits(on_request=True)
+
+
 router_gate_up_proj.requires(
-    shapes(X="... k", W="k n"), floats("X"), same_dtype("X", "W"), one_of(activation=("swiglu",)),
+    shapes(X="... k", W="k n"),
+    floats("X"),
+    same_dtype("X", "W"),
+    one_of(activation=("swiglu",)),
     at_least(router_size=0),
-    holds(lambda router_size, n: (
-        "W must have router_size columns, and two for each activated one"
-        if isinstance(n, int) and (n < router_size or (n - router_size) % 2) else None
-    )),
-)  # fmt: skip
+    holds(
+        lambda router_size, n: (
+            "W does not have router_size columns and two for each activated one"
+            if isinstance(n, int) and (n < router_size or (n - router_size) % 2)
+            else None
+        )
+    ),
+)
 
 
 # ----- streams --------------------------------------------------------------------------------------------------------
@@ -181,12 +219,18 @@ def branchwise_rms_norm(X, scale=None, *, epsilon=1e-5, num_branches=0):
     return ops.cast(ops.reshape(y, ops.shape(X)), to=X.dtype)
 
 
+branchwise_rms_norm.traits(on_request=True)
+
+
 @op("HyperConnectionPreMix", domain="com.microsoft")
 def hyper_connection_pre_mix(streams, pre_mix, *, num_branches=0, reduction_scale=1.0):
     """The weighted sum of the streams, times ``reduction_scale``."""
     x = _grouped(streams, num_branches)
     y = ops.reduce_sum(x * _weights(pre_mix, x, num_branches), [-2], keepdims=0)
     return ops.cast(y * reduction_scale, to=streams.dtype)
+
+
+hyper_connection_pre_mix.traits(on_request=True)
 
 
 @op("HyperConnectionPostMix", domain="com.microsoft")
@@ -199,12 +243,27 @@ def hyper_connection_post_mix(streams, block_output, post_mix, stream_mix=None, 
     return ops.cast(ops.reshape(y, ops.shape(streams)), to=streams.dtype)
 
 
+hyper_connection_post_mix.traits(on_request=True)
+
+
 @op("HyperConnectionLowRankMix", domain="com.microsoft")
 def hyper_connection_low_rank_mix(
-    streams, norm_scale, down_weight, up_weight, inject_weight, prev_block_output=None, prev_post_gate=None, *,
-    epsilon=1e-5, gate_div=1.0, gate_mul=1.0, num_branches: int, reduction_scale=1.0, silu_alpha=1.0,
-):  # fmt: skip
-    """The normalised streams summed by gates of low rank, a gate for each stream of the next call, and the streams.
+    streams,
+    norm_scale,
+    down_weight,
+    up_weight,
+    inject_weight,
+    prev_block_output=None,
+    prev_post_gate=None,
+    *,
+    epsilon=1e-5,
+    gate_div=1.0,
+    gate_mul=1.0,
+    num_branches: int,
+    reduction_scale=1.0,
+    silu_alpha=1.0,
+):
+    """The normalized streams summed by gates of low rank, a gate for each stream of the next call, and the streams.
 
     To these ``prev_block_output`` is added first, times ``prev_post_gate``. Each step is rounded to the dtype.
     """
@@ -227,14 +286,27 @@ def hyper_connection_low_rank_mix(
     return tuple(ops.cast(each, to=streams.dtype) for each in outputs)
 
 
+hyper_connection_low_rank_mix.traits(on_request=True)
+
+
 hyper_connection_low_rank_mix.requires(
-    shapes(streams="... n", norm_scale="n", down_weight="n r", up_weight="r n", inject_weight="n num_branches",
-           prev_block_output="... h", prev_post_gate="... num_branches"),
-    floats("streams"), divides("num_branches", "n"), together("prev_block_output", "prev_post_gate"),
-    same_dtype("streams", "norm_scale", "down_weight", "up_weight", "inject_weight", "prev_block_output",
-               "prev_post_gate"),
-    holds(lambda gate_div: "gate_div must not be 0" if not gate_div else None),
-)  # fmt: skip
+    shapes(
+        streams="... n",
+        norm_scale="n",
+        down_weight="n r",
+        up_weight="r n",
+        inject_weight="n num_branches",
+        prev_block_output="... h",
+        prev_post_gate="... num_branches",
+    ),
+    floats("streams"),
+    divides("num_branches", "n"),
+    together("prev_block_output", "prev_post_gate"),
+    same_dtype(
+        "streams", "norm_scale", "down_weight", "up_weight", "inject_weight", "prev_block_output", "prev_post_gate"
+    ),
+    holds(lambda gate_div: "gate_div is 0" if not gate_div else None),
+)
 
 
 def _weights(given: Value, streams: Value, branches: int) -> Value:

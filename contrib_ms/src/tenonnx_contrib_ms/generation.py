@@ -35,7 +35,7 @@ from tenonnx_contrib_ms.decoding import (
     has_hidden_states,
     repeated,
 )
-from tenonnx_contrib_ms.token_rules import Rules, Timestamps
+from tenonnx_contrib_ms.logits_processors import Rules, Timestamps
 from tenonnx_standard.checking import dim_of
 
 #: Values of model_type.
@@ -46,11 +46,24 @@ TIMESTAMPS = 1
 
 @op("GreedySearch", domain="com.microsoft")
 def greedy_search(
-    input_ids, max_length, min_length=None, repetition_penalty=None, vocab_mask=None, prefix_vocab_mask=None,
-    attention_mask=None, *,
-    decoder: Graph, decoder_start_token_id=-1, encoder: Graph | None = None, eos_token_id: int,
-    init_decoder: Graph | None = None, model_type=0, no_repeat_ngram_size=0, pad_token_id: int, vocab_size=-1,
-):  # fmt: skip
+    input_ids,
+    max_length,
+    min_length=None,
+    repetition_penalty=None,
+    vocab_mask=None,
+    prefix_vocab_mask=None,
+    attention_mask=None,
+    *,
+    decoder: Graph,
+    decoder_start_token_id=-1,
+    encoder: Graph | None = None,
+    eos_token_id: int,
+    init_decoder: Graph | None = None,
+    model_type=0,
+    no_repeat_ngram_size=0,
+    pad_token_id: int,
+    vocab_size=-1,
+):
     """Prompts with the most probable token behind them, again and again until they are ``max_length`` long.
 
     The decoder is that of GPT-2: it takes tokens, positions, the mask of attention and past states, and gives logits
@@ -67,13 +80,33 @@ def greedy_search(
 
 @op("Sampling", domain="com.microsoft")
 def sampling(
-    input_ids, max_length, min_length=None, repetition_penalty=None, vocab_mask=None, prefix_vocab_mask=None,
-    attention_mask=None, presence_mask=None, seed=None, *,
-    custom=0, decoder: Graph, decoder_start_token_id=-1, encoder: Graph | None = None, eos_token_id: int,
-    filter_value=-1e20, init_decoder: Graph | None = None, min_tokens_to_keep=0, model_type=0,
-    no_repeat_ngram_size=0, pad_token_id: int, presence_penalty=0.0, temperature=1.0, top_p=0.0, vocab_size=-1,
+    input_ids,
+    max_length,
+    min_length=None,
+    repetition_penalty=None,
+    vocab_mask=None,
+    prefix_vocab_mask=None,
+    attention_mask=None,
+    presence_mask=None,
+    seed=None,
+    *,
+    custom=0,
+    decoder: Graph,
+    decoder_start_token_id=-1,
+    encoder: Graph | None = None,
+    eos_token_id: int,
+    filter_value=-1e20,
+    init_decoder: Graph | None = None,
+    min_tokens_to_keep=0,
+    model_type=0,
+    no_repeat_ngram_size=0,
+    pad_token_id: int,
+    presence_penalty=0.0,
+    temperature=1.0,
+    top_p=0.0,
+    vocab_size=-1,
     _outputs=None,
-):  # fmt: skip
+):
     """Prompts with a token drawn by chance behind them, again and again until they are ``max_length`` long.
 
     A token is drawn among the most probable ones, which have ``top_p`` of the probability together. The seed counts
@@ -85,9 +118,15 @@ def sampling(
     decoding = DecoderOnly(decoder, init_decoder, input_ids, attention_mask, pad_token_id, 1)
     presence = None if presence_mask is None else _all_on_the_first(presence_mask, presence_penalty)
     rules = Rules(
-        eos_token_id, no_repeat_ngram_size, min_length, repetition_penalty, vocab_mask, prefix_vocab_mask,
-        temperature, presence,
-    )  # fmt: skip
+        eos_token_id,
+        no_repeat_ngram_size,
+        min_length,
+        repetition_penalty,
+        vocab_mask,
+        prefix_vocab_mask,
+        temperature,
+        presence,
+    )
     count = ops.reshape(ops.cast(max_length, to=DType.int64), [1]) - dim_of(input_ids, 1)
     known = None if seed is None else static(seed)
     chances = ops.random_uniform_like(
@@ -129,9 +168,14 @@ def _filtered(scores: Value, top: float, value: float, least: int, custom: bool)
 
 
 def _one_by_one(
-    decoding: Decoding, rules: Rules, chosen: Callable[[Value, Value], list[Value]], input_ids: Value,
-    max_length: Value, pad: int, gives: int = 0,
-) -> list[Value]:  # fmt: skip
+    decoding: Decoding,
+    rules: Rules,
+    chosen: Callable[[Value, Value], list[Value]],
+    input_ids: Value,
+    max_length: Value,
+    pad: int,
+    gives: int = 0,
+) -> list[Value]:
     """Sequences of tokens that are ``chosen`` by their scores, and what this gives beside a token."""
     never = ops.not_(ops.equal(input_ids[:, 0], input_ids[:, 0]))
 
@@ -152,13 +196,31 @@ def _one_by_one(
 
 @op("BeamSearch", domain="com.microsoft")
 def beam_search(
-    input_ids, max_length, min_length=None, num_beams=REQUIRED, num_return_sequences=REQUIRED, length_penalty=None,
-    repetition_penalty=None, vocab_mask=None, prefix_vocab_mask=None, attention_mask=None, decoder_input_ids=None,
-    logits_processor=None, *,
-    decoder: Graph, decoder_start_token_id=-1, early_stopping=0, encoder: Graph | None = None, eos_token_id: int,
-    init_decoder: Graph | None = None, model_type=0, no_repeat_ngram_size=0, pad_token_id: int, vocab_size=-1,
+    input_ids,
+    max_length,
+    min_length=None,
+    num_beams=REQUIRED,
+    num_return_sequences=REQUIRED,
+    length_penalty=None,
+    repetition_penalty=None,
+    vocab_mask=None,
+    prefix_vocab_mask=None,
+    attention_mask=None,
+    decoder_input_ids=None,
+    logits_processor=None,
+    *,
+    decoder: Graph,
+    decoder_start_token_id=-1,
+    early_stopping=0,
+    encoder: Graph | None = None,
+    eos_token_id: int,
+    init_decoder: Graph | None = None,
+    model_type=0,
+    no_repeat_ngram_size=0,
+    pad_token_id: int,
+    vocab_size=-1,
     _outputs=None,
-):  # fmt: skip
+):
     """The most probable ends of prompts among ``num_beams`` that are followed side by side.
 
     A decoder of GPT-2 (``model_type`` 0) is as in GreedySearch; T5 (1) and Whisper (2) have an encoder beside it, which
@@ -184,14 +246,41 @@ def beam_search(
 
 @op("WhisperBeamSearch", domain="com.microsoft")
 def whisper_beam_search(
-    input_ids, max_length, min_length=None, num_beams=REQUIRED, num_return_sequences=REQUIRED, length_penalty=None,
-    repetition_penalty=None, vocab_mask=None, prefix_vocab_mask=None, attention_mask=None, decoder_input_ids=None,
-    logits_processor=None, cross_qk_layer_head=None, extra_decoding_ids=None, temperature=None, *,
-    beginning_timestamp_token_id=-1, decoder: Graph, decoder_output_cross_qk=0, decoder_start_token_id=-1,
-    early_stopping=0, encoder: Graph | None = None, eos_token_id: int, init_decoder: Graph | None = None,
-    model_type=2, no_repeat_ngram_size=0, no_speech_token_id=-1, no_timestamps_token_id=-1, pad_token_id: int,
-    start_of_lm_token_id=-1, transcribe_token_id=-1, translate_token_id=-1, vocab_size=-1, _outputs=None,
-):  # fmt: skip
+    input_ids,
+    max_length,
+    min_length=None,
+    num_beams=REQUIRED,
+    num_return_sequences=REQUIRED,
+    length_penalty=None,
+    repetition_penalty=None,
+    vocab_mask=None,
+    prefix_vocab_mask=None,
+    attention_mask=None,
+    decoder_input_ids=None,
+    logits_processor=None,
+    cross_qk_layer_head=None,
+    extra_decoding_ids=None,
+    temperature=None,
+    *,
+    beginning_timestamp_token_id=-1,
+    decoder: Graph,
+    decoder_output_cross_qk=0,
+    decoder_start_token_id=-1,
+    early_stopping=0,
+    encoder: Graph | None = None,
+    eos_token_id: int,
+    init_decoder: Graph | None = None,
+    model_type=2,
+    no_repeat_ngram_size=0,
+    no_speech_token_id=-1,
+    no_timestamps_token_id=-1,
+    pad_token_id: int,
+    start_of_lm_token_id=-1,
+    transcribe_token_id=-1,
+    translate_token_id=-1,
+    vocab_size=-1,
+    _outputs=None,
+):
     """BeamSearch of Whisper, where ``logits_processor`` 1 keeps the rules of its timestamps."""
     beams, returned = (ops.reshape(ops.cast(x, to=DType.int64), []) for x in (num_beams, num_return_sequences))
     start = _begun(input_ids, decoder_input_ids, decoder_start_token_id)
@@ -200,13 +289,25 @@ def whisper_beam_search(
     if logits_processor is not None and beginning_timestamp_token_id > 0:
         timed = Timestamps(
             ops.equal(ops.reshape(ops.cast(logits_processor, to=DType.int64), []), TIMESTAMPS),
-            beginning_timestamp_token_id, eos_token_id, decoder_start_token_id, translate_token_id,
-            transcribe_token_id, start_of_lm_token_id, no_timestamps_token_id,
-        )  # fmt: skip
+            beginning_timestamp_token_id,
+            eos_token_id,
+            decoder_start_token_id,
+            translate_token_id,
+            transcribe_token_id,
+            start_of_lm_token_id,
+            no_timestamps_token_id,
+        )
     rules = Rules(
-        eos_token_id, no_repeat_ngram_size, min_length, repetition_penalty, vocab_mask, prefix_vocab_mask,
-        1.0 if temperature is None else ops.reshape(temperature, []), None, timed,
-    )  # fmt: skip
+        eos_token_id,
+        no_repeat_ngram_size,
+        min_length,
+        repetition_penalty,
+        vocab_mask,
+        prefix_vocab_mask,
+        1.0 if temperature is None else ops.reshape(temperature, []),
+        None,
+        timed,
+    )
     book = Hypotheses(
         dim_of(input_ids, 0), beams, _factor(length_penalty), bool(early_stopping), pad_token_id, max_length
     )
@@ -219,12 +320,12 @@ def _factor(penalty: Value | None) -> Value:
 
 
 def _begun(input_ids: Value, tokens: Value | None, start: int) -> Value:
-    """What the sequences of a decoder begin with."""
+    """Initial sequences of a decoder."""
     return ops.expand(constant(start, DType.int32), [dim_of(input_ids, 0), 1]) if tokens is None else tokens
 
 
 def _known(input_ids: Value, mask: Value | None, pad: int) -> Value:
-    """Which tokens an encoder sees: all but the padding in front."""
+    """Mask of the tokens that an encoder sees: all but the padding in front."""
     if mask is not None:
         return mask
     tokens = ops.cast(ops.not_(ops.equal(input_ids, constant(pad, DType.int32))), to=DType.int32)
@@ -236,7 +337,7 @@ def _known(input_ids: Value, mask: Value | None, pad: int) -> Value:
 
 @greedy_search.type
 @sampling.type
-def _(
+def sampling_type(
     input_ids: Value, max_length: Value, *others: Any, decoder: Graph, _outputs: int | None = 1, **attributes: Any
 ) -> tuple[TensorType, ...]:
     batch = input_ids.shape[0] if input_ids.rank else None
@@ -245,10 +346,17 @@ def _(
 
 @beam_search.type
 @whisper_beam_search.type
-def _(
-    input_ids: Value, max_length: Value, min_length: Any, num_beams: Value, num_return_sequences: Value, *others: Any,
-    decoder: Graph, _outputs: int | None, **attributes: Any,
-) -> tuple[TensorType, ...]:  # fmt: skip
+def whisper_beam_search_type(
+    input_ids: Value,
+    max_length: Value,
+    min_length: Any,
+    num_beams: Value,
+    num_return_sequences: Value,
+    *others: Any,
+    decoder: Graph,
+    _outputs: int | None,
+    **attributes: Any,
+) -> tuple[TensorType, ...]:
     batch, returned = input_ids.shape[0] if input_ids.rank else None, _number(num_return_sequences)
     scores = _scores(decoder, None, batch, _number(num_beams))
     sequences = TensorType(DType.int32, (batch, returned, _number(max_length)))
@@ -266,7 +374,7 @@ def _number(value: Value) -> int | None:
     return None if known is None else int(known.reshape(-1)[0])
 
 
-# ----- what must hold -------------------------------------------------------------------------------------------------
+# ----- requirements ---------------------------------------------------------------------------------------------------
 
 
 def _hold_decoder(decoder: Graph, init_decoder: Any, model_type: int, encoder: Any) -> str | None:
@@ -278,17 +386,17 @@ def _hold_decoder(decoder: Graph, init_decoder: Any, model_type: int, encoder: A
         states = len(graph.outputs) - 1
         if states < 1 or len(graph.all_inputs) != states + DecoderOnly.OTHERS:
             return (
-                "a decoder must take input_ids, position_ids, attention_mask and past states, "
-                "and give logits and as many present states"
+                "a decoder does not take input_ids, position_ids, attention_mask and past states, "
+                "or does not return logits and as many present states"
             )
         if any(value.rank != 5 for value in graph.all_inputs[DecoderOnly.OTHERS :]):
-            return "the past states of a decoder must be declared as [2, batch, heads, length, size]"
+            return "past states of a decoder are not declared as [2, batch, heads, length, size]"
     return None
 
 
 def _hold_gpt2(model_type: int, encoder: Any) -> str | None:
     if model_type != GPT2 or encoder is not None:
-        return "model_type must be 0, and there must be no encoder: onnxruntime has no other models here"
+        return "model_type is not 0, or there is an encoder: onnxruntime supports decoders alone here"
     return None
 
 
@@ -296,20 +404,20 @@ def _hold_encoder(
     decoder: Graph, model_type: int, encoder: Any, decoder_start_token_id: int, decoder_input_ids: Any
 ) -> str | None:
     if model_type not in (GPT2, T5, WHISPER):
-        return "model_type must be 0, 1 or 2"
+        return "model_type is not 0, 1 or 2"
     if model_type == GPT2:
         return None
     if encoder is None:
         return "model_type 1 and 2 need encoder"
     if decoder_start_token_id < 0 and decoder_input_ids is None:
-        return "decoder_start_token_id must be given, or decoder_input_ids"
+        return "decoder_start_token_id and decoder_input_ids are missing"
     own = len(decoder.outputs) - 1
     others = 1 + (model_type == T5) + has_hidden_states(decoder)
     if own < 2 or own % 2 or len(decoder.all_inputs) != others + 2 * own or len(encoder.outputs) != 2 + 2 * own:
         return (
-            "the encoder must give logits, hidden states, and states for the decoder and of its own; the decoder must "
-            "take input_ids, the mask in T5, maybe encoder_hidden_states and all these states, and give logits and its "
-            "own states"
+            "encoder and decoder do not fit: the encoder returns logits, hidden states, and states for the decoder and "
+            "of its own; the decoder takes input_ids, the mask in T5, maybe encoder_hidden_states and all these "
+            "states, and returns logits and its own states"
         )
     return None
 
@@ -318,21 +426,27 @@ def _hold_whisper(
     model_type: int, decoder_output_cross_qk: int, extra_decoding_ids: Any, cross_qk_layer_head: Any
 ) -> str | None:
     if model_type != WHISPER:
-        return "model_type must be 2"
+        return "model_type is not 2"
     if decoder_output_cross_qk or cross_qk_layer_head is not None or extra_decoding_ids is not None:
-        return "there must be no decoder_output_cross_qk and no extra_decoding_ids: onnxruntime has them for GPUs alone"
+        return "decoder_output_cross_qk or extra_decoding_ids is given: onnxruntime has them for GPUs alone"
     return None
 
 
 _COMMON = {
-    "max_length": "|1", "min_length": "|1", "repetition_penalty": "|1", "vocab_mask": "vocabulary",
+    "max_length": "|1",
+    "min_length": "|1",
+    "repetition_penalty": "|1",
+    "vocab_mask": "vocabulary",
     "prefix_vocab_mask": "batch vocabulary",
-}  # fmt: skip
+}
 _PROMPT = {"input_ids": "batch length", "attention_mask": "batch length"}
 _BEAMS = {
-    "num_beams": "|1", "num_return_sequences": "|1", "length_penalty": "|1", "decoder_input_ids": "batch _",
+    "num_beams": "|1",
+    "num_return_sequences": "|1",
+    "length_penalty": "|1",
+    "decoder_input_ids": "batch _",
     "logits_processor": "|1",
-}  # fmt: skip
+}
 
 _COMMON_HOLD = (
     integers("max_length", "min_length", "vocab_mask", "prefix_vocab_mask"),
@@ -373,7 +487,7 @@ whisper_beam_search.requires(
 
 def _without_gradient(made: Op) -> None:
     @made.vjp
-    def _(*values, **attributes):
+    def made_vjp(*values, **attributes):
         raise NotDifferentiable(
             f"{made.title}: tokens that are chosen have no gradient", do="differentiate the graph of its decoder"
         )

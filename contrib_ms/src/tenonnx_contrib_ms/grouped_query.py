@@ -30,14 +30,42 @@ from tenonnx_standard.checking import dim_of
 
 @op("GroupQueryAttention", domain="com.microsoft")
 def group_query_attention(
-    query, key=None, value=None, past_key=None, past_value=None, seqlens_k=REQUIRED, total_sequence_length=REQUIRED,
-    cos_cache=None, sin_cache=None, position_ids=None, attention_bias=None, head_sink=None, k_scale=None, v_scale=None,
-    q_norm_weight=None, k_norm_weight=None, query_seqlens=None, *,
-    causal=1, do_rotary=0, k_norm_epsilon: float | None = None, k_quant_type="NONE", kv_cache_bit_width=0,
-    kv_num_heads: int, local_window_size=-1, num_heads: int, q_norm_epsilon: float | None = None, qk_norm_epsilon=1e-6,
-    qk_output=0, rotary_interleaved=0, scale=0.0, sliding_window_cache=0, smooth_softmax=-1, softcap=0.0,
+    query,
+    key=None,
+    value=None,
+    past_key=None,
+    past_value=None,
+    seqlens_k=REQUIRED,
+    total_sequence_length=REQUIRED,
+    cos_cache=None,
+    sin_cache=None,
+    position_ids=None,
+    attention_bias=None,
+    head_sink=None,
+    k_scale=None,
+    v_scale=None,
+    q_norm_weight=None,
+    k_norm_weight=None,
+    query_seqlens=None,
+    *,
+    causal=1,
+    do_rotary=0,
+    k_norm_epsilon: float | None = None,
+    k_quant_type="NONE",
+    kv_cache_bit_width=0,
+    kv_num_heads: int,
+    local_window_size=-1,
+    num_heads: int,
+    q_norm_epsilon: float | None = None,
+    qk_norm_epsilon=1e-6,
+    qk_output=0,
+    rotary_interleaved=0,
+    scale=0.0,
+    sliding_window_cache=0,
+    smooth_softmax=-1,
+    softcap=0.0,
     v_quant_type="NONE",
-):  # fmt: skip
+):
     """Attention whose query heads share keys and values in ``kv_num_heads`` groups; these are appended to the past.
 
     Instance b has ``seqlens_k[b] + 1`` keys in all, of which the new ones come last. A query sees the keys up to its
@@ -60,10 +88,13 @@ def group_query_attention(
             positions = _positions(position_ids, steps, sequence, total_sequence_length)
         tables = ops.gather(cos_cache, positions), ops.gather(sin_cache, positions)
     q, *new = split_all(
-        [query] if key is None else [query, key, value], [num_heads, kv_num_heads, kv_num_heads],
+        [query] if key is None else [query, key, value],
+        [num_heads, kv_num_heads, kv_num_heads],
         None if q_norm_weight is None else (q_norm_weight, k_norm_weight),
-        (q_norm_epsilon or qk_norm_epsilon, k_norm_epsilon or qk_norm_epsilon), tables, rotary_interleaved,
-    )  # fmt: skip
+        (q_norm_epsilon or qk_norm_epsilon, k_norm_epsilon or qk_norm_epsilon),
+        tables,
+        rotary_interleaved,
+    )
 
     cache = caches.Quantization.of((k_scale, v_scale), (k_quant_type, v_quant_type), kv_num_heads, kv_cache_bit_width)
     present = held = new = cache.quantized(new)
@@ -102,34 +133,49 @@ def _positions(given: Value, steps: Value, sequence: Any, total: Value) -> Value
 
 
 def _seen(keys: Value, rows: Value, last: Value, causal: int, window: int) -> Value:
-    """Which keys, by position, each query sees: (batch, 1, queries, keys). Padding sees what lies in front of it."""
+    """Mask (batch, 1, queries, keys) of the keys that each query sees by position; padding sees those in front."""
     if not causal:
         return keys <= ops.unsqueeze(last, [1, 3])
     seen = keys <= ops.unsqueeze(ops.minimum(rows, last), [1, 3])
     return seen & (keys > ops.unsqueeze(rows, [1, 3]) - window) if window > 0 else seen
 
 
-# ----- what must hold -------------------------------------------------------------------------------------------------
+# ----- requirements ---------------------------------------------------------------------------------------------------
 
 _FLOATS = (
-    "query", "key", "value", "cos_cache", "sin_cache", "attention_bias", "head_sink", "q_norm_weight", "k_norm_weight",
-)  # fmt: skip
+    "query",
+    "key",
+    "value",
+    "cos_cache",
+    "sin_cache",
+    "attention_bias",
+    "head_sink",
+    "q_norm_weight",
+    "k_norm_weight",
+)
 
 
 def _hold_modes(
-    do_rotary: int, cos_cache: Any, causal: int, local_window_size: int, sliding_window_cache: int, past_key: Any,
-    capacity: Any, qk_output: int, query_seqlens: Any,
-) -> str | None:  # fmt: skip
+    do_rotary: int,
+    cos_cache: Any,
+    causal: int,
+    local_window_size: int,
+    sliding_window_cache: int,
+    past_key: Any,
+    capacity: Any,
+    qk_output: int,
+    query_seqlens: Any,
+) -> str | None:
     if do_rotary and cos_cache is None:
         return "do_rotary needs cos_cache and sin_cache"
     if query_seqlens is not None and (past_key is None or not causal):
         return "query_seqlens needs past_key and past_value, and causal 1"
     if not causal and local_window_size != -1:
-        return "local_window_size must be -1 where causal is 0"
+        return "local_window_size is not -1, with causal 0"
     if sliding_window_cache and (local_window_size < 1 or past_key is None or qk_output):
         return "sliding_window_cache needs local_window_size, past_key and past_value, and no qk_output"
     if sliding_window_cache and isinstance(capacity, int) and capacity < local_window_size:
-        return "with sliding_window_cache, past_key must hold local_window_size positions"
+        return "past_key has fewer than local_window_size positions, with sliding_window_cache"
     return None
 
 
@@ -138,30 +184,38 @@ def _hold_cache(
 ) -> str | None:
     quantized = k_quant_type != "NONE"
     if k_quant_type != v_quant_type:
-        return "k_quant_type and v_quant_type must be the same"
+        return "k_quant_type and v_quant_type differ"
     if quantized and (k_scale is None or v_scale is None):
-        return "k_scale and v_scale must be given where k_quant_type and v_quant_type are not NONE"
+        return "k_scale or v_scale is missing, with k_quant_type and v_quant_type other than NONE"
     if quantized and kv_cache_bit_width not in (4, 8):
-        return "kv_cache_bit_width must be 4 or 8 for a quantized cache"
+        return "kv_cache_bit_width is neither 4 nor 8, for a quantized cache"
     if past_key is None or past_key.type is None or query.type is None:
         return None
     wanted = {4: DType.uint8, 8: DType.int8}[kv_cache_bit_width] if quantized else query.dtype
-    return None if past_key.dtype is wanted else f"past_key and past_value must hold {wanted}"
+    return None if past_key.dtype is wanted else f"past_key and past_value do not hold {wanted}"
 
 
 def _hold_lengths(seqlens_k: Any, batch: Any) -> str | None:
     sizes = seqlens_k.shape if isinstance(seqlens_k.type, TensorType) else None
     if sizes is None or not all(isinstance(size, int) for size in (*sizes, batch)) or math.prod(sizes) == batch:
         return None
-    return "seqlens_k must hold a length for each instance of the batch, in any shape"
+    return "seqlens_k does not hold one length for each batch entry"
 
 
 group_query_attention.requires(
     shapes(
-        query="batch length hidden", key="batch length kv_hidden", value="batch length kv_hidden",
-        past_key="batch kv_num_heads capacity size", past_value="batch kv_num_heads capacity size",
-        total_sequence_length="|1", cos_cache="positions half", sin_cache="positions half",
-        position_ids="batch length", attention_bias="_ _ length _", head_sink="num_heads", query_seqlens="batch",
+        query="batch length hidden",
+        key="batch length kv_hidden",
+        value="batch length kv_hidden",
+        past_key="batch kv_num_heads capacity size",
+        past_value="batch kv_num_heads capacity size",
+        total_sequence_length="|1",
+        cos_cache="positions half",
+        sin_cache="positions half",
+        position_ids="batch length",
+        attention_bias="_ _ length _",
+        head_sink="num_heads",
+        query_seqlens="batch",
     ),
     floats(*_FLOATS),
     same_dtype(*_FLOATS),
@@ -179,4 +233,4 @@ group_query_attention.requires(
     holds(_hold_lengths),
     holds(_hold_modes),
     holds(_hold_cache),
-)  # fmt: skip
+)

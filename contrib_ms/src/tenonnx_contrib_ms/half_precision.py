@@ -1,4 +1,4 @@
-"""Which ops take no half floats by their schemas: they stay in float32 where a model goes to half precision."""
+"""Operators whose schemas admit no half floats: they stay in float32."""
 
 from tenonnx_contrib_ms.image import max_pool_with_mask
 from tenonnx_contrib_ms.linear_attention import linear_attention_gate
@@ -8,9 +8,15 @@ from tenonnx_contrib_ms.tensors import range_, unfold_tensor
 from tenonnx_contrib_ms.tokens import n_gram_repeat_block
 
 NEEDS_FLOAT32 = (
-    attn_lstm, cdist, linear_attention_gate, max_pool_with_mask, n_gram_repeat_block, range_, unfold_tensor,
+    attn_lstm,
+    cdist,
+    linear_attention_gate,
+    max_pool_with_mask,
+    n_gram_repeat_block,
+    range_,
+    unfold_tensor,
     word_conv_embedding,
-)  # fmt: skip
+)
 
 for _op in NEEDS_FLOAT32:
     _op.traits(needs_float32="its schema has no half floats there")

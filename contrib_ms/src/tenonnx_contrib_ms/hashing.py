@@ -20,7 +20,7 @@ from tenonnx.extend import (
     primitive,
     same_dtype,
     shapes,
-)  # fmt: skip
+)
 
 # ----- MurmurHash3 ----------------------------------------------------------------------------------------------------
 
@@ -37,7 +37,7 @@ def murmur_hash3(X, *, positive=1, seed=0):
 
 
 @murmur_hash3.lower()
-def _(X, *, positive, seed):
+def murmur_hash3_lowering(X, *, positive, seed):
     """By arithmetic on 64 bits; not of strings."""
     if X.dtype is DType.string:
         raise NotRepresentable("ai.onnx has no op for the bytes of strings")
@@ -84,7 +84,7 @@ def _turned(x: Value, bits: int) -> Value:
 
 
 @murmur_hash3.numpy
-def _(X, *, positive, seed):
+def murmur_hash3_numpy(X, *, positive, seed):
     data = [text.encode() for text in X.reshape(-1)] if X.dtype == object else [e.tobytes() for e in X.reshape(-1)]
     found = np.array([_murmur(item, seed & _MASK) for item in data], np.uint32).reshape(X.shape)
     return found if positive else found.view(np.int32)
@@ -110,7 +110,7 @@ murmur_hash3.requires(dtypes(X="float32 float64 int32 int64 uint32 uint64 string
 
 
 @murmur_hash3.type
-def _(X, *, positive, seed):
+def murmur_hash3_type(X, *, positive, seed):
     return X.tensor.with_dtype(DType.uint32 if positive else DType.int32)
 
 
@@ -119,9 +119,19 @@ def _(X, *, positive, seed):
 
 @op("NGramHashMapping", domain="com.microsoft")
 def ngram_hash_mapping(
-    input_ids, multipliers, vocab_sizes, past_ids=None, head_offsets=None, eos_token_id=None, segment_ids=None, *,
-    max_ngram_size: int, n_head_per_ngram: int, pad_id: int, reset_on_eos=0,
-):  # fmt: skip
+    input_ids,
+    multipliers,
+    vocab_sizes,
+    past_ids=None,
+    head_offsets=None,
+    eos_token_id=None,
+    segment_ids=None,
+    *,
+    max_ngram_size: int,
+    n_head_per_ngram: int,
+    pad_id: int,
+    reset_on_eos=0,
+):
     """Hashes of each token with the one, two ... before it, several for each length; and the last tokens.
 
     A hash is the tokens times ``multipliers``, joined by exclusive or, modulo a size. Tokens before the first one, an

@@ -23,7 +23,7 @@ from tenonnx.extend import (
     same_dtype,
     shapes,
     static,
-)  # fmt: skip
+)
 from tenonnx_standard.windows import padded_with, windows
 
 
@@ -31,8 +31,12 @@ from tenonnx_standard.windows import padded_with, windows
 def grid_sample(X, Grid, *, align_corners=0, mode="bilinear", padding_mode="zeros"):
     """GridSample of ai.onnx, where modes had other names."""
     return ops.grid_sample(
-        X, Grid, align_corners=align_corners, mode=_MODES[mode], padding_mode=padding_mode,
-    )  # fmt: skip
+        X,
+        Grid,
+        align_corners=align_corners,
+        mode=_MODES[mode],
+        padding_mode=padding_mode,
+    )
 
 
 _MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
@@ -70,7 +74,7 @@ def crop_and_resize(X, rois, batch_indices, crop_size, *, extrapolation_value=0.
 
 
 def _positions(first: Value, last: Value, count: Value, size: Any) -> Value:
-    """Where each box is sampled along one axis: evenly from end to end, or in the middle if just once."""
+    """Sampling positions of each box along one axis: evenly from end to end, or in the middle for a single one."""
     reach = ops.cast(size - 1, to=first.dtype) if isinstance(size, Value) else float(size - 1)
     steps = ops.cast(ops.range_(0, count, 1), to=first.dtype)
     gaps = ops.cast(ops.maximum(count - 1, 1), to=first.dtype)
@@ -117,10 +121,18 @@ crop_and_resize.requires(
 
 @op("ConvTransposeWithDynamicPads", domain="com.microsoft")
 def conv_transpose_with_dynamic_pads(
-    X, W, Pads=None, B=None, *,
-    auto_pad="NOTSET", dilations: list[int] | None = None, group=1, kernel_shape: list[int] | None = None,
-    output_padding: list[int] | None = None, strides: list[int] | None = None,
-):  # fmt: skip
+    X,
+    W,
+    Pads=None,
+    B=None,
+    *,
+    auto_pad="NOTSET",
+    dilations: list[int] | None = None,
+    group=1,
+    kernel_shape: list[int] | None = None,
+    output_padding: list[int] | None = None,
+    strides: list[int] | None = None,
+):
     """ConvTranspose whose padding is an input."""
     known = {"dilations": dilations, "group": group, "kernel_shape": kernel_shape, "strides": strides}
     if Pads is None:
@@ -136,7 +148,7 @@ def conv_transpose_with_dynamic_pads(
 
 def _hold_pads(pads: Any, X: Any) -> str | None:
     wrong = X.rank is not None and differ(pads, 2 * (X.rank - 2))
-    return "Pads must hold two numbers for each axis of the images" if wrong else None
+    return "Pads does not hold two numbers for each spatial axis" if wrong else None
 
 
 conv_transpose_with_dynamic_pads.requires(shapes(Pads="pads"), dtypes(Pads="int64"), holds(_hold_pads))
@@ -144,21 +156,28 @@ conv_transpose_with_dynamic_pads.requires(shapes(Pads="pads"), dtypes(Pads="int6
 
 @op("MaxpoolWithMask", domain="com.microsoft")
 def max_pool_with_mask(
-    X, M, *,
-    auto_pad="NOTSET", kernel_shape: list[int] | None = None, pads: list[int] | None = None, storage_order=0,
+    X,
+    M,
+    *,
+    auto_pad="NOTSET",
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    storage_order=0,
     strides: list[int] | None = None,
-):  # fmt: skip
+):
     """MaxPool that reads each row of a window up to the first position where the mask is zero.
 
     Masks are taken for channel after channel, again and again; the first position of an image of several axes counts
     as if its mask were one. A window of which nothing is read gives the least float.
     """
     if not kernel_shape:
-        raise TypeMismatch(f"{max_pool_with_mask.title}: kernel_shape must be given")
+        raise TypeMismatch(f"{max_pool_with_mask.title}: kernel_shape is missing")
     window = windows(max_pool_with_mask.title, kernel_shape, strides=strides, pads=pads, auto_pad=auto_pad)
     if X.ndim != window.rank + 2 or M.ndim != X.ndim:
         given = f"X {X!r}, M {M!r}, kernel_shape={list(kernel_shape)}"
-        raise TypeMismatch(f"{max_pool_with_mask.title}: X and M must have two axes more than the kernel", given=given)
+        raise TypeMismatch(
+            f"{max_pool_with_mask.title}: X or M does not have two axes more than the kernel", given=given
+        )
     batch, channels, *sizes = dims(X)
     of_channel = ops.mod(ops.range_(0, batch * channels, 1), ops.shape(M)[0] * ops.shape(M)[1])
     mask = ops.gather(ops.reshape(ops.not_(ops.equal(M, 0)), [-1, *sizes]), of_channel)

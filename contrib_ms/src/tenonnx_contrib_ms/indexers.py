@@ -1,4 +1,4 @@
-"""Which keys sparse attention reads: of each query the best blocks of keys, or the best compressed keys."""
+"""Indexers of sparse attention: the best blocks of keys, or the best compressed keys, of each query."""
 
 from __future__ import annotations
 
@@ -26,12 +26,30 @@ from tenonnx_standard.checking import dim_of
 
 @op("SparseAttentionIndexer", domain="com.microsoft")
 def sparse_attention_indexer(
-    query, key=None, query_norm_weight=REQUIRED, key_norm_weight=REQUIRED, cos_cache=REQUIRED, sin_cache=REQUIRED,
-    mask=None, past_key=REQUIRED, gate=None, position_bias=None, head_weights=None, position_ids=None,
-    past_sequence_length=None, past_proj_buffer=None, *,
-    compress_ratio: int, epsilon=1e-6, head_weight_scale: float | None = None, index_topk: int | None = None,
-    policy_mode: str, scale: float | None = None, token_budget: int | None = None, _outputs=None,
-):  # fmt: skip
+    query,
+    key=None,
+    query_norm_weight=REQUIRED,
+    key_norm_weight=REQUIRED,
+    cos_cache=REQUIRED,
+    sin_cache=REQUIRED,
+    mask=None,
+    past_key=REQUIRED,
+    gate=None,
+    position_bias=None,
+    head_weights=None,
+    position_ids=None,
+    past_sequence_length=None,
+    past_proj_buffer=None,
+    *,
+    compress_ratio: int,
+    epsilon=1e-6,
+    head_weight_scale: float | None = None,
+    index_topk: int | None = None,
+    policy_mode: str,
+    scale: float | None = None,
+    token_budget: int | None = None,
+    _outputs=None,
+):
     """The keys that each query may read, best ones first, with -1 behind them; and the keys so far.
 
     With ``policy_mode`` qsa these are tokens: the visible keys are cut into blocks of ``compress_ratio``, of which the
@@ -40,9 +58,13 @@ def sparse_attention_indexer(
     belongs to no block yet is kept in ``past_proj_buffer``.
     """
     scoring = Scoring(
-        (query_norm_weight, key_norm_weight), (cos_cache, sin_cache), epsilon, scale, head_weight_scale,
+        (query_norm_weight, key_norm_weight),
+        (cos_cache, sin_cache),
+        epsilon,
+        scale,
+        head_weight_scale,
         trailing=policy_mode == "csa",
-    )  # fmt: skip
+    )
     cache = _Cache(past_key, past_sequence_length)
     if policy_mode == "qsa":
         if key is None:
@@ -57,6 +79,9 @@ def sparse_attention_indexer(
     return (ops.cast(found, to=DType.int32), present, blocks.rest)[:_outputs]
 
 
+sparse_attention_indexer.traits(on_request=True)
+
+
 class _Cache(NamedTuple):
     """The keys so far (batch, length, size), or a buffer of which ``filled`` positions are keys."""
 
@@ -65,7 +90,7 @@ class _Cache(NamedTuple):
 
     @property
     def length(self) -> Any:
-        """How many keys there are before what is new."""
+        """Number of keys before the new ones."""
         if self.filled is None:
             return dim_of(self.keys, 1)
         return ops.reshape(ops.cast(self.filled, to=DType.int64), [])
@@ -138,11 +163,11 @@ class _Blocks(NamedTuple):
 
     @property
     def rest(self) -> Value:
-        """What waits for more tokens, and the last whole block."""
+        """Tokens that wait for more, and the last whole block."""
         return self.projected[:, :, most(self.window + (self.count - 1) * self.ratio, 0) :]
 
 
-# ----- what must hold -------------------------------------------------------------------------------------------------
+# ----- requirements ---------------------------------------------------------------------------------------------------
 
 
 def _hold_policy(
@@ -152,7 +177,7 @@ def _hold_policy(
         if index_topk is not None or head_weight_scale is not None:
             return "index_topk and head_weight_scale need policy_mode csa"
         if token_budget is None or token_budget < 1 or token_budget % compress_ratio:
-            return "token_budget must be a multiple of compress_ratio with policy_mode qsa"
+            return "token_budget is not a multiple of compress_ratio, with policy_mode qsa"
         return None
     if token_budget is not None or index_topk is None or index_topk < 1:
         return "policy_mode csa needs index_topk of at least 1 and no token_budget"
@@ -173,18 +198,28 @@ def _hold_inputs(
 
 def _hold_mask(policy_mode: str, mask: Any, past_proj_buffer: Any) -> str | None:
     if (policy_mode == "csa") != (past_proj_buffer is not None):
-        return "past_proj_buffer must be given if and only if policy_mode is csa"
+        return "only one of past_proj_buffer and policy_mode csa is given"
     return "mask needs policy_mode qsa" if policy_mode == "csa" and mask is not None else None
 
 
 FLOATS = (
-    "query", "key", "query_norm_weight", "key_norm_weight", "cos_cache", "sin_cache", "gate", "position_bias",
+    "query",
+    "key",
+    "query_norm_weight",
+    "key_norm_weight",
+    "cos_cache",
+    "sin_cache",
+    "gate",
+    "position_bias",
     "head_weights",
-)  # fmt: skip
+)
 WEIGHTS = {
-    "query_norm_weight": "size", "key_norm_weight": "size", "cos_cache": "positions width|batch positions width",
-    "sin_cache": "positions width|batch positions width", "position_bias": "compress_ratio wide",
-}  # fmt: skip
+    "query_norm_weight": "size",
+    "key_norm_weight": "size",
+    "cos_cache": "positions width|batch positions width",
+    "sin_cache": "positions width|batch positions width",
+    "position_bias": "compress_ratio wide",
+}
 COMMON = (
     one_of(policy_mode=("qsa", "csa")),
     at_least(compress_ratio=1),
@@ -195,9 +230,16 @@ COMMON = (
 
 sparse_attention_indexer.requires(
     shapes(
-        query="batch length hidden", key="batch length _", mask="batch _", past_key="batch _ size",
-        gate="batch length wide", head_weights="batch length heads", position_ids="batch length",
-        past_sequence_length="|1", past_proj_buffer="2 batch _ wide", **WEIGHTS,
+        query="batch length hidden",
+        key="batch length _",
+        mask="batch _",
+        past_key="batch _ size",
+        gate="batch length wide",
+        head_weights="batch length heads",
+        position_ids="batch length",
+        past_sequence_length="|1",
+        past_proj_buffer="2 batch _ wide",
+        **WEIGHTS,
     ),
     floats(*FLOATS, "past_key", "past_proj_buffer"),
     same_dtype(*FLOATS, "past_key", "past_proj_buffer"),
@@ -205,4 +247,4 @@ sparse_attention_indexer.requires(
     integers("past_sequence_length"),
     *COMMON,
     holds(_hold_mask),
-)  # fmt: skip
+)

@@ -19,46 +19,93 @@ def channels_last_again(x: Value) -> Value:
 
 @op("NhwcConv", domain="com.microsoft")
 def nhwc_conv(
-    X, W, B=None, *,
-    auto_pad="NOTSET", dilations: list[int] | None = None, group=1, kernel_shape: list[int] | None = None,
-    pads: list[int] | None = None, strides: list[int] | None = None,
-):  # fmt: skip
+    X,
+    W,
+    B=None,
+    *,
+    auto_pad="NOTSET",
+    dilations: list[int] | None = None,
+    group=1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
     """Conv with the channels last, in ``W``, too.
 
     So onnxruntime's optimizer writes it and its kernel reads it, though the documentation has ``W`` as that of Conv.
     """
     y = ops.conv(
-        channels_first(X), channels_first(W), B, auto_pad=auto_pad, dilations=dilations, group=group,
-        kernel_shape=kernel_shape, pads=pads, strides=strides,
-    )  # fmt: skip
+        channels_first(X),
+        channels_first(W),
+        B,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
     return channels_last_again(y)
+
+
+nhwc_conv.traits(on_request=True)
 
 
 @op("NhwcFusedConv", domain="com.microsoft")
 def nhwc_fused_conv(
-    X, W, B=None, Z=None, *,
-    activation: str | None = None, activation_params: list[float] | None = None, auto_pad="NOTSET",
-    dilations: list[int] | None = None, group=1, kernel_shape: list[int] | None = None, pads: list[int] | None = None,
+    X,
+    W,
+    B=None,
+    Z=None,
+    *,
+    activation: str | None = None,
+    activation_params: list[float] | None = None,
+    auto_pad="NOTSET",
+    dilations: list[int] | None = None,
+    group=1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
     strides: list[int] | None = None,
-):  # fmt: skip
+):
     """Conv plus ``Z``, then the activation, with the channels last but in ``W``."""
     y = ops.conv(
-        channels_first(X), W, B, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
-        pads=pads, strides=strides,
-    )  # fmt: skip
+        channels_first(X),
+        W,
+        B,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
     y = channels_last_again(y)
     return listed(nhwc_fused_conv, y if Z is None else y + Z, activation, activation_params)
 
 
+nhwc_fused_conv.traits(on_request=True)
+
+
 @op("NhwcMaxPool", domain="com.microsoft")
 def nhwc_max_pool(
-    x, *,
-    auto_pad="NOTSET", ceil_mode=0, dilations: list[int] | None = None, kernel_shape: list[int],
-    pads: list[int] | None = None, strides: list[int] | None = None,
-):  # fmt: skip
+    x,
+    *,
+    auto_pad="NOTSET",
+    ceil_mode=0,
+    dilations: list[int] | None = None,
+    kernel_shape: list[int],
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
     """MaxPool of ``x`` with the channels last."""
     y = ops.max_pool(
-        channels_first(x), auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations, kernel_shape=kernel_shape,
-        pads=pads, strides=strides, _outputs=1,
-    )  # fmt: skip
+        channels_first(x),
+        auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
+        dilations=dilations,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+        _outputs=1,
+    )
     return channels_last_again(y)

@@ -17,14 +17,25 @@ from tenonnx.extend import (
     op,
     same_dtype,
     shapes,
-)  # fmt: skip
+)
 
 
 @op("LinearAttention", domain="com.microsoft")
 def linear_attention(
-    query, key, value, past_state=None, decay=None, beta=None, *,
-    chunk_size=64, kv_num_heads: int, q_num_heads: int, scale=0.0, state_window=0, update_rule="gated_delta",
-):  # fmt: skip
+    query,
+    key,
+    value,
+    past_state=None,
+    decay=None,
+    beta=None,
+    *,
+    chunk_size=64,
+    kv_num_heads: int,
+    q_num_heads: int,
+    scale=0.0,
+    state_window=0,
+    update_rule="gated_delta",
+):
     """LinearAttention of ai.onnx, where several heads of keys may share one of queries.
 
     With ``state_window`` states have a first axis of as many positions, the last ones, of which the last is read.
@@ -63,7 +74,7 @@ def _repeated(x: Value, heads: int, times: int) -> Value:
 
 
 def _windowed(attend: Any, state: Value, length: Any, window: int, ahead: int) -> tuple[Value, Value]:
-    """What attention gives, and the states after each of the last ``window`` positions, zeros before the first one."""
+    """Outputs of attention, and the states after each of the last ``window`` positions, zeros before the first one."""
     outputs, states = [], []
     first = length - window + ahead
     if not isinstance(first, int) or first > 0:
@@ -93,9 +104,12 @@ def linear_attention_gate(a, dt_bias, decay_scale, b=None, *, _outputs=None):
 
 
 linear_attention_gate.requires(
-    shapes(a="b t h", dt_bias="h", decay_scale="h", b="b t h"), floats("a"), same_dtype("a", "b"),
-    floats("dt_bias"), same_dtype("dt_bias", "decay_scale"),
-)  # fmt: skip
+    shapes(a="b t h", dt_bias="h", decay_scale="h", b="b t h"),
+    floats("a"),
+    same_dtype("a", "b"),
+    floats("dt_bias"),
+    same_dtype("dt_bias", "decay_scale"),
+)
 
 
 # ----- the convolution ------------------------------------------------------------------------------------------------
@@ -103,13 +117,26 @@ linear_attention_gate.requires(
 
 @op("CausalConvWithState", domain="com.microsoft")
 def causal_conv_with_state(
-    input, weight, bias=None, past_state=None, *,
-    activation="none", channels_last=0, dilation=1, input_channel_offset=0, input_channels=0, ndim=1,
-    state_channels_last=-1, state_length=0, state_update_capacity=0, state_window=0, _outputs=None,
-):  # fmt: skip
+    input,
+    weight,
+    bias=None,
+    past_state=None,
+    *,
+    activation="none",
+    channels_last=0,
+    dilation=1,
+    input_channel_offset=0,
+    input_channels=0,
+    ndim=1,
+    state_channels_last=-1,
+    state_length=0,
+    state_update_capacity=0,
+    state_window=0,
+    _outputs=None,
+):
     """Convolve each channel with its own kernel over current and past positions, ``dilation`` apart.
 
-    Positions lie along the last axis; with ``ndim`` 2 or 3 there are axes before it, on which the kernel is centred.
+    Positions lie along the last axis; with ``ndim`` 2 or 3 there are axes before it, on which the kernel is centered.
     onnxruntime's kernel has one axis alone, and the documentation says of the others that they keep their size.
 
     The state is what came before the input (else zeros). With ``state_window`` it has a first axis of as many
@@ -173,9 +200,13 @@ def _convolved(padded: Value, weight: Value, bias: Value | None, length: Any, di
     if all(isinstance(size, int) for size in (channels, *sizes)):
         plain = len(sizes) == 1
         return ops.conv(
-            padded, weight, bias, group=channels, pads=None if plain else sides * 2,
+            padded,
+            weight,
+            bias,
+            group=channels,
+            pads=None if plain else sides * 2,
             dilations=None if plain and dilation == 1 else steps,
-        )  # fmt: skip
+        )
     taps = (
         ops.pad(padded, ops.concat([0, 0], *_vectors(sides), [0, 0], *_vectors(sides), axis=0)) if steps[1:] else padded
     )
@@ -194,25 +225,34 @@ def _vectors(sizes: list[Any]) -> list[Any]:
 
 def _hold_axes(ndim: int, channels_last: int, weight: Any, input: Any) -> str | None:
     if channels_last and ndim > 1:
-        return "ndim must be 1 with channels_last"
+        return "ndim is not 1, with channels_last"
     if weight.rank is not None and weight.rank != ndim + 2:
-        return "weight must have ndim axes behind its channels"
+        return "weight does not have ndim axes after its channels"
     if not channels_last and input.rank is not None and input.rank != ndim + 2:
-        return "input must have ndim axes behind its channels"
+        return "input does not have ndim axes after its channels"
     if weight.rank is None or ndim == 1:
         return None
     _, _, *sides = weight.shape
     return (
-        "the sizes of weight must be odd but for the last one"
+        "a size of weight other than the last is even"
         if any(isinstance(k, int) and k % 2 == 0 for k in sides[:-1])
         else None
     )
 
 
 def _hold_extensions(
-    channels_last: int, ndim: int, state_window: int, input_channel_offset: int, input_channels: int,
-    state_channels_last: int, state_length: int, state_update_capacity: int, input: Any, weight: Any, dilation: int,
-) -> str | None:  # fmt: skip
+    channels_last: int,
+    ndim: int,
+    state_window: int,
+    input_channel_offset: int,
+    input_channels: int,
+    state_channels_last: int,
+    state_length: int,
+    state_update_capacity: int,
+    input: Any,
+    weight: Any,
+    dilation: int,
+) -> str | None:
     extended = input_channel_offset or input_channels or state_update_capacity
     if extended and (not channels_last or state_window or (input.rank is not None and input.rank != 3)):
         return "input_channels and state_update_capacity need channels_last, three axes of input, and no state_window"
@@ -220,20 +260,24 @@ def _hold_extensions(
         return "state_length and state_channels_last need ndim 1 and no state_window"
     size = weight.shape[-1] if weight.rank else None
     if state_length and isinstance(size, int) and state_length < (size - 1) * dilation:
-        return "state_length must be at least what the kernel reaches back"
+        return "state_length is shorter than the kernel reaches back"
     width = input.shape[-1] if extended and input.rank else None
     if isinstance(width, int) and input_channel_offset + input_channels > width:
-        return "input must have input_channels channels from input_channel_offset on"
+        return "input has fewer than input_channels channels from input_channel_offset on"
     if input_channel_offset and not input_channels:
         return "input_channel_offset needs input_channels"
     return None
 
 
 causal_conv_with_state.requires(
-    floats("input"), same_dtype("input", "weight", "bias", "past_state"),
-    at_least(dilation=1, state_window=0, input_channel_offset=0, input_channels=0, state_length=0,
-             state_update_capacity=0),
-    one_of(state_channels_last=(-1, 0, 1)), holds(_hold_extensions),
-    one_of(activation=("none", "silu", "swish"), ndim=(1, 2, 3)), holds(_hold_axes),
+    floats("input"),
+    same_dtype("input", "weight", "bias", "past_state"),
+    at_least(
+        dilation=1, state_window=0, input_channel_offset=0, input_channels=0, state_length=0, state_update_capacity=0
+    ),
+    one_of(state_channels_last=(-1, 0, 1)),
+    holds(_hold_extensions),
+    one_of(activation=("none", "silu", "swish"), ndim=(1, 2, 3)),
+    holds(_hold_axes),
     shapes(weight="c 1 ...", bias="c"),
-)  # fmt: skip
+)

@@ -14,9 +14,24 @@ def _wide(x: Value) -> Value:
 
 @op("Mamba2Verify", domain="com.microsoft")
 def mamba2_verify(
-    projection, conv_state, ssm_state, conv_weight, conv_bias, dt_bias, A_negative, D, norm_weight, state_row, *,
-    d_state=128, epsilon=1e-5, head_dim=64, heads: int, n_groups: int, time_step_min=0.001,
-):  # fmt: skip
+    projection,
+    conv_state,
+    ssm_state,
+    conv_weight,
+    conv_bias,
+    dt_bias,
+    A_negative,
+    D,
+    norm_weight,
+    state_row,
+    *,
+    d_state=128,
+    epsilon=1e-5,
+    head_dim=64,
+    heads: int,
+    n_groups: int,
+    time_step_min=0.001,
+):
     """A short convolution, a selective state space and a gated normalization (Dao and Gu 2024, arXiv:2405.21060).
 
     States have a row for each of the last steps; ``state_row`` is where they begin. The rows of ``projection`` hold a
@@ -62,6 +77,9 @@ def mamba2_verify(
     return y, _snapshots(conv_state, histories), _snapshots(ssm_state, states), xbc, readout
 
 
+mamba2_verify.traits(on_request=True)
+
+
 def _of_heads(x: Value, times: int) -> Value:
     """(rows, groups, size) with each group for so many heads."""
     rows, groups, size = dims(x)
@@ -77,16 +95,38 @@ def _snapshots(before: Value, new: Value) -> Value:
 
 
 mamba2_verify.requires(
-    shapes(projection="rows _", conv_state="slots width 3", ssm_state="slots heads d_state head_dim",
-           conv_weight="width 4 | width 1 4", conv_bias="width", dt_bias="heads", A_negative="heads", D="heads",
-           norm_weight="inner", state_row="1"),
-    dtypes(projection="bfloat16", conv_state="bfloat16", conv_weight="bfloat16", conv_bias="bfloat16",
-           ssm_state="float32", dt_bias="float32", A_negative="float32", D="float32", norm_weight="float32",
-           state_row="int32"),
+    shapes(
+        projection="rows _",
+        conv_state="slots width 3",
+        ssm_state="slots heads d_state head_dim",
+        conv_weight="width 4 | width 1 4",
+        conv_bias="width",
+        dt_bias="heads",
+        A_negative="heads",
+        D="heads",
+        norm_weight="inner",
+        state_row="1",
+    ),
+    dtypes(
+        projection="bfloat16",
+        conv_state="bfloat16",
+        conv_weight="bfloat16",
+        conv_bias="bfloat16",
+        ssm_state="float32",
+        dt_bias="float32",
+        A_negative="float32",
+        D="float32",
+        norm_weight="float32",
+        state_row="int32",
+    ),
     divides("n_groups", "heads"),
-    holds(lambda projection, heads, head_dim, n_groups, d_state, width: (
-        "projection must hold the gate, what is convolved and a step for each head"
-        if projection.rank and isinstance(projection.shape[1], int)
-        and projection.shape[1] != 2 * heads * head_dim + 2 * n_groups * d_state + heads else None
-    )),
-)  # fmt: skip
+    holds(
+        lambda projection, heads, head_dim, n_groups, d_state, width: (
+            "projection does not hold the gate, the convolved part and a step for each head"
+            if projection.rank
+            and isinstance(projection.shape[1], int)
+            and projection.shape[1] != 2 * heads * head_dim + 2 * n_groups * d_state + heads
+            else None
+        )
+    ),
+)

@@ -17,7 +17,7 @@ from tenonnx.extend import (
     same_dtype,
     shapes,
     subgraph,
-)  # fmt: skip
+)
 
 
 @op("CDist", domain="com.microsoft")
@@ -66,7 +66,7 @@ def inverse(X):
 
 
 @inverse.vjp
-def _(g, y, X):
+def inverse_vjp(g, y, X):
     turned = ops.transpose(y, perm=[*range(y.ndim - 2), y.ndim - 1, y.ndim - 2])
     return -(turned @ g @ turned)
 
@@ -83,10 +83,16 @@ def complex_mul(A, B):
     return _product(A, B, 1)
 
 
+complex_mul.traits(on_request=True)
+
+
 @op("ComplexMulConj", domain="com.microsoft")
 def complex_mul_conj(A, B):
     """The product of complex numbers with the conjugates of others."""
     return _product(A, B, -1)
+
+
+complex_mul_conj.traits(on_request=True)
 
 
 def _product(A: Value, B: Value, sign: int) -> Value:
@@ -111,6 +117,9 @@ def rfft(X, *, normalized=0, onesided=1, signal_ndim=1):
     return y
 
 
+rfft.traits(on_request=True)
+
+
 @op("Irfft", domain="com.microsoft")
 def irfft(X, *, normalized=0, onesided=1, signal_ndim: int):
     """Real signals from their one-sided spectrum, of which one of ``n`` numbers belongs to ``2 * n - 1`` elements."""
@@ -119,6 +128,9 @@ def irfft(X, *, normalized=0, onesided=1, signal_ndim: int):
         x = ops.dft(x, axis=axis, inverse=1)
     y = ops.dft(x, dims(x)[last] * 2 - 1, axis=last, inverse=1, onesided=1)
     return ops.squeeze(y, [last + 1])
+
+
+irfft.traits(on_request=True)
 
 
 for made in (rfft, irfft):
@@ -138,6 +150,9 @@ def is_all_finite(*input, isinf_only=0, isnan_only=0):
         found += [] if isinf_only else [ops.isnan(wide)]
     flat = ops.concat(*(ops.reshape(each, [-1]) for each in found), axis=0)
     return ops.equal(ops.reduce_sum(ops.cast(flat, to=DType.int64), keepdims=0), 0)
+
+
+is_all_finite.traits(on_request=True)
 
 
 is_all_finite.requires(

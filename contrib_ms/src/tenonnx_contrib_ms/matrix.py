@@ -52,17 +52,32 @@ def transpose_matmul(A, B, *, alpha=1.0, transA=0, transB=0):
     return _product(A, B, alpha, (transA, transB))
 
 
+transpose_matmul.traits(on_request=True)
+
+
 @op("FusedMatMulActivation", domain="com.microsoft")
 def fused_matmul_activation(
-    A, B, *,
-    activation: str, activation_alpha: float | None = None, activation_axis: int | None = None,
-    activation_beta: float | None = None, activation_gamma: float | None = None, alpha=1.0, transA=0, transB=0,
-    transBatchA=0, transBatchB=0,
-):  # fmt: skip
+    A,
+    B,
+    *,
+    activation: str,
+    activation_alpha: float | None = None,
+    activation_axis: int | None = None,
+    activation_beta: float | None = None,
+    activation_gamma: float | None = None,
+    alpha=1.0,
+    transA=0,
+    transB=0,
+    transBatchA=0,
+    transBatchB=0,
+):
     """FusedMatMul, then the activation."""
     y = fused_matmul(A, B, alpha=alpha, transA=transA, transB=transB, transBatchA=transBatchA, transBatchB=transBatchB)
     parameters = {"alpha": activation_alpha, "beta": activation_beta, "gamma": activation_gamma}
     return named(fused_matmul_activation, y, activation, axis=activation_axis, **parameters)
+
+
+fused_matmul_activation.traits(on_request=True)
 
 
 @op("GemmFastGelu", domain="com.microsoft")
@@ -71,7 +86,13 @@ def gemm_fast_gelu(X, W, bias=None):
     return fast_gelu(ops.matmul(X, W), bias)
 
 
+gemm_fast_gelu.traits(on_request=True)
+
+
 @op("SparseToDenseMatMul", domain="com.microsoft")
 def sparse_to_dense_matmul(A, B, *, alpha=1.0, transA=0, transB=0):
     """TransposeMatMul of a sparse matrix, which is a dense tensor here."""
     return _product(A, B, alpha, (transA, transB))
+
+
+sparse_to_dense_matmul.traits(on_request=True)

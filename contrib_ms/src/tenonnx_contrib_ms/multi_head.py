@@ -27,10 +27,23 @@ from tenonnx_standard.checking import dim_of
 
 @op("MultiHeadAttention", domain="com.microsoft")
 def multi_head_attention(
-    query, key=None, value=None, bias=None, key_padding_mask=None, attention_bias=None, past_key=None, past_value=None,
-    past_sequence_length=None, cache_indirection=None, *,
-    mask_filter_value=-10000.0, num_heads: int, scale=0.0, unidirectional=0, _outputs=None,
-):  # fmt: skip
+    query,
+    key=None,
+    value=None,
+    bias=None,
+    key_padding_mask=None,
+    attention_bias=None,
+    past_key=None,
+    past_value=None,
+    past_sequence_length=None,
+    cache_indirection=None,
+    *,
+    mask_filter_value=-10000.0,
+    num_heads: int,
+    scale=0.0,
+    unidirectional=0,
+    _outputs=None,
+):
     """Attention of (batch, length, heads * size) queries, keys and values, to which ``bias`` is added.
 
     Or ``query`` holds all three, as (batch, length, heads, 3, size); ``key`` holds keys and values, with 2 of them; or
@@ -49,10 +62,25 @@ def multi_head_attention(
 
 @op("DecoderMaskedMultiHeadAttention", domain="com.microsoft")
 def decoder_masked_multi_head_attention(
-    query, key=None, value=None, mask_index=None, attention_bias=None, past_key=None, past_value=None,
-    past_sequence_length=None, beam_width=None, cache_indirection=None, bias=None, *,
-    mask_filter_value=-10000.0, num_heads: int, output_qk=0, past_present_share_buffer=0, scale=0.0, _outputs=None,
-):  # fmt: skip
+    query,
+    key=None,
+    value=None,
+    mask_index=None,
+    attention_bias=None,
+    past_key=None,
+    past_value=None,
+    past_sequence_length=None,
+    beam_width=None,
+    cache_indirection=None,
+    bias=None,
+    *,
+    mask_filter_value=-10000.0,
+    num_heads: int,
+    output_qk=0,
+    past_present_share_buffer=0,
+    scale=0.0,
+    _outputs=None,
+):
     """MultiHeadAttention of one query, of which there are ``beam_width`` for each sequence.
 
     ``past_sequence_length`` counts only with ``past_present_share_buffer``, and the fourth output is there with
@@ -121,9 +149,7 @@ def _hold_operands(query: Any, key: Any, value: Any, bias: Any) -> str | None:
     ranks = tuple(None if x is None else x.rank for x in (query, key, value))
     known = all(x is None or x.rank is not None for x in (query, key, value))
     if known and ranks not in ((3, 3, 3), (3, 4, 4), (3, 5, None), (5, None, None)):
-        return (
-            "query, key and value must have rank 3, or key and value (or all three) be packed in one tensor of rank 5"
-        )
+        return "query, key and value are neither of rank 3 nor packed in a tensor of rank 5"
     return None
 
 
@@ -137,31 +163,36 @@ def _hold_buffer(past_key: Any, past_sequence_length: Any, cache_indirection: An
 
 def _hold_columns(columns: Any, keys: Any, capacity: Any, past_key: Any, past_sequence_length: Any) -> str | None:
     total = keys if past_key is None else capacity if past_sequence_length is not None else symbolic.add(capacity, keys)
-    return "a mask of rank 2 must have a column for each key" if differ(columns, total) else None
+    return "a mask of rank 2 does not have one column for each key" if differ(columns, total) else None
 
 
 def _hold_one_query(
     length: Any, past_key: Any, past_sequence_length: Any, past_present_share_buffer: int
 ) -> str | None:
     if differ(length, 1):
-        return "query must have sequence length 1"
+        return "sequence length of query is not 1"
     if past_present_share_buffer and past_key is not None and past_sequence_length is None:
         return "past_present_share_buffer needs past_sequence_length"
     return None
 
 
 _PAST = {
-    "past_key": "batch num_heads capacity size", "past_value": "batch num_heads capacity value_size",
-    "past_sequence_length": "|1", "attention_bias": "_ _ length _", "cache_indirection": "_ beams capacity",
-}  # fmt: skip
+    "past_key": "batch num_heads capacity size",
+    "past_value": "batch num_heads capacity value_size",
+    "past_sequence_length": "|1",
+    "attention_bias": "_ _ length _",
+    "cache_indirection": "_ beams capacity",
+}
 _NUMBERS = "query", "key", "value", "bias", "attention_bias", "past_key", "past_value"
 
 multi_head_attention.requires(
     shapes(
         query="batch length hidden|batch length num_heads 3 size",
         key="batch keys hidden|batch num_heads keys size|batch keys num_heads 2 size",
-        value="batch keys value_hidden|batch num_heads keys value_size", bias="_",
-        key_padding_mask="numbers|batch columns|batch length _", **_PAST,
+        value="batch keys value_hidden|batch num_heads keys value_size",
+        bias="_",
+        key_padding_mask="numbers|batch columns|batch length _",
+        **_PAST,
     ),
     floats(*_NUMBERS),
     same_dtype(*_NUMBERS),
@@ -173,12 +204,16 @@ multi_head_attention.requires(
     holds(_hold_buffer),
     holds(_hold_columns),
     holds(hold_mask),
-)  # fmt: skip
+)
 decoder_masked_multi_head_attention.requires(
     shapes(
-        query="batch length hidden", key="batch length hidden|batch num_heads keys size",
-        value="batch length value_hidden|batch num_heads keys value_size", bias="_", mask_index="batch _",
-        beam_width="|1", **_PAST,
+        query="batch length hidden",
+        key="batch length hidden|batch num_heads keys size",
+        value="batch length value_hidden|batch num_heads keys value_size",
+        bias="_",
+        mask_index="batch _",
+        beam_width="|1",
+        **_PAST,
     ),
     floats(*_NUMBERS),
     same_dtype(*_NUMBERS),
@@ -187,4 +222,4 @@ decoder_masked_multi_head_attention.requires(
     together("key", "value"),
     divides("num_heads", "hidden"),
     holds(_hold_one_query),
-)  # fmt: skip
+)

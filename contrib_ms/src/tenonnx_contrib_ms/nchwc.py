@@ -36,7 +36,7 @@ def block_of_this_machine() -> int:
 
 
 def _block(graph: Graph | None, *channels: Dim) -> int:
-    """How many channels make a block: every count of channels in blocks is a multiple of it.
+    """Number of channels in a block: every count of channels in blocks is a multiple of it.
 
     Counts are those of the call itself and, where its graph is known, of the kernels of all convolutions there.
     """
@@ -48,14 +48,14 @@ def _block(graph: Graph | None, *channels: Dim) -> int:
     fitting = [size for size in (WIDE, NARROW) if all(count % size == 0 for count in counts)]
     if not fitting:
         raise TypeMismatch(
-            f"{NCHWC}: channels must be a multiple of {NARROW} or {WIDE}", given=f"{sorted(counts)} channels"
+            f"{NCHWC}: number of channels is not a multiple of {NARROW} or {WIDE}", given=f"{sorted(counts)} channels"
         )
     return fitting[0] if len(fitting) == 1 else block_of_this_machine()
 
 
 def _check_images(x: Value) -> None:
     if x.ndim != 4:
-        raise TypeMismatch(f"{NCHWC}: images must have 4 axes", given=repr(x))
+        raise TypeMismatch(f"{NCHWC}: images do not have 4 axes", given=repr(x))
 
 
 def _apart(x: Value, size: Any) -> Value:
@@ -73,7 +73,7 @@ def _in_blocks(x: Value, size: int) -> Value:
 
 
 def _put_in_blocks(x: Value) -> Value | None:
-    """What the node before has put in blocks, so that there is nothing to undo; None where it did something else."""
+    """Input of the node that put ``x`` in blocks, so that nothing need be undone; None for another node."""
     given: Value | None = x
     for name in ("Reshape", "Transpose", "Reshape"):
         node = None if given is None else given.producer
@@ -103,7 +103,7 @@ def reorder_output(X, *, channels=0, channels_last=0, _graph: Graph | None = Non
     given = X.shape[1] if X.ndim > 1 else None
     if channels < 1 or (isinstance(given, int) and channels > given):
         raise TypeMismatch(
-            f"{reorder_output.title}: channels must be positive, and at most those of X",
+            f"{reorder_output.title}: channels lies outside 1 to the channels of X",
             given=f"channels={channels}, X {X!r}",
         )
     y = _apart(X, _block(_graph, given))
@@ -113,18 +113,28 @@ def reorder_output(X, *, channels=0, channels_last=0, _graph: Graph | None = Non
 
 @op("Conv", domain=NCHWC)
 def conv(
-    X, W, B=None, Sum=None, *,
-    activation: str | None = None, activation_params: list[float] | None = None, auto_pad="NOTSET",
-    dilations: list[int] | None = None, group=1, kernel_shape: list[int] | None = None, pads: list[int] | None = None,
-    strides: list[int] | None = None, _graph: Graph | None = None,
-):  # fmt: skip
+    X,
+    W,
+    B=None,
+    Sum=None,
+    *,
+    activation: str | None = None,
+    activation_params: list[float] | None = None,
+    auto_pad="NOTSET",
+    dilations: list[int] | None = None,
+    group=1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+    _graph: Graph | None = None,
+):
     """Conv plus ``Sum``, then the activation.
 
     The results are in blocks, and so are the images unless they have fewer channels than a block. Kernels are in blocks
     of results, and within these of channels, unless they have fewer of them.
     """
     if W.ndim != 4:
-        raise TypeMismatch(f"{conv.title}: W must have 4 axes", given=repr(W))
+        raise TypeMismatch(f"{conv.title}: W does not have 4 axes", given=repr(W))
     size = _block(_graph, W.shape[0])
     results, channels, height, width = dims(W)
     depth = _block_of_as_many(channels, size)
@@ -132,9 +142,16 @@ def conv(
     w = ops.reshape(ops.transpose(kernels, perm=[0, 5, 1, 4, 2, 3]), ops.shape(W))
     x = _apart(X, _block_of_as_many(channels * group, size))
     y = ops.conv(
-        x, w, B, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads,
+        x,
+        w,
+        B,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
         strides=strides,
-    )  # fmt: skip
+    )
     y = y if Sum is None else y + _apart(Sum, size)
     return _in_blocks(listed(conv, y, activation, activation_params), size)
 
@@ -148,31 +165,57 @@ def _block_of_as_many(channels: Any, size: int) -> Any:
 
 @op("MaxPool", domain=NCHWC)
 def max_pool(
-    X, *,
-    auto_pad="NOTSET", ceil_mode=0, dilations: list[int] | None = None, kernel_shape: list[int],
-    pads: list[int] | None = None, storage_order=0, strides: list[int] | None = None, _graph: Graph | None = None,
-):  # fmt: skip
+    X,
+    *,
+    auto_pad="NOTSET",
+    ceil_mode=0,
+    dilations: list[int] | None = None,
+    kernel_shape: list[int],
+    pads: list[int] | None = None,
+    storage_order=0,
+    strides: list[int] | None = None,
+    _graph: Graph | None = None,
+):
     """MaxPool of images in blocks."""
     size = _block(_graph, *X.shape[1:2])
     y = ops.max_pool(
-        _apart(X, size), auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations, kernel_shape=kernel_shape,
-        pads=pads, strides=strides, _outputs=1,
-    )  # fmt: skip
+        _apart(X, size),
+        auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
+        dilations=dilations,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+        _outputs=1,
+    )
     return _in_blocks(y, size)
 
 
 @op("AveragePool", domain=NCHWC)
 def average_pool(
-    X, *,
-    auto_pad="NOTSET", ceil_mode=0, count_include_pad=0, dilations: list[int] | None = None, kernel_shape: list[int],
-    pads: list[int] | None = None, strides: list[int] | None = None, _graph: Graph | None = None,
-):  # fmt: skip
+    X,
+    *,
+    auto_pad="NOTSET",
+    ceil_mode=0,
+    count_include_pad=0,
+    dilations: list[int] | None = None,
+    kernel_shape: list[int],
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+    _graph: Graph | None = None,
+):
     """AveragePool of images in blocks."""
     size = _block(_graph, *X.shape[1:2])
     y = ops.average_pool(
-        _apart(X, size), auto_pad=auto_pad, ceil_mode=ceil_mode, count_include_pad=count_include_pad,
-        dilations=dilations, kernel_shape=kernel_shape, pads=pads, strides=strides,
-    )  # fmt: skip
+        _apart(X, size),
+        auto_pad=auto_pad,
+        ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad,
+        dilations=dilations,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
     return _in_blocks(y, size)
 
 
@@ -192,17 +235,25 @@ def global_average_pool(X, *, _graph: Graph | None = None):
 
 @op("Upsample", domain=NCHWC)
 def upsample(
-    X, *, coordinate_transformation_mode="asymmetric", mode="nearest", scales: list[int] | None = None,
+    X,
+    *,
+    coordinate_transformation_mode="asymmetric",
+    mode="nearest",
+    scales: list[int] | None = None,
     _graph: Graph | None = None,
-):  # fmt: skip
+):
     """Resize images in blocks by whole ``scales``."""
     if len(scales or ()) != 4 or min(scales) < 1 or scales[:2] != [1, 1]:
         raise TypeMismatch(
-            f"{upsample.title}: scales must be 1 for batch and channels, and positive", given=f"scales={scales}"
+            f"{upsample.title}: scales are not positive, or not 1 for batch and channels", given=f"scales={scales}"
         )
     size = _block(_graph, *X.shape[1:2])
     y = ops.resize(
-        _apart(X, size), None, constant(np.float32(scales)), mode=mode, nearest_mode="floor",
+        _apart(X, size),
+        None,
+        constant(np.float32(scales)),
+        mode=mode,
+        nearest_mode="floor",
         coordinate_transformation_mode="asymmetric" if mode == "nearest" else coordinate_transformation_mode,
-    )  # fmt: skip
+    )
     return _in_blocks(y, size)

@@ -33,24 +33,39 @@ def _stash(x: Value) -> int:
     return int(DType.float64 if x.dtype is DType.float64 else DType.float32)
 
 
+def _wide_total(*summands: Value | None) -> Value:
+    """The sum in the type of the statistics, which are not rounded as the sum itself is."""
+    return _total(*(None if each is None else ops.cast(each, to=_stash(each)) for each in summands))
+
+
+def _inverse_root_mean_square(x: Value, epsilon: float) -> Value:
+    """The inverse root mean square of each row."""
+    return ops.reciprocal(ops.sqrt(ops.reduce_mean(x * x, [-1]) + epsilon))
+
+
 @op("SkipLayerNormalization", domain="com.microsoft")
 def skip_layer_normalization(input, skip, gamma, beta=None, bias=None, *, epsilon=_EPSILON):
     """LayerNormalization over the last axis of ``input + skip + bias``; that sum is the fourth output.
 
-    Outputs 2 and 3, statistics that no kernel for inference saves, are absent.
+    The second and third output are the mean and the inverse standard deviation of each row.
     """
     total = _total(input, skip, bias)
-    return ops.layer_normalization(total, gamma, beta, epsilon=epsilon, stash_type=_stash(total))[0], None, None, total
+    y = ops.layer_normalization(total, gamma, beta, epsilon=epsilon, stash_type=_stash(total))[0]
+    wide = _wide_total(input, skip, bias)
+    mean = ops.reduce_mean(wide, [-1])
+    return y, mean, _inverse_root_mean_square(wide - mean, epsilon), total
 
 
 @op("SkipSimplifiedLayerNormalization", domain="com.microsoft")
 def skip_simplified_layer_normalization(input, skip, gamma, bias=None, *, epsilon=_EPSILON):
     """RMSNormalization over the last axis of ``input + skip + bias``; that sum is the fourth output.
 
-    Outputs 2 and 3, statistics that no kernel for inference saves, are absent.
+    The second output, the mean that is not subtracted, is 0; the third is the inverse root mean square of each row.
     """
     total = _total(input, skip, bias)
-    return ops.rms_normalization(total, gamma, epsilon=epsilon, stash_type=_stash(total)), None, None, total
+    y = ops.rms_normalization(total, gamma, epsilon=epsilon, stash_type=_stash(total))
+    inverse = _inverse_root_mean_square(_wide_total(input, skip, bias), epsilon)
+    return y, ops.zeros_like(inverse), inverse, total
 
 
 #: What is added is as large as the input, or the same for every sequence of a batch.
@@ -78,10 +93,10 @@ skip_simplified_layer_normalization.requires(
 
 @op("GroupNorm", domain="com.microsoft")
 def group_norm(X, gamma, beta, *, activation: int, channels_last=1, epsilon=1e-5, groups: int):
-    """Each group of channels standardised, then scaled and shifted, in float32; ``activation`` 1 is SiLU."""
+    """Each group of channels standardized, then scaled and shifted, in float32; ``activation`` 1 is SiLU."""
     if activation not in (0, 1):
         raise TypeMismatch(
-            f"{group_norm.title}: activation must be 0, for none, or 1, for SiLU", given=f"activation={activation}"
+            f"{group_norm.title}: activation is neither 0 (none) nor 1 (SiLU)", given=f"activation={activation}"
         )
     x = ops.cast(channels_first(X) if channels_last else X, to=_stash(X))
     y = ops.group_normalization(
@@ -89,6 +104,9 @@ def group_norm(X, gamma, beta, *, activation: int, channels_last=1, epsilon=1e-5
     )
     y = ops.cast(ops.swish(y) if activation else y, to=X.dtype)
     return channels_last_again(y) if channels_last else y
+
+
+group_norm.traits(on_request=True)
 
 
 @op("SkipGroupNorm", domain="com.microsoft")
@@ -104,15 +122,27 @@ def skip_group_norm(X, gamma, beta, skip, bias=None, *, activation: int, channel
     return group_norm(total, gamma, beta, **options), total
 
 
+skip_group_norm.traits(on_request=True)
+
+
 # ----- embeddings -----------------------------------------------------------------------------------------------------
 
 
 @op("EmbedLayerNormalization", domain="com.microsoft")
 def embed_layer_normalization(
-    input_ids, segment_ids=None, word_embedding=REQUIRED, position_embedding=REQUIRED, segment_embedding=None,
-    gamma=REQUIRED, beta=REQUIRED, mask=None, position_ids=None, *,
-    epsilon=_EPSILON, mask_index_type: int | None = None,
-):  # fmt: skip
+    input_ids,
+    segment_ids=None,
+    word_embedding=REQUIRED,
+    position_embedding=REQUIRED,
+    segment_embedding=None,
+    gamma=REQUIRED,
+    beta=REQUIRED,
+    mask=None,
+    position_ids=None,
+    *,
+    epsilon=_EPSILON,
+    mask_index_type: int | None = None,
+):
     """LayerNormalization of the embeddings of words, positions and segments, which are added up.
 
     Without ``segment_ids`` every word is of the first segment. The second output counts the ones of ``mask`` in each
@@ -140,13 +170,19 @@ def _hold_segments(segment_ids: Value | None, segment_embedding: Value | None) -
 
 embed_layer_normalization.requires(
     shapes(
-        input_ids="batch length", segment_ids="batch length", mask="batch length",
-        position_ids="batch length | 1 length", word_embedding="words hidden", position_embedding="positions hidden",
-        segment_embedding="segments hidden", gamma="hidden", beta="hidden",
+        input_ids="batch length",
+        segment_ids="batch length",
+        mask="batch length",
+        position_ids="batch length | 1 length",
+        word_embedding="words hidden",
+        position_embedding="positions hidden",
+        segment_embedding="segments hidden",
+        gamma="hidden",
+        beta="hidden",
     ),
     floats("word_embedding"),
     same_dtype("word_embedding", "position_embedding", "segment_embedding", "gamma", "beta"),
     integers("input_ids"),
     same_dtype("input_ids", "segment_ids", "mask", "position_ids"),
     holds(_hold_segments),
-)  # fmt: skip
+)

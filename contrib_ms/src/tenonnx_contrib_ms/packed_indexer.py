@@ -1,4 +1,4 @@
-"""Which keys sparse attention reads, of sequences that lie one behind the other and keep states of a fixed size."""
+"""The indexer of sparse attention for packed sequences with states of a fixed size."""
 
 from __future__ import annotations
 
@@ -29,16 +29,42 @@ from tenonnx_standard.checking import dim_of
 
 @op("PackedSparseAttentionIndexer", domain="com.microsoft")
 def packed_sparse_attention_indexer(
-    query, key=None, query_norm_weight=REQUIRED, key_norm_weight=REQUIRED, cos_cache=REQUIRED, sin_cache=REQUIRED,
-    cumulative_sequence_lengths=REQUIRED, past_sequence_lengths=REQUIRED, gate=None, position_bias=None,
-    head_weights=None, position_ids=None, past_key_state=REQUIRED, past_kv_buffer=REQUIRED, past_gate_buffer=None,
-    past_state_lengths=REQUIRED, state_update_capture_count=None, state_update_active=None, indexshare_mode=None,
-    merged_indices=None, merged_counts=None, merged_status=None, *,
-    compress_ratio: int, epsilon=1e-6, head_weight_scale: float | None = None, index_topk: int | None = None,
-    indexshare_state_policy="default", max_output_entries=0, policy_mode: str, scale: float | None = None,
-    state_capacity: int, state_update_capacity=0,
-    token_budget: int | None = None, _outputs=None,
-):  # fmt: skip
+    query,
+    key=None,
+    query_norm_weight=REQUIRED,
+    key_norm_weight=REQUIRED,
+    cos_cache=REQUIRED,
+    sin_cache=REQUIRED,
+    cumulative_sequence_lengths=REQUIRED,
+    past_sequence_lengths=REQUIRED,
+    gate=None,
+    position_bias=None,
+    head_weights=None,
+    position_ids=None,
+    past_key_state=REQUIRED,
+    past_kv_buffer=REQUIRED,
+    past_gate_buffer=None,
+    past_state_lengths=REQUIRED,
+    state_update_capture_count=None,
+    state_update_active=None,
+    indexshare_mode=None,
+    merged_indices=None,
+    merged_counts=None,
+    merged_status=None,
+    *,
+    compress_ratio: int,
+    epsilon=1e-6,
+    head_weight_scale: float | None = None,
+    index_topk: int | None = None,
+    indexshare_state_policy="default",
+    max_output_entries=0,
+    policy_mode: str,
+    scale: float | None = None,
+    state_capacity: int,
+    state_update_capacity=0,
+    token_budget: int | None = None,
+    _outputs=None,
+):
     """SparseAttentionIndexer of tokens one behind the other, with states of a fixed size for each sequence.
 
     ``past_state_lengths`` (batch, 2) says how many compressed keys and how many tokens of no block yet there are. A
@@ -104,6 +130,9 @@ def packed_sparse_attention_indexer(
     return (*outputs, shared, ops.cast(ops.squeeze(status, [1]), to=DType.int32))[:_outputs]
 
 
+packed_sparse_attention_indexer.traits(on_request=True)
+
+
 class _Batch(NamedTuple):
     """Sequences of (batch, 1) ``counts`` tokens one behind the other, and the places of these in (batch, longest)."""
 
@@ -132,7 +161,7 @@ class _Batch(NamedTuple):
 
 
 class _States(NamedTuple):
-    """What each sequence has: ``entries`` compressed keys, and ``tokens`` (batch, length, size) that are to be more.
+    """State of each sequence: ``entries`` compressed keys, and ``tokens`` (batch, length, size) not yet compressed.
 
     Of these ``waiting`` come from its buffer, of which the first ``window`` belong to the block before; ``begin`` is
     where those lie that are left over when ``count`` blocks of ``ratio`` are whole, of at most ``most``.
@@ -196,12 +225,12 @@ class _States(NamedTuple):
         return ops.where(ops.unsqueeze(fits, [2]), rest, buffer)
 
     def lengths(self, before: Value, fits: Value) -> Value:
-        """How many keys and tokens there are afterwards."""
+        """Numbers of keys and tokens afterwards."""
         return ops.where(fits, ops.concat(self.entries + self.count, self.left, axis=1), before)
 
 
 def _transitions(keys: Value, blocks: Value, waiting: Value, wanted: Value, capacity: int, ratio: int) -> Value:
-    """What the first tokens leave behind: their key, or the block that they complete."""
+    """Results of the first tokens: their key, or the block that they complete."""
     step = ops.reshape(ops.range_(0, capacity, 1), [1, -1])
     behind = waiting + step + 1
     own = rows_at(keys, ops.minimum(behind, dim_of(keys, 1)) - 1)
@@ -215,9 +244,17 @@ def _transitions(keys: Value, blocks: Value, waiting: Value, wanted: Value, capa
 
 @op("PackedSparseAttentionIndexerMerge", domain="com.microsoft")
 def packed_sparse_attention_indexer_merge(
-    base_indices, base_counts, base_row_indices, range_starts=None, range_ends=None, additional_indices=None,
-    additional_counts=None, *, max_output_entries: int, policy_mode: str,
-):  # fmt: skip
+    base_indices,
+    base_counts,
+    base_row_indices,
+    range_starts=None,
+    range_ends=None,
+    additional_indices=None,
+    additional_counts=None,
+    *,
+    max_output_entries: int,
+    policy_mode: str,
+):
     """For each query a row of ``base_indices`` and behind it a range, or further indices, each index once.
 
     Then come -1, how many there are, and a status: 1 where what is given contradicts itself and 2 where they are more
@@ -259,35 +296,56 @@ def packed_sparse_attention_indexer_merge(
     return found, ops.cast(counts, to=DType.int32), ops.cast(status, to=DType.int32)
 
 
+packed_sparse_attention_indexer_merge.traits(on_request=True)
+
+
 _MERGED = (
-    "base_indices", "base_counts", "base_row_indices", "range_starts", "range_ends", "additional_indices",
+    "base_indices",
+    "base_counts",
+    "base_row_indices",
+    "range_starts",
+    "range_ends",
+    "additional_indices",
     "additional_counts",
-)  # fmt: skip
+)
 
 packed_sparse_attention_indexer_merge.requires(
-    shapes(base_indices="r c", base_counts="r", base_row_indices="n", range_starts="n", range_ends="n",
-           additional_indices="n a", additional_counts="n"),
-    dtypes(**dict.fromkeys(_MERGED, "int32")), at_least(max_output_entries=1),
+    shapes(
+        base_indices="r c",
+        base_counts="r",
+        base_row_indices="n",
+        range_starts="n",
+        range_ends="n",
+        additional_indices="n a",
+        additional_counts="n",
+    ),
+    dtypes(**dict.fromkeys(_MERGED, "int32")),
+    at_least(max_output_entries=1),
     one_of(policy_mode=("append_range", "append_indices")),
-    together("range_starts", "range_ends"), together("additional_indices", "additional_counts"),
-    holds(lambda policy_mode, range_starts, additional_indices: (
-        "append_range needs range_starts and range_ends alone, append_indices additional_indices and additional_counts"
-        if (policy_mode == "append_range") != (range_starts is not None)
-        or (policy_mode == "append_indices") != (additional_indices is not None) else None
-    )),
-)  # fmt: skip
+    together("range_starts", "range_ends"),
+    together("additional_indices", "additional_counts"),
+    holds(
+        lambda policy_mode, range_starts, additional_indices: (
+            "append_range needs range_starts and range_ends alone, "
+            "append_indices additional_indices and additional_counts"
+            if (policy_mode == "append_range") != (range_starts is not None)
+            or (policy_mode == "append_indices") != (additional_indices is not None)
+            else None
+        )
+    ),
+)
 
 
-# ----- what must hold -------------------------------------------------------------------------------------------------
+# ----- requirements ---------------------------------------------------------------------------------------------------
 
 
 def _hold_state(
     policy_mode: str, past_gate_buffer: Any, state_update_capacity: int, state_update_capture_count: Any
 ) -> str | None:
     if (policy_mode == "csa") != (past_gate_buffer is not None):
-        return "past_gate_buffer must be given if and only if policy_mode is csa"
+        return "only one of past_gate_buffer and policy_mode csa is given"
     if not 0 <= state_update_capacity <= 8 or (state_update_capacity and policy_mode == "csa"):
-        return "state_update_capacity must be from 0 to 8, and 0 with policy_mode csa"
+        return "state_update_capacity lies outside 0 to 8, or is not 0 with policy_mode csa"
     if state_update_capacity and state_update_capture_count is None:
         return "state_update_capacity needs state_update_capture_count"
     return None
@@ -295,12 +353,24 @@ def _hold_state(
 
 packed_sparse_attention_indexer.requires(
     shapes(
-        query="tokens hidden", key="tokens _", cumulative_sequence_lengths="_", past_sequence_lengths="batch",
-        gate="tokens wide", head_weights="tokens heads", position_ids="tokens",
-        past_key_state="batch state_capacity size", past_kv_buffer="batch waiting _",
-        past_gate_buffer="batch waiting wide", past_state_lengths="batch 2", state_update_capture_count="batch",
-        state_update_active="1", indexshare_mode="1", merged_indices="tokens max_output_entries",
-        merged_counts="tokens", merged_status="tokens", **WEIGHTS,
+        query="tokens hidden",
+        key="tokens _",
+        cumulative_sequence_lengths="_",
+        past_sequence_lengths="batch",
+        gate="tokens wide",
+        head_weights="tokens heads",
+        position_ids="tokens",
+        past_key_state="batch state_capacity size",
+        past_kv_buffer="batch waiting _",
+        past_gate_buffer="batch waiting wide",
+        past_state_lengths="batch 2",
+        state_update_capture_count="batch",
+        state_update_active="1",
+        indexshare_mode="1",
+        merged_indices="tokens max_output_entries",
+        merged_counts="tokens",
+        merged_status="tokens",
+        **WEIGHTS,
     ),
     floats(*FLOATS, "past_key_state", "past_kv_buffer", "past_gate_buffer"),
     same_dtype(*FLOATS, "past_kv_buffer", "past_gate_buffer"),
@@ -308,14 +378,21 @@ packed_sparse_attention_indexer.requires(
     together("indexshare_mode", "merged_indices", "merged_counts", "merged_status"),
     one_of(indexshare_state_policy=("default", "hold", "advance")),
     at_least(max_output_entries=0),
-    holds(lambda indexshare_mode, max_output_entries: (
-        "indexshare_mode needs max_output_entries" if indexshare_mode is not None and not max_output_entries else None
-    )),
+    holds(
+        lambda indexshare_mode, max_output_entries: (
+            "indexshare_mode needs max_output_entries"
+            if indexshare_mode is not None and not max_output_entries
+            else None
+        )
+    ),
     integers(
-        "cumulative_sequence_lengths", "past_sequence_lengths", "past_state_lengths", "state_update_capture_count",
+        "cumulative_sequence_lengths",
+        "past_sequence_lengths",
+        "past_state_lengths",
+        "state_update_capture_count",
         "state_update_active",
     ),
     at_least(state_capacity=1),
     *COMMON,
     holds(_hold_state),
-)  # fmt: skip
+)

@@ -12,7 +12,7 @@ from tenonnx.extend import DType, Value, dims
 
 
 class PackedSequences:
-    """Where the elements of packed sequences are: the sequence of each and its place there, and every first element."""
+    """Positions of the elements of packed sequences: the sequence and place of each, and every first element."""
 
     def __init__(self, bounds: Value, total: Any) -> None:
         self.total = total
@@ -24,7 +24,7 @@ class PackedSequences:
         self.local = self.places - ops.gather(self.starts, self.sequence)
 
     def back(self, x: Value, before: Value, steps: Any) -> Value:
-        """What is so many steps before each element, of ``before`` (sequence, place, ...) where that is not in ``x``.
+        """The element so many steps before each, from ``before`` (sequence, place, ...) where it is not in ``x``.
 
         ``steps`` is a number, or a vector for a further axis.
         """
@@ -64,12 +64,12 @@ def _as_rank(condition: Value, rank: int) -> Value:
 
 def holds_bounds(bounds: Value | None) -> str | None:
     empty = bounds is not None and bounds.tensor.shape == (0,)
-    return "cumulative sequence lengths must have at least one element" if empty else None
+    return "cumulative sequence lengths are empty" if empty else None
 
 
 def holds_captures(capacity: int, count: Value | None) -> str | None:
     return (
         None
         if bool(capacity) == (count is not None)
-        else "capture_count must be given if and only if state_update_capacity is above 0"
+        else "only one of capture_count and a positive state_update_capacity is given"
     )

@@ -30,29 +30,75 @@ from tenonnx_standard.normalization import statistics_dtype
 
 @op("PagedAttention", domain="com.microsoft")
 def paged_attention(
-    query, key=None, value=None, key_cache=REQUIRED, value_cache=None, cumulative_sequence_length=REQUIRED,
-    past_seqlens=REQUIRED, block_table=REQUIRED, cos_cache=None, sin_cache=None, slot_mapping=None, head_sink=None,
-    q_norm_weight=None, k_norm_weight=None, k_scale=None, v_scale=None, attention_metadata=None, *,
-    do_rotary=0, is_causal=1, k_cache_dtype="", k_quant_type="NONE", kv_cache_layout="SEPARATE", kv_num_heads: int,
-    local_window_size=-1, num_heads: int, qk_norm_epsilon=1e-6, rotary_interleaved=0, rotary_offset=0, scale=0.0,
-    softcap=0.0, v_cache_dtype="", v_head_size=0, v_quant_type="NONE",
-):  # fmt: skip
+    query,
+    key=None,
+    value=None,
+    key_cache=REQUIRED,
+    value_cache=None,
+    cumulative_sequence_length=REQUIRED,
+    past_seqlens=REQUIRED,
+    block_table=REQUIRED,
+    cos_cache=None,
+    sin_cache=None,
+    slot_mapping=None,
+    head_sink=None,
+    q_norm_weight=None,
+    k_norm_weight=None,
+    k_scale=None,
+    v_scale=None,
+    attention_metadata=None,
+    *,
+    do_rotary=0,
+    is_causal=1,
+    k_cache_dtype="",
+    k_quant_type="NONE",
+    kv_cache_layout="SEPARATE",
+    kv_num_heads: int,
+    local_window_size=-1,
+    num_heads: int,
+    qk_norm_epsilon=1e-6,
+    rotary_interleaved=0,
+    rotary_offset=0,
+    scale=0.0,
+    softcap=0.0,
+    v_cache_dtype="",
+    v_head_size=0,
+    v_quant_type="NONE",
+):
     """GroupQueryAttention of tokens one behind the other, with caches of (blocks, size of a block, heads, size).
 
     ``block_table`` lists the blocks of each sequence. New keys and values go behind the past ones, or to the places in
     ``slot_mapping``, of which those below 0 are left out. With the layout LATENT values are the first part of keys.
     """
     paged = Paged.of(
-        query, key, value, key_cache, value_cache, cumulative_sequence_length, past_seqlens, block_table, slot_mapping,
-        (num_heads, kv_num_heads, kv_num_heads), q_norm_weight, k_norm_weight, qk_norm_epsilon,
-        (cos_cache, sin_cache) if do_rotary else None, rotary_offset, rotary_interleaved, k_scale, v_scale,
-    )  # fmt: skip
+        query,
+        key,
+        value,
+        key_cache,
+        value_cache,
+        cumulative_sequence_length,
+        past_seqlens,
+        block_table,
+        slot_mapping,
+        (num_heads, kv_num_heads, kv_num_heads),
+        q_norm_weight,
+        k_norm_weight,
+        qk_norm_epsilon,
+        (cos_cache, sin_cache) if do_rotary else None,
+        rotary_offset,
+        rotary_interleaved,
+        k_scale,
+        v_scale,
+    )
     keys = paged.keys
     values = keys[:, :, :, : v_head_size or dim_of(keys, 3)] if value_cache is None else paged.values
     bias = core.hidden_bias(paged.visible(is_causal, local_window_size), keys.dtype)
     sink = None if head_sink is None else staged(head_sink)
     y = core.scaled_dot_product_attention(paged.queries, keys, values, bias, sink, scale=scale, softcap=softcap)
     return paged.packed(y, query.dtype), *paged.written, *([None] * (2 - len(paged.written)))
+
+
+paged_attention.traits(on_request=True)
 
 
 def staged(x: Value) -> Value:
@@ -79,11 +125,26 @@ class Paged(NamedTuple):
 
     @classmethod
     def of(
-        cls, query: Value, key: Value | None, value: Value | None, key_cache: Value, value_cache: Value | None,
-        ends: Value, past: Value, table: Value, slots: Value | None, counts: tuple[int, int, int],
-        q_norm: Value | None, k_norm: Value | None, epsilon: float, tables: tuple[Value, Value] | None, offset: int,
-        interleaved: int, k_scale: Value | None, v_scale: Value | None,
-    ) -> Paged:  # fmt: skip
+        cls,
+        query: Value,
+        key: Value | None,
+        value: Value | None,
+        key_cache: Value,
+        value_cache: Value | None,
+        ends: Value,
+        past: Value,
+        table: Value,
+        slots: Value | None,
+        counts: tuple[int, int, int],
+        q_norm: Value | None,
+        k_norm: Value | None,
+        epsilon: float,
+        tables: tuple[Value, Value] | None,
+        offset: int,
+        interleaved: int,
+        k_scale: Value | None,
+        v_scale: Value | None,
+    ) -> Paged:
         parts: Any = [query, key, value]
         if key is None:
             parts = ops.split(ops.reshape(query, [0, sum(counts), -1]), list(counts), axis=1)
@@ -123,17 +184,25 @@ class Paged(NamedTuple):
         at = ops.reshape(past, [-1, 1, 1, 1]) + ops.reshape(ops.range_(0, longest, 1), [-1, 1])
         behind = ops.reshape(past + sums[1:] - sums[:-1], [-1, 1, 1, 1])
         return cls(
-            staged(queries), seen[0], seen[1] if len(seen) > 1 else None, written, sequence, row, position, held, at,
+            staged(queries),
+            seen[0],
+            seen[1] if len(seen) > 1 else None,
+            written,
+            sequence,
+            row,
+            position,
+            held,
+            at,
             behind,
-        )  # fmt: skip
+        )
 
     def visible(self, causal: int, window: int) -> Value:
-        """Which keys each query sees: (batch, 1, queries, keys)."""
+        """Mask (batch, 1, queries, keys) of the keys that each query sees."""
         visible = self.held <= self.at if causal else self.held < self.ends
         return visible & (self.held > self.at - window) if window > 0 else visible
 
     def of_sequences(self, x: Value, filling: int) -> Value:
-        """What belongs to packed tokens, (tokens, size), as (batch, 1, longest, size)."""
+        """Features of packed tokens, (tokens, size), as (batch, 1, longest, size)."""
         rows = ops.expand(constant(filling, x.dtype), [dim_of(self.ends, 0), dim_of(self.at, 2), dim_of(x, 1)])
         return ops.unsqueeze(ops.scatter_nd(rows, _pairs(self.sequence, self.row), x), [1])
 
@@ -164,12 +233,12 @@ def _stored(cache: Value, new: Value, slots: Value, scale: Value | None) -> Valu
     return ops.reshape(ops.scatter_nd(longer, ops.unsqueeze(places, [1]), new)[:count], ops.shape(cache))
 
 
-# ----- what must hold -------------------------------------------------------------------------------------------------
+# ----- requirements ---------------------------------------------------------------------------------------------------
 
 
 def _hold_layout(kv_cache_layout: str, value: Any, value_cache: Any, kv_num_heads: int, key: Any) -> str | None:
     if kv_cache_layout == "SEPARATE":
-        return "value_cache must be given where kv_cache_layout is SEPARATE" if value_cache is None else None
+        return "value_cache is missing, with kv_cache_layout SEPARATE" if value_cache is None else None
     if value is not None or value_cache is not None or kv_num_heads != 1 or key is None:
         return "kv_cache_layout LATENT needs key, one kv_num_heads, and neither value nor value_cache"
     return None
@@ -190,10 +259,19 @@ _NAMES = "", "float16", "bfloat16", "int8"
 
 paged_attention.requires(
     shapes(
-        query="tokens hidden", key="tokens kv_hidden", value="tokens kv_hidden",
-        key_cache="blocks size kv_num_heads width", value_cache="blocks size kv_num_heads width",
-        cumulative_sequence_length="_", past_seqlens="batch", block_table="batch _", cos_cache="positions half",
-        sin_cache="positions half", slot_mapping="tokens", head_sink="num_heads", q_norm_weight="width",
+        query="tokens hidden",
+        key="tokens kv_hidden",
+        value="tokens kv_hidden",
+        key_cache="blocks size kv_num_heads width",
+        value_cache="blocks size kv_num_heads width",
+        cumulative_sequence_length="_",
+        past_seqlens="batch",
+        block_table="batch _",
+        cos_cache="positions half",
+        sin_cache="positions half",
+        slot_mapping="tokens",
+        head_sink="num_heads",
+        q_norm_weight="width",
         k_norm_weight="width",
     ),
     floats(*_FLOATS, "k_scale", "v_scale"),
@@ -208,4 +286,4 @@ paged_attention.requires(
     one_of(kv_cache_layout=("SEPARATE", "LATENT"), k_cache_dtype=_NAMES, v_cache_dtype=_NAMES),
     holds(_hold_layout),
     holds(_hold_cache),
-)  # fmt: skip
+)

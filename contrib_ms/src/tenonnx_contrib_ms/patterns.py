@@ -1,4 +1,4 @@
-"""Where attention and rotary embeddings of onnxruntime may stand: the rules ``pattern``."""
+"""Fusion patterns of attention and rotary embeddings: the rules ``pattern``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MULTIPLE = 8
 
 
 @group_query_attention.pattern
-def _(y: Value) -> Iterator[Guess]:
+def group_query_attention_pattern(y: Value) -> Iterator[Guess]:
     """Heads in groups, joined behind attention to all keys, by one mask for all that hides some of them.
 
     The past of each sequence is as long as its cache. With a past onnxruntime takes one query, or one sequence.
@@ -42,7 +42,7 @@ def _(y: Value) -> Iterator[Guess]:
 
 
 @multi_head_attention.pattern
-def _(y: Value) -> Iterator[Guess]:
+def multi_head_attention_pattern(y: Value) -> Iterator[Guess]:
     """Heads that are joined behind attention; those that were split before it come out of their normal form again."""
     found = joined_heads(y)
     if found is None:
@@ -59,7 +59,7 @@ def _(y: Value) -> Iterator[Guess]:
 
 
 @rotary_embedding.pattern
-def _(y: Value) -> Iterator[Guess]:
+def rotary_embedding_pattern(y: Value) -> Iterator[Guess]:
     """By tables and positions; or by what is the same in each instance, as tables, from position 0 on."""
     for x, cosine, sine, attributes, after in turned(y):
         if x.rank == 4 and "rotary_embedding_dim" in attributes:  # onnxruntime wants the number of heads, too

@@ -32,7 +32,6 @@ def register_tables(registry: Registry) -> None:
 def register_ops(registry: Registry) -> None:
     registry.add_package(
         "tenonnx_contrib_ms",
-        fusion="on_request",
         half_precision="needs_float32",
         patterns="pattern",
         weights="weights",

@@ -36,6 +36,9 @@ def relative_position_bias(bias_table, query_length, key_length, *, is_bidirecti
     return ops.unsqueeze(ops.gather(ops.reshape(bias_table, [heads, -1]), places, axis=1), [0])
 
 
+relative_position_bias.traits(on_request=True)
+
+
 def _float(x: Any) -> Value:
     return ops.cast(x, to=DType.float32) if isinstance(x, Value) else constant(float(x), DType.float32)
 

@@ -1,4 +1,4 @@
-"""Queries, keys and values from what projections give: heads apart, normalised, and turned by their positions."""
+"""Queries, keys and values from what projections give: heads apart, normalized, and turned by their positions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from tenonnx_standard.normalization import statistics_dtype
 
 
 def split_all(
-    flat: list[Value], counts: list[int], norms: tuple[Value, Value] | None, epsilons: tuple[float, float],
-    tables: tuple[Value, Value] | None, interleaved: int,
-) -> tuple[Value, Value, Value]:  # fmt: skip
-    """Queries, keys and values as [batch, heads, sequence, size], normalised and turned; queries and keys as one."""
+    flat: list[Value],
+    counts: list[int],
+    norms: tuple[Value, Value] | None,
+    epsilons: tuple[float, float],
+    tables: tuple[Value, Value] | None,
+    interleaved: int,
+) -> tuple[Value, Value, Value]:
+    """Queries, keys and values as [batch, heads, sequence, size], normalized and turned; queries and keys as one."""
     turned = counts[0] + counts[1]
     if norms is not None:
-        both, v = _normalised(flat, counts, norms, epsilons)
+        both, v = _normalized(flat, counts, norms, epsilons)
     elif len(flat) == 1:
         both, v = ops.split(core.split_heads(flat[0], sum(counts)), [turned, counts[2]], axis=1)
     elif tables is None:
@@ -29,7 +33,7 @@ def split_all(
     return q, k, v
 
 
-def _normalised(
+def _normalized(
     flat: list[Value], counts: list[int], norms: tuple[Value, Value], epsilons: tuple[float, float]
 ) -> tuple[Value, Value]:
     """Queries and keys as one, the rows of each head divided by the root of their mean square; and the values."""

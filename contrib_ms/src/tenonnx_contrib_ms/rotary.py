@@ -30,9 +30,17 @@ from tenonnx_standard.shapes import expand, reshape, shape, transpose
 
 @op("RotaryEmbedding", domain="com.microsoft")
 def rotary_embedding(
-    input, position_ids, cos_cache, sin_cache, *,
-    interleaved=0, is_packed_batching=0, num_heads=0, rotary_embedding_dim=0, scale=1.0,
-):  # fmt: skip
+    input,
+    position_ids,
+    cos_cache,
+    sin_cache,
+    *,
+    interleaved=0,
+    is_packed_batching=0,
+    num_heads=0,
+    rotary_embedding_dim=0,
+    scale=1.0,
+):
     """RotaryEmbedding of ``ai.onnx`` with ``position_ids`` required and second.
 
     These may be one number, the position of the first element. Without ``num_heads`` a head is as long as the caches
@@ -44,9 +52,14 @@ def rotary_embedding(
     if input.ndim == 4 or heads is not None:
         heads = heads if input.ndim == 3 else None
         return rotary.rotary_embedding(
-            input, cos_cache, sin_cache, position_ids,
-            interleaved=interleaved, num_heads=heads, rotary_embedding_dim=rotary_embedding_dim,
-        )  # fmt: skip
+            input,
+            cos_cache,
+            sin_cache,
+            position_ids,
+            interleaved=interleaved,
+            num_heads=heads,
+            rotary_embedding_dim=rotary_embedding_dim,
+        )
     apart = transpose(reshape(input, [0, 0, -1, dims(cos_cache)[1] * 2]), perm=[0, 2, 1, 3])
     turned = rotary.rotary_embedding(apart, cos_cache, sin_cache, position_ids, interleaved=interleaved)
     return reshape(transpose(turned, perm=[0, 2, 1, 3]), shape(input))
@@ -58,7 +71,7 @@ def _counted(first: Value, batch: Any, length: Any) -> Value:
 
 
 def _heads(input: Value, cos_cache: Value) -> int | None:
-    """How many heads of twice the width of the caches a 3D input has, where that is known."""
+    """Number of heads of twice the width of the caches in a 3D input, if known."""
     if input.ndim == 4 or cos_cache.rank is None:
         return None
     width, half = input.shape[-1], cos_cache.shape[-1]
@@ -66,16 +79,25 @@ def _heads(input: Value, cos_cache: Value) -> int | None:
 
 
 @rotary_embedding.type
-def _(input, position_ids, cos_cache, sin_cache, **_) -> TensorType:
+def rotary_embedding_type(input, position_ids, cos_cache, sin_cache, **_) -> TensorType:
     return input.tensor
 
 
 @op("MRotaryEmbedding", domain="com.microsoft")
 def m_rotary_embedding(
-    input, position_ids, cos_cache, sin_cache, *,
-    interleaved=0, is_packed_batching=0, mrope_layout=0, mrope_section: list[int], num_heads=0,
-    rotary_embedding_dim=0, scale=1.0,
-):  # fmt: skip
+    input,
+    position_ids,
+    cos_cache,
+    sin_cache,
+    *,
+    interleaved=0,
+    is_packed_batching=0,
+    mrope_layout=0,
+    mrope_section: list[int],
+    num_heads=0,
+    rotary_embedding_dim=0,
+    scale=1.0,
+):
     """RotaryEmbedding by three positions of each element: in time, height and width (Qwen2-VL, arXiv:2409.12191).
 
     Of the angles, the first ``mrope_section[0]`` are those of the time, and so on; or with ``mrope_layout`` 1 every
@@ -112,60 +134,70 @@ def gemma_rotary_embedding(emb, q, q_rot, k, k_rot):
     return q * cosine + q_rot * sine, k * cosine + k_rot * sine
 
 
+gemma_rotary_embedding.traits(on_request=True)
+
+
 def _hold_heads(
     input: Value, hidden: Any, size: Any, half: Any, num_heads: int, rotary_embedding_dim: int
 ) -> str | None:
     if input.rank == 3 and not num_heads and rotary_embedding_dim:
-        return "num_heads must be given with rotary_embedding_dim for an input of three axes"
+        return "num_heads is missing, with rotary_embedding_dim and an input of three axes"
     known = isinstance(hidden, int) and isinstance(half, int) and not num_heads
     if known and (not half or hidden % (2 * half)):
-        return "without num_heads the last axis must hold heads twice as long as the caches are wide"
+        return "last axis is not a multiple of twice the width of the caches, without num_heads"
     if isinstance(hidden, int) and num_heads:
         size = hidden // num_heads
     width = rotary_embedding_dim or size
     if isinstance(width, int) and (width % 2 or differ(width // 2, half)):
-        return "the rotated size of a head must be even, and twice the last dim of the caches"
+        return "rotated size of a head is odd, or not twice the last dim of the caches"
     return None
 
 
 def _hold_sections(mrope_section: list[int], half: Any, num_heads: int, mrope_layout: int, input: Any) -> str | None:
     if len(mrope_section) != 3 or min(mrope_section) < 0:
-        return "mrope_section must be three numbers that are not negative"
+        return "mrope_section is not three numbers from 0 on"
     if isinstance(half, int) and sum(mrope_section) != half:
-        return "the sum of mrope_section must be the width of cos_cache"
+        return "sum of mrope_section differs from the width of cos_cache"
     if input.rank == 3 and num_heads < 1:
-        return "num_heads must be given for an input of three axes"
-    return None if mrope_layout in (0, 1) else "mrope_layout must be 0 or 1"
+        return "num_heads is missing for an input of three axes"
+    return None if mrope_layout in (0, 1) else "mrope_layout is neither 0 nor 1"
 
 
 rotary_embedding.requires(
     shapes(
-        input="batch length hidden | batch heads length size", position_ids=" | 1 | batch length",
-        cos_cache="positions half", sin_cache="positions half",
+        input="batch length hidden | batch heads length size",
+        position_ids=" | 1 | batch length",
+        cos_cache="positions half",
+        sin_cache="positions half",
     ),
     floats("input"),
     same_dtype("input", "cos_cache", "sin_cache"),
     dtypes(position_ids="int64"),
     holds(_hold_heads),
-)  # fmt: skip
+)
 m_rotary_embedding.requires(
     shapes(
-        input="batch length hidden|batch heads length size", position_ids="3 batch length",
-        cos_cache="positions half", sin_cache="positions half",
+        input="batch length hidden|batch heads length size",
+        position_ids="3 batch length",
+        cos_cache="positions half",
+        sin_cache="positions half",
     ),
     floats("input", "cos_cache", "sin_cache"),
     same_dtype("input", "cos_cache", "sin_cache"),
     dtypes(position_ids="int64"),
     holds(_hold_sections),
-)  # fmt: skip
+)
 gemma_rotary_embedding.requires(
     shapes(
-        emb="batch length size", q="batch heads length size", q_rot="batch heads length size",
-        k="batch kv_heads length size", k_rot="batch kv_heads length size",
+        emb="batch length size",
+        q="batch heads length size",
+        q_rot="batch heads length size",
+        k="batch kv_heads length size",
+        k_rot="batch kv_heads length size",
     ),
     floats("emb", "q", "q_rot", "k", "k_rot"),
     same_dtype("q", "q_rot", "k", "k_rot"),
-)  # fmt: skip
+)
 
 
 # ----- with a normalization before ------------------------------------------------------------------------------------
@@ -173,13 +205,24 @@ gemma_rotary_embedding.requires(
 
 @op("RMSNormRotary", domain="com.microsoft")
 def rms_norm_rotary(
-    X, scale, position_ids, cosine, sine, prefill_numerics=None, *,
-    epsilon=1e-6, flatten_batch=0, input_start=0, input_width=0, output_fp16=0, rotary_embedding_dim: int,
+    X,
+    scale,
+    position_ids,
+    cosine,
+    sine,
+    prefill_numerics=None,
+    *,
+    epsilon=1e-6,
+    flatten_batch=0,
+    input_start=0,
+    input_width=0,
+    output_fp16=0,
+    rotary_embedding_dim: int,
     use_fp32_arithmetic=1,
-):  # fmt: skip
-    """``input_width`` channels of heads [batch, sequence, heads, size] normalised and the first of them turned.
+):
+    """``input_width`` channels of heads [batch, sequence, heads, size] normalized and the first of them turned.
 
-    Heads are joined afterwards, and with ``flatten_batch`` instances, too. The second output is what was normalised.
+    Heads are joined afterwards, and with ``flatten_batch`` instances, too. The second output is what was normalized.
     Where all is bfloat16 that is rounded before it is turned, and what turns it each step, without
     ``use_fp32_arithmetic`` or in a prefill, where a number that is not 0 says so.
     """
@@ -214,20 +257,27 @@ def rms_norm_rotary(
     return ops.cast(flat, to=DType.float16 if output_fp16 else DType.bfloat16), normal
 
 
+rms_norm_rotary.traits(on_request=True)
+
+
 rms_norm_rotary.requires(
     shapes(X="batch length heads size", scale="width", cosine="rows half", sine="rows half"),
-    dtypes(X="bfloat16 float16", scale="float32", position_ids="int64", cosine="bfloat16 float32",
-           prefill_numerics="int32"),
-    same_dtype("cosine", "sine"), at_least(rotary_embedding_dim=2, input_start=0, input_width=0),
-    holds(lambda rotary_embedding_dim, half, width, size, input_start, input_width: _hold_widths(
-        rotary_embedding_dim, half, width, size, input_start, input_width
-    )),
-)  # fmt: skip
+    dtypes(
+        X="bfloat16 float16", scale="float32", position_ids="int64", cosine="bfloat16 float32", prefill_numerics="int32"
+    ),
+    same_dtype("cosine", "sine"),
+    at_least(rotary_embedding_dim=2, input_start=0, input_width=0),
+    holds(
+        lambda rotary_embedding_dim, half, width, size, input_start, input_width: _hold_widths(
+            rotary_embedding_dim, half, width, size, input_start, input_width
+        )
+    ),
+)
 
 
 def _hold_widths(rotated: int, half: Any, width: Any, size: Any, start: int, wanted: int) -> str | None:
     if rotated % 2 or differ(half, rotated // 2) or (isinstance(width, int) and rotated > width):
-        return "rotary_embedding_dim must be even, twice the columns of cosine, and at most those of scale"
+        return "rotary_embedding_dim is odd, not twice the columns of cosine, or above those of scale"
     if isinstance(size, int) and (start + wanted > size or differ(width, wanted or size - start)):
-        return "scale must have a number for each channel of X from input_start on, or for input_width of these"
+        return "number of columns of scale differs from input_width, or from the channels of X after input_start"
     return None

@@ -1,4 +1,4 @@
-"""What all attention here is made of: heads, masks and the scaled dot product."""
+"""Building blocks of attention: heads, masks and the scaled dot product."""
 
 from __future__ import annotations
 
@@ -29,22 +29,25 @@ def _hold_bias(bias: Any, batch: Any, heads: Any, length: Any, total: Any) -> st
         return None
     pairs = zip(reversed(bias.shape), (total, length, heads, batch), strict=False)
     fits = bias.rank <= 4 and not any(differ(given, wanted) and differ(given, 1) for given, wanted in pairs)
-    return None if fits else "bias must broadcast to (batch, heads, length, total)"
+    return None if fits else "bias does not broadcast to (batch, heads, length, total)"
 
 
 scaled_dot_product_attention.requires(
     shapes(
-        query="batch heads length size", key="batch groups total size", value="batch groups total _", sink="heads|1",
+        query="batch heads length size",
+        key="batch groups total size",
+        value="batch groups total _",
+        sink="heads|1",
     ),
     floats("query", "key", "value", "bias", "sink"),
     same_dtype("query", "key", "value", "bias", "sink"),
     divides("groups", "heads"),
     holds(_hold_bias),
-)  # fmt: skip
+)
 
 
 @scaled_dot_product_attention.numpy
-def _(query, key, value, bias, sink, *, scale, softcap):
+def scaled_dot_product_attention_numpy(query, key, value, bias, sink, *, scale, softcap):
     dtype = query.dtype
     if dtype.itemsize < 4:
         query, key, value = (x.astype(np.float32) for x in (query, key, value))
@@ -85,7 +88,7 @@ def attended(
 
 def _as_standard(meaning: Any) -> None:
     @scaled_dot_product_attention.lower(to=meaning)
-    def _(query, key, value, bias, sink, *, scale, softcap):
+    def scaled_dot_product_attention_to_meaning(query, key, value, bias, sink, *, scale, softcap):
         if sink is not None or scale < 0:
             return None
         length = dim_of(query, 2)
@@ -102,7 +105,7 @@ _as_standard(ops.attention)
 
 
 def logits(query: Value, key: Value, bias: Value | None, *, scale: float = 0.0, softcap: float = 0.0) -> Value:
-    """What the softmax is taken of: (batch, heads of ``query``, length of ``query``, length of ``key``)."""
+    """Inputs of the softmax: (batch, heads of ``query``, length of ``query``, length of ``key``)."""
     found = _by_group(query * (scale or _factor(query)), ops.transpose(key, perm=[0, 1, 3, 2]))
     if softcap:
         found = ops.tanh(found / softcap) * softcap
@@ -161,23 +164,23 @@ def parted(x: Value, sizes: list[int] | None, axis: int = -1) -> tuple[Value, Va
 
 
 def lowest(dtype: DType) -> Value:
-    """What hides a key, and is finite still: rows that see no key have a mean of all."""
+    """The finite number that hides a key: rows that see no key have a mean of all."""
     return constant(np.finfo(np.float16 if dtype.bits < 32 else dtype.numpy).min, dtype)
 
 
 def bias_of(mask: Value, filter_value: float, dtype: DType) -> Value:
-    """What a mask adds to the logits: nothing where it is positive, else ``filter_value``."""
+    """Bias of the logits by a mask: 0 where it is positive, else ``filter_value``."""
     shown = mask if mask.dtype is DType.bool else ops.greater(mask, 0)
     return ops.where(shown, constant(0.0, dtype), constant(filter_value, dtype))
 
 
 def hidden_bias(seen: Value, dtype: DType) -> Value:
-    """What hides all keys but those that are ``seen``."""
+    """Bias that hides all keys but those that are ``seen``."""
     return ops.where(seen, constant(0.0, dtype), lowest(dtype))
 
 
 def within(lengths: Value, total: Any, starts: Value | None = None) -> Value:
-    """Which keys lie before the length of each sequence, from its start on: (batch, 1, 1, total)."""
+    """Mask (batch, 1, 1, total) of the keys before the length of each sequence, from its start on."""
     keys = ops.range_(0, total, 1)
     seen = ops.less(keys, _column(lengths))
     return seen if starts is None else seen & (keys >= _column(starts))

@@ -21,7 +21,7 @@ from tenonnx.extend import (
     same_dtype,
     shapes,
     subgraph,
-)  # fmt: skip
+)
 from tenonnx_standard import recurrent
 
 # ----- a recurrent layer that attends ---------------------------------------------------------------------------------
@@ -29,22 +29,46 @@ from tenonnx_standard import recurrent
 
 @op("AttnLSTM", domain="com.microsoft")
 def attn_lstm(
-    X, W, R, B=None, sequence_lens=None, initial_h=None, initial_c=None, P=None, QW=None, MW=None, V=None, M=None,
-    memory_seq_lens=None, AW=None, *,
-    activation_alpha: list[float] | None = None, activation_beta: list[float] | None = None,
-    activations: list[str] | None = None, clip: float | None = None, direction="forward",
-    hidden_size: int | None = None, input_forget=0,
-):  # fmt: skip
+    X,
+    W,
+    R,
+    B=None,
+    sequence_lens=None,
+    initial_h=None,
+    initial_c=None,
+    P=None,
+    QW=None,
+    MW=None,
+    V=None,
+    M=None,
+    memory_seq_lens=None,
+    AW=None,
+    *,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    activations: list[str] | None = None,
+    clip: float | None = None,
+    direction="forward",
+    hidden_size: int | None = None,
+    input_forget=0,
+):
     """LSTM that also reads, at each step, what the hidden state of the step before attended to in the memory ``M``.
 
     Attention is additive (Bahdanau et al., arXiv:1409.0473), over the first ``memory_seq_lens`` positions; with ``AW``
     a layer joins hidden state and context.
     """
     backwards, functions, own = recurrent.decided(
-        recurrent.LSTM, recurrent.ON_VALUES, activation_alpha=activation_alpha, activation_beta=activation_beta,
-        activations=activations, clip=clip, direction=direction, hidden_size=hidden_size, layout=0,
+        recurrent.LSTM,
+        recurrent.ON_VALUES,
+        activation_alpha=activation_alpha,
+        activation_beta=activation_beta,
+        activations=activations,
+        clip=clip,
+        direction=direction,
+        hidden_size=hidden_size,
+        layout=0,
         input_forget=input_forget,
-    )  # fmt: skip
+    )
     batch, width = dims(X)[1], dims(X)[2]
     mask = None
     if memory_seq_lens is not None:
@@ -79,7 +103,7 @@ def _first(initial: Value | None, x: Value, sizes: Sequence[Any], place: int) ->
 
 
 def _attention(M: Value, QW: Value, MW: Value, V: Value, AW: Value | None, mask: Value | None) -> Any:
-    """What a hidden state attends to in ``M``, joined with it if there is a layer for that."""
+    """Attention of a hidden state over ``M``, joined with the state if there is a layer for that."""
     keys = M @ MW
 
     def attend(h: Value) -> Value:
@@ -95,10 +119,24 @@ def _attention(M: Value, QW: Value, MW: Value, V: Value, AW: Value | None, mask:
 attn_lstm.requires(
     floats("X"),
     same_dtype("X", "W", "R", "B", "initial_h", "initial_c", "P", "QW", "MW", "V", "M", "AW"),
-    shapes(X="t b i", W="d g k", R="d g h", B="d u", sequence_lens="b", initial_h="d b h", initial_c="d b h",
-           P="d p", QW="d h a", MW="d m a", V="d a", M="b s m", memory_seq_lens="b", AW="d j n"),
-    holds(lambda QW, MW, V, M: None if all(v is not None for v in (QW, MW, V, M)) else "QW, MW, V and M must be given"),
-)  # fmt: skip
+    shapes(
+        X="t b i",
+        W="d g k",
+        R="d g h",
+        B="d u",
+        sequence_lens="b",
+        initial_h="d b h",
+        initial_c="d b h",
+        P="d p",
+        QW="d h a",
+        MW="d m a",
+        V="d a",
+        M="b s m",
+        memory_seq_lens="b",
+        AW="d j n",
+    ),
+    holds(lambda QW, MW, V, M: None if all(v is not None for v in (QW, MW, V, M)) else "QW, MW, V or M is missing"),
+)
 
 
 # ----- time -----------------------------------------------------------------------------------------------------------
@@ -114,8 +152,10 @@ def dynamic_time_warping(input):
     costs = ops.cast(ops.reshape(input, [rows, columns]), to=DType.float32)
     _, ways = ops.scan(
         ops.concat(constant(np.zeros(1, np.float32)), ops.expand(constant(np.float32(np.inf)), [columns]), axis=0),
-        costs, body=_row(costs), num_scan_inputs=1,
-    )  # fmt: skip
+        costs,
+        body=_row(costs),
+        num_scan_inputs=1,
+    )
 
     def back(number: Value, goes_on: Value, row: Value, column: Value) -> tuple[Value, ...]:
         way = ops.gather_nd(ways, ops.concat(row, column, axis=0))
@@ -153,7 +193,7 @@ def _row(costs: Value) -> Any:
 
 
 @dynamic_time_warping.numpy
-def _(input):
+def dynamic_time_warping_numpy(input):
     costs = input.reshape(input.shape[-2:]).astype(np.float32).tolist()
     before = [0.0] + [float("inf")] * len(costs[0])
     ways = []
@@ -185,8 +225,8 @@ def _no_matrix(input: Value) -> str | None:
     if shape is not None and (
         len(shape) not in (2, 3) or (len(shape) == 3 and isinstance(shape[0], int) and shape[0] != 1)
     ):
-        return "input must be a matrix, or a batch of one matrix"
-    return "input must have elements" if shape is not None and 0 in shape else None
+        return "input is neither a matrix nor a batch of one matrix"
+    return "input is empty" if shape is not None and 0 in shape else None
 
 
 # ----- words ----------------------------------------------------------------------------------------------------------
@@ -194,9 +234,15 @@ def _no_matrix(input: Value) -> str | None:
 
 @op("WordConvEmbedding", domain="com.microsoft")
 def word_conv_embedding(
-    Sequence, W, B, C, *,
-    char_embedding_size: int | None = None, conv_window_size: int | None = None, embedding_size: int | None = None,
-):  # fmt: skip
+    Sequence,
+    W,
+    B,
+    C,
+    *,
+    char_embedding_size: int | None = None,
+    conv_window_size: int | None = None,
+    embedding_size: int | None = None,
+):
     """For each word the greatest of what a convolution, with tanh, gives along its characters.
 
     Characters are rows of ``C``; words are filled up with zeros, and give zeros if they begin with one.
@@ -213,13 +259,15 @@ def word_conv_embedding(
 
 
 word_conv_embedding.requires(
-    shapes(Sequence="s l", W="m 1 k e", B="m", C="v e"), floats("W"), same_dtype("W", "B", "C"),
+    shapes(Sequence="s l", W="m 1 k e", B="m", C="v e"),
+    floats("W"),
+    same_dtype("W", "B", "C"),
     dtypes(Sequence="int32"),
     holds(lambda embedding_size, m: _differs("embedding_size", embedding_size, m)),
     holds(lambda conv_window_size, k: _differs("conv_window_size", conv_window_size, k)),
     holds(lambda char_embedding_size, e: _differs("char_embedding_size", char_embedding_size, e)),
-)  # fmt: skip
+)
 
 
 def _differs(name: str, wanted: int | None, real: Any) -> str | None:
-    return f"{name} must be that of the weights" if wanted and isinstance(real, int) and wanted != real else None
+    return f"{name} differs from that of the weights" if wanted and isinstance(real, int) and wanted != real else None

@@ -27,11 +27,25 @@ from tenonnx_standard.checking import dim_of
 
 @op("SparseAttention", domain="com.microsoft")
 def sparse_attention(
-    query, key=None, value=None, past_key=REQUIRED, past_value=REQUIRED, block_row_indices=REQUIRED,
-    block_col_indices=REQUIRED, total_sequence_length=REQUIRED, key_total_sequence_lengths=REQUIRED, cos_cache=None,
-    sin_cache=None, *,
-    do_rotary=0, kv_num_heads: int, num_heads: int, rotary_interleaved=0, scale=0.0, sparse_block_size: int,
-):  # fmt: skip
+    query,
+    key=None,
+    value=None,
+    past_key=REQUIRED,
+    past_value=REQUIRED,
+    block_row_indices=REQUIRED,
+    block_col_indices=REQUIRED,
+    total_sequence_length=REQUIRED,
+    key_total_sequence_lengths=REQUIRED,
+    cos_cache=None,
+    sin_cache=None,
+    *,
+    do_rotary=0,
+    kv_num_heads: int,
+    num_heads: int,
+    rotary_interleaved=0,
+    scale=0.0,
+    sparse_block_size: int,
+):
     """GroupQueryAttention where a query sees keys of some blocks alone (Phi-3-small, arXiv:2404.14219).
 
     Row by row ``block_col_indices`` lists the blocks of keys that a block of queries sees, from the place on that
@@ -59,7 +73,7 @@ def sparse_attention(
 
 
 def _blocks(starts: Value, columns: Value, capacity: Any, size: int) -> Value:
-    """How often each block of queries lists each block of keys: (layouts, blocks, blocks)."""
+    """Counts (layouts, blocks, blocks) of each block of keys in the list of each block of queries."""
     place = ops.range_(0, dim_of(columns, 1), 1)
     first, behind = (ops.unsqueeze(ops.cast(x, to=DType.int64), [2]) for x in (starts[:, :-1], starts[:, 1:]))
     listed = (place >= first) & (place < behind)
@@ -85,12 +99,15 @@ def longformer_attention(
     return ops.where(ops.unsqueeze(chosen, [2]), everywhere, local)
 
 
+longformer_attention.traits(on_request=True)
+
+
 def _attend(x: Value, weight: Value, bias: Value, added: Value, heads: int) -> Value:
     parts = (core.split_heads(part, heads) for part in core.parted(ops.matmul(x, weight) + bias, None))
     return core.join_heads(core.scaled_dot_product_attention(*parts, added))
 
 
-# ----- what must hold -------------------------------------------------------------------------------------------------
+# ----- requirements ---------------------------------------------------------------------------------------------------
 
 _FLOATS = "query", "key", "value", "past_key", "past_value", "cos_cache", "sin_cache"
 
@@ -101,10 +118,17 @@ def _hold_rotation(do_rotary: int, cos_cache: Any) -> str | None:
 
 sparse_attention.requires(
     shapes(
-        query="batch length hidden", key="batch length kv_hidden", value="batch length kv_hidden",
-        past_key="batch kv_num_heads capacity size", past_value="batch kv_num_heads capacity size",
-        block_row_indices="layouts _", block_col_indices="layouts _", total_sequence_length="|1",
-        key_total_sequence_lengths="batch", cos_cache="positions half", sin_cache="positions half",
+        query="batch length hidden",
+        key="batch length kv_hidden",
+        value="batch length kv_hidden",
+        past_key="batch kv_num_heads capacity size",
+        past_value="batch kv_num_heads capacity size",
+        block_row_indices="layouts _",
+        block_col_indices="layouts _",
+        total_sequence_length="|1",
+        key_total_sequence_lengths="batch",
+        cos_cache="positions half",
+        sin_cache="positions half",
     ),
     floats(*_FLOATS),
     same_dtype(*_FLOATS),
@@ -115,15 +139,20 @@ sparse_attention.requires(
     divides("layouts", "num_heads"),
     one_of(sparse_block_size=(16, 32, 64, 128)),
     holds(_hold_rotation),
-)  # fmt: skip
+)
 longformer_attention.requires(
     shapes(
-        input="batch length width", weight="width hidden", bias="hidden", mask="batch length",
-        global_weight="width hidden", global_bias="hidden", global_="batch length",
+        input="batch length width",
+        weight="width hidden",
+        bias="hidden",
+        mask="batch length",
+        global_weight="width hidden",
+        global_bias="hidden",
+        global_="batch length",
     ),
     floats("input", "weight", "bias", "mask", "global_weight", "global_bias"),
     same_dtype("input", "weight", "bias", "mask", "global_weight", "global_bias"),
     integers("global_"),
     divides(3, "hidden"),
     divides("num_heads", "hidden"),
-)  # fmt: skip
+)

@@ -1,4 +1,4 @@
-"""What indexers of sparse attention are made of: scores of keys, blocks of keys, and the best of them."""
+"""Building blocks of sparse attention indexers: scores of keys, blocks of keys, and the best of them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tenonnx_standard.checking import dim_of
 
 
 class Scoring(NamedTuple):
-    """How queries and keys are normalised, rotated and compared, all in float32.
+    """Normalization, rotation and comparison of queries and keys, all in float32.
 
-    ``norms`` are the weights of the normalisation of queries and keys, ``tables`` cosines and sines, for the first
+    ``norms`` are the weights of the normalization of queries and keys, ``tables`` cosines and sines, for the first
     channels or, ``trailing``, the last ones. ``scale`` multiplies products, ``head_scale`` the weights of heads.
     """
 
@@ -28,13 +28,13 @@ class Scoring(NamedTuple):
 
     def keys(self, x: Value, positions: Value) -> Value:
         """(batch, n, size) keys as they are compared."""
-        return ops.squeeze(self._rotated(ops.unsqueeze(self._normalised(x, self.norms[1]), [2]), positions), [2])
+        return ops.squeeze(self._rotated(ops.unsqueeze(self._normalized(x, self.norms[1]), [2]), positions), [2])
 
     def scores(self, query: Value, positions: Value, keys: Value, head_weights: Value | None = None) -> Value:
         """(batch, length, n): (batch, length, heads * size) queries by (batch, n, size) keys, summed over heads."""
         size = dim_of(keys, 2)
         q = ops.reshape(ops.cast(query, to=DType.float32), [0, dim_of(query, 1), -1, size])
-        q = self._rotated(self._normalised(q, self.norms[0]), positions)
+        q = self._rotated(self._normalized(q, self.norms[0]), positions)
         each = ops.relu(ops.matmul(q, ops.unsqueeze(ops.transpose(keys, perm=[0, 2, 1]), [1])))
         each = each * (self.scale or _root(size))
         if head_weights is not None:
@@ -42,7 +42,7 @@ class Scoring(NamedTuple):
             each = each * ops.unsqueeze(ops.cast(head_weights, to=DType.float32) * factor, [3])
         return ops.reduce_sum(each, [2], keepdims=0)
 
-    def _normalised(self, x: Value, weight: Value) -> Value:
+    def _normalized(self, x: Value, weight: Value) -> Value:
         x = ops.cast(x, to=DType.float32)
         return ops.rms_normalization(x, ops.cast(weight, to=DType.float32), epsilon=self.epsilon)
 

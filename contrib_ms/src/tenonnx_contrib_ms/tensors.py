@@ -60,6 +60,9 @@ def torch_embedding(weight, indices, padding_idx=None, scale_grad_by_freq=None):
     return ops.gather(weight, indices)
 
 
+torch_embedding.traits(on_request=True)
+
+
 @op("UnfoldTensor", domain="com.microsoft", data_movement=True)
 def unfold_tensor(input, *, dim=-1, size: int, step=1):
     """All slices of ``size`` elements along ``dim`` that begin at multiples of ``step``, each along a new last axis."""

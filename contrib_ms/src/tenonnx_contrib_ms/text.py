@@ -29,11 +29,11 @@ def tokenizer(
 
 
 def check_tokenizer(*, mark: int, mincharnum: int, pad_value: str, separators: Any, tokenexp: str | None) -> str | None:
-    """What the attributes contradict."""
+    """Return the first problem of the attributes, or None."""
     if bool(separators) == bool(tokenexp):
-        return f"one of separators and tokenexp must be given; got {'both' if tokenexp else 'none'}"
+        return f"{'both' if tokenexp else 'none'} of separators and tokenexp given"
     if mincharnum < 1:
-        return f"mincharnum must be positive; got {mincharnum}"
+        return f"mincharnum is not positive: {mincharnum}"
     for pattern in separators or [tokenexp]:
         compiled(tokenizer.title, pattern)
     return None
@@ -43,22 +43,22 @@ tokenizer.requires(holds(check_tokenizer))
 
 
 @tokenizer.type
-def _(X, **attributes):
+def tokenizer_type(X, **attributes):
     problem = check_tokenizer(**attributes)
     if problem:
         raise TypeMismatch(f"{tokenizer.title}: {problem}")
     if X.dtype is not DType.string or X.rank not in (None, 1, 2):
-        raise TypeMismatch(f"{tokenizer.title}: X must be a vector or matrix of strings", given=repr(X))
+        raise TypeMismatch(f"{tokenizer.title}: X is not a vector or matrix of strings", given=repr(X))
     return TensorType(DType.string, None if X.rank is None else X.shape if 0 in X.shape else (*X.shape, None))
 
 
 @tokenizer.lower()
-def _(X, **attributes):
+def tokenizer_lowering(X, **attributes):
     raise NotRepresentable("ai.onnx has no op that splits strings by a regular expression")
 
 
 @numpy_rule(tokenizer)
-def _(
+def tokenizer_numpy(
     X: Array, *, mark: int, mincharnum: int, pad_value: str, separators: Sequence[str] | None, tokenexp: str | None
 ) -> Array:
     if not X.size:
@@ -82,7 +82,7 @@ def _matches(pattern: str) -> Callable[[str], list[str]]:
 
 
 def _pieces(separators: Sequence[str]) -> Callable[[str], list[str]]:
-    """Where a separator is the empty string, the pieces are characters."""
+    """Split into pieces; an empty separator splits into characters."""
     expressions = [compiled(tokenizer.title, separator) for separator in separators]
 
     def cut(text: str) -> list[str]:

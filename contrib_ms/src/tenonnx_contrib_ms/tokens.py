@@ -1,4 +1,4 @@
-"""What generation asks of tokens."""
+"""Token operators of generation loops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def n_gram_repeat_block(input_ids, scores, *, ngram_size: int):
 
 
 def repeating(input_ids: Value, scores: Value, size: int) -> Value:
-    """Which tokens, of as many as there are ``scores``, would end a run of ``size`` that was there before."""
+    """Mask of the tokens, one for each score, that would end a run of ``size`` that occurred before."""
     length = dim_of(input_ids, 1)
     count = ops.maximum(length - (size - 1), 0) if isinstance(length, Value) else max(length - size + 1, 0)
     last = input_ids[:, size - 1 :]
@@ -78,7 +78,7 @@ def _goes_on(source: Value, tokens: Value, least: int, most: int) -> Value:
 
 
 def _hold_sizes(min_ngram_size: int, max_ngram_size: int) -> str | None:
-    return None if 1 <= min_ngram_size <= max_ngram_size else "min_ngram_size must lie between 1 and max_ngram_size"
+    return None if 1 <= min_ngram_size <= max_ngram_size else "min_ngram_size lies outside 1 to max_ngram_size"
 
 
 n_gram_repeat_block.requires(

@@ -6,7 +6,7 @@ from tenonnx_contrib_ms import (
     decoder,
     dropout,
     experts,
-    fused,
+    fused_ops,
     gates,
     gelu,
     image,
@@ -16,9 +16,9 @@ from tenonnx_contrib_ms import (
     multi_head,
     nhwc,
     normalization,
-    packed,
-    padding,
+    packed_ops,
     position_bias,
+    remove_padding,
     sequence,
     tensors,
 )
@@ -61,16 +61,44 @@ _HELD = frozenset(
 
 #: Inputs that have other names, by op.
 _OTHERS = {
-    "FusedMatMul": "A B", "TransposeMatMul": "A B", "FusedMatMulActivation": "A B", "SparseToDenseMatMul": "A B",
-    "FusedGemm": "B C", "BiasGelu": "B", "FusedConv": "W B", "NhwcConv": "W B", "NhwcFusedConv": "W B",
-    "ConvTransposeWithDynamicPads": "W B", "AttnLSTM": "W R B P QW MW V AW", "WordConvEmbedding": "W B C",
-    "GatedRMSNorm": "scale", "BranchwiseRMSNorm": "scale", "ScaledSiLU": "scale",
-}  # fmt: skip
+    "FusedMatMul": "A B",
+    "TransposeMatMul": "A B",
+    "FusedMatMulActivation": "A B",
+    "SparseToDenseMatMul": "A B",
+    "FusedGemm": "B C",
+    "BiasGelu": "B",
+    "FusedConv": "W B",
+    "NhwcConv": "W B",
+    "NhwcFusedConv": "W B",
+    "ConvTransposeWithDynamicPads": "W B",
+    "AttnLSTM": "W R B P QW MW V AW",
+    "WordConvEmbedding": "W B C",
+    "GatedRMSNorm": "scale",
+    "BranchwiseRMSNorm": "scale",
+    "ScaledSiLU": "scale",
+}
 
 _MODULES = (
-    attention, decoder, dropout, experts, fused, gates, gelu, image, layouts, linear_attention, matrix, multi_head,
-    nhwc, normalization, packed, padding, position_bias, sequence, tensors,
-)  # fmt: skip
+    attention,
+    decoder,
+    dropout,
+    experts,
+    fused_ops,
+    gates,
+    gelu,
+    image,
+    layouts,
+    linear_attention,
+    matrix,
+    multi_head,
+    nhwc,
+    normalization,
+    packed_ops,
+    remove_padding,
+    position_bias,
+    sequence,
+    tensors,
+)
 
 for _op in {op for module in _MODULES for op in vars(module).values() if isinstance(op, Op)}:
     if _op.domain != "com.microsoft":

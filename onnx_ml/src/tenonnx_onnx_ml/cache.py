@@ -1,4 +1,4 @@
-"""What is made of attributes once and used at every call."""
+"""A cache of values derived from attributes."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def pairs(classes: int) -> list[tuple[int, int]]:
 
 @functools.cache
 def _quadratic(classes: int) -> tuple[Array, Array, Array]:
-    """What ``r * r``, ``(1 - r) ** 2`` and ``r * (1 - r)`` of the pairs contribute to the flat matrix ``Q``."""
+    """Contributions of ``r * r``, ``(1 - r) ** 2`` and ``r * (1 - r)`` of the pairs to the flat matrix ``Q``."""
     shape = limits.sized((classes * (classes - 1) // 2, classes, classes), "the pairs of classes")
     first, second, both = (np.zeros(shape, np.float32) for _ in range(3))
     for pair, (i, j) in enumerate(pairs(classes)):

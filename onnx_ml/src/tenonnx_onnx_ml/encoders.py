@@ -29,7 +29,7 @@ COMPARED = 64
 
 
 def _positions(X: Value, keys: Array) -> Value:
-    """Where each element of ``X`` is among the keys: the last place of a repeated one, ``len(keys)`` for no key.
+    """Position of each element of ``X`` among the keys: the last place of a repeated one, ``len(keys)`` for no key.
 
     NaN is one key.
     """
@@ -123,10 +123,19 @@ def label_encoder(
 ):
     """The value of each key, the default for what is no key. NaN is one key, and a repeated key has its last value."""
     keys, values = _table(
-        keys_floats, keys_int64s, keys_strings, keys_tensor,
-        values_floats, values_int64s, values_strings, values_tensor,
-        default_float, default_int64, default_string, default_tensor,
-    )  # fmt: skip
+        keys_floats,
+        keys_int64s,
+        keys_strings,
+        keys_tensor,
+        values_floats,
+        values_int64s,
+        values_strings,
+        values_tensor,
+        default_float,
+        default_int64,
+        default_string,
+        default_tensor,
+    )
     return gather(constant(values), _positions(X, keys))
 
 
@@ -154,28 +163,28 @@ def _only(choices: Sequence[Any]) -> Array:
 
 
 def _table_problem(*given: Any) -> str | None:
-    """What is wrong with keys, values and default."""
+    """Return the first problem of keys, values and default, or None."""
     for name, choices in (("keys", given[:4]), ("values", given[4:8])):
         found = [f"{name}_{kind}" for kind, choice in zip(_LISTS, choices, strict=True) if choice is not None]
         if len(found) != 1:
-            return f"one attribute {name}_* must be given; got {' and '.join(found) or 'none'}"
+            return f"not exactly one attribute {name}_* is given, but {' and '.join(found) or 'none'}"
     keys, values = _only(given[:4]), _only(given[4:8])
     if len(keys) != len(values) or not len(keys):
-        return f"there must be keys, and as many values as keys; got {len(values)} for {len(keys)}"
+        return f"keys are missing, or differ in number from values: {len(values)} for {len(keys)}"
     default, wanted = given[11], DType.of(values.dtype)
     if None in (default, given[7]) or (default.type.dtype, default.array().size) == (wanted, 1):
         return None
-    return f"default_tensor must be one {wanted}; got {default.type}"
+    return f"default_tensor is not one {wanted}: {default.type}"
 
 
 def check_label_encoder(**attributes: Any) -> str | None:
-    """What the attributes contradict."""
+    """Return the first problem of the attributes, or None."""
     return _table_problem(*_in_order(attributes))
 
 
 def _keys_fit(X: Value, **attributes: Any) -> str | None:
     wanted = DType.of(_table(*_in_order(attributes))[0].dtype)
-    return None if X.type is None or X.dtype is wanted else f"X must have the type of the keys, which are {wanted}"
+    return None if X.type is None or X.dtype is wanted else f"type of X differs from that of the keys, {wanted}"
 
 
 label_encoder.requires(holds(check_label_encoder), holds(_keys_fit))
@@ -183,7 +192,7 @@ label_encoder.until(4, lacks=["keys_tensor", "values_tensor", "default_tensor"])
 
 
 @label_encoder.numpy
-def _(X, **attributes):
+def label_encoder_numpy(X, **attributes):
     keys, values = _table(*_in_order(attributes))
     return np.asarray(values[_positions_of_array(X, keys)], values.dtype)
 
@@ -204,8 +213,8 @@ def label_encoder_by_classes(
 
 
 def check_classes(*, classes_strings: Any, **_: Any) -> str | None:
-    """What the attributes contradict."""
-    return None if classes_strings else "classes_strings must be given"
+    """Return the first problem of the attributes, or None."""
+    return None if classes_strings else "classes_strings is missing"
 
 
 label_encoder_by_classes.requires(holds(check_classes), dtypes(X="string int64"))
@@ -228,11 +237,11 @@ def category_mapper(
 
 
 def check_categories(*, cats_int64s: Any, cats_strings: Any, **_: Any) -> str | None:
-    """What the attributes contradict."""
+    """Return the first problem of the attributes, or None."""
     counts = len(cats_strings or ()), len(cats_int64s or ())
     if counts[0] == counts[1] > 0:
         return None
-    return f"there must be categories, one integer for each string; got {counts[1]} for {counts[0]}"
+    return f"categories are missing, or differ in number: {counts[1]} integers for {counts[0]} strings"
 
 
 category_mapper.requires(holds(check_categories), dtypes(X="string int64"))
@@ -261,29 +270,29 @@ def _categories(integers: Any, strings: Any) -> Array:
 
 
 def check_one_hot(*, cats_int64s: Any, cats_strings: Any, **_: Any) -> str | None:
-    """What the attributes contradict."""
+    """Return the first problem of the attributes, or None."""
     if not cats_int64s and not cats_strings:
-        return "categories must be given"
+        return "categories are missing"
     return labels_problem(cats_int64s, cats_strings, "categories")
 
 
 def _is_alike(X: Value, cats_strings: Any) -> str | None:
     kind = "strings" if cats_strings else "numbers"
-    return None if (X.dtype is DType.string) == bool(cats_strings) else f"X must hold {kind} like the categories"
+    return None if (X.dtype is DType.string) == bool(cats_strings) else f"X does not hold {kind} like the categories"
 
 
 one_hot_encoder.requires(holds(check_one_hot), dtypes(X="string number"), holds(_is_alike))
 
 
 @one_hot_encoder.numpy
-def _(X, *, cats_int64s, cats_strings, zeros):
+def one_hot_encoder_numpy(X, *, cats_int64s, cats_strings, zeros):
     x = X if X.dtype == object else X.astype(np.int64, copy=False)
     categories = _categories(cats_int64s, cats_strings)
     places = _positions_of_array(x, categories)
     unknown = places == len(categories)
     if not zeros and unknown.any():
         raise TypeMismatch(
-            f"{one_hot_encoder.title}: every element must have a category, because zeros is 0",
+            f"{one_hot_encoder.title}: an element has no category, and zeros is 0",
             given=", ".join(map(repr, X[unknown][:5].tolist())),
             available=", ".join(map(repr, categories[:50].tolist())),
             do='give known categories, or set zeros to 1, which handle_unknown="ignore" does in scikit-learn',

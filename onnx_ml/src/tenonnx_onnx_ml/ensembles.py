@@ -57,7 +57,7 @@ class Ensemble:
         return self._planted[name]
 
     def scores(self, X: Value, to: DType) -> Value:
-        """What the trees give together, and the base, as [rows, columns]."""
+        """Sum of all trees and the base values, as [rows, columns]."""
         trees, _, table, _ = self.planted(X.dtype.numpy)
         stage = DType.of(trees.thresholds.dtype)
         reached = led_by_ops(trees, X if X.dtype is stage else cast(X, to=stage))
@@ -90,7 +90,7 @@ class Ensemble:
         return lambda x: self._combined(x, to, lead)
 
     def _combined(self, X: Array, to: Any, lead: Callable[[Array], Array]) -> Array:
-        """What the leaves give that rows reach, in blocks of rows that threads share."""
+        """Combined weights of the leaves that rows reach, in blocks of rows that threads share."""
         trees, _, table, _ = self.planted(X.dtype)
         x = np.ascontiguousarray(X, trees.thresholds.dtype)
         combine = _NEUTRAL.get(self.aggregate, (np.add, 0))[0]
@@ -117,7 +117,7 @@ class Ensemble:
         least = self.branches.least_features
         if len(shape) != 2 or (isinstance(shape[1], int) and shape[1] < least):
             raise TypeMismatch(
-                f"X must have the {least} features that the trees read", given=f"the shape {list(shape)}"
+                f"X lacks some of the {least} features that the trees read", given=f"the shape {list(shape)}"
             )
 
 
@@ -151,14 +151,19 @@ def with_named_nodes(attributes: Mapping[str, Any], prefix: str, columns: int, a
     if len(trees) < places.tree_count:
         rootless = np.setdiff1d(nodes["treeids"], trees)
         raise TypeMismatch(
-            "nodes_truenodeids and nodes_falsenodeids must not form a cycle",
+            "nodes_truenodeids and nodes_falsenodeids form a cycle",
             given=f"tree {rootless[0]}, in which every node is a child",
             do="make one node of each tree the root",
         )
     branches = Branches(
-        _features(nodes["featureids"][inner]), thresholds[inner], modes[inner], code[children["truenodeids"]],
-        code[children["falsenodeids"]], missing[inner].astype(bool), code[np.sort(candidates[roots])],
-    )  # fmt: skip
+        _features(nodes["featureids"][inner]),
+        thresholds[inner],
+        modes[inner],
+        code[children["truenodeids"]],
+        code[children["falsenodeids"]],
+        missing[inner].astype(bool),
+        code[np.sort(candidates[roots])],
+    )
     votes = {name: _integers(attributes, f"{prefix}_{name}") for name in ("treeids", "nodeids", "ids")}
     weights = numbers(attributes, f"{prefix}_weights")
     _check_lengths(prefix, votes | {"weights": weights})
@@ -170,12 +175,18 @@ def with_named_nodes(attributes: Mapping[str, Any], prefix: str, columns: int, a
     base = numbers(attributes, "base_values")
     if base.size not in (0, 1, columns):
         raise TypeMismatch(
-            f"base_values must hold one number for each of {columns} scores", given=f"{base.size} base values"
+            f"base_values does not hold one number for each of {columns} scores", given=f"{base.size} base values"
         )
     return _ensemble(
-        branches, int((modes == LEAF).sum()), columns, aggregate, base, -1 - code[found[at_leaf]],
-        _within(f"{prefix}_ids", votes["ids"], columns)[at_leaf], weights[at_leaf],
-    )  # fmt: skip
+        branches,
+        int((modes == LEAF).sum()),
+        columns,
+        aggregate,
+        base,
+        -1 - code[found[at_leaf]],
+        _within(f"{prefix}_ids", votes["ids"], columns)[at_leaf],
+        weights[at_leaf],
+    )
 
 
 def with_listed_leaves(attributes: Mapping[str, Any]) -> Ensemble:
@@ -188,9 +199,10 @@ def with_listed_leaves(attributes: Mapping[str, Any]) -> Ensemble:
     _check_lengths("nodes", nodes | {"modes": modes, "splits": splits, "missing_value_tracks_true": missing})
     if modes.dtype != np.uint8 or modes.max(initial=0) > MEMBER:
         raise TypeMismatch(
-            "nodes_modes must be valid modes", given=f"{modes.dtype}, up to {modes.max(initial=0)}",
+            "nodes_modes holds an unknown mode",
+            given=f"{modes.dtype}, up to {modes.max(initial=0)}",
             available=f"uint8, 0 to {MEMBER}: {', '.join(MODES)}, BRANCH_MEMBER",
-        )  # fmt: skip
+        )
     targets, weights = _integers(attributes, "leaf_targetids"), _floats("leaf_weights", attributes["leaf_weights"])
     _check_lengths("leaf", {"targetids": targets, "weights": weights})
     ways = []
@@ -204,7 +216,7 @@ def with_listed_leaves(attributes: Mapping[str, Any]) -> Ensemble:
     members = _sets(_floats("membership_values", attributes["membership_values"]))
     if len(members) != count:
         raise TypeMismatch(
-            "membership_values must hold one set for each node with the mode BRANCH_MEMBER, closed by NaN",
+            "membership_values does not hold one set, closed by NaN, for each node with the mode BRANCH_MEMBER",
             given=f"{len(members)} sets, {count} nodes",
         )
     columns = attributes["n_targets"]
@@ -217,9 +229,15 @@ def with_listed_leaves(attributes: Mapping[str, Any]) -> Ensemble:
 
 
 def _ensemble(
-    branches: Branches, leaves: int, columns: int, aggregate: str, base: Array, voting: Array, ids: Array,
+    branches: Branches,
+    leaves: int,
+    columns: int,
+    aggregate: str,
+    base: Array,
+    voting: Array,
+    ids: Array,
     weights: Array,
-) -> Ensemble:  # fmt: skip
+) -> Ensemble:
     """The ensemble in which the leaves ``voting`` have ``weights`` for the columns ``ids``. Planting it is a check."""
     if aggregate not in AGGREGATES:
         raise TypeMismatch("unknown aggregate_function", given=aggregate, available=", ".join(AGGREGATES))
@@ -244,14 +262,14 @@ def _floats(name: str, tensor: Any) -> Array:
     """The contents of an attribute that is a tensor of floats; empty if absent."""
     contents = np.zeros(0, np.float32) if tensor is None else _tensor(name, tensor)
     if contents.dtype.kind != "f":
-        raise TypeMismatch(f"{name} must hold floats", given=str(contents.dtype))
+        raise TypeMismatch(f"{name} holds no floats", given=str(contents.dtype))
     return contents
 
 
 def _tensor(name: str, tensor: Any) -> Array:
     contents = tensor.array() if hasattr(tensor, "array") else tensor
     if not isinstance(contents, np.ndarray):
-        raise TypeMismatch(f"{name} must be a tensor", given=type(tensor).__name__)
+        raise TypeMismatch(f"{name} is not a tensor", given=type(tensor).__name__)
     return contents.reshape(-1)
 
 
@@ -272,13 +290,13 @@ def _modes(names: Sequence[str] | None) -> Array:
         return np.fromiter(map(codes.__getitem__, names or ()), np.int8, len(names or ()))
     except KeyError as error:
         raise TypeMismatch(
-            "nodes_modes must be valid modes", given=f"{error.args[0]!r}", available=", ".join(codes)
+            "nodes_modes holds an unknown mode", given=f"{error.args[0]!r}", available=", ".join(codes)
         ) from error
 
 
 def _features(ids: Array) -> Array:
     if ids.min(initial=0) < 0:
-        raise TypeMismatch("nodes_featureids must not be negative", given=f"{ids.min()}")
+        raise TypeMismatch("nodes_featureids holds a negative number", given=f"{ids.min()}")
     return ids
 
 
@@ -292,7 +310,7 @@ def _sets(members: Array) -> list[Array]:
 def _within(name: str, ids: Array, count: int) -> Array:
     outside = ids[(ids < 0) | (ids >= count)]
     if outside.size:
-        raise TypeMismatch(f"{name} must be from 0 to {count - 1}", given=f"{outside[0]}")
+        raise TypeMismatch(f"{name} holds a number outside 0 to {count - 1}", given=f"{outside[0]}")
     return ids
 
 
@@ -300,7 +318,7 @@ def _check_lengths(prefix: str, lists: Mapping[str, Array]) -> None:
     lengths = {f"{prefix}_{name}": len(each) for name, each in lists.items()}
     if len(set(lengths.values())) > 1 or not any(lengths.values()):
         raise TypeMismatch(
-            f"the attributes {prefix}_* must be there, and of one length",
+            f"the attributes {prefix}_* are missing, or differ in length",
             given=", ".join(f"{name} {length}" for name, length in lengths.items()),
         )
 
@@ -310,13 +328,13 @@ def _check_known(name: str, what: str, trees: Array, ids: Array, places: Array) 
     if lost.size:
         k = lost[0]
         raise TypeMismatch(
-            f"{name} must hold nodes of the same tree",
+            f"{name} holds a node that is not in the same tree",
             given=f"{what} {ids[k]} in tree {trees[k]}, which has no such node",
         )
 
 
 class _Places:
-    """Where the nodes of trees stand in their lists."""
+    """Positions of the nodes of trees in their lists."""
 
     def __init__(self, trees: Array, nodes: Array) -> None:
         self.trees, self.nodes = np.unique(trees), np.unique(nodes)
@@ -328,7 +346,7 @@ class _Places:
         if twice.size:
             k = self.order[twice[0]]
             raise TypeMismatch(
-                "nodes_nodeids must differ within a tree", given=f"node {nodes[k]} of tree {trees[k]} more than once"
+                "nodes_nodeids repeats a node within a tree", given=f"node {nodes[k]} of tree {trees[k]} more than once"
             )
 
     def _keys(self, trees: Array, nodes: Array) -> Array:

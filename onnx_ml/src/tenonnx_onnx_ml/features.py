@@ -32,7 +32,7 @@ def array_feature_extractor(X, Y: Index):
 def _positions_fit(X: Value, Y: Value) -> str | None:
     chosen, features = elements(Y), X.shape[-1] if X.rank else None
     if X.rank == 0:
-        return "the input must have at least one axis"
+        return "the input is a scalar"
     if chosen is not None and isinstance(features, int):
         _check_positions([place for place in chosen if isinstance(place, int)], features)
     return None
@@ -40,7 +40,7 @@ def _positions_fit(X: Value, Y: Value) -> str | None:
 
 def _check_positions(places: Any, features: int) -> None:
     if len(places) and not 0 <= min(places) <= max(places) < features:
-        what = f"{array_feature_extractor.title}: the positions must be from 0 to {features - 1}"
+        what = f"{array_feature_extractor.title}: a position lies outside 0 to {features - 1}"
         raise TypeMismatch(what, given=f"positions from {min(places)} to {max(places)}")
 
 
@@ -48,7 +48,7 @@ array_feature_extractor.requires(dtypes(Y="int64"), holds(_positions_fit))
 
 
 @array_feature_extractor.numpy
-def _(X, Y):
+def array_feature_extractor_numpy(X, Y):
     places = Y.reshape(-1)
     _check_positions(places, X.shape[-1])
     return np.take(np.atleast_2d(X), places, axis=-1)
@@ -76,11 +76,11 @@ def _features(x: Value, size: int | None) -> Value:
 
 
 @feature_vectorizer.type
-def _(*X, inputdimensions):
+def feature_vectorizer_type(*X, inputdimensions):
     sizes = _sizes(X, inputdimensions)
     if len(sizes) != len(X):
         raise TypeMismatch(
-            f"{feature_vectorizer.title}: inputdimensions must have a size for each input",
+            f"{feature_vectorizer.title}: inputdimensions does not have one size for each input",
             given=f"{len(sizes)} sizes for {len(X)} inputs",
         )
     rows, columns = set(), []
@@ -88,26 +88,26 @@ def _(*X, inputdimensions):
         check_numbers(feature_vectorizer.title, "X", x)
         if x.dtype is not X[0].dtype:
             given = ", ".join(map(repr, X))
-            raise TypeMismatch(f"{feature_vectorizer.title}: the inputs must have one type", given=given)
+            raise TypeMismatch(f"{feature_vectorizer.title}: the inputs have different types", given=given)
         if x.rank == 0:
-            raise TypeMismatch(f"{feature_vectorizer.title}: the input must have at least one axis", given=repr(x))
+            raise TypeMismatch(f"{feature_vectorizer.title}: the input is a scalar", given=repr(x))
         if x.rank is not None:
             rows.add(x.shape[0] if x.ndim > 1 else 1)
         columns.append(size if size is not None or x.rank is None else product(x.shape[1:] if x.ndim > 1 else x.shape))
     known = [row for row in rows if isinstance(row, int)]
     if len(known) > 1:
         given = ", ".join(map(repr, X))
-        raise TypeMismatch(f"{feature_vectorizer.title}: the inputs must have the same number of rows", given=given)
+        raise TypeMismatch(f"{feature_vectorizer.title}: the inputs differ in their number of rows", given=given)
     count = known[0] if known else next(iter(rows - {None}), None)
     return TensorType(DType.float32, (count, None if None in columns else sum(columns[1:], columns[0])))
 
 
 @numpy_rule(feature_vectorizer)
-def _(*X, inputdimensions):
+def feature_vectorizer_numpy(*X, inputdimensions):
     rows = [x.reshape((1, len(x)) if x.ndim == 1 else (len(x), math.prod(x.shape[1:]))) for x in X]
     sizes = [row.shape[1] if size is None else size for row, size in zip(rows, _sizes(X, inputdimensions), strict=True)]
     if len({len(row) for row in rows}) > 1:
-        raise ValueError("the inputs must have the same number of rows")
+        raise ValueError("the inputs differ in their number of rows")
     made = np.zeros(limits.sized((len(rows[0]), sum(sizes)), feature_vectorizer.title), np.float32)
     start = 0
     for row, size in zip(rows, sizes, strict=True):
@@ -117,9 +117,9 @@ def _(*X, inputdimensions):
 
 
 def check_feature_vectorizer(*, inputdimensions: Any) -> str | None:
-    """What the attribute contradicts."""
+    """Return the problem of the attribute, or None."""
     if inputdimensions and min(inputdimensions) < 0:
-        return f"inputdimensions must not be negative; got {inputdimensions}"
+        return f"inputdimensions holds a negative number: {inputdimensions}"
     return None
 
 

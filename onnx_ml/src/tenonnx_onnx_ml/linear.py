@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx.extend import Dim, DType, holds, op
 from tenonnx_onnx_ml.rows import ROWS, fits, float_rows, float_rows_of_array, floats, weighted, weighted_array
 from tenonnx_onnx_ml.scores import (
-    labelled,
+    labeled,
     labelled_array,
     labels_problem,
     transform_problem,
@@ -49,11 +49,11 @@ def linear_classifier(
     weights = _weights(coefficients, intercepts, *labels)
     scores = weighted(float_rows(X), weights, intercepts)
     if len(weights) > 1:
-        return labelled(argmax(scores, axis=1, keepdims=0), *labels), transformed(scores, post_transform)
+        return labeled(argmax(scores, axis=1, keepdims=0), *labels), transformed(scores, post_transform)
     positions = cast(reshape(scores, [-1]) > 0.0, to=DType.int64)
     if _count(*labels) != 2:
         return positions, transformed(scores, post_transform)
-    return labelled(positions, *labels), with_second(scores, post_transform, mirrored=False)
+    return labeled(positions, *labels), with_second(scores, post_transform, mirrored=False)
 
 
 def _count(integers: Any, strings: Any) -> int:
@@ -66,7 +66,9 @@ def _weights(coefficients: Any, intercepts: Any, integers: Any, strings: Any) ->
 
 
 @numpy_rule(linear_classifier)
-def _(X, *, classlabels_ints, classlabels_strings, coefficients, intercepts, multi_class, post_transform):
+def linear_classifier_numpy(
+    X, *, classlabels_ints, classlabels_strings, coefficients, intercepts, multi_class, post_transform
+):
     labels = classlabels_ints, classlabels_strings
     weights = _weights(coefficients, intercepts, *labels)
     scores = weighted_array(float_rows_of_array(X), weights, intercepts)
@@ -87,16 +89,16 @@ def check(
     post_transform: str,
     **_: Any,
 ) -> str | None:
-    """What the attributes contradict."""
+    """Return the first problem of the attributes, or None."""
     problem = labels_problem(classlabels_ints, classlabels_strings, "class labels") or transform_problem(post_transform)
     if problem:
         return problem
     count = _count(classlabels_ints, classlabels_strings)
     scores = len(intercepts) if intercepts else max(count, 1)
     if not coefficients or len(coefficients) % scores:
-        return f"coefficients must be a row for each score; got {len(coefficients)} for {scores} scores"
+        return f"coefficients are not one row for each score: {len(coefficients)} for {scores} scores"
     if count and count != scores and (scores, count) != (1, 2):
-        return f"there must be one label for each score; got {count} labels for {scores} scores"
+        return f"labels are not one for each score: {count} labels for {scores} scores"
     return None
 
 
@@ -127,19 +129,19 @@ def linear_regressor(
 
 
 @numpy_rule(linear_regressor)
-def _(X, *, coefficients, intercepts, post_transform, targets):
+def linear_regressor_numpy(X, *, coefficients, intercepts, post_transform, targets):
     weights = floats(coefficients).reshape(targets, -1)
     return transformed_array(weighted_array(float_rows_of_array(X), weights, intercepts), post_transform)
 
 
 def check_regressor(*, coefficients: Any, intercepts: Any, post_transform: str, targets: int) -> str | None:
-    """What the attributes contradict."""
+    """Return the first problem of the attributes, or None."""
     if targets < 1:
-        return f"targets must be positive; got {targets}"
+        return f"targets is not positive: {targets}"
     if not coefficients or len(coefficients) % targets:
-        return f"coefficients must be a row for each target; got {len(coefficients or ())} for {targets}"
+        return f"coefficients are not one row for each target: {len(coefficients or ())} for {targets}"
     if intercepts and len(intercepts) != targets:
-        return f"there must be one intercept for each target; got {len(intercepts)} for {targets}"
+        return f"intercepts are not one for each target: {len(intercepts)} for {targets}"
     return transform_problem(post_transform)
 
 

@@ -1,4 +1,4 @@
-"""What is done to single features: scaling, normalization, binarization, imputation."""
+"""Scaling, normalization, binarization and imputation of features."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Array = np.ndarray[Any, Any]
 def _has_features(X: Value, size: int) -> str | None:
     """A size of 1 serves all features."""
     fits = size < 2 or X.rank is None or (X.ndim and not differ(X.shape[-1], size))
-    return None if fits else f"X must have {size} features"
+    return None if fits else f"number of features of X is not {size}"
 
 
 def _check_features_of_array(X: Array, size: int) -> None:
     """The same for an array: numpy would broadcast a single feature. Raises ``ValueError``."""
     if size > 1 and X.shape[-1:] != (size,):
-        raise ValueError(f"X must have {size} features")
+        raise ValueError(f"number of features of X is not {size}")
 
 
 # ----- Scaler ---------------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def _features(numbers: list[float]) -> Value:
 
 
 @numpy_rule(scaler)
-def _(X, *, offset, scale):
+def scaler_numpy(X, *, offset, scale):
     _check_features_of_array(X, max(len(offset or ()), len(scale or ())))
     y = X.astype(np.float32, copy=False)
     if offset:
@@ -58,10 +58,10 @@ def _(X, *, offset, scale):
 
 
 def check_scaler(*, offset: Any, scale: Any) -> str | None:
-    """What the attributes contradict."""
+    """Return the first problem of the attributes, or None."""
     sizes = {len(numbers) for numbers in (offset, scale) if numbers}
     if len(sizes) > 1 and 1 not in sizes:
-        return f"offset and scale must be of one length; got {len(offset)} and {len(scale)} numbers"
+        return f"offset and scale differ in length: {len(offset)} and {len(scale)} numbers"
     return None
 
 
@@ -89,7 +89,7 @@ def normalizer(X, *, norm="MAX"):
 
 
 @numpy_rule(normalizer)
-def _(X, *, norm):
+def normalizer_numpy(X, *, norm):
     x = X.astype(np.float32, copy=False)
     if norm == "MAX":
         divisor = x.max(axis=-1, keepdims=True, initial=-np.inf)
@@ -124,14 +124,14 @@ def _limit(dtype: DType, threshold: float) -> Any:
 
 
 @binarizer.numpy
-def _(X, *, threshold):
+def binarizer_numpy(X, *, threshold):
     limit = _limit(DType.of(X.dtype), threshold)
     return np.ones_like(X) if limit is None else np.greater(X, limit).astype(X.dtype)
 
 
 def check_binarizer(*, threshold: float) -> str | None:
-    """What the attribute contradicts."""
-    return "threshold must be a number; got NaN" if threshold != threshold else None
+    """Return the problem of the attribute, or None."""
+    return "threshold is NaN" if threshold != threshold else None
 
 
 binarizer.requires(holds(check_binarizer), dtypes(X="float integer"))
@@ -166,13 +166,13 @@ def _imputation(dtype: DType, floating: Any, integers: Any, replaced_float: floa
         return floats(floating).astype(dtype.numpy), dtype.numpy.type(np.float32(replaced_float))
     imputed, info = np.asarray(integers, np.int64), np.iinfo(dtype.numpy)
     if imputed.min() < info.min or imputed.max() > info.max:
-        raise TypeMismatch(f"{imputer.title}: the imputed values must fit into {dtype}", given=str(integers))
+        raise TypeMismatch(f"{imputer.title}: imputed values do not fit into {dtype}", given=str(integers))
     fits = info.min <= replaced_integer <= info.max
     return imputed.astype(dtype.numpy), dtype.numpy.type(replaced_integer) if fits else None
 
 
 @numpy_rule(imputer)
-def _(X, *, imputed_value_floats, imputed_value_int64s, replaced_value_float, replaced_value_int64):
+def imputer_numpy(X, *, imputed_value_floats, imputed_value_int64s, replaced_value_float, replaced_value_int64):
     imputed, replaced = _imputation(
         DType.of(X.dtype), imputed_value_floats, imputed_value_int64s, replaced_value_float, replaced_value_int64
     )
@@ -184,17 +184,17 @@ def _(X, *, imputed_value_floats, imputed_value_int64s, replaced_value_float, re
 
 
 def check_imputer(*, imputed_value_floats: Any, imputed_value_int64s: Any, **_: Any) -> str | None:
-    """What the attributes contradict."""
+    """Return the first problem of the attributes, or None."""
     if bool(imputed_value_floats) != bool(imputed_value_int64s):
         return None
     given = "both" if imputed_value_floats else "none"
-    return f"one of imputed_value_floats and imputed_value_int64s must be given; got {given}"
+    return f"not exactly one of imputed_value_floats and imputed_value_int64s is given, but {given}"
 
 
 def _fits(X: Value, imputed_value_floats: Any, imputed_value_int64s: Any) -> str | None:
     imputed = imputed_value_floats if X.dtype.is_float else imputed_value_int64s
     kind = "floats" if X.dtype.is_float else "int64s"
-    return _has_features(X, len(imputed)) if imputed else f"imputed_value_{kind} must be given for {X.dtype}"
+    return _has_features(X, len(imputed)) if imputed else f"imputed_value_{kind} is missing for {X.dtype}"
 
 
 imputer.requires(holds(check_imputer), dtypes(X="float integer"), holds(_fits))

@@ -113,7 +113,7 @@ def _without(start: Array, count: Array, most: int) -> Array:
 
 
 def _looked_up(trees: Trees, slots: Array, tree: Array, words: Array) -> tuple[Array, list[Array], list[Array], Array]:
-    """What ``QuickScorer`` has of the questions of ``slots``, each of which leaves one of the words of its tree.
+    """Tables of ``QuickScorer`` for the questions of ``slots``, each of which leaves one of the words of its tree.
 
     Words of a feature and a group of trees are what is left by no threshold, by ever more of them, and by NaN.
     """

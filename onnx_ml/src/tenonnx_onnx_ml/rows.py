@@ -1,4 +1,4 @@
-"""What ops on rows of features share: the rows as a float32 matrix, and the check that they fit the model."""
+"""Rows of features as a float32 matrix, and their checks."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ ROWS = shapes(X="features | rows features")
 
 
 def fits(features: Dim, wanted: int) -> str | None:
-    """What is wrong with the number of features of ``ROWS``."""
-    return f"X must have {wanted} features" if differ(features, wanted) else None
+    """Return the problem of the number of features of ``ROWS``, or None."""
+    return f"number of features of X is not {wanted}" if differ(features, wanted) else None
 
 
 # ----- weighted sums of features --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What classifiers and ensembles do with scores: the second column of two classes, post transforms, labels."""
+"""Scores of classifiers and ensembles: binary cases, post transforms, labels."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _WINITZKI = 0.147
 
 
 def transform_problem(post_transform: str) -> str | None:
-    """What is wrong with the name of a post transform."""
+    """Return the problem of the name of a post transform, or None."""
     if post_transform in TRANSFORMS:
         return None
-    return f"post_transform must be one of {', '.join(TRANSFORMS)}; got {post_transform!r}"
+    return f"post_transform is not one of {', '.join(TRANSFORMS)}: {post_transform!r}"
 
 
 def labels_problem(integers: Sequence[int] | None, strings: Sequence[str] | None, name: str) -> str | None:
-    """What is wrong with labels, which may be integers or strings."""
-    return f"{name} must be integers or strings; got both" if integers and strings else None
+    """Return the problem of labels, integers or strings, or None."""
+    return f"both integers and strings are given for {name}" if integers and strings else None
 
 
 # ----- values ---------------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def _probit(p: Value) -> Value:
     return where(x < 0.0, -size, size)
 
 
-def labelled(positions: Value, integers: Sequence[int] | None, strings: Sequence[str] | None) -> Value:
+def labeled(positions: Value, integers: Sequence[int] | None, strings: Sequence[str] | None) -> Value:
     """The labels at ``positions``, which are the labels themselves where there are none."""
     if strings:
         return gather(constant(np.asarray(strings, dtype=object), DType.string), positions)
@@ -100,9 +100,9 @@ def label_dtype(strings: Sequence[str] | None) -> DType:
 def check_numbers(title: str, name: str, x: Value, *, most_axes: int | None = None) -> None:
     """Raise ``TypeMismatch`` unless ``x`` holds numbers and has at most so many axes, and at least one."""
     if not x.dtype.is_float and not x.dtype.is_integer:
-        raise TypeMismatch(f'{title}: "{name}" must hold numbers', given=repr(x))
+        raise TypeMismatch(f'{title}: "{name}" does not hold numbers', given=repr(x))
     if most_axes is not None and x.rank is not None and not 1 <= x.ndim <= most_axes:
-        raise TypeMismatch(f'{title}: "{name}" must be a matrix of rows and features', given=repr(x))
+        raise TypeMismatch(f'{title}: "{name}" is not a matrix of rows and features', given=repr(x))
 
 
 # ----- arrays ---------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _probit_array(p: Array) -> Array:
 
 
 def labelled_array(positions: Array, integers: Sequence[int] | None, strings: Sequence[str] | None) -> Array:
-    """``labelled`` of an array."""
+    """``labeled`` of an array."""
     if strings:
         return np.asarray(strings, dtype=object)[positions]
     return np.asarray(integers, dtype=np.int64)[positions] if integers else positions.astype(np.int64)

@@ -12,7 +12,7 @@ from tenonnx_onnx_ml.cache import remembered
 from tenonnx_onnx_ml.coupling import coupled, coupled_array, pairs
 from tenonnx_onnx_ml.rows import ROWS, fits, float_rows, float_rows_of_array, floats, weighted, weighted_array
 from tenonnx_onnx_ml.scores import (
-    labelled,
+    labeled,
     labelled_array,
     labels_problem,
     transform_problem,
@@ -45,7 +45,7 @@ _LEAST = 1e-7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SvmKernel:
-    """How alike rows are to each of the support vectors, which are rows, too.
+    """Kernel function between rows and support vectors.
 
     RBF takes squared distances. By the matrix product, ``|a|**2 + |b|**2 - 2 a b``, that is quick, but features of any
     size are exact in float64 only; the body takes differences, so that it needs no float64 of a runtime.
@@ -87,13 +87,13 @@ def _kernel(name: str, params: Any, support_vectors: Any, count: int) -> SvmKern
 
 
 def _kernel_problem(name: str, params: Any, vectors: Any, count: int) -> str | None:
-    """What is wrong with a kernel for so many support vectors; without any it has no part in the result."""
+    """Return the first problem of a kernel for ``count`` support vectors, or None."""
     if name not in _KERNELS:
-        return f"kernel_type must be one of {', '.join(_KERNELS)}; got {name!r}"
+        return f"kernel_type is not one of {', '.join(_KERNELS)}: {name!r}"
     if (params or (count and name != "LINEAR")) and len(params or ()) != 3:
-        return f"kernel_params must be gamma, coef0 and degree; got {len(params or ())} numbers"
+        return f"kernel_params are not gamma, coef0 and degree, but {len(params or ())} numbers"
     if count < 0 or (count and (not vectors or len(vectors) % count)):
-        return f"support_vectors must be {count} rows of features; got {len(vectors or ())} numbers"
+        return f"support_vectors are not {count} rows of features, but {len(vectors or ())} numbers"
     return None
 
 
@@ -160,12 +160,12 @@ def svm_classifier(
         position = argmax(scores, axis=1, keepdims=0)
         if classes == 2 and not prob_a:
             position = where(_is_second(coefficients, reduce_max(scores, [1], keepdims=0)), 1, position)
-        return labelled(position, *labels), transformed(scores, post_transform)
+        return labeled(position, *labels), transformed(scores, post_transform)
     machine = _machine(kernel_type, kernel_params, support_vectors, vectors_per_class, coefficients, rho)
     scores = matmul(machine.kernel.of(x), constant(machine.weights)) + constant(machine.rho)
     against, given = machine.votes
     votes = matmul(cast(scores > 0.0, to=DType.float32), constant(given - against)) + constant(against.sum(axis=0))
-    label = labelled(argmax(votes, axis=1, keepdims=0), *labels)
+    label = labeled(argmax(votes, axis=1, keepdims=0), *labels)
     if prob_a:
         a, b = (constant(floats(numbers)[: len(machine.rho)]) for numbers in (prob_a, prob_b))
         r = clip(sigmoid(-(scores * a + b)), _LEAST, 1 - _LEAST)
@@ -181,10 +181,21 @@ def _is_second(coefficients: Any, greatest: Any) -> Any:
 
 
 @numpy_rule(svm_classifier)
-def _(
-    X, *, classlabels_ints, classlabels_strings, coefficients, kernel_params, kernel_type, post_transform, prob_a,
-    prob_b, rho, support_vectors, vectors_per_class,
-):  # fmt: skip
+def svm_classifier_numpy(
+    X,
+    *,
+    classlabels_ints,
+    classlabels_strings,
+    coefficients,
+    kernel_params,
+    kernel_type,
+    post_transform,
+    prob_a,
+    prob_b,
+    rho,
+    support_vectors,
+    vectors_per_class,
+):
     labels = classlabels_ints, classlabels_strings
     x, classes = float_rows_of_array(X), len(classlabels_ints or classlabels_strings)
     if not sum(vectors_per_class or ()):
@@ -208,41 +219,55 @@ def _(
 
 
 def check_classifier(
-    *, classlabels_ints: Any, classlabels_strings: Any, coefficients: Any, kernel_params: Any, kernel_type: str,
-    post_transform: str, prob_a: Any, prob_b: Any, rho: Any, support_vectors: Any, vectors_per_class: Any,
-) -> str | None:  # fmt: skip
-    """What the attributes contradict."""
+    *,
+    classlabels_ints: Any,
+    classlabels_strings: Any,
+    coefficients: Any,
+    kernel_params: Any,
+    kernel_type: str,
+    post_transform: str,
+    prob_a: Any,
+    prob_b: Any,
+    rho: Any,
+    support_vectors: Any,
+    vectors_per_class: Any,
+) -> str | None:
+    """Return the first problem of the attributes, or None."""
     problem = labels_problem(classlabels_ints, classlabels_strings, "class labels") or transform_problem(post_transform)
     if problem:
         return problem
     classes, vectors = len(classlabels_ints or classlabels_strings or ()), sum(vectors_per_class or ())
     if not classes:
-        return "class labels must be given"
+        return "class labels are missing"
     problem = _kernel_problem(kernel_type, kernel_params, support_vectors, vectors)
     if problem:
         return problem
     if not vectors:
         if not coefficients or len(coefficients) % classes:
-            return f"coefficients must be a row for each class; got {len(coefficients or ())} for {classes}"
-        return None if rho else "rho must be given"
+            return f"coefficients are not one row for each class: {len(coefficients or ())} for {classes}"
+        return None if rho else "rho is missing"
     if classes < 2 or len(vectors_per_class) != classes or min(vectors_per_class) < 0:
-        return f"vectors_per_class must be a number for each of {classes} classes; got {vectors_per_class}"
+        return f"vectors_per_class is not one number for each of {classes} classes: {vectors_per_class}"
     if len(coefficients or ()) != (classes - 1) * vectors:
         count = f"{classes - 1} rows of {vectors}"
-        return f"coefficients must be {count}; got {len(coefficients or ())}"
+        return f"coefficients are not {count}, but {len(coefficients or ())}"
     count = len(pairs(classes))
     if len(prob_a or ()) != len(prob_b or ()):
-        return f"prob_a and prob_b must be of one length; got {len(prob_a or ())} and {len(prob_b or ())}"
+        return f"prob_a and prob_b differ in length: {len(prob_a or ())} and {len(prob_b or ())}"
     for name, numbers in (("rho", rho or ()), ("prob_a", prob_a)):
         if numbers is not None and len(numbers) < count and (numbers or name == "rho"):
-            return f"{name} must be a number for each of {count} pairs of classes; got {len(numbers)}"
+            return f"{name} is not one number for each of {count} pairs of classes, but {len(numbers)}"
     return None
 
 
 def _fits_classes(
-    features: Dim, classlabels_ints: Any, classlabels_strings: Any, coefficients: Any, support_vectors: Any,
+    features: Dim,
+    classlabels_ints: Any,
+    classlabels_strings: Any,
+    coefficients: Any,
+    support_vectors: Any,
     vectors_per_class: Any,
-) -> str | None:  # fmt: skip
+) -> str | None:
     count = sum(vectors_per_class or ())
     if count:
         return fits(features, len(support_vectors) // count)
@@ -280,9 +305,9 @@ def svm_regressor(
 
 
 @numpy_rule(svm_regressor)
-def _(
+def svm_regressor_numpy(
     X, *, coefficients, kernel_params, kernel_type, n_supports, one_class, post_transform, rho, support_vectors
-):  # fmt: skip
+):
     x = float_rows_of_array(X)
     if n_supports:
         x = _kernel(kernel_type, kernel_params, support_vectors, n_supports).of_array(x)
@@ -291,19 +316,26 @@ def _(
 
 
 def check_regressor(
-    *, coefficients: Any, kernel_params: Any, kernel_type: str, n_supports: int, post_transform: str, rho: Any,
-    support_vectors: Any, **_: Any,
-) -> str | None:  # fmt: skip
-    """What the attributes contradict."""
+    *,
+    coefficients: Any,
+    kernel_params: Any,
+    kernel_type: str,
+    n_supports: int,
+    post_transform: str,
+    rho: Any,
+    support_vectors: Any,
+    **_: Any,
+) -> str | None:
+    """Return the first problem of the attributes, or None."""
     problem = transform_problem(post_transform)
     problem = problem or _kernel_problem(kernel_type, kernel_params, support_vectors, n_supports)
     if problem:
         return problem
     if not rho:
-        return "rho must be given"
+        return "rho is missing"
     if not coefficients or (n_supports and len(coefficients) != n_supports):
         count = n_supports or "each feature"
-        return f"there must be a coefficient for {count}; got {len(coefficients or ())}"
+        return f"coefficients are not one for {count}, but {len(coefficients or ())}"
     return None
 
 

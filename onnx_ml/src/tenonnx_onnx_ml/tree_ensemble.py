@@ -15,7 +15,7 @@ from tenonnx_onnx_ml.rows import ROWS
 from tenonnx_onnx_ml.scores import (
     TRANSFORMS,
     label_dtype,
-    labelled,
+    labeled,
     labelled_array,
     labels_problem,
     transform_problem,
@@ -71,13 +71,25 @@ def _refuse(problem: str | None) -> None:
 
 @op("TreeEnsemble", domain="ai.onnx.ml", since=5)
 def tree_ensemble(
-    X, *,
-    aggregate_function=1, leaf_targetids: list[int], leaf_weights: Constant, membership_values: Constant | None = None,
-    n_targets: int | None = None, nodes_falseleafs: list[int], nodes_falsenodeids: list[int],
-    nodes_featureids: list[int], nodes_hitrates: Constant | None = None,
-    nodes_missing_value_tracks_true: list[int] | None = None, nodes_modes: Constant, nodes_splits: Constant,
-    nodes_trueleafs: list[int], nodes_truenodeids: list[int], post_transform=0, tree_roots: list[int],
-):  # fmt: skip
+    X,
+    *,
+    aggregate_function=1,
+    leaf_targetids: list[int],
+    leaf_weights: Constant,
+    membership_values: Constant | None = None,
+    n_targets: int | None = None,
+    nodes_falseleafs: list[int],
+    nodes_falsenodeids: list[int],
+    nodes_featureids: list[int],
+    nodes_hitrates: Constant | None = None,
+    nodes_missing_value_tracks_true: list[int] | None = None,
+    nodes_modes: Constant,
+    nodes_splits: Constant,
+    nodes_trueleafs: list[int],
+    nodes_truenodeids: list[int],
+    post_transform=0,
+    tree_roots: list[int],
+):
     """The average, sum, least or greatest of the weights of the leaves that a row reaches, for each target.
 
     A target that no leaf has a weight for is 0. Without ``n_targets`` the greatest of the ids is the last target.
@@ -88,30 +100,30 @@ def tree_ensemble(
 
 
 def _accumulated(dtype: DType) -> DType:
-    """What scores of a dtype are computed in."""
+    """Dtype of the accumulator for scores of a dtype."""
     return DType.float64 if dtype is DType.float64 else DType.float32
 
 
 @tree_ensemble.type
-def _(X, **attributes):
+def tree_ensemble_type(X, **attributes):
     ensemble, rows = _checked(tree_ensemble, X, attributes)
     for name in ("nodes_splits", "leaf_weights", "membership_values"):
         given = tensor_dtype(attributes[name])
         if given not in (None, X.dtype):
             raise TypeMismatch(
-                f"{tree_ensemble.title}: {name} must have the dtype of X", given=f"{given} for {X.dtype}"
+                f"{tree_ensemble.title}: dtype of {name} differs from that of X", given=f"{given} for {X.dtype}"
             )
     return TensorType(X.dtype, (rows, ensemble.votes.shape[1]))
 
 
 @tree_ensemble.numpy
-def _(X, **attributes):
+def tree_ensemble_numpy(X, **attributes):
     scores = _ensemble(tree_ensemble, attributes).scores_of_array(X, _accumulated(DType.of(X.dtype)).numpy)
     return transformed_array(scores, TRANSFORMS[attributes["post_transform"]]).astype(X.dtype, copy=False)
 
 
 @tree_ensemble.specialize
-def _(X, **attributes):
+def tree_ensemble_specialize(X, **attributes):
     score = _ensemble(tree_ensemble, attributes).scorer(X, _accumulated(DType.of(X.dtype)).numpy)
     post_transform, dtype = TRANSFORMS[attributes["post_transform"]], X.dtype
     return lambda x: transformed_array(score(x), post_transform).astype(dtype, copy=False)
@@ -121,9 +133,10 @@ def check(**attributes: Any) -> None:
     """Raise ``TypeMismatch`` for attributes that contradict each other."""
     if not 0 <= attributes["post_transform"] < len(TRANSFORMS):
         raise TypeMismatch(
-            "unknown post_transform", given=str(attributes["post_transform"]),
+            "unknown post_transform",
+            given=str(attributes["post_transform"]),
             available=", ".join(f"{k} {name}" for k, name in enumerate(TRANSFORMS)),
-        )  # fmt: skip
+        )
     _ensemble(tree_ensemble, attributes)
 
 
@@ -135,18 +148,30 @@ tree_ensemble.requires(holds(check), ROWS)
 
 @op("TreeEnsembleClassifier", domain="ai.onnx.ml", before=5)
 def tree_ensemble_classifier(
-    X, *,
-    base_values: list[float] | None = None, base_values_as_tensor: Constant | None = None,
-    class_ids: list[int] | None = None, class_nodeids: list[int] | None = None, class_treeids: list[int] | None = None,
-    class_weights: list[float] | None = None, class_weights_as_tensor: Constant | None = None,
-    classlabels_int64s: list[int] | None = None, classlabels_strings: list[str] | None = None,
-    nodes_falsenodeids: list[int] | None = None, nodes_featureids: list[int] | None = None,
-    nodes_hitrates: list[float] | None = None, nodes_hitrates_as_tensor: Constant | None = None,
-    nodes_missing_value_tracks_true: list[int] | None = None, nodes_modes: list[str] | None = None,
-    nodes_nodeids: list[int] | None = None, nodes_treeids: list[int] | None = None,
-    nodes_truenodeids: list[int] | None = None, nodes_values: list[float] | None = None,
-    nodes_values_as_tensor: Constant | None = None, post_transform="NONE",
-):  # fmt: skip
+    X,
+    *,
+    base_values: list[float] | None = None,
+    base_values_as_tensor: Constant | None = None,
+    class_ids: list[int] | None = None,
+    class_nodeids: list[int] | None = None,
+    class_treeids: list[int] | None = None,
+    class_weights: list[float] | None = None,
+    class_weights_as_tensor: Constant | None = None,
+    classlabels_int64s: list[int] | None = None,
+    classlabels_strings: list[str] | None = None,
+    nodes_falsenodeids: list[int] | None = None,
+    nodes_featureids: list[int] | None = None,
+    nodes_hitrates: list[float] | None = None,
+    nodes_hitrates_as_tensor: Constant | None = None,
+    nodes_missing_value_tracks_true: list[int] | None = None,
+    nodes_modes: list[str] | None = None,
+    nodes_nodeids: list[int] | None = None,
+    nodes_treeids: list[int] | None = None,
+    nodes_truenodeids: list[int] | None = None,
+    nodes_values: list[float] | None = None,
+    nodes_values_as_tensor: Constant | None = None,
+    post_transform="NONE",
+):
     """The label of the greatest sum of votes of the leaves that a row reaches, and the sums after a transform.
 
     Where leaves vote for one of two classes alone, its sum is that of the second class: this is chosen if the sum is
@@ -157,14 +182,14 @@ def tree_ensemble_classifier(
     scores = ensemble.scores(X, DType.float32)
     column = _deciding(ensemble, *labels)
     if column is None:
-        return labelled(argmax(scores, axis=1, keepdims=0), *labels), transformed(scores, post_transform)
+        return labeled(argmax(scores, axis=1, keepdims=0), *labels), transformed(scores, post_transform)
     positive = scores[:, column : column + 1]
     position = cast(reshape(positive, [-1]) > (0.5 if ensemble.positive else 0.0), to=DType.int64)
     if _count(*labels) == 1:
         return position, transformed(scores, post_transform)
     if column:
-        return labelled(position, *labels), transformed(scores, post_transform)
-    return labelled(position, *labels), with_second(positive, post_transform, mirrored=not ensemble.positive)
+        return labeled(position, *labels), transformed(scores, post_transform)
+    return labeled(position, *labels), with_second(positive, post_transform, mirrored=not ensemble.positive)
 
 
 def _count(integers: Sequence[int] | None, strings: Sequence[str] | None) -> int:
@@ -185,20 +210,20 @@ def _deciding(ensemble: Ensemble, integers: Sequence[int] | None, strings: Seque
 
 
 @tree_ensemble_classifier.type
-def _(X, **attributes):
+def tree_ensemble_classifier_type(X, **attributes):
     ensemble, rows = _checked(tree_ensemble_classifier, X, attributes)
     kind = label_dtype(attributes["classlabels_strings"])
     return TensorType(kind, (rows,)), TensorType(DType.float32, (rows, ensemble.votes.shape[1]))
 
 
 @tree_ensemble_classifier.numpy
-def _(X, **attributes):
+def tree_ensemble_classifier_numpy(X, **attributes):
     ensemble = _ensemble(tree_ensemble_classifier, attributes)
     return _classified(ensemble, ensemble.scores_of_array(X, np.float32), attributes)
 
 
 @tree_ensemble_classifier.specialize
-def _(X, **attributes):
+def tree_ensemble_classifier_specialize(X, **attributes):
     ensemble = _ensemble(tree_ensemble_classifier, attributes)
     score = ensemble.scorer(X, np.float32)
     return lambda x: _classified(ensemble, score(x), attributes)
@@ -226,9 +251,9 @@ def check_classifier(**attributes: Any) -> None:
     integers, strings = attributes["classlabels_int64s"], attributes["classlabels_strings"]
     _refuse(labels_problem(integers, strings, "class labels") or transform_problem(attributes["post_transform"]))
     if not integers and not strings:
-        raise TypeMismatch("classlabels_int64s or classlabels_strings must be given")
+        raise TypeMismatch("classlabels_int64s and classlabels_strings are missing")
     if strings and len(strings) == 1:
-        raise TypeMismatch("a single class label must be an integer", given=f"classlabels_strings {strings}")
+        raise TypeMismatch("a single class label is not an integer", given=f"classlabels_strings {strings}")
     _ensemble(tree_ensemble_classifier, attributes)
 
 
@@ -244,18 +269,30 @@ tree_ensemble_classifier.until(
 
 @op("TreeEnsembleRegressor", domain="ai.onnx.ml", before=5)
 def tree_ensemble_regressor(
-    X, *,
-    aggregate_function="SUM", base_values: list[float] | None = None, base_values_as_tensor: Constant | None = None,
-    n_targets: int | None = None, nodes_falsenodeids: list[int] | None = None,
-    nodes_featureids: list[int] | None = None, nodes_hitrates: list[float] | None = None,
-    nodes_hitrates_as_tensor: Constant | None = None, nodes_missing_value_tracks_true: list[int] | None = None,
-    nodes_modes: list[str] | None = None, nodes_nodeids: list[int] | None = None,
-    nodes_treeids: list[int] | None = None, nodes_truenodeids: list[int] | None = None,
-    nodes_values: list[float] | None = None, nodes_values_as_tensor: Constant | None = None, post_transform="NONE",
-    target_ids: list[int] | None = None, target_nodeids: list[int] | None = None,
-    target_treeids: list[int] | None = None, target_weights: list[float] | None = None,
+    X,
+    *,
+    aggregate_function="SUM",
+    base_values: list[float] | None = None,
+    base_values_as_tensor: Constant | None = None,
+    n_targets: int | None = None,
+    nodes_falsenodeids: list[int] | None = None,
+    nodes_featureids: list[int] | None = None,
+    nodes_hitrates: list[float] | None = None,
+    nodes_hitrates_as_tensor: Constant | None = None,
+    nodes_missing_value_tracks_true: list[int] | None = None,
+    nodes_modes: list[str] | None = None,
+    nodes_nodeids: list[int] | None = None,
+    nodes_treeids: list[int] | None = None,
+    nodes_truenodeids: list[int] | None = None,
+    nodes_values: list[float] | None = None,
+    nodes_values_as_tensor: Constant | None = None,
+    post_transform="NONE",
+    target_ids: list[int] | None = None,
+    target_nodeids: list[int] | None = None,
+    target_treeids: list[int] | None = None,
+    target_weights: list[float] | None = None,
     target_weights_as_tensor: Constant | None = None,
-):  # fmt: skip
+):
     """The sum, average, least or greatest of the weights of the leaves that a row reaches, for each target.
 
     The base values are added to it; a target that no leaf has a weight for is 0 without them.
@@ -266,24 +303,24 @@ def tree_ensemble_regressor(
 def _named_targets(attributes: Mapping[str, Any]) -> Ensemble:
     columns = attributes["n_targets"]
     if not columns or columns < 1:
-        raise TypeMismatch("n_targets must be given", given=f"n_targets {columns}")
+        raise TypeMismatch("n_targets is missing", given=f"n_targets {columns}")
     return with_named_nodes(attributes, "target", columns, attributes["aggregate_function"])
 
 
 @tree_ensemble_regressor.type
-def _(X, **attributes):
+def tree_ensemble_regressor_type(X, **attributes):
     _, rows = _checked(tree_ensemble_regressor, X, attributes)
     return TensorType(DType.float32, (rows, attributes["n_targets"]))
 
 
 @tree_ensemble_regressor.numpy
-def _(X, **attributes):
+def tree_ensemble_regressor_numpy(X, **attributes):
     scores = _ensemble(tree_ensemble_regressor, attributes).scores_of_array(X, np.float32)
     return transformed_array(scores, attributes["post_transform"])
 
 
 @tree_ensemble_regressor.specialize
-def _(X, **attributes):
+def tree_ensemble_regressor_specialize(X, **attributes):
     score = _ensemble(tree_ensemble_regressor, attributes).scorer(X, np.float32)
     return lambda x: transformed_array(score(x), attributes["post_transform"])
 

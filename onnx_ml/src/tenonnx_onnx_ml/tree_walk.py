@@ -43,7 +43,7 @@ BETWEEN, MOST_GOING = 4, 0.6
 
 
 def record(trees: Trees) -> Array:
-    """What is known of each slot, side by side: it is fetched by one access to memory."""
+    """Fields of each slot side by side, so that one access to memory fetches them."""
     wide = trees.thresholds.dtype
     fields = {"names": ["feature", "following", "threshold"], "formats": ["i4", "i4", wide], "itemsize": 16}
     slots = np.empty(len(trees.features), np.dtype(fields))
@@ -63,7 +63,7 @@ def led(trees: Trees, slots: Array, x: Array) -> Array:
 
 
 def led_by_tops(trees: Trees, slots: Array, upper: QuickScorer, x: Array) -> Array:
-    """What ``led`` gives; the rows pass the tops of the trees, and those walk on that have not come to a leaf there."""
+    """Result of ``led``, where rows pass the tops of the trees first, and walk on in those where they reach no leaf."""
     reached = upper.passed(x)
     if upper.depth:
         x, flat = _with_lowered(trees, x), reached.reshape(-1)
@@ -73,7 +73,7 @@ def led_by_tops(trees: Trees, slots: Array, upper: QuickScorer, x: Array) -> Arr
 
 
 def _beginnings(trees: Trees, x: Array) -> Array:
-    """Where the row of each pair begins."""
+    """Offset of the row of each pair."""
     return np.tile(np.arange(len(x), dtype=np.int32) * np.int32(x.shape[1]), trees.count)
 
 
@@ -105,7 +105,7 @@ def _led_on(slots: Array, x: Array, current: Array, first: Array, left: int) -> 
 
 
 def leader(trees: Trees, slots: Array, upper: Callable[[], QuickScorer | None], rows: int) -> Callable[[Array], Array]:
-    """What ``led`` does, as a function of so many rows that are led again and again.
+    """``led`` as a function for a fixed number of rows, which is called again and again.
 
     The calls of numpy take longer to begin than to lead a few rows. One of these may ask at all slots before it goes,
     or go step by step without numpy where trees have many more slots than it passes.

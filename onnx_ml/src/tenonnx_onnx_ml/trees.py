@@ -42,7 +42,7 @@ class Branches:
 
     @property
     def least_features(self) -> int:
-        """How many features a row must have."""
+        """Smallest number of features of a row."""
         return int(self.features.max(initial=-1)) + 1
 
 
@@ -182,7 +182,7 @@ def _levels(below: Array, above: Array) -> list[Array]:
         ready = np.unique(children[waiting[children] == 0])
     if seen < len(below):
         raise TypeMismatch(
-            "nodes_truenodeids and nodes_falsenodeids must not form a cycle",
+            "nodes_truenodeids and nodes_falsenodeids form a cycle",
             given=f"a cycle with what it leads to, {len(below) - seen} in all",
             do="make every path end at a leaf",
         )

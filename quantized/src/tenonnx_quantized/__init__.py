@@ -1,1 +1,1 @@
-"""The quantised operators of ai.onnx and com.microsoft."""
+"""The quantized operators of ai.onnx and com.microsoft."""

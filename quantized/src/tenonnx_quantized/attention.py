@@ -1,4 +1,4 @@
-"""QAttention: self-attention of codes."""
+"""QAttention: self-attention of quantized values."""
 
 from __future__ import annotations
 
@@ -20,18 +20,32 @@ from tenonnx.extend import (
     op,
     same_dtype,
     shapes,
-)  # fmt: skip
+)
 from tenonnx_quantized.products import matmul_integer_to_float
 from tenonnx_quantized.quantize import to
 
 
 @op("QAttention", domain="com.microsoft")
 def qattention(
-    input, weight, bias, input_scale, weight_scale, mask_index=None, input_zero_point=None, weight_zero_point=None,
-    past=None, *, do_rotary: int | None = None, mask_filter_value: float | None = None, num_heads: int,
-    past_present_share_buffer: int | None = None, scale: float | None = None, unidirectional=0, _outputs=None,
-):  # fmt: skip
-    """Self-attention whose queries, keys and values are one product of codes; keys and values are the second output.
+    input,
+    weight,
+    bias,
+    input_scale,
+    weight_scale,
+    mask_index=None,
+    input_zero_point=None,
+    weight_zero_point=None,
+    past=None,
+    *,
+    do_rotary: int | None = None,
+    mask_filter_value: float | None = None,
+    num_heads: int,
+    past_present_share_buffer: int | None = None,
+    scale: float | None = None,
+    unidirectional=0,
+    _outputs=None,
+):
+    """Self-attention whose queries, keys and values are one quantized product; keys and values are the second output.
 
     ``mask_index`` holds the length of each sequence, then perhaps where it begins, or 0 for each key that is not seen.
     ``weight`` may have a scale and a zero point for each column. ``do_rotary`` counts for nothing, as in onnxruntime's
@@ -60,13 +74,25 @@ def _unsupported(past, past_present_share_buffer):
 
 
 qattention.requires(
-    at_least(num_heads=1), shapes(input="batch length inputs", weight="inputs columns", bias="columns",
-                                  past="2 batch num_heads _ _", input_scale="|1", weight_scale="|1|columns"),
-    divides("num_heads", "columns"), divides(3, "columns"), dtypes(input="int8 uint8", weight="int8 uint8"),
-    dtypes(mask_index="int32"), floats("bias"), same_dtype("bias", "input_scale", "weight_scale", "past"),
-    same_dtype("input", "input_zero_point"), same_dtype("weight", "weight_zero_point"),
+    at_least(num_heads=1),
+    shapes(
+        input="batch length inputs",
+        weight="inputs columns",
+        bias="columns",
+        past="2 batch num_heads _ _",
+        input_scale="|1",
+        weight_scale="|1|columns",
+    ),
+    divides("num_heads", "columns"),
+    divides(3, "columns"),
+    dtypes(input="int8 uint8", weight="int8 uint8"),
+    dtypes(mask_index="int32"),
+    floats("bias"),
+    same_dtype("bias", "input_scale", "weight_scale", "past"),
+    same_dtype("input", "input_zero_point"),
+    same_dtype("weight", "weight_zero_point"),
     holds(_unsupported),
-)  # fmt: skip
+)
 
 
 def heads(x: Value, count: int) -> Value:
@@ -88,7 +114,7 @@ def scaled_product(q: Value, k: Value, scale: float | None = None) -> Value:
 
 
 def visible(mask_index: Value, q: Value, k: Value) -> Value:
-    """Which keys the mask leaves, so that it broadcasts to ``[batch, heads, query, key]``."""
+    """Mask of visible keys, broadcastable to ``[batch, heads, query, key]``."""
     if mask_index.ndim > 1:
         axes = {2: [1, 2], 3: [1], 4: []}[mask_index.ndim]
         seen = ops.not_(ops.equal(mask_index, 0))
@@ -102,7 +128,7 @@ def visible(mask_index: Value, q: Value, k: Value) -> Value:
 
 
 def earlier(q: Value, k: Value) -> Value:
-    """Which keys are no later than each query."""
+    """Mask of the keys that are no later than each query."""
     length, total = dims(q)[2], dims(k)[2]
     rows = ops.range_(0, length, 1) + (total - length)
     return ops.less_or_equal(ops.range_(0, total, 1), ops.unsqueeze(rows, [1]))

@@ -28,7 +28,7 @@ from tenonnx.extend import (
     op,
     shapes,
     static,
-)  # fmt: skip
+)
 from tenonnx_quantized.granularity import wrong_count
 from tenonnx_quantized.quantize import to
 
@@ -45,7 +45,7 @@ def _turned(x: Value, block_dim: int) -> tuple[Value, list[int]]:
 
 
 def _powers(exponent: Value, mantissa: int) -> Value:
-    """What the lowest bit of a mantissa stands for, by the exponent of the box."""
+    """The unit of the lowest bit of a mantissa, by the exponent of the box."""
     return ops.gather(constant(np.exp2(np.arange(256.0) - 126 - mantissa), DType.float32), to(exponent, DType.int32))
 
 
@@ -66,13 +66,16 @@ def quantize_bfp(x, *, bfp_type: int, block_dim=-1):
     bounds = constant(np.exp2(np.arange(1.0, 255) - 127), DType.float32)
     reached = ops.reduce_sum(to(ops.greater_or_equal(greatest, bounds), DType.int32), [1])
     units = ops.round_(boxes / _powers(reached, mantissa))
-    codes = to(ops.clip(ops.absolute(units), 0.0, float((1 << mantissa) - 1)), DType.int32)
-    codes = codes + to(ops.less(units, 0.0), DType.int32) * (1 << mantissa)
+    quantized = to(ops.clip(ops.absolute(units), 0.0, float((1 << mantissa) - 1)), DType.int32)
+    quantized = quantized + to(ops.less(units, 0.0), DType.int32) * (1 << mantissa)
     places = constant(1 << np.arange(mantissa + 1), DType.int32)
-    bits = ops.reshape(ops.mod(ops.unsqueeze(codes, [2]) / places, 2), [0, -1, 8])
+    bits = ops.reshape(ops.mod(ops.unsqueeze(quantized, [2]) / places, 2), [0, -1, 8])
     data = ops.reduce_sum(bits * constant(1 << np.arange(8), DType.int32), [2], keepdims=0)
     y = ops.reshape(to(ops.concat(reached, data, axis=1), DType.uint8), [-1])
     return y, ops.shape(x), _strides(x)
+
+
+quantize_bfp.traits(on_request=True)
 
 
 def _strides(x: Value) -> Value:
@@ -94,9 +97,9 @@ def dequantize_bfp(x, shape: Index, strides: Index, *, bfp_type: int, block_dim=
     boxes = ops.reshape(x, [-1, 1 + _BOX * (mantissa + 1) // 8])
     data = to(boxes[:, 1:], DType.int32)
     bits = ops.mod(ops.unsqueeze(data, [2]) / constant(1 << np.arange(8), DType.int32), 2)
-    codes = ops.reshape(bits, [0, _BOX, mantissa + 1]) * constant(1 << np.arange(mantissa + 1), DType.int32)
-    size = ops.reduce_sum(codes[:, :, :-1], [2], keepdims=0)
-    units = ops.where(ops.greater(codes[:, :, -1], 0), -size, size)
+    quantized = ops.reshape(bits, [0, _BOX, mantissa + 1]) * constant(1 << np.arange(mantissa + 1), DType.int32)
+    size = ops.reduce_sum(quantized[:, :, :-1], [2], keepdims=0)
+    units = ops.where(ops.greater(quantized[:, :, -1], 0), -size, size)
     numbers = to(units, DType.float32) * _powers(boxes[:, :1], mantissa)
     rank = shape.shape[0]
     last = block_dim % rank
@@ -107,8 +110,11 @@ def dequantize_bfp(x, shape: Index, strides: Index, *, bfp_type: int, block_dim=
     return to(turned if back == sorted(back) else ops.transpose(turned, perm=back), DType(dtype))
 
 
+dequantize_bfp.traits(on_request=True)
+
+
 @dequantize_bfp.type
-def _(x, shape, strides, *, bfp_type, block_dim, dtype):
+def dequantize_bfp_type(x, shape, strides, *, bfp_type, block_dim, dtype):
     """The type where not even the number of axes is known, which the body must know."""
     sides, rank = elements(shape), shape.shape[0]
     if sides is None and isinstance(rank, int):
@@ -119,7 +125,7 @@ def _(x, shape, strides, *, bfp_type, block_dim, dtype):
 def _boxed(x, shape, block_dim, bfp_type):
     rank = None if shape is None or shape.rank != 1 else shape.shape[0]
     if isinstance(rank, int) and not -rank <= block_dim < rank:
-        return f"block_dim must lie in [{-rank}, {rank - 1}]"
+        return f"block_dim lies outside [{-rank}, {rank - 1}]"
     sides = static(shape)
     if sides is None:
         return None
@@ -129,6 +135,8 @@ def _boxed(x, shape, block_dim, bfp_type):
 
 quantize_bfp.requires(floats("x"), axis("block_dim", of="x"), one_of(bfp_type=_MANTISSAS))
 dequantize_bfp.requires(
-    dtypes(x="uint8", shape="int64", strides="int64"), shapes(x="_", shape="rank", strides="rank"),
-    one_of(bfp_type=_MANTISSAS, dtype=(1, 10, 16)), holds(_boxed),
-)  # fmt: skip
+    dtypes(x="uint8", shape="int64", strides="int64"),
+    shapes(x="_", shape="rank", strides="rank"),
+    one_of(bfp_type=_MANTISSAS, dtype=(1, 10, 16)),
+    holds(_boxed),
+)

@@ -26,7 +26,7 @@ from tenonnx.extend import (
     same_dtype,
     shapes,
     symbolic,
-)  # fmt: skip
+)
 from tenonnx_quantized.computed import Computed, turned
 from tenonnx_quantized.formats import unpacked, unpacked_array
 from tenonnx_quantized.granularity import repeated, wrong_blocks, wrong_count
@@ -40,25 +40,33 @@ Array = np.ndarray[Any, Any]
 
 
 def block_weights(
-    B: Value, scales: Value, zero_points: Value | None, g_idx: Value | None, *,
-    bits: int, block_size: int, columns: int, rows: int, dtype: DType,
-) -> Value:  # fmt: skip
-    """Packed codes ``[columns, blocks, bytes]`` as weights ``[columns, rows]``.
+    B: Value,
+    scales: Value,
+    zero_points: Value | None,
+    g_idx: Value | None,
+    *,
+    bits: int,
+    block_size: int,
+    columns: int,
+    rows: int,
+    dtype: DType,
+) -> Value:
+    """Packed quantized values ``[columns, blocks, bytes]`` as weights ``[columns, rows]``.
 
-    A zero point is a number of the type of the scales, or packed like the codes. ``g_idx`` tells the block of each row
-    where that is not its place.
+    A zero point is a number of the type of the scales, or packed like the quantized values. ``g_idx`` tells the block
+    of each row where that is not its place.
     """
     blocks = -(-rows // block_size)
-    codes = to(unpacked(ops.reshape(B, [columns, blocks, block_size * bits // 8]), bits), dtype)
+    quantized = to(unpacked(ops.reshape(B, [columns, blocks, block_size * bits // 8]), bits), dtype)
     scale = to(ops.reshape(scales, [columns, blocks]), dtype)
     shift = _zero_points(zero_points, bits, columns, blocks, dtype)
     if g_idx is None:
         shift = shift if shift.rank == 0 else ops.unsqueeze(shift, [2])
-        return ops.reshape((codes - shift) * ops.unsqueeze(scale, [2]), [columns, blocks * block_size])[:, :rows]
-    codes = ops.reshape(codes, [columns, blocks * block_size])[:, :rows]
+        return ops.reshape((quantized - shift) * ops.unsqueeze(scale, [2]), [columns, blocks * block_size])[:, :rows]
+    quantized = ops.reshape(quantized, [columns, blocks * block_size])[:, :rows]
     group = g_idx[:rows]
     shift = shift if shift.rank == 0 else ops.gather(shift, group, axis=1)
-    return (codes - shift) * ops.gather(scale, group, axis=1)
+    return (quantized - shift) * ops.gather(scale, group, axis=1)
 
 
 def _zero_points(zero_points: Value | None, bits: int, columns: int, blocks: int, dtype: DType) -> Value:
@@ -75,9 +83,20 @@ _ACCURACY = {"accuracy_level": {2: 2.0**-10, 3: 2.0**-7, 4: 2.0**-7}}
 
 @op("MatMulNBits", domain="com.microsoft", coarseness=_ACCURACY)
 def matmul_nbits(
-    A, B, scales, zero_points=None, g_idx=None, bias=None, *,
-    K: int, N: int, accuracy_level=0, bits=4, block_size: int, weight_prepacked=0,
-):  # fmt: skip
+    A,
+    B,
+    scales,
+    zero_points=None,
+    g_idx=None,
+    bias=None,
+    *,
+    K: int,
+    N: int,
+    accuracy_level=0,
+    bits=4,
+    block_size: int,
+    weight_prepacked=0,
+):
     """``A`` by the transpose of weights of so many ``bits``, each block of which has a scale and a zero point.
 
     The zero points are packed like the weights or of the type of ``A``, and by default half the range.
@@ -86,8 +105,9 @@ def matmul_nbits(
     if weight_prepacked:
         raise TypeMismatch(
             f"{matmul_nbits.title}: prepacked weights have a device-specific layout, which cannot be read",
-            given=f"weight_prepacked={weight_prepacked}", do="export the model without prepacking",
-        )  # fmt: skip
+            given=f"weight_prepacked={weight_prepacked}",
+            do="export the model without prepacking",
+        )
     stage = wide(A.dtype)
     weights = block_weights(
         B, scales, zero_points, g_idx, bits=bits, block_size=block_size, columns=N, rows=K, dtype=stage
@@ -97,11 +117,11 @@ def matmul_nbits(
 
 
 def _fitting(A, B, scales, zero_points, g_idx, K, N, bits, block_size):
-    """What packed codes and their parameters must be as many as."""
+    """Return the problem of the sizes of packed quantized values and their parameters, or None."""
     blocks = -(-K // block_size)
     packed = zero_points is None or zero_points.dtype is DType.uint8
     if not packed and zero_points.dtype is not A.dtype:
-        return '"zero_points" must be packed in uint8, or have the element type of "A"'
+        return '"zero_points" is neither packed in uint8 nor of the element type of "A"'
     padded = g_idx is not None and bool(g_idx.tensor.shape) and g_idx.shape[0] == blocks * block_size
     return (
         _wrong_blocks({"B": B, "scales": scales}, K, N, bits, block_size)
@@ -111,33 +131,38 @@ def _fitting(A, B, scales, zero_points, g_idx, K, N, bits, block_size):
 
 
 def _wrong_blocks(given: dict[str, Value], K: int, N: int, bits: int, block_size: int) -> str | None:
-    """What packed codes and their scales, by name, must be as many as; None if they are."""
+    """Return the problem of the sizes of packed quantized values and scales, or None."""
     if block_size & (block_size - 1):
-        return "block_size must be a power of two"
+        return "block_size is not a power of two"
     blocks = N * -(-K // block_size)
-    (name, codes), (of_scales, scales) = given.items()
-    return wrong_count(name, codes, blocks * block_size * bits // 8) or wrong_count(of_scales, scales, blocks)
+    (name, quantized), (of_scales, scales) = given.items()
+    return wrong_count(name, quantized, blocks * block_size * bits // 8) or wrong_count(of_scales, scales, blocks)
 
 
 def _block_words(B: str, scales: str) -> tuple[Requirement, ...]:
-    """What must hold of packed codes and their scales."""
+    """Requirements for packed quantized values and their scales."""
     return dtypes(**{B: "uint8"}), one_of(bits=(2, 3, 4, 5, 6, 7, 8)), at_least(block_size=16, K=1)
 
 
 matmul_nbits.requires(
-    shapes(A="... K", bias="N"), floats("A"), same_dtype("A", "scales", "bias"), dtypes(g_idx="int32"), at_least(N=1),
-    *_block_words("B", "scales"), holds(_fitting),
-)  # fmt: skip
+    shapes(A="... K", bias="N"),
+    floats("A"),
+    same_dtype("A", "scales", "bias"),
+    dtypes(g_idx="int32"),
+    at_least(N=1),
+    *_block_words("B", "scales"),
+    holds(_fitting),
+)
 
 
 @matmul_nbits.numpy
-def _(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, **_):
+def matmul_nbits_numpy(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, **_):
     product = _by_weights(A, B, scales, zero_points, g_idx, K=K, N=N, bits=bits, block_size=block_size)
     return product(A, B, scales, zero_points, g_idx, bias)
 
 
 @matmul_nbits.specialize
-def _(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, **_):
+def matmul_nbits_specialize(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, **_):
     weights = [v if v is None else v.contents for v in (B, scales, zero_points, g_idx)]
     if any(v is not None and w is None for v, w in zip((B, scales, zero_points, g_idx), weights, strict=True)):
         return None
@@ -167,10 +192,17 @@ _OF_BITS = {2: DType.uint2, 4: DType.uint4, 8: DType.uint8}
 
 
 def unpacked_blocks(
-    B: Value, scales: Value, zero_points: Value | None, g_idx: Value | None, *,
-    columns: int, rows: int, bits: int, block_size: int,
-) -> tuple[Computed, Computed, Computed] | None:  # fmt: skip
-    """Constant codes ``[rows, columns]`` in the type of so many bits, and scales and zero points of their blocks.
+    B: Value,
+    scales: Value,
+    zero_points: Value | None,
+    g_idx: Value | None,
+    *,
+    columns: int,
+    rows: int,
+    bits: int,
+    block_size: int,
+) -> tuple[Computed, Computed, Computed] | None:
+    """Constant quantized values ``[rows, columns]`` in the type of so many bits, with scales and zero points of blocks.
 
     Each is computed when it is written. None for what a blocked DequantizeLinear cannot say.
     """
@@ -182,7 +214,7 @@ def unpacked_blocks(
         return None
     dtype, blocks = _OF_BITS[bits], -(-rows // block_size)
 
-    def codes(start: int, stop: int) -> Array:
+    def quantized(start: int, stop: int) -> Array:
         first, last = start // block_size, -(-stop // block_size)
 
         def inside(packed: Array) -> Array:
@@ -202,27 +234,27 @@ def unpacked_blocks(
         return turned(scales, lambda s: s.reshape(len(s), -1)[:, start:stop])
 
     return (
-        Computed(dtype, (rows, columns), codes),
+        Computed(dtype, (rows, columns), quantized),
         Computed(scales.dtype, (blocks, columns), steps),
         Computed(dtype, (blocks, columns), shifts),
     )
 
 
 @matmul_nbits.lower()
-def _(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, weight_prepacked, **_):
-    """By a blocked DequantizeLinear: weights stay packed where its version takes codes of so many bits."""
+def matmul_nbits_lowering(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, weight_prepacked, **_):
+    """By a blocked DequantizeLinear: weights stay packed where its version takes quantized values of so many bits."""
     found = unpacked_blocks(B, scales, zero_points, g_idx, columns=N, rows=K, bits=bits, block_size=block_size)
     if found is None or weight_prepacked:
         return None
-    codes, scale, zero = (Value("", made.type, data=made) for made in found)
-    y = ops.matmul(A, dequantize_linear(codes, scale, zero, axis=0, block_size=block_size))
+    quantized, scale, zero = (Value("", made.type, data=made) for made in found)
+    y = ops.matmul(A, dequantize_linear(quantized, scale, zero, axis=0, block_size=block_size))
     return y if bias is None else y + bias
 
 
 _ACTIVATIONS = {"silu": ops.swish, "gelu": ops.gelu, "relu": ops.relu}
 
 
-def _normalised(A: Value, skip: Value | None, norm_scale: Value | None, epsilon: float) -> tuple[Value, Value]:
+def _normalized(A: Value, skip: Value | None, norm_scale: Value | None, epsilon: float) -> tuple[Value, Value]:
     """The input of the projections, and the sum of the residual connection."""
     total = A if skip is None else A + skip
     if norm_scale is None:
@@ -232,15 +264,30 @@ def _normalised(A: Value, skip: Value | None, norm_scale: Value | None, epsilon:
 
 @op("MatMulNBitsMlp", domain="com.microsoft", coarseness=_ACCURACY)
 def matmul_nbits_mlp(
-    A, skip=None, norm_scale=None, gate_B=REQUIRED, gate_scales=REQUIRED, gate_bias=None,
-    up_B=REQUIRED, up_scales=REQUIRED, up_bias=None, *,
-    K: int, N: int, accuracy_level=0, activation: str, bits=4, block_size: int, epsilon=1e-5, _outputs=None,
-):  # fmt: skip
+    A,
+    skip=None,
+    norm_scale=None,
+    gate_B=REQUIRED,
+    gate_scales=REQUIRED,
+    gate_bias=None,
+    up_B=REQUIRED,
+    up_scales=REQUIRED,
+    up_bias=None,
+    *,
+    K: int,
+    N: int,
+    accuracy_level=0,
+    activation: str,
+    bits=4,
+    block_size: int,
+    epsilon=1e-5,
+    _outputs=None,
+):
     """``activation(gate) * up`` of two MatMulNBits of ``A + skip``.
 
-    The sum is normalised by RMSNormalization where there is a scale for it; it is the second output, if asked for.
+    The sum is normalized by RMSNormalization where there is a scale for it; it is the second output, if asked for.
     """
-    x, total = _normalised(A, skip, norm_scale, epsilon)
+    x, total = _normalized(A, skip, norm_scale, epsilon)
     attributes: dict[str, Any] = {"K": K, "N": N, "accuracy_level": accuracy_level, "bits": bits}
     gate = matmul_nbits(x, gate_B, gate_scales, None, None, gate_bias, block_size=block_size, **attributes)
     up = matmul_nbits(x, up_B, up_scales, None, None, up_bias, block_size=block_size, **attributes)
@@ -255,30 +302,52 @@ def _fitting_layers(gate_B, gate_scales, up_B, up_scales, K, N, bits, block_size
 
 
 matmul_nbits_mlp.requires(
-    one_of(activation=_ACTIVATIONS), shapes(A="batch... K", skip="batch... K", norm_scale="K"),
+    one_of(activation=_ACTIVATIONS),
+    shapes(A="batch... K", skip="batch... K", norm_scale="K"),
     same_dtype("A", "skip", "norm_scale", "gate_scales", "gate_bias", "up_scales", "up_bias"),
-    *_block_words("gate_B", "gate_scales"), holds(_fitting_layers),
-)  # fmt: skip
+    *_block_words("gate_B", "gate_scales"),
+    holds(_fitting_layers),
+)
 
 
 @op("MatMulNBitsQkv", domain="com.microsoft", coarseness=_ACCURACY)
 def matmul_nbits_qkv(
-    A, skip=None, norm_scale=REQUIRED, q_B=REQUIRED, q_scales=REQUIRED, q_bias=None, k_B=REQUIRED, k_scales=REQUIRED,
-    k_bias=None, v_B=REQUIRED, v_scales=REQUIRED, v_bias=None, *,
-    K: int, Nkv: int, Nq: int, accuracy_level=0, bits=4, block_size: int, epsilon=1e-6, _outputs=None,
-):  # fmt: skip
-    """Queries, keys and values: three MatMulNBits of ``A + skip``, normalised by RMSNormalization.
+    A,
+    skip=None,
+    norm_scale=REQUIRED,
+    q_B=REQUIRED,
+    q_scales=REQUIRED,
+    q_bias=None,
+    k_B=REQUIRED,
+    k_scales=REQUIRED,
+    k_bias=None,
+    v_B=REQUIRED,
+    v_scales=REQUIRED,
+    v_bias=None,
+    *,
+    K: int,
+    Nkv: int,
+    Nq: int,
+    accuracy_level=0,
+    bits=4,
+    block_size: int,
+    epsilon=1e-6,
+    _outputs=None,
+):
+    """Queries, keys and values: three MatMulNBits of ``A + skip``, normalized by RMSNormalization.
 
     The sum is the fourth output, where that is asked for.
     """
-    x, total = _normalised(A, skip, norm_scale, epsilon)
+    x, total = _normalized(A, skip, norm_scale, epsilon)
     attributes: dict[str, Any] = {"K": K, "accuracy_level": accuracy_level, "bits": bits, "block_size": block_size}
     projections = tuple(
         matmul_nbits(x, B, scales, None, None, bias, N=N, **attributes)
         for B, scales, bias, N in (
-            (q_B, q_scales, q_bias, Nq), (k_B, k_scales, k_bias, Nkv), (v_B, v_scales, v_bias, Nkv)
+            (q_B, q_scales, q_bias, Nq),
+            (k_B, k_scales, k_bias, Nkv),
+            (v_B, v_scales, v_bias, Nkv),
         )
-    )  # fmt: skip
+    )
     return (*projections, total) if _outputs is not None and _outputs > 3 else projections
 
 
@@ -291,17 +360,31 @@ def _fitting_projections(q_B, q_scales, k_B, k_scales, v_B, v_scales, K, Nq, Nkv
 
 
 matmul_nbits_qkv.requires(
-    shapes(A="batch... K", skip="batch... K", norm_scale="K"), same_dtype("A", "skip", "norm_scale", "q_scales"),
+    shapes(A="batch... K", skip="batch... K", norm_scale="K"),
+    same_dtype("A", "skip", "norm_scale", "q_scales"),
     *_block_words("q_B", "q_scales"),
     holds(_fitting_projections),
-)  # fmt: skip
+)
 
 
 @op("MatMulNBitsQLoRA", domain="com.microsoft", coarseness=_ACCURACY)
 def matmul_nbits_qlora(
-    X, W, scales, lora_A, lora_A_scales, lora_B, lora_B_scales, *,
-    K: int, N: int, accuracy_level=0, bits=4, block_size=32, lora_bits=8, lora_block_size=32,
-):  # fmt: skip
+    X,
+    W,
+    scales,
+    lora_A,
+    lora_A_scales,
+    lora_B,
+    lora_B_scales,
+    *,
+    K: int,
+    N: int,
+    accuracy_level=0,
+    bits=4,
+    block_size=32,
+    lora_bits=8,
+    lora_block_size=32,
+):
     """MatMulNBits plus two of them one behind the other, an adapter of low rank (Dettmers et al. 2023).
 
     Without rows in ``lora_B`` there is no adapter; without rows in ``lora_A`` its first product is zeros.
@@ -317,33 +400,40 @@ def matmul_nbits_qlora(
     return base + to(ops.matmul(inner, ops.transpose(up, perm=[1, 0])), X.dtype)
 
 
-def _adapter(codes: Value, scales: Value, bits: int, block_size: int, columns: Any, stage: DType) -> Value:
-    """The rows that codes ``[rows, blocks, bytes]`` have, of as many columns as their blocks reach to."""
-    rows, blocks, _ = dims(codes)
-    numbers = to(unpacked(codes, bits), stage) - float(1 << bits - 1)
+def _adapter(quantized: Value, scales: Value, bits: int, block_size: int, columns: Any, stage: DType) -> Value:
+    """The rows that quantized values ``[rows, blocks, bytes]`` have, of as many columns as their blocks reach to."""
+    rows, blocks, _ = dims(quantized)
+    numbers = to(unpacked(quantized, bits), stage) - float(1 << bits - 1)
     weights = numbers * ops.unsqueeze(to(scales, stage)[:rows, :blocks], [2])
     return ops.reshape(weights, [rows, blocks * block_size])[:, :columns]
 
 
 matmul_nbits_qlora.requires(
-    shapes(X="... K", lora_A="_ _ _", lora_B="N _ _", lora_A_scales="rank _", lora_B_scales="N _"), floats("X"),
+    shapes(X="... K", lora_A="_ _ _", lora_B="N _ _", lora_A_scales="rank _", lora_B_scales="N _"),
+    floats("X"),
     same_dtype("X", "scales", "lora_A_scales", "lora_B_scales"),
-    dtypes(W="uint8", lora_A="uint8", lora_B="uint8"), one_of(bits=(2, 4, 8), lora_bits=(2, 4, 8)),
+    dtypes(W="uint8", lora_A="uint8", lora_B="uint8"),
+    one_of(bits=(2, 4, 8), lora_bits=(2, 4, 8)),
     at_least(block_size=16, lora_block_size=16, K=1, N=1),
     holds(lambda W, scales, K, N, bits, block_size: _wrong_blocks({"W": W, "scales": scales}, K, N, bits, block_size)),
-    holds(lambda lora_A, lora_A_scales, K, rank, lora_bits, lora_block_size: _wrong_adapter(
-        {"lora_A": lora_A, "lora_A_scales": lora_A_scales}, K, rank, lora_bits, lora_block_size
-    )),
-    holds(lambda lora_B, lora_B_scales, N, rank, lora_bits, lora_block_size: _wrong_adapter(
-        {"lora_B": lora_B, "lora_B_scales": lora_B_scales}, rank, N, lora_bits, lora_block_size
-    )),
-)  # fmt: skip
+    holds(
+        lambda lora_A, lora_A_scales, K, rank, lora_bits, lora_block_size: _wrong_adapter(
+            {"lora_A": lora_A, "lora_A_scales": lora_A_scales}, K, rank, lora_bits, lora_block_size
+        )
+    ),
+    holds(
+        lambda lora_B, lora_B_scales, N, rank, lora_bits, lora_block_size: _wrong_adapter(
+            {"lora_B": lora_B, "lora_B_scales": lora_B_scales}, rank, N, lora_bits, lora_block_size
+        )
+    ),
+)
 
 
 def _wrong_adapter(given: dict[str, Value], rows: Any, columns: Any, bits: int, block_size: int) -> str | None:
-    """As ``_wrong_blocks``, of codes that may be absent, by no rows or no blocks."""
-    codes = next(iter(given.values()))
-    if not isinstance(rows, int) or not isinstance(columns, int) or codes.tensor.shape is None or 0 in codes.shape:
+    """As ``_wrong_blocks``, of quantized values that may be absent, by no rows or no blocks."""
+    quantized = next(iter(given.values()))
+    has_sizes = isinstance(rows, int) and isinstance(columns, int)
+    if not has_sizes or quantized.tensor.shape is None or 0 in quantized.shape:
         return None
     return _wrong_blocks(given, rows, columns, bits, block_size)
 
@@ -357,26 +447,26 @@ def gather_block_quantized(
 ):
     """Gather of weights whose blocks of ``block_size`` along ``quantize_axis`` have a scale and a zero point.
 
-    uint8 holds codes of so many ``bits`` packed along the last axis, whose zero point is half the range by default.
-    Of floats of 8 or 4 bits a block may be the whole axis. What lies outside of the axis is 0.
+    uint8 holds quantized values of so many ``bits`` packed along the last axis, whose zero point is half the range by
+    default. Of floats of 8 or 4 bits a block may be the whole axis. What lies outside of the axis is 0.
     """
     title, rank = gather_block_quantized.title, data.ndim
     packed = data.dtype is DType.uint8
     blocked, along = quantize_axis % rank, gather_axis % rank
     if packed and (along or along == blocked):
         raise TypeMismatch(
-            f"{title}: packed data must be gathered along axis 0 and quantized along another axis",
+            f"{title}: packed data is not gathered along axis 0, or quantized along that axis",
             given=f"gather_axis={gather_axis}, quantize_axis={quantize_axis}",
         )
-    codes = unpacked(data, bits) if packed else data
+    quantized = unpacked(data, bits) if packed else data
     stage = wide(scales.dtype)
-    numbers = to(codes, stage)
+    numbers = to(quantized, stage)
     if packed and zero_points is None:
         numbers = numbers - float(1 << bits - 1)
     elif zero_points is not None:
         shift = unpacked(zero_points, bits)[..., : dims(scales)[-1]] if packed else zero_points
-        numbers = numbers - _spread(to(shift, stage), codes, blocked, block_size)
-    weights = to(numbers * _spread(to(scales, stage), codes, blocked, block_size), scales.dtype)
+        numbers = numbers - _spread(to(shift, stage), quantized, blocked, block_size)
+    weights = to(numbers * _spread(to(scales, stage), quantized, blocked, block_size), scales.dtype)
     size = dims(weights)[along]
     size = to(size, indices.dtype) if isinstance(size, Value) else size
     inside = ops.and_(ops.less(indices, size), ops.greater_or_equal(indices, -size))
@@ -385,9 +475,9 @@ def gather_block_quantized(
 
 
 def _gathered(data, scales, zero_points, bits, block_size, quantize_axis):
-    """What the parameters of blocks must be as many as; packed codes lie along the last axis."""
+    """Return the problem of the sizes of block parameters, or None. Packed values lie along the last axis."""
     if block_size and (block_size < 16 or block_size & (block_size - 1)):
-        return "block_size must be a power of two from 16 on, or 0 for the whole axis"
+        return "block_size is neither a power of two from 16 on, nor 0 for the whole axis"
     sizes, packed = data.tensor.shape, data.dtype is DType.uint8
     if sizes is None:
         return None
@@ -401,11 +491,20 @@ def _gathered(data, scales, zero_points, bits, block_size, quantize_axis):
 
 
 gather_block_quantized.requires(
-    dtypes(indices="int32 int64"), floats("scales"), same_dtype("data", "zero_points"),
-    axis("quantize_axis", of="data"), axis("gather_axis", of="data"), one_of(bits=(2, 4, 8)), holds(_gathered),
-)  # fmt: skip
+    dtypes(indices="int32 int64"),
+    floats("scales"),
+    same_dtype("data", "zero_points"),
+    axis("quantize_axis", of="data"),
+    axis("gather_axis", of="data"),
+    one_of(bits=(2, 4, 8)),
+    holds(_gathered),
+)
 
 
-def _spread(parameter: Value, codes: Value, along: int, block_size: int) -> Value:
-    """Parameters of blocks along ``axis`` in a shape that broadcasts to the codes; without a size it is one block."""
-    return repeated(parameter, codes, along, block_size) if block_size else parameter
+def _spread(parameter: Value, quantized: Value, along: int, block_size: int) -> Value:
+    """Parameters of blocks along ``axis``, in a shape that broadcasts to the quantized values."""
+    return repeated(parameter, quantized, along, block_size) if block_size else parameter
+
+
+for _op in (matmul_nbits_mlp, matmul_nbits_qkv, matmul_nbits_qlora):
+    _op.traits(on_request=True)

@@ -27,7 +27,9 @@ def dequantize_linear(x, x_scale, x_zero_point=None, *, axis: int | None = None)
 
 
 quantize_linear.requires(
-    axis("axis", of="x"), floats("x"), same_dtype("x", "y_scale"),
+    axis("axis", of="x"),
+    floats("x"),
+    same_dtype("x", "y_scale"),
     dtypes(y_zero_point="int8 uint8 int16 uint16 int4 uint4"),
-)  # fmt: skip
+)
 dequantize_linear.requires(axis("axis", of="x"), same_dtype("x", "x_zero_point"))

@@ -1,4 +1,4 @@
-"""Convolutions of codes: ConvInteger and QLinearConv."""
+"""Convolutions of quantized values: ConvInteger and QLinearConv."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from tenonnx.extend import DType, Op, Operand, TensorType, TypeMismatch, Value, dtypes, limits, op, same_dtype
 from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.pooling import channels_back, channels_first
-from tenonnx_quantized.qlinear import bias_numbers, numbers, requantised
+from tenonnx_quantized.qlinear import bias_numbers, numbers, requantized
 from tenonnx_quantized.quantize import encode, encode_array, is_zero, to
 from tenonnx_standard.casting import cast
 from tenonnx_standard.convolution import conv
@@ -63,7 +63,7 @@ def _summed(image: Value, kernel: Value, reach: int, attributes: Any) -> Value:
     depth, *window = kernel.shape[1:]
     known = all(isinstance(s, int) for s in (depth, *window))
     if known:
-        limits.check("entries", depth, "a kernel of codes, with its channels one by one,")
+        limits.check("entries", depth, "a quantized kernel, with its channels one by one,")
     each = math.prod(window) * reach if known else math.inf
     stage = DType.float32 if each <= _EXACT else DType.float64
     image, kernel = to(image, stage), to(kernel, stage)
@@ -78,10 +78,10 @@ def _summed(image: Value, kernel: Value, reach: int, attributes: Any) -> Value:
 
 
 def _convolved(x: Value, w: Value, x_zero_point: Value | None, w_zero_point: Value | None, attributes: Any) -> Value:
-    """The convolution of codes less their zero points, as int32."""
+    """The convolution of quantized values less their zero points, as int32."""
     image, kernel, reach = to(x, DType.float32), to(w, DType.float32), 1
-    for codes, zero_point in ((x, x_zero_point), (w, w_zero_point)):
-        reach *= max(map(abs, codes.dtype.bounds)) if is_zero(zero_point) else 255
+    for quantized, zero_point in ((x, x_zero_point), (w, w_zero_point)):
+        reach *= max(map(abs, quantized.dtype.bounds)) if is_zero(zero_point) else 255
     if not is_zero(x_zero_point):
         image = image - to(scalar(x_zero_point), DType.float32)
     if not is_zero(w_zero_point):
@@ -114,9 +114,9 @@ def _convolved_array(
     return total, largest
 
 
-def _magnitudes(kernel: Array, codes: DType, shift: int) -> Array:
-    """The greatest sum that each channel of a kernel may add, ``[results, channels]``, over codes less a zero point."""
-    least, greatest = codes.bounds
+def _magnitudes(kernel: Array, quantized: DType, shift: int) -> Array:
+    """The greatest sum of each channel of a kernel, ``[results, channels]``, over values less a zero point."""
+    least, greatest = quantized.bounds
     taps = math.prod(kernel.shape[2:])
     return np.abs(kernel).reshape(*kernel.shape[:2], taps).sum(2) * max(shift - least, greatest - shift)  # type: ignore[no-any-return]
 
@@ -137,7 +137,7 @@ def _check(made: Op, x: Value, w: Value, channels: Any, attributes: Any) -> Tens
         if parameter.ndim != 1 or (isinstance(size, int) and isinstance(count, int) and size != count):
             given = f"{parameter!r} for {w!r}"
             raise TypeMismatch(
-                f"{made.title}: a scale or zero point must have one element, or one for each output channel",
+                f"{made.title}: a scale or zero point has neither one element nor one for each output channel",
                 given=given,
             )
     floats = [Value(v.name, v.tensor.with_dtype(DType.float32)) for v in (x, w)]
@@ -151,29 +151,37 @@ def _attributes(*given: Any) -> dict[str, Any]:
 
 @op("ConvInteger", since=10)
 def conv_integer(
-    x, w, x_zero_point=None, w_zero_point=None, *,
-    auto_pad="NOTSET", dilations: list[int] | None = None, group=1, kernel_shape: list[int] | None = None,
-    pads: list[int] | None = None, strides: list[int] | None = None,
-):  # fmt: skip
-    """The convolution of codes less their zero points, in int32; ``w`` may have one for each output channel."""
+    x,
+    w,
+    x_zero_point=None,
+    w_zero_point=None,
+    *,
+    auto_pad="NOTSET",
+    dilations: list[int] | None = None,
+    group=1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
+    """The int32 convolution of quantized values less zero points; ``w`` may have one for each output channel."""
     attributes = _attributes(auto_pad, dilations, group, kernel_shape, pads, strides)
     return _convolved(x, w, x_zero_point, w_zero_point, attributes)
 
 
 @conv_integer.type
-def _(x, w, x_zero_point, w_zero_point, **attributes):
+def conv_integer_type(x, w, x_zero_point, w_zero_point, **attributes):
     return _check(conv_integer, x, w, (w_zero_point,), attributes).with_dtype(DType.int32)
 
 
 @conv_integer.numpy
-def _(x, w, x_zero_point, w_zero_point, **attributes):
+def conv_integer_numpy(x, w, x_zero_point, w_zero_point, **attributes):
     sums, _ = _convolved_array(x, w, x_zero_point, w_zero_point, attributes)
     return sums.astype(np.int32, copy=False)
 
 
 @conv_integer.vjp
-def _(g, y, x, w, x_zero_point, w_zero_point, **attributes):
-    """That of the convolution of numbers; cotangents of codes are those of the numbers that they stand for."""
+def conv_integer_vjp(g, y, x, w, x_zero_point, w_zero_point, **attributes):
+    """The gradient of the convolution of numbers; cotangents of quantized values are those of the numbers."""
     image, kernel = to(x, g.dtype), to(w, g.dtype)
     if x_zero_point is not None:
         image = image - to(scalar(x_zero_point), g.dtype)
@@ -183,16 +191,29 @@ def _(g, y, x, w, x_zero_point, w_zero_point, **attributes):
     return to_image, to_kernel, None, None
 
 
-conv_integer.traits(sums_of_codes=True)
+conv_integer.traits(integer_sums=True)
 
 
 @op("QLinearConv", since=10)
 def qlinear_conv(
-    x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B=None, *,
-    auto_pad="NOTSET", dilations: list[int] | None = None, group=1, kernel_shape: list[int] | None = None,
-    pads: list[int] | None = None, strides: list[int] | None = None,
-):  # fmt: skip
-    """The convolution of the numbers that codes stand for, in codes of the scale and zero point of ``y``.
+    x,
+    x_scale,
+    x_zero_point,
+    w,
+    w_scale,
+    w_zero_point,
+    y_scale,
+    y_zero_point,
+    B=None,
+    *,
+    auto_pad="NOTSET",
+    dilations: list[int] | None = None,
+    group=1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
+    """The convolution of dequantized values, in quantized values of the scale and zero point of ``y``.
 
     The bias is in int32, in units of ``x_scale * w_scale``; ``w`` may have parameters for each output channel.
     """
@@ -205,22 +226,22 @@ def qlinear_conv(
 
 
 @qlinear_conv.type
-def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
+def qlinear_conv_type(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
     return _check(qlinear_conv, x, w, (w_zero_point, w_scale, B), attributes).with_dtype(y_zero_point.dtype)
 
 
 @qlinear_conv.vjp(surrogate=True)
-def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
+def qlinear_conv_vjp(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
     image, weights = numbers(x, x_scale, x_zero_point, 1), numbers(w, w_scale, w_zero_point, 0)
     if image is None or weights is None:
         return None
     y = conv(image, weights, bias_numbers(B, x_scale, w_scale), **attributes)
-    return requantised(y, y_scale, y_zero_point, x)
+    return requantized(y, y_scale, y_zero_point, x)
 
 
 @qlinear_conv.numpy
 @np.errstate(all="ignore")
-def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
+def qlinear_conv_numpy(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
     sums, largest = _convolved_array(x, w, x_zero_point, w_zero_point, attributes)
     if B is not None:
         bias = B.reshape(-1, *(1,) * (x.ndim - 2))
@@ -235,7 +256,7 @@ def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point,
 
 @qlinear_conv.specialize
 @np.errstate(all="ignore")
-def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
+def qlinear_conv_specialize(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
     """The weights as floats, where all parameters are known and float32 holds all sums."""
     given = (x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, *(() if B is None else (B,)))
     if any(v.contents is None for v in given):
@@ -251,7 +272,7 @@ def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point,
     scale, zero_point = by / y_scale.contents.reshape(()), y_zero_point.contents.reshape(())
     dtype = DType.of(zero_point.dtype)
 
-    def convolve_codes(x, *_):
+    def convolve_integers(x, *_):
         wide = x.astype(np.float32)
         if shift:
             wide -= np.float32(shift)
@@ -261,15 +282,29 @@ def _(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point,
         sums *= scale
         return encode_array(sums, zero_point, dtype)
 
-    return convolve_codes
+    return convolve_integers
 
 
 @op("QLinearConv", domain="com.microsoft")
 def qlinear_conv_channels_last(
-    x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B=None, *,
-    auto_pad="NOTSET", channels_last=0, dilations: list[int] | None = None, group=1,
-    kernel_shape: list[int] | None = None, pads: list[int] | None = None, strides: list[int] | None = None,
-):  # fmt: skip
+    x,
+    x_scale,
+    x_zero_point,
+    w,
+    w_scale,
+    w_zero_point,
+    y_scale,
+    y_zero_point,
+    B=None,
+    *,
+    auto_pad="NOTSET",
+    channels_last=0,
+    dilations: list[int] | None = None,
+    group=1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
     """QLinearConv, with ``channels_last`` of an image whose channels are the last axis."""
     attributes = _attributes(auto_pad, dilations, group, kernel_shape, pads, strides)
     image = channels_first(x, channels_last)
@@ -281,7 +316,9 @@ qlinear_conv.traits(scales="x_scale w_scale y_scale")
 
 for _made in (conv_integer, qlinear_conv, qlinear_conv_channels_last):
     _made.requires(
-        dtypes(x=_EIGHT_BITS, w=_EIGHT_BITS), same_dtype("x", "x_zero_point"), same_dtype("w", "w_zero_point"),
-    )  # fmt: skip
+        dtypes(x=_EIGHT_BITS, w=_EIGHT_BITS),
+        same_dtype("x", "x_zero_point"),
+        same_dtype("w", "w_zero_point"),
+    )
 for _made in (qlinear_conv, qlinear_conv_channels_last):
     _made.requires(dtypes(x_scale="float32", w_scale="float32", y_scale="float32", y_zero_point=_EIGHT_BITS, B="int32"))

@@ -6,7 +6,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import REQUIRED, dtypes, holds, op, shapes, static
-from tenonnx_quantized.qlinear import dequantised, qlinear, requantised
+from tenonnx_quantized.qlinear import dequantized, qlinear, requantized
 
 
 @qlinear("QLinearAdd", ops.add)
@@ -62,23 +62,25 @@ def qlinear_where(condition, X, x_scale, x_zero_point, Y, y_scale, y_zero_point,
 
 @op("QLinearConcat", domain="com.microsoft")
 def qlinear_concat(Y_scale, Y_zero_point, *inputs, axis: int):
-    """Tensors one behind the other along ``axis``; each is given as codes, scale and zero point."""
-    floats = [dequantised(*inputs[k : k + 3]) for k in range(0, len(inputs), 3)]
-    return requantised(ops.concat(*floats, axis=axis), Y_scale, Y_zero_point, Y_zero_point)
+    """Tensors one behind the other along ``axis``; each is given as quantized values, scale and zero point."""
+    floats = [dequantized(*inputs[k : k + 3]) for k in range(0, len(inputs), 3)]
+    return requantized(ops.concat(*floats, axis=axis), Y_scale, Y_zero_point, Y_zero_point)
 
 
 def _triples(inputs):
-    """The operands are codes of eight bits, each with a scale and a zero point of its own type."""
+    """The operands are quantized values of eight bits, each with a scale and a zero point of its own type."""
     if not inputs or len(inputs) % 3:
-        return "the inputs after the first two must be triples of quantized tensor, scale and zero point"
-    for codes, _, zero_point in zip(*(inputs[k::3] for k in range(3)), strict=True):
-        if codes.dtype.name not in _EIGHT_BITS or zero_point.dtype is not codes.dtype:
-            return "each quantized input must be int8 or uint8, with a zero point of the same dtype"
+        return "the inputs after the first two are not triples of quantized tensor, scale and zero point"
+    for quantized, _, zero_point in zip(*(inputs[k::3] for k in range(3)), strict=True):
+        if quantized.dtype.name not in _EIGHT_BITS or zero_point.dtype is not quantized.dtype:
+            return "a quantized input is not int8 or uint8 with a zero point of the same dtype"
     return None
 
 
 _EIGHT_BITS = ("int8", "uint8")
 
 qlinear_concat.requires(
-    dtypes(Y_scale="float32", Y_zero_point="int8 uint8"), shapes(Y_scale="|1", Y_zero_point="|1"), holds(_triples),
-)  # fmt: skip
+    dtypes(Y_scale="float32", Y_zero_point="int8 uint8"),
+    shapes(Y_scale="|1", Y_zero_point="|1"),
+    holds(_triples),
+)

@@ -1,4 +1,4 @@
-"""QMoE: a mixture of experts with quantised weights."""
+"""QMoE: a mixture of experts with quantized weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tenonnx.extend import (
     shapes,
     symbolic,
     together,
-)  # fmt: skip
+)
 from tenonnx_quantized.formats import E2M1, looked_up, unpacked
 from tenonnx_quantized.granularity import repeated, wrong_blocks
 from tenonnx_quantized.quantize import to, wide
@@ -42,20 +42,50 @@ _FLOAT_BLOCKS = {"fp4": 32, "wfp4afp8": 32, "nvfp4": 16}
 
 @op("QMoE", domain="com.microsoft")
 def qmoe(
-    input, router_probs, fc1_experts_weights, fc1_scales=None, fc1_experts_bias=None, fc2_experts_weights=REQUIRED,
-    fc2_scales=None, fc2_experts_bias=None, fc3_experts_weights=None, fc3_scales=None, fc3_experts_bias=None,
-    fc1_zero_points=None, fc2_zero_points=None, fc3_zero_points=None, router_weights=None, fc1_global_scale=None,
-    fc2_global_scale=None, fc1_act_scale=None, fc2_act_scale=None, fc1_act_block_scale=None, fc2_act_block_scale=None,
-    *, accuracy_level=0, activation_alpha=1.0, activation_beta=0.0, activation_type="relu",
-    block_size: int | None = None, expert_weight_bits=4, fc1_expert_weight_bits: int | None = None,
-    fc2_expert_weight_bits: int | None = None, fc3_expert_weight_bits: int | None = None, k=1,
-    normalize_routing_weights=0, quant_type="int", swiglu_fusion=0, swiglu_limit: float | None = None,
-    swiglu_limit_after_activation=0, use_sparse_mixer=0, weights_prepacked=-1,
-):  # fmt: skip
+    input,
+    router_probs,
+    fc1_experts_weights,
+    fc1_scales=None,
+    fc1_experts_bias=None,
+    fc2_experts_weights=REQUIRED,
+    fc2_scales=None,
+    fc2_experts_bias=None,
+    fc3_experts_weights=None,
+    fc3_scales=None,
+    fc3_experts_bias=None,
+    fc1_zero_points=None,
+    fc2_zero_points=None,
+    fc3_zero_points=None,
+    router_weights=None,
+    fc1_global_scale=None,
+    fc2_global_scale=None,
+    fc1_act_scale=None,
+    fc2_act_scale=None,
+    fc1_act_block_scale=None,
+    fc2_act_block_scale=None,
+    *,
+    accuracy_level=0,
+    activation_alpha=1.0,
+    activation_beta=0.0,
+    activation_type="relu",
+    block_size: int | None = None,
+    expert_weight_bits=4,
+    fc1_expert_weight_bits: int | None = None,
+    fc2_expert_weight_bits: int | None = None,
+    fc3_expert_weight_bits: int | None = None,
+    k=1,
+    normalize_routing_weights=0,
+    quant_type="int",
+    swiglu_fusion=0,
+    swiglu_limit: float | None = None,
+    swiglu_limit_after_activation=0,
+    use_sparse_mixer=0,
+    weights_prepacked=-1,
+):
     """Each token is the weighted sum of two-layer networks, the ``k`` experts with the greatest ``router_probs``.
 
-    The weights of an expert sum to one: a softmax of its router's values, or what ``router_weights`` has, normalised if
-    asked for. The networks hold codes of some bits, by output or by block, or floats of eight or four bits.
+    The weights of an expert sum to one: a softmax of its router's values, or what ``router_weights`` has, normalized if
+    asked for. The networks hold quantized values of some bits, by output or by block, or floats of eight or four bits.
     """
     stage = wide(input.dtype)
     x = to(input if input.ndim == 2 else ops.reshape(input, [-1, dims(input)[-1]]), stage)
@@ -95,19 +125,31 @@ def _unsupported(use_sparse_mixer, weights_prepacked, fc1_act_block_scale, fc2_a
     return None
 
 
-def _blocked(input, fc1_experts_weights, fc1_scales, fc1_zero_points, fc2_scales, fc2_zero_points, fc2_experts_weights,
-             expert_weight_bits, fc1_expert_weight_bits, fc2_expert_weight_bits, quant_type, block_size):  # fmt: skip
-    """What the parameters of integer codes must be as many as."""
+def _blocked(
+    input,
+    fc1_experts_weights,
+    fc1_scales,
+    fc1_zero_points,
+    fc2_scales,
+    fc2_zero_points,
+    fc2_experts_weights,
+    expert_weight_bits,
+    fc1_expert_weight_bits,
+    fc2_expert_weight_bits,
+    quant_type,
+    block_size,
+):
+    """Return the problem of the sizes of quantization parameters, or None."""
     if quant_type != "int":
         return None
     if block_size and (block_size < 16 or block_size & (block_size - 1)):
-        return "block_size must be a power of two from 16 on"
+        return "block_size is not a power of two from 16 on"
     layers = (
         ("fc1", fc1_experts_weights, fc1_scales, fc1_zero_points, fc1_expert_weight_bits),
         ("fc2", fc2_experts_weights, fc2_scales, fc2_zero_points, fc2_expert_weight_bits),
     )
-    for name, codes, scales, zero_points, bits in layers:
-        width, sizes = bits or expert_weight_bits, codes.tensor.shape
+    for name, quantized, scales, zero_points, bits in layers:
+        width, sizes = bits or expert_weight_bits, quantized.tensor.shape
         if sizes is None or scales is None or scales.tensor.shape is None:
             continue
         by_block = len(scales.shape) == 3
@@ -125,33 +167,53 @@ def _blocked(input, fc1_experts_weights, fc1_scales, fc1_zero_points, fc2_scales
 
 qmoe.requires(
     shapes(input="n h | batch length h", router_probs="n e", router_weights="n e"),
-    holds(lambda router_probs, n, batch, length: (
-        "router_probs must have a row for each token" if differ(n, symbolic.multiply(batch, length)) else None
-    )),
-    one_of(activation_type=_ACTIVATIONS, quant_type=("int", "fp8", *_FLOAT_BLOCKS), expert_weight_bits=(2, 3, 4, 8),
-           swiglu_fusion=(0, 1, 2)),
-    at_least(k=1, block_size=0), floats("input", "router_probs"), same_dtype("input", "router_probs", "router_weights"),
+    holds(
+        lambda router_probs, n, batch, length: (
+            "router_probs does not have one row for each token" if differ(n, symbolic.multiply(batch, length)) else None
+        )
+    ),
+    one_of(
+        activation_type=_ACTIVATIONS,
+        quant_type=("int", "fp8", *_FLOAT_BLOCKS),
+        expert_weight_bits=(2, 3, 4, 8),
+        swiglu_fusion=(0, 1, 2),
+    ),
+    at_least(k=1, block_size=0),
+    floats("input", "router_probs"),
+    same_dtype("input", "router_probs", "router_weights"),
     same_dtype("input", "fc1_experts_bias", "fc2_experts_bias", "fc3_experts_bias"),
     same_dtype("fc1_experts_weights", "fc2_experts_weights", "fc3_experts_weights"),
-    together("fc1_act_scale", "fc2_act_scale"), holds(_unsupported),
-    holds(lambda activation_type, swiglu_fusion, quant_type, fc3_experts_weights: (
-        "geglu needs quant_type int, swiglu_fusion 1 or 2, and no fc3_experts_weights"
-        if activation_type == "geglu" and (quant_type != "int" or not swiglu_fusion or fc3_experts_weights is not None)
-        else None
-    )),
-    dtypes(fc1_zero_points="uint8", fc2_zero_points="uint8", fc3_zero_points="uint8"), holds(_blocked),
-)  # fmt: skip
+    together("fc1_act_scale", "fc2_act_scale"),
+    holds(_unsupported),
+    holds(
+        lambda activation_type, swiglu_fusion, quant_type, fc3_experts_weights: (
+            "geglu needs quant_type int, swiglu_fusion 1 or 2, and no fc3_experts_weights"
+            if activation_type == "geglu"
+            and (quant_type != "int" or not swiglu_fusion or fc3_experts_weights is not None)
+            else None
+        )
+    ),
+    dtypes(fc1_zero_points="uint8", fc2_zero_points="uint8", fc3_zero_points="uint8"),
+    holds(_blocked),
+)
 
 
 def _weights(
-    codes: Value, scales: Value | None, zero_points: Value | None, global_scale: Value | None, *,
-    bits: int, quant_type: str, block_size: int, stage: DType,
-) -> Value:  # fmt: skip
+    quantized: Value,
+    scales: Value | None,
+    zero_points: Value | None,
+    global_scale: Value | None,
+    *,
+    bits: int,
+    quant_type: str,
+    block_size: int,
+    stage: DType,
+) -> Value:
     """The weights of one layer of all experts, ``[expert, output, input]``."""
     whole = None if global_scale is None else ops.reshape(to(global_scale, stage), [-1, 1, 1])
     scale = None if scales is None else to(scales, stage)
     if quant_type == "int":
-        found = to(unpacked(codes, bits), stage)
+        found = to(unpacked(quantized, bits), stage)
         if scale is None:
             return found
         blocked = scale.ndim == 3
@@ -162,11 +224,11 @@ def _weights(
             shift = repeated(shift, found, 2, block_size) if blocked else ops.unsqueeze(shift, [2])
         return (found - shift) * (repeated(scale, found, 2, block_size) if blocked else ops.unsqueeze(scale, [2]))
     if quant_type == "fp8":
-        found = to(codes, stage)
+        found = to(quantized, stage)
         if block_size and scale is not None:
             found = found * repeated(repeated(scale, found, 1, block_size), found, 2, block_size)
     else:
-        found = looked_up(unpacked(codes, 4), E2M1, stage)
+        found = looked_up(unpacked(quantized, 4), E2M1, stage)
         if scale is not None:
             found = found * repeated(scale, found, 2, _FLOAT_BLOCKS[quant_type])
     return found if whole is None else found * whole

@@ -13,9 +13,20 @@ _ACTIVATIONS = {None: lambda y: y, "": lambda y: y, "NONE": lambda y: y, "RELU":
 
 @op("GemmFloat8", domain="com.microsoft")
 def gemm_float8(
-    A, B, C=None, scaleA=None, scaleB=None, scaleY=None, *,
-    activation: str | None = None, alpha=1.0, beta=0.0, dtype=1, transA=0, transB=0,
-):  # fmt: skip
+    A,
+    B,
+    C=None,
+    scaleA=None,
+    scaleB=None,
+    scaleY=None,
+    *,
+    activation: str | None = None,
+    alpha=1.0,
+    beta=0.0,
+    dtype=1,
+    transA=0,
+    transB=0,
+):
     """``activation(alpha * A @ B + beta * C)``; what holds float8 is multiplied by its scale, or divided at the end.
 
     The product is summed in float32. ``scaleY`` counts where the result holds float8.
@@ -32,15 +43,20 @@ def gemm_float8(
     return to(y, DType(dtype))
 
 
+gemm_float8.traits(on_request=True)
+
+
 def _scaled(x: Value, scale: Value | None) -> Value:
     y = to(x, DType.float32)
     return y if scale is None or x.dtype.bits > 8 else y * scalar(scale)
 
 
 gemm_float8.requires(
-    floats("A", "B", "C"), dtypes(scaleA="float32", scaleB="float32", scaleY="float32"), shapes(A="_ _", B="_ _"),
+    floats("A", "B", "C"),
+    dtypes(scaleA="float32", scaleB="float32", scaleY="float32"),
+    shapes(A="_ _", B="_ _"),
     one_of(activation=[name for name in _ACTIVATIONS if name is not None], dtype=(1, 10, 16, 17, 19)),
-)  # fmt: skip
+)
 
 
 @op("MatMulBlockQuantizedFp8Weight", domain="com.microsoft")
@@ -56,6 +72,9 @@ def matmul_fp8_weight(A, B, b_scale, a_scale=None, bias=None, *, block_size=128)
     return _product(A, x, weights * repeated(b_scale, weights, 1, block_size), bias)
 
 
+matmul_fp8_weight.traits(on_request=True)
+
+
 @op("MatMulBlockQuantizedFp4Weight", domain="com.microsoft")
 def matmul_fp4_weight(A, B, weight_scale, weight_scale_2, input_scale=None, bias=None, *, block_size=16):
     """``A`` by the transpose of NVFP4 weights: two of a row to a byte, with a float8 scale for each block of a row.
@@ -66,6 +85,9 @@ def matmul_fp4_weight(A, B, weight_scale, weight_scale_2, input_scale=None, bias
     weights = looked_up(unpacked(B, 4), E2M1, x.dtype)
     scale = looked_up(weight_scale, float8(), x.dtype)
     return _product(A, x, weights * scalar(weight_scale_2) * repeated(scale, weights, 1, block_size), bias)
+
+
+matmul_fp4_weight.traits(on_request=True)
 
 
 def _product(A: Value, x: Value, weights: Value, bias: Value | None) -> Value:
@@ -79,17 +101,23 @@ def _blocks(B, b_scale, block_size):
 
 def _blocks_of_bytes(B, weight_scale, block_size):
     if block_size % 2:
-        return "block_size must be even where a byte has two values"
+        return "block_size is odd, with two values in a byte"
     return wrong_blocks("weight_scale", weight_scale, B.tensor.shape, 1, block_size // 2)
 
 
 matmul_fp8_weight.requires(
-    shapes(A="... K", B="N K", b_scale="N _", a_scale="|1", bias="N"), floats("A"), same_dtype("A", "bias"),
-    dtypes(B="float8e4m3fn", b_scale="float32", a_scale="float32"), at_least(block_size=1),
+    shapes(A="... K", B="N K", b_scale="N _", a_scale="|1", bias="N"),
+    floats("A"),
+    same_dtype("A", "bias"),
+    dtypes(B="float8e4m3fn", b_scale="float32", a_scale="float32"),
+    at_least(block_size=1),
     holds(_blocks),
-)  # fmt: skip
+)
 matmul_fp4_weight.requires(
-    shapes(A="... _", B="N _", weight_scale="N _", weight_scale_2="|1", bias="N"), floats("A"), same_dtype("A", "bias"),
-    dtypes(B="uint8", weight_scale="uint8", weight_scale_2="float32", input_scale="float32"), at_least(block_size=2),
+    shapes(A="... _", B="N _", weight_scale="N _", weight_scale_2="|1", bias="N"),
+    floats("A"),
+    same_dtype("A", "bias"),
+    dtypes(B="uint8", weight_scale="uint8", weight_scale_2="float32", input_scale="float32"),
+    at_least(block_size=2),
     holds(_blocks_of_bytes),
-)  # fmt: skip
+)

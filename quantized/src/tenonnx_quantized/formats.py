@@ -1,4 +1,4 @@
-"""Codes of few bits packed into bytes, and the tables of the numbers that codes of no arithmetic kind stand for."""
+"""Quantized values of few bits packed into bytes, and tables of the numbers of formats without arithmetic."""
 
 from __future__ import annotations
 
@@ -12,10 +12,23 @@ from tenonnx.extend import DType, Value, constant, dims
 
 #: 4-bit floats of QLoRA (Dettmers et al. 2023, arXiv:2305.14314): NF4 are quantiles of the normal distribution.
 NF4 = (
-    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
-    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
-    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
-)  # fmt: skip
+    -1.0,
+    -0.6961928009986877,
+    -0.5250730514526367,
+    -0.39491748809814453,
+    -0.28444138169288635,
+    -0.18477343022823334,
+    -0.09105003625154495,
+    0.0,
+    0.07958029955625534,
+    0.16093020141124725,
+    0.24611230194568634,
+    0.33791524171829224,
+    0.44070982933044434,
+    0.5626170039176941,
+    0.7229568362236023,
+    1.0,
+)
 
 
 def _with_signs(*magnitudes: float) -> tuple[float, ...]:
@@ -31,12 +44,12 @@ E2M1 = _with_signs(0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 @functools.cache
 def float8() -> tuple[float, ...]:
-    """What bytes stand for as float8e4m3fn."""
+    """Decode bytes as float8e4m3fn."""
     return tuple(np.arange(256).astype(np.uint8).view(DType.float8e4m3fn.numpy).astype(np.float32).tolist())
 
 
 def unpacked(packed: Value, bits: int) -> Value:
-    """Bytes as codes of so many bits, along the last axis; the first code of a byte lies in its lowest bits."""
+    """Bytes as integers of so many bits along the last axis; the first integer of a byte lies in its lowest bits."""
     if bits == 8:
         return packed
     *outer, length = dims(packed)
@@ -51,16 +64,16 @@ def unpacked(packed: Value, bits: int) -> Value:
 
 
 def high_first(packed: Value) -> Value:
-    """Bytes as codes of four bits, along the last axis; the first code of a byte lies in its highest bits."""
+    """Bytes as 4-bit integers along the last axis; the first integer of a byte lies in its highest bits."""
     shifts = constant(np.array([4, 0]), DType.uint8)
     apart = ops.bitwise_and(ops.bitshift(ops.unsqueeze(packed, [-1]), shifts, direction="RIGHT"), 15)
     *outer, length = dims(packed)
     return ops.reshape(apart, [*outer, length * 2])
 
 
-def looked_up(codes: Value, table: tuple[float, ...], dtype: DType) -> Value:
-    """The numbers that codes stand for."""
-    return ops.gather(constant(np.asarray(table), dtype), ops.cast(codes, to=DType.int32))
+def looked_up(quantized: Value, table: tuple[float, ...], dtype: DType) -> Value:
+    """Dequantized values."""
+    return ops.gather(constant(np.asarray(table), dtype), ops.cast(quantized, to=DType.int32))
 
 
 def unpacked_array(packed: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
@@ -75,12 +88,12 @@ def unpacked_array(packed: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, A
     return (packed[..., None] >> shifts & np.uint8((1 << bits) - 1)).reshape(*packed.shape[:-1], -1)
 
 
-def packed_array(codes: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
+def packed_array(quantized: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
     """The inverse of ``unpacked_array``; the last byte is filled with zeros."""
     if bits == 8:
-        return codes.astype(np.uint8)
+        return quantized.astype(np.uint8)
     count = 8 // bits
-    missing = -codes.shape[-1] % count
-    whole = np.pad(codes.astype(np.uint8), [(0, 0)] * (codes.ndim - 1) + [(0, missing)])
+    missing = -quantized.shape[-1] % count
+    whole = np.pad(quantized.astype(np.uint8), [(0, 0)] * (quantized.ndim - 1) + [(0, missing)])
     parts = whole.reshape(*whole.shape[:-1], -1, count) << np.arange(0, 8, bits, dtype=np.uint8)
     return np.bitwise_or.reduce(parts, axis=-1).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""How scales and zero points spread over a tensor: one for all of it, one along an axis, or one for each block."""
+"""Granularity of scales and zero points: per tensor, per axis, or per block."""
 
 from __future__ import annotations
 
@@ -100,25 +100,23 @@ def check_granularity(op: Op, x: Value, scale: Value, zero_point: Value | None, 
     if zero_point is not None and zero_point.tensor.shape is not None and shape is not None:
         single = is_single(scale) and is_single(zero_point)
         if not single and (zero_point.ndim != scale.ndim or _differ(zero_point.shape, shape)):
-            raise TypeMismatch(
-                f"{op.title}: scale and zero point must have one shape", given=f"{scale!r}, {zero_point!r}"
-            )
+            raise TypeMismatch(f"{op.title}: shapes of scale and zero point differ", given=f"{scale!r}, {zero_point!r}")
     if block_size < 0:
-        raise TypeMismatch(f"{op.title}: block_size must not be negative", given=f"block_size={block_size}")
+        raise TypeMismatch(f"{op.title}: block_size is negative", given=f"block_size={block_size}")
     if shape is None or sizes is None or is_single(scale):
         return
     given = f"scale {scale!r} for {x!r}, axis={axis}, block_size={block_size}"
     if len(shape) == 1:
         place = axis_within(op, axis, len(sizes)) if len(sizes) > 1 else 0
         if _differ(shape, sizes[place : place + 1] or (1,)):
-            raise TypeMismatch(f"{op.title}: a scale along an axis must have its length", given=given)
+            raise TypeMismatch(f"{op.title}: length of the scale differs from that of its axis", given=given)
         return
     place = axis_within(op, axis, len(sizes))
     if not block_size:
-        raise TypeMismatch(f"{op.title}: a scale must be a number or a vector, unless block_size is given", given=given)
+        raise TypeMismatch(f"{op.title}: scale is neither a number nor a vector, without block_size", given=given)
     blocks = tuple(symbolic.ceil_div(d, block_size) if k == place else d for k, d in enumerate(sizes))
     if len(shape) != len(sizes) or _differ(shape, blocks):
-        raise TypeMismatch(f"{op.title}: there must be one scale for each block", given=given)
+        raise TypeMismatch(f"{op.title}: scale does not have one element for each block", given=given)
 
 
 def _differ(a: Any, b: Any) -> bool:
@@ -126,19 +124,19 @@ def _differ(a: Any, b: Any) -> bool:
 
 
 def wrong_blocks(name: str, parameter: Value | None, sizes: Any, axis: int, block_size: int) -> str | None:
-    """What must hold of the input ``name``, a parameter for each block along an axis of a tensor; None if it does."""
+    """Return the problem of the input ``name``, one parameter for each block along an axis, or None."""
     found = None if parameter is None else parameter.tensor.shape
     if found is None or sizes is None or block_size < 1:
         return None
     blocks = tuple(symbolic.ceil_div(d, block_size) if k == axis % len(sizes) else d for k, d in enumerate(sizes))
     if len(found) == len(blocks) and not _differ(found, blocks):
         return None
-    return f'"{name}" must have one element for each block, by block_size: [{", ".join(map(str, blocks))}]'
+    return f'"{name}" does not have one element for each block of block_size: [{", ".join(map(str, blocks))}]'
 
 
 def wrong_count(name: str, value: Value | None, count: int) -> str | None:
-    """What must hold of the input ``name``, so many packed codes or parameters in any shape; None if it does."""
+    """Return the problem of the size of the input ``name``, packed values or parameters in any shape, or None."""
     shape = None if value is None else value.tensor.shape
     if shape is None or not all(isinstance(d, int) for d in shape) or math.prod(shape) == count:  # type: ignore[arg-type]
         return None
-    return f'"{name}" must hold {count} elements, by the sizes and blocks that the attributes tell'
+    return f'"{name}" does not have {count} elements, as sizes and blocks in the attributes require'

@@ -1,4 +1,4 @@
-"""Which ops take no half floats by their schemas: they stay in float32 where a model goes to half precision."""
+"""Operators whose schemas admit no half floats: they stay in float32."""
 
 from tenonnx_quantized.fourbit import matmul_fpq4
 from tenonnx_quantized.products import dynamic_quantize_matmul

@@ -1,4 +1,4 @@
-"""QLinear ops on numpy by the arithmetic of onnxruntime's kernels: in float32, in their order, so that codes are equal.
+"""QLinear ops on numpy by the arithmetic of onnxruntime's kernels: in float32, in their order, for equal results.
 
 The definitions divide, round and then add the zero point. Kernels multiply by ratios of scales and round sums that
 hold the zero point, which is another code where a number lies half way between two.
@@ -34,12 +34,12 @@ def _number(parameter: Array | None) -> Any:
 
 
 def _fused(a: Array, b: Any, c: Any) -> Array:
-    """``a * b + c``, rounded once: float64 holds such products of codes and float32 exactly."""
+    """``a * b + c``, rounded once: float64 holds such products of quantized values and float32 exactly."""
     return (a.astype(np.float64) * float(b) + c).astype(np.float32)  # type: ignore[no-any-return]
 
 
 def _by_kernel(op: Op) -> Callable[[Callable[..., Array]], None]:
-    """Let ``units(*inputs)`` say what is rounded, zero point included, and has the type of the first codes.
+    """Let ``units(*inputs)`` say what is rounded, zero point included, and has the type of the first quantized values.
 
     The definition stands where kernels differ from each other: without elements, and for scales that are not finite
     or denormal.
@@ -49,7 +49,7 @@ def _by_kernel(op: Op) -> Callable[[Callable[..., Array]], None]:
     def define(units: Callable[..., Array]) -> None:
         @op.numpy
         @np.errstate(all="ignore")
-        def _(*inputs: Array | None, **attributes: Any) -> Array:
+        def op_numpy(*inputs: Array | None, **attributes: Any) -> Array:
             given = [each for each in inputs if each is not None]
             plain = all(each.size for each in given) and all(
                 scale is not None and ((scale >= _LEAST) & (scale < np.inf)).all()
@@ -71,7 +71,7 @@ def _by_definition(op: Op, inputs: Sequence[Array | None], attributes: Mapping[s
 
 
 @_by_kernel(qlinear_add)
-def _(*inputs):
+def qlinear_add_numpy(*inputs):
     """As on processors with fused multiplication and addition; a single number is added first."""
     pair = (inputs[0:3], inputs[3:6])
     first, second = reversed(pair) if inputs[0].size == 1 else pair
@@ -82,15 +82,15 @@ def _(*inputs):
 
 
 @_by_kernel(qlinear_mul)
-def _(A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point):
+def qlinear_mul_numpy(A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point):
     products = (A.astype(np.float32) - _number(A_zero_point)) * (B.astype(np.float32) - _number(B_zero_point))
     return products * (_number(A_scale) * _number(B_scale) / _number(C_scale)) + _number(C_zero_point)
 
 
 @_by_kernel(qlinear_average_pool)
-def _(
+def qlinear_average_pool_numpy(
     X, x_scale, x_zero_point, y_scale, y_zero_point, *, channels_last, kernel_shape, count_include_pad, **attributes
-):  # fmt: skip
+):
     """The numbers of a window are added one by one, in rows."""
     image = (X.astype(np.float32) - _number(x_zero_point)) * _number(x_scale)
     image = np.moveaxis(image, -1, 1) if channels_last else image
@@ -113,13 +113,15 @@ def _summed(image: Array, window: Windows, sizes: Sequence[int], within: Sequenc
     ]
     padded = np.pad(image, [(0, 0), (0, 0), *around])
     spans = [(n - 1) * stride + 1 for n, stride in zip(window.outputs(sizes), window.strides, strict=True)]
-    reads = ([slice(at, at + span, step) for at, span, step in zip(offset, spans, window.strides, strict=True)]
-             for offset in window.offsets)  # fmt: skip
+    reads = (
+        [slice(at, at + span, step) for at, span, step in zip(offset, spans, window.strides, strict=True)]
+        for offset in window.offsets
+    )
     return functools.reduce(np.add, (padded[(..., *read)] for read in reads))
 
 
 @_by_kernel(qlinear_global_average_pool)
-def _(X, x_scale, x_zero_point, y_scale, y_zero_point, *, channels_last):
+def qlinear_global_average_pool_numpy(X, x_scale, x_zero_point, y_scale, y_zero_point, *, channels_last):
     axes = tuple(range(1, X.ndim - 1) if channels_last else range(2, X.ndim))
     count = np.prod([X.shape[axis] for axis in axes], dtype=np.int64)
     sums = X.sum(axes, dtype=np.int64, keepdims=True) - count * int(_number(x_zero_point))
@@ -128,7 +130,7 @@ def _(X, x_scale, x_zero_point, y_scale, y_zero_point, *, channels_last):
 
 
 @_by_kernel(qgemm)
-def _(A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, y_zero_point, *, alpha, transA, transB):
+def qgemm_numpy(A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, y_zero_point, *, alpha, transA, transB):
     a, b = A.T if transA else A, B.T if transB else B
     sums = matmul_integer.rules["numpy"](a, b, a_zero_point.reshape(()), b_zero_point.reshape(-1))
     sums = sums if C is None else sums + C
@@ -141,7 +143,7 @@ _LARGEST = 0x7FFFFF
 
 
 @_by_kernel(qlinear_softmax)
-def _(X, X_scale, x_zero_point, y_scale, y_zero_point, *, axis, opset):
+def qlinear_softmax_numpy(X, X_scale, x_zero_point, y_scale, y_zero_point, *, axis, opset):
     """By a table of whole numbers for the exponentials of all 256 distances from the largest of a row."""
     axis = axis % max(X.ndim, 1)
     rows = np.moveaxis(X, axis, -1) if opset >= 13 else X.reshape(-1, int(np.prod(X.shape[axis:])))
@@ -150,5 +152,5 @@ def _(X, X_scale, x_zero_point, y_scale, y_zero_point, *, axis, opset):
     table = np.rint(largest * np.exp(distances)).astype(np.int64)
     found = table[rows.astype(np.int64) - rows.max(-1, keepdims=True, initial=np.iinfo(X.dtype).min) + 255]
     sums = found.sum(-1, keepdims=True)
-    codes = np.rint(found * int(1 / _number(y_scale)) / sums) + _number(y_zero_point)
-    return np.moveaxis(codes, -1, axis) if opset >= 13 else codes.reshape(X.shape)
+    quantized = np.rint(found * int(1 / _number(y_scale)) / sums) + _number(y_zero_point)
+    return np.moveaxis(quantized, -1, axis) if opset >= 13 else quantized.reshape(X.shape)

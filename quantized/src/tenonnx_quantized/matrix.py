@@ -1,4 +1,4 @@
-"""Matrix products of codes: MatMulInteger and QLinearMatMul."""
+"""Matrix products of quantized values: MatMulInteger and QLinearMatMul."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, dtypes, op
 from tenonnx_quantized.granularity import is_single, scalar
-from tenonnx_quantized.qlinear import numbers, requantised
+from tenonnx_quantized.qlinear import numbers, requantized
 from tenonnx_quantized.quantize import encode, encode_array, is_zero, to
 from tenonnx_standard.checking import numpy_rule
 from tenonnx_standard.linear_algebra import matmul
@@ -49,7 +49,7 @@ def _by_column(parameter: Array) -> Array:
 
 
 def _shifted(x: Value, zero_point: Value | None, dtype: DType) -> Value:
-    """Codes as numbers of ``dtype``, less their zero point."""
+    """Quantized values as numbers of ``dtype``, less their zero point."""
     return to(x, dtype) if zero_point is None or is_zero(zero_point) else to(x, dtype) - to(zero_point, dtype)
 
 
@@ -86,7 +86,7 @@ def _greatest(x: Array) -> float:
 
 
 def _product_type(made: Op, A: Value, B: Value, dtype: DType, parameters: Any) -> TensorType:
-    """The type of the product, when both matrices hold codes and their parameters fit them."""
+    """The type of the product, when both matrices hold quantized values and their parameters fit them."""
     shape = matmul.rules["type"](Value("A", A.tensor.with_dtype(dtype)), Value("B", B.tensor.with_dtype(dtype)))
     for matrix, parameter, place in parameters:
         if parameter is None or parameter.tensor.shape is None or is_single(parameter) or matrix.rank is None:
@@ -96,53 +96,51 @@ def _product_type(made: Op, A: Value, B: Value, dtype: DType, parameters: Any) -
         length = matrix.shape[place] if matrix.ndim > 1 else None
         if isinstance(size, int) and isinstance(length, int) and size not in (1, length):
             raise TypeMismatch(
-                f"{made.title}: a scale or zero point must have one element for each row or column", given=given
+                f"{made.title}: a scale or zero point does not have one element for each row or column", given=given
             )
         if matrix.ndim < 2 or parameter.ndim > max(matrix.ndim, 1):
-            raise TypeMismatch(
-                f"{made.title}: a scale or zero point must be a scalar, a vector or a matrix", given=given
-            )
+            raise TypeMismatch(f"{made.title}: a scale or zero point is not a scalar, vector or matrix", given=given)
     return shape.with_dtype(dtype)
 
 
-def _check_codes(made: Op, *pairs: tuple[Value, Value | None], allowed: Any = _EIGHT_BITS) -> None:
+def _check_quantized(made: Op, *pairs: tuple[Value, Value | None], allowed: Any = _EIGHT_BITS) -> None:
     for x, zero_point in pairs:
         if x.dtype not in allowed:
             raise TypeMismatch(
-                f"{made.title}: the inputs must be int8 or uint8",
+                f"{made.title}: an input is neither int8 nor uint8",
                 given=repr(x),
                 available=", ".join(d.name for d in allowed),
             )
         if zero_point is not None and zero_point.dtype is not x.dtype:
             raise TypeMismatch(
-                f"{made.title}: a zero point must have the dtype of its quantized tensor",
+                f"{made.title}: dtype of a zero point differs from that of its quantized tensor",
                 given=f"{x!r}, {zero_point!r}",
             )
 
 
 @op("MatMulInteger", since=10)
 def matmul_integer(A, B, a_zero_point=None, b_zero_point=None):
-    """The matrix product of codes less their zero points, in int32; each row of A and column of B may have its own."""
+    """The int32 product of quantized values less zero points; each row of A and column of B may have its own."""
     a = _shifted(A, None if a_zero_point is None else by_row(a_zero_point), DType.int32)
     b = _shifted(B, None if b_zero_point is None else by_column(b_zero_point), DType.int32)
     return matmul(a, b)
 
 
 @matmul_integer.type
-def _(A, B, a_zero_point, b_zero_point):
-    _check_codes(matmul_integer, (A, a_zero_point), (B, b_zero_point))
+def matmul_integer_type(A, B, a_zero_point, b_zero_point):
+    _check_quantized(matmul_integer, (A, a_zero_point), (B, b_zero_point))
     return _product_type(matmul_integer, A, B, DType.int32, ((A, a_zero_point, -2), (B, b_zero_point, -1)))
 
 
 @numpy_rule(matmul_integer)
-def _(A, B, a_zero_point, b_zero_point):
+def matmul_integer_numpy(A, B, a_zero_point, b_zero_point):
     a = _shifted_array(A, None if a_zero_point is None else _by_row(a_zero_point))
     b = _shifted_array(B, None if b_zero_point is None else _by_column(b_zero_point))
     return exact_product(a, b)
 
 
 @matmul_integer.specialize
-def _(A, B, a_zero_point, b_zero_point):
+def matmul_integer_specialize(A, B, a_zero_point, b_zero_point):
     if B.contents is None or (b_zero_point is not None and b_zero_point.contents is None):
         return None
     right = _shifted_array(B.contents, None if b_zero_point is None else _by_column(b_zero_point.contents))
@@ -156,14 +154,14 @@ def _(A, B, a_zero_point, b_zero_point):
 
 
 @matmul_integer.vjp
-def _(g, y, A, B, a_zero_point, b_zero_point):
-    """That of the product of numbers; cotangents of codes are those of the numbers that they stand for."""
+def matmul_integer_vjp(g, y, A, B, a_zero_point, b_zero_point):
+    """That of the product of numbers; cotangents of quantized values are those of the numbers that they stand for."""
     a = _shifted(A, None if a_zero_point is None else by_row(a_zero_point), g.dtype)
     b = _shifted(B, None if b_zero_point is None else by_column(b_zero_point), g.dtype)
     return *matmul.rules["vjp"](g, y, a, b), None, None
 
 
-matmul_integer.traits(sums_of_codes=True)
+matmul_integer.traits(integer_sums=True)
 
 
 # ----- QLinearMatMul --------------------------------------------------------------------------------------------------
@@ -171,10 +169,10 @@ matmul_integer.traits(sums_of_codes=True)
 
 @op("QLinearMatMul", since=10)
 def qlinear_matmul(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
-    """The matrix product of the numbers that codes stand for, in codes of the scale and zero point of ``y``.
+    """The matrix product of dequantized values, in quantized values of the scale and zero point of ``y``.
 
-    Products of integer codes are summed in int32; the sums are scaled in float32. ``a`` may have parameters for each
-    row, ``b`` for each column.
+    Products of integer quantized values are summed in int32; the sums are scaled in float32. ``a`` may have parameters
+    for each row, ``b`` for each column.
     """
     exact = DType.int32 if a.dtype.is_integer and b.dtype.is_integer else DType.float32
     product = matmul(_shifted(a, by_row(a_zero_point), exact), _shifted(b, by_column(b_zero_point), exact))
@@ -184,14 +182,14 @@ def qlinear_matmul(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, 
 
 
 @qlinear_matmul.type
-def _(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
-    _check_codes(
+def qlinear_matmul_type(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
+    _check_quantized(
         qlinear_matmul, (a, a_zero_point), (b, b_zero_point), (y_zero_point, None), allowed=(*_EIGHT_BITS, *_FLOAT8)
     )
     for scale in (a_scale, b_scale, y_scale):
         if not scale.dtype.is_float or scale.dtype is not a_scale.dtype:
             given = f"{a_scale!r}, {b_scale!r}, {y_scale!r}"
-            raise TypeMismatch(f"{qlinear_matmul.title}: the scales must be floats of one type", given=given)
+            raise TypeMismatch(f"{qlinear_matmul.title}: scales are not floats of one type", given=given)
     parameters = ((a, a_zero_point, -2), (a, a_scale, -2), (b, b_zero_point, -1), (b, b_scale, -1))
     y = _product_type(qlinear_matmul, a, b, DType.float32, parameters).with_dtype(y_zero_point.dtype)
     for parameter in (y_scale, y_zero_point):
@@ -203,22 +201,22 @@ def _(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point)
             isinstance(p, int) and isinstance(d, int) and p not in (1, d) for p, d in pairs
         ):
             raise TypeMismatch(
-                f"{qlinear_matmul.title}: the parameters of y must broadcast to it", given=f"{parameter!r} for {y}"
+                f"{qlinear_matmul.title}: parameters of y do not broadcast to it", given=f"{parameter!r} for {y}"
             )
     return y
 
 
 @qlinear_matmul.vjp(surrogate=True)
-def _(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
+def qlinear_matmul_vjp(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
     left, right = numbers(a, a_scale, a_zero_point, -2), numbers(b, b_scale, b_zero_point, -1)
     if left is None or right is None or not is_single(y_scale):
         return None
-    return requantised(to(matmul(left, right), y_scale.dtype), y_scale, y_zero_point, a)
+    return requantized(to(matmul(left, right), y_scale.dtype), y_scale, y_zero_point, a)
 
 
 @numpy_rule(qlinear_matmul)
 @np.errstate(all="ignore")
-def _(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
+def qlinear_matmul_numpy(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
     left, right = _shifted_array(a, _by_row(a_zero_point)), _shifted_array(b, _by_column(b_zero_point))
     integers = a.dtype.kind in "iu" and b.dtype.kind in "iu"
     product = exact_product(left, right) if integers else np.matmul(left, right)

@@ -19,7 +19,7 @@ from tenonnx.extend import (
     op,
     shapes,
     together,
-)  # fmt: skip
+)
 from tenonnx_quantized.granularity import scalar
 from tenonnx_quantized.matrix import matmul_integer
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear, to
@@ -50,7 +50,7 @@ def _sides(x: Value, order: int) -> tuple[list[Any], dict[str, Any]]:
 
 
 def as_rows(x: Value, order: int) -> Value:
-    """What lies in memory in some order, row by row."""
+    """Rows of a matrix that lies in memory in some order."""
     memory, rows, columns = _LAYOUTS[order]
     return _moved(x, order, memory, rows + columns)
 
@@ -71,25 +71,31 @@ def _moved(x: Value, order: int, given: str, wanted: str) -> Value:
     return ops.reshape(turned, dims(x))
 
 
-def _codes(y: Value, scale: Value) -> Value:
+def _quantized(y: Value, scale: Value) -> Value:
     return quantize_linear(y, to(scale, y.dtype), output_dtype=int(DType.int8))
 
 
-def _numbers(codes: Value, scale: Value) -> Value:
-    return dequantize_linear(codes, scale)  # type: ignore[no-any-return]
+def _numbers(quantized: Value, scale: Value) -> Value:
+    return dequantize_linear(quantized, scale)  # type: ignore[no-any-return]
 
 
 @op("QuantizeWithOrder", domain="com.microsoft")
 def quantize_with_order(input, scale_input, *, order_input: int, order_output: int):
     """``input`` in units of its scale as int8, moved from one layout of cublasLt to another."""
-    return from_rows(_codes(to(as_rows(input, order_input), DType.float32), scalar(scale_input)), order_output)
+    return from_rows(_quantized(to(as_rows(input, order_input), DType.float32), scalar(scale_input)), order_output)
+
+
+quantize_with_order.traits(on_request=True)
 
 
 @op("DequantizeWithOrder", domain="com.microsoft")
 def dequantize_with_order(input, scale_input, *, order_input: int, order_output: int, to: int):
-    """The numbers that int8 codes stand for, moved from one layout of cublasLt to another."""
+    """Dequantized int8 values, moved from one layout of cublasLt to another."""
     y = _numbers(from_rows(as_rows(input, order_input), order_output), scalar(scale_input))
     return y if to == DType.float32 else ops.cast(y, to=to)
+
+
+dequantize_with_order.traits(on_request=True)
 
 
 @op("QOrderedMatMul", domain="com.microsoft")
@@ -107,7 +113,10 @@ def qordered_matmul(
         y = y + bias
     if C is not None:
         y = y + _numbers(as_rows(C, order_A), scalar(scale_C))
-    return from_rows(_codes(y, scalar(scale_Y)), order_Y)
+    return from_rows(_quantized(y, scalar(scale_Y)), order_Y)
+
+
+qordered_matmul.traits(on_request=True)
 
 
 def _transposed_tiles(B: Value, order: int) -> Value:
@@ -122,50 +131,65 @@ def _columns(scale: Value) -> Value:
 
 @op("QOrderedGelu", domain="com.microsoft")
 def qordered_gelu(X, scale_X, scale_Y, *, order_X: int | None = None, order_Y: int | None = None):
-    """Gelu of int8 codes."""
-    return _codes(ops.gelu(_numbers(X, scalar(scale_X))), scalar(scale_Y))
+    """Gelu of quantized int8 values."""
+    return _quantized(ops.gelu(_numbers(X, scalar(scale_X))), scalar(scale_Y))
+
+
+qordered_gelu.traits(on_request=True)
 
 
 @op("QOrderedLayerNormalization", domain="com.microsoft")
 def qordered_layer_normalization(
     X, scale_X, scale, B=None, scale_Y=REQUIRED, *, axis=-1, epsilon=1e-5, order_X=1, order_Y=1
 ):
-    """LayerNormalization of int8 codes."""
+    """LayerNormalization of quantized int8 values."""
     x = _numbers(as_rows(X, order_X), scalar(scale_X))
     weights = to(scale, DType.float32), None if B is None else to(B, DType.float32)
     y = ops.layer_normalization(x, *weights, axis=axis, epsilon=epsilon)[0]
-    return from_rows(_codes(y, scalar(scale_Y)), order_Y)
+    return from_rows(_quantized(y, scalar(scale_Y)), order_Y)
+
+
+qordered_layer_normalization.traits(on_request=True)
 
 
 def _same_layout(order_X, order_Y):
-    return "order_X and order_Y must be the same" if order_X != order_Y else None
+    return "order_X and order_Y differ" if order_X != order_Y else None
 
 
 def _one_layout(order_A, order_B, order_Y):
     if order_A != order_Y or (order_A, order_B) not in ((ROW, COL), (COL32, COL4_4R2_8C), (COL32, COL32_2R_4R4)):
-        return "order_A and order_Y must be 1 with order_B 0, or 2 with order_B 3 or 4"
+        return "order_A and order_Y are neither 1 with order_B 0, nor 2 with order_B 3 or 4"
     return None
 
 
 quantize_with_order.requires(
-    floats("input"), dtypes(scale_input="float32"), shapes(scale_input="|1"),
+    floats("input"),
+    dtypes(scale_input="float32"),
+    shapes(scale_input="|1"),
     one_of(order_input=_LAYOUTS, order_output=_LAYOUTS),
-)  # fmt: skip
+)
 dequantize_with_order.requires(
-    dtypes(input="int8"), floats("scale_input"), shapes(scale_input="|1"),
+    dtypes(input="int8"),
+    floats("scale_input"),
+    shapes(scale_input="|1"),
     one_of(order_input=_LAYOUTS, order_output=_LAYOUTS, to=(1, 10)),
-)  # fmt: skip
+)
 qordered_matmul.requires(
     dtypes(A="int8", B="int8", C="int8", scale_A="float32", scale_B="float32", scale_Y="float32", bias="float32"),
     shapes(A="... rows inner", B="inner columns", bias="columns", scale_A="|1", scale_B="|1|columns", scale_Y="|1"),
-    together("C", "scale_C"), holds(_one_layout),
-)  # fmt: skip
+    together("C", "scale_C"),
+    holds(_one_layout),
+)
 qordered_gelu.requires(
-    dtypes(X="int8", scale_X="float32", scale_Y="float32"), shapes(scale_X="|1", scale_Y="|1"),
+    dtypes(X="int8", scale_X="float32", scale_Y="float32"),
+    shapes(scale_X="|1", scale_Y="|1"),
     holds(_same_layout),
-)  # fmt: skip
+)
 qordered_layer_normalization.requires(
-    dtypes(X="int8", scale_X="float32", scale_Y="float32"), shapes(scale_X="|1", scale_Y="|1"), floats("scale", "B"),
-    axis("axis", of="X"), holds(_same_layout),
+    dtypes(X="int8", scale_X="float32", scale_Y="float32"),
+    shapes(scale_X="|1", scale_Y="|1"),
+    floats("scale", "B"),
+    axis("axis", of="X"),
+    holds(_same_layout),
     one_of(order_X=_LAYOUTS, order_Y=_LAYOUTS),
-)  # fmt: skip
+)

@@ -14,20 +14,20 @@ Array = np.ndarray[Any, Any]
 #: How many weights are unpacked at a time, so that they stay in cache.
 _BLOCK = 1 << 18
 
-#: Of so few rows the products with codes are scaled; for more of them the weights are.
+#: Of so few rows the products with quantized values are scaled; for more of them the weights are.
 _FEW = 4
 
 
 def packed_product(
-    codes: Array, scale: Array, shift: Array | None, group: Array | None, bits: int, block_size: int
+    quantized: Array, scale: Array, shift: Array | None, group: Array | None, bits: int, block_size: int
 ) -> Callable[[Array], Array]:
-    """The function of rows that multiplies them by the transpose of the weights ``(codes - shift) * scale``.
+    """The function of rows that multiplies them by the transpose of the weights ``(quantized values - shift) * scale``.
 
-    ``codes`` are packed, ``[columns, blocks, bytes]``; a block of each column has its ``scale`` and ``shift``, by
+    ``quantized`` are packed, ``[columns, blocks, bytes]``; a block of each column has its ``scale`` and ``shift``, by
     default half the range. ``group`` tells the block of each row of the weights where that is not its place. The
     product is of the type of ``scale``.
     """
-    columns, blocks, _ = codes.shape
+    columns, blocks, _ = quantized.shape
     inner = blocks * block_size
     scalable = group is None and _finite(scale, shift)
     count = max(1, _BLOCK // inner)
@@ -39,13 +39,13 @@ def packed_product(
         if len(rows) <= _FEW and scalable and _finite(rows):
             for part in parts:
                 less = None if shift is None else shift[part]
-                _scale_products(left, codes[part], scale[part], less, bits, y[:, part])
+                _scale_products(left, quantized[part], scale[part], less, bits, y[:, part])
             return y
         beyond = None if inner == rows.shape[1] else _apart(np.arange(inner)[None] >= rows.shape[1], blocks, bits)[:, 0]
         groups = None if group is None else _apart(_padded(group[None, : rows.shape[1]], inner), blocks, bits)[:, 0]
         for part in parts:
             by, less, result = scale[part], None if shift is None else shift[part], y[:, part]
-            for k, weights in enumerate(_lanes(codes[part], bits, rows.dtype, centred=shift is None)):
+            for k, weights in enumerate(_lanes(quantized[part], bits, rows.dtype, centered=shift is None)):
                 if less is not None:
                     weights -= less[..., None] if groups is None else less[:, groups[k]]
                 weights *= by[..., None] if groups is None else by[:, groups[k]]
@@ -57,33 +57,33 @@ def packed_product(
     return product
 
 
-def _scale_products(left: Array, codes: Array, scale: Array, shift: Array | None, bits: int, result: Array) -> None:
-    """Multiply by the codes of each block, and the products by its scale.
+def _scale_products(left: Array, quantized: Array, scale: Array, shift: Array | None, bits: int, result: Array) -> None:
+    """Multiply by the quantized values of each block, and the products by its scale.
 
-    Half the range is taken from the products, too, where a byte holds several codes: that is less to do.
+    Half the range is taken from the products, too, where a byte holds several quantized values: that is less to do.
     """
-    blocks, centred = left.transpose(0, 2, 3, 1), shift is None and _count(bits) == 1
+    blocks, centered = left.transpose(0, 2, 3, 1), shift is None and _count(bits) == 1
     products: Any = 0
-    for k, weights in enumerate(_lanes(codes, bits, left.dtype, centred=centred)):
+    for k, weights in enumerate(_lanes(quantized, bits, left.dtype, centered=centered)):
         products = products + np.matmul(weights.transpose(1, 0, 2), blocks[k])
-    if not centred:
+    if not centered:
         less = left.dtype.type(1 << bits - 1) if shift is None else shift.T[..., None]
         products -= less * blocks.sum((0, 2))[:, None]
     np.einsum("bnm,nb->mn", products, scale, out=result)
 
 
-def _lanes(codes: Array, bits: int, dtype: Any, *, centred: bool) -> Iterator[Array]:
-    """The codes that lie in the lowest bits of the bytes, then those above them, and so on.
+def _lanes(quantized: Array, bits: int, dtype: Any, *, centered: bool) -> Iterator[Array]:
+    """The quantized values that lie in the lowest bits of the bytes, then those above them, and so on.
 
-    Where they are ``centred``, half the range is taken off.
+    Where they are ``centered``, half the range is taken off.
     """
     count = _count(bits)
-    packed = unpacked_array(codes, bits) if count == 1 else codes
+    packed = unpacked_array(quantized, bits) if count == 1 else quantized
     numbers = np.empty(packed.shape, dtype)
     for k in range(count):
         lane = packed >> np.uint8(k * bits) if k else packed
         lane = lane & np.uint8((1 << bits) - 1) if k < count - 1 else lane
-        np.copyto(numbers, (lane - np.uint8(1 << bits - 1)).view(np.int8) if centred else lane)
+        np.copyto(numbers, (lane - np.uint8(1 << bits - 1)).view(np.int8) if centered else lane)
         yield numbers
 
 

@@ -103,8 +103,8 @@ def _uneven_in_parts(b: Value) -> Value:
     """Eight parts of 32, whose scales have six bits."""
     high = _digits(b[..., 2] + b[..., 3] * 256, 4, 8)
     scale = _half(b) * _float(_flat(_digits(b[..., 4:8], 16, 2), 2) + high * 16 - 32)
-    codes = ops.gather(constant(_UNEVEN), _halves(_shaped(b[..., 8:], 8, 16)))
-    return _flat(ops.unsqueeze(scale, [-1]) * codes, 2)
+    quantized = ops.gather(constant(_UNEVEN), _halves(_shaped(b[..., 8:], 8, 16)))
+    return _flat(ops.unsqueeze(scale, [-1]) * quantized, 2)
 
 
 def _five_bits_in_parts(b: Value) -> Value:
@@ -114,8 +114,8 @@ def _five_bits_in_parts(b: Value) -> Value:
     offset = ops.concat(middle % 64, last / 16 + middle / 64 * 16, axis=-1)
     low = _shaped(b[..., 48:], 4, 1, 32) / constant([[1], [16]], DType.int64) % 16
     high = ops.unsqueeze(b[..., 16:48], [-2]) / constant(2 ** np.arange(8)[:, None], DType.int64) % 2
-    codes = _float(ops.reshape(low, dims(high)) + high * 16)
-    parts = ops.unsqueeze(_half(b) * _float(scale), [-1]) * codes
+    quantized = _float(ops.reshape(low, dims(high)) + high * 16)
+    parts = ops.unsqueeze(_half(b) * _float(scale), [-1]) * quantized
     return _flat(parts - ops.unsqueeze(_half(b, 2) * _float(offset), [-1]), 2)
 
 
@@ -125,12 +125,12 @@ def _six_bits_in_parts(b: Value) -> Value:
     low = ops.concat(low % 16, low / 16, axis=-2)
     high = _shaped(b[..., 128:192], 2, 1, 32) / constant(4 ** np.arange(4)[:, None], DType.int64) % 4
     scale = ops.unsqueeze(_half(b, 208) * _float(_signed(b[..., 192:208])), [-1])
-    codes = ops.reshape(_float(low + high * 16 - 32), [*dims(b)[:-1], 16, 16])
-    return _flat(scale * codes, 2)
+    quantized = ops.reshape(_float(low + high * 16 - 32), [*dims(b)[:-1], 16, 16])
+    return _flat(scale * quantized, 2)
 
 
 class Format(NamedTuple):
-    """How many bytes a block has, how many numbers it stands for, and what they are, from bytes along the last axis."""
+    """Bytes of a block, the count of its numbers, and a function from bytes along the last axis to numbers."""
 
     size: int
     count: int
@@ -139,11 +139,18 @@ class Format(NamedTuple):
 
 #: By the number that attributes name them by.
 FORMATS = {
-    0: Format(4, 1, lambda b: _floats(b, 8, 23)), 1: Format(2, 1, _half), 2: Format(18, 32, _four_bits),
-    6: Format(22, 32, _five_bits), 8: Format(34, 32, _eight_bits), 13: Format(176, 256, _five_bits_in_parts),
-    14: Format(210, 256, _six_bits_in_parts), 20: Format(18, 32, _uneven), 23: Format(136, 256, _uneven_in_parts),
-    30: Format(2, 1, lambda b: _floats(b, 8, 7)), 42: Format(18, 64, _two_bits),
-}  # fmt: skip
+    0: Format(4, 1, lambda b: _floats(b, 8, 23)),
+    1: Format(2, 1, _half),
+    2: Format(18, 32, _four_bits),
+    6: Format(22, 32, _five_bits),
+    8: Format(34, 32, _eight_bits),
+    13: Format(176, 256, _five_bits_in_parts),
+    14: Format(210, 256, _six_bits_in_parts),
+    20: Format(18, 32, _uneven),
+    23: Format(136, 256, _uneven_in_parts),
+    30: Format(2, 1, lambda b: _floats(b, 8, 7)),
+    42: Format(18, 64, _two_bits),
+}
 
 #: Formats that onnxruntime has, too, whose numbers are looked up in code books that files do not hold.
 WITH_CODE_BOOKS = (16, 17, 18, 22)
@@ -158,19 +165,19 @@ def _unpacked(packed: Value, number: int, columns: int) -> Value:
 
 
 def _wrong(packed: dict[str, Any], number: int, columns: Any) -> str | None:
-    """What rows of bytes in a format must be, None where they are."""
+    """Return the problem of rows of bytes in a format, or None."""
     (name, value), *_ = packed.items()
     if number in WITH_CODE_BOOKS:
         return f"format {number} looks numbers up in a code book, which a file does not hold"
     if number not in FORMATS:
-        return f"the format of {name} must be one of {', '.join(map(str, FORMATS))}"
+        return f"format of {name} is not one of {', '.join(map(str, FORMATS))}"
     if value is None or not isinstance(columns, int):
         return None
     form = FORMATS[number]
     if columns < 1 or columns % form.count:
-        return f"{name} must stand for whole blocks of {form.count} numbers in a row"
+        return f"rows of {name} are not whole blocks of {form.count} numbers"
     width, wanted = (value.shape[-1] if value.rank else None), columns // form.count * form.size
-    return f"{name} must have rows of {wanted} bytes" if isinstance(width, int) and width != wanted else None
+    return f"rows of {name} do not have {wanted} bytes" if isinstance(width, int) and width != wanted else None
 
 
 # ----- the ops --------------------------------------------------------------------------------------------------------
@@ -193,10 +200,15 @@ def gather_packed(data, indices, *, K: int, output_dtype=16, packed_type: int):
     return to(_unpacked(ops.gather(data, there), packed_type, K), _OUTPUTS[output_dtype])
 
 
+gather_packed.traits(on_request=True)
+
+
 gather_packed.requires(
-    shapes(data="rows bytes"), dtypes(data="uint8", indices="int32 int64"), one_of(output_dtype=_OUTPUTS),
+    shapes(data="rows bytes"),
+    dtypes(data="uint8", indices="int32 int64"),
+    one_of(output_dtype=_OUTPUTS),
     holds(lambda data, packed_type, K: _wrong({"data": data}, packed_type, K)),
-)  # fmt: skip
+)
 
 
 @op("MatMulPacked", domain="com.microsoft")
@@ -210,19 +222,36 @@ def matmul_packed(A, B, global_scale=None, *, K: int, N: int, activation_type="n
     return to(_ACTIVATIONS[activation_type](to(y, stage)), A.dtype)
 
 
+matmul_packed.traits(on_request=True)
+
+
 matmul_packed.requires(
-    shapes(A="... K", B="N bytes"), floats("A"), dtypes(B="uint8"), one_of(activation_type=_ACTIVATIONS),
+    shapes(A="... K", B="N bytes"),
+    floats("A"),
+    dtypes(B="uint8"),
+    one_of(activation_type=_ACTIVATIONS),
     holds(lambda B, packed_type, K: _wrong({"B": B}, packed_type, K)),
-)  # fmt: skip
+)
 
 
 @op("MoEPacked", domain="com.microsoft")
 def moe_packed(
-    input, router_probs, gate_experts_weights, up_experts_weights=None, down_experts_weights=REQUIRED,
-    router_weights=None, *,
-    activation_type="swiglu", down_type: int, gate_type: int, k=1, normalize_routing_weights=1,
-    routed_scaling_factor=1.0, routing_epsilon=0.0, up_type=-1,
-):  # fmt: skip
+    input,
+    router_probs,
+    gate_experts_weights,
+    up_experts_weights=None,
+    down_experts_weights=REQUIRED,
+    router_weights=None,
+    *,
+    activation_type="swiglu",
+    down_type: int,
+    gate_type: int,
+    k=1,
+    normalize_routing_weights=1,
+    routed_scaling_factor=1.0,
+    routing_epsilon=0.0,
+    up_type=-1,
+):
     """A mixture of experts with packed weights: SwiGLU of two layers or the square of Relu of one, and one more.
 
     An expert counts by the softmax of ``router_probs``, or by ``router_weights`` where those are given, of the ``k``
@@ -254,20 +283,35 @@ def moe_packed(
     return to(ops.reshape(ops.reduce_sum(mixed, [0], keepdims=0), dims(input)), input.dtype)
 
 
+moe_packed.traits(on_request=True)
+
+
 moe_packed.requires(
-    shapes(input="... hidden", router_probs="rows experts", router_weights="rows experts",
-           gate_experts_weights="experts inner gate_bytes", up_experts_weights="experts inner up_bytes",
-           down_experts_weights="experts hidden down_bytes"),
-    floats("input", "router_probs"), same_dtype("router_probs", "router_weights"),
+    shapes(
+        input="... hidden",
+        router_probs="rows experts",
+        router_weights="rows experts",
+        gate_experts_weights="experts inner gate_bytes",
+        up_experts_weights="experts inner up_bytes",
+        down_experts_weights="experts hidden down_bytes",
+    ),
+    floats("input", "router_probs"),
+    same_dtype("router_probs", "router_weights"),
     dtypes(gate_experts_weights="uint8", up_experts_weights="uint8", down_experts_weights="uint8"),
-    one_of(activation_type=("swiglu", "relu2", "relu_squared")), at_least(k=1),
-    holds(lambda activation_type, up_experts_weights: (
-        "up_experts_weights must be given with swiglu, and with nothing else"
-        if (activation_type == "swiglu") != (up_experts_weights is not None) else None
-    )),
+    one_of(activation_type=("swiglu", "relu2", "relu_squared")),
+    at_least(k=1),
+    holds(
+        lambda activation_type, up_experts_weights: (
+            "only one of up_experts_weights and activation swiglu is given"
+            if (activation_type == "swiglu") != (up_experts_weights is not None)
+            else None
+        )
+    ),
     holds(lambda gate_experts_weights, gate_type, hidden: _wrong({"gate": gate_experts_weights}, gate_type, hidden)),
-    holds(lambda up_experts_weights, up_type, hidden: (
-        None if up_experts_weights is None else _wrong({"up": up_experts_weights}, up_type, hidden)
-    )),
+    holds(
+        lambda up_experts_weights, up_type, hidden: (
+            None if up_experts_weights is None else _wrong({"up": up_experts_weights}, up_type, hidden)
+        )
+    ),
     holds(lambda down_experts_weights, down_type, inner: _wrong({"down": down_experts_weights}, down_type, inner)),
-)  # fmt: skip
+)

@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 @hookimpl
 def register_tables(registry: Registry) -> None:
     registry.add_dtypes("ai.onnx", lambda: load_dtypes("tenonnx_quantized"))
+    registry.add_aliases("ai.onnx", {"MatMulNBits": "com.microsoft::MatMulNBits"})  # some files have no domain for it
 
 
 @hookimpl
 def register_ops(registry: Registry) -> None:
-    registry.add_package(
-        "tenonnx_quantized", fusion="on_request", half_precision="needs_float32", layouts="laid_out", scales="scales"
-    )
+    registry.add_package("tenonnx_quantized", half_precision="needs_float32", layouts="laid_out", scales="scales")

@@ -21,10 +21,20 @@ def channels_back(y: Value, channels_last: int) -> Value:
 
 @qlinear("QLinearAveragePool", ops.average_pool)
 def qlinear_average_pool(
-    X, x_scale, x_zero_point=None, y_scale=REQUIRED, y_zero_point=None, *,
-    auto_pad="NOTSET", ceil_mode=0, channels_last=0, count_include_pad=0, kernel_shape: list[int],
-    pads: list[int] | None = None, strides: list[int] | None = None,
-):  # fmt: skip
+    X,
+    x_scale,
+    x_zero_point=None,
+    y_scale=REQUIRED,
+    y_zero_point=None,
+    *,
+    auto_pad="NOTSET",
+    ceil_mode=0,
+    channels_last=0,
+    count_include_pad=0,
+    kernel_shape: list[int],
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
     """The mean of each window; with ``channels_last`` the channels are the last axis."""
     attributes: dict[str, Any] = {"auto_pad": auto_pad, "ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
     image = channels_first(X, channels_last)
@@ -40,8 +50,14 @@ def qlinear_global_average_pool(X, x_scale, x_zero_point, y_scale, y_zero_point,
 
 @qlinear("QLinearReduceMean", ops.reduce_mean)
 def qlinear_reduce_mean(
-    data, data_scale, data_zero_point=None, reduced_scale=REQUIRED, reduced_zero_point=None, *,
-    axes: list[int], keepdims: int,
-):  # fmt: skip
+    data,
+    data_scale,
+    data_zero_point=None,
+    reduced_scale=REQUIRED,
+    reduced_zero_point=None,
+    *,
+    axes: list[int],
+    keepdims: int,
+):
     """The mean over ``axes``."""
     return ops.reduce_mean(data, axes, keepdims=keepdims)

@@ -1,4 +1,4 @@
-"""QLinear ops from float ops: dequantise the operands, apply the float op, quantise the result."""
+"""QLinear ops from float ops: dequantize the operands, apply the float op, quantize the result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 
 
 class Layout(NamedTuple):
-    """Where the inputs of a QLinear op lie: each operand with its scale and zero point, and those of the result.
+    """Layout of the inputs of a QLinear op: each operand with its scale and zero point, and those of the result.
 
     An operand that is no code has None for them.
     """
@@ -35,7 +35,7 @@ class Layout(NamedTuple):
         return cls(operands, (scales[result], shifts[result]))
 
     def requirements(self, names: Sequence[str]) -> Iterator[Requirement]:
-        """Codes of eight bits, each with one positive scale and one zero point of its own type."""
+        """Quantized values of eight bits, each with one positive scale and one zero point of its own type."""
         coded = [(names[k], names[s], names[z]) for k, s, z in self.operands if s is not None and z is not None]
         for operand, _, zero_point in coded:
             yield same_dtype(operand, zero_point)
@@ -50,7 +50,7 @@ class Layout(NamedTuple):
 #: How many ops may say what one says in normal form.
 MOST_STEPS = 8
 
-#: The QLinear ops that a float op has, with their layouts: what joins the codes around a float op into one op.
+#: The QLinear ops of a float op, with their layouts. A float op between dequantization and quantization becomes one.
 QLINEAR: dict[Op, list[tuple[Op, Layout]]] = {}
 
 
@@ -61,11 +61,11 @@ def qlinear(
     domain: str = "com.microsoft",
     step: Callable[[Value], Value] = lambda scale: scale,
 ) -> Callable[[Callable[..., Any]], Op]:
-    """Define a QLinear op by what it does to floats: the function receives its operands dequantised.
+    """Define a QLinear op by what it does to floats: the function receives its operands dequantized.
 
     The function's signature is that of the op, but its parameters for scales and zero points are None in the call.
     ``of`` is the float op that the QLinear op stands for where DequantizeLinear and QuantizeLinear surround it.
-    ``step`` makes of the scale of the result the distance of its codes.
+    ``step`` makes of the scale of the result the distance of its quantized values.
     """
 
     def define(function: Callable[..., Any]) -> Op:
@@ -78,10 +78,10 @@ def qlinear(
             floats: list[Value | None] = [None] * len(inputs)
             for place, scale, zero_point in layout.operands:
                 given = [inputs[k] for k in (place, scale, zero_point) if k is not None]
-                floats[place] = dequantised(*given) if scale is not None else given[0]  # type: ignore[misc]
+                floats[place] = dequantized(*given) if scale is not None else given[0]  # type: ignore[misc]
             scale, zero_point = (inputs[k] for k in layout.result)
             assert scale is not None
-            return requantised(function(*floats, **attributes), step(scale), zero_point, inputs[first])
+            return requantized(function(*floats, **attributes), step(scale), zero_point, inputs[first])
 
         made = Op(body, name, domain=domain)
         made.requires(*layout.requirements(names))
@@ -95,14 +95,14 @@ def qlinear(
 
 
 def _around(y: Value, op: Op, of: Op, layout: Layout) -> Iterator[tuple[list[Value | None], dict[str, Any]]]:
-    """Where ``y`` quantises what the float op gives for dequantised operands, the call for their codes."""
-    quantised = _call(y, quantize_linear)
-    found = None if quantised is None or quantised[0][0] is None else _applied(of, quantised[0][0])
-    if quantised is None or found is None:
+    """The call on quantized operands, where ``y`` quantizes the result of a float op on dequantized operands."""
+    quantized = _call(y, quantize_linear)
+    found = None if quantized is None or quantized[0][0] is None else _applied(of, quantized[0][0])
+    if quantized is None or found is None:
         return
     inputs, attributes = found
     given: list[Value | None] = [None] * len(op.signature.inputs)
-    given[layout.result[0]], given[layout.result[1]] = quantised[0][1:3]
+    given[layout.result[0]], given[layout.result[1]] = quantized[0][1:3]
     for (place, scale, zero_point), value in zip(layout.operands, inputs, strict=False):
         coded = None if scale is None or value is None else _call(value, dequantize_linear)
         for each, part in zip((place, scale, zero_point), [value] if coded is None else coded[0], strict=False):
@@ -133,27 +133,27 @@ def _call(value: Value, op: Op) -> tuple[list[Value | None], dict[str, Any]] | N
     return bind(value.producer) if value.producer is not None and value.producer.op is op else None
 
 
-def dequantised(codes: Value, scale: Value, zero_point: Value | None) -> Value:
-    """The numbers that codes stand for, with one scale and zero point for all of them."""
-    return dequantize_linear(codes, scalar(scale), None if zero_point is None else scalar(zero_point))
+def dequantized(quantized: Value, scale: Value, zero_point: Value | None) -> Value:
+    """Dequantized values, with one scale and zero point for all of them."""
+    return dequantize_linear(quantized, scalar(scale), None if zero_point is None else scalar(zero_point))
 
 
-def requantised(y: Value, scale: Value, zero_point: Value | None, like: Value) -> Value:
-    """Numbers as codes of one scale and zero point, of the type of the zero point or else of ``like``."""
+def requantized(y: Value, scale: Value, zero_point: Value | None, like: Value) -> Value:
+    """Numbers as quantized values of one scale and zero point, of the type of the zero point or else of ``like``."""
     if zero_point is None:
         return quantize_linear(y, scalar(scale), output_dtype=int(like.dtype))
     return quantize_linear(y, scalar(scale), scalar(zero_point))
 
 
-def numbers(codes: Value, scale: Value, zero_point: Value | None, axis: int) -> Value | None:
-    """Codes as numbers, by one scale or one for each position of an axis; None for scales of another shape."""
+def numbers(quantized: Value, scale: Value, zero_point: Value | None, axis: int) -> Value | None:
+    """Quantized values as numbers, by one scale or one for each position of an axis; None for other scales."""
     if is_single(scale) and (zero_point is None or is_single(zero_point)):
-        return dequantised(codes, scale, zero_point)
-    if scale.rank != 1 or (zero_point is not None and zero_point.rank != 1) or codes.rank is None:
+        return dequantized(quantized, scale, zero_point)
+    if scale.rank != 1 or (zero_point is not None and zero_point.rank != 1) or quantized.rank is None:
         return None
     if zero_point is not None and is_single(zero_point) != is_single(scale):
         return None
-    return dequantize_linear(codes, scale, zero_point, axis=axis % codes.ndim)
+    return dequantize_linear(quantized, scale, zero_point, axis=axis % quantized.ndim)
 
 
 def bias_numbers(bias: Value | None, x_scale: Value, w_scale: Value) -> Value | None:

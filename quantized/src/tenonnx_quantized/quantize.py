@@ -1,4 +1,4 @@
-"""Between numbers and their quantised codes: QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear."""
+"""Between numbers and their quantized values: QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenonnx.extend import (
     same_dtype,
     shapes,
     static,
-)  # fmt: skip
+)
 from tenonnx_quantized.granularity import (
     check_granularity,
     collected,
@@ -40,7 +40,7 @@ from tenonnx_standard.shapes import expand, reshape, shape, unsqueeze
 Array = np.ndarray[Any, Any]
 
 
-# ----- codes ----------------------------------------------------------------------------------------------------------
+# ----- quantized values -----------------------------------------------------------------------------------------------
 
 
 def to(x: Value, dtype: DType) -> Value:
@@ -53,7 +53,7 @@ def wide(dtype: DType) -> DType:
 
 
 def encode(x: Value, zero_point: Value | None, dtype: DType, saturate: int = 1) -> Value:
-    """Numbers in units of the scale as codes: rounded to the nearest, half to even, shifted and saturated."""
+    """Quantize numbers in units of the scale: round to the nearest, half to even, shift and saturate."""
     if not dtype.is_integer:
         x = x if is_zero(zero_point) else x + to(zero_point, x.dtype)
         return cast(x, to=dtype, saturate=saturate)
@@ -90,13 +90,13 @@ def is_zero(zero_point: Value | None) -> bool:
 
 
 def _code(op: Op, zero_point: Value | None, output_dtype: int) -> DType:
-    """The type of the codes: that of the zero point, else the one asked for, else uint8."""
+    """The type of the quantized values: that of the zero point, else the one asked for, else uint8."""
     wanted = _dtype(op, "output_dtype", output_dtype) if output_dtype else None
     if zero_point is None:
         return wanted or DType.uint8
     if wanted not in (None, zero_point.dtype):
         raise TypeMismatch(
-            f"{op.title}: output_dtype must be the type of the zero point", given=f"{wanted} and {zero_point!r}"
+            f"{op.title}: output_dtype differs from the type of the zero point", given=f"{wanted} and {zero_point!r}"
         )
     return zero_point.dtype
 
@@ -105,7 +105,7 @@ def _dtype(op: Op, name: str, number: int) -> DType:
     try:
         return DType(number)
     except ValueError as error:
-        raise TypeMismatch(f"{op.title}: {name} must be the number of an element type", given=f"{number}") from error
+        raise TypeMismatch(f"{op.title}: {name} is not the number of an element type", given=f"{number}") from error
 
 
 def _stage(op: Op, x: DType, scale: DType, precision: int) -> DType:
@@ -119,11 +119,11 @@ def _stage(op: Op, x: DType, scale: DType, precision: int) -> DType:
 
 @op("QuantizeLinear", since=10)
 def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, output_dtype=0, precision=0, saturate=1):
-    """``x / y_scale``, rounded to the nearest integer, half to even, plus the zero point, held in the range of codes.
+    """``x / y_scale``, rounded to the nearest integer, half to even, plus the zero point, saturated.
 
-    The codes have the type of the zero point; without one, ``output_dtype``, and without that uint8. There is one scale
-    for all of ``x``, one for each position of ``axis``, or one for each block of so many positions. The division is
-    made in ``precision``, else in the type of the scale. The gradient takes the rounding for the identity.
+    The quantized values have the type of the zero point; without one, ``output_dtype``, and without that uint8. There
+    is one scale for all of ``x``, one for each position of ``axis``, or one for each block of so many positions. The
+    division is made in ``precision``, else in the type of the scale. The gradient takes the rounding for the identity.
     """
     dtype = _code(quantize_linear, y_zero_point, output_dtype)
     stage = _stage(quantize_linear, x.dtype, y_scale.dtype, precision)
@@ -133,13 +133,13 @@ def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, outp
 
 
 @quantize_linear.type
-def _(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, saturate):
+def quantize_linear_type(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, saturate):
     title = quantize_linear.title
     dtype = _code(quantize_linear, y_zero_point, output_dtype)
     if not x.dtype.is_float and x.dtype is not DType.int32:
-        raise TypeMismatch(f"{title}: x must hold floats or int32", given=repr(x), do="cast it")
+        raise TypeMismatch(f"{title}: x holds neither floats nor int32", given=repr(x), do="cast it")
     if not y_scale.dtype.is_float and y_scale.dtype is not DType.int32:
-        raise TypeMismatch(f"{title}: the scale must hold floats", given=repr(y_scale), do="cast it")
+        raise TypeMismatch(f"{title}: scale holds no floats", given=repr(y_scale), do="cast it")
     _stage(quantize_linear, x.dtype, y_scale.dtype, precision)
     check_granularity(quantize_linear, x, y_scale, y_zero_point, axis, block_size)
     return TensorType(dtype, x.tensor.shape)
@@ -147,7 +147,7 @@ def _(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, sa
 
 @quantize_linear.numpy
 @np.errstate(all="ignore")
-def _(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, saturate):
+def quantize_linear_numpy(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, saturate):
     dtype = DType(output_dtype or DType.uint8) if y_zero_point is None else DType.of(y_zero_point.dtype)
     stage = _stage(quantize_linear, DType.of(x.dtype), DType.of(y_scale.dtype), precision).numpy
     scale = spread_array(y_scale.astype(stage, copy=False), x, axis, block_size)
@@ -156,10 +156,10 @@ def _(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, sa
 
 
 @quantize_linear.vjp
-def _(g, y, x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, saturate):
+def quantize_linear_vjp(g, y, x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, saturate):
     """Straight through the rounding, and nothing where the code is cut off at the end of its range.
 
-    ``g`` is a cotangent of the codes seen as numbers, as DequantizeLinear gives it.
+    ``g`` is a cotangent of the quantized values seen as numbers, as DequantizeLinear gives it.
     """
     scale = spread(quantize_linear, to(y_scale, g.dtype), x, axis, block_size)
     units = to(x, g.dtype) / scale
@@ -195,12 +195,19 @@ quantize_linear_in_one_type.requires(same_dtype("x", "y_scale"))
 
 
 @quantize_linear.lower(to=quantize_linear_in_one_type)
-def _(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, saturate):
+def quantize_linear_to_quantize_linear_in_one_type(
+    x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, saturate
+):
     stage = _stage(quantize_linear, x.dtype, y_scale.dtype, precision)
     return quantize_linear_in_one_type(
-        to(x, stage), to(y_scale, stage), y_zero_point,
-        axis=axis, block_size=block_size, output_dtype=output_dtype, saturate=saturate,
-    )  # fmt: skip
+        to(x, stage),
+        to(y_scale, stage),
+        y_zero_point,
+        axis=axis,
+        block_size=block_size,
+        output_dtype=output_dtype,
+        saturate=saturate,
+    )
 
 
 @quantize_linear_in_one_type.until(19)
@@ -210,8 +217,8 @@ def quantize_linear_by_float(x, y_scale, y_zero_point=None, *, axis=1):
 
 
 @quantize_linear_in_one_type.lower()
-def _(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, saturate):
-    """The type of the codes by a zero point, as it was said before there was an attribute for it."""
+def quantize_linear_in_one_type_lowering(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, saturate):
+    """The type of the quantized values by a zero point, as it was said before there was an attribute for it."""
     if not output_dtype or y_zero_point is not None:
         return None
     return quantize_linear_in_one_type(
@@ -220,7 +227,9 @@ def _(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, saturate):
 
 
 @quantize_linear_in_one_type.lower(to=quantize_linear_by_float)
-def _(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, saturate):
+def quantize_linear_in_one_type_to_quantize_linear_by_float(
+    x, y_scale, y_zero_point, *, axis, block_size, output_dtype, saturate
+):
     if block_size or y_scale.dtype is not DType.float32 or y_scale.rank is None:
         return None
     if output_dtype and y_zero_point is None:
@@ -243,7 +252,7 @@ quantize_linear_by_number.requires(shapes(y_scale="|1", y_zero_point="|1"))
 
 
 @quantize_linear_by_float.lower(to=quantize_linear_by_number)
-def _(x, y_scale, y_zero_point, *, axis):
+def quantize_linear_by_float_to_quantize_linear_by_number(x, y_scale, y_zero_point, *, axis):
     if not is_single(y_scale):
         return None
     return quantize_linear_by_number(x, scalar(y_scale), None if y_zero_point is None else scalar(y_zero_point))
@@ -262,7 +271,7 @@ def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, ou
     stage = wide(dtype)
     blocks = whole_blocks(x_scale, x, axis, block_size)
 
-    def codes(dtype):
+    def quantized(dtype):
         return to(x, dtype) if blocks is None else reshape(to(x, dtype), blocks)
 
     def along(parameter):
@@ -271,10 +280,10 @@ def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, ou
         return unsqueeze(parameter, [axis % x.ndim + 1])
 
     if is_zero(x_zero_point):
-        units = codes(stage)
+        units = quantized(stage)
     else:
         exact = DType.int32 if x.dtype is DType.int32 else stage
-        units = to(codes(exact) - along(to(x_zero_point, exact)), stage)
+        units = to(quantized(exact) - along(to(x_zero_point, exact)), stage)
     y = to(units * along(to(x_scale, stage)), dtype)
     return y if blocks is None else reshape(y, dims(x))
 
@@ -284,23 +293,23 @@ dequantize_linear.until(21, lacks=["block_size"])
 
 
 @dequantize_linear.type
-def _(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
+def dequantize_linear_type(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
     title = dequantize_linear.title
     dtype = _dtype(dequantize_linear, "output_dtype", output_dtype) if output_dtype else x_scale.dtype
     if not dtype.is_float or dtype.bits <= 8:
         raise TypeMismatch(
-            f"{title}: output_dtype, or else the scale, must be a float type of 16 bits or more",
+            f"{title}: output_dtype, or else the scale, is not a float type of 16 bits or more",
             given=f"output_dtype={output_dtype}, scale {x_scale!r}",
         )
     if x_zero_point is not None and x_zero_point.dtype is not x.dtype:
-        raise TypeMismatch(f"{title}: x and its zero point must have one type", given=f"{x!r}, {x_zero_point!r}")
+        raise TypeMismatch(f"{title}: types of x and its zero point differ", given=f"{x!r}, {x_zero_point!r}")
     check_granularity(dequantize_linear, x, x_scale, x_zero_point, axis, block_size)
     return TensorType(dtype, x.tensor.shape)
 
 
 @dequantize_linear.numpy
 @np.errstate(all="ignore")
-def _(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
+def dequantize_linear_numpy(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
     dtype = DType(output_dtype) if output_dtype else DType.of(x_scale.dtype)
     stage = wide(dtype).numpy
     units = x
@@ -313,8 +322,8 @@ def _(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
 
 
 @dequantize_linear.vjp
-def _(g, y, x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
-    """The cotangent of the codes is that of the numbers that they stand for: see QuantizeLinear."""
+def dequantize_linear_vjp(g, y, x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
+    """The cotangent of the quantized values is that of the numbers that they stand for: see QuantizeLinear."""
     to_x = g * spread(dequantize_linear, to(x_scale, g.dtype), x, axis, block_size)
     if x_scale.dtype.bits <= 8:
         return to_x, None, None
@@ -325,7 +334,7 @@ def _(g, y, x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
 
 
 @dequantize_linear.lower()
-def _(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
+def dequantize_linear_lowering(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
     """The output type by that of the scale, and a cast, as it was said before there was an attribute for it."""
     if not output_dtype:
         return None
@@ -344,7 +353,7 @@ dequantize_linear_by_number.requires(shapes(x_scale="|1", x_zero_point="|1"))
 
 
 @dequantize_linear.lower(to=dequantize_linear_by_number)
-def _(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
+def dequantize_linear_to_dequantize_linear_by_number(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
     if output_dtype or not is_single(x_scale):
         return None
     return dequantize_linear_by_number(x, scalar(x_scale), None if x_zero_point is None else scalar(x_zero_point))
@@ -355,7 +364,7 @@ def _(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
 
 @op("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(x):
-    """``x`` in codes of eight bits without sign, whose scale and zero point make the most of its range, 0 included.
+    """``x`` quantized to uint8, with a scale and zero point that make the most of its range, 0 included.
 
     Where ``x`` is zero throughout the scale is 1, as onnxruntime has it; the formula of the specification divides by 0.
     """
@@ -371,7 +380,7 @@ dynamic_quantize_linear.requires(floats("x"))
 
 @dynamic_quantize_linear.numpy
 @np.errstate(all="ignore")
-def _(x):
+def dynamic_quantize_linear_numpy(x):
     low, high = np.minimum.reduce(x, axis=None, initial=0), np.maximum.reduce(x, axis=None, initial=0)
     width = high - low
     scale = np.asarray(width / x.dtype.type(255) if width > 0 else 1, x.dtype)
@@ -387,10 +396,10 @@ for _meaning in dequantize_linear.meanings:
     _meaning.traits(unpacks=True)
 
 _EIGHT_BITS = "int8 uint8"
-_FLOAT_CODES = "float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float4e2m1"
-_CODES = f"{_EIGHT_BITS} int16 uint16 int4 uint4 int2 uint2 {_FLOAT_CODES}"
+_QUANTIZED_FLOATS = "float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float4e2m1"
+_QUANTIZED = f"{_EIGHT_BITS} int16 uint16 int4 uint4 int2 uint2 {_QUANTIZED_FLOATS}"
 
 for _meaning in quantize_linear.meanings:
-    _meaning.requires(dtypes(y_zero_point=_CODES if _meaning.since >= 19 else _EIGHT_BITS))
+    _meaning.requires(dtypes(y_zero_point=_QUANTIZED if _meaning.since >= 19 else _EIGHT_BITS))
 for _meaning in dequantize_linear.meanings:
-    _meaning.requires(dtypes(x=f"integer {_FLOAT_CODES}"))
+    _meaning.requires(dtypes(x=f"integer {_QUANTIZED_FLOATS}"))

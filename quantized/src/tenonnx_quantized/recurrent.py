@@ -15,7 +15,7 @@ from tenonnx.extend import (
     op,
     same_dtype,
     shapes,
-)  # fmt: skip
+)
 from tenonnx_quantized.products import dynamic_quantize_matmul, matmul_integer_to_float
 from tenonnx_quantized.quantize import dynamic_quantize_linear
 from tenonnx_standard.recurrent import LSTM, decided, memory_step, over_time, stacked
@@ -24,27 +24,49 @@ from tenonnx_standard.recurrent_activations import ON_VALUES
 
 @op("DynamicQuantizeLSTM", domain="com.microsoft")
 def dynamic_quantize_lstm(
-    X, W, R, B=None, sequence_lens=None, initial_h=None, initial_c=None, P=None,
-    W_scale=REQUIRED, W_zero_point=REQUIRED, R_scale=REQUIRED, R_zero_point=REQUIRED, *,
-    activation_alpha: list[float] | None = None, activation_beta: list[float] | None = None,
-    activations: list[str] | None = None, clip: float | None = None, direction="forward",
-    hidden_size: int | None = None, input_forget=0,
-):  # fmt: skip
-    """LSTM whose weights are codes ``[directions, inputs, 4 * hidden]``, by one scale a direction or one a column.
+    X,
+    W,
+    R,
+    B=None,
+    sequence_lens=None,
+    initial_h=None,
+    initial_c=None,
+    P=None,
+    W_scale=REQUIRED,
+    W_zero_point=REQUIRED,
+    R_scale=REQUIRED,
+    R_zero_point=REQUIRED,
+    *,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    activations: list[str] | None = None,
+    clip: float | None = None,
+    direction="forward",
+    hidden_size: int | None = None,
+    input_forget=0,
+):
+    """LSTM with quantized weights ``[directions, inputs, 4 * hidden]``, with one scale a direction or one a column.
 
-    What meets them, the whole input and the hidden state of each step, is quantised as DynamicQuantizeLinear does.
+    What meets them, the whole input and the hidden state of each step, is quantized as DynamicQuantizeLinear does.
     """
     backwards, functions, own = decided(
-        LSTM._replace(made=dynamic_quantize_lstm), ON_VALUES, activation_alpha=activation_alpha,
-        activation_beta=activation_beta, activations=activations, clip=clip, direction=direction,
-        hidden_size=hidden_size, layout=0, input_forget=input_forget,
-    )  # fmt: skip
-    codes, scale, zero_point = dynamic_quantize_linear(X)
+        LSTM._replace(made=dynamic_quantize_lstm),
+        ON_VALUES,
+        activation_alpha=activation_alpha,
+        activation_beta=activation_beta,
+        activations=activations,
+        clip=clip,
+        direction=direction,
+        hidden_size=hidden_size,
+        layout=0,
+        input_forget=input_forget,
+    )
+    quantized, scale, zero_point = dynamic_quantize_linear(X)
     zero = ops.expand(constant(np.zeros((1, 1)), DType.float32), [dims(X)[1], dims(R)[1]])
     columns = []
     for place, backward in enumerate(backwards):
         w, w_scale, w_zero = W[place], W_scale[place], W_zero_point[place]
-        shares = matmul_integer_to_float(codes, w, scale, w_scale, zero_point, w_zero)
+        shares = matmul_integer_to_float(quantized, w, scale, w_scale, zero_point, w_zero)
         if B is not None:
             of_input, of_state = ops.split(B[place], axis=-1, num_outputs=2)
             shares = shares + (of_input + of_state)
@@ -60,11 +82,23 @@ def dynamic_quantize_lstm(
 
 
 dynamic_quantize_lstm.requires(
-    shapes(X="length batch inputs", W="directions inputs columns", R="directions hidden columns",
-           B="directions _", P="directions _", initial_h="directions batch hidden", initial_c="directions batch hidden",
-           sequence_lens="batch", W_scale="directions|directions columns", R_scale="directions|directions columns",
-           W_zero_point="directions|directions columns", R_zero_point="directions|directions columns"),
-    floats("X"), same_dtype("X", "B", "P", "initial_h", "initial_c", "W_scale", "R_scale"),
-    dtypes(W="int8 uint8", R="int8 uint8", sequence_lens="int32"), same_dtype("W", "W_zero_point"),
+    shapes(
+        X="length batch inputs",
+        W="directions inputs columns",
+        R="directions hidden columns",
+        B="directions _",
+        P="directions _",
+        initial_h="directions batch hidden",
+        initial_c="directions batch hidden",
+        sequence_lens="batch",
+        W_scale="directions|directions columns",
+        R_scale="directions|directions columns",
+        W_zero_point="directions|directions columns",
+        R_zero_point="directions|directions columns",
+    ),
+    floats("X"),
+    same_dtype("X", "B", "P", "initial_h", "initial_c", "W_scale", "R_scale"),
+    dtypes(W="int8 uint8", R="int8 uint8", sequence_lens="int32"),
+    same_dtype("W", "W_zero_point"),
     same_dtype("R", "R_zero_point"),
-)  # fmt: skip
+)

@@ -1,4 +1,4 @@
-"""Which inputs are the scales of codes: by the names that the operators give them."""
+"""Scale inputs of quantized operators, by name."""
 
 import re
 
@@ -22,9 +22,20 @@ from tenonnx_quantized import (
 _SCALE = re.compile(r"(?!norm_)(.*_)?scales?", re.IGNORECASE)
 
 _MODULES = (
-    attention, blocks, contrib_quantize, convolution, elementwise, embedding, experts, float_products, matrix, pooling,
-    products, qlinear, recurrent,
-)  # fmt: skip
+    attention,
+    blocks,
+    contrib_quantize,
+    convolution,
+    elementwise,
+    embedding,
+    experts,
+    float_products,
+    matrix,
+    pooling,
+    products,
+    qlinear,
+    recurrent,
+)
 
 for _op in {each: None for module in _MODULES for each in vars(module).values() if isinstance(each, Op)}:
     _names = [each.name for each in _op.signature.inputs if _SCALE.fullmatch(each.name)]

@@ -37,7 +37,7 @@ def projected(draw, batch, sizes, dtype="float32"):
 
 
 @cases(attention, gradient=["input", "weights", "bias", "attention_bias"])
-def _(draw):
+def attention_cases(draw):
     """Without a past; the values may be of another size."""
     batch, heads, size = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 4))
     width = heads * draw(st.integers(1, 4))
@@ -55,7 +55,7 @@ def _(draw):
 
 
 @cases(attention, gradient=["input", "weights", "bias", "past"])
-def _(draw):
+def attention_cases_2(draw):
     """With a past, or what is one for the next call."""
     batch, heads, size = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 4))
     length, inputs = projected(draw, batch, [heads * size] * 3)
@@ -69,8 +69,8 @@ def _(draw):
 
 
 @cases(attention, gradient=["input", "weights", "bias", "past"])
-def _(draw):
-    """What only kernels for GPUs have: rotation, a buffer for the past, the mask of Megatron."""
+def attention_cases_3(draw):
+    """Features that only kernels for GPUs have: rotation, a buffer for the past, the mask of Megatron."""
     batch, heads, size = draw(st.integers(1, 2)), draw(st.integers(1, 2)), 4
     length, inputs = projected(draw, batch, [heads * size] * 3)
     attributes = {"num_heads": heads, "mask_filter_value": HIDDEN}

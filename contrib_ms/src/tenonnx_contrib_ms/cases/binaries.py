@@ -1,4 +1,4 @@
-"""What runs on one device alone has no cases."""
+"""Operators without cases, as they run on one kind of device alone."""
 
 from __future__ import annotations
 

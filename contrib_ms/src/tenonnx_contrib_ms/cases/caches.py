@@ -11,7 +11,7 @@ from tenonnx_testing import call, cases, tensors
 
 
 @cases(scaled_dot_product_attention)
-def _(draw):
+def scaled_dot_product_attention_cases(draw):
     dtype, batch, groups = (
         draw(st.sampled_from(["float32", "float16"])),
         draw(st.integers(1, 2)),
@@ -30,7 +30,7 @@ def _(draw):
 
 
 @cases(updated)
-def _(draw):
+def updated_cases(draw):
     batch, heads, length, capacity = (draw(st.integers(low, 2)) for low in (1, 1, 1, 0))
     dtype = draw(st.sampled_from(["float32", "int8"]))
     sizes = [draw(st.integers(1, 2)) for _ in range(2)]

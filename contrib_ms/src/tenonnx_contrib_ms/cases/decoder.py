@@ -14,7 +14,7 @@ def drawn(draw, *shape):
 
 
 @cases(decoder_attention, gradient=["query", "key", "q_weight", "kv_weight", "bias", "key_cache", "value_cache"])
-def _(draw):
+def decoder_attention_cases(draw):
     batch, heads, size = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 3))
     length, before, hidden = draw(st.integers(1, 3)), draw(st.integers(1, 3)), heads * size
     static, past, state, masked = (draw(st.booleans()) for _ in range(4))
@@ -32,7 +32,7 @@ def _(draw):
 
 
 @cases(decoder_masked_self_attention, gradient=["input", "weights", "bias", "past", "attention_bias"])
-def _(draw):
+def decoder_masked_self_attention_cases(draw):
     beams = draw(st.integers(1, 2))
     batch, heads, size = beams * draw(st.integers(1, 2)), draw(st.integers(1, 2)), 4
     before, hidden, width = draw(st.integers(1, 3)), heads * size, draw(st.integers(1, 3))

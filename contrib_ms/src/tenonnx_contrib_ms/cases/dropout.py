@@ -26,23 +26,23 @@ def added(draw):
 
 
 @cases(bias_dropout)
-def _(draw):
+def bias_dropout_cases(draw):
     return call(*added(draw), *options(draw), seed=draw(st.integers(0, 3)), _outputs=draw(st.integers(1, 2)))
 
 
 @cases(bitmask_dropout)
-def _(draw):
+def bitmask_dropout_cases(draw):
     x = draw(tensors(FLOATS, max_side=6))
     return call(x, *options(draw), seed=draw(st.integers(0, 3)), _outputs=draw(st.integers(1, 2)))
 
 
 @cases(bitmask_bias_dropout)
-def _(draw):
+def bitmask_bias_dropout_cases(draw):
     return call(*added(draw), *options(draw), seed=draw(st.integers(0, 3)), _outputs=draw(st.integers(1, 2)))
 
 
 @cases(bitmask_dropout, law=kept_or_dropped, gradient=False)
-def _(draw):
+def bitmask_dropout_cases_2(draw):
     """In training."""
     ratio = np.asarray(draw(st.sampled_from([0.25, 0.5])), np.float32)
     return call(draw(tensors(FLOATS[:2])), ratio, np.asarray(True), seed=3, _outputs=draw(st.integers(1, 2)))

@@ -124,7 +124,7 @@ def _search(draw: Any, read: int) -> tuple[list[Any], dict[str, Any]]:
 
 
 @cases(beam_search, gradient=False)
-def _(draw):
+def beam_search_cases(draw):
     inputs, attributes = _search(draw, draw(st.sampled_from([T5, WHISPER])))
     return call(*inputs, **attributes, _outputs=draw(st.sampled_from([1, 2])))
 
@@ -133,7 +133,7 @@ OF_GPUS = Gap("outputs", "onnxruntime gives the products of queries and keys, an
 
 
 @cases(whisper_beam_search, gradient=False, gaps=[OTHER_DECODERS, OF_GPUS])
-def _(draw):
+def whisper_beam_search_cases(draw):
     inputs, attributes = _search(draw, WHISPER)
     timed, temperature = None, None
     if draw(st.booleans()):

@@ -32,17 +32,17 @@ def mixture(draw, activation, *, fused=1, third=False, **attributes):
 
 
 @cases(mixture_of_experts)
-def _(draw):
+def mixture_of_experts_cases(draw):
     return mixture(draw, draw(st.sampled_from(["gelu", "silu", "identity"])))
 
 
 @cases(mixture_of_experts, gradient=False)
-def _(draw):
+def mixture_of_experts_cases_2(draw):
     return mixture(draw, "relu")
 
 
 @cases(mixture_of_experts)
-def _(draw):
+def mixture_of_experts_cases_3(draw):
     """SwiGLU, whose limit is beyond what is drawn here."""
     fusion = draw(st.integers(1, 2))
     options = {"activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": draw(st.sampled_from([100.0, 200.0]))}
@@ -50,26 +50,26 @@ def _(draw):
 
 
 @cases(mixture_of_experts, gradient=False)
-def _(draw):
+def mixture_of_experts_cases_4(draw):
     """SwiGLU with a limit that counts."""
     return mixture(draw, "swiglu", fused=2, swiglu_fusion=1, swiglu_limit=1.0)
 
 
 @cases(mixture_of_experts)
-def _(draw):
+def mixture_of_experts_cases_5(draw):
     """A third layer that gates the first one."""
     return mixture(draw, draw(st.sampled_from(["swiglu", "silu"])), third=True)
 
 
 @cases(mixture_of_experts, gaps=[PLAIN], gradient=False)
-def _(draw):
+def mixture_of_experts_cases_6(draw):
     """Experts that are chosen one after the other."""
     return mixture(draw, "silu", use_sparse_mixer=1)
 
 
 @cases(mixture_of_experts, gradient=False)
-def _(draw):
-    """What kernels for GPUs alone have."""
+def mixture_of_experts_cases_7(draw):
+    """Features that only kernels for GPUs have."""
     kind = draw(st.sampled_from(["relu2", "geglu", "swiglu"]))
     if kind == "relu2":
         return mixture(draw, kind)
@@ -88,7 +88,7 @@ def routed(draw, *, groups):
 
 
 @cases(moe_group_router, gradient=False)
-def _(draw):
+def moe_group_router_cases(draw):
     groups = draw(st.integers(1, 4))
     logits, bias, size = routed(draw, groups=groups)
     best = draw(st.integers(1, groups))
@@ -97,7 +97,7 @@ def _(draw):
 
 
 @cases(moe_group_router, gradient=["logits", "expert_bias", "projection_weight"])
-def _(draw):
+def moe_group_router_cases_2(draw):
     """All scores, maybe of a projection."""
     logits, bias, _ = routed(draw, groups=2)
     weight = None

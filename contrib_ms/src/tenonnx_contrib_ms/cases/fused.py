@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx_contrib_ms.fused import bias_add, bias_softmax, fused_conv, fused_gemm
+from tenonnx_contrib_ms.fused_ops import bias_add, bias_softmax, fused_conv, fused_gemm
 from tenonnx_standard.cases.convolution import covered, window
 from tenonnx_standard.cases.linear_algebra import broadcast_to, product
 from tenonnx_testing import call, cases, tensors
@@ -35,26 +35,34 @@ def convolution(draw, activations, *, last=False):
 
 
 @cases(fused_conv)
-def _(draw):
+def fused_conv_cases(draw):
     inputs, attributes = convolution(draw, SMOOTH)
     return call(*inputs, **attributes)
 
 
 @cases(fused_conv, gradient=False)
-def _(draw):
+def fused_conv_cases_2(draw):
     """Activations with kinks."""
     inputs, attributes = convolution(draw, KINKED)
     return call(*inputs, **attributes)
 
 
 OF_GEMM = {
-    "Tanh": {}, "Sigmoid": {}, "Softplus": {}, "Softsign": {}, "Elu": {"alpha": 0.5},
-    "ParametricSoftplus": {"alpha": 0.5, "beta": 2.0}, "ScaledTanh": {"alpha": 0.5, "beta": 2.0},
-}  # fmt: skip
+    "Tanh": {},
+    "Sigmoid": {},
+    "Softplus": {},
+    "Softsign": {},
+    "Elu": {"alpha": 0.5},
+    "ParametricSoftplus": {"alpha": 0.5, "beta": 2.0},
+    "ScaledTanh": {"alpha": 0.5, "beta": 2.0},
+}
 KINKED_OF_GEMM = {
-    "Relu": {}, "LeakyRelu": {"alpha": 0.1}, "ThresholdedRelu": {"alpha": 0.5}, "Selu": {"alpha": 1.5, "gamma": 1.1},
+    "Relu": {},
+    "LeakyRelu": {"alpha": 0.1},
+    "ThresholdedRelu": {"alpha": 0.5},
+    "Selu": {"alpha": 1.5, "gamma": 1.1},
     "HardSigmoid": {"alpha": 0.3, "beta": 0.4},
-}  # fmt: skip
+}
 
 
 def activated_product(draw, activations):
@@ -66,18 +74,18 @@ def activated_product(draw, activations):
 
 
 @cases(fused_gemm)
-def _(draw):
+def fused_gemm_cases(draw):
     return activated_product(draw, OF_GEMM)
 
 
 @cases(fused_gemm, gradient=False)
-def _(draw):
+def fused_gemm_cases_2(draw):
     """Activations with kinks."""
     return activated_product(draw, KINKED_OF_GEMM)
 
 
 @cases(bias_softmax)
-def _(draw):
+def bias_softmax_cases(draw):
     batch, heads, rows, columns = (draw(st.integers(1, 3)) for _ in range(4))
     inner = draw(st.integers(0, 1))
     bias = (batch, 1, 1, columns) if inner else draw(st.sampled_from([(1, 1, rows, columns), (heads, rows, columns)]))
@@ -86,7 +94,7 @@ def _(draw):
 
 
 @cases(bias_add)
-def _(draw):
+def bias_add_cases(draw):
     shape = tuple(draw(st.integers(1, 4)) for _ in range(3))
     dtype = draw(st.sampled_from(FLOATS))
     return call(*(draw(tensors(dtype, shape=sides)) for sides in (shape, shape[2:], shape)))

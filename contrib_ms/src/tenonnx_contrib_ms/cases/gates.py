@@ -23,7 +23,7 @@ MIXED = [("float32", "float32"), ("float16", "float16"), ("float16", "float32"),
 
 
 @cases(gated_add)
-def _(draw):
+def gated_add_cases(draw):
     shape, dtype = draw(shapes(1, 3)), draw(st.sampled_from(FLOATS))
     if draw(st.booleans()):
         return call(*(draw(tensors(dtype, shape=sides)) for sides in (shape, shape, (*shape[:-1], 1))))
@@ -32,7 +32,7 @@ def _(draw):
 
 
 @cases(gated_rms_norm)
-def _(draw):
+def gated_rms_norm_cases(draw):
     rows, size, heads = draw(shapes(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 2))
     dtype, shape = draw(st.sampled_from(FLOATS)), (*rows, heads * size)
     x, scale, gate = (draw(tensors(dtype, shape=sides)) for sides in (shape, (size,), shape))
@@ -40,7 +40,7 @@ def _(draw):
 
 
 @cases(scaled_silu)
-def _(draw):
+def scaled_silu_cases(draw):
     dtype, other = draw(st.sampled_from(MIXED))
     x = draw(tensors(dtype))
     scale = draw(st.none() | tensors(other, shape=(), min_value=0.5, max_value=2))
@@ -48,7 +48,7 @@ def _(draw):
 
 
 @cases(engram_gate)
-def _(draw):
+def engram_gate_cases(draw):
     batch, length, streams, size = draw(shapes(4, 4, 1, 3))
     dtype = draw(st.sampled_from(FLOATS))
     whole, parameter = (batch, length, streams, size), (streams, size)
@@ -63,7 +63,7 @@ def limits(draw):
 
 
 @cases(swiglu)
-def _(draw):
+def swiglu_cases(draw):
     shape, dtype = draw(shapes(1, 3)), draw(st.sampled_from(FLOATS))
     rounded = draw(st.integers(0, 1))
     if draw(st.booleans()):
@@ -72,14 +72,14 @@ def _(draw):
 
 
 @cases(swiglu, gradient=False)
-def _(draw):
+def swiglu_cases_2(draw):
     """A limit that counts."""
     shape = draw(shapes(1, 3))
     return call(*(draw(tensors(shape=shape)) for _ in range(2)), limit=draw(st.sampled_from([0.5, 1.0])))
 
 
 @cases(router_gate_up_proj)
-def _(draw):
+def router_gate_up_proj_cases(draw):
     *rows, depth, first, inner = draw(shapes(4, 5, 1, 3))
     dtype = draw(st.sampled_from(["float16", "bfloat16"]))
     x, w = (
@@ -90,7 +90,7 @@ def _(draw):
 
 
 @cases(hyper_connection_low_rank_mix)
-def _(draw):
+def hyper_connection_low_rank_mix_cases(draw):
     rows, (count, size, rank) = draw(shapes(1, 2, 1, 3)), draw(shapes(3, 3, 1, 3))
     dtype, flat = draw(st.sampled_from(FLOATS)), count * size
     sides = [(*rows, flat), (flat,), (flat, rank), (rank, flat), (flat, count)]
@@ -111,7 +111,7 @@ def streams(draw):
 
 
 @cases(branchwise_rms_norm)
-def _(draw):
+def branchwise_rms_norm_cases(draw):
     _, count, size, x, attributes, other = streams(draw)
     shape = draw(st.sampled_from([(count * size,), (count, size), (size,)]))
     scale = draw(st.none() | tensors(other, shape=shape))
@@ -124,7 +124,7 @@ def weights(draw, rows, count, size, dtype):
 
 
 @cases(hyper_connection_pre_mix)
-def _(draw):
+def hyper_connection_pre_mix_cases(draw):
     rows, count, size, x, attributes, other = streams(draw)
     mix = weights(draw, rows, count, size, other)
     if attributes and draw(st.booleans()):
@@ -133,7 +133,7 @@ def _(draw):
 
 
 @cases(hyper_connection_post_mix)
-def _(draw):
+def hyper_connection_post_mix_cases(draw):
     rows, count, size, x, attributes, other = streams(draw)
     block = draw(tensors(x.dtype, shape=(*rows, size)))
     mix = draw(st.none() | tensors(other, shape=(*rows, count, count)))

@@ -11,30 +11,30 @@ FLOATS = ["float32", "float64", "float16", "bfloat16"]
 
 
 @cases(gelu)
-def _(draw):
+def gelu_cases(draw):
     return call(draw(tensors(FLOATS)))
 
 
 @cases(bias_gelu)
-def _(draw):
+def bias_gelu_cases(draw):
     x = draw(tensors(FLOATS, min_rank=1))
     return call(x, draw(tensors(x.dtype.name, shape=x.shape[-1:])))
 
 
 @cases(fast_gelu)
-def _(draw):
+def fast_gelu_cases(draw):
     """Not in float64, where the constants of onnxruntime have too few digits."""
     x = draw(tensors(["float32", "float16", "bfloat16"], min_rank=1))
     return call(x, draw(tensors(x.dtype.name, shape=x.shape[-1:])) if draw(st.booleans()) else None)
 
 
 @cases(quick_gelu)
-def _(draw):
+def quick_gelu_cases(draw):
     return call(draw(tensors(FLOATS)), alpha=draw(st.sampled_from([1.702, 0.5, -1.0])))
 
 
 @cases(bias_split_gelu)
-def _(draw):
+def bias_split_gelu_cases(draw):
     batch, length, half = (draw(st.integers(1, 3)) for _ in range(3))
     x = draw(tensors(FLOATS, shape=(batch, length, 2 * half)))
     return call(x, draw(tensors(x.dtype.name, shape=(2 * half,))))

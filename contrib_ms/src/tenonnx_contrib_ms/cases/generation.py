@@ -69,15 +69,15 @@ OTHER_DECODERS = Gap("requirements", "a decoder of another kind is needed for it
 
 
 @cases(greedy_search, gradient=False, gaps=[OTHER_DECODERS])
-def _(draw):
+def greedy_search_cases(draw):
     """Without an end: when all sequences have one, onnxruntime leaves unset memory behind them."""
     ids, most, _, penalty, masks, attributes = search(draw)
     return call(ids, most, most, penalty, *masks, **attributes)
 
 
 @cases(sampling, gradient=False, gaps=[OTHER_DECODERS])
-def _(draw):
-    """Where only one token can be drawn: see tests/test_generation.py for chances."""
+def sampling_cases(draw):
+    """Scores by which only one token can be drawn: see tests/test_generation.py for chances."""
     ids, most, _, penalty, masks, attributes = search(draw)
     attributes |= {"top_p": 1e-3, "custom": draw(st.integers(0, 1)), "filter_value": -1e10}
     attributes |= {"min_tokens_to_keep": 1, "temperature": draw(st.sampled_from([1.0, 0.5]))}
@@ -89,7 +89,7 @@ def _(draw):
 
 
 @cases(beam_search, gradient=False)
-def _(draw):
+def beam_search_cases(draw):
     ids, most, least, penalty, masks, attributes = search(draw)
     beams = draw(st.integers(1, 3))
     counts = np.array([beams], np.int32), np.array([draw(st.integers(1, beams))], np.int32)

@@ -53,12 +53,20 @@ def options(draw, dtype, batch, length, total, size, heads):
 
 
 DIFFERENTIABLE = [
-    "query", "key", "value", "past_key", "past_value", "cos_cache", "sin_cache", "attention_bias", "head_sink",
-]  # fmt: skip
+    "query",
+    "key",
+    "value",
+    "past_key",
+    "past_value",
+    "cos_cache",
+    "sin_cache",
+    "attention_bias",
+    "head_sink",
+]
 
 
 @cases(group_query_attention, gradient=DIFFERENTIABLE)
-def _(draw):
+def group_query_attention_cases(draw):
     """A prompt, with or without a place for the past."""
     dtype, batch, length = draw(st.sampled_from(FLOATS)), draw(st.integers(1, 2)), draw(st.integers(1, 3))
     heads, size = heads_of(draw), 16
@@ -73,7 +81,7 @@ def _(draw):
 
 
 @cases(group_query_attention, gradient=DIFFERENTIABLE)
-def _(draw):
+def group_query_attention_cases_2(draw):
     """The next elements after a past, of which a single instance may have several."""
     dtype, batch = draw(st.sampled_from(FLOATS)), draw(st.integers(1, 3))
     length = 1 if batch > 1 else draw(st.integers(1, 2))
@@ -89,7 +97,7 @@ def _(draw):
 
 
 @cases(group_query_attention, gradient=DIFFERENTIABLE)
-def _(draw):
+def group_query_attention_cases_3(draw):
     """Logits or probabilities as the fourth output."""
     batch, length = draw(st.integers(1, 2)), draw(st.integers(1, 3))
     heads, size = heads_of(draw), 16
@@ -99,7 +107,7 @@ def _(draw):
 
 
 @cases(group_query_attention, gradient=False)
-def _(draw):
+def group_query_attention_cases_4(draw):
     """Caches of 8 or 4 bits."""
     dtype, length, before = draw(st.sampled_from(FLOATS)), draw(st.integers(1, 3)), draw(st.integers(0, 4))
     heads, size = heads_of(draw), 16
@@ -117,7 +125,7 @@ def _(draw):
 
 
 @cases(group_query_attention, gradient=["query", "key", "value", "past_key", "past_value", "attention_bias"])
-def _(draw):
+def group_query_attention_cases_5(draw):
     """Caches of the last positions alone, which are full afterwards."""
     batch, window = draw(st.integers(1, 2)), draw(st.integers(2, 4))
     length = draw(st.integers(1, 6)) if batch == 1 else 1
@@ -135,8 +143,8 @@ def _(draw):
 
 
 @cases(group_query_attention, gradient=["query", "key", "value", "q_norm_weight", "k_norm_weight"])
-def _(draw):
-    """Queries and keys normalised first, which only kernels for GPUs do."""
+def group_query_attention_cases_6(draw):
+    """Queries and keys normalized first, which only kernels for GPUs do."""
     batch, length, size = draw(st.integers(1, 2)), draw(st.integers(1, 3)), 16
     heads = heads_of(draw)
     packed = projections(draw, "float32", batch, length, size, heads)
@@ -147,7 +155,7 @@ def _(draw):
 
 
 @cases(group_query_attention, gradient=["query", "key", "value", "past_key", "past_value"])
-def _(draw):
+def group_query_attention_cases_7(draw):
     """Chunks of several instances, each of which has its own past."""
     batch, length, capacity, size = draw(st.integers(1, 3)), draw(st.integers(1, 3)), 8, 16
     heads = heads_of(draw)

@@ -10,7 +10,7 @@ from tenonnx_testing import call, cases, shapes, tensors
 
 
 @cases(murmur_hash3, gradient=False)
-def _(draw):
+def murmur_hash3_cases(draw):
     """Floats have a form from the version of ai.onnx on that has BitCast, strings nowhere."""
     dtype = draw(st.sampled_from(["int32", "uint32", "int64", "uint64", "float32", "float64", "string"]))
     x = draw(tensors(dtype, max_rank=2))
@@ -18,7 +18,7 @@ def _(draw):
 
 
 @cases(ngram_hash_mapping, gradient=False)
-def _(draw):
+def ngram_hash_mapping_cases(draw):
     batch, length, heads = draw(shapes(3, 3, 1, 4))
     size, dtype = draw(st.integers(2, 4)), draw(st.sampled_from(["int32", "int64"]))
 

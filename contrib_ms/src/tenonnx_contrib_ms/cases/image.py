@@ -15,7 +15,7 @@ from tenonnx_testing import call, cases, shapes, tensors
 
 
 @cases(grid_sample, gradient=False)
-def _(draw):
+def grid_sample_cases(draw):
     batch, channels, height, width = draw(shapes(4, 4, 1, 3))
     x = draw(tensors(shape=(batch, channels, height + 1, width + 1)))
     grid = draw(tensors(shape=(batch, 2, 3, 2), min_value=-1.3, max_value=1.3))
@@ -25,7 +25,7 @@ def _(draw):
 
 
 @cases(crop_and_resize, gradient=["X"])
-def _(draw):
+def crop_and_resize_cases(draw):
     batch, channels, height, width = draw(shapes(4, 4, 1, 3))
     count = draw(st.integers(1, 3))
     x = draw(tensors(shape=(batch, channels, height + 1, width + 1)))
@@ -37,7 +37,7 @@ def _(draw):
 
 
 @cases(conv_transpose_with_dynamic_pads)
-def _(draw):
+def conv_transpose_with_dynamic_pads_cases(draw):
     group, depth, results, height, width = draw(shapes(5, 5, 1, 2))
     x = draw(tensors(shape=(1, group * depth, height + 1, width + 1)))
     w = draw(tensors(shape=(group * depth, results, 2, 3)))
@@ -63,12 +63,12 @@ def masked_pooling(draw, least):
 
 
 @cases(max_pool_with_mask, gradient=False)
-def _(draw):
-    """Where nothing is read there is the least float, beside which differences are lost."""
+def max_pool_with_mask_cases(draw):
+    """Empty windows give the least float, beside which differences are lost."""
     return masked_pooling(draw, 0)
 
 
 @cases(max_pool_with_mask)
-def _(draw):
+def max_pool_with_mask_cases_2(draw):
     """Everything is read."""
     return masked_pooling(draw, 1)

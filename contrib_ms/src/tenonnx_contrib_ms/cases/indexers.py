@@ -16,7 +16,7 @@ SIZE, WIDTH, RATIO, POSITIONS = 8, 4, 2, 16
 
 
 class Drawn:
-    """What both indexers take, by a drawn seed: all scores differ."""
+    """Inputs of both indexers, by a drawn seed: all scores differ."""
 
     def __init__(self, draw):
         self.random = np.random.default_rng(draw(st.integers(0, 1000)))
@@ -48,7 +48,7 @@ class Drawn:
 
 
 @cases(sparse_attention_indexer, gradient=False)
-def _(draw):
+def sparse_attention_indexer_cases(draw):
     drawn = Drawn(draw)
     length, past, batch = draw(st.integers(1, 5)), draw(st.integers(0, 5)), drawn.batch
     fixed = draw(st.booleans())
@@ -68,10 +68,11 @@ def _(draw):
 
 
 @cases(
-    packed_sparse_attention_indexer, gradient=False,
+    packed_sparse_attention_indexer,
+    gradient=False,
     gaps=[Gap("requirements", "no drawn call keeps a state, whose capacity is bounded")],
-)  # fmt: skip
-def _(draw):
+)
+def packed_sparse_attention_indexer_cases(draw):
     drawn = Drawn(draw)
     csa, batch, room = drawn.csa, drawn.batch, 5
     counts = draw(tensors("int32", shape=(batch,), min_value=0, max_value=3))
@@ -105,7 +106,7 @@ def _(draw):
 
 
 @cases(packed_sparse_attention_indexer_merge, gradient=False)
-def _(draw):
+def packed_sparse_attention_indexer_merge_cases(draw):
     random = np.random.default_rng(draw(st.integers(0, 1000)))
     rows, width, queries, most = 3, 4, draw(st.integers(1, 4)), draw(st.integers(1, 8))
 

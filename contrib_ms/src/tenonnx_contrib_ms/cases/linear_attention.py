@@ -9,7 +9,7 @@ from tenonnx_testing import call, cases, shapes, tensors
 
 
 @cases(linear_attention)
-def _(draw):
+def linear_attention_cases(draw):
     batch, length, size, value_size = draw(shapes(4, 4, 1, 3))
     groups, times = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     q_heads, kv_heads = draw(st.sampled_from([(groups, groups * times), (groups * times, groups)]))
@@ -32,7 +32,7 @@ def _(draw):
 
 
 @cases(linear_attention_gate)
-def _(draw):
+def linear_attention_gate_cases(draw):
     batch, length, heads = draw(shapes(3, 3))
     dtype = draw(st.sampled_from(["float32", "float16"]))
     a, b = (draw(tensors(dtype, shape=(batch, length, heads))) for _ in range(2))
@@ -41,7 +41,7 @@ def _(draw):
 
 
 @cases(causal_conv_with_state)
-def _(draw):
+def causal_conv_with_state_cases(draw):
     batch, length, size = draw(shapes(3, 3, 1, 4))
     dilation, window = draw(st.integers(1, 2)), draw(st.sampled_from([0, 0, 1, 3]))
     last = draw(st.integers(0, 1))
@@ -63,7 +63,7 @@ def _(draw):
 
 
 @cases(causal_conv_with_state)
-def _(draw):
+def causal_conv_with_state_cases_2(draw):
     """A part of the channels, and a state of its own length and layout, which kernels for GPUs alone have."""
     batch, channels, length, size = draw(shapes(4, 4, 1, 3))
     before, behind, dilation = draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(st.integers(1, 2))
@@ -82,7 +82,7 @@ def _(draw):
 
 
 @cases(causal_conv_with_state)
-def _(draw):
+def causal_conv_with_state_cases_3(draw):
     """With axes before that of positions, which onnxruntime has no kernel for: see tests/test_formulas.py."""
     batch, channels, length, size, *sides = draw(shapes(6, 6, 1, 3))
     dilation, window, ndim = draw(st.integers(1, 2)), draw(st.sampled_from([0, 0, 2])), draw(st.integers(2, 3))

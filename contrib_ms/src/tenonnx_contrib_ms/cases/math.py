@@ -12,7 +12,7 @@ FLOATS = ["float32", "float64"]
 
 
 @cases(cdist)
-def _(draw):
+def cdist_cases(draw):
     m, n, k = draw(shapes(3, 3, 1, 4))
     a = draw(tensors(FLOATS, shape=(m, n), distinct=True))
     b = draw(tensors(a.dtype.name, shape=(k, n), distinct=True)) + a.dtype.type(9)
@@ -20,7 +20,7 @@ def _(draw):
 
 
 @cases(inverse)
-def _(draw):
+def inverse_cases(draw):
     size, batch = draw(st.integers(1, 5)), draw(shapes(0, 2, 1, 2))
     x = draw(tensors([*FLOATS, "float16"], shape=(*batch, size, size), min_value=-0.5, max_value=0.5))
     order = np.random.default_rng(size).permutation(size)
@@ -33,29 +33,29 @@ def complex_numbers(draw):
 
 
 @cases(complex_mul)
-def _(draw):
+def complex_mul_cases(draw):
     return call(*complex_numbers(draw))
 
 
 @cases(complex_mul_conj)
-def _(draw):
+def complex_mul_conj_cases(draw):
     return call(*complex_numbers(draw))
 
 
 @cases(rfft)
-def _(draw):
+def rfft_cases(draw):
     x = draw(tensors(FLOATS, min_rank=1, max_rank=3, min_side=2))
     return call(x, signal_ndim=draw(st.integers(1, x.ndim)))
 
 
 @cases(irfft)
-def _(draw):
+def irfft_cases(draw):
     x = draw(tensors(shape=(*draw(shapes(1, 3, 2, 4)), 2)))
     return call(x, signal_ndim=draw(st.integers(1, x.ndim - 1)))
 
 
 @cases(is_all_finite, gradient=False)
-def _(draw):
+def is_all_finite_cases(draw):
     dtype = draw(st.sampled_from([*FLOATS, "float16", "bfloat16"]))
     found = [draw(tensors(dtype)) for _ in range(draw(st.integers(1, 3)))]
     found[-1] = np.where(found[-1] > 3, draw(st.sampled_from([np.nan, np.inf, -np.inf])), found[-1]).astype(dtype)

@@ -28,7 +28,7 @@ def matrices(draw):
 
 
 @cases(fused_matmul)
-def _(draw):
+def fused_matmul_cases(draw):
     batch, dtype, sides, turned = matrices(draw)
     stacked = []
     for name, (rows, columns) in zip("AB", sides, strict=True):
@@ -39,7 +39,7 @@ def _(draw):
 
 
 @cases(fused_matmul)
-def _(draw):
+def fused_matmul_cases_2(draw):
     """Vectors, which are not transposed, and stacks of different ranks."""
     (k, n), batch = draw(shapes(2, 2)), draw(shapes(0, 2, 1, 3))
     a = draw(tensors(FLOATS, shape=draw(st.sampled_from([(k,), (*batch, 2, k)])), min_value=-2, max_value=2))
@@ -48,13 +48,13 @@ def _(draw):
 
 
 @cases(transpose_matmul)
-def _(draw):
+def transpose_matmul_cases(draw):
     batch, dtype, sides, turned = matrices(draw)
     return call(*(draw(tensors(dtype, shape=(*batch, *shape), min_value=-2, max_value=2)) for shape in sides), **turned)
 
 
 @cases(fused_matmul_activation)
-def _(draw):
+def fused_matmul_activation_cases(draw):
     batch, dtype, sides, turned = matrices(draw)
     activation = draw(st.sampled_from([{"activation": "Tanh"}, {"activation": "Elu", "activation_alpha": 0.5}]))
     if draw(st.booleans()):
@@ -66,7 +66,7 @@ def _(draw):
 
 
 @cases(gemm_fast_gelu)
-def _(draw):
+def gemm_fast_gelu_cases(draw):
     (m, k, n), batch = draw(shapes(3, 3)), draw(shapes(0, 1))
     x = draw(tensors(FLOATS[:1], shape=(*batch, m, k), min_value=-1, max_value=1))
     w = draw(tensors(x.dtype, shape=(k, n), min_value=-1, max_value=1))
@@ -77,7 +77,7 @@ def _(draw):
     sparse_to_dense_matmul,
     gaps=[Gap("versions", "the schema takes a sparse tensor alone, and the body one that is dense")],
 )
-def _(draw):
+def sparse_to_dense_matmul_cases(draw):
     _, dtype, sides, turned = matrices(draw)
     a, b = (draw(tensors(dtype, shape=shape, min_value=-2, max_value=2)) for shape in sides)
     return call(np.where(a > 0, a, 0).astype(a.dtype), b, **turned)

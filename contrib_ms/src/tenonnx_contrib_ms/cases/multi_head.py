@@ -21,7 +21,7 @@ def bias_of(draw, batch, heads, length, total):
 
 
 def as_declared(call):
-    """What the softmax is taken of has a type of its own, which onnxruntime wants declared."""
+    """Declare the type of the input of the softmax, as onnxruntime wants it."""
     return call.outputs == 4
 
 
@@ -34,7 +34,7 @@ LATER = Gap(
 
 
 @cases(multi_head_attention, gradient=["query", "key", "value", "bias", "attention_bias"], gaps=[LATER])
-def _(draw):
+def multi_head_attention_cases(draw):
     """Queries, keys and values apart, of which the latter may come from an encoder."""
     batch, heads, size = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 4))
     length, total = draw(st.integers(1, 3)), draw(st.integers(1, 4))
@@ -54,7 +54,7 @@ def _(draw):
 
 
 @cases(multi_head_attention, gradient=["query", "key", "value", "past_key", "past_value"])
-def _(draw):
+def multi_head_attention_cases_2(draw):
     """With a past, or a buffer that holds it, of one beam or several."""
     beams = draw(st.integers(1, 2))
     batch, heads, size = beams * draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 4))
@@ -75,8 +75,8 @@ def _(draw):
 
 
 @cases(multi_head_attention, gradient=["query", "key", "value", "bias"], gaps=[UNTYPED])
-def _(draw):
-    """What the softmax is taken of, too."""
+def multi_head_attention_cases_3(draw):
+    """Calls that also return the input of the softmax."""
     batch, heads, size, length = draw(st.integers(1, 2)), draw(st.integers(1, 2)), 3, draw(st.integers(1, 3))
     flat = [drawn(draw, batch, length, heads * size) for _ in range(3)]
     mask = mask_of(draw, batch, length, length, ["none", "keys"])
@@ -84,7 +84,7 @@ def _(draw):
 
 
 @cases(multi_head_attention, gradient=["query", "key", "bias"])
-def _(draw):
+def multi_head_attention_cases_4(draw):
     """All in one tensor, or keys and values in one."""
     batch, heads, size, length = draw(st.integers(1, 2)), draw(st.integers(1, 2)), 3, draw(st.integers(1, 3))
     if draw(st.booleans()):
@@ -99,7 +99,7 @@ def _(draw):
     gradient=["query", "key", "value", "attention_bias", "past_key", "past_value", "bias"],
     gaps=[UNTYPED],
 )
-def _(draw):
+def decoder_masked_multi_head_attention_cases(draw):
     """One query and its past, of one beam or several, which have no ``attention_bias``: its kernel mixes up heads."""
     beams = draw(st.integers(1, 2))
     batch, heads, size = beams * draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 4))
@@ -120,7 +120,7 @@ def _(draw):
 
 
 @cases(decoder_masked_multi_head_attention, gradient=["query", "key", "value", "bias"])
-def _(draw):
+def decoder_masked_multi_head_attention_cases_2(draw):
     """Keys and values of an encoder."""
     batch, heads, size, total = draw(st.integers(1, 2)), draw(st.integers(1, 2)), 3, draw(st.integers(1, 4))
     inputs = [drawn(draw, batch, 1, heads * size), *(drawn(draw, batch, heads, total, size) for _ in range(2))]

@@ -32,14 +32,14 @@ def window(draw):
 
 
 @cases(nchwc.reorder_input)
-def _(draw):
+def reorder_input_cases(draw):
     last, depth = draw(st.integers(0, 1)), draw(st.sampled_from([4, 8, 12, 16, 20, 32]))
     x = images(draw, depth)
     return call(x.transpose(0, 2, 3, 1).copy() if last else x, channels_last=last)
 
 
 @cases(nchwc.reorder_output)
-def _(draw):
+def reorder_output_cases(draw):
     depth = channels(draw)
     kept = depth - draw(st.sampled_from([0, 1, 4]))
     return call(images(draw, depth), channels=kept, channels_last=draw(st.integers(0, 1)))
@@ -66,12 +66,12 @@ def convolution(draw, activations):
 
 
 @cases(nchwc.conv)
-def _(draw):
+def conv_cases(draw):
     return convolution(draw, [None, ("Tanh", None)])
 
 
 @cases(nchwc.conv, gradient=False)
-def _(draw):
+def conv_cases_2(draw):
     """Activations with kinks."""
     return convolution(draw, [("Relu", None), ("Clip", [-1.0, 1.5])])
 
@@ -87,7 +87,7 @@ FORGOTTEN = [
 
 
 @cases(nchwc.max_pool, gaps=FORGOTTEN)
-def _(draw):
+def max_pool_cases(draw):
     shape = (1, channels(draw), 4, 3)
     return call(
         draw(tensors(shape=shape, distinct=True)),
@@ -98,24 +98,24 @@ def _(draw):
 
 
 @cases(nchwc.average_pool, gaps=FORGOTTEN)
-def _(draw):
+def average_pool_cases(draw):
     """Not both modes at once: onnxruntime then counts what lies beyond the padding, too."""
     counted = draw(st.sampled_from([{}, {"count_include_pad": 1}, {"ceil_mode": 1}]))
     return call(images(draw, channels(draw), least=3), **window(draw), **counted)
 
 
 @cases(nchwc.global_max_pool)
-def _(draw):
+def global_max_pool_cases(draw):
     return call(draw(tensors(shape=(2, channels(draw), 3, 2), distinct=True)))
 
 
 @cases(nchwc.global_average_pool)
-def _(draw):
+def global_average_pool_cases(draw):
     return call(images(draw, channels(draw)))
 
 
 @cases(nchwc.upsample)
-def _(draw):
+def upsample_cases(draw):
     modes = {"mode": draw(st.sampled_from(["nearest", "linear"]))}
     if modes["mode"] == "linear":
         known = ["asymmetric", "align_corners", "half_pixel"]

@@ -22,7 +22,7 @@ for family in FAMILIES:
 
 
 def with_channels_last(case: Case, images: set[str], known: Collection[str]) -> Callable[..., Call]:
-    """What ``case`` draws, with the channels of the named inputs last, and numbers for each axis in that order.
+    """A call of ``case`` with the channels of the named inputs last, and numbers for each axis in that order.
 
     Some calls have an activation, too. Of attributes those that are ``known`` are kept; calls that are known to fail
     without the domain are left out.
@@ -87,16 +87,28 @@ def declare(made: Op, standard: Op, *images: str) -> None:
 
 
 for name in (
-    "conv", "conv_transpose", "max_pool", "average_pool", "lp_pool", "global_average_pool", "global_max_pool",
-    "global_lp_pool", "batch_normalization", "instance_normalization", "lrn", "grid_sample", "resize",
-    "depth_to_space", "space_to_depth",
-):  # fmt: skip
+    "conv",
+    "conv_transpose",
+    "max_pool",
+    "average_pool",
+    "lp_pool",
+    "global_average_pool",
+    "global_max_pool",
+    "global_lp_pool",
+    "batch_normalization",
+    "instance_normalization",
+    "lrn",
+    "grid_sample",
+    "resize",
+    "depth_to_space",
+    "space_to_depth",
+):
     declare(getattr(nhwc, name), getattr(ops, name))
 declare(nhwc.max_unpool, ops.max_unpool, "I")
 
 
 @cases(nhwc.max_unpool, gradient=("X",))
-def _(draw):
+def max_unpool_cases(draw):
     """With padding, and the shape that follows, which may be given."""
     shape = (1, draw(st.integers(1, 2)), 4, 3)
     attributes = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 0, 1, 1]}
@@ -107,7 +119,7 @@ def _(draw):
 
 
 @cases(nhwc.conv_transpose)
-def _(draw):
+def conv_transpose_cases(draw):
     """To a shape that is asked for."""
     x = draw(tensors(shape=(1, draw(st.integers(1, 3)), draw(st.integers(1, 3)), 2), min_value=-2, max_value=2))
     w = draw(tensors(shape=(2, 1, 2, 2), min_value=-1, max_value=1))
@@ -116,7 +128,7 @@ def _(draw):
 
 def _with_a_last_part(pool: Op) -> None:
     @cases(pool)
-    def _(draw):
+    def pool_cases(draw):
         """Windows that end behind the last element, and in LpPool some that are dilated."""
         x = draw(tensors(shape=(1, 5, draw(st.integers(3, 6)), 2), distinct=True))
         more = draw(st.sampled_from([{}, {"dilations": [1, 2]}]))

@@ -29,13 +29,13 @@ def residual(draw):
 
 
 @cases(skip_layer_normalization)
-def _(draw):
+def skip_layer_normalization_cases(draw):
     x, skip, gamma, beta, bias, epsilon = residual(draw)
     return call(x, skip, gamma, beta if draw(st.booleans()) else None, bias, epsilon=epsilon)
 
 
 @cases(skip_simplified_layer_normalization)
-def _(draw):
+def skip_simplified_layer_normalization_cases(draw):
     x, skip, gamma, _, bias, epsilon = residual(draw)
     return call(x, skip, gamma, bias, epsilon=epsilon)
 
@@ -54,13 +54,13 @@ def grouped(draw):
 
 
 @cases(group_norm)
-def _(draw):
+def group_norm_cases(draw):
     x, parameters, attributes = grouped(draw)
     return call(x, *parameters, **attributes)
 
 
 @cases(skip_group_norm)
-def _(draw):
+def skip_group_norm_cases(draw):
     x, parameters, attributes = grouped(draw)
     channels = parameters[0].size
     single = (x.shape[0], 1, 1, channels) if attributes["channels_last"] else (x.shape[0], channels, 1, 1)
@@ -70,7 +70,7 @@ def _(draw):
 
 
 @cases(embed_layer_normalization, gradient=["word_embedding", "position_embedding", "segment_embedding", "gamma"])
-def _(draw):
+def embed_layer_normalization_cases(draw):
     batch, length = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     size, dtype = draw(st.integers(2, 4)), draw(st.sampled_from(["float32", "float16"]))
     words, positions, segments = (draw(tensors(dtype, shape=(rows, size), distinct=True)) for rows in (5, 4, 2))

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx_contrib_ms.gated_delta_net import gated_delta_net
-from tenonnx_contrib_ms.packed import varlen_causal_conv_with_state, varlen_ngram_hash_mapping
+from tenonnx_contrib_ms.packed_ops import varlen_causal_conv_with_state, varlen_ngram_hash_mapping
 from tenonnx_testing import call, cases, shapes, tensors
 
 
@@ -17,7 +17,7 @@ def packed(draw):
 
 
 def captured(draw, batch):
-    """How many elements to capture in each sequence, and of how many at most."""
+    """Number of elements to capture in each sequence, and its upper bound."""
     if draw(st.booleans()):
         return None, {}
     counts = draw(tensors("int32", shape=(batch,), min_value=0, max_value=3))
@@ -25,7 +25,7 @@ def captured(draw, batch):
 
 
 @cases(varlen_ngram_hash_mapping, gradient=False)
-def _(draw):
+def varlen_ngram_hash_mapping_cases(draw):
     batch, total, bounds = packed(draw)
     heads, size, dtype = draw(st.integers(1, 3)), draw(st.integers(2, 4)), draw(st.sampled_from(["int32", "int64"]))
 
@@ -48,7 +48,7 @@ def _(draw):
 
 
 @cases(varlen_causal_conv_with_state)
-def _(draw):
+def varlen_causal_conv_with_state_cases(draw):
     batch, total, bounds = packed(draw)
     channels, size, dilation = draw(shapes(3, 3, 1, 3))
     dtype, reach = draw(st.sampled_from(["float32", "float16"])), size * dilation
@@ -64,7 +64,7 @@ def _(draw):
 
 
 @cases(varlen_causal_conv_with_state)
-def _(draw):
+def varlen_causal_conv_with_state_cases_2(draw):
     """Weights of two taps that each token changes, which kernels for GPUs alone have."""
     batch, total, bounds = packed(draw)
     groups, times = draw(st.integers(1, 2)), draw(st.integers(1, 2))
@@ -77,7 +77,7 @@ def _(draw):
 
 
 @cases(gated_delta_net, gradient=["query", "key", "value", "decay", "beta", "initial_state"])
-def _(draw):
+def gated_delta_net_cases(draw):
     batch, total, bounds = packed(draw)
     pairs, times, size, width = draw(shapes(4, 4, 1, 2))
     heads = pairs * times

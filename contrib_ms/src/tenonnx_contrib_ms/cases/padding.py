@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_contrib_ms.padding import (
+from tenonnx_contrib_ms.remove_padding import (
     gated_relative_position_bias,
     packed_attention,
     packed_multi_head_attention,
@@ -30,13 +30,13 @@ def lengths_of(draw):
 
 
 @cases(remove_padding, gradient=["input"])
-def _(draw):
+def remove_padding_cases(draw):
     counts, offset, _ = lengths_of(draw)
     return call(drawn(draw, *offset.shape, 3, dtype=draw(st.sampled_from(["float32", "float16"]))), counts)
 
 
 @cases(restore_padding, gradient=["input"])
-def _(draw):
+def restore_padding_cases(draw):
     _, offset, sums = lengths_of(draw)
     return call(drawn(draw, int(sums[-1]), 3, dtype=draw(st.sampled_from(["float32", "float16"]))), offset)
 
@@ -48,7 +48,7 @@ def bias_of(draw, batch, heads, length):
 
 
 @cases(packed_attention, gradient=["input", "weights", "bias", "attention_bias"])
-def _(draw):
+def packed_attention_cases(draw):
     _, offset, sums = lengths_of(draw)
     heads, size, width = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
     sizes = draw(st.sampled_from([None, [heads * size, heads * size, 2 * heads]]))
@@ -60,7 +60,7 @@ def _(draw):
 
 
 @cases(packed_multi_head_attention, gradient=["query", "key", "value", "bias", "attention_bias"])
-def _(draw):
+def packed_multi_head_attention_cases(draw):
     _, offset, sums = lengths_of(draw)
     heads, size, tokens = draw(st.integers(1, 2)), draw(st.integers(1, 3)), int(sums[-1])
     width = heads * size
@@ -77,7 +77,7 @@ def _(draw):
 
 
 @cases(gated_relative_position_bias)
-def _(draw):
+def gated_relative_position_bias_cases(draw):
     _, offset, sums = lengths_of(draw)
     heads, size, gates = draw(st.integers(1, 2)), draw(st.integers(1, 3)), 2 * draw(st.integers(1, 2))
     batch, length = offset.shape

@@ -39,7 +39,7 @@ class Pages:
         return self.table.size, self.block, self.groups, self.size
 
     def slots(self):
-        """Where the new tokens go by themselves, but for the first one, which goes nowhere."""
+        """Slots of the new tokens, but for the first one, which has none."""
         sequence = np.repeat(range(len(self.new)), self.new)
         position = np.concatenate([p + np.arange(n) for p, n in zip(self.past, self.new, strict=True)])
         slots = self.table[sequence, position // self.block] * self.block + position % self.block
@@ -71,17 +71,17 @@ def drawn_int8(draw, pages):
 
 
 @cases(paged_attention, gradient=["query", "key", "value", "head_sink", "q_norm_weight", "k_norm_weight"])
-def _(draw):
+def paged_attention_cases(draw):
     return _drawn_call(draw, int8=False)
 
 
 @cases(paged_attention, gradient=False)
-def _(draw):
+def paged_attention_cases_2(draw):
     return _drawn_call(draw, int8=True)
 
 
 def _drawn_call(draw, int8):
-    """Of int8 nothing is turned or normalised: what is rounded hangs on the last bit."""
+    """Of int8 nothing is turned or normalized: what is rounded hangs on the last bit."""
     pages = drawn_pages(draw)
     heads, groups, size, drawn = pages.heads, pages.groups, pages.size, pages.drawn
     parts = [drawn(pages.tokens, n * size) for n in (heads, groups, groups)]
@@ -108,9 +108,9 @@ def _drawn_call(draw, int8):
         more[2] = pages.slots()
     metadata = np.array([3, 9], np.int32) if draw(st.booleans()) else None
     if int8:
-        held, scales, quantised = drawn_int8(draw, pages)
+        held, scales, quantized = drawn_int8(draw, pages)
         more += [*scales, metadata]
-        attributes |= quantised | draw(st.sampled_from([{}, {"k_cache_dtype": "int8", "v_cache_dtype": "int8"}]))
+        attributes |= quantized | draw(st.sampled_from([{}, {"k_cache_dtype": "int8", "v_cache_dtype": "int8"}]))
     else:
         more += [None, None, metadata]
     others = [{}, {"local_window_size": 2}, {"scale": 0.3, "softcap": 1.5}, {"is_causal": 0}]

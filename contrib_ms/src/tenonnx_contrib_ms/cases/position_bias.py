@@ -10,7 +10,7 @@ from tenonnx_testing import call, cases, tensors
 
 
 @cases(relative_position_bias)
-def _(draw):
+def relative_position_bias_cases(draw):
     """With as many buckets as leave no distance at the edge of one."""
     table = draw(tensors(["float32", "float16"], shape=(draw(st.sampled_from([12, 20])), draw(st.integers(1, 2)))))
     lengths = (np.array([draw(st.integers(1, 9))]) for _ in range(2))

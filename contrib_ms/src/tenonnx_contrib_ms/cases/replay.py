@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tenonnx_contrib_ms.replay import conv_state_replay, gated_delta_net_state_replay
+from tenonnx_contrib_ms.state_replay import conv_state_replay, gated_delta_net_state_replay
 from tenonnx_testing import call, cases, shapes, tensors
 
 
@@ -16,7 +16,7 @@ def backing(draw, dtype, size):
 
 
 @cases(conv_state_replay, gradient=False)
-def _(draw):
+def conv_state_replay_cases(draw):
     batch, channels, history, capacity = draw(shapes(4, 4, 1, 3))
     dtype = draw(st.sampled_from(["float32", "float16"]))
     state = batch * channels * history
@@ -28,7 +28,7 @@ def _(draw):
 
 
 @cases(gated_delta_net_state_replay, gradient=["source_backing", "capsule_backing", "destination_backing"])
-def _(draw):
+def gated_delta_net_state_replay_cases(draw):
     groups, times, values, keys = draw(shapes(4, 4, 1, 2))
     capacity, heads = draw(st.integers(1, 3)), groups * times
     wide = draw(st.sampled_from([1, keys]))

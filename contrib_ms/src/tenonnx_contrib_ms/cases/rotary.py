@@ -14,7 +14,7 @@ IDLE = [{}, {"scale": 2.0, "is_packed_batching": 1}]
 
 
 @cases(rotary_embedding, gradient=["input", "cos_cache", "sin_cache"])
-def _(draw):
+def rotary_embedding_cases(draw):
     batch, length, heads, half = (draw(st.integers(1, 3)) for _ in range(4))
     size = 2 * half
     part = draw(st.integers(1, half))
@@ -35,7 +35,7 @@ def _(draw):
 
 
 @cases(m_rotary_embedding, gradient=["input", "cos_cache", "sin_cache"])
-def _(draw):
+def m_rotary_embedding_cases(draw):
     batch, length, heads, half = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 2)), 8
     sections = draw(st.sampled_from([[4, 2, 2], [3, 3, 2], [8, 0, 0]]))
     part = draw(st.sampled_from([{}, {"rotary_embedding_dim": 16}]))
@@ -50,7 +50,7 @@ def _(draw):
 
 
 @cases(gemma_rotary_embedding, gradient=["q", "q_rot", "k", "k_rot"])
-def _(draw):
+def gemma_rotary_embedding_cases(draw):
     """onnxruntime has it for GPUs alone: see tests/test_attention_formulas.py."""
     batch, length, size = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
     angles = draw(tensors(shape=(batch, length, size)))
@@ -61,7 +61,7 @@ def _(draw):
 
 
 @cases(rms_norm_rotary, gradient=False)
-def _(draw):
+def rms_norm_rotary_cases(draw):
     """onnxruntime has it for GPUs alone: see tests/test_formulas_of_gpus.py."""
     batch, length, heads = draw(shapes(3, 3, 1, 3))
     half, start, behind, rest = draw(st.integers(1, 3)), *(draw(st.integers(0, 2)) for _ in range(3))

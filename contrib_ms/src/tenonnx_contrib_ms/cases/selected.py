@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tenonnx_contrib_ms.cases.grouped_query import heads_of, held, projections
 from tenonnx_contrib_ms.cases.paged import drawn_int8, drawn_pages
-from tenonnx_contrib_ms.selected import dynamic_sparse_attention, sparse_paged_attention
+from tenonnx_contrib_ms.dynamic_sparse_attention import dynamic_sparse_attention, sparse_paged_attention
 from tenonnx_testing import Gap, call, cases, tensors
 
 STATUS = Gap("outputs", "validation_status is what a kernel for GPUs finds, of a length that is not documented")
@@ -25,10 +25,11 @@ def selection(draw, limits, most=4):
 
 
 @cases(
-    dynamic_sparse_attention, gradient=["query", "key", "value", "past_key", "past_value", "auxiliary_key"],
+    dynamic_sparse_attention,
+    gradient=["query", "key", "value", "past_key", "past_value", "auxiliary_key"],
     gaps=[Gap("requirements", "the requirement before it refuses what would break the choice of modes"), STATUS],
-)  # fmt: skip
-def _(draw):
+)
+def dynamic_sparse_attention_cases(draw):
     dtype, batch, size = draw(st.sampled_from(["float32", "float16"])), draw(st.integers(1, 2)), 16
     length, heads = draw(st.integers(1, 3)), heads_of(draw)
     groups = heads["kv_num_heads"]
@@ -67,7 +68,7 @@ def _(draw):
 
 
 @cases(dynamic_sparse_attention, gradient=False, gaps=[STATUS])
-def _(draw):
+def dynamic_sparse_attention_cases_2(draw):
     """Caches of int8."""
     batch, size, length, heads = 2, 16, draw(st.integers(1, 3)), heads_of(draw)
     groups = heads["kv_num_heads"]
@@ -82,17 +83,17 @@ def _(draw):
 
 
 @cases(sparse_paged_attention, gradient=["query", "key", "value", "auxiliary_key", "auxiliary_value"])
-def _(draw):
+def sparse_paged_attention_cases(draw):
     return _drawn_call(draw, int8=False)
 
 
 @cases(sparse_paged_attention, gradient=False)
-def _(draw):
+def sparse_paged_attention_cases_2(draw):
     return _drawn_call(draw, int8=True)
 
 
 def _drawn_call(draw, int8):
-    """Of int8 nothing is turned or normalised: what is rounded hangs on the last bit."""
+    """Of int8 nothing is turned or normalized: what is rounded hangs on the last bit."""
     pages = drawn_pages(draw)
     heads, groups, size, drawn = pages.heads, pages.groups, pages.size, pages.drawn
     limits = np.concatenate([p + np.arange(n) + 1 for p, n in zip(pages.past, pages.new, strict=True)])
@@ -123,13 +124,21 @@ def _drawn_call(draw, int8):
     attributes |= draw(st.sampled_from([{}, {"scale": 0.3, "softcap": 1.5}, {"is_causal": 0}]))
     held = [drawn(*pages.cache) for _ in range(2)]
     if int8:
-        held, scales, quantised = drawn_int8(draw, pages)
+        held, scales, quantized = drawn_int8(draw, pages)
         more += scales
-        attributes |= quantised
+        attributes |= quantized
     else:
         more += [None, None]
     more.append(np.array([3, 9, 4, 5, 14], np.int32) if draw(st.booleans()) else None)
     return call(
-        *parts, *held, pages.sums, pages.past, pages.table, slots, *selection(draw, limits), *auxiliary, *more,
+        *parts,
+        *held,
+        pages.sums,
+        pages.past,
+        pages.table,
+        slots,
+        *selection(draw, limits),
+        *auxiliary,
+        *more,
         **attributes,
-    )  # fmt: skip
+    )

@@ -12,7 +12,7 @@ DIFFERENTIABLE = ["X", "W", "R", "B", "initial_h", "initial_c", "P", "QW", "MW",
 
 
 @cases(attn_lstm, gradient=DIFFERENTIABLE)
-def _(draw):
+def attn_lstm_cases(draw):
     length, batch, width, hidden, size = draw(shapes(5, 5, 1, 2))
     steps, depth = draw(st.integers(1, 3)), draw(st.integers(1, 2))
     direction = draw(st.sampled_from(["forward", "reverse", "bidirectional"]))
@@ -40,13 +40,13 @@ def _(draw):
 @cases(
     dynamic_time_warping, gradient=False, gaps=[Gap("special values", "which path wins beside a NaN is not specified")]
 )
-def _(draw):
+def dynamic_time_warping_cases(draw):
     shape = draw(shapes(2, 2, 1, 5))
     return call(draw(tensors(shape=draw(st.sampled_from([shape, (1, *shape)])), min_value=0)))
 
 
 @cases(word_conv_embedding, gradient=["W", "B", "C"])
-def _(draw):
+def word_conv_embedding_cases(draw):
     """No empty words, for which onnxruntime writes nothing."""
     count, length, results, width, size = draw(shapes(5, 5, 1, 3))
     length += width - 1

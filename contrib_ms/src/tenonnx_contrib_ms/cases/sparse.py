@@ -13,7 +13,7 @@ IN_PLACE = Gap("onnxruntime", "its kernel wants past and present in one piece of
 
 
 @cases(sparse_attention, gradient=["query", "key", "value", "past_key", "past_value"], gaps=[IN_PLACE])
-def _(draw):
+def sparse_attention_cases(draw):
     dtype, batch, size = draw(st.sampled_from(["float32", "float16"])), draw(st.integers(1, 2)), 16
     prompt = draw(st.booleans())
     length, blocks = draw(st.integers(1, 20)) if prompt else 1, 2
@@ -38,7 +38,7 @@ def _(draw):
 
 
 @cases(longformer_attention, gradient=["input", "weight", "bias", "mask", "global_weight", "global_bias"])
-def _(draw):
+def longformer_attention_cases(draw):
     batch, heads, size, width = draw(st.integers(1, 2)), draw(st.integers(1, 2)), 2, 3
     window = draw(st.integers(1, 2))
     length = 2 * window * draw(st.integers(1, 2))

@@ -20,12 +20,12 @@ EMPTY = [
 
 
 @cases(tokenizer, gradient=False)
-def _(draw):
+def tokenizer_cases(draw):
     return tokens(draw, draw(st.sampled_from([(3,), (1,), (2, 2)])))
 
 
 @cases(tokenizer, gradient=False, gaps=EMPTY)
-def _(draw):
+def tokenizer_cases_2(draw):
     return tokens(draw, draw(st.sampled_from([(0,), (2, 0)])))
 
 

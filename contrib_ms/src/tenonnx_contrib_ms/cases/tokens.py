@@ -10,14 +10,14 @@ from tenonnx_testing import call, cases, tensors
 
 
 @cases(n_gram_repeat_block, gradient=False)
-def _(draw):
+def n_gram_repeat_block_cases(draw):
     batch, vocabulary = draw(st.integers(1, 3)), draw(st.integers(2, 4))
     ids = draw(tensors("int64", shape=(batch, draw(st.integers(1, 8))), min_value=0, max_value=vocabulary - 1))
     return call(ids, draw(tensors(shape=(batch, vocabulary))), ngram_size=draw(st.integers(1, 4)))
 
 
 @cases(bifurcation_detector, gradient=False)
-def _(draw):
+def bifurcation_detector_cases(draw):
     source, current = (
         draw(tensors("int64", shape=(draw(st.integers(1, 7)),), min_value=0, max_value=3)) for _ in range(2)
     )

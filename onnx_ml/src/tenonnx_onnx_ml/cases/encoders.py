@@ -58,7 +58,7 @@ MISSES_TOO = Gap(
 
 
 @cases(label_encoder, gradient=False, gaps=[MISSES, MISSES_TOO])
-def _(draw):
+def label_encoder_cases(draw):
     """Lists."""
     given, wanted = draw(st.sampled_from(list(KINDS))), draw(st.sampled_from(list(KINDS)))
     keys, x = keys_of(draw, given)
@@ -71,7 +71,7 @@ def _(draw):
 
 
 @cases(label_encoder, gradient=False, gaps=[MISSES])
-def _(draw):
+def label_encoder_cases_2(draw):
     """Tensors."""
     dtypes = ["string", "int64", "float32", "int32", "int16", "float64"]
     keys, x = keys_of(draw, draw(st.sampled_from(dtypes)))
@@ -85,7 +85,7 @@ def _(draw):
 
 
 @cases(label_encoder_by_classes, gradient=False)
-def _(draw):
+def label_encoder_by_classes_cases(draw):
     classes = draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4))
     x = draw(tensors(["string", "int64"], min_value=-1, max_value=4))
     return call(x, classes_strings=classes, default_int64=draw(st.sampled_from([-1, 5])), default_string="?")
@@ -103,7 +103,7 @@ FIRST = Gap("onnxruntime", "the last of repeated keys counts, and onnxruntime ta
 
 
 @cases(label_encoder, gradient=False, gaps=[MISSES, FIRST])
-def _(draw):
+def label_encoder_cases_3(draw):
     """More keys than are compared one by one."""
     dtype = draw(st.sampled_from(["int64", "float32", "int32", "int16", "float64"]))
     size = COMPARED + draw(st.integers(1, 20))
@@ -118,7 +118,7 @@ def _(draw):
 
 
 @cases(category_mapper, gradient=False)
-def _(draw):
+def category_mapper_cases(draw):
     count = draw(st.integers(1, 4))
     words, numbers = draw(st.permutations(WORDS))[:count], draw(st.permutations(range(-2, 4)))[:count]
     x = draw(tensors(["string", "int64"], min_value=-2, max_value=4))
@@ -141,7 +141,7 @@ def is_repeated(categories):
         )
     ],
 )
-def _(draw):
+def one_hot_encoder_cases(draw):
     if draw(st.booleans()):
         words = draw(st.permutations(WORDS))
         x = draw(tensors("string", max_rank=2))
@@ -152,7 +152,7 @@ def _(draw):
 
 
 @cases(one_hot_encoder, gradient=False)
-def _(draw):
+def one_hot_encoder_cases_2(draw):
     """Every element has a category."""
     x = draw(tensors(["int64", "int32"], min_rank=1, max_rank=2, min_value=-1, max_value=2))
     return call(x, cats_int64s=draw(st.permutations(range(-1, 3))), zeros=0)

@@ -11,7 +11,7 @@ NUMBERS = ["float32", "float64", "int64", "int32"]
 
 
 @cases(array_feature_extractor)
-def _(draw):
+def array_feature_extractor_cases(draw):
     x = draw(tensors([*NUMBERS, "string"], min_rank=1, max_rank=3))
     y = draw(tensors("int64", shape=shapes(0, 2), min_value=0, max_value=x.shape[-1] - 1))
     return call(x, y)
@@ -27,7 +27,7 @@ def _(draw):
         )
     ],
 )
-def _(draw):
+def feature_vectorizer_cases(draw):
     dtype, count = draw(st.sampled_from(NUMBERS)), draw(st.integers(1, 3))
     rows = [] if draw(st.booleans()) else [draw(st.integers(1, 3))]
     inputs = [draw(tensors(dtype, shape=(*rows, draw(st.integers(1, 4))))) for _ in range(count)]
@@ -35,7 +35,7 @@ def _(draw):
 
 
 @cases(feature_vectorizer)
-def _(draw):
+def feature_vectorizer_cases_2(draw):
     """All that there is, of further axes, too."""
     rows = draw(st.integers(1, 3))
     inputs = [draw(tensors("float32", shape=(rows, *draw(shapes(1, 2, max_side=3))))) for _ in range(2)]

@@ -34,7 +34,7 @@ WIDE = Gap("reference", "onnx.reference gives float64 for float64", when=lambda 
 
 
 @cases(linear_classifier, gaps=[WIDE])
-def _(draw):
+def linear_classifier_cases(draw):
     """A score for each label."""
     x = rows(draw)
     count = draw(st.integers(2, 4))
@@ -59,7 +59,7 @@ def _(draw):
         ),
     ],
 )
-def _(draw):
+def linear_classifier_cases_2(draw):
     """One score for two labels."""
     x = rows(draw)
     coefficients, intercepts = coefficients_of(draw, 1, x.shape[1])
@@ -74,7 +74,7 @@ def _(draw):
         Gap("reference", "onnx.reference takes the label from the transformed scores", when=lambda c: is_single(c)),
     ],
 )
-def _(draw):
+def linear_classifier_cases_3(draw):
     """Scores that are probabilities."""
     x = draw(tensors("float32", min_rank=2, max_rank=2, min_value=0.1, max_value=0.4))
     count = draw(st.integers(1, 3))
@@ -102,7 +102,7 @@ OTHER_TYPE = Gap(
 
 
 @cases(linear_regressor, gaps=[OTHER_TYPE])
-def _(draw):
+def linear_regressor_cases(draw):
     x = draw(tensors(NUMBERS, min_rank=1, max_rank=2))
     targets = draw(st.integers(1, 3))
     coefficients, intercepts = coefficients_of(draw, targets, x.shape[-1])
@@ -112,7 +112,7 @@ def _(draw):
 
 
 @cases(linear_regressor)
-def _(draw):
+def linear_regressor_cases_2(draw):
     """Targets that are probabilities."""
     x = draw(tensors("float32", min_rank=2, max_rank=2, min_value=0.1, max_value=0.4))
     targets = draw(st.integers(1, 3))

@@ -11,7 +11,7 @@ WORDS = ["", "a", "b", "ab", "zwölf"]
 
 
 @cases(zip_map, gradient=False)
-def _(draw):
+def zip_map_cases(draw):
     x = draw(tensors("float32", min_rank=1, max_rank=2, max_side=4))
     labels = draw(st.permutations(range(x.shape[-1])))
     if draw(st.booleans()):
@@ -28,7 +28,7 @@ def map_of(draw, keys, dtype):
 
 
 @cases(cast_map, gradient=False)
-def _(draw):
+def cast_map_cases(draw):
     x = map_of(draw, range(5), draw(st.sampled_from(["float32", "string"])))
     cast_to = draw(st.sampled_from(["TO_FLOAT", "TO_INT64", "TO_STRING"]))
     if draw(st.booleans()):
@@ -41,7 +41,7 @@ def _(draw):
     gradient=False,
     gaps=[Gap("reference", "onnx.reference gives a vector, onnxruntime one row")],
 )
-def _(draw):
+def dict_vectorizer_cases(draw):
     dtype = draw(st.sampled_from(["float32", "float64", "int64", "string"]))
     if dtype != "string" and draw(st.booleans()):
         return call(map_of(draw, WORDS, dtype), string_vocabulary=draw(st.permutations(WORDS)))

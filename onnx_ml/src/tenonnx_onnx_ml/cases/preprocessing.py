@@ -17,7 +17,7 @@ NUMBERS = ["float32", "float64", "int64", "int32"]
         Gap("reference", "onnx.reference gives the type of the input", when=lambda c: c.inputs[0].dtype != "float32"),
     ],
 )
-def _(draw):
+def scaler_cases(draw):
     x = draw(tensors(NUMBERS, min_rank=1, max_rank=2))
     size = draw(st.sampled_from([1, x.shape[-1]]))
     offset, scale = (draw(tensors("float32", shape=(size,))).tolist() for _ in range(2))
@@ -34,7 +34,7 @@ def _(draw):
         ),
     ],
 )
-def _(draw):
+def normalizer_cases(draw):
     x = draw(tensors(NUMBERS, min_rank=1, max_rank=2, exclude_near=(0.0,)))
     if draw(st.booleans()):
         x = x * 0
@@ -42,7 +42,7 @@ def _(draw):
 
 
 @cases(binarizer, gradient=False)
-def _(draw):
+def binarizer_cases(draw):
     threshold = draw(st.sampled_from([0.0, 0.5, -1.5, 2.0, 1e30, -1e30]))
     x = draw(tensors(NUMBERS, exclude_near=(threshold,)))
     return call(x, threshold=threshold)
@@ -65,17 +65,17 @@ def imputation(draw, replaced):
 
 
 @cases(imputer, gaps=[BEYOND])
-def _(draw):
+def imputer_cases(draw):
     return imputation(draw, np.nan)
 
 
 @cases(imputer, gaps=[BEYOND], gradient=False)
-def _(draw):
+def imputer_cases_2(draw):
     return imputation(draw, 2.0)
 
 
 @cases(imputer, gradient=False)
-def _(draw):
+def imputer_cases_3(draw):
     """Integers."""
     x = draw(tensors(["int64", "int32"], min_rank=1, max_rank=2, min_value=-2, max_value=2))
     imputed = draw(tensors("int64", shape=(draw(st.sampled_from([1, x.shape[-1]])),))).tolist()

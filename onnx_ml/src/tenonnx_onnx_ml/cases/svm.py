@@ -50,7 +50,7 @@ OTHERS = Gap(
 
 
 @cases(svm_classifier, gaps=[OTHERS])
-def _(draw):
+def svm_classifier_cases(draw):
     """Scores of pairs."""
     x = rows(draw)
     attributes = pairwise(draw, draw(st.integers(2, 4)), x.shape[1])
@@ -68,7 +68,7 @@ def _(draw):
         )
     ],
 )
-def _(draw):
+def svm_classifier_cases_2(draw):
     """Probabilities of classes."""
     x = rows(draw)
     classes = draw(st.integers(2, 4))
@@ -79,7 +79,7 @@ def _(draw):
 
 
 @cases(svm_classifier, gaps=[OTHERS])
-def _(draw):
+def svm_classifier_cases_3(draw):
     """A linear machine: no support vectors."""
     x = rows(draw)
     classes = draw(st.integers(1, 4))
@@ -92,7 +92,7 @@ WIDE = Gap("reference", "onnx.reference gives the type of the input", when=lambd
 
 
 @cases(svm_regressor, gaps=[WIDE])
-def _(draw):
+def svm_regressor_cases(draw):
     x = draw(tensors(NUMBERS, min_rank=2, max_rank=2, max_side=3))
     count = draw(st.integers(1, 4))
     attributes = {"coefficients": numbers(draw, count), "rho": numbers(draw, 1), **kernel_of(draw, x.shape[1], count)}
@@ -100,7 +100,7 @@ def _(draw):
 
 
 @cases(svm_regressor, gaps=[WIDE], gradient=False)
-def _(draw):
+def svm_regressor_cases_2(draw):
     """Outliers, and a linear machine."""
     x = draw(tensors(NUMBERS, min_rank=1, max_rank=2, max_side=3))
     attributes = {"coefficients": numbers(draw, x.shape[-1]), "kernel_params": [0.5, 0.5, 2.0]}

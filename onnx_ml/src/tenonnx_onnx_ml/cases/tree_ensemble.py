@@ -34,12 +34,23 @@ def forest(draw, modes=MODES):
         count[0] += 1
         place = len(columns.get("nodeids", ()))
         branches = depth > 0 and draw(st.integers(0, 3)) > 0
-        entry = {"treeids": tree, "nodeids": node, "featureids": 0, "values": 0.0, "modes": "LEAF",
-                 "truenodeids": 0, "falsenodeids": 0, "missing_value_tracks_true": 0}  # fmt: skip
+        entry = {
+            "treeids": tree,
+            "nodeids": node,
+            "featureids": 0,
+            "values": 0.0,
+            "modes": "LEAF",
+            "truenodeids": 0,
+            "falsenodeids": 0,
+            "missing_value_tracks_true": 0,
+        }
         if branches:
-            entry |= {"featureids": draw(st.integers(0, FEATURES - 1)), "modes": draw(st.sampled_from(kinds)),
-                      "values": float(draw(st.integers(-2, 2))) / 2,
-                      "missing_value_tracks_true": draw(st.integers(0, 1))}  # fmt: skip
+            entry |= {
+                "featureids": draw(st.integers(0, FEATURES - 1)),
+                "modes": draw(st.sampled_from(kinds)),
+                "values": float(draw(st.integers(-2, 2))) / 2,
+                "missing_value_tracks_true": draw(st.integers(0, 1)),
+            }
         for name, value in entry.items():
             columns.setdefault(name, []).append(value)
         if branches:
@@ -109,7 +120,7 @@ TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"]
 
 
 @cases(tree_ensemble_classifier, gradient=False, gaps=[NAN])
-def _(draw):
+def tree_ensemble_classifier_cases(draw):
     """Three classes and more."""
     attributes, leaves = forest(draw)
     count = draw(st.integers(3, 4))
@@ -125,7 +136,7 @@ def _(draw):
     gradient=False,
     gaps=[NAN, Gap("reference", "onnx.reference has other conventions where one of two classes has votes")],
 )
-def _(draw):
+def tree_ensemble_classifier_cases_2(draw):
     """Two classes, one of which has votes."""
     attributes, leaves = forest(draw)
     low = draw(st.sampled_from([0.1, -1]))
@@ -149,7 +160,7 @@ def _(draw):
         ),
     ],
 )
-def _(draw):
+def tree_ensemble_classifier_cases_3(draw):
     """Two classes with votes."""
     attributes, leaves = forest(draw, MODES[:4])
     attributes |= votes(draw, leaves, [0, 1], "class", -1, 1) | labels_of(draw, 2)
@@ -158,7 +169,7 @@ def _(draw):
 
 
 @cases(tree_ensemble_classifier, gradient=False, gaps=[NAN])
-def _(draw):
+def tree_ensemble_classifier_cases_4(draw):
     """Thresholds and weights in float64."""
     attributes, leaves = forest(draw)
     attributes |= votes(draw, leaves, range(3), "class", 0.1, 1) | labels_of(draw, 3)
@@ -167,7 +178,7 @@ def _(draw):
 
 
 @cases(tree_ensemble_regressor, gradient=False, gaps=[NAN, WIDE])
-def _(draw):
+def tree_ensemble_regressor_cases(draw):
     attributes, leaves = forest(draw)
     count = draw(st.integers(1, 3))
     attributes |= votes(draw, leaves, range(count), "target", -1, 1)
@@ -192,7 +203,7 @@ UNVOTED = Gap(
 
 
 @cases(tree_ensemble_regressor, gradient=False, gaps=[NAN, WIDE, UNVOTED])
-def _(draw):
+def tree_ensemble_regressor_cases_2(draw):
     """Weights for some targets, and thresholds in float64."""
     attributes, leaves = forest(draw)
     voted = draw(st.sampled_from([[0], [1], [0, 1]]))
@@ -214,7 +225,7 @@ def listed(draw, dtype, targets):
     modes = draw(st.sampled_from([range(MEMBER + 1), [0], [MEMBER]]))
 
     def way(depth):
-        """Where a branch leads to, and whether that is a leaf."""
+        """The target of a branch, and whether it is a leaf."""
         if depth and draw(st.booleans()):
             return grow(depth - 1), 0
         leaves.append(draw(st.integers(0, targets - 1)))
@@ -238,11 +249,18 @@ def listed(draw, dtype, targets):
     feature, mode, threshold, yes, yes_is_leaf, no, no_is_leaf, missing = map(list, zip(*nodes, strict=True))
     weights = draw(tensors(dtype, shape=(len(leaves),), min_value=0.1, max_value=1))
     attributes = {
-        "tree_roots": roots, "nodes_featureids": feature, "nodes_modes": np.array(mode, np.uint8),
-        "nodes_splits": np.array(threshold, weights.dtype), "nodes_truenodeids": yes, "nodes_trueleafs": yes_is_leaf,
-        "nodes_falsenodeids": no, "nodes_falseleafs": no_is_leaf, "leaf_targetids": leaves, "leaf_weights": weights,
+        "tree_roots": roots,
+        "nodes_featureids": feature,
+        "nodes_modes": np.array(mode, np.uint8),
+        "nodes_splits": np.array(threshold, weights.dtype),
+        "nodes_truenodeids": yes,
+        "nodes_trueleafs": yes_is_leaf,
+        "nodes_falsenodeids": no,
+        "nodes_falseleafs": no_is_leaf,
+        "leaf_targetids": leaves,
+        "leaf_weights": weights,
         "n_targets": targets,
-    }  # fmt: skip
+    }
     if members:
         attributes["membership_values"] = np.array(members, weights.dtype)
     if draw(st.booleans()):
@@ -286,7 +304,7 @@ def lacks_votes(c):
         Gap("reference", "onnx.reference gives the greatest float where there is no vote", when=lacks_votes),
     ],
 )
-def _(draw):
+def tree_ensemble_cases(draw):
     """Votes as they are."""
     x = rows(draw, ["float32", "float64", "float16"])
     aggregate, attributes = draw(st.integers(0, 3)), listed(draw, x.dtype.name, draw(st.integers(1, 3)))
@@ -298,15 +316,23 @@ def _(draw):
     gradient=False,
     gaps=[Gap("onnxruntime", "onnxruntime looks for the whole part of a feature in a set")],
 )
-def _(draw):
+def tree_ensemble_cases_2(draw):
     """A fraction whose whole part the set has."""
     return call(
         np.array([[0.5, *draw(st.lists(st.integers(-2, 2), min_size=2, max_size=2))]], np.float32),
-        tree_roots=[0], nodes_featureids=[0], nodes_modes=np.array([MEMBER], np.uint8),
-        nodes_splits=np.zeros(1, np.float32), nodes_truenodeids=[0], nodes_trueleafs=[1], nodes_falsenodeids=[1],
-        nodes_falseleafs=[1], leaf_targetids=[0, 0], leaf_weights=np.array([1, 2], np.float32), n_targets=1,
+        tree_roots=[0],
+        nodes_featureids=[0],
+        nodes_modes=np.array([MEMBER], np.uint8),
+        nodes_splits=np.zeros(1, np.float32),
+        nodes_truenodeids=[0],
+        nodes_trueleafs=[1],
+        nodes_falsenodeids=[1],
+        nodes_falseleafs=[1],
+        leaf_targetids=[0, 0],
+        leaf_weights=np.array([1, 2], np.float32),
+        n_targets=1,
         membership_values=np.array([0, -1, np.nan], np.float32),
-    )  # fmt: skip
+    )
 
 
 @cases(
@@ -331,7 +357,7 @@ def _(draw):
         ),
     ],
 )
-def _(draw):
+def tree_ensemble_cases_3(draw):
     """Votes after a transform."""
     x = rows(draw, ["float32", "float64"])
     transform, attributes = draw(st.integers(1, 4)), listed(draw, x.dtype.name, draw(st.integers(1, 3)))

@@ -21,7 +21,7 @@ def mask_of(draw, batch, length, total):
 
 
 @cases(qattention, gradient=["bias", "past"])
-def _(draw):
+def qattention_cases(draw):
     count, size, inputs = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
     batch, length, before = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(0, 2))
     columns, kind = 3 * count * size, draw(st.sampled_from(["int8", "uint8"]))
@@ -36,8 +36,12 @@ def _(draw):
         draw(tensors("float32", shape=shape, min_value=0.005, max_value=0.02)),
         mask_of(draw, batch, length, before + length),
         draw(tensors("uint8", shape=(), min_value=0, max_value=255)) if draw(st.booleans()) else None,
-        weight_zero, past,
-        num_heads=count, unidirectional=draw(st.integers(0, 1)),
-        do_rotary=draw(st.integers(0, 1)), past_present_share_buffer=0 if before else draw(st.integers(0, 1)),
-        _outputs=2 if before else 1, **draw(st.sampled_from([{}, {"scale": 0.3}, {"mask_filter_value": -5.0}])),
-    )  # fmt: skip
+        weight_zero,
+        past,
+        num_heads=count,
+        unidirectional=draw(st.integers(0, 1)),
+        do_rotary=draw(st.integers(0, 1)),
+        past_present_share_buffer=0 if before else draw(st.integers(0, 1)),
+        _outputs=2 if before else 1,
+        **draw(st.sampled_from([{}, {"scale": 0.3}, {"mask_filter_value": -5.0}])),
+    )

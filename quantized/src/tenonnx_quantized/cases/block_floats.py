@@ -11,13 +11,13 @@ from tenonnx_testing import axis_of, call, cases, shapes, tensors
 
 
 @cases(quantize_bfp, gradient=False)
-def _(draw):
+def quantize_bfp_cases(draw):
     x = draw(tensors(["float32", "float16", "bfloat16"], min_rank=1, max_rank=3, max_side=20))
     return call(x, bfp_type=draw(st.integers(0, 1)), block_dim=draw(axis_of(x)))
 
 
 @cases(dequantize_bfp, gradient=False)
-def _(draw):
+def dequantize_bfp_cases(draw):
     kind, shape = draw(st.integers(0, 1)), draw(shapes(1, 3, 1, 20))
     axis = draw(st.integers(-len(shape), len(shape) - 1))
     boxes = math.prod(-(-d // 16) if k == axis % len(shape) else d for k, d in enumerate(shape))

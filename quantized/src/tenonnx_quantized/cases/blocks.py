@@ -21,10 +21,10 @@ def stacked(draw, rows, dtype):
 
 
 def weights(draw, columns, rows, bits, block, dtype):
-    """Packed codes, and their scales."""
+    """Packed quantized values and their scales."""
     blocks = -(-rows // block)
-    codes = draw(tensors("uint8", shape=(columns, blocks, block * bits // 8), min_value=0, max_value=255))
-    return codes, draw(tensors(dtype, shape=(columns, blocks), min_value=0.01, max_value=0.1))
+    quantized = draw(tensors("uint8", shape=(columns, blocks, block * bits // 8), min_value=0, max_value=255))
+    return quantized, draw(tensors(dtype, shape=(columns, blocks), min_value=0.01, max_value=0.1))
 
 
 def zero_points(draw, columns, blocks, bits, dtype):
@@ -41,12 +41,21 @@ def product(draw, bits, dtype, accuracy=(0, 1)):
     rows, columns = draw(st.sampled_from([16, 24, 32, 48])), draw(st.integers(1, 5))
     block = draw(st.sampled_from([16, 32]))
     blocks = -(-rows // block)
-    codes, scales = weights(draw, columns, rows, bits, block, dtype)
+    quantized, scales = weights(draw, columns, rows, bits, block, dtype)
     bias = draw(tensors(dtype, shape=(columns,))) if draw(st.booleans()) else None
     return call(
-        stacked(draw, rows, dtype), codes, scales, zero_points(draw, columns, blocks, bits, dtype), None, bias,
-        K=rows, N=columns, bits=bits, block_size=block, accuracy_level=draw(st.sampled_from(accuracy)),
-    )  # fmt: skip
+        stacked(draw, rows, dtype),
+        quantized,
+        scales,
+        zero_points(draw, columns, blocks, bits, dtype),
+        None,
+        bias,
+        K=rows,
+        N=columns,
+        bits=bits,
+        block_size=block,
+        accuracy_level=draw(st.sampled_from(accuracy)),
+    )
 
 
 #: onnxruntime's kernel for CPUs ignores it, and computes with what is no layout of its own.
@@ -63,18 +72,18 @@ CANCELLED = Gap(
 
 
 @cases(matmul_nbits, gradient=["A", "scales", "bias"], undrawn=PREPACKED, gaps=[CANCELLED])
-def _(draw):
+def matmul_nbits_cases(draw):
     return product(draw, draw(st.sampled_from([2, 4, 8])), "float32")
 
 
 @cases(matmul_nbits, gradient=False, gaps=[CANCELLED])
-def _(draw):
+def matmul_nbits_cases_2(draw):
     return product(draw, draw(st.sampled_from([4, 8])), "float16")
 
 
 @cases(matmul_nbits, gradient=False, gaps=[CANCELLED])
-def _(draw):
-    """Codes that cross the borders of bytes, which onnxruntime has no kernel for."""
+def matmul_nbits_cases_3(draw):
+    """Quantized values that cross the borders of bytes, which onnxruntime has no kernel for."""
     return product(draw, draw(st.sampled_from([3, 5, 6, 7])), "float32")
 
 
@@ -89,7 +98,7 @@ def _(draw):
         )
     ],
 )
-def _(draw):
+def matmul_nbits_cases_4(draw):
     """Rows in the blocks that ``g_idx`` tells."""
     drawn = product(draw, 4, "float32")
     blocks = -(-drawn.attributes["K"] // drawn.attributes["block_size"])
@@ -97,8 +106,8 @@ def _(draw):
     return call(*drawn.inputs[:4], group, *drawn.inputs[5:], **drawn.attributes)
 
 
-@cases(matmul_nbits, gradient=False, tolerance=Tolerance(0.05, 0.5, "onnxruntime quantises A to 8 bits where it may"))
-def _(draw):
+@cases(matmul_nbits, gradient=False, tolerance=Tolerance(0.05, 0.5, "onnxruntime quantizes A to 8 bits where it may"))
+def matmul_nbits_cases_5(draw):
     return product(draw, draw(st.sampled_from([4, 8])), "float32", accuracy=(4,))
 
 
@@ -108,13 +117,19 @@ def gathered(draw, data, sides, block, axis, gather_axis, dtype, zero_point, **a
     scales = tuple(-(-d // block) if k == axis % len(sides) else d for k, d in enumerate(sides))
     scale = draw(tensors(dtype, shape=scales, min_value=0.1, max_value=1))
     return call(
-        data, indices, scale, zero_point(scales) if draw(st.booleans()) else None,
-        block_size=block, gather_axis=gather_axis, quantize_axis=axis, **attributes,
-    )  # fmt: skip
+        data,
+        indices,
+        scale,
+        zero_point(scales) if draw(st.booleans()) else None,
+        block_size=block,
+        gather_axis=gather_axis,
+        quantize_axis=axis,
+        **attributes,
+    )
 
 
 @cases(gather_block_quantized, gradient=["scales"])
-def _(draw):
+def gather_block_quantized_cases(draw):
     bits, block = draw(st.sampled_from([2, 4, 8])), draw(st.sampled_from([16, 32]))
     sides = (draw(st.integers(1, 4)), *draw(shapes(0, 1, 1, 3)), draw(st.sampled_from([32, 64])))
     data = draw(tensors("uint8", shape=(*sides[:-1], sides[-1] * bits // 8), min_value=0, max_value=255))
@@ -128,19 +143,25 @@ def _(draw):
 
 
 @cases(gather_block_quantized, gradient=False)
-def _(draw):
+def gather_block_quantized_cases_2(draw):
     kind, block = draw(st.sampled_from(["uint4", "int4"])), 16
     sides = draw(shapes(1, 3, 1, 3))
     axis, gather_axis = (draw(st.integers(-len(sides), len(sides) - 1)) for _ in range(2))
     sides = tuple(20 if k == axis % len(sides) else d for k, d in enumerate(sides))
     data = draw(tensors(kind, shape=sides, min_value=-8, max_value=15))
     return gathered(
-        draw, data, sides, block, axis, gather_axis, draw(st.sampled_from(["float32", "float16"])),
+        draw,
+        data,
+        sides,
+        block,
+        axis,
+        gather_axis,
+        draw(st.sampled_from(["float32", "float16"])),
         lambda scales: draw(tensors(kind, shape=scales, min_value=-8, max_value=15)),
-    )  # fmt: skip
+    )
 
 
-def normalised(draw, rows, *, optional):
+def normalized(draw, rows, *, optional):
     """A, a residual connection and a scale, the latter two perhaps absent."""
     a = draw(tensors("float32", shape=(draw(st.integers(1, 2)), draw(st.integers(1, 3)), rows)))
     skip = draw(tensors("float32", shape=a.shape)) if draw(st.booleans()) else None
@@ -158,18 +179,24 @@ def projections(draw, rows, columns, bits):
 
 
 @cases(matmul_nbits_mlp, gradient=["A", "skip"])
-def _(draw):
+def matmul_nbits_mlp_cases(draw):
     rows, columns, bits = 32, draw(st.integers(1, 4)), draw(st.sampled_from([4, 8]))
-    inputs = *normalised(draw, rows, optional=True), *projections(draw, rows, [columns, columns], bits)
+    inputs = *normalized(draw, rows, optional=True), *projections(draw, rows, [columns, columns], bits)
     return call(
-        *inputs, K=rows, N=columns, activation=draw(st.sampled_from(["silu", "gelu", "relu"])), block_size=32,
-        bits=bits, accuracy_level=draw(st.integers(0, 1)),
-        epsilon=draw(st.sampled_from([1e-5, 1e-3])), _outputs=draw(st.integers(1, 2)),
-    )  # fmt: skip
+        *inputs,
+        K=rows,
+        N=columns,
+        activation=draw(st.sampled_from(["silu", "gelu", "relu"])),
+        block_size=32,
+        bits=bits,
+        accuracy_level=draw(st.integers(0, 1)),
+        epsilon=draw(st.sampled_from([1e-5, 1e-3])),
+        _outputs=draw(st.integers(1, 2)),
+    )
 
 
 @cases(matmul_nbits_qlora, gradient=["X", "scales"])
-def _(draw):
+def matmul_nbits_qlora_cases(draw):
     """An adapter of low rank, or what is left without its rows."""
     rows, columns, rank = 32, draw(st.integers(1, 4)), draw(st.integers(1, 3))
     dtype, bits, lora_bits = (
@@ -180,7 +207,9 @@ def _(draw):
     base, down = weights(draw, columns, rows, bits, 16, dtype), weights(draw, rank, rows, lora_bits, 16, dtype)
     up = weights(draw, columns, rank, lora_bits, 16, dtype)
     without = draw(st.sampled_from(["", "", "down", "up"]))
-    down, up = ((codes[:0] if without == name else codes, s) for name, (codes, s) in (("down", down), ("up", up)))
+    down, up = (
+        (quantized[:0] if without == name else quantized, s) for name, (quantized, s) in (("down", down), ("up", up))
+    )
     attributes = {
         "K": rows,
         "N": columns,
@@ -193,11 +222,18 @@ def _(draw):
 
 
 @cases(matmul_nbits_qkv, gradient=["A", "skip"])
-def _(draw):
+def matmul_nbits_qkv_cases(draw):
     rows, queries, keys = 32, draw(st.integers(1, 4)), draw(st.integers(1, 3))
     bits = draw(st.sampled_from([4, 8]))
-    inputs = *normalised(draw, rows, optional=False), *projections(draw, rows, [queries, keys, keys], bits)
+    inputs = *normalized(draw, rows, optional=False), *projections(draw, rows, [queries, keys, keys], bits)
     return call(
-        *inputs, K=rows, Nq=queries, Nkv=keys, block_size=32, bits=bits, accuracy_level=draw(st.integers(0, 1)),
-        epsilon=draw(st.sampled_from([1e-6, 1e-3])), _outputs=draw(st.integers(3, 4)),
-    )  # fmt: skip
+        *inputs,
+        K=rows,
+        Nq=queries,
+        Nkv=keys,
+        block_size=32,
+        bits=bits,
+        accuracy_level=draw(st.integers(0, 1)),
+        epsilon=draw(st.sampled_from([1e-6, 1e-3])),
+        _outputs=draw(st.integers(3, 4)),
+    )

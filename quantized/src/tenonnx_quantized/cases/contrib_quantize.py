@@ -20,7 +20,7 @@ def parameters(draw, x, kind, dtype):
 
 
 @cases(quantize_linear, gradient=False, steps=1)
-def _(draw):
+def quantize_linear_cases(draw):
     """Divisions in 16 bits are made in float32 by other implementations."""
     kind, dtype = draw(st.sampled_from(INTEGERS)), draw(st.sampled_from(["float32", "float32", "float16"]))
     x = draw(tensors(dtype, min_value=-20, max_value=20))
@@ -29,7 +29,7 @@ def _(draw):
 
 
 @cases(dequantize_linear, gradient=["x_scale"])
-def _(draw):
+def dequantize_linear_cases(draw):
     kind = draw(st.sampled_from([*INTEGERS, "int32"]))
     x = draw(tensors(kind, min_value=-200, max_value=200))
     scale, zero_point, axis = parameters(draw, x, None if kind == "int32" else kind, "float32")

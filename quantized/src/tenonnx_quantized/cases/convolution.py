@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx_quantized.cases.elementwise import parameters
-from tenonnx_quantized.cases.quantize import CODE_OF_NAN
+from tenonnx_quantized.cases.quantize import QUANTIZED_NAN
 from tenonnx_quantized.convolution import conv_integer, qlinear_conv, qlinear_conv_channels_last
 from tenonnx_testing import Gap, call, cases, tensors
 
@@ -39,7 +39,7 @@ def images(draw, *, kinds=EIGHT_BITS):
         )
     ],
 )
-def _(draw):
+def conv_integer_cases(draw):
     x, w, attributes = images(draw)
     shape = draw(st.sampled_from([(), (w.shape[0],)]))
     zero_points = [
@@ -52,12 +52,12 @@ def _(draw):
 @cases(
     qlinear_conv,
     gradient=False,
-    gaps=[CODE_OF_NAN],
+    gaps=[QUANTIZED_NAN],
 )
-def _(draw):
+def qlinear_conv_cases(draw):
     x, w, attributes = images(draw)
     shape = draw(st.sampled_from([(), (w.shape[0],)]))
-    codes = draw(st.sampled_from(EIGHT_BITS))
+    quantized = draw(st.sampled_from(EIGHT_BITS))
     bias = draw(tensors("int32", shape=(w.shape[0],), min_value=-1000, max_value=1000)) if draw(st.booleans()) else None
     return call(
         x,
@@ -67,14 +67,14 @@ def _(draw):
         draw(tensors("float32", shape=shape, min_value=0.01, max_value=0.1)),
         draw(tensors(w.dtype.name, shape=shape, min_value=-200, max_value=200)),
         draw(tensors("float32", shape=(), min_value=1, max_value=4)),
-        draw(tensors(codes, shape=(), min_value=-200, max_value=200)),
+        draw(tensors(quantized, shape=(), min_value=-200, max_value=200)),
         bias,
         **attributes,
     )
 
 
 @cases(qlinear_conv_channels_last, gradient=False)
-def _(draw):
+def qlinear_conv_channels_last_cases(draw):
     x, w, attributes = images(draw)
     last = draw(st.integers(0, 1))
     shape = draw(st.sampled_from([(), (w.shape[0],)]))

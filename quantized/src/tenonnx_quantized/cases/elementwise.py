@@ -18,8 +18,8 @@ from tenonnx_testing import axis_of, broadcastable, call, cases, shapes, tensors
 EIGHT_BITS = ["uint8", "int8"]
 
 
-def codes(draw, shape=None, kind=None, **sizes):
-    """A tensor of codes."""
+def quantized(draw, shape=None, kind=None, **sizes):
+    """A tensor of quantized values."""
     return draw(tensors(kind or EIGHT_BITS, shape=shape, min_value=-200, max_value=200, **sizes))
 
 
@@ -32,10 +32,10 @@ def parameters(draw, kind, *, low=0.01, high=0.1, optional=False):
 
 
 def unary(draw, **result):
-    """A tensor of codes, and the parameters of it and of a result, whose zero point is there: where it is absent,
+    """A quantized tensor, and the parameters of it and of a result, whose zero point is there: where it is absent,
     onnxruntime reads it all the same and ends the process.
     """
-    x = codes(draw)
+    x = quantized(draw)
     kind = x.dtype.name
     return x, *parameters(draw, kind, optional=True), *parameters(draw, kind, **result)
 
@@ -47,50 +47,50 @@ def pair(draw):
 
 
 @cases(qlinear_add, gradient=False, steps=1)
-def _(draw):
+def qlinear_add_cases(draw):
     """onnxruntime multiplies by the quotients of scales, and sums."""
     kind, *inputs = pair(draw)
     return call(*inputs, *parameters(draw, kind, optional=True))
 
 
 @cases(qlinear_mul, gradient=False, steps=1)
-def _(draw):
+def qlinear_mul_cases(draw):
     """onnxruntime multiplies integers, and then by one scale."""
     kind, *inputs = pair(draw)
     return call(*inputs, *parameters(draw, kind, optional=True))
 
 
 @cases(qlinear_sigmoid, gradient=False, steps=1)
-def _(draw):
+def qlinear_sigmoid_cases(draw):
     return call(*unary(draw, low=0.002, high=0.01))
 
 
 @cases(qlinear_leaky_relu, gradient=False, steps=1)
-def _(draw):
+def qlinear_leaky_relu_cases(draw):
     return call(*unary(draw), alpha=draw(st.sampled_from([0.01, 0.25])))
 
 
 @cases(qlinear_softmax, gradient=False, steps=1)
-def _(draw):
-    x = codes(draw, min_rank=1)
+def qlinear_softmax_cases(draw):
+    x = quantized(draw, min_rank=1)
     inputs = *parameters(draw, x.dtype.name, optional=True), *parameters(draw, x.dtype.name, low=0.002, high=0.01)
     return call(x, *inputs, axis=draw(axis_of(x)), opset=draw(st.sampled_from([9, 13])))
 
 
 @cases(qlinear_where, gradient=False, steps=1)
-def _(draw):
+def qlinear_where_cases(draw):
     kind = draw(st.sampled_from(EIGHT_BITS))
     condition, x, y = (v.astype(k) for v, k in zip(draw(broadcastable(3, "int8")), ["bool", kind, kind], strict=True))
     return call(condition, x, *parameters(draw, kind), y, *parameters(draw, kind), *parameters(draw, kind))
 
 
 @cases(qlinear_concat, gradient=False, steps=1)
-def _(draw):
+def qlinear_concat_cases(draw):
     kind, shape = draw(st.sampled_from(EIGHT_BITS)), draw(shapes(1, 3))
     axis = draw(st.integers(-len(shape), len(shape) - 1))
     inputs = []
     for _ in range(draw(st.integers(1, 3))):
         sides = list(shape)
         sides[axis] = draw(st.integers(1, 3))
-        inputs += [codes(draw, tuple(sides), kind), *parameters(draw, kind)]
+        inputs += [quantized(draw, tuple(sides), kind), *parameters(draw, kind)]
     return call(*parameters(draw, kind), *inputs, axis=axis)

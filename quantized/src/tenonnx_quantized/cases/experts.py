@@ -19,14 +19,14 @@ def network(draw, dtype="float32"):
 
 
 def layer(draw, experts, outputs, inputs, bits, block):
-    """Codes, scales, a bias or None, and zero points or None."""
+    """Quantized values, scales, a bias or None, and zero points or None."""
     blocks = (inputs // block,) if block else ()
     packed = (outputs, -(-(inputs // block) * bits // 8)) if block else (-(-outputs * bits // 8),)
-    codes = draw(tensors("uint8", shape=(experts, outputs, inputs * bits // 8), min_value=0, max_value=255))
+    quantized = draw(tensors("uint8", shape=(experts, outputs, inputs * bits // 8), min_value=0, max_value=255))
     scale = draw(tensors("float32", shape=(experts, outputs, *blocks), min_value=0.001, max_value=0.01))
     bias = draw(tensors("float32", shape=(experts, outputs))) if draw(st.booleans()) else None
     zero = draw(tensors("uint8", shape=(experts, *packed), min_value=0, max_value=255)) if draw(st.booleans()) else None
-    return codes, scale, bias, zero
+    return quantized, scale, bias, zero
 
 
 #: onnxruntime's kernel for CPUs takes all of these and ignores them.
@@ -43,7 +43,7 @@ IGNORED = {
     undrawn=IGNORED,
     tolerance=Tolerance(2e-2, 1e-2, "onnxruntime computes Gelu in another way, and may hold activations in 8 bits"),
 )
-def _(draw):
+def qmoe_cases(draw):
     x, router, experts = network(draw)
     bits, block = draw(st.sampled_from([2, 4, 8])), draw(st.sampled_from([0, 16]))
     activation = draw(st.sampled_from(ACTIVATIONS))
@@ -52,16 +52,30 @@ def _(draw):
     weights = draw(tensors("float32", shape=router.shape, min_value=0.1, max_value=1)) if draw(st.booleans()) else None
     swiglu = {"activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": 2.0, "swiglu_fusion": 1}
     return call(
-        x, router, *first[:3], *second[:3], None, None, None, first[3], second[3], None, weights,
-        k=draw(st.integers(1, 2)), activation_type=activation, expert_weight_bits=bits,
-        normalize_routing_weights=draw(st.integers(0, 1)), accuracy_level=draw(st.sampled_from([0, 1])),
+        x,
+        router,
+        *first[:3],
+        *second[:3],
+        None,
+        None,
+        None,
+        first[3],
+        second[3],
+        None,
+        weights,
+        k=draw(st.integers(1, 2)),
+        activation_type=activation,
+        expert_weight_bits=bits,
+        normalize_routing_weights=draw(st.integers(0, 1)),
+        accuracy_level=draw(st.sampled_from([0, 1])),
         weights_prepacked=draw(st.sampled_from([-1, 0])),
-        **({"block_size": block} if block else {}), **(swiglu if fused else {}),
-    )  # fmt: skip
+        **({"block_size": block} if block else {}),
+        **(swiglu if fused else {}),
+    )
 
 
 @cases(qmoe, gradient=["input", "fc1_scales", "fc2_scales"])
-def _(draw):
+def qmoe_cases_2(draw):
     """A third layer, two layers one behind the other, bits of their own: onnxruntime's kernel has none of these."""
     x, router, experts = network(draw)
     apart = draw(st.booleans())
@@ -72,13 +86,23 @@ def _(draw):
     )
     extra = (*third[:3],) if apart else (None, None, None)
     return call(
-        x, router, *first[:3], *second[:3], *extra, first[3], second[3], third[3] if apart else None,
-        k=2, activation_type="swiglu", swiglu_fusion=0 if apart else 2, **bits,
-    )  # fmt: skip
+        x,
+        router,
+        *first[:3],
+        *second[:3],
+        *extra,
+        first[3],
+        second[3],
+        third[3] if apart else None,
+        k=2,
+        activation_type="swiglu",
+        swiglu_fusion=0 if apart else 2,
+        **bits,
+    )
 
 
 @cases(qmoe, gradient=False)
-def _(draw):
+def qmoe_cases_3(draw):
     """Weights in floats of eight and four bits, for which onnxruntime has no kernel here."""
     x, router, experts = network(draw)
     form = draw(st.sampled_from(["fp8", "fp8 blocks", "fp4", "nvfp4", "wfp4afp8"]))
@@ -100,14 +124,24 @@ def _(draw):
     if form == "wfp4afp8":
         acts = [draw(tensors("float32", shape=draw(st.sampled_from([(1,), (experts,)])), min_value=0.5)) for _ in "12"]
     return call(
-        *inputs, None, None, None, None, None, None, None, *whole, *acts,
-        quant_type=form.split()[0], **({"block_size": 16} if form == "fp8 blocks" else {}),
-    )  # fmt: skip
+        *inputs,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        *whole,
+        *acts,
+        quant_type=form.split()[0],
+        **({"block_size": 16} if form == "fp8 blocks" else {}),
+    )
 
 
 @cases(qmoe, gradient=False)
-def _(draw):
-    """What kernels for GPUs alone have: other activations, a limit behind one, and codes of three bits."""
+def qmoe_cases_4(draw):
+    """Features that only kernels for GPUs have: other activations, a limit behind one, and weights of three bits."""
     x, router, experts = network(draw)
     kind = draw(st.sampled_from(["relu2", "geglu", "swiglu"]))
     bits, block = draw(st.sampled_from([(4, 16), (3, 32)]))
@@ -116,6 +150,18 @@ def _(draw):
     after = {"swiglu_limit": 0.05, "swiglu_limit_after_activation": 1} if kind == "swiglu" else {}
     fusion = {"swiglu_fusion": draw(st.integers(1, 2))} if kind != "relu2" else {}
     return call(
-        x, router, *first[:3], *second[:3], None, None, None, first[3], second[3],
-        activation_type=kind, expert_weight_bits=bits, block_size=block, **fusion, **after,
-    )  # fmt: skip
+        x,
+        router,
+        *first[:3],
+        *second[:3],
+        None,
+        None,
+        None,
+        first[3],
+        second[3],
+        activation_type=kind,
+        expert_weight_bits=bits,
+        block_size=block,
+        **fusion,
+        **after,
+    )

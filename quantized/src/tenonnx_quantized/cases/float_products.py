@@ -15,7 +15,7 @@ def scale(draw):
 
 
 @cases(gemm_float8, gradient=False)
-def _(draw):
+def gemm_float8_cases(draw):
     m, k, n = draw(shapes(3, 3))
     trans_a, trans_b = draw(st.integers(0, 1)), draw(st.integers(0, 1))
     kind = draw(st.sampled_from(["float8e4m3fn", "float8e5m2", "float16", "bfloat16", "float32"]))
@@ -24,9 +24,17 @@ def _(draw):
     result = draw(st.sampled_from(["float32", "float16", "bfloat16", "float8e4m3fn", "float8e5m2"]))
     scales = [scale(draw) for _ in range(3)] if draw(st.booleans()) else []
     return call(
-        a, b, c, *scales, transA=trans_a, transB=trans_b, dtype=int(DType[result]), alpha=0.5,
-        beta=draw(st.sampled_from([0.0, 2.0])), activation=draw(st.sampled_from([None, "NONE", "RELU", "GELU"])),
-    )  # fmt: skip
+        a,
+        b,
+        c,
+        *scales,
+        transA=trans_a,
+        transB=trans_b,
+        dtype=int(DType[result]),
+        alpha=0.5,
+        beta=draw(st.sampled_from([0.0, 2.0])),
+        activation=draw(st.sampled_from([None, "NONE", "RELU", "GELU"])),
+    )
 
 
 def activations(draw, rows):
@@ -37,7 +45,7 @@ def activations(draw, rows):
 
 
 @cases(matmul_fp8_weight, gradient=False)
-def _(draw):
+def matmul_fp8_weight_cases(draw):
     rows, block = draw(st.sampled_from([8, 12])), draw(st.sampled_from([4, 8]))
     a, columns, bias = activations(draw, rows)
     weights = draw(tensors("float8e4m3fn", shape=(columns, rows)))
@@ -46,7 +54,7 @@ def _(draw):
 
 
 @cases(matmul_fp4_weight, gradient=False)
-def _(draw):
+def matmul_fp4_weight_cases(draw):
     rows, block = draw(st.sampled_from([8, 12])), draw(st.sampled_from([4, 8]))
     a, columns, bias = activations(draw, rows)
     weights = draw(tensors("uint8", shape=(columns, rows // 2), min_value=0, max_value=255))

@@ -21,19 +21,26 @@ from tenonnx_testing import Gap, call, cases, tensors
         )
     ],
 )
-def _(draw):
+def matmul_bnb4_cases(draw):
     rows, columns, block = draw(st.sampled_from([16, 32, 40])), draw(st.integers(1, 5)), draw(st.sampled_from([16, 32]))
     count, trans = rows * columns, draw(st.integers(0, 1))
-    codes = draw(tensors("uint8", shape=((count + 1) // 2,), min_value=0, max_value=255))
+    quantized = draw(tensors("uint8", shape=((count + 1) // 2,), min_value=0, max_value=255))
     absmax = draw(tensors("float32", shape=(-(-count // block),), min_value=0.1, max_value=2))
     return call(
-        stacked(draw, rows if trans else columns, "float32"), codes, absmax, K=rows, N=columns, block_size=block,
-        quant_type=draw(st.integers(0, 1)), transB=trans, training_mode=draw(st.integers(0, 1)),
-    )  # fmt: skip
+        stacked(draw, rows if trans else columns, "float32"),
+        quantized,
+        absmax,
+        K=rows,
+        N=columns,
+        block_size=block,
+        quant_type=draw(st.integers(0, 1)),
+        transB=trans,
+        training_mode=draw(st.integers(0, 1)),
+    )
 
 
 def blob(draw, kind, rows, columns):
-    """Blocks of a scale, perhaps a zero point, and codes."""
+    """Blocks of a scale, an optional zero point, and quantized values."""
     length, head = {0: (32, 4), 1: (32, 5), 2: (64, 4)}[kind]
     blocks = -(-rows // length)
     contents = draw(tensors("uint8", shape=(columns, blocks, head + length // 2), min_value=0, max_value=255))
@@ -44,13 +51,13 @@ def blob(draw, kind, rows, columns):
 
 
 @cases(matmul_fpq4, gradient=["A"])
-def _(draw):
+def matmul_fpq4_cases(draw):
     kind, rows, columns = draw(st.integers(0, 1)), draw(st.sampled_from([32, 40, 64])), draw(st.integers(1, 5))
     return call(stacked(draw, rows, "float32"), blob(draw, kind, rows, columns), [rows, columns], blk_quant_type=kind)
 
 
 @cases(matmul_fpq4, gradient=["A"])
-def _(draw):
+def matmul_fpq4_cases_2(draw):
     """Blocks of 64, which onnxruntime's kernel does not know: it reads them as type 1, and refuses their length."""
     rows, columns = draw(st.sampled_from([32, 64, 96])), draw(st.integers(1, 5))
     return call(stacked(draw, rows, "float32"), blob(draw, 2, rows, columns), [rows, columns], blk_quant_type=2)

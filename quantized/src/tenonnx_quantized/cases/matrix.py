@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx_quantized.cases.quantize import CODE_OF_NAN
+from tenonnx_quantized.cases.quantize import QUANTIZED_NAN
 from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
 from tenonnx_testing import Gap, call, cases, shapes, tensors
 
@@ -40,7 +40,7 @@ def _parted(matrix, place):
         ),
     ],
 )
-def _(draw):
+def matmul_integer_cases(draw):
     a, b = matrices(draw, EIGHT_BITS, EIGHT_BITS)
     zero_points = [
         draw(tensors(x.dtype.name, shape=parameter_shape(draw, x, place), min_value=-200, max_value=200))
@@ -51,7 +51,7 @@ def _(draw):
     return call(a, b, *zero_points)
 
 
-def quantised(draw, left, right, result, scales):
+def quantized(draw, left, right, result, scales):
     a, b = matrices(draw, left, right)
     (shape_a, shape_b), shape_y = (
         (parameter_shape(draw, x, p) for x, p in ((a, -2), (b, -1))),
@@ -73,16 +73,16 @@ def quantised(draw, left, right, result, scales):
     gradient=False,
     gaps=[
         Gap("reference", "onnx.reference adds the zero point before it rounds, and broadcasts rows along columns"),
-        CODE_OF_NAN,
+        QUANTIZED_NAN,
     ],
 )
-def _(draw):
-    return quantised(
+def qlinear_matmul_cases(draw):
+    return quantized(
         draw, EIGHT_BITS, EIGHT_BITS, draw(st.sampled_from(EIGHT_BITS)), ["float32", "float16", "bfloat16"]
     )
 
 
 @cases(qlinear_matmul, gradient=False)
-def _(draw):
-    codes = draw(st.sampled_from(FLOAT8))
-    return quantised(draw, codes, codes, codes, ["float32", "float16"])
+def qlinear_matmul_cases_2(draw):
+    dtype = draw(st.sampled_from(FLOAT8))
+    return quantized(draw, dtype, dtype, dtype, ["float32", "float16"])

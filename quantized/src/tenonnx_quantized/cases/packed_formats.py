@@ -33,7 +33,7 @@ def blocks_of(number):
 
 
 @cases(gather_packed, gradient=False)
-def _(draw):
+def gather_packed_cases(draw):
     number = draw(st.sampled_from(sorted(FORMATS)))
     table, columns = rows(draw, number, draw(st.integers(1, 2)), draw(st.integers(1, 4)))
     kind = draw(st.sampled_from(["int32", "int64"]))
@@ -42,7 +42,7 @@ def _(draw):
 
 
 @cases(matmul_packed, gradient=False, undrawn={"global_scale": "it is of a format that is not among those known"})
-def _(draw):
+def matmul_packed_cases(draw):
     number = draw(st.sampled_from(sorted(FORMATS)))
     outputs = draw(st.integers(1, 3))
     weights, columns = rows(draw, number, blocks_of(number), outputs)
@@ -53,7 +53,7 @@ def _(draw):
 
 
 @cases(moe_packed, gradient=False)
-def _(draw):
+def moe_packed_cases(draw):
     experts, tokens, size = draw(st.integers(2, 3)), draw(st.integers(1, 2)), 32
     shape = draw(st.sampled_from([(tokens, size), (1, tokens, size)]))
     dtype = draw(st.sampled_from(["float16", "bfloat16"]))

@@ -1,10 +1,10 @@
-"""Cases of the products and sums of codes beyond ai.onnx."""
+"""Cases of products and sums of quantized values beyond ai.onnx."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx_quantized.cases.elementwise import EIGHT_BITS, codes, parameters
+from tenonnx_quantized.cases.elementwise import EIGHT_BITS, parameters, quantized
 from tenonnx_quantized.cases.matrix import matrices
 from tenonnx_quantized.products import (
     dynamic_quantize_matmul,
@@ -42,12 +42,12 @@ def bias_of(draw, matrix):
 
 
 @cases(qgemm, gradient=False, steps=1)
-def _(draw):
+def qgemm_cases(draw):
     m, k, n = draw(shapes(3, 3))
     kind = draw(st.sampled_from(EIGHT_BITS))
     trans_a, trans_b = draw(st.integers(0, 1)), draw(st.integers(0, 1))
-    a = codes(draw, (k, m) if trans_a else (m, k), kind)
-    b = codes(draw, (n, k) if trans_b else (k, n), draw(st.sampled_from(EIGHT_BITS)))
+    a = quantized(draw, (k, m) if trans_a else (m, k), kind)
+    b = quantized(draw, (n, k) if trans_b else (k, n), draw(st.sampled_from(EIGHT_BITS)))
     c = None
     if draw(st.booleans()):
         c = draw(tensors("int32", shape=draw(st.sampled_from([(n,), (1, n), (m, n)])), min_value=-999, max_value=999))
@@ -58,7 +58,7 @@ def _(draw):
 
 
 @cases(matmul_integer_to_float, gradient=["a_scale", "b_scale", "bias"], gaps=[SCALED_BIAS])
-def _(draw):
+def matmul_integer_to_float_cases(draw):
     a, b = matrices(draw, EIGHT_BITS, EIGHT_BITS)
     a_scale, a_zero_point = parameters(draw, a.dtype.name, optional=True)
     b_scale, b_zero_point = column_parameters(draw, b)
@@ -66,19 +66,19 @@ def _(draw):
 
 
 @cases(dynamic_quantize_matmul, gradient=False, gaps=[SCALED_BIAS])
-def _(draw):
+def dynamic_quantize_matmul_cases(draw):
     a, b = matrices(draw, "float32", EIGHT_BITS)
     return call(a, b, *column_parameters(draw, b), bias_of(draw, b))
 
 
 @cases(matmul_integer16)
-def _(draw):
+def matmul_integer16_cases(draw):
     kinds = ["int16", "uint16"]
     return call(*matrices(draw, kinds, kinds))
 
 
 @cases(mul_integer)
-def _(draw):
+def mul_integer_cases(draw):
     kind = draw(st.sampled_from(EIGHT_BITS))
     a, b = draw(broadcastable(2, kind, min_value=-200, max_value=200))
     zero_points = [parameters(draw, kind, optional=True)[1] for _ in range(2)]
@@ -86,7 +86,7 @@ def _(draw):
 
 
 @cases(reduce_sum_integer)
-def _(draw):
-    x = codes(draw, min_rank=1)
+def reduce_sum_integer_cases(draw):
+    x = quantized(draw, min_rank=1)
     axes = draw(st.lists(st.integers(0, x.ndim - 1), min_size=1, unique=True))
     return call(x, axes=axes, keepdims=draw(st.integers(0, 1)))

@@ -22,7 +22,7 @@ INTEGERS = [*EIGHT_BITS, "uint16", "int16", "uint4", "int4", "uint2", "int2"]
 FLOATS = ["float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "float4e2m1"]
 
 
-def parameters(draw, shape, granularity, scales, codes):
+def parameters(draw, shape, granularity, scales, quantized):
     """A scale and a zero point or None, with the axis and the block size that they are for."""
     axis, block = 1, 0
     sides = draw(st.sampled_from([(), (1,)]))
@@ -34,25 +34,25 @@ def parameters(draw, shape, granularity, scales, codes):
         else:
             sides = (shape[axis],)
     scale = draw(tensors(scales, shape=sides, min_value=0.2, max_value=2))
-    dtype = DType[codes]
+    dtype = DType[quantized]
     zero_point = None
     if draw(st.booleans()):
         reach = 3 if dtype.is_integer else 0
-        zero_point = draw(tensors(codes, shape=sides, min_value=-reach, max_value=reach))
+        zero_point = draw(tensors(quantized, shape=sides, min_value=-reach, max_value=reach))
     return scale, zero_point, axis, block
 
 
-def codes_of(draw, zero_point, codes):
-    """The type of the codes as an attribute, which must be there without a zero point."""
-    if zero_point is None and codes != "uint8":
-        return int(DType[codes])
-    return draw(st.sampled_from([0, int(DType[codes])]))
+def quantized_of(draw, zero_point, quantized):
+    """The type of the quantized values as an attribute, which must be there without a zero point."""
+    if zero_point is None and quantized != "uint8":
+        return int(DType[quantized])
+    return draw(st.sampled_from([0, int(DType[quantized])]))
 
 
 GRANULARITIES = st.sampled_from(["tensor", "axis", "block"])
 
 
-CODE_OF_NAN = Gap(
+QUANTIZED_NAN = Gap(
     "special values", "the body leaves the code of NaN to a cast, and the rule gives the least, as onnxruntime does"
 )
 
@@ -62,15 +62,15 @@ def _divides_zero_by_zero(drawn):
     return not np.all(x) and not np.all(scale)
 
 
-ZERO_BY_ZERO = Gap("bad input", CODE_OF_NAN.reason, when=_divides_zero_by_zero)
+ZERO_BY_ZERO = Gap("bad input", QUANTIZED_NAN.reason, when=_divides_zero_by_zero)
 
 
-@cases(quantize_linear, gradient=False, gaps=[CODE_OF_NAN, ZERO_BY_ZERO])
-def _(draw):
-    codes = draw(st.sampled_from(INTEGERS + FLOATS))
+@cases(quantize_linear, gradient=False, gaps=[QUANTIZED_NAN, ZERO_BY_ZERO])
+def quantize_linear_cases(draw):
+    quantized = draw(st.sampled_from(INTEGERS + FLOATS))
     x = draw(tensors(["float32", "int32"], min_value=-20, max_value=20))
-    scale, zero_point, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), "float32", codes)
-    asked = codes_of(draw, zero_point, codes)
+    scale, zero_point, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), "float32", quantized)
+    asked = quantized_of(draw, zero_point, quantized)
     precision = draw(st.sampled_from([0, int(DType.float32)]))
     saturate = draw(st.integers(0, 1))
     return call(
@@ -78,21 +78,23 @@ def _(draw):
     )
 
 
-@cases(quantize_linear, gradient=False, steps=1, gaps=[CODE_OF_NAN, ZERO_BY_ZERO])
-def _(draw):
+@cases(quantize_linear, gradient=False, steps=1, gaps=[QUANTIZED_NAN, ZERO_BY_ZERO])
+def quantize_linear_cases_2(draw):
     """Divisions in sixteen bits, which other implementations make in float32."""
-    codes = draw(st.sampled_from(EIGHT_BITS + FLOATS))
+    quantized = draw(st.sampled_from(EIGHT_BITS + FLOATS))
     dtype, scales = (
         draw(st.sampled_from(["float16", "bfloat16"])),
         draw(st.sampled_from(["float16", "bfloat16", "float32"])),
     )
     x = draw(tensors(dtype, min_value=-20, max_value=20))
-    scale, zero_point, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), scales, codes)
-    return call(x, scale, zero_point, axis=axis, block_size=block, output_dtype=codes_of(draw, zero_point, codes))
+    scale, zero_point, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), scales, quantized)
+    return call(
+        x, scale, zero_point, axis=axis, block_size=block, output_dtype=quantized_of(draw, zero_point, quantized)
+    )
 
 
 @cases(quantize_linear, gradient=False, gaps=[ZERO_BY_ZERO])
-def _(draw):
+def quantize_linear_cases_3(draw):
     """Scales that are powers of two."""
     x = draw(tensors(["float32"], min_value=-20, max_value=20))
     scale, _, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), "float8e8m0", "float8e4m3fn")
@@ -100,63 +102,65 @@ def _(draw):
 
 
 @cases(quantize_linear_in_one_type, gradient=False)
-def _(draw):
-    codes = draw(st.sampled_from(["uint8", "int8", "uint16", "int16", "uint4", "int4", *FLOATS[:4]]))
+def quantize_linear_in_one_type_cases(draw):
+    quantized = draw(st.sampled_from(["uint8", "int8", "uint16", "int16", "uint4", "int4", *FLOATS[:4]]))
     x = draw(tensors("float32", min_value=-20, max_value=20))
-    scale, zero_point, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), "float32", codes)
-    asked = codes_of(draw, zero_point, codes)
+    scale, zero_point, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), "float32", quantized)
+    asked = quantized_of(draw, zero_point, quantized)
     return call(x, scale, zero_point, axis=axis, block_size=block, output_dtype=asked, saturate=draw(st.integers(0, 1)))
 
 
 @cases(quantize_linear_by_float, gradient=False)
-def _(draw):
-    codes = draw(st.sampled_from(EIGHT_BITS))
+def quantize_linear_by_float_cases(draw):
+    quantized = draw(st.sampled_from(EIGHT_BITS))
     x = draw(tensors(["float32", "int32"], min_value=-20, max_value=20))
-    scale, zero_point, axis, _ = parameters(draw, x.shape, draw(st.sampled_from(["tensor", "axis"])), "float32", codes)
+    scale, zero_point, axis, _ = parameters(
+        draw, x.shape, draw(st.sampled_from(["tensor", "axis"])), "float32", quantized
+    )
     return call(x, scale, zero_point, axis=axis)
 
 
 @cases(quantize_linear_by_number, gradient=False)
-def _(draw):
-    codes = draw(st.sampled_from(EIGHT_BITS))
+def quantize_linear_by_number_cases(draw):
+    quantized = draw(st.sampled_from(EIGHT_BITS))
     x = draw(tensors(["float32", "int32"], min_value=-20, max_value=20))
-    scale, zero_point, _, _ = parameters(draw, x.shape, "tensor", "float32", codes)
+    scale, zero_point, _, _ = parameters(draw, x.shape, "tensor", "float32", quantized)
     return call(x, scale, zero_point)
 
 
 @cases(dequantize_linear, gradient=["x_scale"])
-def _(draw):
-    codes = draw(st.sampled_from([*INTEGERS, *FLOATS, "int32"]))
-    x = draw(tensors(codes, min_value=-200, max_value=200))
+def dequantize_linear_cases(draw):
+    quantized = draw(st.sampled_from([*INTEGERS, *FLOATS, "int32"]))
+    x = draw(tensors(quantized, min_value=-200, max_value=200))
     scales = ["float32", "float16", "bfloat16"]
-    scale, zero_point, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), scales, codes)
-    if codes == "int32":
+    scale, zero_point, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), scales, quantized)
+    if quantized == "int32":
         zero_point = None
     asked = draw(st.sampled_from([0, int(DType.float32), int(DType.float16)]))
     return call(x, scale, zero_point, axis=axis, block_size=block, output_dtype=asked)
 
 
 @cases(dequantize_linear, gradient=False)
-def _(draw):
+def dequantize_linear_cases_2(draw):
     """Scales that are powers of two."""
-    codes = draw(st.sampled_from(["int8", "float8e4m3fn", "float4e2m1"]))
-    x = draw(tensors(codes, min_value=-6, max_value=6))
-    scale, _, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), "float8e8m0", codes)
+    quantized = draw(st.sampled_from(["int8", "float8e4m3fn", "float4e2m1"]))
+    x = draw(tensors(quantized, min_value=-6, max_value=6))
+    scale, _, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), "float8e8m0", quantized)
     return call(
         x, scale, axis=axis, block_size=block, output_dtype=int(draw(st.sampled_from([DType.float32, DType.bfloat16])))
     )
 
 
 @cases(dequantize_linear_by_number, gradient=["x_scale"])
-def _(draw):
-    codes = draw(st.sampled_from([*EIGHT_BITS, "int32"]))
-    x = draw(tensors(codes, min_value=-200, max_value=200))
-    scale, zero_point, _, _ = parameters(draw, x.shape, "tensor", "float32", codes)
-    return call(x, scale, None if codes == "int32" else zero_point)
+def dequantize_linear_by_number_cases(draw):
+    quantized = draw(st.sampled_from([*EIGHT_BITS, "int32"]))
+    x = draw(tensors(quantized, min_value=-200, max_value=200))
+    scale, zero_point, _, _ = parameters(draw, x.shape, "tensor", "float32", quantized)
+    return call(x, scale, None if quantized == "int32" else zero_point)
 
 
 @cases(dynamic_quantize_linear, gradient=False)
-def _(draw):
+def dynamic_quantize_linear_cases(draw):
     low, high = draw(st.sampled_from([(-4, 4), (1, 5), (-5, -1), (-0.01, 100)]))
     x = draw(tensors("float32", min_value=low, max_value=high))
     return call(x)

@@ -1,1 +1,1 @@
-"""Forms of one quantised model, each a transform: QDQ, QOperator, and plain floats."""
+"""Forms of one quantized model, each a transform: QDQ, QOperator, and plain floats."""

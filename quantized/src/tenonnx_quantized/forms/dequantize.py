@@ -1,4 +1,4 @@
-"""Plain floats: a model without codes."""
+"""Plain floats: a model without quantized values."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Op, Value, moves_data, static
 from tenonnx.extend.transforms import Call, Rewriter, bind, changing, infer_call, leaving_defaults, prune
 from tenonnx_quantized.computed import Computed, rows
-from tenonnx_quantized.forms.codes import CodesRewriter, is_dequantize, is_meaning, is_quantize
 from tenonnx_quantized.forms.qdq import to_qdq
+from tenonnx_quantized.forms.quantized_nodes import QuantizationRewriter, is_dequantize, is_meaning, is_quantize
+from tenonnx_quantized.forms.vendor_weights import FLOAT_FORMS
 from tenonnx_quantized.granularity import is_single
 from tenonnx_quantized.quantize import dynamic_quantize_linear, to
 
@@ -21,9 +22,9 @@ Array = np.ndarray[Any, Any]
 
 
 def _held(x: Value, parameters: Sequence[Value | None], code: DType, dtype: DType) -> Value:
-    """Activations that need no code; where the least code is 0 they are kept within the range of codes.
+    """Activations that need no code; where the least code is 0 they are kept within the range of quantized values.
 
-    A Relu or Clip before such codes is needless, and quantisers leave it out.
+    A Relu or Clip before such quantized values is needless, and quantizers leave it out.
     """
     scale, zero_point = map(static, parameters)
     least, greatest = code.bounds if code.is_integer else (0, 0)
@@ -33,16 +34,16 @@ def _held(x: Value, parameters: Sequence[Value | None], code: DType, dtype: DTyp
     return to(x, dtype)
 
 
-def _unrounded(codes: Value, parameters: Sequence[Value | None], dtype: DType) -> Value | None:
-    """The activations that codes were made of, moved as the codes were; None where they were not made here."""
-    node = codes.producer
+def _unrounded(quantized: Value, parameters: Sequence[Value | None], dtype: DType) -> Value | None:
+    """The activations that were quantized, moved likewise; None where they were not quantized here."""
+    node = quantized.producer
     if node is None or not isinstance(node.op, Op):
         return None
     inputs, attributes = bind(node)
     if is_quantize(node.op) or is_meaning(node.op, dynamic_quantize_linear):
-        return _held(inputs[0], parameters, codes.dtype, dtype)
-    others = [v for v in inputs[1:] if v is not None and v.type is not None and v.dtype is codes.dtype]
-    if not moves_data(node.op, attributes) or others or codes is not node.outputs[0]:
+        return _held(inputs[0], parameters, quantized.dtype, dtype)
+    others = [v for v in inputs[1:] if v is not None and v.type is not None and v.dtype is quantized.dtype]
+    if not moves_data(node.op, attributes) or others or quantized is not node.outputs[0]:
         return None
     if not all(p is None or is_single(p) for p in parameters):
         return None
@@ -52,20 +53,22 @@ def _unrounded(codes: Value, parameters: Sequence[Value | None], dtype: DType) -
 
 
 def _numbers(call: Call, start: int, stop: int) -> Array:
-    """The numbers that constant codes stand for, from one position of the first axis to another."""
-    codes, *parameters = call.inputs
+    """The numbers that constant quantized values stand for, from one position of the first axis to another."""
+    quantized, *parameters = call.inputs
     attributes = dict(call.attributes)
-    if not codes.rank:
+    if not quantized.rank:
         return np.array(call.op(*(static(v) for v in call.inputs), **attributes))
     given = [p for p in parameters if p is not None]
     first = start
-    if (attributes.get("axis") or 0) % codes.ndim:  # parameters of blocks of columns have rows as the codes do
+    if (
+        attributes.get("axis") or 0
+    ) % quantized.ndim:  # parameters of blocks of columns have rows as the quantized values do
         parts = [static(p) if p.ndim < 2 or is_single(p) else rows(p, start, stop) for p in given]
     else:
         block = (attributes.get("block_size") or 1) if given[0].ndim > 1 else 1
         first -= start % block
         parts = [static(p) if is_single(p) else rows(p, first // block, -(-stop // block)) for p in given]
-    return call.op(rows(codes, first, stop), *parts, **attributes)[start - first :]
+    return call.op(rows(quantized, first, stop), *parts, **attributes)[start - first :]
 
 
 @changing("numbers")
@@ -73,21 +76,27 @@ def _numbers(call: Call, start: int, stop: int) -> Array:
 def to_floats(graph: Graph) -> Graph:
     """Convert a quantized model to floating point.
 
-    Weights are the numbers that their codes stand for, computed when they are written. Activations are not rounded
-    any more, but stay within a range of codes that begins at 0. Inputs and outputs that are codes stay codes.
+    Weights are the numbers that their quantized values stand for, computed when they are written. Activations are not
+    rounded any more, but stay within a range of quantized values that begins at 0. Inputs and outputs that are
+    quantized values stay quantized values.
     """
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-        if not is_dequantize(call.op) or not isinstance(rewriter, CodesRewriter):
+        if not isinstance(rewriter, QuantizationRewriter):
             return None
-        codes = call.inputs[0]
-        assert codes is not None
+        if (form := FLOAT_FORMS.get(call.op)) is not None:
+            made = rewriter.inside(form, rewriter, *call.inputs, **call.attributes)
+            return made if made is None or isinstance(made, tuple) else (made,)
+        if not is_dequantize(call.op):
+            return None
+        quantized = call.inputs[0]
+        assert quantized is not None
         (known,) = infer_call(call.op, call.inputs, call.attributes)
         if all(v is None or v.is_constant for v in call.inputs):
-            shape = [d for d in codes.shape if isinstance(d, int)]
+            shape = [d for d in quantized.shape if isinstance(d, int)]
             numbers = Computed(known.type.dtype, shape, partial(_numbers, call))
-            return (rewriter.place(f"{codes.name}/floats", numbers),)
-        found = rewriter.inside(_unrounded, codes, call.inputs[1:3], known.type.dtype)
+            return (rewriter.place(f"{quantized.name}/floats", numbers),)
+        found = rewriter.inside(_unrounded, quantized, call.inputs[1:3], known.type.dtype)
         return None if found is None else (found,)
 
-    return prune(CodesRewriter(to_qdq(graph), decide).run())
+    return prune(QuantizationRewriter(to_qdq(graph), decide).run())

@@ -1,4 +1,4 @@
-"""QDQ: float ops between DequantizeLinear and QuantizeLinear, weights as codes."""
+"""QDQ: float ops between DequantizeLinear and QuantizeLinear, weights as quantized values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx_quantized.blocks import matmul_nbits, matmul_nbits_mlp, matmul_nbit
 from tenonnx_quantized.convolution import conv_integer, qlinear_conv_channels_last
 from tenonnx_quantized.elementwise import qlinear_concat, qlinear_softmax
 from tenonnx_quantized.embedding import qembed_layer_normalization
-from tenonnx_quantized.forms.codes import CodesRewriter, is_meaning, producer
+from tenonnx_quantized.forms.quantized_nodes import QuantizationRewriter, is_meaning, producer
 from tenonnx_quantized.granularity import is_single
 from tenonnx_quantized.matrix import matmul_integer
 from tenonnx_quantized.products import dynamic_quantize_matmul
@@ -23,16 +23,23 @@ from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linea
 #: Ops whose bodies say them by DequantizeLinear and QuantizeLinear, or by ops that have a rule here.
 _EXPANDED = (
     *(op for made in QLINEAR.values() for op, _ in made),
-    qlinear_softmax, qlinear_concat, qlinear_conv_channels_last, qembed_layer_normalization, qattention,
-    dynamic_quantize_matmul, matmul_nbits_mlp, matmul_nbits_qkv,
-    contrib_quantize.quantize_linear, contrib_quantize.dequantize_linear,
-)  # fmt: skip
+    qlinear_softmax,
+    qlinear_concat,
+    qlinear_conv_channels_last,
+    qembed_layer_normalization,
+    qattention,
+    dynamic_quantize_matmul,
+    matmul_nbits_mlp,
+    matmul_nbits_qkv,
+    contrib_quantize.quantize_linear,
+    contrib_quantize.dequantize_linear,
+)
 
 _RULES: dict[Op, Callable[..., Value | None]] = {}
 
 
 def _rule(op: Op) -> Callable[[Callable[..., Value | None]], Callable[..., Value | None]]:
-    """How an op is said in QDQ: the function takes the rewriter and then what the op takes; None keeps the call."""
+    """Define the QDQ form of an op by a function of the rewriter and the inputs of the op; None keeps the call."""
 
     def register(function: Callable[..., Value | None]) -> Callable[..., Value | None]:
         takes = op.signature.attributes.keys()
@@ -61,12 +68,12 @@ def to_qdq(graph: Graph) -> Graph:
             return None if result is None else (result,)
         return rewriter.expand(call) if is_meaning(call.op, *_EXPANDED) else None
 
-    return prune(CodesRewriter(graph, decide).run())
+    return prune(QuantizationRewriter(graph, decide).run())
 
 
 @_rule(ops.mul)
-def _(rewriter, A, B):
-    """A product of codes, which its scales multiply: the end of what dynamic quantisation is made of."""
+def mul_rule(rewriter, A, B):
+    """A product of quantized values, which its scales multiply: the end of what dynamic quantization is made of."""
     for product, scales in ((A, B), (B, A)):
         cast, scaled = producer(product, ops.cast), producer(scales, ops.mul)
         sums = None if cast is None else producer(cast.inputs[0], matmul_integer, conv_integer)
@@ -79,9 +86,9 @@ def _(rewriter, A, B):
     return None
 
 
-def _scales(scale: Value, codes: Value) -> bool:
-    """Whether a scale belongs to codes that DynamicQuantizeLinear made."""
-    node = producer(codes, dynamic_quantize_linear)
+def _scales(scale: Value, quantized: Value) -> bool:
+    """Whether a scale belongs to quantized values that DynamicQuantizeLinear made."""
+    node = producer(quantized, dynamic_quantize_linear)
     return node is not None and node.outputs[1] is scale
 
 
@@ -95,14 +102,16 @@ def _rescaled(sums, x, w, x_zero, w_zero, x_scale, w_scale):
 
 
 @_rule(matmul_nbits)
-def _(rewriter, A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, weight_prepacked, **_):
+def matmul_nbits_rule(
+    rewriter, A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, weight_prepacked, **_
+):
     """The weights as ``[K, N]`` in the type of so many bits, unpacked when they are written."""
     found = unpacked_blocks(B, scales, zero_points, g_idx, columns=N, rows=K, bits=bits, block_size=block_size)
     if found is None or weight_prepacked:
         return None
     weights, scale, zero = (
         rewriter.place(f"{B.name}/{name}", made)
-        for name, made in zip(("codes", "scale", "zero_point"), found, strict=True)
+        for name, made in zip(("quantized", "scale", "zero_point"), found, strict=True)
     )
     y = ops.matmul(A, dequantize_linear(weights, scale, zero, axis=0, block_size=block_size))
     return y if bias is None else y + bias

@@ -15,7 +15,7 @@ from tenonnx_quantized.computed import Computed, turned
 from tenonnx_quantized.convolution import conv_integer, qlinear_conv
 from tenonnx_quantized.elementwise import qlinear_concat, qlinear_softmax
 from tenonnx_quantized.formats import packed_array
-from tenonnx_quantized.forms.codes import CodesRewriter, dequantized, is_meaning, is_quantize
+from tenonnx_quantized.forms.quantized_nodes import QuantizationRewriter, dequantized, is_meaning, is_quantize
 from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
 from tenonnx_quantized.pooling import qlinear_reduce_mean
@@ -25,8 +25,11 @@ from tenonnx_quantized.quantize import dynamic_quantize_linear, is_zero
 
 _EIGHT_BITS = (DType.int8, DType.uint8)
 
-#: Codes with their scale and zero point.
+#: Quantized values with their scale and zero point.
 Coded = tuple[Value, Value, Value]
+
+#: The largest bias in steps of input times weight: that of int32, less a little, as scales are rounded to float32.
+LARGEST_BIAS = 2.0**31 * (1 - 2.0**-16)
 
 
 @leaving_defaults
@@ -34,8 +37,8 @@ def to_qoperator(graph: Graph) -> Graph:
     """Convert to QOperator form: QLinear ops in place of float ops between DequantizeLinear and QuantizeLinear, and
     MatMulNBits for 4-bit weights.
 
-    The ops are those of ai.onnx and com.microsoft. Ops that only move or choose elements work on the codes. What has no
-    such op stays as it is.
+    The ops are those of ai.onnx and com.microsoft. Ops that only move or choose elements work on the quantized values.
+    What has no such op stays as it is.
     """
     used_once = {v for v, nodes in graph.uses().items() if len(nodes) == 1} - set(graph.outputs)
     rounded = {n.inputs[0] for n in graph.walk() if is_quantize(n.op)}
@@ -50,14 +53,14 @@ def to_qoperator(graph: Graph) -> Graph:
             return None if found is None else (found,)
         if call.node is None or not is_quantize(call.op) or call.node.inputs[0] not in used_once:
             return None
-        found = rewriter.inside(_between_codes, call)
+        found = rewriter.inside(_between_quantized, call)
         return None if found is None else (found,)
 
-    return prune(CodesRewriter(graph, decide).run())
+    return prune(QuantizationRewriter(graph, decide).run())
 
 
-def _between_codes(call: Call) -> Value | None:
-    """The result of a QuantizeLinear as one op on codes, if there is such an op."""
+def _between_quantized(call: Call) -> Value | None:
+    """The result of a QuantizeLinear as one op on quantized values, if there is such an op."""
     x, scale, zero_point = call.inputs[:3]
     if x is None or scale is None or call.attributes.get("block_size") or not is_single(scale):
         return None
@@ -84,7 +87,7 @@ def _zero(dtype: DType) -> Value:
 
 
 def _behind_relu(node: Node | None, zero: Value, dtype: DType) -> Node | None:
-    """The node, or the one before a Relu that the end of the range of codes makes needless."""
+    """The node, or the one before a Relu that the end of the range of quantized values makes needless."""
     if node is None or not is_meaning(node.op, ops.relu):
         return node
     known = static(zero)
@@ -93,22 +96,22 @@ def _behind_relu(node: Node | None, zero: Value, dtype: DType) -> Node | None:
 
 
 def _coded(value: Value | None, *, axis: int | None = None) -> Coded | None:
-    """What a DequantizeLinear of eight bits reads: with one scale, or with one for each position of ``axis``."""
+    """Inputs of an 8-bit DequantizeLinear: with one scale, or with one for each position of ``axis``."""
     found = dequantized(value)
     if found is None:
         return None
-    (codes, scale, zero_point), attributes = found
-    if codes is None or scale is None or codes.dtype not in _EIGHT_BITS or attributes.get("block_size"):
+    (quantized, scale, zero_point), attributes = found
+    if quantized is None or scale is None or quantized.dtype not in _EIGHT_BITS or attributes.get("block_size"):
         return None
     known = static(scale)
     if known is not None and not (known > 0).all():  # which QLinear ops refuse
         return None
     if is_single(scale):
-        return codes, scalar(scale), _zero(codes.dtype) if zero_point is None else scalar(zero_point)
-    if axis is None or scale.rank != 1 or (attributes["axis"] or 0) % codes.ndim != axis % codes.ndim:
+        return quantized, scalar(scale), _zero(quantized.dtype) if zero_point is None else scalar(zero_point)
+    if axis is None or scale.rank != 1 or (attributes["axis"] or 0) % quantized.ndim != axis % quantized.ndim:
         return None
-    none = ops.expand(constant(np.zeros(1), codes.dtype), ops.shape(scale))
-    return codes, scale, none if zero_point is None else zero_point
+    none = ops.expand(constant(np.zeros(1), quantized.dtype), ops.shape(scale))
+    return quantized, scale, none if zero_point is None else zero_point
 
 
 def _by_layout(
@@ -153,7 +156,7 @@ def _is_default(name: str, contents: Any) -> bool:
 def _moved(
     op: Op, inputs: Sequence[Value | None], attributes: dict[str, Any], result: tuple[Value, Value]
 ) -> Value | None:
-    """An op that moves or chooses elements, on codes; they must keep their scale and zero point."""
+    """An op that moves or chooses elements, on quantized values; they must keep their scale and zero point."""
     coded = _coded(inputs[0]) if inputs else None
     if coded is None or any(dequantized(v) is not None for v in inputs[1:]):
         return None
@@ -176,9 +179,20 @@ def _bias(value: Value | None, x_scale: Value, w_scale: Value) -> Value | None:
     return ops.cast(ops.round_(value / (x_scale * w_scale)), to=DType.int32)
 
 
+def _is_int32(bias: Value | None, x_scale: Value, w_scale: Value) -> bool:
+    """Whether a bias, as far as it is known, is an int32 in units of the product of two scales."""
+    known = None if bias is None else static(bias)
+    scales = static(x_scale), static(w_scale)
+    if known is None or scales[0] is None or scales[1] is None:
+        return True
+    with np.errstate(all="ignore"):
+        steps = np.abs(known.astype(np.float64) / (scales[0].astype(np.float64) * scales[1]))
+    return not (steps >= LARGEST_BIAS).any()
+
+
 def _conv(inputs: Sequence[Value | None], attributes: dict[str, Any], result: tuple[Value, Value]) -> Value | None:
     x, w = _coded(inputs[0]), _coded(inputs[1], axis=0)
-    if x is None or w is None:
+    if x is None or w is None or not _is_int32(inputs[2], x[1], w[1]):
         return None
     bias = None if inputs[2] is None else _bias(inputs[2], x[1], w[1])
     return qlinear_conv(*x, *w, *result, bias, **attributes)
@@ -192,6 +206,8 @@ def _matmul(inputs: Sequence[Value | None], attributes: dict[str, Any], result: 
 def _gemm(inputs: Sequence[Value | None], attributes: dict[str, Any], result: tuple[Value, Value]) -> Value | None:
     a, b = _coded(inputs[0]), _coded(inputs[1], axis=0 if attributes["transB"] else 1)
     if a is None or b is None or (inputs[2] is not None and attributes["beta"] != attributes["alpha"]):
+        return None
+    if not _is_int32(inputs[2], a[1], b[1]):
         return None
     c = None if inputs[2] is None else _bias(inputs[2], a[1], b[1])
     return qgemm(*a, *b, c, *result, **{name: attributes[name] for name in ("alpha", "transA", "transB")})
@@ -210,8 +226,12 @@ def _concat(inputs: Sequence[Value | None], attributes: dict[str, Any], result: 
 
 
 _RULES: tuple[tuple[Op, Callable[..., Value | None]], ...] = (
-    (ops.conv, _conv), (ops.matmul, _matmul), (ops.gemm, _gemm), (ops.softmax, _softmax), (ops.concat, _concat),
-)  # fmt: skip
+    (ops.conv, _conv),
+    (ops.matmul, _matmul),
+    (ops.gemm, _gemm),
+    (ops.softmax, _softmax),
+    (ops.concat, _concat),
+)
 
 
 _INTEGER = (ops.matmul, ops.conv, ops.gemm)
@@ -220,9 +240,10 @@ _INTEGER = (ops.matmul, ops.conv, ops.gemm)
 def _as_integers(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], is_rounded: bool
 ) -> Value | None:
-    """A product of codes and weights of eight bits, as a product of integers whose result is floats.
+    """A product of quantized values and weights of eight bits, as a product of integers whose result is floats.
 
-    Codes are those of DynamicQuantizeLinear, or, of a product of matrices that is not rounded to codes, any.
+    Quantized values are those of DynamicQuantizeLinear, or, of a product of matrices that is not rounded to quantized
+    values, any.
     """
     first, weights = inputs[:2]
     if is_meaning(op, ops.gemm) and (attributes["transA"] or attributes["alpha"] != 1 or attributes["beta"] != 1):
@@ -234,16 +255,16 @@ def _as_integers(
     as_it_runs = is_meaning(getattr(x[0].producer, "op", None), dynamic_quantize_linear)
     if not as_it_runs and (is_rounded or is_meaning(op, ops.conv)):
         return None
-    codes, scale, zero = w
+    quantized, scale, zero = w
     zero = None if is_zero(zero) else _one_of_all(zero)  # runtimes take one for each channel seldom
     if is_meaning(op, ops.conv):
-        sums = conv_integer(x[0], codes, x[2], zero, **attributes)
-        behind = [1] * (codes.ndim - 2)
+        sums = conv_integer(x[0], quantized, x[2], zero, **attributes)
+        behind = [1] * (quantized.ndim - 2)
         scale = ops.reshape(scale, [-1, *behind]) if scale.rank else scale
         bias = None if inputs[2] is None else ops.reshape(inputs[2], [-1, *behind])
     else:
-        codes = ops.transpose(codes, perm=[1, 0]) if attributes.get("transB") else codes
-        sums = matmul_integer(x[0], codes, x[2], zero)
+        quantized = ops.transpose(quantized, perm=[1, 0]) if attributes.get("transB") else quantized
+        sums = matmul_integer(x[0], quantized, x[2], zero)
         bias = inputs[2] if len(inputs) > 2 else None
     y = ops.cast(sums, to=DType.float32) * (x[1] * scale)
     return y if bias is None else y + bias
@@ -257,18 +278,18 @@ def _one_of_all(zero: Value) -> Value:
     return constant(known.reshape(-1)[:1].reshape(()), zero.dtype)
 
 
-def _in_blocks(rewriter: CodesRewriter, A: Value, B: Value) -> Value | None:
+def _in_blocks(rewriter: QuantizationRewriter, A: Value, B: Value) -> Value | None:
     """A product with constant weights of a few bits in blocks as MatMulNBits."""
     found = dequantized(B)
     if found is None or A.dtype not in (DType.float32, DType.float16):
         return None
-    (codes, scale, zero_point), attributes = found
-    block, dtype = attributes.get("block_size", 0), codes.dtype
-    constants = [v for v in (codes, scale, zero_point) if v is not None]
+    (quantized, scale, zero_point), attributes = found
+    block, dtype = attributes.get("block_size", 0), quantized.dtype
+    constants = [v for v in (quantized, scale, zero_point) if v is not None]
     fits = dtype.is_integer and dtype.bits in (2, 4, 8) and block >= 16 and not block & (block - 1)
-    if not fits or codes.rank != 2 or attributes["axis"] % 2 or not all(v.is_constant for v in constants):
+    if not fits or quantized.rank != 2 or attributes["axis"] % 2 or not all(v.is_constant for v in constants):
         return None
-    (rows, columns), bits = codes.shape, dtype.bits
+    (rows, columns), bits = quantized.shape, dtype.bits
     blocks = -(-rows // block)
     offset = 1 << bits - 1 if dtype.is_signed else 0
 
@@ -277,11 +298,11 @@ def _in_blocks(rewriter: CodesRewriter, A: Value, B: Value) -> Value | None:
     form = {"K": rows, "N": columns, "bits": bits, "block_size": block}
 
     def packed(value, count, start, stop):
-        held = turned(value, lambda codes: codes[:, start:stop].astype(np.int16) + offset)
+        held = turned(value, lambda quantized: quantized[:, start:stop].astype(np.int16) + offset)
         return packed_array(np.pad(held, [(0, 0), (0, count - held.shape[1])]), bits)
 
     def weights(start, stop):
-        return packed(codes, blocks * block, start, stop).reshape(stop - start, blocks, -1)
+        return packed(quantized, blocks * block, start, stop).reshape(stop - start, blocks, -1)
 
     def shifts(start, stop):
         none = np.zeros((stop - start, size[1]), np.uint8)
@@ -293,7 +314,7 @@ def _in_blocks(rewriter: CodesRewriter, A: Value, B: Value) -> Value | None:
     zero = (
         None
         if zero_point is None and offset
-        else rewriter.place(f"{codes.name}/zero_point", Computed(DType.uint8, size, shifts))
+        else rewriter.place(f"{quantized.name}/zero_point", Computed(DType.uint8, size, shifts))
     )
-    made = rewriter.place(f"{codes.name}/packed", data), rewriter.place(f"{codes.name}/scale", scales)
+    made = rewriter.place(f"{quantized.name}/packed", data), rewriter.place(f"{quantized.name}/scale", scales)
     return matmul_nbits(A, *made, zero, **form)  # type: ignore[no-any-return]

@@ -1,1 +1,1 @@
-"""Quantising a model of floats: ranges of activations, codes of weights, and the graph that holds them."""
+"""Quantizing a model of floats: ranges of activations, quantized values of weights, and the graph that holds them."""

@@ -12,7 +12,7 @@ import numpy as np
 from tenonnx.extend import DType, Graph, InvalidCall
 from tenonnx.extend.backends import Program, compile_graph
 from tenonnx.extend.transforms import copy_graph
-from tenonnx_quantized.tuning.codes import encode, parameters
+from tenonnx_quantized.tuning.quantized_tensor import encode, parameters
 
 Array = np.ndarray[Any, Any]
 Batch = Mapping[str, Any]
@@ -26,7 +26,7 @@ PERCENTILE = 0.9999
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a graph of floats gives: the range of each value that is watched, over all batches, its contents in the
+    """Observations of a float graph: the range of each watched value over all batches, its contents in the
     first one, and every output of the graph, batch by batch."""
 
     ranges: dict[str, tuple[float, float]]
@@ -43,10 +43,16 @@ def values_of(graph: Graph, names: Sequence[str], backend: str) -> Program:
 
 
 def observe(
-    graph: Graph, names: Sequence[str], batches: Iterable[Batch], method: str, backend: str = "auto", *,
-    dtype: DType = DType.uint8, symmetric: bool = False,
-) -> Observed:  # fmt: skip
-    """Run a graph over all batches, with the ranges of ``names`` by a method of ``METHODS``, for codes of a type.
+    graph: Graph,
+    names: Sequence[str],
+    batches: Iterable[Batch],
+    method: str,
+    backend: str = "auto",
+    *,
+    dtype: DType = DType.uint8,
+    symmetric: bool = False,
+) -> Observed:
+    """Run a graph over all batches; returns the ranges of ``names`` by a method of ``METHODS``, for a type.
 
     The batches are gone through twice where values have to be counted. Raises ``InvalidCall`` without a batch.
     """
@@ -84,7 +90,7 @@ def observe(
 # ----- how a range is chosen from counts ------------------------------------------------------------------------------
 
 
-#: Numbers as the codes of a range stand for them.
+#: Numbers as the quantized values of a range stand for them.
 Rounding = Callable[[Array, float, float], Array]
 
 
@@ -107,24 +113,24 @@ def _candidates(low: float, high: float) -> list[tuple[float, float]]:
 def _least_error(counts: Array, low: float, high: float, rounded: Rounding) -> tuple[float, float]:
     """The cut range with the least mean square error."""
     edges = np.linspace(low, high, BINS + 1)
-    centres = (edges[1:] + edges[:-1]) / 2
+    centers = (edges[1:] + edges[:-1]) / 2
     return min(
-        _candidates(low, high), key=lambda each: float((counts * (centres - rounded(centres, *each)) ** 2).sum())
+        _candidates(low, high), key=lambda each: float((counts * (centers - rounded(centers, *each)) ** 2).sum())
     )
 
 
 def _least_entropy(counts: Array, low: float, high: float, rounded: Rounding) -> tuple[float, float]:
-    """The cut range whose codes lose the least information on how the values are spread (Kullback and Leibler 1951)."""
+    """The cut range that loses the least information on the distribution of the values (Kullback and Leibler 1951)."""
     edges = np.linspace(low, high, BINS + 1)
-    centres = (edges[1:] + edges[:-1]) / 2
+    centers = (edges[1:] + edges[:-1]) / 2
     best, kept = np.inf, (low, high)
     for begin, end in _candidates(low, high):
-        _, codes = np.unique(rounded(centres, begin, end), return_inverse=True)
-        inside = (centres >= begin) & (centres <= end)
+        _, quantized = np.unique(rounded(centers, begin, end), return_inverse=True)
+        inside = (centers >= begin) & (centers <= end)
         held = np.where(inside, counts, 0).astype(np.float64)
-        sums = np.bincount(codes, held)
-        filled = np.bincount(codes, held > 0)
-        spread_out = np.where(held > 0, sums[codes] / np.maximum(filled[codes], 1), 0.0)
+        sums = np.bincount(quantized, held)
+        filled = np.bincount(quantized, held > 0)
+        spread_out = np.where(held > 0, sums[quantized] / np.maximum(filled[quantized], 1), 0.0)
         clipped = held.copy()
         within = np.flatnonzero(inside)
         clipped[within[0]] += counts[: within[0]].sum()
@@ -139,5 +145,8 @@ def _least_entropy(counts: Array, low: float, high: float, rounded: Rounding) ->
 
 #: How a range is chosen from the counts of values; None: the extremes.
 METHODS: dict[str, Callable[[Array, float, float, Rounding], tuple[float, float]] | None] = {
-    "minmax": None, "percentile": _percentile, "entropy": _least_entropy, "mse": _least_error,
-}  # fmt: skip
+    "minmax": None,
+    "percentile": _percentile,
+    "entropy": _least_entropy,
+    "mse": _least_error,
+}

@@ -1,25 +1,31 @@
-"""``tenonnx quantize``: a model of floats as one of codes."""
+"""``tenonnx quantize``: a floating-point model with quantized weights and activations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tenonnx import VerificationFailed
 from tenonnx_cli.extend import (
+    Command,
+    columns_option,
     complain,
+    config_options,
+    costs_option,
     input_options,
     json_option,
     load_model,
     model_argument,
+    model_size,
     opened,
     output_option,
-    plural,
     say,
     say_json,
+    say_sizes,
     say_table,
+    verbosity_options,
     working,
 )
 
@@ -27,30 +33,46 @@ if TYPE_CHECKING:
     from tenonnx.extend import Graph
     from tenonnx_quantized.tuning.quantize import Report
 
+#: Below this signal-to-quantization-noise ratio, in decibels, an output is taken for lost.
+LEAST_SQNR = 10.0
+
 #: Of so many tensors the errors are printed; --json has all.
 SHOWN = 10
 
 
-@click.command("quantize")
+@click.command(
+    "quantize",
+    cls=Command,
+    examples=[
+        "tenonnx quantize model.onnx -o small.onnx",
+        "tenonnx quantize model.onnx -o small.onnx --mode static --inputs samples.npz",
+    ],
+)
 @model_argument
 @output_option
 @click.option(
-    "--mode", type=click.Choice(["dynamic", "static", "weights"]), default="dynamic", show_default=True,
+    "--mode",
+    type=click.Choice(["dynamic", "static", "weights"]),
+    default="dynamic",
+    show_default=True,
     help="dynamic: ranges of activations are computed at run time; static: they are calibrated on --inputs; "
     "weights: only weights are quantized, those of MatMul in blocks, those of Conv and Gemm by channel in 8 bits.",
-)  # fmt: skip
+)
 @click.option(
-    "--bits", type=click.Choice(["4", "8"]), help="Bits of a weight in blocks, of Gemm too. Default: 4 in mode "
-    "weights, else 8.",
-)  # fmt: skip
+    "--bits",
+    type=click.Choice(["4", "8"]),
+    help="Bits of a weight in blocks, of Gemm too. Default: 4 in mode weights, else 8.",
+)
 @click.option(
-    "--activation-type", type=click.Choice(["uint8", "int8", "uint16", "int16", "float8e4m3fn"]),
+    "--activation-type",
+    type=click.Choice(["uint8", "int8", "uint16", "int16", "float8e4m3fn"]),
     help="Type of quantized activations in mode static. Default: uint8, or int8 with --symmetric.",
-)  # fmt: skip
+)
 @click.option(
-    "--weight-type", type=click.Choice(["int8", "uint8", "int16", "uint16", "int4", "uint4", "float8e4m3fn"]),
+    "--weight-type",
+    type=click.Choice(["int8", "uint8", "int16", "uint16", "int4", "uint4", "float8e4m3fn"]),
     help="Type of quantized weights in modes static and dynamic. Default: int8.",
-)  # fmt: skip
+)
 @click.option(
     "--block-size",
     type=int,
@@ -65,13 +87,19 @@ SHOWN = 10
 )
 @click.option("--symmetric", is_flag=True, help="Symmetric quantization: zero point in the middle of the range.")
 @click.option(
-    "--calibration", type=click.Choice(["minmax", "percentile", "entropy", "mse"]), default="minmax",
-    show_default=True, help="How the ranges of activations are calibrated.",
-)  # fmt: skip
+    "--calibration",
+    type=click.Choice(["minmax", "percentile", "entropy", "mse"]),
+    default="minmax",
+    show_default=True,
+    help="How the ranges of activations are calibrated.",
+)
 @click.option(
-    "--search", type=click.Choice(["rtn", "hqq"]), default="rtn", show_default=True,
+    "--search",
+    type=click.Choice(["rtn", "hqq"]),
+    default="rtn",
+    show_default=True,
     help="How block-quantized weights are rounded: to nearest (rtn), or by half-quadratic quantization (hqq).",
-)  # fmt: skip
+)
 @click.option("--ops", metavar="A,B", help="The op types to quantize; by default all that can be.")
 @click.option(
     "--leave-out", multiple=True, metavar="PATTERN", help="Names of nodes that stay in floating point. Repeatable."
@@ -89,54 +117,122 @@ SHOWN = 10
     show_default=True,
     help="Quantization format of the result: QDQ nodes or QLinear operators.",
 )
-@click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Batch size for calibration.")
+@click.option(
+    "--allow-loss",
+    is_flag=True,
+    help=f"Write the model although the signal-to-quantization-noise ratio of an output is below {LEAST_SQNR:g} dB.",
+)
+@click.option(
+    "--initializers-as-constants/--no-initializers-as-constants",
+    default=True,
+    show_default=True,
+    help="Make initializers that are listed as graph inputs constant, so that they are quantized.",
+)
+@click.option(
+    "--batch-size",
+    "batch",
+    type=click.IntRange(min=1),
+    default=32,
+    show_default=True,
+    help="Batch size for calibration.",
+)
+@config_options("overwrite")
 @input_options
+@columns_option
+@costs_option
+@verbosity_options
 @json_option
 def command(
     model: str,
     output: str,
     inputs: Sequence[str],
     archive: str | None,
+    columns: Mapping[str, Sequence[str]],
     ops: str | None,
     bits: str | None,
     leave_out: Sequence[str],
     batch: int,
+    overwrite: bool,
+    costs: bool,
+    verbose: bool,
     as_json: bool,
+    allow_loss: bool,
     **settings: Any,
 ) -> None:
     """Quantize the weights, or weights and activations, of a model to 8 or 4 bits.
 
-    Prints the relative error of each quantized tensor and of the outputs. The written model is read back and run
-    before it replaces an existing file.
+    Prints the verdict with the signal-to-quantization-noise ratio (SQNR) of the outputs, what changed, and the tensors
+    with the largest relative errors; -v lists all of them. The written model is read back and compared, on numpy and
+    onnxruntime, with the quantized graph on numpy, before it replaces an existing file.
     """
     import tenonnx as tx
     from tenonnx_cli.extend import read_feeds
     from tenonnx_quantized.tuning.quantize import is_measured, quantize
 
     graph = load_model(model)
-    batches = list(_batches(graph, read_feeds(graph, inputs, archive), batch))
+    before = model_size(graph, model, costs=costs)  # the output may replace the file
+    batches = list(_batches(graph, read_feeds(graph, inputs, archive, columns), batch))
     is_run = is_measured(graph, batches, settings["budget"])
     if not is_run:
-        complain("note: a model of this size is not run to measure the errors of its outputs (give data with --inputs)")
+        complain("note: a model of this size, or with an op that no package provides, is not run to measure errors")
     elif not batches and settings["mode"] != "static":
         complain("note: errors are measured on random inputs (give data with --inputs)")
+    if settings["initializers_as_constants"]:
+        _say_closed(sum(value.data is not None for value in graph.all_inputs))
     settings |= {"bits": None if bits is None else int(bits), "leave_out": leave_out}
     settings["ops"] = None if ops is None else [name.strip() for name in ops.split(",")]
     with working(f"quantizing {model}"):
         made, report = quantize(graph, batches, **settings)
 
+    if not allow_loss:
+        _refuse_loss(report)
+
     def verify(written: Graph) -> None:
         if not is_run:
             return
         feeds = batches[0] if batches else None
-        tx.verify(made, written, feeds=feeds, backends=["numpy"]).raise_if_failed()
+        used = tx.verify(made, written, feeds=feeds).raise_if_failed().default_session
+        between = tx.verify(written, feeds=feeds)
+        for each in (each for each in between.outputs if not each.equal):
+            complain(f'note: output "{each.name}" differs on {each.backend}: {each.difference.reason}')
+        for session in (session for session in used if not session.equal):
+            helps = f"; {session.helps} helps" if session.helps else ""
+            complain(f"note: a session of {session.backend} with default options differs: {session.reason}{helps}")
 
-    tx.export(made, opened(output), verify=verify)
-    sizes = [Path(path).stat().st_size for path in (model, output) if path != "-"]
+    tx.export(made, opened(output), verify=verify, overwrite=overwrite)
+    verdict = _verdict(report, is_run)
+    after = model_size(made, output, costs=costs)
     if as_json:
-        say_json({"file": model, "output": output, "bytes": sizes, **report.to_json()})
-    else:
-        _say(output, report, sizes)
+        both = {"before": before.to_dict(), "after": after.to_dict()}
+        say_json({"file": model, "output": output, "verdict": verdict, **both, **report.to_dict()})
+        return
+    say(f"{output}: {verdict}", style="green" if is_run else "yellow")
+    say_sizes(before, after)
+    say()
+    _say(report, verbose)
+
+
+def _say_closed(count: int) -> None:
+    """Note the graph inputs with a default value that become constants."""
+    if count:
+        are = "input with a default value is constant" if count == 1 else "inputs with a default value are constants"
+        complain(f"note: {count} graph {are} now (--no-initializers-as-constants keeps defaults)")
+
+
+def _verdict(report: Report, is_run: bool) -> str:
+    """Summary of the quantization and the change of the outputs, in one line."""
+    return str(report) if is_run else f"{report}, not verified"
+
+
+def _refuse_loss(report: Report) -> None:
+    lost = {name: ratio for name, ratio in report.sqnr.items() if not ratio >= LEAST_SQNR}
+    if lost:
+        given = ", ".join(f'{ratio:.1f} dB of "{name}"' for name, ratio in lost.items())
+        raise VerificationFailed(
+            f"the signal-to-quantization-noise ratio of an output is below {LEAST_SQNR:g} dB",
+            given=given,
+            do="leave the worst nodes in floating point (--budget 0.1), or write the model nevertheless (--allow-loss)",
+        )
 
 
 def _batches(graph: Graph, feeds: Mapping[str, Any], size: int) -> Iterator[dict[str, Any]]:
@@ -153,19 +249,23 @@ def _batches(graph: Graph, feeds: Mapping[str, Any], size: int) -> Iterator[dict
         yield {name: contents[start : start + size] for name, contents in feeds.items()}
 
 
-def _say(output: str, report: Report, sizes: Sequence[int]) -> None:
-    smaller = f", {sizes[1]:,} bytes instead of {sizes[0]:,}" if len(sizes) == 2 else ""
-    say(f"{output}: {plural(len(report.quantised), 'node')} quantized{smaller}")
-    say(f"  {report.reached:.1%} of all weight elements are quantized")
+def _say(report: Report, verbose: bool) -> None:
+    shown = None if verbose else SHOWN
+    say(f"{report.reached:.1%} of all weight elements are quantized")
     if report.kept:
-        shown = [f"{name} of {types}" for name, types in list(report.kept.items())[:SHOWN]]
-        more = f", and {len(report.kept) - SHOWN} more" if len(report.kept) > SHOWN else ""
-        say(f"  float weights: {', '.join(shown)}{more}")
+        named = [f"{name} of {types}" for name, types in list(report.kept.items())[:shown]]
+        more = len(report.kept) - len(named)
+        say(f"float weights: {', '.join(named)}{f' and {more} more' if more else ''}")
     if report.floats:
-        say(f"  nodes left in floating point: {', '.join(report.floats)}")
-    worst = sorted(report.tensors, key=lambda tensor: -tensor.error)[:SHOWN]
-    say_table([[t.name, t.kind, t.dtype, f"{t.error:.3%}"] for t in worst], ["tensor", "kind", "type", "error"])
-    if len(report.tensors) > SHOWN:
-        say(f"  and {len(report.tensors) - SHOWN} more, with smaller errors")
-    for name, error in report.outputs.items():
-        say(f'  output "{name}" differs by {error:.3%}')
+        named = list(report.floats)[:shown]
+        more = len(report.floats) - len(named)
+        say(f"nodes left in floating point: {', '.join(named)}{f' and {more} more' if more else ''}")
+    worst = sorted(report.tensors, key=lambda tensor: -tensor.error)[:shown]
+    if worst:
+        say_table([[t.name, t.kind, t.dtype, f"{t.error:.3%}"] for t in worst], ["tensor", "kind", "type", "error"])
+    if more := len(report.tensors) - len(worst):
+        say(f"  and {more} more, with smaller errors (-v lists all)")
+    rows = [(n, f"{e:.3%}", f"{report.sqnr[n]:.1f} dB" if n in report.sqnr else "-") for n, e in report.outputs.items()]
+    if rows:
+        say()
+        say_table(rows, ("output", "error", "SQNR"))

@@ -11,35 +11,39 @@ import tenonnx_standard as ops
 from tenonnx.extend import ArrayConstant, DType, Graph, Node, Value
 from tenonnx.extend.transforms import Call, Rewriter, interpreting, prune
 from tenonnx_quantized.computed import Computed
-from tenonnx_quantized.forms.codes import CodesRewriter
+from tenonnx_quantized.forms.quantized_nodes import QuantizationRewriter
 from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
-from tenonnx_quantized.tuning.codes import Codes, QuantizationParameters
+from tenonnx_quantized.tuning.quantized_tensor import QuantizationParameters, QuantizedTensor
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(slots=True)
 class Insertions:
-    """Activations to round by their parameters, weights of nodes with their codes, tables that nodes take rows of with
-    their codes, and inputs to round as it runs."""
+    """Activations to round by their parameters, quantized weights of nodes, tables that nodes take rows of with
+    their quantized values, and inputs to round as it runs."""
 
     activations: dict[Value, QuantizationParameters] = field(default_factory=dict)
-    weights: dict[Node, tuple[int, Codes]] = field(default_factory=dict)
-    tables: dict[Node, Codes] = field(default_factory=dict)
+    weights: dict[Node, tuple[int, QuantizedTensor]] = field(default_factory=dict)
+    tables: dict[Node, QuantizedTensor] = field(default_factory=dict)
     dynamic_inputs: dict[Node, int] = field(default_factory=dict)
 
 
 def insert(graph: Graph, plan: Insertions) -> Graph:
-    """A copy of ``graph`` that rounds activations to codes and holds weights as codes, each before its readers."""
+    """Copy of ``graph`` with quantized activations and weights."""
     return prune(_Inserter(graph, plan).run())
 
 
-class _Inserter(CodesRewriter):
+class _Inserter(QuantizationRewriter):
     def __init__(self, source: Graph, plan: Insertions, **keywords: Any) -> None:
         super().__init__(source, self._rows_of_tables, **keywords)
         self.plan = plan
         self._numbers: dict[Any, Value] = {}
         self._tables: dict[Value, tuple[Value, Value, Value]] = {}
+
+    def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
+        """The rewriter of a subgraph, which stays as it is but for what it captures."""
+        return QuantizationRewriter(subgraph, lambda rewriter, call: None, outer=self)
 
     def visit(self, node: Node) -> None:
         for value in node.inputs:
@@ -47,8 +51,8 @@ class _Inserter(CodesRewriter):
                 self._round(value)
         kept = {value: self.copy(value) for value in node.inputs if value is not None and value.graph is not None}
         if node in self.plan.weights:
-            position, codes = self.plan.weights[node]
-            self._stand_in(node.inputs[position], self._weights(node.inputs[position], codes))
+            position, quantized = self.plan.weights[node]
+            self._stand_in(node.inputs[position], self._weights(node.inputs[position], quantized))
         if node in self.plan.dynamic_inputs:
             value = node.inputs[self.plan.dynamic_inputs[node]]
             self._stand_in(value, self._as_it_runs(value))
@@ -63,7 +67,7 @@ class _Inserter(CodesRewriter):
         self.mapping[value] = other
 
     def _round(self, value: Value) -> None:
-        """Let all that reads a value read what its codes stand for; an output of the graph keeps its name."""
+        """Let all readers of a value read the dequantized value; an output of the graph keeps its name."""
         parameters, raw = self.plan.activations[value], self.copy(value)
         if raw is not self.mapping[value] or (value, "rounded") in self._numbers:
             return
@@ -78,44 +82,44 @@ class _Inserter(CodesRewriter):
         self.mapping[value] = numbers
 
     def _as_it_runs(self, value: Value | None) -> Value:
-        """What codes stand for whose range is found while the model runs."""
+        """Quantize and dequantize a value by its range at run time."""
         assert value is not None
         if (value, "dynamic") not in self._numbers:
             self.prefix = value.name
             with interpreting(self):
-                codes, scale, zero_point = dynamic_quantize_linear(self.copy(value))
-                self._numbers[value, "dynamic"] = dequantize_linear(codes, scale, zero_point)
+                quantized, scale, zero_point = dynamic_quantize_linear(self.copy(value))
+                self._numbers[value, "dynamic"] = dequantize_linear(quantized, scale, zero_point)
         return self._numbers[value, "dynamic"]
 
-    def _weights(self, value: Value | None, codes: Codes) -> Value:
-        """What the codes of weights stand for; nodes that share weights share them still."""
+    def _weights(self, value: Value | None, quantized: QuantizedTensor) -> Value:
+        """Dequantized weights; nodes that share weights keep sharing them."""
         assert value is not None
         if (value, "weights") not in self._numbers:
-            held, scale, zero_point = self._held(value, codes)
-            where = {} if codes.axis is None else {"axis": codes.axis}
-            where |= {"block_size": codes.block_size} if codes.block_size else {}
+            held, scale, zero_point = self._held(value, quantized)
+            where = {} if quantized.axis is None else {"axis": quantized.axis}
+            where |= {"block_size": quantized.block_size} if quantized.block_size else {}
             with interpreting(self):
                 self._numbers[value, "weights"] = dequantize_linear(held, scale, zero_point, **where)
         return self._numbers[value, "weights"]
 
     def _rows_of_tables(self, rewriter: Rewriter, call: Call) -> tuple[Value] | None:
-        """Rows of a table as what the codes of these rows stand for: the table is never unpacked as a whole."""
-        codes = None if call.node is None else self.plan.tables.get(call.node)
-        if codes is None or call.node is None or (table := call.node.inputs[0]) is None:
+        """Rows of a table as dequantized values: the table is never unpacked as a whole."""
+        quantized = None if call.node is None else self.plan.tables.get(call.node)
+        if quantized is None or call.node is None or (table := call.node.inputs[0]) is None:
             return None
         if table not in self._tables:
-            self._tables[table] = self._held(table, codes)
+            self._tables[table] = self._held(table, quantized)
         held, scale, zero_point = self._tables[table]
         with interpreting(self):
             rows = ops.gather(held, call.inputs[1])
-            return (dequantize_linear(rows, scale, zero_point, **({} if codes.axis is None else {"axis": -1})),)
+            return (dequantize_linear(rows, scale, zero_point, **({} if quantized.axis is None else {"axis": -1})),)
 
-    def _held(self, value: Value, codes: Codes) -> tuple[Value, Value, Value]:
-        self.prefix, dtype = value.name, codes.parameters.dtype
+    def _held(self, value: Value, quantized: QuantizedTensor) -> tuple[Value, Value, Value]:
+        self.prefix, dtype = value.name, quantized.parameters.dtype
         return (
-            self._constant(f"{value.name}/codes", codes.codes, dtype),
-            self._constant(f"{value.name}/scale", codes.parameters.scale, DType.float32),
-            self._constant(f"{value.name}/zero_point", codes.parameters.zero_point, dtype),
+            self._constant(f"{value.name}/quantized", quantized.quantized, dtype),
+            self._constant(f"{value.name}/scale", quantized.parameters.scale, DType.float32),
+            self._constant(f"{value.name}/zero_point", quantized.parameters.zero_point, dtype),
         )
 
     def _constant(self, name: str, contents: Array | Computed, dtype: DType) -> Value:

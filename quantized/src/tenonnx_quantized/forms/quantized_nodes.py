@@ -1,4 +1,4 @@
-"""What the forms share: a walk that leaves codes as they are, and how nodes of codes are recognised."""
+"""Shared parts of the forms: a walk that keeps quantized values, and the nodes that hold them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenonnx_quantized.computed import Computed
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 
 
-class CodesRewriter(Rewriter):
+class QuantizationRewriter(Rewriter):
     """A rewriter that adds DequantizeLinear of constants as a node, where others would compute it."""
 
     def call(

@@ -1,4 +1,4 @@
-"""What scores of tokens are subject to before one is chosen."""
+"""Logits processors: changes of token scores before one token is chosen."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Rules(NamedTuple):
 
 
 def _occurring(sequences: Value, scores: Value) -> Value:
-    """Which tokens are in a sequence already."""
+    """Mask of the tokens that occur in a sequence already."""
     nothing = ops.expand(constant(0, DType.int32), ops.shape(scores))
     places = ops.cast(sequences, to=DType.int64)
     ones = sequences * 0 + 1

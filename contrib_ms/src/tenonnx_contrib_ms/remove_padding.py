@@ -18,7 +18,7 @@ from tenonnx.extend import (
     same_dtype,
     shapes,
     together,
-)  # fmt: skip
+)
 from tenonnx_contrib_ms import scaled_dot_product as core
 from tenonnx_contrib_ms.attention import hold_sizes
 from tenonnx_standard.checking import dim_of
@@ -42,6 +42,9 @@ def remove_padding(input, sequence_token_count):
     return y, *(ops.cast(x, to=DType.int32) for x in found)
 
 
+remove_padding.traits(on_request=True)
+
+
 @op("RestorePadding", domain="com.microsoft")
 def restore_padding(input, token_offset):
     """Tokens where they were before RemovePadding, and zeros as padding."""
@@ -52,26 +55,48 @@ def restore_padding(input, token_offset):
     return ops.reshape(rows, [batch, length, width])
 
 
+restore_padding.traits(on_request=True)
+
+
 def _places(offset: Value, tokens: Value) -> Value:
     return ops.cast(ops.reshape(offset, [-1])[: dim_of(tokens, 0)], to=DType.int64)
 
 
 @op("PackedAttention", domain="com.microsoft")
 def packed_attention(
-    input, weights, bias, token_offset, cumulative_sequence_length, attention_bias=None, *,
-    num_heads: int, qkv_hidden_sizes: list[int] | None = None, scale=0.0,
-):  # fmt: skip
+    input,
+    weights,
+    bias,
+    token_offset,
+    cumulative_sequence_length,
+    attention_bias=None,
+    *,
+    num_heads: int,
+    qkv_hidden_sizes: list[int] | None = None,
+    scale=0.0,
+):
     """Attention of packed tokens, with its projection."""
     parts = core.parted(ops.matmul(input, weights) + bias, qkv_hidden_sizes)
     return _attend(parts, token_offset, cumulative_sequence_length, attention_bias, num_heads, scale)
 
 
+packed_attention.traits(on_request=True)
+
+
 @op("PackedMultiHeadAttention", domain="com.microsoft")
 def packed_multi_head_attention(
-    query, key=None, value=None, bias=None, token_offset=REQUIRED, cumulative_sequence_length=REQUIRED,
-    attention_bias=None, *,
-    mask_filter_value=-10000.0, num_heads: int, scale=0.0,
-):  # fmt: skip
+    query,
+    key=None,
+    value=None,
+    bias=None,
+    token_offset=REQUIRED,
+    cumulative_sequence_length=REQUIRED,
+    attention_bias=None,
+    *,
+    mask_filter_value=-10000.0,
+    num_heads: int,
+    scale=0.0,
+):
     """MultiHeadAttention of packed tokens; these may hold all three as (tokens, heads, 3, size)."""
     parts = [query, key, value]
     if key is None:
@@ -80,6 +105,9 @@ def packed_multi_head_attention(
         biases = core.parted(bias, [dim_of(x, 1) for x in parts], axis=0)
         parts = [x + b for x, b in zip(parts, biases, strict=True)]
     return _attend(parts, token_offset, cumulative_sequence_length, attention_bias, num_heads, scale)
+
+
+packed_multi_head_attention.traits(on_request=True)
 
 
 def _attend(parts: Any, offset: Value, sums: Value, attention_bias: Value | None, heads: int, scale: float) -> Value:
@@ -105,12 +133,15 @@ def gated_relative_position_bias(
     return (update * (reset * eco_a - 1.0) + 2.0) * rel_pos
 
 
-# ----- what must hold -------------------------------------------------------------------------------------------------
+gated_relative_position_bias.traits(on_request=True)
+
+
+# ----- requirements ---------------------------------------------------------------------------------------------------
 
 
 def _hold_operands(query: Any, key: Any) -> str | None:
     if query.rank is not None and query.rank != (4 if key is None else 2):
-        return "query must have two axes beside key and value, and four without"
+        return "query does not have two axes, or four without key and value"
     return None
 
 
@@ -124,18 +155,27 @@ restore_padding.requires(
 )
 packed_attention.requires(
     shapes(
-        input="tokens width", weights="width hidden", bias="hidden", token_offset="batch length",
-        cumulative_sequence_length="_", attention_bias="_ _ length length",
+        input="tokens width",
+        weights="width hidden",
+        bias="hidden",
+        token_offset="batch length",
+        cumulative_sequence_length="_",
+        attention_bias="_ _ length length",
     ),
     floats("input", "weights", "bias", "attention_bias"),
     same_dtype("input", "weights", "bias", "attention_bias"),
     integers("token_offset", "cumulative_sequence_length"),
     holds(hold_sizes),
-)  # fmt: skip
+)
 packed_multi_head_attention.requires(
     shapes(
-        query="tokens hidden|tokens num_heads 3 size", key="tokens hidden", value="tokens value_hidden", bias="_",
-        token_offset="batch length", cumulative_sequence_length="_", attention_bias="_ _ length length",
+        query="tokens hidden|tokens num_heads 3 size",
+        key="tokens hidden",
+        value="tokens value_hidden",
+        bias="_",
+        token_offset="batch length",
+        cumulative_sequence_length="_",
+        attention_bias="_ _ length length",
     ),
     floats("query", "key", "value", "bias", "attention_bias"),
     same_dtype("query", "key", "value", "bias", "attention_bias"),
@@ -144,15 +184,20 @@ packed_multi_head_attention.requires(
     divides("num_heads", "hidden"),
     divides("num_heads", "value_hidden"),
     holds(_hold_operands),
-)  # fmt: skip
+)
 gated_relative_position_bias.requires(
     shapes(
-        query_layer="batch length hidden|tokens hidden", query_bias="hidden", rel_pos="_ num_heads rows columns",
-        weight="size gates", bias="gates", eco_a="1 num_heads 1 1", token_offset="batch length",
+        query_layer="batch length hidden|tokens hidden",
+        query_bias="hidden",
+        rel_pos="_ num_heads rows columns",
+        weight="size gates",
+        bias="gates",
+        eco_a="1 num_heads 1 1",
+        token_offset="batch length",
     ),
     floats("query_layer", "query_bias", "rel_pos", "weight", "bias", "eco_a"),
     same_dtype("query_layer", "query_bias", "rel_pos", "weight", "bias", "eco_a"),
     integers("token_offset"),
     divides("num_heads", "hidden"),
     divides(2, "gates"),
-)  # fmt: skip
+)

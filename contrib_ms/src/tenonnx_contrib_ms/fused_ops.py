@@ -9,25 +9,50 @@ from tenonnx_contrib_ms.activations import listed, named
 
 @op("FusedConv", domain="com.microsoft")
 def fused_conv(
-    X, W, B=None, Z=None, *,
-    activation: str | None = None, activation_params: list[float] | None = None, auto_pad="NOTSET",
-    dilations: list[int] | None = None, group=1, kernel_shape: list[int] | None = None, pads: list[int] | None = None,
+    X,
+    W,
+    B=None,
+    Z=None,
+    *,
+    activation: str | None = None,
+    activation_params: list[float] | None = None,
+    auto_pad="NOTSET",
+    dilations: list[int] | None = None,
+    group=1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
     strides: list[int] | None = None,
-):  # fmt: skip
+):
     """Conv plus ``Z``, then the activation."""
     y = ops.conv(
-        X, W, B, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads,
+        X,
+        W,
+        B,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
         strides=strides,
-    )  # fmt: skip
+    )
     return listed(fused_conv, y if Z is None else y + Z, activation, activation_params)
 
 
 @op("FusedGemm", domain="com.microsoft")
 def fused_gemm(
-    A, B, C=None, *,
-    activation: str | None = None, activation_alpha: float | None = None, activation_beta: float | None = None,
-    activation_gamma: float | None = None, alpha=1.0, beta=1.0, transA=0, transB=0,
-):  # fmt: skip
+    A,
+    B,
+    C=None,
+    *,
+    activation: str | None = None,
+    activation_alpha: float | None = None,
+    activation_beta: float | None = None,
+    activation_gamma: float | None = None,
+    alpha=1.0,
+    beta=1.0,
+    transA=0,
+    transB=0,
+):
     """Gemm, then the activation."""
     y = ops.gemm(A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
     parameters = {"alpha": activation_alpha, "beta": activation_beta, "gamma": activation_gamma}
@@ -43,7 +68,13 @@ def bias_softmax(data, bias, *, axis=1, is_inner_broadcast: int):
     return ops.softmax_2d(data + bias, axis=axis)
 
 
+bias_softmax.traits(on_request=True)
+
+
 @op("BiasAdd", domain="com.microsoft")
 def bias_add(X, bias, skip):
     """``X + bias + skip``."""
     return X + bias + skip
+
+
+bias_add.traits(on_request=True)

@@ -1,4 +1,4 @@
-"""Codes of fewer than eight bits, and of float types, in versions of ai.onnx that do not know their types."""
+"""Quantized values of few bits, and of float types, in versions of ai.onnx that do not know their types."""
 
 import numpy as np
 import onnx
@@ -17,7 +17,7 @@ DOWN = [20, 17, 13, 10, 7]
 
 
 def decoder(k, block_size, symmetric, folder):
-    """Two products and a norm between them, quantised by onnxruntime in QDQ form."""
+    """Two products and a norm between them, quantized by onnxruntime in QDQ form."""
     from onnxruntime.quantization import QuantFormat, matmul_nbits_quantizer
 
     weights = [RANDOM.standard_normal(shape).astype(F32) for shape in ((k, 64), (64, k))]
@@ -30,12 +30,12 @@ def decoder(k, block_size, symmetric, folder):
     }}"""
     model = onnx.parser.parse_model(text)
     model.graph.initializer.extend(onnx.numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(weights))
-    quantiser = matmul_nbits_quantizer.MatMulNBitsQuantizer(
+    quantizer = matmul_nbits_quantizer.MatMulNBitsQuantizer(
         model, block_size=block_size, is_symmetric=symmetric, quant_format=QuantFormat.QDQ
     )
-    quantiser.process()
+    quantizer.process()
     path = folder / "decoder.onnx"
-    onnx.save(quantiser.model.model, path)
+    onnx.save(quantizer.model.model, path)
     return path
 
 
@@ -49,24 +49,26 @@ def run(path, feeds):
 @pytest.mark.parametrize("version", DOWN)
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize(("k", "block_size"), [(96, 32), (80, 32), (64, 16)])
-def test_decoders_of_four_bits_go_down_with_their_weights_as_codes(k, block_size, symmetric, version, tmp_path):
+def test_decoders_of_four_bits_go_down_with_their_weights_as_quantized_values(
+    k, block_size, symmetric, version, tmp_path
+):
     path, moved = decoder(k, block_size, symmetric, tmp_path), tmp_path / "moved.onnx"
     assert main(["convert", str(path), "-o", str(moved), "--opset", str(version), "--domains", "ai.onnx"]) == 0
     onnx.checker.check_model(moved, full_check=True)
     x = RANDOM.standard_normal((3, k)).astype(F32)
     np.testing.assert_allclose(run(moved, {"x": x}), run(path, {"x": x}), rtol=1e-5, atol=1e-5)
-    codes = [t for t in onnx.load(moved).graph.initializer if len(t.dims) > 1 and t.data_type != 1]
+    quantized = [t for t in onnx.load(moved).graph.initializer if len(t.dims) > 1 and t.data_type != 1]
     eight_bits = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
-    assert {t.data_type for t in codes} <= set(eight_bits)
-    assert sum(int(np.prod(t.dims)) == 64 * k for t in codes) == 2
+    assert {t.data_type for t in quantized} <= set(eight_bits)
+    assert sum(int(np.prod(t.dims)) == 64 * k for t in quantized) == 2
 
 
 def weights(dtype, block_size):
     graph = tx.Graph(opsets={"ai.onnx": 25})
-    codes = graph.variable("codes", RANDOM.integers(0, 2, (96, 300)).astype(tx.DType[dtype].numpy))
+    quantized = graph.variable("quantized", RANDOM.integers(0, 2, (96, 300)).astype(tx.DType[dtype].numpy))
     scale = RANDOM.uniform(0.1, 1, (96 // block_size, 300) if block_size else 300).astype(F32)
     y = graph.input("x", "float32", ("b", 96)) @ dequantize_linear(
-        codes, graph.variable("scale", scale), axis=1 - bool(block_size), block_size=block_size
+        quantized, graph.variable("scale", scale), axis=1 - bool(block_size), block_size=block_size
     )
     graph.output("y", y)
     return graph
@@ -83,15 +85,15 @@ def test_weights_of_every_kind_of_code_go_down(dtype, block_size, version, tmp_p
     onnx.checker.check_model(path, full_check=True)
     np.testing.assert_allclose(run(path, {"x": X}), graph.run({"x": X}, backend="numpy")["y"], rtol=1e-4, atol=1e-4)
     kept = dtype in ("int16", "uint16", "int8") or (dtype.startswith("float8") and version > 18)
-    assert ("codes" in {v.name for v in tx.load(path).variables}) == kept
+    assert ("quantized" in {v.name for v in tx.load(path).variables}) == kept
 
 
-def test_codes_that_are_read_twice_are_widened_once():
+def test_quantized_values_that_are_read_twice_are_widened_once():
     graph = weights("int4", 0)
-    again = dequantize_linear(graph["codes"], graph["scale"], axis=1)
+    again = dequantize_linear(graph["quantized"], graph["scale"], axis=1)
     graph.output("z", ops.reduce_sum(again))
     moved = tx.retarget(graph, 17)
-    assert [v.name for v in moved.variables] == ["scale", "codes/int8"]
+    assert [v.name for v in moved.variables] == ["scale", "quantized/int8"]
     tx.verify(graph, moved, feeds={"x": X}).raise_if_failed()
 
 
@@ -100,23 +102,23 @@ def test_codes_that_are_read_twice_are_widened_once():
 def test_activations_of_sixteen_bits_go_down(code, version):
     graph = tx.Graph(opsets={"ai.onnx": 21})
     scale, zero = F32(0.001), tx.DType[code].numpy.type(3)
-    codes = quantize_linear(graph.input("x", "float32", X.shape), scale, zero)
-    graph.output("y", dequantize_linear(codes, scale, zero))
+    quantized = quantize_linear(graph.input("x", "float32", X.shape), scale, zero)
+    graph.output("y", dequantize_linear(quantized, scale, zero))
     moved = tx.retarget(graph, version)
     np.testing.assert_array_equal(
         moved.run({"x": X * 50}, backend="numpy")["y"], graph.run({"x": X * 50}, backend="numpy")["y"]
     )
 
 
-def test_codes_that_come_from_outside_have_no_form_there():
+def test_quantized_values_that_come_from_outside_have_no_form_there():
     graph = tx.Graph(opsets={"ai.onnx": 21})
-    graph.output("y", dequantize_linear(graph.input("codes", "int4", ("n",)), F32(0.1)))
+    graph.output("y", dequantize_linear(graph.input("quantized", "int4", ("n",)), F32(0.1)))
     with pytest.raises(tx.NotRepresentable, match="does not take int4"):
         tx.retarget(graph, 17)
 
 
-def test_codes_that_are_rounded_to_are_never_widened():
-    """A zero point of int4 says where the codes end: with one of int8 they would go on."""
+def test_quantized_values_that_are_rounded_to_are_never_widened():
+    """A zero point of int4 says where the quantized values end: with one of int8 they would go on."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     zero = graph.variable("zero", np.zeros((), tx.DType.int4.numpy))
     graph.output("y", dequantize_linear(quantize_linear(graph.input("x", "float32", ("n",)), F32(0.1), zero), F32(0.1)))

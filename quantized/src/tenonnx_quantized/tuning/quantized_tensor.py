@@ -1,4 +1,4 @@
-"""Codes of numbers: one range for a tensor, for each channel, or for each block."""
+"""Quantized values of numbers: one range for a tensor, for each channel, or for each block."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tenonnx_quantized.quantize import encode_array
 
 Array = np.ndarray[Any, Any]
 
-#: How many numbers of a large matrix are quantised at a time.
+#: How many numbers of a large matrix are quantized at a time.
 _AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizationParameters:
-    """A scale and a zero point for codes of a type."""
+    """A scale and a zero point for quantized values of a type."""
 
     scale: Array
     zero_point: Array
@@ -29,12 +29,12 @@ class QuantizationParameters:
 
 
 def parameters(low: Any, high: Any, dtype: DType, *, symmetric: bool) -> QuantizationParameters:
-    """The parameters whose codes hold a range, or each of several ranges, and 0; floats are symmetric always."""
+    """Parameters for a range, or each of several ranges, and 0; floats are always symmetric."""
     low, high = np.minimum(low, 0).astype(np.float64), np.maximum(high, 0).astype(np.float64)
     least, greatest = _range(dtype)
     if symmetric or dtype.is_float:
         middle = 0 if dtype.is_signed else 1 << dtype.bits - 1
-        # of 16 codes the odd one out counts: half a step of the largest number is clipped for a smaller step
+        # of 16 quantized values the odd one out counts: half a step of the largest number is clipped for a smaller step
         steps = (greatest - least) / 2 if dtype.bits == 4 else greatest - middle
         scale = np.maximum(-low, high) / steps
         zero = np.full(np.shape(scale), middle)
@@ -55,52 +55,65 @@ def _range(dtype: DType) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Codes:
-    """Codes with their parameters, which lie along ``axis`` (None: one for all) or in blocks of so many along it."""
+class QuantizedTensor:
+    """Quantized values with parameters along ``axis`` (None: one for all), or in blocks of so many along it."""
 
-    codes: Array | Computed
+    quantized: Array | Computed
     parameters: QuantizationParameters
     axis: int | None
     block_size: int = 0
-    #: The error of what the codes stand for, where it was found on the way.
+    #: The error of what the quantized values stand for, where it was found on the way.
     error: float | None = None
 
     def numbers(self) -> Array:
-        """What the codes stand for."""
+        """The dequantized values."""
         scale, zero = (
             self._spread(np.asarray(v, np.float32)) for v in (self.parameters.scale, self.parameters.zero_point)
         )
-        return (np.asarray(self.codes).astype(np.float32) - zero) * scale  # type: ignore[no-any-return]
+        return (np.asarray(self.quantized).astype(np.float32) - zero) * scale  # type: ignore[no-any-return]
 
     def _spread(self, parameter: Array) -> Array:
         if self.axis is None:
             return parameter
         if self.block_size:
-            return parameter.take(np.arange(np.shape(self.codes)[self.axis]) // self.block_size, self.axis)
-        return parameter.reshape([-1 if k == self.axis else 1 for k in range(np.ndim(self.codes))])
+            return parameter.take(np.arange(np.shape(self.quantized)[self.axis]) // self.block_size, self.axis)
+        return parameter.reshape([-1 if k == self.axis else 1 for k in range(np.ndim(self.quantized))])
 
 
-def encode(x: Array, found: QuantizationParameters, axis: int | None) -> Codes:
-    """Numbers as codes, rounded half to even."""
-    codes = Codes(np.empty(x.shape, found.dtype.numpy), found, axis)
-    scale, zero = (codes._spread(np.asarray(v, np.float32)) for v in (found.scale, found.zero_point))
-    return Codes(encode_array(np.asarray(x / scale), zero, found.dtype), found, axis)
+def encode(x: Array, found: QuantizationParameters, axis: int | None) -> QuantizedTensor:
+    """Numbers as quantized values, rounded half to even."""
+    quantized = QuantizedTensor(np.empty(x.shape, found.dtype.numpy), found, axis)
+    scale, zero = (quantized._spread(np.asarray(v, np.float32)) for v in (found.scale, found.zero_point))
+    return QuantizedTensor(encode_array(np.asarray(x / scale), zero, found.dtype), found, axis)
 
 
-def by_channel(x: Array, dtype: DType, axis: int | None, *, symmetric: bool = True) -> Codes:
-    """Weights with one range for each position of ``axis``, or one for all of them (None)."""
+def by_channel(
+    x: Array, dtype: DType, axis: int | None, *, symmetric: bool = True, least_scale: Array | float = 0.0
+) -> QuantizedTensor:
+    """Weights with one range for each position of ``axis``, or one for all of them (None).
+
+    A range whose scale would be below ``least_scale``, of which there is one for each position, is widened.
+    """
     others = None if axis is None else tuple(k for k in range(x.ndim) if k != axis)
-    return encode(x, parameters(x.min(others), x.max(others), dtype, symmetric=symmetric), axis)
+    low, high = x.min(others).astype(np.float64), x.max(others).astype(np.float64)
+    found = parameters(low, high, dtype, symmetric=symmetric)
+    least = np.max(least_scale) if axis is None else least_scale
+    wider = np.maximum(least / found.scale, 1.0)
+    if np.any(wider > 1.0):
+        found = parameters(low * wider, high * wider, dtype, symmetric=symmetric)
+    return encode(x, found, axis)
 
 
-def in_blocks(x: Array, bits: int, block_size: int, axis: int, *, symmetric: bool, search: str) -> Codes:
+def in_blocks(x: Array, bits: int, block_size: int, axis: int, *, symmetric: bool, search: str) -> QuantizedTensor:
     """A matrix in blocks along ``axis``, rounded to the nearest or by a search (``hqq``)."""
     turned = x if axis == 0 else x.T
     parts, found = _ranged(turned, bits, block_size, symmetric=symmetric, search=search)
-    codes = _codes(_whole(parts, found), found.dtype).reshape(-1, turned.shape[1])[: len(turned)]
+    quantized = _quantized(_whole(parts, found), found.dtype).reshape(-1, turned.shape[1])[: len(turned)]
     if axis == 0:
-        return Codes(codes, found, 0, block_size)
-    return Codes(codes.T, QuantizationParameters(found.scale.T, found.zero_point.T, found.dtype), 1, block_size)
+        return QuantizedTensor(quantized, found, 0, block_size)
+    return QuantizedTensor(
+        quantized.T, QuantizationParameters(found.scale.T, found.zero_point.T, found.dtype), 1, block_size
+    )
 
 
 def _apart(x: Array, block_size: int) -> Array:
@@ -128,21 +141,21 @@ def _zeros(found: QuantizationParameters) -> Array:
 
 
 def _whole(parts: Array, found: QuantizationParameters) -> Array:
-    """Blocks as the numbers of their codes, in a new array."""
+    """Blocks as the numbers of their quantized values, in a new array."""
     numbers = np.divide(parts, found.scale[:, None])
     np.rint(numbers, out=numbers)
     numbers += _zeros(found)
     return np.clip(numbers, *found.dtype.bounds, out=numbers)
 
 
-def _codes(numbers: Array, dtype: DType) -> Array:
-    """Whole numbers in a type of codes, each of which takes a byte."""
+def _quantized(numbers: Array, dtype: DType) -> Array:
+    """Whole numbers in a type of quantized values, each of which takes a byte."""
     with np.errstate(invalid="ignore"):  # a NaN has no code
         return numbers.astype(np.uint8).view(dtype.numpy)
 
 
-def in_blocks_of_rows(weights: Value, bits: int, block_size: int, *, symmetric: bool, search: str) -> Codes:
-    """``in_blocks`` of a large matrix along its rows, which are read in parts, and again when the codes are written."""
+def in_blocks_of_rows(weights: Value, bits: int, block_size: int, *, symmetric: bool, search: str) -> QuantizedTensor:
+    """``in_blocks`` of a large matrix along its rows, read in parts, and again when the result is written."""
     length, columns = (int(d) for d in weights.tensor.shape or ())  # type: ignore[arg-type]
     count = max(1, _AT_ONCE // max(1, columns * block_size)) * block_size
     dtype = {4: DType.uint4, 8: DType.uint8}[bits]
@@ -172,12 +185,14 @@ def in_blocks_of_rows(weights: Value, bits: int, block_size: int, *, symmetric: 
                 _apart(rows(weights, at, end), block_size), QuantizationParameters(scale[block], zero[block], dtype)
             )
             begin, behind = max(at, start), min(end, stop)
-            made[begin - start : behind - start] = _codes(numbers, dtype).reshape(-1, columns)[begin - at : behind - at]
+            made[begin - start : behind - start] = _quantized(numbers, dtype).reshape(-1, columns)[
+                begin - at : behind - at
+            ]
         return made
 
     error = math.sqrt(lost / size) if size else math.sqrt(lost)
     kept = QuantizationParameters(_held(scale, DType.float32), _held(zero, dtype), dtype)
-    return Codes(Computed(dtype, (length, columns), compute), kept, 0, block_size, error)
+    return QuantizedTensor(Computed(dtype, (length, columns), compute), kept, 0, block_size, error)
 
 
 def _held(found: Array, dtype: DType) -> Computed:
@@ -214,8 +229,8 @@ def _half_quadratic(
 
 def _square_error(parts: Array, held: Array, found: QuantizationParameters) -> Array:
     scale, zero = found.scale[:, None], found.zero_point.astype(np.float32)[:, None]
-    codes = np.clip(np.rint(parts / scale) + zero, *found.dtype.bounds)
-    return np.square(held * ((codes - zero) * scale - parts)).sum(1)  # type: ignore[no-any-return]
+    quantized = np.clip(np.rint(parts / scale) + zero, *found.dtype.bounds)
+    return np.square(held * ((quantized - zero) * scale - parts)).sum(1)  # type: ignore[no-any-return]
 
 
 def _shifted(parts: Array, found: QuantizationParameters, rounds: int) -> QuantizationParameters:
@@ -223,10 +238,10 @@ def _shifted(parts: Array, found: QuantizationParameters, rounds: int) -> Quanti
     (least, greatest), scale = found.dtype.bounds, found.scale[:, None]
     zero, weight = found.zero_point.astype(np.float32)[:, None], 10.0
     for _ in range(rounds):
-        codes = np.clip(np.rint(parts / scale + zero), least, greatest)
-        lost = parts - (codes - zero) * scale
+        quantized = np.clip(np.rint(parts / scale + zero), least, greatest)
+        lost = parts - (quantized - zero) * scale
         shrunk = np.sign(lost) * np.maximum(np.abs(lost) - 0.7 / weight * np.maximum(np.abs(lost), 1e-8) ** -0.3, 0)
-        zero = (codes - (parts - shrunk) / scale).mean(1, keepdims=True)
+        zero = (quantized - (parts - shrunk) / scale).mean(1, keepdims=True)
         weight *= 1.01
     rounded = np.clip(np.rint(zero[:, 0]), least, greatest)
     return QuantizationParameters(found.scale, rounded.astype(found.dtype.numpy), found.dtype)

@@ -1,4 +1,4 @@
-"""Every quantised op gives the codes of onnxruntime's kernels, to the last, on drawn calls full of ties."""
+"""Every quantized op gives the integers of onnxruntime's kernels, to the last, on drawn calls full of ties."""
 
 import platform
 from itertools import chain
@@ -26,7 +26,7 @@ class Draw:
     def size(self, most):
         return int(self.random.integers(1, most))
 
-    def codes(self, *shape):
+    def quantized(self, *shape):
         ends = np.iinfo(self.dtype)
         return self.random.integers(ends.min, ends.max + 1, shape).astype(self.dtype)
 
@@ -35,32 +35,32 @@ class Draw:
         return np.float32(few if self.random.random() < 0.5 else np.exp(self.random.uniform(-6, 1)))
 
     def parameters(self):
-        return self.scale(), self.codes()
+        return self.scale(), self.quantized()
 
     def bias(self, size):
         return self.random.integers(-500, 500, size).astype(np.int32)
 
     def image(self):
-        return self.codes(1, self.size(20), self.size(6) + 2, self.size(6) + 2)
+        return self.quantized(1, self.size(20), self.size(6) + 2, self.size(6) + 2)
 
 
 def of_two(draw):
     shape = (draw.size(4), draw.size(70))
     other = [shape, shape[1:], (1,)][draw.random.integers(3)]
-    pair = [draw.codes(*shape), draw.codes(*other)]
+    pair = [draw.quantized(*shape), draw.quantized(*other)]
     first, second = pair[:: draw.random.choice([-1, 1])]
     return [first, *draw.parameters(), second, *draw.parameters(), *draw.parameters()], {}
 
 
 def of_one(draw, **attributes):
-    return [draw.codes(draw.size(4), draw.size(70)), *draw.parameters(), *draw.parameters()], attributes
+    return [draw.quantized(draw.size(4), draw.size(70)), *draw.parameters(), *draw.parameters()], attributes
 
 
 def softmax(draw):
     inputs, attributes = of_one(draw, axis=-1, opset=int(draw.random.choice([11, 13])))
     if inputs[0].shape[1] == 1:
-        inputs[0] = draw.codes(2, 5)
-    if draw.random.random() < 0.5 or inputs[3] < 1 / 256:  # codes of smaller steps overflow in onnxruntime
+        inputs[0] = draw.quantized(2, 5)
+    if draw.random.random() < 0.5 or inputs[3] < 1 / 256:  # quantized values of smaller steps overflow in onnxruntime
         inputs[3:] = np.float32(1 / 256), np.array(np.iinfo(draw.dtype).min, draw.dtype)
     return inputs, attributes
 
@@ -79,26 +79,26 @@ def global_average_pool(draw):
 
 def concat(draw):
     rows = draw.size(4)
-    operands = [[draw.codes(rows, draw.size(30)), *draw.parameters()] for _ in range(2)]
+    operands = [[draw.quantized(rows, draw.size(30)), *draw.parameters()] for _ in range(2)]
     return [*draw.parameters(), *chain(*operands)], {"axis": 1}
 
 
 def where(draw):
     shape = (draw.size(4), draw.size(70))
-    operands = [[draw.codes(*shape), *draw.parameters()] for _ in range(2)]
+    operands = [[draw.quantized(*shape), *draw.parameters()] for _ in range(2)]
     return [draw.random.random(shape) < 0.5, *chain(*operands), *draw.parameters()], {}
 
 
 def matmul(draw):
     m, k, n = draw.size(5), draw.size(40), draw.size(20)
-    return [draw.codes(m, k), *draw.parameters(), draw.codes(k, n), *draw.parameters(), *draw.parameters()], {}
+    return [draw.quantized(m, k), *draw.parameters(), draw.quantized(k, n), *draw.parameters(), *draw.parameters()], {}
 
 
 def gemm(draw):
     inputs, _ = matmul(draw)
     columns, attributes = inputs[3].shape[1], {}
     if draw.random.random() < 0.3:
-        inputs[4:6] = np.array([draw.scale() for _ in range(columns)]), draw.codes(columns)
+        inputs[4:6] = np.array([draw.scale() for _ in range(columns)]), draw.quantized(columns)
     if draw.random.random() < 0.3:
         inputs[3], attributes = inputs[3].T.copy(), {"transB": 1, "alpha": 0.3}
     return [*inputs[:6], draw.bias(columns), *inputs[6:]], attributes
@@ -162,7 +162,7 @@ def built(op, inputs, attributes):
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_codes_are_those_of_onnxruntime(op):
+def test_quantized_values_are_those_of_onnxruntime(op):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     off = compared = 0
@@ -189,11 +189,11 @@ def test_a_model_in_plain_ops_gives_them_within_a_step():
 
 
 def test_numbers_without_elements_or_of_endless_scales_follow_the_definition():
-    codes, one, zero = np.zeros((0, 3), np.uint8), np.float32(1), np.uint8(0)
-    model, feeds = built("QLinearAdd", [codes, one, zero, codes, one, zero, one, zero], {})
+    quantized, one, zero = np.zeros((0, 3), np.uint8), np.float32(1), np.uint8(0)
+    model, feeds = built("QLinearAdd", [quantized, one, zero, quantized, one, zero, one, zero], {})
     assert tx.load(model).run(feeds, backend="numpy")["y"].shape == (0, 3)
-    model, feeds = built("QLinearSoftmax", [codes[:, :0], one, zero, one, zero], {"axis": -1, "opset": 13})
+    model, feeds = built("QLinearSoftmax", [quantized[:, :0], one, zero, one, zero], {"axis": -1, "opset": 13})
     assert tx.load(model).run(feeds, backend="numpy")["y"].shape == (0, 0)
-    codes = np.uint8([[0, 1, 255]])
-    model, feeds = built("QLinearMul", [codes, one, zero, codes, one, zero, np.float32(np.inf), zero], {})
+    quantized = np.uint8([[0, 1, 255]])
+    model, feeds = built("QLinearMul", [quantized, one, zero, quantized, one, zero, np.float32(np.inf), zero], {})
     assert tx.load(model).run(feeds, backend="numpy")["y"].tolist() == [[0, 0, 0]]

@@ -31,14 +31,43 @@ from tenonnx_standard.checking import dim_of
 
 @op("DynamicSparseAttention", domain="com.microsoft")
 def dynamic_sparse_attention(
-    query, key=None, value=None, past_key=None, past_value=None, auxiliary_key=None, auxiliary_value=None,
-    selected_indices=REQUIRED, selected_counts=REQUIRED, seqlens_k=REQUIRED, total_sequence_length=REQUIRED,
-    cos_cache=None, sin_cache=None, position_ids=None, q_norm_weight=None, k_norm_weight=None, head_sink=None,
-    committed_length=None, key_scale=None, value_scale=None, *,
-    attention_mode="selected_only", auxiliary_kv_shared=0, do_rotary=0, is_causal=1, kv_num_heads: int,
-    local_window_size=-1, num_heads: int, output_bf16=0, qk_norm_epsilon=1e-6, rotary_interleaved=0, rotary_offset=0,
-    scale=0.0, selected_kv_source="main", smooth_softmax=0, _outputs=None,
-):  # fmt: skip
+    query,
+    key=None,
+    value=None,
+    past_key=None,
+    past_value=None,
+    auxiliary_key=None,
+    auxiliary_value=None,
+    selected_indices=REQUIRED,
+    selected_counts=REQUIRED,
+    seqlens_k=REQUIRED,
+    total_sequence_length=REQUIRED,
+    cos_cache=None,
+    sin_cache=None,
+    position_ids=None,
+    q_norm_weight=None,
+    k_norm_weight=None,
+    head_sink=None,
+    committed_length=None,
+    key_scale=None,
+    value_scale=None,
+    *,
+    attention_mode="selected_only",
+    auxiliary_kv_shared=0,
+    do_rotary=0,
+    is_causal=1,
+    kv_num_heads: int,
+    local_window_size=-1,
+    num_heads: int,
+    output_bf16=0,
+    qk_norm_epsilon=1e-6,
+    rotary_interleaved=0,
+    rotary_offset=0,
+    scale=0.0,
+    selected_kv_source="main",
+    smooth_softmax=0,
+    _outputs=None,
+):
     """GroupQueryAttention of queries that see selected keys alone, or with ``local_plus_selected`` the last
     ``local_window_size`` keys and selected ones of an auxiliary cache, in one softmax.
 
@@ -90,27 +119,76 @@ def dynamic_sparse_attention(
     return y if y.dtype is dtype else ops.cast(y, to=dtype), *present
 
 
+dynamic_sparse_attention.traits(on_request=True)
+
+
 @op("SparsePagedAttention", domain="com.microsoft")
 def sparse_paged_attention(
-    query, key=None, value=None, key_cache=REQUIRED, value_cache=REQUIRED, cumulative_sequence_length=REQUIRED,
-    past_seqlens=REQUIRED, block_table=REQUIRED, slot_mapping=None, selected_indices=REQUIRED,
-    selected_counts=REQUIRED, auxiliary_key=None, auxiliary_value=None, auxiliary_lengths=None, cos_cache=None,
-    sin_cache=None, head_sink=None, q_norm_weight=None, k_norm_weight=None, k_scale=None, v_scale=None,
-    attention_metadata=None, *,
-    attention_mode="selected_only", auxiliary_cache_layout="contiguous", auxiliary_kv_shared=0, do_rotary=0,
-    is_causal=1, k_quant_type="NONE", kv_num_heads: int, local_window_size=-1, num_heads: int, qk_norm_epsilon=1e-6,
-    rotary_interleaved=0, rotary_offset=0, scale=0.0, selected_kv_source="main", softcap=0.0, v_quant_type="NONE",
-):  # fmt: skip
+    query,
+    key=None,
+    value=None,
+    key_cache=REQUIRED,
+    value_cache=REQUIRED,
+    cumulative_sequence_length=REQUIRED,
+    past_seqlens=REQUIRED,
+    block_table=REQUIRED,
+    slot_mapping=None,
+    selected_indices=REQUIRED,
+    selected_counts=REQUIRED,
+    auxiliary_key=None,
+    auxiliary_value=None,
+    auxiliary_lengths=None,
+    cos_cache=None,
+    sin_cache=None,
+    head_sink=None,
+    q_norm_weight=None,
+    k_norm_weight=None,
+    k_scale=None,
+    v_scale=None,
+    attention_metadata=None,
+    *,
+    attention_mode="selected_only",
+    auxiliary_cache_layout="contiguous",
+    auxiliary_kv_shared=0,
+    do_rotary=0,
+    is_causal=1,
+    k_quant_type="NONE",
+    kv_num_heads: int,
+    local_window_size=-1,
+    num_heads: int,
+    qk_norm_epsilon=1e-6,
+    rotary_interleaved=0,
+    rotary_offset=0,
+    scale=0.0,
+    selected_kv_source="main",
+    softcap=0.0,
+    v_quant_type="NONE",
+):
     """PagedAttention of tokens that see what DynamicSparseAttention lets queries see.
 
     The auxiliary cache is (batch, capacity, heads, size), of which so much is filled as ``auxiliary_lengths`` says. A
     key that is both selected and in the window counts once.
     """
     paged = Paged.of(
-        query, key, value, key_cache, value_cache, cumulative_sequence_length, past_seqlens, block_table, slot_mapping,
-        (num_heads, kv_num_heads, kv_num_heads), q_norm_weight, k_norm_weight, qk_norm_epsilon,
-        (cos_cache, sin_cache) if do_rotary else None, rotary_offset, rotary_interleaved, k_scale, v_scale,
-    )  # fmt: skip
+        query,
+        key,
+        value,
+        key_cache,
+        value_cache,
+        cumulative_sequence_length,
+        past_seqlens,
+        block_table,
+        slot_mapping,
+        (num_heads, kv_num_heads, kv_num_heads),
+        q_norm_weight,
+        k_norm_weight,
+        qk_norm_epsilon,
+        (cos_cache, sin_cache) if do_rotary else None,
+        rotary_offset,
+        rotary_interleaved,
+        k_scale,
+        v_scale,
+    )
     indices = paged.of_sequences(selected_indices, -1)
     counts = paged.of_sequences(ops.unsqueeze(selected_counts, [1]), 0)
     auxiliary = ends = None
@@ -120,10 +198,22 @@ def sparse_paged_attention(
         ends = None if auxiliary_lengths is None else ops.reshape(auxiliary_lengths, [-1, 1, 1, 1])
     near = paged.visible(is_causal, local_window_size) if attention_mode == "local_plus_selected" else None
     y = _attended(
-        paged.queries, (paged.keys, paged.values), auxiliary, ends, paged.visible(is_causal, -1), near, indices, counts,
-        head_sink, scale=scale, softcap=softcap,
-    )  # fmt: skip
+        paged.queries,
+        (paged.keys, paged.values),
+        auxiliary,
+        ends,
+        paged.visible(is_causal, -1),
+        near,
+        indices,
+        counts,
+        head_sink,
+        scale=scale,
+        softcap=softcap,
+    )
     return paged.packed(y, query.dtype), *paged.written
+
+
+sparse_paged_attention.traits(on_request=True)
 
 
 def _for_heads(x: Value, count: int) -> Value:
@@ -131,9 +221,19 @@ def _for_heads(x: Value, count: int) -> Value:
 
 
 def _attended(
-    query: Value, main: Any, auxiliary: Any, ends: Value | None, visible: Value, near: Value | None, indices: Value,
-    counts: Value, sink: Value | None, *, scale: float, softcap: float,
-) -> Value:  # fmt: skip
+    query: Value,
+    main: Any,
+    auxiliary: Any,
+    ends: Value | None,
+    visible: Value,
+    near: Value | None,
+    indices: Value,
+    counts: Value,
+    sink: Value | None,
+    *,
+    scale: float,
+    softcap: float,
+) -> Value:
     """(batch, heads, length, size), of selected keys and of those of the main cache that are ``near``, if these count.
 
     Keys are selected in an auxiliary cache with so many ``ends``, or in the main one, where they are ``visible``.
@@ -160,7 +260,7 @@ def _attended(
 
 
 def _chosen(indices: Value, counts: Value, total: Any) -> Value:
-    """Which of ``total`` keys are listed among the first ``counts`` (..., 1) of ``indices`` (..., n)."""
+    """Mask of the ``total`` keys that are listed among the first ``counts`` (..., 1) of ``indices`` (..., n)."""
     used = ops.less(ops.range_(0, dim_of(indices, 3), 1), ops.cast(counts, to=DType.int64)) & (indices >= 0)
     places = ops.where(used, ops.cast(indices, to=DType.int64), total)
     sizes = [dim_of(indices, axis) for axis in range(3)]
@@ -170,38 +270,40 @@ def _chosen(indices: Value, counts: Value, total: Any) -> Value:
     return ops.greater(found[:, :, :, :total], 0)
 
 
-# ----- what must hold -------------------------------------------------------------------------------------------------
+# ----- requirements ---------------------------------------------------------------------------------------------------
 
 
 def _hold_selection(
-    attention_mode: str, selected_kv_source: str, auxiliary_key: Any, auxiliary_value: Any, auxiliary_kv_shared: int,
-) -> str | None:  # fmt: skip
+    attention_mode: str,
+    selected_kv_source: str,
+    auxiliary_key: Any,
+    auxiliary_value: Any,
+    auxiliary_kv_shared: int,
+) -> str | None:
     if (selected_kv_source == "auxiliary") != (auxiliary_key is not None):
-        return "auxiliary_key must be given if and only if selected_kv_source is auxiliary"
+        return "only one of auxiliary_key and selected_kv_source auxiliary is given"
     if auxiliary_key is not None and auxiliary_value is None and not auxiliary_kv_shared:
-        return "auxiliary_value must be given, or auxiliary_kv_shared be 1"
+        return "auxiliary_value is missing, and auxiliary_kv_shared is 0"
     return None
 
 
 def _hold_mode(attention_mode: str, selected_kv_source: str, local_window_size: int, rotary_offset: int) -> str | None:
     if (attention_mode, selected_kv_source) not in (("selected_only", "main"), ("local_plus_selected", "auxiliary")):
-        return (
-            "attention_mode and selected_kv_source must be selected_only and main, or local_plus_selected and auxiliary"
-        )
+        return "attention_mode and selected_kv_source do not go together"
     if attention_mode == "local_plus_selected" and local_window_size < 1:
-        return "local_window_size must be at least 1 with attention_mode local_plus_selected"
+        return "local_window_size is less than 1, with attention_mode local_plus_selected"
     return None
 
 
 def _hold_rotation(do_rotary: int, cos_cache: Any, rotary_offset: int) -> str | None:
     if rotary_offset < 0 or rotary_offset % 8:
-        return "rotary_offset must be a multiple of 8"
+        return "rotary_offset is not a multiple of 8"
     return "do_rotary needs cos_cache and sin_cache" if do_rotary and cos_cache is None else None
 
 
 def _hold_cache(key_cache: Any, k_scale: Any, k_quant_type: str, v_quant_type: str) -> str | None:
     if k_quant_type != v_quant_type or (k_quant_type == "NONE") != (k_scale is None):
-        return "k_quant_type and v_quant_type must be equal, and NONE if and only if there is no k_scale and v_scale"
+        return "k_quant_type and v_quant_type differ, or do not match k_scale and v_scale"
     if key_cache.type is not None and (key_cache.dtype is DType.int8) != (k_scale is not None):
         return "caches of int8 need k_scale and v_scale, and others have none"
     return None
@@ -212,19 +314,30 @@ def _hold_past(query: Any, past_key: Any, key_scale: Any) -> str | None:
         return None
     wanted = (DType.int8,) if key_scale is not None else (query.dtype, DType.float16)
     named = " or ".join(dict.fromkeys(map(str, wanted)))
-    return None if past_key.dtype in wanted else f"past_key and past_value must hold {named}"
+    return None if past_key.dtype in wanted else f"past_key and past_value do not hold {named}"
 
 
 _FLOATS = (
-    "query", "key", "value", "auxiliary_key", "auxiliary_value", "cos_cache", "sin_cache", "head_sink", "q_norm_weight",
+    "query",
+    "key",
+    "value",
+    "auxiliary_key",
+    "auxiliary_value",
+    "cos_cache",
+    "sin_cache",
+    "head_sink",
+    "q_norm_weight",
     "k_norm_weight",
-)  # fmt: skip
+)
 _PAST = "past_key", "past_value"
 _MODES = {"attention_mode": ("selected_only", "local_plus_selected"), "selected_kv_source": ("main", "auxiliary")}
 _TABLES = {
-    "cos_cache": "positions half", "sin_cache": "positions half", "q_norm_weight": "size", "k_norm_weight": "size",
+    "cos_cache": "positions half",
+    "sin_cache": "positions half",
+    "q_norm_weight": "size",
+    "k_norm_weight": "size",
     "head_sink": "num_heads",
-}  # fmt: skip
+}
 _COMMON = (
     integers("selected_indices", "selected_counts"),
     together("key", "value"),
@@ -238,11 +351,19 @@ _COMMON = (
 
 dynamic_sparse_attention.requires(
     shapes(
-        query="batch length hidden", key="batch length kv_hidden", value="batch length kv_hidden",
-        past_key="batch kv_num_heads capacity size", past_value="batch kv_num_heads capacity size",
-        auxiliary_key="batch kv_num_heads auxiliary size", auxiliary_value="batch kv_num_heads auxiliary size",
-        selected_indices="queries _", selected_counts="queries", seqlens_k="batch", total_sequence_length="|1",
-        position_ids="batch length", **_TABLES,
+        query="batch length hidden",
+        key="batch length kv_hidden",
+        value="batch length kv_hidden",
+        past_key="batch kv_num_heads capacity size",
+        past_value="batch kv_num_heads capacity size",
+        auxiliary_key="batch kv_num_heads auxiliary size",
+        auxiliary_value="batch kv_num_heads auxiliary size",
+        selected_indices="queries _",
+        selected_counts="queries",
+        seqlens_k="batch",
+        total_sequence_length="|1",
+        position_ids="batch length",
+        **_TABLES,
     ),
     floats(*_FLOATS),
     same_dtype(*_FLOATS),
@@ -256,15 +377,26 @@ dynamic_sparse_attention.requires(
     one_of(is_causal=(1,)),
     holds(_hold_mode),
     *_COMMON,
-)  # fmt: skip
+)
 sparse_paged_attention.requires(
     shapes(
-        query="tokens hidden", key="tokens kv_hidden", value="tokens kv_hidden",
-        key_cache="blocks block kv_num_heads size", value_cache="blocks block kv_num_heads size",
-        cumulative_sequence_length="_", past_seqlens="batch", block_table="batch _", slot_mapping="tokens",
-        selected_indices="tokens _", selected_counts="tokens", auxiliary_key="batch auxiliary _ size",
-        auxiliary_value="batch auxiliary _ size", auxiliary_lengths="batch",
-        k_scale="1|kv_num_heads 1 size", v_scale="1|kv_num_heads 1 size", **_TABLES,
+        query="tokens hidden",
+        key="tokens kv_hidden",
+        value="tokens kv_hidden",
+        key_cache="blocks block kv_num_heads size",
+        value_cache="blocks block kv_num_heads size",
+        cumulative_sequence_length="_",
+        past_seqlens="batch",
+        block_table="batch _",
+        slot_mapping="tokens",
+        selected_indices="tokens _",
+        selected_counts="tokens",
+        auxiliary_key="batch auxiliary _ size",
+        auxiliary_value="batch auxiliary _ size",
+        auxiliary_lengths="batch",
+        k_scale="1|kv_num_heads 1 size",
+        v_scale="1|kv_num_heads 1 size",
+        **_TABLES,
     ),
     floats(*_FLOATS, "k_scale", "v_scale"),
     same_dtype(*_FLOATS),
@@ -274,4 +406,4 @@ sparse_paged_attention.requires(
     one_of(auxiliary_cache_layout=("contiguous",), k_quant_type=("NONE", "PER_TENSOR", "PER_CHANNEL")),
     holds(_hold_cache),
     *_COMMON,
-)  # fmt: skip
+)

@@ -38,6 +38,9 @@ def conv_state_replay(source_backing, capture_backing, destination_backing, meta
     return _with_part(destination_backing, destination, state)
 
 
+conv_state_replay.traits(on_request=True)
+
+
 @op("GatedDeltaNetStateReplay", domain="com.microsoft")
 def gated_delta_net_state_replay(source_backing, capsule_backing, destination_backing, metadata):
     """A state (heads, value size, key size) of GatedDeltaNet after captured steps: decays, keys and written values.
@@ -61,6 +64,9 @@ def gated_delta_net_state_replay(source_backing, capsule_backing, destination_ba
     formals = [("state", state.type), *((n, TensorType(state.dtype, (None, None))) for n in ("decay", "key", "value"))]
     final = ops.scan(state, decay, key, value, body=subgraph(step, formals), num_scan_inputs=3)
     return _with_part(destination_backing, destination, final)
+
+
+gated_delta_net_state_replay.traits(on_request=True)
 
 
 def _like_destination(source_backing, captured, destination_backing, metadata) -> TensorType:

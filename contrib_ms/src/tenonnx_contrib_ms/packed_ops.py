@@ -25,10 +25,23 @@ from tenonnx_contrib_ms.packed_sequences import PackedSequences, holds_bounds, h
 
 @op("VarlenNGramHashMapping", domain="com.microsoft")
 def varlen_ngram_hash_mapping(
-    input_ids, multipliers, vocab_sizes, cumulative_sequence_length, past_ids=None, head_offsets=None,
-    eos_token_id=None, segment_ids=None, past_segment_ids=None, capture_count=None, *,
-    max_ngram_size: int, n_head_per_ngram: int, pad_id: int, reset_on_eos=0, state_update_capacity=0,
-):  # fmt: skip
+    input_ids,
+    multipliers,
+    vocab_sizes,
+    cumulative_sequence_length,
+    past_ids=None,
+    head_offsets=None,
+    eos_token_id=None,
+    segment_ids=None,
+    past_segment_ids=None,
+    capture_count=None,
+    *,
+    max_ngram_size: int,
+    n_head_per_ngram: int,
+    pad_id: int,
+    reset_on_eos=0,
+    state_update_capacity=0,
+):
     """NGramHashMapping of each sequence, its last tokens and their segments, and those after each captured token."""
     reach = max_ngram_size - 1
     packed = PackedSequences(cumulative_sequence_length, dims(input_ids)[0])
@@ -57,14 +70,23 @@ def varlen_ngram_hash_mapping(
 
 
 varlen_ngram_hash_mapping.requires(
-    shapes(input_ids="t", vocab_sizes="v", head_offsets="v", segment_ids="t", past_ids="b n", past_segment_ids="b n",
-           capture_count="b", multipliers="m", cumulative_sequence_length="c"),
+    shapes(
+        input_ids="t",
+        vocab_sizes="v",
+        head_offsets="v",
+        segment_ids="t",
+        past_ids="b n",
+        past_segment_ids="b n",
+        capture_count="b",
+        multipliers="m",
+        cumulative_sequence_length="c",
+    ),
     dtypes(input_ids="int32 int64", segment_ids="int32", cumulative_sequence_length="int32", capture_count="int32"),
     same_dtype("input_ids", "multipliers", "vocab_sizes", "past_ids", "head_offsets", "eos_token_id"),
     at_least(max_ngram_size=2, n_head_per_ngram=1, state_update_capacity=0),
     holds(lambda state_update_capacity, capture_count: holds_captures(state_update_capacity, capture_count)),
     holds(lambda cumulative_sequence_length: holds_bounds(cumulative_sequence_length)),
-)  # fmt: skip
+)
 
 
 # ----- the convolution ------------------------------------------------------------------------------------------------
@@ -72,10 +94,21 @@ varlen_ngram_hash_mapping.requires(
 
 @op("VarlenCausalConvWithState", domain="com.microsoft")
 def varlen_causal_conv_with_state(
-    input, weight, cumulative_sequence_length, bias=None, initial_state=REQUIRED, capture_count=None,
-    kernel_delta=None, previous_mask=None, *,
-    activation="none", delta_offset=0, dilation=1, group_size=1, state_update_capacity=0,
-):  # fmt: skip
+    input,
+    weight,
+    cumulative_sequence_length,
+    bias=None,
+    initial_state=REQUIRED,
+    capture_count=None,
+    kernel_delta=None,
+    previous_mask=None,
+    *,
+    activation="none",
+    delta_offset=0,
+    dilation=1,
+    group_size=1,
+    state_update_capacity=0,
+):
     """CausalConvWithState of each sequence, what each of them ends with, and the captured elements.
 
     ``kernel_delta`` (tokens, taps, groups) is added to the weights of two taps for each token: from ``delta_offset`` on
@@ -111,25 +144,41 @@ def varlen_causal_conv_with_state(
     return y, final, ops.concat(*(ops.unsqueeze(x, [1]) for x in taken), axis=1)
 
 
+varlen_causal_conv_with_state.traits(on_request=True)
+
+
 varlen_causal_conv_with_state.requires(
-    shapes(input="t c", weight="c 1 k", cumulative_sequence_length="n", bias="c", initial_state="b c r",
-           capture_count="b", kernel_delta="t taps groups", previous_mask="t 1"),
+    shapes(
+        input="t c",
+        weight="c 1 k",
+        cumulative_sequence_length="n",
+        bias="c",
+        initial_state="b c r",
+        capture_count="b",
+        kernel_delta="t taps groups",
+        previous_mask="t 1",
+    ),
     floats("input"),
     same_dtype("input", "weight", "bias", "initial_state", "kernel_delta", "previous_mask"),
     dtypes(cumulative_sequence_length="int32", capture_count="int32"),
     at_least(dilation=1, state_update_capacity=0, delta_offset=0, group_size=1),
     together("kernel_delta", "previous_mask"),
-    holds(lambda kernel_delta, bias, activation, dilation, k: (
-        "kernel_delta needs two taps, no bias, no activation, and dilation 1"
-        if kernel_delta is not None and (bias is not None or activation != "none" or dilation != 1 or differ(k, 2))
-        else None
-    )),
-    holds(lambda delta_offset, group_size, c, taps, groups: (
-        "kernel_delta must hold two taps from delta_offset on, and a group for each group_size channels"
-        if (isinstance(taps, int) and delta_offset + 2 > taps)
-        or (isinstance(groups, int) and isinstance(c, int) and groups * group_size != c) else None
-    )),
+    holds(
+        lambda kernel_delta, bias, activation, dilation, k: (
+            "kernel_delta needs two taps, no bias, no activation, and dilation 1"
+            if kernel_delta is not None and (bias is not None or activation != "none" or dilation != 1 or differ(k, 2))
+            else None
+        )
+    ),
+    holds(
+        lambda delta_offset, group_size, c, taps, groups: (
+            "kernel_delta lacks two taps from delta_offset on, or a group for each group_size channels"
+            if (isinstance(taps, int) and delta_offset + 2 > taps)
+            or (isinstance(groups, int) and isinstance(c, int) and groups * group_size != c)
+            else None
+        )
+    ),
     one_of(activation=("none", "silu", "swish")),
     holds(lambda state_update_capacity, capture_count: holds_captures(state_update_capacity, capture_count)),
     holds(lambda cumulative_sequence_length: holds_bounds(cumulative_sequence_length)),
-)  # fmt: skip
+)

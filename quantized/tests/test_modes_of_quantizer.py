@@ -1,4 +1,4 @@
-"""Models of onnxruntime's quantiser in all its modes: every form, and plain floats, of each."""
+"""Models of onnxruntime's quantizer in all its modes: every form, and plain floats, of each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QDQ, QOPERATOR = QuantFormat.QDQ, QuantFormat.QOperator
 U8, I8, U16, I16 = QuantType.QUInt8, QuantType.QInt8, QuantType.QUInt16, QuantType.QInt16
 U4, I4, FLOAT8 = QuantType.QUInt4, QuantType.QInt4, QuantType.QFLOAT8E4M3FN
 #: The form, the types of activations and weights, what else is asked for, and how far plain floats may be from what
-#: the model gives, by its range; the forms of codes give what the model gives.
+#: the model gives, by its range; the forms of quantized values give what the model gives.
 STATIC = {
     "uint8, symmetric": (QOPERATOR, U8, U8, SYMMETRIC, 0.03),
     "uint8, symmetric, QDQ": (QDQ, U8, U8, SYMMETRIC, 0.03),
@@ -56,7 +56,7 @@ class Data(CalibrationDataReader):
 
 @pytest.fixture(autouse=True)
 def quiet(capfd):
-    """The quantiser tells what it does, on all channels."""
+    """The quantizer tells what it does, on all channels."""
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
@@ -64,7 +64,7 @@ def quiet(capfd):
 
 @pytest.fixture(scope="module")
 def cnn(tmp_path_factory):
-    """The digits CNN at a version that has all types of codes."""
+    """The digits CNN at a version that has all types of quantized values."""
     path = tmp_path_factory.mktemp("cnn") / "cnn.onnx"
     model = onnx.load(EXAMPLES / "digits_cnn" / "digits-cnn.onnx")
     onnx.save(onnx.version_converter.convert_version(model, 21), path)
@@ -84,14 +84,14 @@ def largest_difference(graph, wanted, folder, feeds):
     return float(np.abs(by_onnxruntime(path, feeds) - wanted).max() / np.ptp(wanted))
 
 
-def check(path, feeds, folder, record, *, codes, floats):
+def check(path, feeds, folder, record, *, quantized, floats):
     graph, wanted = tx.load(path), by_onnxruntime(path, feeds)
     made = {f"{a.__name__}, {b.__name__}": b(a(graph)) for a, b in PAIRS} | {"to_floats": to_floats(graph)}
     found = {name: largest_difference(g, wanted, folder, feeds) for name, g in made.items()}
     for name, difference in found.items():
         record(name, f"{difference:.2g}")
     assert found.pop("to_floats") <= floats
-    assert max(found.values()) <= codes
+    assert max(found.values()) <= quantized
 
 
 @pytest.mark.parametrize("mode", STATIC)
@@ -101,11 +101,11 @@ def test_static(mode, cnn, tmp_path, record_property):
     quantization.quantize_static(
         cnn, tmp_path / "made.onnx", data, quant_format=form, activation_type=activation, weight_type=weight, **more
     )
-    check(tmp_path / "made.onnx", {"images": IMAGES}, tmp_path, record_property, codes=0, floats=floats)
+    check(tmp_path / "made.onnx", {"images": IMAGES}, tmp_path, record_property, quantized=0, floats=floats)
 
 
 def test_float8_in_qlinear_ops_is_no_model(cnn, tmp_path):
-    """The quantiser writes it, and neither onnxruntime nor the specification of QLinearConv takes it."""
+    """The quantizer writes it, and neither onnxruntime nor the specification of QLinearConv takes it."""
     more = {"calibrate_method": CalibrationMethod.Distribution, "quant_format": QOPERATOR}
     types = {"activation_type": FLOAT8, "weight_type": FLOAT8}
     quantization.quantize_static(cnn, tmp_path / "made.onnx", Data({"images": IMAGES[:10]}), **types, **more)
@@ -125,4 +125,4 @@ def test_weights_alone(algorithm, tmp_path, record_property):
     made.process()
     made.model.save_model_to_file(str(tmp_path / "made.onnx"))
     feeds = dict(np.load(BERT.with_suffix(".npz")))
-    check(tmp_path / "made.onnx", feeds, tmp_path, record_property, codes=1e-5, floats=1e-5)
+    check(tmp_path / "made.onnx", feeds, tmp_path, record_property, quantized=1e-5, floats=1e-5)

@@ -1,0 +1,41 @@
+"""Registration of names that files use for ops of com.microsoft without the domain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tenonnx.extend import hookimpl
+from tenonnx_contrib_ms.plugin import HINTS
+
+if TYPE_CHECKING:
+    from tenonnx.extend import Registry
+
+#: Ops that some files have in ai.onnx.
+_NAMES = (
+    "BiasGelu",
+    "EmbedLayerNormalization",
+    "FastGelu",
+    "FusedConv",
+    "FusedGemm",
+    "FusedMatMul",
+    "GroupQueryAttention",
+    "MoE",
+    "MultiHeadAttention",
+    "NhwcConv",
+    "NhwcMaxPool",
+    "QuickGelu",
+    "SkipLayerNormalization",
+    "SkipSimplifiedLayerNormalization",
+)
+
+ALIASES = {"MixtureOfExperts": "com.microsoft::MoE", **{name: f"com.microsoft::{name}" for name in _NAMES}}
+
+
+@hookimpl
+def register_tables(registry: Registry) -> None:
+    registry.add_aliases("ai.onnx", ALIASES, HINTS)
+
+
+@hookimpl
+def register_ops(registry: Registry) -> None:
+    """Register none: the ops are those of ``com.microsoft``."""

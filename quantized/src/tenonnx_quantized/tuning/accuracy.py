@@ -1,0 +1,148 @@
+"""Accuracy of a quantized graph: errors of tensors and outputs, and the weights that stay floats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Constant, Graph, TensorType, Value, counted, html_of, static
+from tenonnx.extend.backends import compile_graph
+from tenonnx_quantized.forms.quantized_nodes import is_dequantize, is_quantize
+from tenonnx_quantized.tuning.calibrate import Batch
+from tenonnx_quantized.tuning.quantized_tensor import QuantizedTensor
+
+
+@dataclass(frozen=True, slots=True)
+class TensorError:
+    """Quantization error of a tensor, relative to its root mean square."""
+
+    name: str
+    kind: str
+    dtype: str
+    error: float
+
+
+@dataclass(slots=True)
+class Report:
+    """Results of a quantization: the error of each tensor and output, and the nodes that stay in floating point.
+
+    ``reached`` is the share of the numbers of the model's weights that are quantized values now; ``kept`` are the
+    weights that are not, with the types of the nodes that use them: largest first. ``sqnr`` is the
+    signal-to-quantization-noise ratio of each output of floats, in decibels.
+    """
+
+    tensors: list[TensorError] = field(default_factory=list)
+    outputs: dict[str, float] = field(default_factory=dict)
+    quantized: list[str] = field(default_factory=list)
+    floats: list[str] = field(default_factory=list)
+    reached: float = 1.0
+    kept: dict[str, str] = field(default_factory=dict)
+    sqnr: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        said = f"{counted(len(self.quantized), 'node')} quantized"
+        worst = min(self.sqnr.items(), key=lambda each: each[1], default=None)
+        return said + (f'; lowest SQNR {worst[1]:.1f} dB, of output "{worst[0]}"' if worst else "")
+
+    def __repr__(self) -> str:
+        return f"Report({self})"
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as data for JSON."""
+        tensors = [{"name": t.name, "kind": t.kind, "dtype": t.dtype, "error": t.error} for t in self.tensors]
+        return {
+            "quantized": self.quantized,
+            "floats": self.floats,
+            "tensors": tensors,
+            "outputs": self.outputs,
+            "reached": self.reached,
+            "kept": self.kept,
+            "sqnr": {name: ratio if math.isfinite(ratio) else None for name, ratio in self.sqnr.items()},
+        }
+
+
+def sqnr(error: float) -> float:
+    """The signal-to-quantization-noise ratio in decibels of an error relative to the signal."""
+    return math.inf if error == 0 else -20 * math.log10(error) if math.isfinite(error) else -math.inf
+
+
+def outputs_of(graph: Graph, feeds: Sequence[Batch], backend: str) -> dict[str, list[Any]]:
+    if not feeds:
+        return {}
+    program = compile_graph(graph, backend)
+    found: dict[str, list[Any]] = {}
+    for batch in feeds:
+        for name, contents in program(batch).items():
+            found.setdefault(name, []).append(flat(contents))
+    return found
+
+
+def flat(contents: Any) -> Any:
+    return np.asarray(contents, np.float64).reshape(-1)
+
+
+def lost(weights: Value, quantized: QuantizedTensor) -> float:
+    return relative_error(quantized.numbers(), static(weights)) if quantized.error is None else quantized.error
+
+
+def relative_error(found: Any, wanted: Any) -> float:
+    """The root of the mean square of the difference, relative to that of what is wanted, where that is finite."""
+    found, wanted = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
+    known = np.isfinite(wanted)
+    if not np.array_equal(found[~known], wanted[~known], equal_nan=True):
+        return math.inf
+    found, wanted = found[known], wanted[known]
+    size = math.sqrt(np.mean(np.square(wanted))) if wanted.size else 0.0
+    lost = math.sqrt(np.mean(np.square(found - wanted))) if wanted.size else 0.0
+    return lost / size if size else lost
+
+
+def errors(found: Mapping[str, list[Any]], wanted: Mapping[str, list[Any]]) -> dict[str, float]:
+    return {name: relative_error(np.concatenate(found[name]), np.concatenate(parts)) for name, parts in wanted.items()}
+
+
+# ----- weights that stay floats ---------------------------------------------------------------------------------------
+
+
+def reached(graph: Graph, made: Graph) -> tuple[float, dict[str, str]]:
+    """The share of the elements of weights that are no longer floats, and the weights that are, with their readers.
+
+    Weights are float constants of two axes or more, initializers and Constant nodes, also in bodies and functions.
+    """
+    elements = sum(size for _, size, _ in _weights(graph))
+    left = sorted(_weights(made), key=lambda each: -each[1])
+    share = 1.0 - sum(size for _, size, _ in left) / elements if elements else 1.0
+    return max(share, 0.0), {name: ", ".join(types) for name, _, types in left}
+
+
+def _weights(graph: Graph) -> Sequence[tuple[str, int, dict[str, None]]]:
+    """Each weight of floats, whoever reads it: its name, its elements and the types of its readers."""
+    found: dict[int, tuple[str, int, dict[str, None]]] = {}
+    functions = [getattr(function, "body", None) for function in graph.functions.values()]
+    bodies = [graph, *(body for body in functions if body is not None)]
+    for node in (node for body in bodies for node in body.walk()):
+        beside_quantized = is_quantize(node.op) or is_dequantize(node.op)
+        for value in node.inputs[:1] if beside_quantized else node.inputs:
+            held = None if value is None else _contents(value)
+            if value is not None and held is not None and _is_weight(held.type):
+                size = math.prod(dim for dim in held.type.shape or () if isinstance(dim, int))
+                found.setdefault(id(held), (value.name, size, {}))[2][node.op_type] = None
+    return list(found.values())
+
+
+def _contents(value: Value) -> Constant | None:
+    """The contents of an initializer, or of a Constant node, whose value no function body knows."""
+    made = value.producer
+    held = value.data if made is None else made.attributes.get("value") if made.op_type == "Constant" else None
+    return held if isinstance(held, Constant) else None
+
+
+def _is_weight(kind: TensorType) -> bool:
+    return kind.dtype.is_float and kind.dtype.bits >= 16 and len(kind.shape or ()) > 1
