@@ -1,10 +1,11 @@
-"""Transpositions that are pushed through a graph: what goes, what stays, and that the numbers do."""
+"""Pushing Transpose nodes through graphs."""
 
 import numpy as np
 import pytest
 
 import tenonnx as tx
 import tenonnx_standard as ops
+from tenonnx.extend.formats import Role
 from tenonnx_cli import main
 from tenonnx_optimize import channels_first
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
@@ -63,7 +64,7 @@ def test_a_network_with_channels_last_has_one_transposition_left():
 def test_with_the_interface_transposed_too_none_is_left(tmp_path):
     path = tmp_path / "model.onnx"
     tx.export(graph_of(network, (2, 8, 6, 3)), path)
-    after = tx.simplify(channels_first(tx.load(path, transpose_inputs={"x0": FIRST})))
+    after = tx.simplify(channels_first(tx.transpose_interface(tx.load(path), {"x0": FIRST})))
     assert "Transpose" not in op_types(after)
     assert str(after.inputs[0].type) == "float32[2, 3, 8, 6]"
 
@@ -163,7 +164,7 @@ def test_paddings_that_are_computed_stay_where_they_are():
 
 @pytest.mark.parametrize("opset", [13, 21, 26])
 @pytest.mark.parametrize("scales", [0.1, [0.1, 0.2, 0.3]])
-def test_codes_are_passed_through(opset, scales):
+def test_quantized_values_are_passed_through(opset, scales):
     weight, scale = np.ones((3, 3, 1, 1), np.float32), np.asarray(scales, np.float32)
     zero, axis = np.zeros(scale.shape, np.int8), {"axis": 3} if scale.ndim else {}
 
@@ -178,3 +179,29 @@ def test_codes_are_passed_through(opset, scales):
     moved = channels_first(graph)
     assert [n.op_type for n in moved.nodes].count("Transpose") == 2
     assert tx.verify(graph, moved).equal
+
+
+@pytest.mark.parametrize(
+    ("shape", "role"),
+    [
+        ((5, 4, 3), Role("parameter", permutation=(2, 0, 1))),  # channels first, and nothing else
+        ((1, 1, 1, 3), Role("parameter", made_of=("scale",))),
+    ],
+)
+def test_a_weight_that_lies_otherwise_keeps_its_name_and_says_how(shape, role):
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    scale = graph.variable("scale", array(*shape))
+    scale.role = Role("parameter")
+    with graph.building():
+        x = ops.transpose(graph.input("x", "float32", (1, 3, 5, 4)), perm=LAST)
+        graph.output("y", ops.transpose(ops.mul(x, scale), perm=FIRST))
+    moved = channels_first(graph)
+    same_numbers(graph, moved, array(1, 3, 5, 4))
+    assert {value.name: value.role for value in moved.variables} == {"scale": role}
+
+
+def test_a_number_without_a_name_gets_none():
+    before = graph_of(
+        lambda _, x: ops.transpose(ops.transpose(x, perm=LAST) * array(5, 4, 3), perm=FIRST), (1, 3, 5, 4)
+    )
+    assert channels_first(before).variables == []

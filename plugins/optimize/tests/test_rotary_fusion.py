@@ -182,7 +182,7 @@ WRONG = {
         x, swapped=lambda x: ops.concat(-x[:, :, :, 5:], x[:, :, :, :5], axis=-1)
     ),
     "other angles for the second half": lambda x: by_halves(x, wide=lambda t: ops.concat(t, t * 2.0, axis=-1)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", WRONG.values(), ids=WRONG)

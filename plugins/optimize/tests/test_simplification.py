@@ -1,4 +1,4 @@
-"""Simplification: what changes nothing goes, and what only seems to change nothing stays."""
+"""Simplification: rewrites that keep every number."""
 
 import functools
 
@@ -10,7 +10,7 @@ import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx.extend import constant, op, subgraph
 from tenonnx.op.build import building
-from tenonnx_optimize.simplify import constant_where_fixed
+from tenonnx_optimize.simplification import constant_where_fixed
 from tenonnx_quantized.quantize import dequantize_linear
 
 
@@ -123,11 +123,11 @@ def test_a_reduction_leaves_out_its_axes(opset):
         assert tx.verify(graph, simple).equal
 
 
-def test_codes_stay_codes():
+def test_quantized_values_stay_quantized_values():
     graph = tx.Graph(opsets={"ai.onnx": 21})
     with graph.building():
-        codes = ops.transpose(constant(np.ones((2, 3), np.int8)), perm=[1, 0])
-        weight = dequantize_linear(codes, constant(np.ones(3, np.float32)), axis=0)
+        quantized = ops.transpose(constant(np.ones((2, 3), np.int8)), perm=[1, 0])
+        weight = dequantize_linear(quantized, constant(np.ones(3, np.float32)), axis=0)
         graph.output("y", ops.matmul(graph.input("x", "float32", (4, 3)), weight))
     simple = tx.simplify(graph)
     assert [node.op_type for node in simple.nodes] == ["DequantizeLinear", "MatMul"]

@@ -6,7 +6,7 @@ import pytest
 import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx.extend import op
-from tenonnx.transforms.user_rules import apply_rules
+from tenonnx_convert.apply_rules import apply_rules
 
 DOMAIN = "com.vendor"
 
@@ -65,11 +65,17 @@ def cosine(A, B, *, epsilon=1e-8):
 
 ROWS = ("batch", "length", 8)
 CALLS = {
-    squareplus: ([ROWS], {"b": 1.5}), hard_mish: ([ROWS], {}), capped_logits: ([ROWS], {"cap": 50.0}),
-    swiglu: ([ROWS, ROWS], {}), geglu: ([ROWS, ROWS], {}), scale_norm: ([ROWS, (8,)], {"epsilon": 1e-3}),
-    modulate: ([ROWS, ("batch", 1, 8), ("batch", 1, 8)], {}), mix: ([ROWS, ROWS], {"alpha": 0.3}),
-    gated_norm: ([ROWS, ROWS, (8,)], {"epsilon": 1e-4}), cosine: ([ROWS, ROWS], {}),
-}  # fmt: skip
+    squareplus: ([ROWS], {"b": 1.5}),
+    hard_mish: ([ROWS], {}),
+    capped_logits: ([ROWS], {"cap": 50.0}),
+    swiglu: ([ROWS, ROWS], {}),
+    geglu: ([ROWS, ROWS], {}),
+    scale_norm: ([ROWS, (8,)], {"epsilon": 1e-3}),
+    modulate: ([ROWS, ("batch", 1, 8), ("batch", 1, 8)], {}),
+    mix: ([ROWS, ROWS], {"alpha": 0.3}),
+    gated_norm: ([ROWS, ROWS, (8,)], {"epsilon": 1e-4}),
+    cosine: ([ROWS, ROWS], {}),
+}
 
 
 WORDS = {

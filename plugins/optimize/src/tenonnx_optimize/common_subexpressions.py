@@ -1,11 +1,11 @@
-"""Sharing: what is computed twice is computed once."""
+"""Common subexpression elimination."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from tenonnx.extend import Graph, TensorType, Value, is_learned, static
+from tenonnx.extend import Graph, TensorType, Value, is_trainable, static
 from tenonnx.extend.transforms import (
     Call,
     Decision,
@@ -57,14 +57,14 @@ def merging() -> Decision:
 
 def _as_key(value: Value | None) -> Hashable:
     """An input, or what a small constant holds: files have one number under many names, which training may part."""
-    held = static(value) if value is not None and value.is_constant and not is_learned(value) else None
+    held = static(value) if value is not None and value.is_constant and not is_trainable(value) else None
     if value is None or held is None or held.nbytes > LARGEST_SHARED or held.dtype == object:
         return value
     return value.dtype, held.shape, held.tobytes()
 
 
 def _contents(value: Value | None) -> Any:
-    """What tells the contents of an integer tensor from others, if these are known, also as expressions."""
+    """Key of the contents of an integer tensor, if these are known, also as expressions."""
     if value is None or value.symbolic_contents is None or not isinstance(value.type, TensorType):
         return None
     contents = tuple(value.symbolic_contents.reshape(-1))

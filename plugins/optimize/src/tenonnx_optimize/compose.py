@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tenonnx.extend import Graph, InvalidCall, InvalidModel, Value
 from tenonnx.extend.transforms import copy_graph, ensure_inferred, in_registry_of_graph, infer, unify_types
@@ -10,26 +10,27 @@ from tenonnx.tools import Operator
 
 
 @in_registry_of_graph
-def compose(first: Graph, second: Graph, mapping: Mapping[str, str] | None = None) -> Graph:
+def compose(first: Graph, second: Graph, mapping: Mapping[str, str | Sequence[str]] | None = None) -> Graph:
     """A graph that computes ``first`` and then ``second``, whose inputs read outputs of ``first``.
 
-    ``mapping`` leads from names of outputs to names of inputs; without it equal names are joined, or the only output
-    and the only input. Inputs of ``second`` that nothing feeds are inputs of the whole, outputs of ``first`` that
-    nothing reads are outputs of it. Names of ``second`` that ``first`` has, too, get a number. The opset of each domain
-    is the newer one. Raises ``InvalidCall`` for a name that there is not, and for types that contradict.
+    ``mapping`` leads from the name of an output to that of an input, or to those of several; without it equal names
+    are joined, or the only output and the only input. Inputs of ``second`` that nothing feeds are inputs of the whole,
+    outputs of ``first`` that nothing reads are outputs of it. Names of ``second`` that ``first`` has, too, get a
+    number. The opset of each domain is the newer one. Raises ``InvalidCall`` for a name that there is not, and for
+    types that contradict.
     """
     whole, part = copy_graph(first), copy_graph(second)
     ensure_inferred(whole)
     outputs = {value.name: value for value in whole.outputs}
     inputs = {value.name: value for value in part.all_inputs}
     joined = _joined(outputs, inputs, mapping)
-    fed = {inputs[name]: outputs[of] for of, name in joined.items()}
+    fed = {inputs[name]: outputs[of] for name, of in joined.items()}
     for formal, value in fed.items():
         try:
             unify_types(formal.type, value.type)
         except ValueError as error:
             raise InvalidCall(
-                f'input "{formal.name}" must take what output "{value.name}" gives',
+                f'input "{formal.name}" does not accept output "{value.name}"',
                 given=f"{value.type} for {formal.type}",
                 do="insert a graph that casts or reshapes between them",
             ) from error
@@ -47,7 +48,7 @@ def compose(first: Graph, second: Graph, mapping: Mapping[str, str] | None = Non
         infer(whole)
     except InvalidModel as error:
         raise InvalidCall(
-            f"the second graph must take what the first gives: {error.what}", given=error.given
+            f"the second graph does not accept the outputs of the first: {error.what}", given=error.given
         ) from error
     return whole
 
@@ -58,13 +59,13 @@ def _share_functions(part: Graph, whole: Graph) -> None:
     other = sorted(key for key in both if not _defined_alike(whole.functions[key], part.functions[key]))
     if other:
         raise InvalidCall(
-            "functions of two models that have the same name must be identical",
+            "functions of the same name differ between the two models",
             given=", ".join("::".join(filter(None, key)) for key in other),
             do="tenonnx convert --functions inline puts their bodies in their places",
         )
     shared = {part.functions[key]: whole.functions[key] for key in both}
     for node in part.walk() if shared else ():
-        node.become(op=shared.get(node.op, node.op))
+        node._replace_fields(op=shared.get(node.op, node.op))
     whole.functions = {**part.functions, **whole.functions}
 
 
@@ -74,22 +75,24 @@ def _defined_alike(one: Operator, other: Operator) -> bool:
 
 
 def _joined(
-    outputs: Mapping[str, Value], inputs: Mapping[str, Value], mapping: Mapping[str, str] | None
+    outputs: Mapping[str, Value], inputs: Mapping[str, Value], mapping: Mapping[str, str | Sequence[str]] | None
 ) -> Mapping[str, str]:
-    """Which output goes to which input."""
+    """For each input that is fed the output that feeds it."""
     if mapping is None:
         mapping = {name: name for name in outputs if name in inputs}
         needed = [name for name, value in inputs.items() if value.data is None]
         if not mapping and len(outputs) == 1 and len(needed) == 1:
             mapping = dict(zip(outputs, needed, strict=True))
-    strange = [of for of in mapping if of not in outputs] + [name for name in mapping.values() if name not in inputs]
-    if strange or not mapping or len(set(mapping.values())) < len(mapping):
+    pairs = [(name, of) for of, names in mapping.items() for name in ([names] if isinstance(names, str) else names)]
+    joined = dict(pairs)
+    strange = [of for of in mapping if of not in outputs] + [name for name in joined if name not in inputs]
+    if strange or not joined or len(joined) < len(pairs):
         raise InvalidCall(
-            "outputs of the first graph must be mapped to inputs of the second, one to each",
-            given=", ".join(f"{of}={name}" for of, name in mapping.items()) or "no names in common",
+            "cannot join outputs of the first graph to inputs of the second, each of which takes one",
+            given=", ".join(f"{of}={name}" for name, of in pairs) or "no names in common",
             available=f"outputs {', '.join(outputs)}; inputs {', '.join(inputs)}",
         )
-    return mapping
+    return joined
 
 
 def _move(part: Graph, whole: Graph, fed: Mapping[Value, Value]) -> None:
@@ -97,13 +100,13 @@ def _move(part: Graph, whole: Graph, fed: Mapping[Value, Value]) -> None:
     for nested in part.nested():
         for value in list(nested.values()):
             if value not in fed:
-                value.become(name=whole.unique_name(value.name))
+                value._replace_fields(name=whole.unique_name(value.name))
             if nested is part:
                 value.graph = whole
     for node in part.nodes:
         if node.name:
-            node.become(name=whole.unique_name(node.name))
-        node.become(
+            node._replace_fields(name=whole.unique_name(node.name))
+        node._replace_fields(
             inputs=tuple(None if v is None else fed.get(v, v) for v in node.inputs),
             captures=tuple(fed.get(v, v) for v in node.captures),
         )

@@ -1,4 +1,4 @@
-"""Half precision within a budget: what loses too many digits stays in float32."""
+"""Half precision within an error budget."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from tenonnx.extend import DType, Graph, InvalidCall, operators
 from tenonnx.extend.backends import compile_graph
 from tenonnx.extend.checks import InputShapes, as_taken_by, feasible_feeds, with_outputs
+from tenonnx.extend.transforms import inline_functions
 from tenonnx_optimize.precision import Lowered, greatest_of, lower_precision
 
 #: Rounds in which the worst nodes are put back, and which part of the nodes goes back in each.
@@ -40,8 +41,9 @@ def lower_within(
     """
     if not budget > 0:
         raise InvalidCall(
-            "the budget must be positive: it is relative to the largest absolute value of an output", given=repr(budget)
+            "the budget is not positive: it is relative to the largest absolute value of an output", given=repr(budget)
         )
+    graph = inline_functions(graph) if graph.functions else graph
     program = compile_graph(graph, "numpy")
     if feeds is None:
         given, expected, _ = feasible_feeds(graph, program, seed, input_shapes)
@@ -79,7 +81,7 @@ _Attempt = tuple[Lowered, float, str]
 
 
 def _with_first_kept(attempt: Callable[[int], _Attempt], count: int, budget: float) -> _Attempt:
-    """What ``attempt`` gives for the fewest of ``count`` nodes that keep the budget; for all where no fewer do."""
+    """Result of ``attempt`` for the fewest of ``count`` nodes that keep the budget; for all where no fewer do."""
     fewest, enough, found = 0, count, None
     while enough - fewest > max(1, count // PARTS):
         middle = (fewest + enough) // 2

@@ -1,4 +1,4 @@
-"""Layouts: what only moves axes is pushed through a graph, until two such calls meet and go."""
+"""Pushing Transpose nodes through the graph until they cancel."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tenonnx.extend import (
     rule_kind,
 )
 from tenonnx.extend.transforms import Call, Rewriter, in_registry_of_graph, leaving_defaults, prune
+from tenonnx_optimize.weights import keep_names, role_of_reshaped, role_of_transposed
 
 MOVES = rule_kind("moves", "inputs and attributes; a value, and for each axis of the result the one of that, or None")
 PASSES = rule_kind("laid_out", "a layout, inputs and attributes; the results of the call on inputs that lie so")
@@ -37,7 +38,7 @@ class Laid(NamedTuple):
 
     @classmethod
     def of(cls, value: Value, axes: Sequence[int | None]) -> Laid:
-        """Where an axis of one element is new, one that would be left out is as good."""
+        """Axes of ``value``: for a new axis of one element, any omitted axis does."""
         spare = iter([axis for axis in range(value.ndim) if axis not in axes])
         return cls(value, tuple(next(spare, None) if axis is None else axis for axis in axes))
 
@@ -53,11 +54,14 @@ def channels_first(graph: Graph) -> Graph:
 
     Ops that compute element by element (the trait ``elementwise``), or along axes that they name, compute the same on
     inputs that lie otherwise, by their rule ``laid_out``, so that what moves axes (``moves``) comes behind them. Inputs
-    and outputs lie as they did, which ``transpose_inputs`` of ``tx.load`` changes. The graph is left as it is where
+    and outputs lie as they did, which ``tx.transpose_interface`` changes. The graph is left as it is where
     nothing is gained.
     """
     moved = prune(Rewriter(graph, _Pushing().decide).run())
-    return moved if _moves(moved) < _moves(graph) else graph
+    if _moves(moved) >= _moves(graph):
+        return graph
+    keep_names(moved)
+    return moved
 
 
 def _moves(graph: Graph) -> int:
@@ -83,7 +87,7 @@ class _Pushing:
                     found = attempt()
                     results = [self.whole(each) for each in found]
                     if not _same_types(results, call):
-                        raise NotRepresentable("a call on inputs that lie otherwise must give what it gave")
+                        raise NotRepresentable("a call on inputs of another layout returns another type")
             except TenonnxError:  # what must be known is not, or would have to be moved for it
                 while len(self.made) > count:
                     self.made.popitem()
@@ -110,7 +114,7 @@ class _Pushing:
         """A call by element on inputs without the axes in front that broadcasting adds."""
         inputs = [v if v is None else self._without_front(v) for v in call.inputs]
         if inputs == list(call.inputs):
-            raise NotRepresentable("an input must have axes in front that it may go without")
+            raise NotRepresentable("no input has leading axes to drop")
         value = call.op(*inputs, **call.attributes)
         return Laid(value, tuple(range(value.ndim)))
 
@@ -120,7 +124,7 @@ class _Pushing:
         return laid.value if laid is not None and is_grown else value
 
     def _remember(self, rewriter: Rewriter, call: Call) -> None:
-        """What a call that stays makes of what nothing moved before."""
+        """Remember the results of a call that stays, whose inputs were not moved."""
         moves = find_rule(call.op, MOVES.name)
         output = None if call.node is None else call.node.outputs[0]
         if moves is None or output is None or any(v in self.laid for v in call.inputs):
@@ -154,6 +158,7 @@ class _Pushing:
 
 def _moved(laid: Laid) -> Value:
     value, axes = laid
+    source = value
     spare = [axis for axis in range(value.ndim) if axis not in axes]
     kept = [axis for axis in axes if axis is not None]
     order = sorted([*kept, *spare]) if kept == sorted(kept) else [*kept, *spare]
@@ -163,12 +168,19 @@ def _moved(laid: Laid) -> Value:
         value = operators().getitem(value, tuple(0 if axis in spare else slice(None) for axis in order))
     if None in axes:
         value = operators().getitem(value, tuple(None if axis is None else slice(None) for axis in axes))
+    if value.is_constant and _is_weight(source):
+        value.role = role_of_reshaped(source) if spare or None in axes else role_of_transposed(source, order)
     return value
+
+
+def _is_weight(value: Value) -> bool:
+    named = value.role is not None and value.role.name
+    return bool(named or (value.graph is not None and value in value.graph.variables))
 
 
 @dataclass(frozen=True)
 class PushedLayout:
-    """How the inputs of a call lie in what they were before they were moved, as a rule ``laid_out`` sees it."""
+    """Layout of the inputs of a call before they were moved, for a rule ``laid_out``."""
 
     pushing: _Pushing
     like: Laid
@@ -178,10 +190,10 @@ class PushedLayout:
         return self.like.axes
 
     def axis(self, axis: int) -> int:
-        """Where an axis of the call lies; raises ``NotRepresentable`` where it does not."""
+        """Position of an axis of the call. Raises ``NotRepresentable`` for an axis that was not moved."""
         found = self.axes[axis]
         if found is None:
-            raise NotRepresentable("an axis must lie in what was moved", given=str(axis))
+            raise NotRepresentable("an axis lies outside the moved axes", given=str(axis))
         return found
 
     def placed(self, value: Value, axes: Sequence[int | None]) -> Laid:
@@ -198,12 +210,12 @@ class PushedLayout:
         before = len(self.axes) - value.ndim
         long = [before + axis for axis, dim in enumerate(value.shape) if dim != 1]
         if before < 0 or any(self.axes[axis] is None for axis in long):
-            raise NotRepresentable("an input must broadcast to what was moved", given=str(value.type))
+            raise NotRepresentable("an input does not broadcast to the moved axes", given=str(value.type))
         places = {self.axes[axis]: laid.axes[axis - before] for axis in long}
         first = min((axis for axis in places if axis is not None), default=self.like.value.ndim)
         wanted = Laid.of(laid.value, [places.get(axis) for axis in range(first, self.like.value.ndim)])
         if len(long) > 1 and not value.is_constant and wanted not in self.pushing.made and not wanted.is_same:
-            raise NotRepresentable("an input must lie like what was moved", given=str(value.type))
+            raise NotRepresentable("layout of an input differs from that of the moved one", given=str(value.type))
         return self.pushing.whole(wanted)
 
 
@@ -218,7 +230,7 @@ def _by_element(call: Call) -> Any:
 
 def _given(found: Any) -> Any:
     if found is None:
-        raise NotRepresentable("a call must be one that moves axes, or passes them on")
+        raise NotRepresentable("a call neither moves axes nor passes them on")
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Node, Op, Value, is_learned
+from tenonnx.extend import DType, Node, Op, Value, is_trainable
 from tenonnx.extend.transforms import bind
 
 #: Constants that differ by less, relative to their size, are one: files hold them with the digits of float32 or fewer.
@@ -24,7 +24,7 @@ MOST_OPERANDS = 12
 
 @dataclass(slots=True)
 class Match:
-    """What stands for each input of a pattern, and, of a loose match, what stood where other numbers were."""
+    """Values of each input of a pattern, and, of a loose match, the numbers that differ."""
 
     values: dict[Value, Value] = field(default_factory=dict)
     numbers: list[Any] = field(default_factory=list)
@@ -170,7 +170,7 @@ class Matcher:
 
 def _number(value: Value) -> float | None:
     """The number that a constant of one floating-point element holds, if training does not change it."""
-    if value.data is None or is_learned(value) or value.data.nbytes > 16 or not value.data.type.dtype.is_float:
+    if value.data is None or is_trainable(value) or value.data.nbytes > 16 or not value.data.type.dtype.is_float:
         return None
     array = value.data.array()
     return float(array.reshape(-1)[0]) if array.size == 1 else None
@@ -183,7 +183,7 @@ def _tolerance(x: Value) -> float:
 
 def _equal(a: Value, b: Value) -> bool:
     """Whether two constants hold the same numbers, and go on to; one element is the same whatever its rank."""
-    if is_learned(a) or is_learned(b):
+    if is_trainable(a) or is_trainable(b):
         return a is b
     if a.data is None or b.data is None or a.data.type.dtype is not b.data.type.dtype:
         return False
@@ -200,6 +200,6 @@ def _equal(a: Value, b: Value) -> bool:
 
 def _alike(a: Value, b: Value) -> bool:
     """Whether one small constant may stand where another does, if only the attributes were others."""
-    if a.data is None or b.data is None or is_learned(a) or is_learned(b):
+    if a.data is None or b.data is None or is_trainable(a) or is_trainable(b):
         return False
     return a.data.type.dtype is b.data.type.dtype and max(a.data.nbytes, b.data.nbytes) <= 256

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from tenonnx.extend import (
     Value,
     chunks_of,
     copy_graph,
+    counted,
     find_trait,
     operators,
     rows_of,
@@ -36,6 +37,7 @@ from tenonnx.extend.transforms import (
     ensure_inferred,
     in_registry_of_graph,
     infer_outputs,
+    inline_functions,
     leaving_defaults,
 )
 
@@ -57,8 +59,22 @@ class Lowered:
     notes: list[str] = field(default_factory=list)
     largest: float = 0.0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"kept": self.kept, "clipped": self.clipped, "notes": self.notes}
+
+    def __str__(self) -> str:
+        """Nodes that stay in float32 and why, what was clipped, and what was measured."""
+        reasons: dict[str, list[str]] = {}
+        for label, reason in self.kept.items():
+            reasons.setdefault(reason, []).append(label)
+        lines = []
+        for reason, labels in reasons.items():
+            named = ", ".join(f'"{label}"' for label in labels[:5])
+            more = f" and {len(labels) - 5:,} more" if len(labels) > 5 else ""
+            lines.append(f"in float32: {counted(len(labels), 'node')} ({named}{more}): {reason}")
+        if self.clipped:
+            lines.append(f"clipped to the range of the type: {', '.join(self.clipped)}")
+        return "\n".join([*lines, *self.notes])
 
 
 @in_registry_of_graph
@@ -81,14 +97,17 @@ def lower_precision(
     half = DType.of(dtype)
     if half not in HALVES:
         raise InvalidCall("half precision is float16 or bfloat16", given=str(dtype))
+    graph = inline_functions(graph) if graph.functions else graph
     strange = {*keep, *widen} - {node.label for node in graph.walk()}
     if strange:
-        raise InvalidCall("nodes kept in float32 must be given by their labels", given=", ".join(sorted(strange)[:5]))
+        raise InvalidCall(
+            "nodes to keep in float32 are not given by their labels", given=", ".join(sorted(strange)[:5])
+        )
     lowered = Lowered(graph)
     lowered.graph = _lowered(graph, half, frozenset(keep), frozenset(widen), convert_interface, lowered)
     for value in lowered.graph.all_inputs:
         if value.data is not None and value.data.type != value.type:
-            value.become(data=Converted(value.data, half))
+            value._replace_fields(data=Converted(value.data, half))
     return lowered
 
 
@@ -107,7 +126,7 @@ def _lowered(
     taken = {value.name for value in used}
     for value, name in rewriter.converted.items():
         if value in used and name not in taken:
-            value.become(name=name)
+            value._replace_fields(name=name)
             taken.add(name)
     result.forget_names()
     result.forget_declared()
@@ -141,8 +160,8 @@ class Converted(Contents):
             given = np.where(np.isfinite(given), np.clip(given, -greatest, greatest), given)
         made = given.astype(self.type.dtype.numpy)
         if self.source.nbytes == given.nbytes and vanishes(given, self.type.dtype):
-            made = np.copysign(smallest_of(self.type.dtype), given).astype(self.type.dtype.numpy)
-        return made
+            made = np.copysign(smallest_of(self.type.dtype), given)
+        return np.asarray(made, self.type.dtype.numpy)
 
 
 def greatest_of(dtype: DType) -> float:
@@ -190,6 +209,7 @@ class _Lowering(Rewriter):
         self.cast_values: dict[tuple[Value, DType], Value] = {}
         self.converted: dict[Value, str] = {}
         self._exceeding: dict[Value, bool] = {}
+        self._captures: Sequence[Value] = ()
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
         return _Lowering(subgraph, self.half, self.kept, self.widened, False, self.lowered, outer=self)
@@ -198,11 +218,13 @@ class _Lowering(Rewriter):
         if self.convert_interface:
             for value in self.source.all_inputs:
                 if _is_float(value):
-                    value.become(type=TensorType(self.half, value.tensor.shape))
+                    value._replace_fields(type=TensorType(self.half, value.tensor.shape))
         return super().run()
 
     def _translated(self, node: Node) -> Node:
         copied = super()._translated(node)
+        if node.subgraphs:
+            return self._with_bodies(copied)
         reads = [v for v in copied.inputs if v is not None and _is_any(v, DType.float32, self.half)]
         reason = self._reason(node, copied) if reads else ""
         if not reads or (not reason and self._in_half(node, copied)):
@@ -210,17 +232,27 @@ class _Lowering(Rewriter):
         if node.label in self.widened and node.label not in self.kept:
             copied.inputs = tuple(self._as(v, self.half) if self._is_large(v) else v for v in copied.inputs)
         copied.inputs = tuple(self._as(v, DType.float32) for v in copied.inputs)
-        copied.become(captures=[v for v in (self._as(v, DType.float32) for v in copied.captures) if v is not None])
-        if not node.subgraphs:
-            self.lowered.kept[node.label] = reason or "the op does not support the type at its version"
+        self.lowered.kept[node.label] = reason or "the op does not support the type at its version"
         return copied
 
+    def _with_bodies(self, copied: Node) -> Node:
+        """Let bodies take, capture and give float32; each is lowered by itself."""
+        copied.inputs = tuple(self._as(v, DType.float32) for v in copied.inputs)
+        captures = [found for v in copied.captures if (found := self._as(v, DType.float32)) is not None]
+        copied._replace_fields(captures=captures)
+        for subgraph in copied.subgraphs:
+            for outer, inner in zip(captures, subgraph.captures, strict=True):
+                inner._replace_fields(type=outer.type, data=outer.data)
+        return copied
+
+    def keep(self, node: Node) -> None:
+        self._captures = node.captures
+        super().keep(node)
+
     def _reason(self, node: Node, copied: Node) -> str:
-        """Why a node has to compute in float32, or an empty string."""
+        """Reason why a node has to compute in float32, or an empty string."""
         if not isinstance(node.op, Op):
             return "no installed package knows the op"
-        if node.subgraphs:
-            return "its body is lowered by itself"
         if node.label in self.kept:
             return "asked for, or beyond the budget"
         if node.label in self.widened:
@@ -236,7 +268,7 @@ class _Lowering(Rewriter):
     def _in_half(self, node: Node, copied: Node) -> bool:
         """Let a node read half floats wherever its op takes them; False where it then refuses the call."""
         wanted = copied.inputs
-        copied.become(
+        copied._replace_fields(
             inputs=tuple(
                 self._as(v, self.half if self._takes_half(node, place) else DType.float32)
                 for place, v in enumerate(wanted)
@@ -249,7 +281,7 @@ class _Lowering(Rewriter):
             pass
         else:
             return any(v is not None and _is_any(v, self.half) for v in copied.inputs)
-        copied.become(inputs=wanted)
+        copied._replace_fields(inputs=wanted)
         return False
 
     def _takes_half(self, node: Node, place: int) -> bool:
@@ -284,6 +316,8 @@ class _Lowering(Rewriter):
 
     def _weight(self, value: Value) -> Value:
         assert value.data is not None
+        if (shared := self._shared_weight(value)) is not None:
+            return shared
         scalar = value.data.array() if value.data.nbytes <= 4 else np.zeros(())
         if vanishes(scalar, self.half) or beyond(scalar, self.half):
             self.lowered.clipped.append(value.name)
@@ -292,15 +326,26 @@ class _Lowering(Rewriter):
         self.converted[made] = value.name
         return made
 
+    def _shared_weight(self, value: Value) -> Value | None:
+        """Replacement of a captured weight in a body: the one that the graph around it and its other bodies read."""
+        if not isinstance(self.outer, _Lowering) or value not in self.graph.captures:
+            return None
+        place = self.graph.captures.index(value)
+        outer = self.outer._captures[place] if place < len(self.outer._captures) else None
+        if outer is None or not self.outer._is_weight(outer):
+            return None
+        lowered = self.outer._as(outer, self.half)
+        return None if lowered is None else self.capture(lowered)
+
     def _output(self, value: Value) -> Value:
         found = super()._output(value)
         if self.convert_interface or not _is_any(found, self.half) or not _is_float(value):
             return found
         self.prefix = value.name
         name = found.name
-        found.become(name=self.name(f"{name}/half"))
+        found._replace_fields(name=self.name(f"{name}/half"))
         back = operators().cast(found, DType.float32)
-        back.become(name=name)
+        back._replace_fields(name=name)
         return back  # type: ignore[no-any-return]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from tenonnx.extend import Graph, Node, Op, Value
 from tenonnx.extend.transforms import Builder, Call, Rewriter, bind, drop_dead_nodes
-from tenonnx_optimize.placement import Fused, Subject
+from tenonnx_optimize.regions import Fused, Subject
 from tenonnx_optimize.search import USUAL, Search, Worth
 from tenonnx_optimize.templates import Templates
 
@@ -63,7 +63,7 @@ class Replacement(Rewriter):
         return _Settled(subgraph, self.decide, outer=self)
 
     def _results(self, call: Call) -> Sequence[Value | None] | None:
-        """What stands for a node, put where the first result of its call is needed."""
+        """Replacement of a node, put where the first result of its call is needed."""
         value = None if call.node is None else next((v for v in call.node.outputs if v in self.found), None)
         if value is None:
             return None
@@ -80,11 +80,11 @@ class Replacement(Rewriter):
         given = {wanted: result for wanted, result in pairs if wanted is not None and result is not None}
         node = next(result.producer for result in given.values() if result.producer is not None)
         kept = {*given.values(), *results[: proposal.outputs]}
-        node.become(outputs=tuple(v if v in kept else None for v in node.outputs[: len(fused.outputs)]))
+        node._replace_fields(outputs=tuple(v if v in kept else None for v in node.outputs[: len(fused.outputs)]))
         if proposal.after is not None and (first := fused.outputs[0]) is not None:
             given[first] = proposal.after(given[first])
         for wanted, result in given.items():
-            result.become(name=wanted.name)
+            result._replace_fields(name=wanted.name)
         return given
 
     def bring(self, value: Value) -> Value:

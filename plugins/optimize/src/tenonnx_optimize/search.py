@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from tenonnx.extend import Node, Op, TenonnxError, TensorType, Value, find_rule, interpreting
 from tenonnx.extend.transforms import foreseeing
 from tenonnx_optimize.matching import Matcher
-from tenonnx_optimize.placement import MOST_REPLACED, Fused, Placement, Subject
-from tenonnx_optimize.proof import Prover
+from tenonnx_optimize.regions import MOST_REPLACED, Fused, Placement, Subject
 from tenonnx_optimize.templates import Proposal, Templates
+from tenonnx_optimize.verify_match import Prover
 
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """How many nodes a call must stand for, and how many fewer it must leave by itself."""
+    """Minimum number of nodes that a call replaces, and by how much it must reduce the count alone."""
 
     replaced: int = 2
     gain: float = 1.0
@@ -88,7 +88,7 @@ class Search:
         return best
 
     def _guessed(self, root: Value) -> Iterator[Proposal]:
-        """What the rules ``pattern`` propose."""
+        """Candidates that the rules ``pattern`` propose."""
         for op in self.patterns:
             rule = find_rule(op, "pattern")
             assert rule is not None

@@ -214,7 +214,7 @@ def _given(op: Op, attributes: Mapping[str, Any], kind: TensorType, there: Seque
 
 
 def _presences(op: Op) -> Iterator[list[bool]]:
-    """Which inputs are given: all ways for a few that need not be, the first so many of more."""
+    """Sets of inputs that are given: all ways for a few optional ones, the first so many of more."""
     inputs, filled = op.signature.inputs, find_rule(op, "pattern.absent") is not None
     optional = [p.name for k, p in enumerate(inputs) if p.optional or (filled and k)]
     chosen: Iterable[Sequence[str]] = (optional[:count] for count in range(len(optional), -1, -1))

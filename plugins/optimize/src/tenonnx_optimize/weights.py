@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tenonnx.extend import DType, Graph, TensorType, Value, find_trait, is_learned, moves_data
+from tenonnx.extend import DType, Graph, TensorType, Value, find_trait, is_trainable, moves_data
 from tenonnx.extend.formats import Role
 from tenonnx.extend.transforms import (
     LARGEST_RESULT,
@@ -16,16 +16,17 @@ from tenonnx.extend.transforms import (
     Decision,
     Evaluator,
     Rewriter,
+    constant_share,
     constant_value,
     folding,
-    share_of_parameters,
 )
 
 
 def folding_weights() -> Decision:
     """Decides as ``folding``, but that a transposed variable stays this variable, and one that others read as it is.
 
-    So do codes that stand for numbers: runtimes that find the numbers would make other codes of them.
+    So do quantized values that stand for numbers: runtimes that find the numbers would make other quantized values of
+    them.
     """
     fold = folding()
 
@@ -42,7 +43,7 @@ def folding_weights() -> Decision:
 
 def _variable(call: Call) -> Value | None:
     """The tensor of floats with axes that a call does nothing with but move its elements."""
-    source = call.inputs[0] if len(call.inputs) == 1 else None
+    source = call.inputs[0] if len(call.inputs) == len(call.known) == 1 else None
     if source is None or not source.is_constant or not isinstance(source.type, TensorType) or not source.tensor.shape:
         return None
     return source if source.dtype.is_float and moves_data(call.op, call.attributes) else None
@@ -51,7 +52,7 @@ def _variable(call: Call) -> Value | None:
 def _is_shared(rewriter: Rewriter, call: Call) -> bool:
     """Whether a call moves a parameter that others read, too: two copies of it would part when it is trained."""
     source = _variable(call)
-    if not is_learned(source) or call.node is None:
+    if not is_trainable(source) or call.node is None:
         return False
     readers = [node for node in rewriter.source.nodes if call.node.inputs[0] in node.uses]
     return len(readers) > 1
@@ -61,7 +62,7 @@ def _transposed(rewriter: Rewriter, call: Call) -> Value | None:
     """The constant that a call makes of a variable by ordering its axes; it knows which variable, and how it lies."""
     import numpy as np
 
-    source, largest = _variable(call), max(LARGEST_RESULT, share_of_parameters(rewriter, call))
+    source, largest = _variable(call), max(LARGEST_RESULT, constant_share(rewriter, call))
     if source is None or source.data is None or source.data.nbytes > largest or source.data.type.dtype.bits < 8:
         return None
     if source not in rewriter.graph.variables and (source.role is None or not source.role.name):
@@ -76,15 +77,27 @@ def _transposed(rewriter: Rewriter, call: Call) -> Value | None:
     order = next((axes for axes in orders if _lies_as(places.transpose(axes), moved)), None)
     if order is None or not np.may_share_memory(places, moved):
         return None
-    role = source.role or Role("")
-    before = role.permutation or tuple(range(len(sizes)))
-    permutation = tuple(before[axis] for axis in order)
     contents = np.ascontiguousarray(source.data.array().transpose(order))
     name = rewriter.name(f"{source.name}/transposed")
     made = constant_value(contents, source.dtype, rewriter.graph, name)
-    plain = permutation == tuple(range(len(sizes)))
-    made.role = replace(role, name=role.name or source.name, permutation=None if plain else permutation)
+    made.role = role_of_transposed(source, order)
     return made
+
+
+def role_of_transposed(source: Value, order: Sequence[int]) -> Role:
+    """Role of a weight in whose place the same with its axes in another ``order`` comes."""
+    role = source.role or Role("")
+    before = role.permutation or tuple(range(len(order)))
+    permutation = tuple(before[axis] for axis in order)
+    plain = permutation == tuple(range(len(order)))
+    return replace(role, name=role.name or source.name, permutation=None if plain else permutation)
+
+
+def role_of_reshaped(source: Value) -> Role:
+    """Role of a weight in whose place the same with other axes of one element comes."""
+    role = source.role or Role("")
+    name = role.name or source.name
+    return replace(role, name=name, permutation=None, made_of=role.made_of or (name,))
 
 
 def _lies_as(one: Any, other: Any) -> bool:
@@ -108,5 +121,5 @@ def keep_names(graph: Graph) -> None:
             value.role = role if role != Role("") else None
     for name, values in heirs.items():
         for place, value in enumerate(values if name not in taken else ()):
-            value.become(name=name if len(values) == 1 else graph.unique_name(f"{name}/{place}"))
+            value._replace_fields(name=name if len(values) == 1 else graph.unique_name(f"{name}/{place}"))
             graph.variables.append(value)

@@ -24,7 +24,7 @@ class Prover:
         self.matcher = Matcher(normal.associative)
 
     def results(self, proposal: Proposal, root: Value, *, alone: bool) -> Sequence[Value | None] | None:
-        """What the call gives, in normal form, if the first of it is ``root``; None if it is not.
+        """Results of the call, in normal form, if the first of it is ``root``; None if it is not.
 
         That first one ``alone`` will do where nobody reads what is inside.
         """

@@ -1,4 +1,4 @@
-"""Respelling: what a graph computes, in the words of a body that computes the same."""
+"""Canonicalization: graphs in the form of an op's body."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx.extend import op
-from tenonnx_optimize.respell import respell
+from tenonnx_optimize.canonicalize import canonicalize
 
 DOMAIN = "com.vendor"
 IMAGES = ("batch", 2, 7, 8)
@@ -33,7 +33,7 @@ def nothing(X):
 
 
 @nothing.pattern
-def _(y):
+def nothing_pattern(y):
     yield [y], {}
 
 
@@ -48,26 +48,26 @@ def copied(X):
 
 
 @copied.pattern
-def _(y):
-    """What is made of a copy."""
+def copied_pattern(y):
+    """Candidates for a copy."""
     yield [y.producer.uses[0]], {}, lambda found: ops.transpose(found, perm=[1, 0])
 
 
 @convolved.pattern
-def _(y):
+def convolved_pattern(y):
     if y.producer.op is ops.conv:
         yield y.producer.inputs, dict(y.producer.attributes)
 
 
 @twice.pattern
 @square.pattern
-def _(y):
+def square_pattern(y):
     """Whatever is made of one value, be it a square or not: the proof is another's."""
     yield [x for x in y.producer.uses if x.data is None][:1], {}
 
 
 @pooled_relu.pattern
-def _(y):
+def pooled_relu_pattern(y):
     pool = y.producer.uses[0].producer
     if pool is not None and pool.op is ops.max_pool:
         yield pool.inputs, dict(pool.attributes)
@@ -89,11 +89,11 @@ def words(graph):
 
 def check(graph, wanted, *expected, at):
     before = words(graph)
-    respelled = respell(graph, [wanted], at=is_a(*at))
-    assert words(respelled) == list(expected)
+    adapted = canonicalize(graph, [wanted], at=is_a(*at))
+    assert words(adapted) == list(expected)
     assert words(graph) == before, "the source is left as it was"
-    tx.verify(graph, respelled).raise_if_failed()
-    return respelled
+    tx.verify(graph, adapted).raise_if_failed()
+    return adapted
 
 
 def test_a_body_takes_the_place_of_what_it_is():
@@ -113,8 +113,8 @@ def test_a_number_that_a_call_may_replace_is_not_counted_on():
     x, factor = graph.input("x0", "float32", ("n",)), graph.variable("factor", np.float32(2))
     graph.all_inputs.append(factor)
     graph.output("y", x * factor)
-    respelled = respell(graph, [twice], at=is_a("Mul"))
-    found = respelled.run({"x0": np.float32([1, 2]), "factor": np.float32(5)}, backend="numpy")
+    adapted = canonicalize(graph, [twice], at=is_a("Mul"))
+    found = adapted.run({"x0": np.float32([1, 2]), "factor": np.float32(5)}, backend="numpy")
     assert found["y"].tolist() == [5, 10]
 
 
@@ -136,7 +136,7 @@ def test_what_calls_need_is_computed_once_before_all_that_read_it():
 
 def test_a_graph_without_such_nodes_is_given_back():
     graph = graph_of(lambda x: x * 2.0, ("n",))
-    assert respell(graph, [twice], at=is_a("Add")) is graph
+    assert canonicalize(graph, [twice], at=is_a("Add")) is graph
 
 
 def test_the_body_is_written_at_the_versions_of_the_graph():
@@ -148,8 +148,8 @@ def test_the_body_is_written_at_the_versions_of_the_graph():
 def test_a_graph_may_name_no_version():
     graph = tx.Graph()
     graph.output("y", ops.max_pool(ops.relu(graph.input("x", "float32", (None, 3, None, 8))), kernel_shape=[2, 2]))
-    respelled = respell(graph, [pooled_relu], at=is_a("MaxPool"))
-    assert words(respelled) == ["MaxPool", "Relu"]
+    adapted = canonicalize(graph, [pooled_relu], at=is_a("MaxPool"))
+    assert words(adapted) == ["MaxPool", "Relu"]
 
 
 WINDOWS = {
@@ -181,7 +181,7 @@ def test_the_greatest_of_what_is_rectified(form, opset):
 )
 def test_windows_that_may_lie_in_the_padding_alone(window):
     graph = graph_of(lambda x: ops.max_pool(ops.relu(x), **window, _outputs=1), IMAGES)
-    assert words(respell(graph, [pooled_relu], at=is_a("MaxPool"))) == ["Relu", "MaxPool"]
+    assert words(canonicalize(graph, [pooled_relu], at=is_a("MaxPool"))) == ["Relu", "MaxPool"]
 
 
 def test_places_of_the_greatest_are_those_of_what_is_rectified():
@@ -189,7 +189,7 @@ def test_places_of_the_greatest_are_those_of_what_is_rectified():
     x = graph.input("x", "float32", IMAGES)
     for name, value in zip("yz", ops.max_pool(ops.relu(x), kernel_shape=[2, 2], _outputs=2), strict=True):
         graph.output(name, value)
-    assert words(respell(graph, [pooled_relu], at=is_a("MaxPool"))) == ["Relu", "MaxPool"]
+    assert words(canonicalize(graph, [pooled_relu], at=is_a("MaxPool"))) == ["Relu", "MaxPool"]
 
 
 def test_what_others_read_is_kept_for_them():

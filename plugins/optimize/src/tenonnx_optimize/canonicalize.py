@@ -1,4 +1,4 @@
-"""Respelling: what a graph computes, in the words of the body of an op that computes the same.
+"""Canonicalization: a graph in the form of an op's body.
 
 It is fusion whose calls are expanded again: the op never stands in a graph, and its body may be longer than what it
 replaces, if that is what a consumer is faster with.
@@ -18,11 +18,11 @@ from tenonnx.extend.transforms import (
     Call,
     Legalizer,
     ensure_inferred,
+    gc_paused,
     in_registry_of_graph,
     leaving_defaults,
-    uncollected,
 )
-from tenonnx_optimize.placement import Fused
+from tenonnx_optimize.regions import Fused
 from tenonnx_optimize.replacement import Replacement, replaced
 from tenonnx_optimize.search import Worth
 from tenonnx_optimize.templates import Templates
@@ -36,8 +36,8 @@ ANY = Worth(replaced=1, gain=-math.inf)
 
 @leaving_defaults
 @in_registry_of_graph
-@uncollected()
-def respell(graph: Graph, ops: Sequence[Op], *, at: Callable[[Node], bool]) -> Graph:
+@gc_paused()
+def canonicalize(graph: Graph, ops: Sequence[Op], *, at: Callable[[Node], bool]) -> Graph:
     """``graph`` with the body of one of ``ops`` in the place of each node that computes the same by other words.
 
     The ops have rules ``pattern``, which propose calls; each is proven as fusion proves it, and then written out. It
@@ -67,7 +67,7 @@ class _Writing(Replacement):
         return Legalizer(target_for(self.source), self.graph.root)
 
     def put(self, fused: Fused, inputs: Sequence[Value | None]) -> dict[Value, Value]:
-        """What the body of the call gives, unless that is just what it is given."""
+        """Result of the body of the call, unless it is its input."""
         proposal, (head, *_), start = fused.proposal, fused.outputs, len(self.nodes)
         result, *_ = self.expand(Call(proposal.op, inputs, proposal.attributes, 1))
         if result is not None and proposal.after is not None:

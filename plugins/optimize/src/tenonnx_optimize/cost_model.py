@@ -1,10 +1,10 @@
-"""What a graph costs: multiplications, bytes, and the memory that is live, node by node."""
+"""Multiply-adds, bytes and live memory of a graph, node by node."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tenonnx.extend import (
@@ -17,7 +17,9 @@ from tenonnx.extend import (
     UnknownType,
     Value,
     copy_graph,
+    counted,
     find_rule,
+    html_of,
     known_op,
 )
 from tenonnx.extend.symbolic import symbols_of
@@ -72,6 +74,44 @@ class Costs:
         """The nodes whose multiplications are not known."""
         return [cost.node for cost in self.nodes if cost.multiplications is None]
 
+    def to_dict(self) -> dict[str, Any]:
+        """The costs as data for JSON: sums, the assumed sizes, and each node."""
+        return {
+            "multiplications": self.multiplications,
+            "weights": self.weights,
+            "peak": self.peak,
+            "sizes": self.sizes,
+            "nodes": [asdict(cost) for cost in self.nodes],
+        }
+
+    def plot(self, axes: Any = None, *, nodes: int = 20) -> Any:
+        """Draw the multiplications of the ``nodes`` that have most as bars; returns the axes of matplotlib."""
+        from tenonnx.tools import plot_axes
+
+        axes = plot_axes(axes)
+        most = sorted(self.nodes, key=lambda cost: -(cost.multiplications or 0))[:nodes]
+        labels = [f"{cost.node} ({cost.op})" for cost in most]
+        axes.barh(range(len(most)), [(cost.multiplications or 0) / 1e6 for cost in most])
+        axes.set_yticks(range(len(most)), labels)
+        axes.invert_yaxis()
+        axes.set_xlabel("multiplications (millions)")
+        axes.set_ylabel("node")
+        axes.set_title(f"{self.multiplications:,} multiplications in all")
+        return axes
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
+
+    def __str__(self) -> str:
+        more = f" and those of {len(self.unknown)} unknown" if self.unknown else ""
+        return (
+            f"{counted(len(self.nodes), 'node')}, {self.multiplications:,} multiplications{more}, "
+            f"{self.weights:,} bytes of weights, at most {self.peak:,} bytes live"
+        )
+
+    def __repr__(self) -> str:
+        return f"Costs({self})"
+
 
 @in_registry_of_graph
 def costs(graph: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Costs:
@@ -89,7 +129,7 @@ def costs(graph: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] |
     kinds = [value.type for value in sized.all_inputs if isinstance(value.type, TensorType)]
     found = Costs(sizes={s: 1 for kind in kinds for dim in kind.shape or () for s in sorted(symbols_of(dim))})
     for value in (value for nested in sized.nested() for value in nested.values()):
-        value.become(type=substitute_type(value.type, found.sizes))
+        value._replace_fields(type=substitute_type(value.type, found.sizes))
     last = {value: place for place, node in enumerate(sized.nodes) for value in node.uses}
     last |= dict.fromkeys(sized.outputs, len(sized.nodes))
     live = {value: _bytes(value.type) for value in sized.inputs}
@@ -128,7 +168,7 @@ def _bytes(kind: Type | None) -> int | None:
 
 
 def multiplications(node: Node) -> int | None:
-    """How often a node multiplies; None where that depends on what is not known."""
+    """Number of multiplications of a node, or None where it is unknown."""
     if not isinstance(node.op, Op):
         return None
     if node.subgraphs:
@@ -167,7 +207,7 @@ def _given(body: Graph, name: str, value: Value) -> Value:
     if value.data is not None:
         return body.variable(name, value.data)
     if value.type is None:
-        raise UnknownType(f'the type of "{value.name}" must be known to count what is computed from it')
+        raise UnknownType(f'type of "{value.name}" is unknown: cannot count operations')
     return body.input(name, value.type)
 
 

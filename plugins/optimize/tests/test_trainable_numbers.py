@@ -1,4 +1,4 @@
-"""What is learned stays as it is: zeros, ones and single numbers among parameters are no constants that ops hold."""
+"""Trainable zeros, ones and scalars, which no op may take for constants."""
 
 import numpy as np
 import pytest
@@ -9,9 +9,9 @@ from tenonnx.extend.formats import Role
 from tenonnx_optimize import fuse, simplify
 
 
-def normalised(x, epsilon):
-    centred = x - ops.reduce_mean(x, [-1])
-    return centred / ops.sqrt(ops.reduce_mean(centred * centred, [-1]) + epsilon)
+def normalized(x, epsilon):
+    centered = x - ops.reduce_mean(x, [-1])
+    return centered / ops.sqrt(ops.reduce_mean(centered * centered, [-1]) + epsilon)
 
 
 ZEROS, ONES = np.zeros(8), np.ones(8)
@@ -30,13 +30,13 @@ KINDS = {
     "scale of a layer": (lambda x, s: x + ops.relu(x) * s, {"s": ONES}),
     "two biases": (lambda x, a, b: ops.relu(x + a) + ops.relu(x + b), {"a": ZEROS, "b": ZEROS}),
     "two scales": (lambda x, a, b: ops.sigmoid(x * a) * ops.tanh(x * b), {"a": ONES, "b": ONES}),
-    "normalization": (lambda x, s, b: normalised(x, 1e-5) * s + b, {"s": ONES, "b": ZEROS}),
-    "epsilon": (lambda x, e: normalised(x, e), {"e": 1e-5}),
+    "normalization": (lambda x, s, b: normalized(x, 1e-5) * s + b, {"s": ONES, "b": ZEROS}),
+    "epsilon": (lambda x, e: normalized(x, e), {"e": 1e-5}),
     "behind a convolution": (
         lambda x, w, s, b: ops.relu(ops.conv(x, w) * s + b),
         {"w": np.ones((6, 4, 3, 3)), "s": np.ones((6, 1, 1)), "b": np.zeros((6, 1, 1))},
     ),
-}  # fmt: skip
+}
 
 
 def graph_of(function, role, arrays):
@@ -59,7 +59,7 @@ def kept(graph):
 @pytest.mark.parametrize("role", ["parameter", "frozen"])
 @pytest.mark.parametrize("made", [simplify, fuse, lambda graph: fuse(simplify(graph))])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_learned_is_read_by_what_was_made(kind, made, role):
+def test_trainable_parameters_are_read_by_what_was_made(kind, made, role):
     function, arrays = KINDS[kind]
     graph = graph_of(function, role, arrays)
     assert kept(made(graph)) == set(arrays)

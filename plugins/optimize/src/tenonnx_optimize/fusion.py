@@ -16,16 +16,17 @@ from tenonnx.extend import (
     Op,
     Registry,
     copy_graph,
+    did_you_mean,
     find_rule,
     find_trait,
     limits,
+    listing,
 )
 from tenonnx.extend.transforms import (
     ALLOWANCE,
     ensure_inferred,
     in_registry_of_graph,
     leaving_defaults,
-    near_names,
 )
 from tenonnx_optimize.replacement import replaced
 from tenonnx_optimize.templates import Templates, can_be_traced
@@ -80,5 +81,7 @@ def _found(wanted: str | Op, graph: Graph, registry: Registry) -> Op:
     op = registry.lookup(domain, name, graph.opsets.get(domain, 10**6))
     if op is None or op.primitive:
         known = sorted({op.name for op in registry.ops(domain) if not op.primitive})
-        raise InvalidCall(f"{domain}::{name} must be an op with a body", available=", ".join(near_names(name, known)))
+        raise InvalidCall(
+            f"{domain}::{name} is not an op with a body", available=listing(known), do=did_you_mean(name, known)
+        )
     return op

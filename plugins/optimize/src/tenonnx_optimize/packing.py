@@ -1,4 +1,4 @@
-"""Packing: other calls in the place of some, which are fewer where several share what they make.
+"""Packing of several calls into fewer that share inputs.
 
 Families say so by variants of the rule ``rewrite``: ``if_fewer`` says one call by others, of which calls beside it may
 need the same; ``together`` says several at once that differ in constants alone. Whoever packs counts nodes, and keeps

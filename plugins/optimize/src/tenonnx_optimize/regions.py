@@ -1,4 +1,4 @@
-"""Where a call may stand in a graph, and what it makes needless there."""
+"""Rewrite regions: places for a call in a graph, and nodes that it makes needless."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Fused:
 
 
 class Placement:
-    """Where calls may stand, one beside the other: what is made for the inputs of one is there for the next."""
+    """Regions of calls, one beside the other: what is made for the inputs of one is there for the next."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -67,7 +67,7 @@ class Placement:
         self.wanted: set[Value] = set()
 
     def of(self, value: Value, proposal: Proposal, results: Sequence[Value | None]) -> Fused | None:
-        """What a call for a value, and for other ``results`` of it that the source has, makes needless.
+        """Nodes that a call for a value, and for other ``results`` of it in the source, makes needless.
 
         None where it cannot be put before all that reads them.
         """
@@ -78,9 +78,10 @@ class Placement:
         region = self.region(outputs, given)
         inside = set(region)
         read_elsewhere = {
-            v for v in outputs
+            v
+            for v in outputs
             if v is not None and (v in subject.results or not inside.issuperset(subject.readers.get(v, ())))
-        }  # fmt: skip
+        }
         outputs = tuple(v if v is value or v in read_elsewhere else None for v in outputs)
         while outputs[-1] is None:
             outputs = outputs[:-1]

@@ -21,7 +21,7 @@ from tenonnx.extend.transforms import (
     unify_types,
 )
 from tenonnx_optimize.common_subexpressions import merging
-from tenonnx_optimize.fewer_nodes import pack, size
+from tenonnx_optimize.packing import pack, size
 from tenonnx_optimize.weights import folding_weights, keep_names
 
 #: Rounds after which a graph that still gets smaller is left as it is.
@@ -71,15 +71,18 @@ def _drop_copies(graph: Graph) -> None:
             _drop_copies(subgraph)
     dropped: dict[Value, Value] = {}
     for place, output in enumerate(graph.outputs):
+        if output in dropped:
+            graph.outputs[place] = dropped[output]
+            continue
         made, identity = output.producer, operators().identity
         source = made.inputs[0] if made is not None and made.op is identity else None  # type: ignore[comparison-overlap]
         if source is None or source.producer is None or source in graph.outputs or source.type != output.type:
             continue
-        source.become(name=output.name)
+        source._replace_fields(name=output.name)
         dropped[output] = source
         graph.outputs[place] = source
     for node in graph.nodes if dropped else ():
-        node.become(
+        node._replace_fields(
             inputs=tuple(v if v is None else dropped.get(v, v) for v in node.inputs),
             captures=tuple(dropped.get(v, v) for v in node.captures),
         )
@@ -149,7 +152,7 @@ def _absorbing(graph: Graph) -> Decision:
 
 
 def _said(rewriter: Rewriter, call: Call, ask: Callable[[], Sequence[Any] | None]) -> Sequence[Value | None] | None:
-    """What a rule gives for the results of a node, where that tells their types as well."""
+    """Result of a rule for the outputs of a node, where that tells their types as well."""
     if call.node is None:
         return None
     try:

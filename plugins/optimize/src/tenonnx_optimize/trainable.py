@@ -1,8 +1,9 @@
-"""What a model has learned: which of its variables training is to change, and why not the others."""
+"""Initializers that are trainable, and reasons why others are not."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -18,7 +19,7 @@ _FIXED, _FED, _WEIGHED = range(3)
 
 
 @dataclass
-class Learned:
+class TrainableVariables:
     """The floating-point variables of a graph by what they are to training.
 
     ``parameters`` are to be trained; ``frozen`` are parameters that are to stay; ``buffers`` are known to be none;
@@ -33,18 +34,19 @@ class Learned:
 
 
 @in_registry_of_graph
-def learned(graph: Graph) -> Learned:
-    """What of ``graph``, whose types are known, is learned.
+def trainable_variables(graph: Graph) -> TrainableVariables:
+    """Trainable initializers of ``graph``, whose types are known.
 
     That is what its maker said (``Value.role``); of what nobody spoke, the constants with axes that ops take for
     weights: those are named by the traits ``weights`` and ``adjusts``.
     """
-    found = Learned()
+    found = TrainableVariables()
     floats = [v for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float]
     weights = _Weights(graph).found if any(not _told(value) for value in floats) else set()
     for value in floats:
         if value.role is None or not _told(value):
-            (found.parameters if value.name in weights and value.tensor.shape else found.others).append(value.name)
+            is_weight = value.name in weights and value.tensor.shape and not _is_computed_number(value)
+            (found.parameters if is_weight else found.others).append(value.name)
             continue
         kinds = {"parameter": found.parameters, "frozen": found.frozen}
         kinds.get(value.role.kind, found.buffers).append(value.name)
@@ -60,10 +62,15 @@ def check_made_alike(source: Graph, target: Graph, names: Iterable[str]) -> None
         one, other = (each.get(name, ()) for each in made_of)
         if one != other:
             raise InvalidCall(
-                f'"{name}" must be made of the same parameters in both graphs',
+                f'"{name}" is made of different parameters in the two graphs',
                 given=f"{', '.join(one) or name}, and {', '.join(other) or name}",
-                do="take graphs that were simplified alike: export a module with simplify=False to keep each parameter",
+                do="simplify both alike: simplify=False (--no-fold) keeps each parameter of a module",
             )
+
+
+def _is_computed_number(value: Value) -> bool:
+    """Whether PyTorch's dynamo exporter computed a single number, such as the scale of attention: it calls it val_N."""
+    return set(value.tensor.shape or ()) == {1} and re.fullmatch(r"val_[0-9]+", value.name) is not None
 
 
 def _told(value: Value) -> bool:
@@ -93,7 +100,7 @@ class _Weights:
             self.visit(node)
 
     def enter(self, node: Node, subgraph: Graph) -> None:
-        """What a subgraph knows of the values that it captures; what it is given may be computed with weights."""
+        """Facts of a subgraph about its captures; its inputs may be computed with weights."""
         for stand_in, value in zip(subgraph.captures, node.captures, strict=False):
             self.levels[stand_in] = self.levels.get(value, _FIXED)
             if value in self.sources:
@@ -106,7 +113,7 @@ class _Weights:
         for operand in used:
             self.found |= self.sources[operand]
         constant = all(v.data is not None or v in self.sources for v in node.uses)
-        passing = node.uses[:1] if any(map(_holds_codes, (*node.uses, *node.outputs))) else node.uses
+        passing = node.uses[:1] if any(map(_holds_quantized, (*node.uses, *node.outputs))) else node.uses
         made: frozenset[str] = frozenset().union(*(self.sources.get(v, ()) for v in passing))
         level = _WEIGHED if used else max((self.levels.get(v, _FIXED) for v in node.uses), default=_FIXED)
         for output in node.outputs:
@@ -153,8 +160,8 @@ def _is_float(value: Value) -> bool:
     return not isinstance(value.type, TensorType) or value.type.dtype.is_float
 
 
-def _holds_codes(value: Value | None) -> bool:
-    """Whether a value is of codes, which are read by a scale and a zero point."""
+def _holds_quantized(value: Value | None) -> bool:
+    """Whether a value is of quantized values, which are read by a scale and a zero point."""
     kind = None if value is None else value.type
     return isinstance(kind, TensorType) and kind.dtype.is_integer and kind.dtype.bits <= 16
 

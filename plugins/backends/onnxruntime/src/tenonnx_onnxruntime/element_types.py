@@ -1,0 +1,36 @@
+"""Element types: the runtime's names of them, which numpy has by itself, and which need session options."""
+
+from __future__ import annotations
+
+from tenonnx.extend import DType
+
+#: Ops on which our own sessions differ from default ones: it is they that their config entries are about.
+OPTIONED = frozenset(
+    {
+        "ConvInteger",
+        "DequantizeLinear",
+        "DynamicQuantizeLSTM",
+        "DynamicQuantizeMatMul",
+        "MatMulInteger",
+        "MatMulIntegerToFloat",
+        "MatMulNBits",
+        "QAttention",
+        "QGemm",
+        "QLinearConv",
+        "QLinearMatMul",
+        "QuantizeLinear",
+    }
+)
+
+FLOAT8 = (DType.float8e4m3fn, DType.float8e4m3fnuz, DType.float8e5m2, DType.float8e5m2fnuz)
+
+
+def is_extended(dtype: DType) -> bool:
+    """Whether numpy has the element type only through ``ml_dtypes``."""
+    return dtype.numpy.isbuiltin == 2
+
+
+def dtype_of(name: str) -> DType:
+    """The element type in the runtime's name of a type, such as ``tensor(float)`` or ``seq(tensor(bfloat16))``."""
+    element = name.rstrip(")").rpartition("(")[2]
+    return DType[{"float": "float32", "double": "float64"}.get(element, element)]

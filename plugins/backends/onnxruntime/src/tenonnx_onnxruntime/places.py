@@ -1,0 +1,29 @@
+"""Devices on which tensors of the runtime lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from onnxruntime import OrtValue
+
+from tenonnx.extend import DType
+from tenonnx_onnxruntime.element_types import is_extended
+from tenonnx_onnxruntime.values import Array, to_runtime
+
+
+class Place(NamedTuple):
+    """Location of tensors between calls: a kind of device, and its number."""
+
+    device: str = "cpu"
+    number: int = 0
+
+    def put(self, array: Array, dtype: DType) -> OrtValue:
+        """A tensor of the runtime, copied to the device; those that numpy does not know are copied by each call."""
+        if self.device == "cpu" or is_extended(dtype) or dtype.bits < 8:
+            return to_runtime(array, dtype)
+        return OrtValue.ortvalue_from_numpy(array, self.device, self.number)
+
+    def empty(self, shape: Sequence[int], dtype: DType) -> OrtValue:
+        """Room for a tensor."""
+        return OrtValue.ortvalue_from_shape_and_type(list(shape), int(dtype), self.device, self.number)

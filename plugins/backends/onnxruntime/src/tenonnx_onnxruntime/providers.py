@@ -1,0 +1,94 @@
+"""Execution providers of the runtime, and the devices on which they leave tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnxruntime
+
+from tenonnx.extend import InvalidCall, did_you_mean
+from tenonnx_onnxruntime.kernels import CPU
+from tenonnx_onnxruntime.places import Place
+
+#: A provider's name, or its name and options.
+Provider = str | tuple[str, Mapping[str, Any]]
+
+_SUFFIX = "ExecutionProvider"
+
+#: The devices on which providers leave tensors, by the runtime's words; those of others lie with the processor.
+DEVICES = {
+    "CANNExecutionProvider": "cann",
+    "CUDAExecutionProvider": "cuda",
+    "DmlExecutionProvider": "dml",
+    "NvTensorRTRTXExecutionProvider": "cuda",
+    "TensorrtExecutionProvider": "cuda",
+}
+
+
+def chosen(provider: Provider | None, providers: Sequence[Provider] | None) -> tuple[list[Any], Place | None]:
+    """The providers that are asked for, and where tensors are bound if that is asked for by a single one.
+
+    Behind ``provider`` the processor computes what it has no kernel for. Raises ``InvalidCall`` for what there is not.
+    """
+    if provider is None:
+        return _known([CPU] if providers is None else providers) or [CPU], None
+    if providers is not None:
+        raise InvalidCall("provider and providers were both given", do="give providers alone")
+    (wanted,) = _known([provider])
+    name, options = (wanted, {}) if isinstance(wanted, str) else wanted
+    number = str(options.get("device_id", 0))
+    if not number.isdigit():
+        raise InvalidCall("the device_id of a provider is not a number from 0 on", given=repr(options["device_id"]))
+    place = Place(DEVICES[name], int(number)) if name in DEVICES else Place()
+    return [wanted] if name == CPU else [wanted, CPU], place
+
+
+def check_first(session: onnxruntime.InferenceSession, providers: Sequence[Any]) -> None:
+    """Raise ``InvalidCall`` where the runtime has put the processor in the place of the provider asked for first."""
+    name, found = _name(providers[0]), session.get_providers()
+    if found[0] != name:
+        raise InvalidCall(
+            f"{name} found no device, or not its libraries, on this machine",
+            given=f"onnxruntime {onnxruntime.__version__} took {found[0]}",
+            available=", ".join(found),
+            do="install the driver and libraries that this build of onnxruntime needs, or leave out the provider",
+        )
+
+
+def _name(provider: Any) -> str:
+    return provider if isinstance(provider, str) else provider[0]
+
+
+def _known(providers: Sequence[Provider] | str) -> list[Any]:
+    """Providers by their whole names, which may be given without their end, such as "cuda"."""
+    known = onnxruntime.get_available_providers()
+    short = {name.removesuffix(_SUFFIX).lower(): name for name in known}
+    found: list[Any] = []
+    for provider in [providers] if isinstance(providers, str) else providers:
+        if not isinstance(provider, str) and not (isinstance(provider, tuple | list) and len(provider) == 2):
+            raise InvalidCall(
+                "a provider is neither a name nor a name and its options",
+                given=repr(provider)[:80],
+                do='("CUDAExecutionProvider", {"device_id": 1})',
+            )
+        name = _name(provider)
+        whole = name if name in known else short.get(str(name).removesuffix(_SUFFIX).lower())
+        if whole is None:
+            raise InvalidCall(
+                "the installed onnxruntime does not have this provider",
+                given=str(name),
+                available=", ".join(known),
+                do=_advice(str(name), known),
+            )
+        found.append(whole if isinstance(provider, str) else (whole, dict(provider[1])))
+    return found
+
+
+def _advice(name: str, known: Sequence[str]) -> str:
+    builds = {"cuda": "onnxruntime-gpu", "tensorrt": "onnxruntime-gpu", "dml": "onnxruntime-directml"}
+    build = builds.get(name.removesuffix(_SUFFIX).lower())
+    near = did_you_mean(name, known)
+    if near and build is None:
+        return near
+    return f"install a build of onnxruntime that has it{f', such as {build}' if build else ''}"

@@ -1,0 +1,1 @@
+"""Runs graphs on OpenVINO."""

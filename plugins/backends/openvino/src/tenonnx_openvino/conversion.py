@@ -1,0 +1,140 @@
+"""Conversion of graphs to the ops of OpenVINO's ONNX front end, compiled for a device."""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+from collections.abc import Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+import openvino
+
+from tenonnx.extend import DType, InvalidCall, NotRepresentable, TensorType, Type, UnsupportedOp
+from tenonnx.extend.backends import Target, retarget_to, target_for
+from tenonnx.extend.formats import LARGEST_MESSAGE, message_of, write_stream
+from tenonnx_openvino.unlike import without_unlike
+
+if TYPE_CHECKING:
+    from tenonnx.extend import Graph, Op
+
+#: The list of ops that the front end has, and the version of ``ai.onnx`` that this list was written for. Every graph
+#: goes there, so that one meaning of each op is in use, the one that the tests compare.
+TARGET, OPSET = "openvino-2024", 22
+
+#: Element types of inputs and outputs, as OpenVINO calls them. Its CPU has 32 bits for an integer, so wider feeds are
+#: checked, and float32 in place of float64: within a graph that serves, for the rates of an optimizer say.
+TYPES = {
+    DType.bool: openvino.Type.boolean,
+    DType.int8: openvino.Type.i8,
+    DType.uint8: openvino.Type.u8,
+    DType.int16: openvino.Type.i16,
+    DType.uint16: openvino.Type.u16,
+    DType.int32: openvino.Type.i32,
+    DType.int64: openvino.Type.i64,
+    DType.float16: openvino.Type.f16,
+    DType.bfloat16: openvino.Type.bf16,
+    DType.float32: openvino.Type.f32,
+}
+_WITHIN = {*TYPES, DType.float64}
+
+#: How the front end names ops that it fails to convert.
+_FAILED = re.compile(r"(?:No conversion rule found for operations|Conversion is failed for):\s*(.+)")
+_NAME = re.compile(r"(\w+)-\d+")
+
+
+def converted(graph: Graph) -> openvino.Model:
+    """``graph`` as OpenVINO reads it. What its front end fails to convert is expanded. Raises ``UnsupportedOp``."""
+    _check_interface(graph.infer())
+    without: set[str] = set()
+    while True:
+        try:
+            return _read(_moved(graph, without))
+        except NotRepresentable as error:
+            raise _unsupported(error.given or error.what) from error
+        except RuntimeError as error:
+            failed = {name for names in _FAILED.findall(str(error)) for name in _NAME.findall(names)}
+            if not failed - without:
+                raise _unsupported(shortened(error)) from error
+            without |= failed
+
+
+def compiled(graph: Graph, device: str, properties: Mapping[str, Any]) -> openvino.CompiledModel:
+    """``graph`` on a device. Raises ``UnsupportedOp``."""
+    model = converted(graph)
+    try:
+        return core().compile_model(model, device, dict(properties))
+    except RuntimeError as error:
+        if "property" in str(error):
+            raise InvalidCall("the device rejects the value of a property", given=shortened(error)) from error
+        raise _unsupported(shortened(error)) from error
+
+
+def _unsupported(why: str) -> UnsupportedOp:
+    return UnsupportedOp(
+        f"OpenVINO {openvino.__version__.partition('-')[0]} cannot run the graph", given=why, do="use another backend"
+    )
+
+
+def _moved(graph: Graph, without: Set[str]) -> Graph:
+    runtime = target_for(graph, name=TARGET).runtime
+    target = Target({"ai.onnx": OPSET}, functools.partial(_accepts, without), runtime)
+    while True:
+        graph = retarget_to(graph, target, spare_defaults=False).graph
+        alike = without_unlike(graph)
+        if alike is None:
+            return graph
+        graph = alike
+
+
+def _accepts(
+    without: Set[str], op: Op, version: int, inputs: Sequence[Type | None], outputs: Sequence[Type | None]
+) -> bool:
+    kinds = [kind for kind in (*inputs, *outputs) if kind is not None]
+    return op.name not in without and all(isinstance(kind, TensorType) and kind.dtype in _WITHIN for kind in kinds)
+
+
+def _check_interface(graph: Graph) -> None:
+    values = (*graph.all_inputs, *graph.outputs)
+    if any(0 in (v.tensor.shape or ()) for v in values if isinstance(v.type, TensorType)):
+        raise _unsupported("no tensor may be empty")
+    wrong = [f"{v.name}: {v.type}" for v in values if not isinstance(v.type, TensorType) or v.dtype not in TYPES]
+    if wrong:
+        raise UnsupportedOp(
+            "OpenVINO does not support these types",
+            given=", ".join(wrong),
+            available=", ".join(sorted(dtype.name for dtype in TYPES)),
+            do="use another backend",
+        )
+
+
+def _read(graph: Graph) -> openvino.Model:
+    """Inputs with a default are none for OpenVINO, which makes constants of them."""
+    model, initializers = message_of(graph)
+    if sum(contents.nbytes for _, contents in initializers) > LARGEST_MESSAGE:
+        raise _unsupported("its tensors have more than the 2 GiB of one message")
+    defaults = {value.name for value in graph.all_inputs if value.data is not None}
+    inputs = [info for info in model.graph.input if info.name not in defaults]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    message = io.BytesIO()
+    write_stream(message, model, initializers)
+    return core().read_model(message.getvalue())
+
+
+#: How lines begin that name places in the source of the runtime.
+_PLACES = ("Exception from ", "Check '", "FrontEnd API failed", "To facilitate the conversion")
+
+
+@functools.cache
+def core() -> openvino.Core:
+    """The runtime, which finds its devices when it is made."""
+    return openvino.Core()
+
+
+def shortened(error: Exception) -> str:
+    """The runtime's message without the places in its source that raised it."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = [line for line in lines if line and not line.startswith(_PLACES)]
+    text = " ".join(said) or " ".join(lines)
+    return text if len(text) <= 500 else text[:500] + " ..."

@@ -1,0 +1,44 @@
+"""The intermediate representation of OpenVINO: an XML file, and its weights in a file of the suffix .bin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tenonnx.extend import UnsupportedOp
+
+if TYPE_CHECKING:
+    from tenonnx.extend import Graph
+
+title = "OpenVINO IR"
+
+runtime = "openvino"
+
+
+def write(graph: Graph, path: Path) -> tuple[str, ...]:
+    """Write a graph with the element types that it has, weights of float32 included. Raises ``UnsupportedOp``."""
+    import openvino
+
+    from tenonnx_openvino.conversion import converted
+
+    openvino.save_model(converted(graph), path, compress_to_fp16=False)
+    return ()
+
+
+def open(path: Path, graph: Graph) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """The file on the CPU, in float32. Raises ``UnsupportedOp`` where OpenVINO does not compile it."""
+    from tenonnx_openvino.backend import PROPERTIES
+    from tenonnx_openvino.conversion import core, shortened
+
+    names = [value.name for value in graph.outputs]
+    try:
+        compiled = core().compile_model(core().read_model(path), "CPU", PROPERTIES)
+    except RuntimeError as error:
+        raise UnsupportedOp("OpenVINO does not compile its own file", given=shortened(error)) from error
+
+    def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
+        found = compiled(dict(feeds))
+        return {name: found[compiled.output(name)] for name in names}
+
+    return run
