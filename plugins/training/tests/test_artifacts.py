@@ -205,9 +205,9 @@ def test_a_loss_that_the_model_computes(tmp_path):
     [
         ({"ort_format": True}, "does not support ort_format"),
         ({"nominal_checkpoint": True}, "does not support nominal_checkpoint"),
-        ({"requires_grad": ["v"]}, 'trainable "v" must match'),
-        ({"additional_output_names": ["z"]}, "additional outputs must be values"),
-        ({"loss_input_names": ["z"]}, "inputs of a loss must be values"),
+        ({"requires_grad": ["v"]}, 'trainable "v" matches no'),
+        ({"additional_output_names": ["z"]}, "unknown additional outputs"),
+        ({"loss_input_names": ["z"]}, "unknown inputs of a loss"),
     ],
 )
 def test_artifacts_that_there_are_not(tmp_path, options, message):
@@ -218,12 +218,12 @@ def test_artifacts_that_there_are_not(tmp_path, options, message):
 
 def test_bad_use_of_a_module(tmp_path):
     state, module, optimizer = parts(tmp_path, linear(), loss=LossType.MSELoss, optimizer=OptimType.SGD)
-    with pytest.raises(InvalidCall, match="inputs of the model and the labels") as caught:
+    with pytest.raises(InvalidCall, match="wrong number of arguments of Module") as caught:
         module(X)
     assert caught.value.available == "x, target"
     with pytest.raises(InvalidCall, match="needs gradients"):
         optimizer.step()
-    with pytest.raises(InvalidCall, match="must keep its dtype and shape"):
+    with pytest.raises(InvalidCall, match="dtype or shape of"):
         state.parameters["w"] = np.zeros(3)
     with pytest.raises(InvalidCall, match="vector of 3 numbers"):
         module.copy_buffer_to_parameters(np.zeros(5))
@@ -233,7 +233,7 @@ def test_bad_use_of_a_module(tmp_path):
         Module(tmp_path / "training_model.onnx", state, device="cuda")
     with pytest.raises(InvalidCall, match="needs a checkpoint state"):
         Module(tmp_path / "training_model.onnx", "checkpoint")
-    with pytest.raises(InvalidCall, match="must be a checkpoint"):
+    with pytest.raises(InvalidCall, match="is no checkpoint"):
         CheckpointState.load_checkpoint(tmp_path / "training_model.onnx")
     with pytest.raises(InvalidCall, match="loaded from a file"):
         CheckpointState(linear())

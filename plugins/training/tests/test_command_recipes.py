@@ -1,4 +1,4 @@
-"""What ``tenonnx train`` is told about how to train is done, and what it writes is what its validation measured."""
+"""Options of ``tenonnx train``, and the files that it writes."""
 
 import json
 from pathlib import Path

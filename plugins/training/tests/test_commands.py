@@ -5,7 +5,9 @@ import json
 import numpy as np
 import onnx
 import onnxruntime
+import pyarrow as pa
 import pytest
+from pyarrow import csv, parquet
 from trained_models import EXAMPLES, X, Y, digits, linear
 
 import tenonnx as tx
@@ -40,7 +42,7 @@ def test_a_model_is_tuned_and_resumed(tmp_path, data, capsys):
     assert "accuracy" in shown
 
 
-def test_what_was_learned_until_ctrl_c_is_written(tmp_path, data, capsys, monkeypatch):
+def test_parameters_trained_until_ctrl_c_are_written(tmp_path, data, capsys, monkeypatch):
     steps, trained = [], tt.TrainingStep.train
 
     def interrupted(step, batch):
@@ -59,7 +61,7 @@ def test_what_was_learned_until_ctrl_c_is_written(tmp_path, data, capsys, monkey
 
 
 @pytest.mark.parametrize("place", ["training_step.step_graph", "TrainingStep.train", "commands.data.DataOptions.read"])
-def test_ctrl_c_before_the_first_step_says_that_nothing_was_learned(place, tmp_path, data, capsys, monkeypatch):
+def test_ctrl_c_before_the_first_step_says_that_nothing_was_trained(place, tmp_path, data, capsys, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
@@ -117,9 +119,9 @@ def test_notes_are_shown(tmp_path, capsys):
     ("paths", "message"),
     [
         ((), "no output file is given"),
-        (("-o", "tuned.pt"), "--output must name"),
+        (("-o", "tuned.pt"), "--output: unknown file format"),
         (("-o", "nowhere/tuned.onnx"), "folder"),
-        (("--checkpoint", "state.onnx"), "--checkpoint must name"),
+        (("--checkpoint", "state.onnx"), "--checkpoint: unknown file format"),
     ],
 )
 def test_results_need_a_place_before_the_training(paths, message, data, capsys, monkeypatch):
@@ -166,10 +168,10 @@ def test_results_as_json(tmp_path, data, capsys):
     [
         (["--loss", "hinge"], "no loss and no value"),
         (["--loss", "softmax_cross_entropy", "--optimizer", "x"], "no optimizer"),
-        (["--loss", "softmax_cross_entropy", "--trainable", "x.*"], "must match"),
+        (["--loss", "softmax_cross_entropy", "--trainable", "x.*"], "matches no variable"),
         (["--loss", "softmax_cross_entropy", "--resume", CNN], "training state"),
         (["--loss", "softmax_cross_entropy", "--metric", "x"], "no metric"),
-        (["--loss", "softmax_cross_entropy", "--validation", "no.npz"], "can be read"),
+        (["--loss", "softmax_cross_entropy", "--validation", "no.npz"], "cannot read"),
     ],
 )
 def test_bad_use_gets_a_message(arguments, message, tmp_path, data, capsys):
@@ -182,7 +184,7 @@ def test_data_must_fit_the_model(tmp_path, capsys):
     np.savez(path, pixels=np.zeros(3), labels=np.zeros(3), more=np.zeros(3))
     common = (CNN, "--data", path, "--loss", "softmax_cross_entropy", "-o", tmp_path / "tuned.onnx")
     assert run("train", *common) == 2
-    assert "every input" in capsys.readouterr().err
+    assert 'has no array "images"' in capsys.readouterr().err
     np.savez(path, images=np.zeros((3, 1, 8, 8), np.float32), scores=np.zeros(3), more=np.zeros(3))
     assert run("train", *common) == 2
     assert "--labels scores" in capsys.readouterr().err
@@ -243,8 +245,106 @@ def test_labels_of_a_table_are_classes_where_the_loss_has_them(tmp_path, capsys)
     (tmp_path / "rows.csv").write_text("a,kind,b\n1,0,2\n3,2,1\n")
     common = (tmp_path / "classes.onnx", "--loss", "softmax_cross_entropy", "-o", tmp_path / "tuned.onnx")
     assert run("train", *common, "--data", tmp_path / "rows.csv") == 0
-    (tmp_path / "rows.csv").write_text("a,kind,b\n1,cat,2\n")
+    (tmp_path / "rows.csv").write_text("a,kind,b\n1,0,1\n1,cat,2\n")
     assert run("train", *common, "--data", tmp_path / "rows.csv") == 2
     said = capsys.readouterr().err
-    assert 'line 2, column "kind" must be a value of int64' in said
+    assert 'line 3, column "kind" is not a value of int64' in said
     assert "give the number of each class" in said
+
+
+def flowers(folder):
+    """A model of three classes and eight rows, whose labels are text, in four formats."""
+    graph = tx.Graph("flowers", opsets={"ai.onnx": 21})
+    x = graph.input("x", "float32", ("batch", 2))
+    graph.output("y", x @ graph.variable("w", np.float32([[1, 0, 2], [0, 1, -1]])))
+    tx.export(graph, folder / "flowers.onnx")
+    x, names = np.float32(np.arange(16).reshape(8, 2) % 5), ["tulip", "rose", "daisy", "rose"] * 2
+    weights = np.float32(np.arange(8) + 1)
+    table = pa.table({"wide": x[:, 0], "long": x[:, 1], "id": range(8), "kind": names, "weight": weights})
+    parquet.write_table(table, folder / "r.parquet")
+    csv.write_csv(table, folder / "r.csv")
+    (folder / "r.jsonl").write_text("\n".join(map(json.dumps, table.to_pylist())))
+    numbers = [["daisy", "rose", "tulip"].index(name) for name in names]
+    np.savez(folder / "r.npz", x=x, labels=numbers, weight=weights)
+    return [folder / "flowers.onnx", "--loss", "softmax_cross_entropy", "--lr", "0.1", "--sample-weights", "weight"]
+
+
+@pytest.mark.parametrize("name", ["r.parquet", "r.csv", "r.jsonl"])
+def test_text_labels_are_numbered_and_named_in_the_model(name, tmp_path, capsys):
+    common = flowers(tmp_path)
+    assert run("train", *common, "--data", tmp_path / "r.npz", "-o", tmp_path / "numbers.onnx") == 0
+    how = ("--data", tmp_path / name, "--columns", "x=wide,long", "--label", "kind")
+    assert run("train", *common, *how, "-o", tmp_path / "names.onnx") == 0
+    names, numbers = tx.load(tmp_path / "names.onnx"), tx.load(tmp_path / "numbers.onnx")
+    np.testing.assert_array_equal(names["w"].data.array(), numbers["w"].data.array())
+    assert json.loads(names.metadata["tenonnx.classes"]) == {"kind": ["daisy", "rose", "tulip"]}
+    measure = ("--loss", "softmax_cross_entropy", "--metric", "accuracy", "--json")
+    capsys.readouterr()
+    assert run("evaluate", tmp_path / "names.onnx", *how, *measure) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert run("evaluate", tmp_path / "numbers.onnx", "--data", tmp_path / "r.npz", "--labels", "labels", *measure) == 0
+    expected = json.loads(capsys.readouterr().out)
+    assert found["loss"] == expected["loss"]
+    assert found["accuracy"] == expected["accuracy"]
+
+
+@pytest.mark.parametrize("loss", ["triplet", "info_nce"])
+def test_text_says_which_embeddings_belong_together(loss, tmp_path, capsys):
+    model, *_ = flowers(tmp_path)
+    how = ("--data", tmp_path / "r.csv", "--columns", "x=wide,long", "--label", "kind", "--loss", loss, "--lr", "0.01")
+    assert run("train", model, *how, "--epochs", 3, "-o", tmp_path / "tuned.onnx") == 0
+    told = [float(line.split()[3]) for line in capsys.readouterr().err.splitlines() if line.startswith("epoch")]
+    assert len(told) == 3
+    assert told[-1] < told[0]
+
+
+def test_a_resumed_training_numbers_classes_as_before(tmp_path, capsys):
+    common, state = flowers(tmp_path), tmp_path / "state.safetensors"
+    how = ("--columns", "x=wide,long", "--label", "kind")
+    assert run("train", *common, "--data", tmp_path / "r.parquet", *how, "--checkpoint", state) == 0
+    parquet.write_table(parquet.read_table(tmp_path / "r.parquet").slice(0, 2), tmp_path / "two.parquet")
+    more = ("--data", tmp_path / "two.parquet", *how, "--resume", state, "-o", tmp_path / "tuned.onnx")
+    assert run("train", *common, *more) == 0
+    assert json.loads(tx.load(tmp_path / "tuned.onnx").metadata["tenonnx.classes"])["kind"][0] == "daisy"
+    capsys.readouterr()
+    assert run("train", *common, *more[:-4], "-o", tmp_path / "tuned.onnx") == 2
+    assert "has 2 classes, and the model 3" in capsys.readouterr().err
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A folder with a model of 16 KB, and data for it, where no file over 32 KB fits: its checkpoint has 48 KB."""
+    resource = pytest.importorskip("resource", reason="limits of files are of POSIX")
+    text = "g (float[n, 64] x) => (float[n, 64] y) <float[64, 64] w = {%s}> { y = MatMul (x, w) }"
+    header = '<ir_version: 8, opset_import: ["": 17]> '
+    onnx.save(onnx.parser.parse_model(header + text % ", ".join(["0.1"] * 4096)), tmp_path / "m.onnx")
+    random = np.random.default_rng(0)
+    np.savez(tmp_path / "d.npz", x=random.random((64, 64), np.float32), labels=random.random((64, 64), np.float32))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (32 << 10, before[1]))
+    yield tmp_path
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("name", ["c.safetensors", "c.shards"])
+@pytest.mark.parametrize("every", [(), ("--checkpoint-every", 1)], ids=["epochs", "batches"])
+def test_a_checkpoint_on_a_full_disk_loses_no_weights(full, capsys, name, every):
+    arguments = ["--data", full / "d.npz", "--loss", "mean_squared_error", "--epochs", 3, "--optimizer", "adam"]
+    tuned = full / "tuned.onnx"
+    assert run("train", full / "m.onnx", *arguments, "-o", tuned, "--checkpoint", full / name, *every) == 2
+    told = capsys.readouterr().err
+    assert "cannot write the checkpoint" in told
+    assert "trained so far was written to" in told
+    before, after = (onnx.load(path).graph.initializer[0] for path in (full / "m.onnx", tuned))
+    assert before.raw_data != after.raw_data or list(before.float_data) != list(after.float_data)
+    assert np.isfinite(onnx.numpy_helper.to_array(after)).all()
+
+
+def test_a_graph_has_what_was_trained_where_the_checkpoint_fails(full):
+    graph = tx.load(full / "m.onnx")
+    with (
+        np.load(full / "d.npz") as data,
+        pytest.raises(tt.CheckpointFailed, match="cannot write the checkpoint"),
+    ):
+        tt.fit(graph, data, loss="mean_squared_error", checkpoint=full / "c.safetensors")
+    assert not np.array_equal(graph.find("w").data.array(), np.full((64, 64), 0.1, np.float32))

@@ -57,7 +57,7 @@ def test_samples_have_weights():
     options = {"loss": "softmax_cross_entropy", "optimizer": tt.SGD(0.0), "frozen_statistics": True, "batch_size": 64}
     history = tt.fit(graph, data, sample_weights="importance", validation=data, **options)
     assert history.epochs[0]["validation_loss"] == pytest.approx(plain, rel=1e-5)
-    with pytest.raises(InvalidCall, match="apply sample weights itself"):
+    with pytest.raises(InvalidCall, match="a custom loss with sample weights"):
         tt.TrainingStep(linear(), lambda a, b: tt.MeanSquaredError()(a, b), sample_weights="weights")
 
 
@@ -66,9 +66,18 @@ def test_patience_goes_back_to_the_best_epoch(tmp_path):
     seen = []
     optimizer = tt.SGD(lambda step: (0.05, 0.05, 0.5, 0.5, 0.5, 0.5)[step])
     history = tt.fit(
-        graph, (X, Y), loss="mean_squared_error", optimizer=optimizer, epochs=6, batch_size=4, validation=(X, Y),
-        patience=2, checkpoint=path, callbacks=[lambda measured: seen.append(measured["epoch"])], backend="numpy",
-    )  # fmt: skip
+        graph,
+        (X, Y),
+        loss="mean_squared_error",
+        optimizer=optimizer,
+        epochs=6,
+        batch_size=4,
+        validation=(X, Y),
+        patience=2,
+        checkpoint=path,
+        callbacks=[lambda measured: seen.append(measured["epoch"])],
+        backend="numpy",
+    )
     assert seen == [1, 2, 3, 4]
     losses = [epoch["validation_loss"] for epoch in history.epochs]
     assert losses[1] == min(losses)
@@ -81,7 +90,7 @@ def test_patience_watches_what_there_is():
     options = {"loss": "mean_squared_error", "epochs": 5, "optimizer": tt.SGD(0.0), "backend": "numpy"}
     history = tt.fit(linear(), (X, Y), patience=tt.Patience(1, monitor="loss"), **options)
     assert len(history.epochs) == 2
-    with pytest.raises(InvalidCall, match='"f1", which is not measured'):
+    with pytest.raises(InvalidCall, match='"f1" is monitored, but not measured'):
         tt.fit(linear(), (X, Y), patience=tt.Patience(1, monitor="f1"), **options)
     with pytest.raises(InvalidCall, match="number of epochs"):
         tt.Patience(0)
@@ -152,11 +161,11 @@ def test_a_loss_among_the_metrics_is_a_mean_of_what_counts(name, ignored, weight
 
 def test_a_loss_among_the_metrics_looks_at_labels_itself():
     labels = np.where(np.arange(50) < 9, -100, LABELS)
-    with pytest.raises(tx.InvalidFeed, match="a label must be a class from 0 to 4"):
+    with pytest.raises(tx.InvalidFeed, match="label outside of the classes 0 to 4"):
         tt.evaluate(of_scores(5), {"x": SCORES, "labels": labels}, ["softmax_cross_entropy"])
     summed = tt.evaluate(of_scores(5), (SCORES, LABELS), [tt.SoftmaxCrossEntropy(reduction="sum")], batch_size=7)
     assert summed["softmax_cross_entropy"] == pytest.approx(-LOGARITHMS[np.arange(50), LABELS].sum(), rel=1e-5)
-    with pytest.raises(tx.InvalidCall, match="sample weights weigh the loss"):
+    with pytest.raises(tx.InvalidCall, match="sample weights without a loss"):
         tt.evaluate(of_scores(5), {"x": SCORES, "labels": LABELS, "w": SCORES[:, 0]}, ["accuracy"], sample_weights="w")
 
 
@@ -178,7 +187,7 @@ def test_numbers_of_one_column_lie_beside_it(metric, shape, dtype):
 @pytest.mark.parametrize("metric", NUMBERS[:2])
 def test_numbers_of_another_shape_are_not_broadcast(metric):
     for labels in (SCORES[:, 0], SCORES[:, :1], SCORES[:, :, None]):
-        with pytest.raises(tx.InvalidFeed, match="must have the shape of the prediction"):
+        with pytest.raises(tx.InvalidFeed, match="labels and prediction differ in shape"):
             tt.evaluate(of_scores(5), (SCORES, labels), [metric])
-    with pytest.raises(tx.InvalidFeed, match="must have the shape of the prediction"):
+    with pytest.raises(tx.InvalidFeed, match="labels and prediction differ in shape"):
         tt.evaluate(of_scores(50), (np.ones((50, 50), np.float32), np.ones(50, np.float32)), [metric])

@@ -1,4 +1,4 @@
-"""What is written is for use, also where a file was exported as it is trained."""
+"""Files in evaluation mode, also from models exported in training mode."""
 
 import io
 
@@ -7,7 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import helper
-from test_old_files import MODES, START, ZEROS, W, dropping, nested, normalising, written
+from test_old_files import MODES, START, ZEROS, W, dropping, nested, normalizing, written
 from trained_models import X, contents
 
 import tenonnx as tx
@@ -30,7 +30,7 @@ def used(data, x):
 
 @pytest.mark.parametrize(("opset", "training"), MODES)
 def test_a_tuned_file_gives_in_onnxruntime_what_validation_says(opset, training):
-    graph = tx.load(normalising(opset, training=training))
+    graph = tx.load(normalizing(opset, training=training))
     history = tt.fit(
         graph, (X, ZEROS), loss="mean_squared_error", optimizer=tt.SGD(0.1), epochs=3, validation=(X, ZEROS)
     )
@@ -53,7 +53,7 @@ def test_dropout_is_off_unless_the_training_form_is_kept():
 
 @pytest.mark.parametrize("opset", [7, 15])
 def test_a_file_in_evaluation_form_keeps_its_nodes(opset):
-    model = normalising(opset, training=False)
+    model = normalizing(opset, training=False)
     found = onnx.load_model_from_string(exported(tt.evaluation_form(tx.load(model))))
     assert found.graph == model.graph
     model = dropping(13, training=True)
@@ -62,14 +62,14 @@ def test_a_file_in_evaluation_form_keeps_its_nodes(opset):
 
 
 def test_the_graph_itself_stays_as_it_is():
-    graph = tx.load(normalising(15, training=True))
+    graph = tx.load(normalizing(15, training=True))
     made = tt.evaluation_form(graph)
     assert [len(g.nodes[1].outputs) for g in (graph, made)] == [3, 1]
     assert [g.nodes[1].attributes.get("training_mode") for g in (graph, made)] == [1, None]
 
 
 def test_running_statistics_that_a_file_gives_are_those_that_it_holds():
-    model = normalising(15, training=True)
+    model = normalizing(15, training=True)
     model.graph.output.append(helper.make_tensor_value_info("m", onnx.TensorProto.FLOAT, [3]))
     graph = tt.evaluation_form(tx.load(model))
     assert [value.name for value in graph.outputs] == ["y", "m"]
@@ -101,7 +101,7 @@ def test_training_in_a_function_and_in_a_branch_ends():
 
 @pytest.fixture
 def files(tmp_path):
-    onnx.save(normalising(15, training=True), tmp_path / "model.onnx")
+    onnx.save(normalizing(15, training=True), tmp_path / "model.onnx")
     np.savez(tmp_path / "data.npz", x=X, labels=ZEROS)
     return tmp_path
 

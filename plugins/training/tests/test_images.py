@@ -54,7 +54,7 @@ def test_images_are_what_the_model_takes(tmp_path, last, dtype):
     np.testing.assert_allclose(x[2], expected if dtype == "uint8" else expected / 255, atol=1e-3)
 
 
-def test_channels_are_normalised(tmp_path):
+def test_channels_are_normalized(tmp_path):
     folder = saved(tmp_path, {"a": [(4, 6)], "b": [(4, 6)]})
     plain, _ = feeds(folder, model())
     x, _ = feeds(folder, model(), mean=(0.5, 0.25, 0), std=(0.5,))
@@ -136,12 +136,12 @@ def test_the_command_line_takes_folders(files, capsys):
     [
         (["--data", "train", "--labels", "y"], "has no arrays to name"),
         (["--data", "train", "--image-mean", "a"], "0.485,0.456,0.406"),
-        (["--data", "train", "--image-std", "0"], "must not be zero"),
-        (["--data", "train", "--image-mean", "1,2"], "one for each of 3 channels"),
+        (["--data", "train", "--image-std", "0"], "the std of images is zero"),
+        (["--data", "train", "--image-mean", "1,2"], "does not fit 3 channels of floats"),
         (["--data", "test"], "each of the 2 classes"),
         (["--data", "train/cat"], "given      no folder"),
         (["--data", "empty"], "given      no image"),
-        (["--data", "broken"], '0.png" must be an image'),
+        (["--data", "broken"], '0.png" is no image'),
         (["--data", "data.npz", "--image-size", "4"], "need a folder of images"),
     ],
 )
@@ -176,7 +176,7 @@ def test_a_file_that_is_gone(tmp_path):
     folder = tt.ImageFolder.of(saved(tmp_path, {"a": [(4, 6)], "b": [(4, 6)]}))
     found = folder.feeds(model())["x"]
     folder.files[1].unlink()
-    with pytest.raises(InvalidFeed, match="file that can be read"):
+    with pytest.raises(InvalidFeed, match="cannot read"):
         found[np.array([1])]
 
 

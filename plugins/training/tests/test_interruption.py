@@ -21,7 +21,7 @@ HOW = {
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """What a shell starts in the background ignores interrupts."""
+    """Restore interrupts, which a shell turns off for processes in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

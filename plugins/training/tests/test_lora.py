@@ -15,7 +15,7 @@ import tenonnx as tx
 import tenonnx_standard as ops
 import tenonnx_training as tt
 from tenonnx.errors import InvalidCall
-from tenonnx.extend.formats import Tensor, write_tensors
+from tenonnx.extend.formats import Tensor, read_tensors, write_tensors
 
 
 def exported(graph):
@@ -29,9 +29,13 @@ def tuned(patterns, **options):
     graph, images, labels = digits()
     adapted = tt.lora(graph, patterns, **options)
     history = tt.fit(
-        adapted, (images[:64], labels[:64]), loss="softmax_cross_entropy", optimizer=tt.Adam(1e-2), epochs=5,
+        adapted,
+        (images[:64], labels[:64]),
+        loss="softmax_cross_entropy",
+        optimizer=tt.Adam(1e-2),
+        epochs=5,
         backend="numpy",
-    )  # fmt: skip
+    )
     assert min(epoch["loss"] for epoch in history.epochs) < history.epochs[0]["loss"]
     return graph, adapted, images[64:96]
 
@@ -104,7 +108,7 @@ def test_several_adapters_stand_side_by_side():
     np.testing.assert_allclose(merged.run({"x": x}, backend="numpy")["y"], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_quantised_weight_is_adapted_beside():
+def test_a_quantized_weight_is_adapted_beside():
     graph = tx.Graph(opsets={"ai.onnx": 21})
     weight = graph.variable("w", np.arange(-8, 8, dtype=np.int8).reshape(4, 4))
     x = graph.input("x", "float32", ("batch", 4))
@@ -118,7 +122,7 @@ def test_a_quantised_weight_is_adapted_beside():
         tt.merged(graph, adapted)
 
 
-def quantised(kind):
+def quantized(kind):
     """``x @ w``, the weights of eight bits per channel by DequantizeLinear, or of four in blocks by MatMulNBits."""
     random = np.random.default_rng(0)
     x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 32])
@@ -149,7 +153,7 @@ def quantised(kind):
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
 @pytest.mark.parametrize("kind", ["int8", "int4"])
 def test_frozen_weights_of_few_bits_are_adapted(kind, backend, tmp_path):
-    model = quantised(kind)
+    model = quantized(kind)
     graph, random = tx.load(model), np.random.default_rng(1)
     adapted = tt.lora(graph, "*query*", rank=2)
     x = random.normal(size=(64, 32)).astype(np.float32)
@@ -208,7 +212,7 @@ def test_a_file_of_peft_says_its_scale_beside(dtype, tmp_path):
         for letter, array in held.items()
     ]
     write_tensors(path, tensors, {"format": "pt"})
-    with pytest.raises(InvalidCall, match="scale of the adapters is unknown") as caught:
+    with pytest.raises(InvalidCall, match="unknown scale of the adapters") as caught:
         tt.load_adapters(linear(), path)
     assert caught.value.do == "scale=alpha / rank"
     (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 2, "lora_alpha": 8}))
@@ -219,6 +223,80 @@ def test_a_file_of_peft_says_its_scale_beside(dtype, tmp_path):
     (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 0, "lora_alpha": 8}))
     with pytest.raises(InvalidCall, match="scale of the adapters"):
         tt.load_adapters(graph, path)
+
+
+def ranks_of(graph):
+    return {v.name: v.shape[0] for v in graph.variables if ".lora_A." in v.name}
+
+
+def test_ranks_by_pattern(tmp_path):
+    patterns = ["*.conv*", "classifier.*"]
+    graph, adapted, images = tuned(patterns, rank={"classifier.*": 4, "*": 2}, alpha=8)
+    assert sorted(set(ranks_of(adapted).values())) == [2, 4]
+    assert [rank for name, rank in ranks_of(adapted).items() if "classifier" in name] == [4]
+    y = next(iter(adapted.run({"images": images}).values()))
+    whole = next(iter(tt.merged(graph, adapted).run({"images": images}).values()))
+    np.testing.assert_allclose(whole, y, rtol=1e-4, atol=1e-5)
+    tt.save_adapters(adapted, tmp_path / "adapter.safetensors")
+    again = tt.load_adapters(graph, tmp_path / "adapter.safetensors")
+    np.testing.assert_array_equal(next(iter(again.run({"images": images}).values())), y)
+
+
+@pytest.mark.parametrize(
+    ("rank", "message"),
+    [
+        ({}, "no positive integer"),
+        ({"*": 0}, "no positive integer"),
+        ({"classifier.*": 2}, "no pattern of rank matches"),
+        ({"nothing": 2, "*": 1}, 'pattern of rank "nothing" matches no adapted weight'),
+    ],
+)
+def test_ranks_that_do_not_fit(rank, message):
+    with pytest.raises(InvalidCall, match=message):
+        tt.lora(digits()[0], ["*.conv*", "classifier.*"], rank=rank)
+
+
+def test_scales_of_modules_that_are_damaged():
+    adapted = tt.lora(digits()[0], ["*.conv*", "classifier.*"], rank={"classifier.*": 4, "*": 2}, alpha=8)
+    for text in ("{}", "[", '"x"', "null"):
+        adapted.metadata["tenonnx.lora.default"] = text
+        with pytest.raises(InvalidCall, match="unknown scale of the adapter of"):
+            tt.merged(digits()[0], adapted)
+
+
+def test_patterns_of_ranks_and_alphas_of_peft(tmp_path):
+    adapted = tt.lora(linear(), "first.*", rank=4, alpha=6)
+    tt.save_adapters(adapted, tmp_path / "own.safetensors")
+    entries, _ = read_tensors(tmp_path / "own.safetensors", mapped=False)
+    held = {name: np.frombuffer(entry.region.view(), np.uint8) for name, entry in entries.items()}
+    tensors = [Tensor(n, e.dtype, e.shape, held[n].nbytes, held[n].tobytes) for n, e in entries.items()]
+    write_tensors(tmp_path / "adapter_model.safetensors", tensors, {"format": "pt"})
+    told = {"r": 2, "lora_alpha": 8, "rank_pattern": {"first": 4}, "alpha_pattern": {"fir.*": 6}}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(told))
+    found = tt.load_adapters(linear(), tmp_path / "adapter_model.safetensors")
+    assert json.loads(found.metadata["tenonnx.lora.default"]) == {"first": 1.5}
+
+
+def test_dropout_of_adapters_is_of_training_alone():
+    graph, images, labels = digits()
+    plain, dropped = (tt.lora(graph, "classifier.*", rank=2, dropout=share, seed=1) for share in (0.0, 0.5))
+    data, options = (images[:64], labels[:64]), {"loss": "softmax_cross_entropy", "backend": "numpy"}
+    for each in (plain, dropped):
+        each.assign({n.name: np.full(n.shape, 0.05, np.float32) for n in each.variables if ".lora_B." in n.name})
+    found, expected = (next(iter(g.run({"images": images[:8]}).values())) for g in (dropped, plain))
+    np.testing.assert_array_equal(found, expected)
+    assert tt.evaluate(dropped, data, loss="softmax_cross_entropy") == tt.evaluate(
+        plain, data, loss="softmax_cross_entropy"
+    )
+    assert tt.fit(dropped, data, **options).losses != tt.fit(plain, data, **options).losses
+    np.testing.assert_allclose(
+        next(iter(tt.merged(graph, dropped).run({"images": images[:8]}).values())),
+        next(iter(dropped.run({"images": images[:8]}).values())),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    with pytest.raises(InvalidCall, match="no share from 0 to 1"):
+        tt.lora(graph, "classifier.*", dropout=1.0)
 
 
 def test_one_percent_of_the_parameters_is_trained():
@@ -289,16 +367,16 @@ def test_patterns_are_those_of_trainable():
     assert not any(v.name.startswith("first.lora") for v in adapted.variables)
     assert any(".lora_A." in v.name for v in adapted.variables)
     for patterns in (["first.*", "third.*"], ["first.*", "!third.*"]):
-        with pytest.raises(InvalidCall, match="must match") as caught:
+        with pytest.raises(InvalidCall, match="with a fixed weight matches") as caught:
             tt.lora(graph, patterns)
         assert caught.value.given == "third.*"
-    with pytest.raises(InvalidCall, match="a weight to stand beside"):
+    with pytest.raises(InvalidCall, match="no weight matches the adapters"):
         tt.lora(graph, ["*", "!*"])
 
 
 def test_adapters_without_a_place():
     graph = linear()
-    with pytest.raises(InvalidCall, match="fixed weight must match") as caught:
+    with pytest.raises(InvalidCall, match="fixed weight matches") as caught:
         tt.lora(graph, "third.*")
     assert "first.weight" in caught.value.available
     with pytest.raises(InvalidCall, match="rank"):

@@ -12,7 +12,7 @@ LABELS = np.int64([0, 1])
 
 
 def value(loss, prediction, labels):
-    """What a loss costs, computed as a graph."""
+    """Loss, computed as a graph."""
     from tenonnx.op.build import Builder
     from tenonnx.op.call import interpreting
 
@@ -55,13 +55,13 @@ def test_losses_of_elements():
 @pytest.mark.parametrize("label", [-1, 3])
 def test_a_label_must_be_a_class(label):
     kind = tx.TensorType(tx.DType.float32, ("n", 3))
-    with pytest.raises(InvalidFeed, match="from 0 to 2"):
+    with pytest.raises(InvalidFeed, match="classes 0 to 2"):
         tt.SoftmaxCrossEntropy().check(kind, np.int64([0, label]))
     tt.SoftmaxCrossEntropy(ignore_index=label).check(kind, np.int64([0, label]))
 
 
 def test_a_probability_must_be_one():
-    with pytest.raises(InvalidFeed, match="probabilities"):
+    with pytest.raises(InvalidFeed, match="outside of 0 to 1"):
         tt.BinaryCrossEntropy().check(tx.TensorType(tx.DType.float32, ("n",)), np.float32([0, 2]))
 
 

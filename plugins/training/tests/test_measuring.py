@@ -33,7 +33,9 @@ def measured(metric, predictions, labels, batch=16):
     program, gathered = graph.compile("numpy"), Measuring(made.scalars, made.metrics)
     for start in range(0, len(labels), batch):
         part = slice(start, start + batch)
-        gathered.add(made.measurement(program({"x": predictions[part], "labels": labels[part]}), labels[part], 16))
+        gathered.add(
+            made.measurement(program({"x": predictions[part], "labels": labels[part]}), {"labels": labels[part]}, 16)
+        )
     return gathered.values()
 
 
@@ -96,7 +98,7 @@ def test_a_metric_may_be_a_function_of_arrays():
     expected = np.abs(X @ before["w"] + before["b"] - Y).max()
     assert history.epochs[0]["largest_error"] == pytest.approx(expected)
     assert history.epochs[0]["validation_largest_error"] == pytest.approx(expected)
-    with pytest.raises(InvalidCall, match='metric "<lambda>" must give one number'):
+    with pytest.raises(InvalidCall, match='metric "<lambda>" returned something else'):
         tt.fit(graph, (X, Y), metrics=[lambda found, labels: np.abs(found - labels)], **options)
 
 
@@ -114,7 +116,7 @@ def test_the_metrics_of_a_resumed_epoch_cover_the_epoch():
     assert resumed.epochs[0] == pytest.approx(whole.epochs[0])
     graph, _ = interrupted((X, Y), 1, **options)
     graph.training_state.settings["sums"] = {"loss": "many"}
-    with pytest.raises(InvalidCall, match='"sums" of the training state'):
+    with pytest.raises(InvalidCall, match='invalid "sums"'):
         tt.fit(graph, (X, Y), **options)
 
 
@@ -141,7 +143,7 @@ def test_metrics_that_a_resumed_epoch_cannot_have_are_noted():
 
 @pytest.mark.parametrize(
     ("wrong", "advice"),
-    [({"lr": 0.1}, "tt.Adam"), ({"batch_sizes": 3}, "batch_size=")],
+    [({"lr": 0.1}, "tt.Adam"), ({"batch_sizes": 3}, "did you mean batch_size?")],
 )
 @pytest.mark.parametrize("backend", ["numpy", "auto"])
 def test_fit_refuses_options_that_it_lacks_by_its_own_list(wrong, advice, backend, monkeypatch):
@@ -163,3 +165,18 @@ def test_labels_of_a_loss_of_ones_own():
     with pytest.raises(InvalidFeed) as caught:
         step({"x": X, "labels": np.int64([1, 2, 3, 4])})
     assert "tt.FunctionLoss(function, labels=" in caught.value.do
+
+
+def test_metrics_of_one_name_carry_the_settings_in_which_they_differ():
+    random = np.random.default_rng(0)
+    x, labels = random.standard_normal((60, 3)).astype(np.float32), random.integers(0, 3, 60)
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    graph.output("z", graph.input("x", "float32", ("n", 3)) @ graph.variable("w", np.eye(3, dtype=np.float32)))
+    found = tt.evaluate(graph, (x, labels), [tt.F1(), tt.F1(average="micro"), tt.F1(average="weighted"), "accuracy"])
+    assert {*found} == {"f1(average=macro)", "f1(average=micro)", "f1(average=weighted)", "accuracy"}
+    assert found["f1(average=micro)"] == pytest.approx(found["accuracy"])
+    most, least = lambda p, t: float(p.max()), lambda p, t: float(p.min())
+    assert tt.evaluate(graph, (x, labels), [most, least]) == pytest.approx(
+        {"<lambda>": float(x.max()), "<lambda>_2": float(x.min())}
+    )
+    assert {*tt.evaluate(graph, (x, labels), [tt.F1(average="micro")])} == {"f1"}

@@ -1,4 +1,4 @@
-"""What goes wrong at first, in the API and on the command line, and what is said then."""
+"""First mistakes of users, in the API and on the command line, and their messages."""
 
 import inspect
 import json
@@ -64,13 +64,12 @@ def test_labels_of_letters(dtype):
 def test_labels_are_cast_where_that_is_exact():
     runs = [tt.fit(linear(), (X, Y.astype(d)), loss="mean_squared_error").losses for d in ("float32", "int64", "uint8")]
     assert runs == [runs[0]] * 3
-    with pytest.raises(InvalidFeed, match="float32") as caught:
+    with pytest.warns(UserWarning, match='input "labels": float64 is cast to float32'):
         tt.fit(linear(), (X, Y.astype(np.float64) / 3), loss="mean_squared_error")
-    assert "float64" in caught.value.given
 
 
 def test_data_without_labels(train, output):
-    with pytest.raises(InvalidFeed, match="must hold the labels") as caught:
+    with pytest.raises(InvalidFeed, match="not found in the data") as caught:
         tt.fit(linear(), {"x": X}, loss="mean_squared_error")
     assert caught.value.given == "x"
     code, shown = train(*output, labels=None)
@@ -81,7 +80,7 @@ def test_data_without_labels(train, output):
 def test_labels_that_are_not_there(train, output):
     code, shown = train(*output, "--labels", "lab")
     assert code == 2
-    assert "--labels must name an array or column" in shown
+    assert "--labels: no such array or column" in shown
     assert "available  labels" in shown
 
 
@@ -98,7 +97,7 @@ def test_labels_of_another_name_and_length(train, output):
 
 def test_a_path_is_no_graph():
     for make in (tt.TrainingStep, tt.fit):
-        with pytest.raises(InvalidCall, match="must be a graph") as caught:
+        with pytest.raises(InvalidCall, match="the model is no graph") as caught:
             make("model.onnx", (X, Y))
         assert "tx.load" in caught.value.do
 

@@ -1,4 +1,4 @@
-"""Random ops as functions of a seed and a step: what is drawn is even, unrelated, and the same everywhere."""
+"""Random ops as functions of a seed and a step: even, unrelated, and reproducible."""
 
 import itertools
 
@@ -24,7 +24,7 @@ from tenonnx_standard.random import (
 )
 from tenonnx_standard.reduction import reduce_max
 from tenonnx_standard.shapes import identity
-from tenonnx_training.noise import seeded
+from tenonnx_training.rng import seeded
 
 COUNT = 1 << 16
 
@@ -52,7 +52,7 @@ def numbers(seed=0, step=0):
 
 
 def unevenness(counts):
-    """How many standard deviations chi square is above what chance gives."""
+    """Excess of chi square over its expectation, in standard deviations."""
     expected = counts.sum() / counts.size
     return (np.sum((counts - expected) ** 2 / expected) - counts.size + 1) / np.sqrt(2 * (counts.size - 1))
 

@@ -1,4 +1,4 @@
-"""What is rectified before it is pooled is rectified afterwards while a model is trained."""
+"""Relu after MaxPool in training graphs."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The Gradient op: where it is taken, of what, how often, and what it refuses."""
+"""The Gradient op, and its refusals."""
 
 import io
 
@@ -125,7 +125,7 @@ def test_a_gradient_is_lowered_to_plain_ops(backend):
     [
         ({"xs": ["q"], "y": "y"}, 'no value "q"'),
         ({"xs": ["x"], "y": "q"}, 'no value "q"'),
-        ({"xs": ["x", "z"], "y": "y"}, "an input for each name"),
+        ({"xs": ["x", "z"], "y": "y"}, "names in xs and zs differ"),
         ({"xs": ["x"], "y": "v"}, "more inputs"),
     ],
 )

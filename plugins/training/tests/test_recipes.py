@@ -1,4 +1,4 @@
-"""How a step trains: as in PyTorch by the same recipe, and as it says."""
+"""Recipes of training steps, as in PyTorch."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from trained_models import X, Y, contents, linear
 import tenonnx as tx
 import tenonnx_training as tt
 from tenonnx.errors import InvalidCall
+from tenonnx_cli import main
 
 FOLDER = Path(__file__).parent / "pytorch"
 HEAD = [tt.Group("4.*", rate=10.0, weight_decay=0.0)]
@@ -69,6 +70,32 @@ def test_training_goes_on_within_an_accumulation():
     assert found + [second(batch)["loss"] for batch in batches[1:]] == losses
     for name, array in contents(step.write_back()).items():
         np.testing.assert_array_equal(array, contents(second.write_back())[name])
+
+
+@pytest.mark.parametrize("accumulate", [3, 10])
+def test_an_epoch_ends_with_an_update_of_what_was_gathered(backend, accumulate):
+    """Of four batches three make an update and one another; fewer batches than that are one."""
+    batches = [(X[k : k + 1], Y[k : k + 1]) for k in range(4)]
+    merged = [(X[:3], Y[:3]), (X[3:], Y[3:])] if accumulate == 3 else [(X, Y)]
+    graphs = [linear(), linear()]
+    options = {"loss": "mean_squared_error", "optimizer": tt.Adam(0.1), "epochs": 2, "backend": backend}
+    history = tt.fit(graphs[0], batches, accumulate=accumulate, **options)
+    tt.fit(graphs[1], merged, **options)
+    assert any(f"and {len(merged)} updates: {2 * len(merged)} updates" in note for note in history.notes)
+    for name, array in contents(graphs[0]).items():
+        np.testing.assert_allclose(array, contents(graphs[1])[name], rtol=1e-6)
+
+
+def test_the_schedule_of_a_command_ends_with_the_run(tmp_path):
+    tx.export(linear(), tmp_path / "m.onnx")
+    np.savez(tmp_path / "data.npz", x=np.tile(X, (10, 1)), labels=np.tile(Y, (10, 1)))
+    kept = str(tmp_path / "c.safetensors")
+    files = [str(tmp_path / "m.onnx"), "--data", str(tmp_path / "data.npz"), "--checkpoint", kept]
+    how = ["--loss", "mean_squared_error", "--lr", "0.1", "--schedule", "cosine", "--batch-size", "4", "--epochs", "3"]
+    assert main(["train", *files, *how, "--accumulate", "4"]) == 0
+    state = tx.load(kept).training_state
+    assert state.settings["optimizer"]["learning_rate"]["steps"] == 3 * 3
+    assert state.tensors["training__updates"].array() == 3 * 3
 
 
 def test_schedules_count_updates():
@@ -138,12 +165,12 @@ def test_optimizers_that_pytorch_has_not(optimizer, update):
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"clip_value": 0}, "clip_value must be a number above zero"),
+        ({"clip_value": 0}, "clip_value is no number above zero"),
         ({"accumulate": 1.5}, "number of batches"),
         ({"average": 1.0}, "from 0 to below 1"),
         ({"precision": "float8"}, "no such precision"),
         ({"groups": ["w"]}, "list of Group"),
-        ({"groups": [tt.Group("v")]}, 'group "v" must match'),
+        ({"groups": [tt.Group("v")]}, 'group "v" matches no'),
     ],
 )
 def test_recipes_without_meaning(wrong, told):

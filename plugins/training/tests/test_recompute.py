@@ -101,9 +101,9 @@ def test_a_file_remembers_what_is_computed_again():
 
 
 def test_patterns_without_nodes(tmp_path, capsys):
-    with pytest.raises(InvalidCall, match=r'recompute "layer\.9\*" must match nodes') as caught:
+    with pytest.raises(InvalidCall, match=r'recompute "layer\.9\*" matches no node') as caught:
         tt.TrainingStep(deep(), "mean_squared_error", recompute=["layer.9*"])
-    assert "/layer.0/" in caught.value.available
+    assert "layer.0." in caught.value.available
     with pytest.raises(InvalidCall, match="list of patterns"):
         tt.TrainingStep(deep(), "mean_squared_error", recompute="layer.1*")
     tx.export(deep(), tmp_path / "deep.onnx")
@@ -118,4 +118,4 @@ def test_patterns_without_nodes(tmp_path, capsys):
     ]
     for patterns, code in (("nothing", 2), ("/layer.1*, /layer.2*", 0)):
         assert main([*common, "--recompute", patterns, "-o", str(tmp_path / "tuned.onnx")]) == code
-    assert 'recompute "nothing" must match nodes' in capsys.readouterr().err
+    assert 'recompute "nothing" matches no node' in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What variables are to training goes with them: through transforms, files of both formats, and pickles."""
+"""Parameter roles through transforms, files of both formats, and pickles."""
 
 import json
 import pickle
@@ -9,8 +9,8 @@ import pytest
 import tenonnx as tx
 from tenonnx.errors import InvalidModel
 from tenonnx.extend.formats import Role
-from tenonnx.extend.transforms import learned
-from tenonnx.formats.onnx.roles import KEY
+from tenonnx.extend.transforms import trainable_variables
+from tenonnx.formats.onnx.parameter_roles import KEY
 
 ROLES = {"w": Role("parameter", (0, 2)), "mean": Role("buffer"), "b": Role("frozen", permutation=(1, 0))}
 
@@ -40,9 +40,9 @@ def test_roles_go_with_variables(tmp_path):
         read = tx.load(tmp_path / name)
         assert roles(read) == ROLES
         assert KEY not in read.metadata
-    read.rename("mean", "centre")
+    read.rename("mean", "center")
     tx.export(read, tmp_path / "again.onnx")
-    assert roles(tx.load(tmp_path / "again.onnx"))["centre"] == Role("buffer")
+    assert roles(tx.load(tmp_path / "again.onnx"))["center"] == Role("buffer")
 
 
 def test_what_is_computed_from_buffers_is_no_parameter(tmp_path):
@@ -53,7 +53,7 @@ def test_what_is_computed_from_buffers_is_no_parameter(tmp_path):
     graph.output("y", x @ (square + square))
     tx.export(tx.simplify(graph), tmp_path / "net.onnx")
     read = tx.load(tmp_path / "net.onnx").infer()
-    assert learned(read).parameters == []
+    assert trainable_variables(read).parameters == []
     assert [value.role for value in read.variables] == [Role("buffer")]
 
 
@@ -62,8 +62,8 @@ def test_a_file_without_roles_says_nothing_of_them():
     for value in graph.variables:
         value.role = None
     assert KEY not in {entry.key for entry in graph.to_proto().metadata_props}
-    assert learned(graph.infer()).parameters == ["w", "b"]
-    assert learned(graph).others == ["mean"]
+    assert trainable_variables(graph.infer()).parameters == ["w", "b"]
+    assert trainable_variables(graph).others == ["mean"]
 
 
 def test_names_that_are_gone_are_passed_over():
@@ -95,7 +95,7 @@ def taken(text, **contents):
     graph = tx.load(model)
     for value in graph.variables:
         value.data = tx.ArrayConstant(contents[value.name]) if value.name in contents else value.data
-    return learned(graph.infer()).parameters
+    return trainable_variables(graph.infer()).parameters
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_ops_of_packages_that_say_nothing_keep_what_they_are_given():
     graph = tx.Graph(opsets={"com.example": 1})
     x, w = graph.input("x", "float32", ("n", 2)), graph.variable("w", np.float32([1, 2]))
     graph.output("y", scaled(x, w))
-    assert learned(graph.infer()).parameters == ["w"]
+    assert trainable_variables(graph.infer()).parameters == ["w"]
 
 
 def test_patterns_take_buffers_where_they_match_nothing_else():

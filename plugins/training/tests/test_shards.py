@@ -1,4 +1,4 @@
-"""Checkpoints in parts: what each of several processes would write, read as one."""
+"""Sharded checkpoints of several processes, read as one."""
 
 import json
 import shutil
@@ -162,7 +162,7 @@ def test_parts_that_do_not_fit_are_refused(tmp_path):
     first, second = sorted((folder / "000000003").glob("part-*"))
     kept = second.read_bytes()
     second.write_bytes(first.read_bytes())
-    with pytest.raises(tx.InvalidModel, match="must be those of one checkpoint"):
+    with pytest.raises(tx.InvalidModel, match="are of several checkpoints"):
         tx.load(folder)
     second.write_bytes(kept[: len(kept) // 2])
     with pytest.raises(tx.TenonnxError, match="part-00001"):
@@ -178,7 +178,7 @@ def test_what_cannot_be_is_refused(tmp_path):
     with pytest.raises(tx.InvalidCall, match="patience"):
         fitted(network(), 1, checkpoint=tmp_path / "run.shards", patience=1)
     (tmp_path / "run.shards").write_text("a file")
-    with pytest.raises(tx.InvalidCall, match="must be a folder that can be written"):
+    with pytest.raises(tx.InvalidCall, match="cannot write a checkpoint in parts"):
         fitted(network(), 1, checkpoint=tmp_path / "run.shards")
 
 
@@ -197,3 +197,50 @@ def test_the_command_line_writes_parts_and_goes_on_from_them(tmp_path, monkeypat
     capsys.readouterr()
     assert main([*command, "--resume", "run.shards", "-o", "three.safetensors"]) == 2
     assert "without part-00000-of-00001" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"parts": 1000000000}',
+        '{"parts": -5}',
+        '{"parts": 0}',
+        '"x"',
+        '{"parts": NaN}',
+        '{"parts": 1e999}',
+        "\0",
+    ],
+)
+def test_states_that_others_wrote(text, tmp_path):
+    place = tmp_path / "c.shards" / "000000001"
+    place.mkdir(parents=True)
+    (place / "state.json").write_text(text)
+    network().save(place / "graph.safetensors")
+    with pytest.raises(tx.InvalidCall, match="all of its parts"):
+        tx.load(tmp_path / "c.shards")
+
+
+def test_a_thousand_million_parts_are_not_listed(tmp_path):
+    place = tmp_path / "c.shards" / "000000001"
+    place.mkdir(parents=True)
+    told = {"parts": 10**9, "trained": [], "variables": [], "inputs": [], "settings": {}}
+    (place / "state.json").write_text(json.dumps(told))
+    with pytest.raises(tx.InvalidCall, match="part-00000-of-1000000000"):
+        tx.load(tmp_path / "c.shards")
+
+
+def test_a_state_that_is_a_link_is_not_read(tmp_path):
+    place = tmp_path / "c.shards" / "000000001"
+    place.mkdir(parents=True)
+    (tmp_path / "other.json").write_text('{"parts": 1}')
+    (place / "state.json").symlink_to(tmp_path / "other.json")
+    with pytest.raises(tx.TenonnxError):
+        tx.load(tmp_path / "c.shards")
+
+
+@pytest.mark.parametrize("name", ["²", "9" * 200, "-1"])
+def test_folders_of_other_names_are_no_checkpoints(name, tmp_path):
+    (tmp_path / "c.shards" / name).mkdir(parents=True)
+    with pytest.raises(tx.InvalidCall, match="no checkpoint"):
+        tx.load(tmp_path / "c.shards")

@@ -1,9 +1,11 @@
-"""Running statistics: by the letter of ONNX over n elements, or over n - 1 as PyTorch has them."""
+"""Running statistics: over n - 1 elements as PyTorch has them, or by the letter of ONNX over n."""
 
 import io
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 import tenonnx as tx
 import tenonnx_standard as ops
@@ -35,7 +37,7 @@ def batch(sizes):
 def test_statistics_follow_those_of_batches(opset, sizes, unbiased, named, backend):
     shape = ("batch", 3, *(f"size{k}" for k in range(len(sizes) - 2))) if named else sizes
     graph = normed(opset, shape)
-    how = {"unbiased_statistics": True} if unbiased else {}
+    how = {} if unbiased else {"unbiased_statistics": False}
     step = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.0), backend=backend, **how)
     mean, variance = np.float64([0.5, -1, 0]), np.float64([1, 2, 0.5])
     for _ in range(3):
@@ -59,10 +61,10 @@ def test_one_element_is_no_division_by_zero():
 
 def test_files_remember_it():
     graph = normed(15, ("batch", 3))
-    step = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.0), unbiased_statistics=True)
+    step = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.0), unbiased_statistics=False)
     step(batch((4, 3)))
     again = tt.TrainingStep(step.write_back(), "mean_squared_error")
-    assert again.recipe.unbiased_statistics
+    assert not again.recipe.unbiased_statistics
 
 
 def test_the_command_has_it(tmp_path):
@@ -78,3 +80,33 @@ def test_the_command_has_it(tmp_path):
     before, biased = np.float32([1, 2, 0.5]), data["x"].var(0)
     np.testing.assert_allclose(found["--no-unbiased-statistics"], 0.8 * before + 0.2 * biased, rtol=1e-4)
     np.testing.assert_allclose(found["--unbiased-statistics"], 0.8 * before + 0.2 * biased * 8 / 7, rtol=1e-4)
+
+
+def in_training(momentum, noted=None):
+    """A BatchNormalization as it is exported in training, with the momentum of its module in the metadata."""
+    node = helper.make_node(
+        "BatchNormalization", ["x", "s", "b", "m", "v"], ["y", "y_mean", "y_var"], training_mode=1, momentum=momentum
+    )
+    if noted is not None:
+        node.metadata_props.add(key="tenonnx.momentum", value=repr(noted))
+    held = {"s": np.ones(2), "b": np.zeros(2), "m": np.zeros(2), "v": np.ones(2)}
+    graph = helper.make_graph(
+        [node],
+        "in_training",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 2])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 2])],
+        [onnx.numpy_helper.from_array(array.astype(np.float32), name) for name, array in held.items()],
+    )
+    return tx.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10))
+
+
+@pytest.mark.parametrize(("noted", "moved"), [(0.75, 0.25), (None, 0.0)])
+def test_statistics_move_by_the_momentum_of_the_module_where_the_node_has_none(noted, moved):
+    graph = in_training(1.0, noted)
+    x = np.float32([[1, 2], [3, 4]])
+    step = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.0), backend="numpy")
+    step({"x": x, "labels": x})
+    np.testing.assert_allclose(np.asarray(step.write_back()["m"]), moved * x.mean(axis=0))
+    assert any("has the momentum 1.0" in note for note in step.notes) == (noted is None)
+    (node,) = graph.nodes
+    assert node.attributes["momentum"] == (noted or 1.0)

@@ -1,8 +1,8 @@
-"""What is trained: patterns of names, what gradients never change, and frozen layers."""
+"""Trained variables: patterns of names, constants, and frozen layers."""
 
 import numpy as np
 import pytest
-from trained_models import X, Y, contents, digits, dropping, linear, normalised
+from trained_models import X, Y, contents, digits, dropping, linear, normalized
 
 import tenonnx as tx
 import tenonnx_standard as ops
@@ -38,7 +38,7 @@ def test_statistics_follow_by_default_unless_frozen():
 
 def test_a_frozen_layer_goes_by_its_running_statistics():
     """Also where the file says that it is in training."""
-    graph = normalised()
+    graph = normalized()
     w = graph.variable("w", np.ones((2, 1), np.float32))
     inputs = {v.name: v for v in graph.values()}
     names = ("scale", "shift", "mean", "variance")
@@ -62,7 +62,7 @@ def test_no_gradient_changes_ratios_and_statistics():
 
 @pytest.mark.parametrize("none", [[], ()])
 def test_an_empty_list_trains_nothing(none):
-    with pytest.raises(InvalidCall, match="there must be a variable to train"):
+    with pytest.raises(InvalidCall, match="no variable to train"):
         tt.fit(linear(), (X, Y), loss="mean_squared_error", trainable=none)
 
 

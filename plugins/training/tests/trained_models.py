@@ -23,9 +23,9 @@ def linear(dtype="float32"):
     return graph
 
 
-def normalised():
-    """``x`` normalised by running statistics, then scaled."""
-    graph = tx.Graph("normalised", opsets={"ai.onnx": 21})
+def normalized():
+    """``x`` normalized by running statistics, then scaled."""
+    graph = tx.Graph("normalized", opsets={"ai.onnx": 21})
     start = {"scale": 1.0, "shift": 0.0, "mean": 0.5, "variance": 2.0}
     parameters = [graph.variable(name, np.full(2, value, np.float32)) for name, value in start.items()]
     graph.output("y", batch_normalization(graph.input("x", "float32", ("batch", 2)), *parameters, _outputs=1))

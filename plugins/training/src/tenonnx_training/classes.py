@@ -34,9 +34,7 @@ def axis_of_classes(kind: TensorType, given: int | None) -> int:
         raise InvalidCall("a classification loss needs scores with a class axis", given=str(kind))
     if given is not None:
         if not (isinstance(given, int) and -rank < given < rank and given != 0):
-            raise InvalidCall(
-                "class_axis must be an axis of the scores other than the batch axis", given=f"{given} of {kind}"
-            )
+            raise InvalidCall("class_axis is no axis of the scores, or that of the batch", given=f"{given} of {kind}")
         return given % rank
     first, last = (isinstance(kind.shape[axis], int) for axis in (1, -1))
     if rank == 2 or (first and not last):
@@ -81,7 +79,7 @@ def rows(scores: Value, axis: int) -> Value:
 
 
 def beside_rows(labels: Value, scores: Value, axis: int) -> Value:
-    """What has an element for each label, beside ``rows`` of its scores."""
+    """An element for each label, beside ``rows`` of its scores."""
     last = axis == scores.ndim - 1 and axis != 1
     return reshape(labels, [-1]) if last else labels
 
@@ -98,7 +96,7 @@ def beside_numbers(labels: Value, prediction: Value) -> Value:
     sizes, others = prediction.tensor.shape or (), labels.tensor.shape or ()
     if len(sizes) != len(others) or any(map(differ, sizes, others)):
         raise InvalidFeed(
-            "labels that are numbers must have the shape of the prediction",
+            "labels and prediction differ in shape",
             given=f"predictions {prediction.type}, labels {labels.type}",
             do="output= says which value is the prediction",
         )
@@ -113,7 +111,7 @@ def spread(weights: Value, each: Value) -> Value:
 
 
 def counts(labels: Value, weights: Sequence[float] | None, ignore_index: int | None) -> Value:
-    """How much each label counts: the weight of its class, nothing where it is ignored. In float32."""
+    """Weight of each label: that of its class, zero where it is ignored. In float32."""
     if ignore_index is None:
         known = labels
         found: Any = None
@@ -142,4 +140,4 @@ def check_classes(labels: Array, classes: Any, ignored: int | None, do: str) -> 
         return
     wrong = least if least < 0 else most
     told = f"number the classes from 0, or say which label to ignore: {do}" if wrong != IGNORED else do
-    raise InvalidFeed(f"a label must be a class from 0 to {classes - 1}", given=f"label {wrong}", do=told)
+    raise InvalidFeed(f"label outside of the classes 0 to {classes - 1}", given=f"label {wrong}", do=told)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import inspect
 import os
@@ -12,17 +11,15 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 import tenonnx as tx
-from tenonnx.extend import InvalidCall
+from tenonnx.extend import InvalidCall, did_you_mean
 from tenonnx.extend.options import option
+from tenonnx_training.callbacks import Callback
 from tenonnx_training.data import Data
 from tenonnx_training.losses import Loss
 from tenonnx_training.metrics import Metric
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.recipe import Group
 from tenonnx_training.stopping import Patience
-
-#: Called after every epoch with what is known of it; what returns True ends the training.
-Callback = Callable[[dict[str, float]], bool | None]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -32,93 +29,129 @@ class StepConfig:
     """The options of ``TrainingStep``. What is None is as the training state of the graph says, or the default.
 
     ``loss`` is a name, an object, a function of prediction and labels, or a scalar value of the graph. It reads the
-    value ``output``, by default the first graph output that holds floats, and a graph input ``labels``.
+    value ``output``, by default the first graph output that holds floats, and a graph input ``labels``. A mapping
+    of outputs to losses trains them together: the loss is their sum by ``loss_weights``, by default 1 each, ``metrics``
+    is a mapping, too, and so may ``labels`` be, by default ``OUTPUT/labels``; data may name them like the outputs.
     ``sample_weights`` names an input with a weight for each sample, by which the loss is a weighted mean. ``seed``
     decides all random numbers. ``Recipe`` tells of those from ``trainable`` to ``recompute``; an infinite
     ``clip_norm`` ends clipping.
 
-    Variables that an exporter merged stay one, under all their names, unless ``untie`` gives the graph a variable for
-    each; running statistics are always given their own. Where the file was exported in training mode, the graph is
+    Weights that an exporter merged because they were equal are separated, and those that the author tied stay one, as
+    ``tied_weights`` tells them apart; ``untie`` True separates all, False none, patterns of names some. Running
+    statistics are always apart from weights. Where the file was exported in training mode, the graph is
     written back in inference mode unless ``keep_training_form``.
     """
 
-    loss: str | Loss | Callable[..., Any] | None = option(
+    loss: str | Loss | Callable[..., Any] | Mapping[str, Any] | None = option(
         None,
-        "softmax_cross_entropy, negative_log_likelihood, mean_squared_error, mean_absolute_error, "
-        "binary_cross_entropy, or the name of a scalar value of the model. Required unless --resume is given.",
-        "--loss", kind="text", metavar="NAME",
-    )  # fmt: skip
+        "softmax_cross_entropy, negative_log_likelihood, mean_squared_error, mean_absolute_error, huber, "
+        "binary_cross_entropy, focal, dice, kl_divergence, triplet, info_nce, ctc, or the name of a scalar value of "
+        "the model. Required unless --resume is given.",
+        "--loss",
+        kind="loss",
+        metavar="NAME",
+    )
     output: str | None = option(
-        None, "The value that goes into the loss; by default the first floating-point output.", "--of",
-        kind="text", metavar="VALUE",
-    )  # fmt: skip
-    labels: str = "labels"
+        None,
+        "The value that goes into the loss; by default the first floating-point output.",
+        "--of",
+        kind="text",
+        metavar="VALUE",
+    )
+    labels: str | Mapping[str, str] = "labels"
+    loss_weights: Mapping[str, float] | None = None
     sample_weights: str | None = option(
-        None, "The array or column of --data with a weight for each sample.", "--sample-weights",
-        kind="text", metavar="NAME",
-    )  # fmt: skip
-    metrics: Sequence[str | Metric] = option(
-        (), "accuracy, top_5, f1, roc_auc, perplexity or mean_absolute_error; repeatable.", "--metric",
-        kind="texts", metavar="NAME",
-    )  # fmt: skip
+        None,
+        "The array or column of --data with a weight for each sample.",
+        "--sample-weights",
+        kind="text",
+        metavar="NAME",
+    )
+    metrics: Sequence[str | Metric] | Mapping[str, Sequence[str | Metric]] = option(
+        (),
+        "accuracy, top_5, f1, roc_auc, perplexity or mean_absolute_error; repeatable.",
+        "--metric",
+        kind="metrics",
+        metavar="NAME",
+    )
     optimizer: Optimizer | str | None = option(
-        None, "sgd, momentum, adagrad, adam, adamw, rmsprop, lion or lamb.  [default: adam, or that of --resume]",
-        "--optimizer", kind="text", metavar="NAME",
-    )  # fmt: skip
+        None,
+        "sgd, momentum, adagrad, adam, adamw, rmsprop, lion or lamb.  [default: adam, or that of --resume]",
+        "--optimizer",
+        kind="optimizer",
+        metavar="NAME",
+    )
     trainable: str | Sequence[str] | None = option(
         None,
         "Patterns of initializers to train, or of nodes that use them; !PATTERN excludes.  [default: all with axes]",
-        "--trainable", kind="patterns", metavar="A,B",
-    )  # fmt: skip
+        "--trainable",
+        kind="patterns",
+        metavar="A,B",
+    )
     groups: Sequence[Group] | None = option(
         None,
         "Parameter group: multiply the learning rate of the matching initializers by N, or give them their own "
         "weight decay. Repeatable; the first match applies.",
-        "--group", kind="groups", metavar="PATTERN:rate=N,weight_decay=N",
-    )  # fmt: skip
+        "--group",
+        kind="groups",
+        metavar="PATTERN:rate=N,weight_decay=N",
+    )
     clip_norm: float | None = option(None, "Clip gradients by their global norm.", "--clip-norm", kind="positive")
     clip_value: float | None = option(None, "Clip every element of the gradients.", "--clip-value", kind="positive")
     accumulate: int | None = option(
-        None, "Gradient accumulation: update with the mean gradient of this many batches.", "--accumulate",
-        kind="number", metavar="BATCHES",
-    )  # fmt: skip
+        None,
+        "Gradient accumulation: update with the mean gradient of this many batches.",
+        "--accumulate",
+        kind="number",
+        metavar="BATCHES",
+    )
     average: float | None = option(
         None,
         "Exponential moving average of the weights with this decay, such as 0.999, for validation and --output.",
-        "--average", kind="share", metavar="SHARE",
-    )  # fmt: skip
+        "--average",
+        kind="share",
+        metavar="SHARE",
+    )
     precision: str | None = option(
-        None, "Mixed precision: compute matrix products and convolutions in float32, bfloat16 or float16.",
-        "--precision", kind="text", metavar="TYPE",
-    )  # fmt: skip
+        None,
+        "Mixed precision: compute matrix products and convolutions in float32, bfloat16 or float16.",
+        "--precision",
+        kind="text",
+        metavar="TYPE",
+    )
     loss_scale: float | None = None
     frozen_statistics: bool | None = option(
         None,
         "BatchNormalization uses its running statistics and does not update them.  [default: if neither its scale "
         "nor its bias is trained]",
         "--frozen-statistics/--no-frozen-statistics",
-    )  # fmt: skip
+    )
     unbiased_statistics: bool | None = option(
         None,
-        "Update running variances with the unbiased variance of a batch, divided by n - 1, as PyTorch does.  "
-        "[default: divided by n, as ONNX specifies]",
+        "Update running variances with the unbiased variance of a batch, divided by n - 1, or with the biased one, "
+        "divided by n, as ONNX specifies.  [default: unbiased, as in PyTorch]",
         "--unbiased-statistics/--no-unbiased-statistics",
-    )  # fmt: skip
+    )
     recompute: Sequence[str] | None = option(
         None,
         "Activation checkpointing: patterns of nodes, such as */layer.0/*,*/layer.1/*, whose values are computed "
         "again in the backward pass, which saves memory and takes time.",
-        "--recompute", kind="patterns", metavar="A,B",
-    )  # fmt: skip
-    untie: bool = option(
-        False, "Separate the initializers that the exporter merged because they were equal.", "--untie"
+        "--recompute",
+        kind="patterns",
+        metavar="A,B",
+    )
+    untie: bool | str | Sequence[str] | None = option(
+        None,
+        "Train a weight for each module that reads a shared initializer, or keep all tied.  [default: separate what an "
+        "exporter merged because it was equal]",
+        "--untie/--no-untie",
     )
     keep_training_form: bool = option(
         False,
         "Write BatchNormalization and Dropout in training mode if the file was exported so. By default they are "
         "written in inference mode.",
         "--keep-training-form",
-    )  # fmt: skip
+    )
     seed: int | None = option(
         None, "Seed for shuffling and random ops.  [default: 0, or that of --resume]", "--seed", kind="count"
     )
@@ -126,7 +159,7 @@ class StepConfig:
 
     def __post_init__(self) -> None:
         if self.seed is not None and not (isinstance(self.seed, Integral) and 0 <= self.seed < 2**63):
-            raise InvalidCall("a seed must be an integer from 0 to 2**63 - 1", given=repr(self.seed))
+            raise InvalidCall("the seed is no integer from 0 to 2**63 - 1", given=repr(self.seed))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,10 +168,10 @@ class TrainingConfig(StepConfig):
 
     Arrays are cut into shuffled batches of ``batch_size``, by default 32. ``validation`` are data, measured after each
     epoch; then the graph is written to ``checkpoint``, a native file, or a folder ``*.shards`` into which each process
-    writes what its devices hold. ``checkpoint_every`` so many batches also bring it up to date. Each of ``callbacks``
-    is called with what was measured: what returns True ends the training. ``patience`` ends it after so many epochs
-    without a better loss, and the graph goes back to the best one. ``progress`` shows a line an epoch and a bar on
-    stderr, by default on a terminal.
+    writes what its devices hold. ``checkpoint_every`` so many batches also bring it up to date. ``callbacks`` are
+    ``Callback`` objects, or functions of what an epoch measured: what returns True ends the training. ``patience`` ends
+    it after so many epochs without a better loss, and the graph goes back to the best one. ``progress`` shows a line an
+    epoch and a bar on stderr, by default on a terminal.
     """
 
     epochs: int = option(1, "Number of epochs to train; with --resume, further ones.", "--epochs", kind="epochs")
@@ -147,16 +180,20 @@ class TrainingConfig(StepConfig):
     )
     shuffle: bool | None = None
     validation: Data = option(
-        None, "Validation data, in the format of --data, evaluated after each epoch.", "--validation",
-        kind="text", metavar="PATH",
-    )  # fmt: skip
-    callbacks: Sequence[Callback] = ()
+        None,
+        "Validation data, in the format of --data, evaluated after each epoch.",
+        "--validation",
+        kind="text",
+        metavar="PATH",
+    )
+    callbacks: Sequence[Callback | Callable[[dict[str, float]], bool | None]] = ()
     patience: Patience | int | None = option(
         None,
-        "Early stopping: stop after this many epochs without a better (validation) loss, and restore the best "
-        "weights.",
-        "--patience", kind="number", metavar="EPOCHS",
-    )  # fmt: skip
+        "Early stopping: stop after this many epochs without a better (validation) loss, and restore the best weights.",
+        "--patience",
+        kind="number",
+        metavar="EPOCHS",
+    )
     checkpoint: str | os.PathLike[str] | None = option(
         None,
         "Write a .safetensors checkpoint after each epoch, or one in parts, a folder *.shards.",
@@ -165,9 +202,12 @@ class TrainingConfig(StepConfig):
         metavar="FILE",
     )
     checkpoint_every: int | None = option(
-        None, "Write the checkpoint after so many batches, too, so that a training that is killed goes on from there.",
-        "--checkpoint-every", kind="number", metavar="BATCHES",
-    )  # fmt: skip
+        None,
+        "Write the checkpoint after so many batches, too, so that a training that is killed goes on from there.",
+        "--checkpoint-every",
+        kind="number",
+        metavar="BATCHES",
+    )
     progress: bool | None = None
 
 
@@ -227,15 +267,15 @@ def _refuse_unknown(options: Mapping[str, Any], backend: str, known: Sequence[st
     try:
         _nothing().compile(backend, **for_another(_nothing(), options))
     except InvalidCall as error:
-        if error.given is None or not any(name in str(error.given) for name in options):
+        said = str(error.given or error.what)
+        wrong = next((name for name in options if name in said), None)
+        if wrong is None:
             raise
-        wrong = next(name for name in options if name in str(error.given))
-        near = difflib.get_close_matches(wrong, known, 1)
         raise InvalidCall(
             f'{taker} has no option "{wrong}"',
             given=f"{wrong}={options[wrong]!r}"[:80],
             available=f"{', '.join(sorted(known))}; of the backend: {error.available}",
-            do=_ELSEWHERE.get(wrong, f"{near[0]}=" if near else ""),
+            do=_ELSEWHERE.get(wrong) or did_you_mean(wrong, known),
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What a history shows of itself in a notebook: its epochs, and the losses as a curve."""
+"""Loss curves and tables of a history in notebooks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.util import find_spec
+from typing import Any
 
 #: Points of a line at most, and the size of the drawing.
 POINTS, WIDTH, HEIGHT = 400, 480.0, 120.0
@@ -43,3 +44,34 @@ def curve(numbers: Sequence[float], title: str) -> str:
         f'<text x="0" y="11" fill="currentColor">{escape(title)}: from {numbers[0]:.4g} to {numbers[-1]:.4g}</text>'
         f'<polyline points="{line}" fill="none" stroke="#38808f" stroke-width="1.5"/></svg>'
     )
+
+
+def plot_curves(losses: Sequence[float], epochs: Sequence[Mapping[str, float]], axes: Any = None) -> Any:
+    """Draw the loss of each step and of each epoch, that of the validation data too, and metrics on an axis of theirs.
+
+    Returns the axes of matplotlib.
+    """
+    from tenonnx.tools import plot_axes
+
+    axes = plot_axes(axes)
+    axes.plot(range(1, len(losses) + 1), losses, color="0.7", linewidth=0.8, label="loss of each step")
+    ends = [(k + 1) * (len(losses) or len(epochs)) / len(epochs) for k in range(len(epochs))]
+    names = [name for name in dict.fromkeys(name for epoch in epochs for name in epoch) if name != "epoch"]
+    metrics = [name for name in names if name not in _LOSSES]
+    right = axes.twinx() if metrics else axes
+    for place, name in enumerate(names):
+        at = [(end, epoch[name]) for end, epoch in zip(ends, epochs, strict=True) if name in epoch]
+        style = {"marker": "o", "linestyle": "--" if name.startswith("validation_") else "-", "color": f"C{place}"}
+        (right if name in metrics else axes).plot(*zip(*at, strict=True), label=name.replace("_", " "), **style)
+    axes.set_xlabel("step" if losses else "epoch")
+    axes.set_ylabel("loss")
+    lines = axes.get_lines()
+    if metrics:
+        right.set_ylabel(", ".join(dict.fromkeys(name.removeprefix("validation_") for name in metrics)))
+        lines = [*lines, *right.get_lines()]
+    axes.legend(lines, [line.get_label() for line in lines])
+    return axes
+
+
+#: What of an epoch is drawn beside the loss of its steps.
+_LOSSES = ("loss", "validation_loss")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from tenonnx.extend import InvalidFeed
+from tenonnx_training.loaders import Samples, as_array, as_data, flat_batch, is_tensor
 
-#: Arrays by name, a pair (input, labels), or an iterable of batches in either form.
+#: Arrays by name, a tuple (inputs ..., labels), an iterable of batches in either form, or what ``as_data`` makes such.
 Data = Any
 
 Batch = dict[str, Any]
@@ -17,23 +18,12 @@ Batch = dict[str, Any]
 Array = np.ndarray[Any, Any]
 
 
-class Samples:
-    """Samples that are read when a batch wants them, for classes of one's own to begin with.
-
-    Indexed by an array of positions, they give an array; ``shape`` begins with how many there are.
-    """
-
-    shape: tuple[int, ...]
-
-    def __getitem__(self, chosen: Array) -> Array:
-        raise NotImplementedError
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
+def _epoch_setter(source: Any) -> Callable[[int], object] | None:
+    """``set_epoch`` of a loader, or of its sampler, by which it shuffles each epoch in an order of its own."""
+    for each in (source, getattr(source, "sampler", None)):
+        if callable(found := getattr(each, "set_epoch", None)):
+            return found  # type: ignore[no-any-return]
+    return None
 
 
 class Batches:
@@ -42,13 +32,23 @@ class Batches:
     Arrays, or ``Samples``, are cut into batches of ``batch_size`` samples along their first axis, in an order that
     ``seed`` and the epoch decide if ``shuffle``; an iterable gives whole batches in its own order. ``inputs`` are the
     names that a model takes; in a mapping the one other name is that of the labels, and what is called ``labels`` in a
-    batch.
+    batch. ``weights`` is the name of the sample weights, which are last in a tuple.
     """
 
     def __init__(
-        self, data: Data, inputs: Iterable[str], labels: str | None, *, batch_size: int, shuffle: bool, seed: int
+        self,
+        data: Data,
+        inputs: Iterable[str],
+        labels: str | None,
+        weights: str | None = None,
+        *,
+        batch_size: int,
+        shuffle: bool,
+        seed: int,
     ) -> None:
+        self._weights = [] if weights is None else [weights]
         self._inputs, self._labels = list(inputs), labels
+        data = as_data(data, [*self._inputs, *self._weights], labels, batch_size=batch_size, shuffle=shuffle, seed=seed)
         self._batch_size, self._shuffle, self._seed = batch_size, shuffle, seed
         self._arrays: Batch | None = None
         self._source = data
@@ -57,12 +57,20 @@ class Batches:
             self._samples = _common_length(given)
             self._arrays = self._named(given)
         elif not isinstance(data, Iterable):
-            raise InvalidFeed(
-                "data must be arrays by name, a tuple of arrays, or an iterable of batches", given=type(data).__name__
-            )
+            raise InvalidFeed("data is neither arrays nor an iterable of batches", given=type(data).__name__)
+
+    @property
+    def arrays(self) -> Mapping[str, Any]:
+        """All samples by name, empty where the data is an iterable of batches."""
+        return self._arrays or {}
+
+    @property
+    def repeats(self) -> bool:
+        """Whether an epoch has the same order when it is gone through again."""
+        return self._arrays is not None or _epoch_setter(self._source) is not None
 
     def count(self, skip: int) -> int | None:
-        """How many batches an epoch has without its first ``skip`` samples, None where that is not known."""
+        """Number of batches of an epoch without its first ``skip`` samples, None where that is not known."""
         if self._arrays is not None:
             return max(-(-(self._samples - skip) // self._batch_size), 0)
         return len(self._source) if hasattr(self._source, "__len__") and not skip else None
@@ -76,6 +84,9 @@ class Batches:
         if self._arrays is not None:
             yield from self._cut(number, skip)
             return
+        set_epoch = _epoch_setter(self._source)
+        if set_epoch is not None:
+            set_epoch(number)
         passed, empty = 0, True
         for batch in map(self._named, self._source):
             samples = samples_of(batch)
@@ -88,7 +99,7 @@ class Batches:
             passed += samples
             if passed > skip:
                 raise InvalidFeed(
-                    f"epoch {number + 1} was interrupted after {skip} samples, and batches must be split there, too",
+                    f"cannot resume epoch {number + 1} after {skip} samples: no batch ends there",
                     given=f"batches, the first of which have {passed} samples",
                     do="give batches of the same size as before, or arrays",
                 )
@@ -110,22 +121,22 @@ class Batches:
 
     def _named(self, batch: Any) -> Batch:
         """A batch by the names of the graph."""
-        if isinstance(batch, tuple | list) and len(batch) == len(self._inputs) + (self._labels is not None):
-            return dict(zip([*self._inputs, *([self._labels] if self._labels else [])], batch, strict=True))
+        names = [*self._inputs, *([self._labels] if self._labels else []), *self._weights]
+        if isinstance(batch, tuple | list) and batch and (found := flat_batch(batch, names)) is not None:
+            return {name: as_array(value) for name, value in found.items()}
         if not isinstance(batch, Mapping):
-            wanted = ", ".join([*self._inputs, *([self._labels] if self._labels else [])])
             raise InvalidFeed(
-                "a batch must be a mapping of names to arrays, or a tuple of arrays in the order of the names",
+                "a batch is neither a mapping of names to arrays nor a tuple of arrays for all names",
                 given=type(batch).__name__ + (f" of {len(batch)}" if hasattr(batch, "__len__") else ""),
-                available=wanted,
+                available=", ".join(names),
                 do="give all samples at once as a tuple of numpy arrays, or as a mapping",
             )
-        named = dict(batch)
-        others = [name for name in named if name not in self._inputs]
+        named = {name: as_array(value) for name, value in batch.items()}
+        others = [name for name in named if name not in (*self._inputs, *self._weights)]
         if self._labels is not None and self._labels not in named:
             if len(others) != 1:
                 raise InvalidFeed(
-                    f'data must hold the labels: "{self._labels}", or one array beside the model\'s inputs',
+                    f'labels "{self._labels}" not found in the data',
                     given=", ".join(map(str, named)) or "nothing",
                     available=f"inputs: {', '.join(self._inputs)}",
                 )
@@ -135,16 +146,16 @@ class Batches:
 
 def _holds_arrays(data: Data) -> bool:
     parts = data if isinstance(data, tuple) else ()
-    return isinstance(data, Mapping) or (bool(parts) and all(isinstance(part, np.ndarray | Samples) for part in parts))
+    return isinstance(data, Mapping) or (bool(parts) and all(is_tensor(part) for part in parts))
 
 
 def _as_arrays(data: Mapping[str, Any]) -> dict[str, Array | Samples]:
     arrays: dict[str, Array | Samples] = {}
     for name, rows in data.items():
         try:
-            arrays[name] = rows if isinstance(rows, Samples) else np.asarray(rows)
+            arrays[name] = as_array(rows)
         except ValueError as error:
-            raise InvalidFeed(f'"{name}" must be an array, or rows of equal lengths', given=str(error)) from error
+            raise InvalidFeed(f'"{name}" is no array: its rows differ in length', given=str(error)) from error
     return arrays
 
 
@@ -152,14 +163,14 @@ def _common_length(arrays: Mapping[str, Any]) -> int:
     lengths = {name: len(array) if array.ndim else -1 for name, array in arrays.items()}
     if len(set(lengths.values())) > 1 or min(lengths.values()) < 1:
         raise InvalidFeed(
-            "all arrays must have the same number of samples along their first axis, at least one",
+            "arrays differ in the number of samples, or have none",
             given=", ".join(f"{name}: {list(arrays[name].shape)}" for name in arrays),
         )
     return next(iter(lengths.values()))
 
 
 def samples_of(batch: Mapping[str, Any]) -> int:
-    """How many samples a batch has: the length of its first array."""
+    """Number of samples of a batch: the length of its first array."""
     first = next(iter(batch.values()))
     first = first if isinstance(first, Samples) else np.asarray(first)
     return len(first) if first.ndim else 1

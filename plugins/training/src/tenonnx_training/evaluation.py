@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -16,17 +18,19 @@ from tenonnx_training.measuring import Measuring
 from tenonnx_training.metrics import Metric, OfClasses
 from tenonnx_training.objective import Objective, as_metric
 from tenonnx_training.step_graph import evaluation_graph
+from tenonnx_training.tables import read_data
 from tenonnx_training.updates import COUNT, SEED
 
 
 def evaluate(
     graph: Graph,
     data: Data,
-    metrics: Sequence[str | Metric] = (),
+    metrics: Sequence[str | Metric] | Mapping[str, Sequence[str | Metric]] = (),
     *,
-    loss: str | Loss | Callable[..., Any] | None = None,
+    loss: str | Loss | Callable[..., Any] | Mapping[str, Any] | None = None,
+    loss_weights: Mapping[str, float] | None = None,
     output: str | None = None,
-    labels: str = "labels",
+    labels: str | Mapping[str, str] = "labels",
     sample_weights: str | None = None,
     batch_size: int = 32,
     seed: int = 0,
@@ -43,11 +47,16 @@ def evaluate(
     if loss is None and not metrics:
         raise InvalidCall("evaluate needs a loss or a metric", do='metrics=["accuracy"], say')
     if loss is None and sample_weights is not None:
-        raise InvalidCall("sample weights weigh the loss, which must be given", given=sample_weights, do="loss=...")
+        raise InvalidCall("sample weights without a loss", given=sample_weights, do="loss=...")
     graph = copy_graph(graph).infer()
-    inputs = [value.name for value in graph.inputs]
-    inputs += [] if sample_weights is None else [sample_weights]
-    batches = Batches(data, inputs, labels, batch_size=batch_size, shuffle=False, seed=seed).epoch(0)
+    objective = Objective(loss or "", output, labels, metrics, sample_weights, loss_weights)
+    several = objective.label_names if isinstance(loss, Mapping) else []
+    inputs = [*(value.name for value in graph.inputs if value.name not in several), *several]
+    if isinstance(data, str | os.PathLike):
+        data = read_data(graph, data, loss=loss, weights=sample_weights, output=output)
+    label = None if several else str(labels)
+    cut = Batches(data, inputs, label, sample_weights, batch_size=batch_size, shuffle=False, seed=seed)
+    batches = cut.epoch(0)
     chosen: Any = loss
     if loss is None:
         first = next(batches)
@@ -55,14 +64,14 @@ def evaluate(
         axes = [getattr(metric, "class_axis", None) for metric in given]
         ignored = [m.ignored if isinstance(m, OfClasses) else getattr(m, "ignore_index", None) for m in given]
         axis = next((axis for axis in axes if axis is not None), None)
-        chosen = NoLoss(np.asarray(first[labels]), [label for label in ignored if label is not None], axis)
+        chosen = NoLoss(np.asarray(first[str(label)]), [label for label in ignored if label is not None], axis)
         batches = chain([first], batches)
-    used, measured = evaluation_graph(graph, Objective(chosen, output, labels, metrics, sample_weights), [])
+    used, measured = evaluation_graph(graph, replace(objective, loss=chosen), [])
     program, wanted = used.compile(backend, **options), {value.name for value in used.all_inputs}
     gathered = Measuring(measured.scalars, measured.metrics)
     noise = {SEED: np.asarray(seed, np.int64), COUNT: np.asarray(0, np.int64)}
     for batch in map(measured.given, batches):
         measured.check(batch)
         feeds = {name: array for name, array in {**noise, **batch}.items() if name in wanted}
-        gathered.add(measured.measurement(program(feeds), batch.get(labels), samples_of(batch)))
+        gathered.add(measured.measurement(program(feeds), batch, samples_of(batch)))
     return {name: value for name, value in gathered.values().items() if loss is not None or name != measured.loss}

@@ -4,33 +4,49 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Graph, InvalidCall, TenonnxError
+from tenonnx.extend import Graph, InvalidCall, TenonnxError, counted
+from tenonnx_training.callbacks import Callback, Training, as_callback
 from tenonnx_training.config import TrainingConfig, configured, takes
-from tenonnx_training.curves import page
-from tenonnx_training.data import Batches, Data, samples_of
+from tenonnx_training.curves import page, plot_curves
+from tenonnx_training.data import Batch, Batches, Data, samples_of
+from tenonnx_training.data_checks import check_samples
 from tenonnx_training.interruption import Interruption
 from tenonnx_training.progress import Progress
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import settled
 from tenonnx_training.shards import is_sharded, make_folder, remove_unfinished
-from tenonnx_training.state import LABELS, PREDICTIONS
 from tenonnx_training.stopping import Best, Patience
+from tenonnx_training.tables import read_files
 from tenonnx_training.training_step import TrainingStep, check_graph
+
+#: Ops by which a model handles numbers that are missing from its inputs.
+_MISSING = ("IsNaN", "Imputer")
 
 
 class TrainingFailed(TenonnxError):
     """Training cannot go on: the loss or a parameter is no number any more."""
 
 
+class CheckpointFailed(TenonnxError):
+    """A checkpoint cannot be written; the graph has what was trained until then."""
+
+    def __init__(self, path: str | os.PathLike[str], error: Exception) -> None:
+        given = str(getattr(error, "given", "") or error)
+        do = "free some space, or name another file (--checkpoint), and resume from the trained model"
+        super().__init__(f'cannot write the checkpoint "{os.fspath(path)}"', given=given, do=do)
+
+
 @dataclass
 class History:
-    """What was measured: ``losses`` of every step, and of every epoch a mapping in ``epochs``.
+    """Measurements: ``losses`` of every step, and a mapping for every epoch in ``epochs``.
 
     An epoch has its number ``epoch``, counted from 1, the means over its samples of ``loss`` and the metrics, and those
     of the validation data as ``validation_...``. ``interrupted`` tells whether the user stopped the training.
@@ -41,6 +57,27 @@ class History:
     interrupted: bool = False
     notes: list[str] = field(default_factory=list)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The history as data for JSON."""
+        return {
+            "losses": self.losses,
+            "epochs": self.epochs,
+            "interrupted": self.interrupted,
+            "notes": self.notes,
+        }
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the loss of each step, with losses and metrics of epochs; returns the axes of matplotlib."""
+        return plot_curves(self.losses, self.epochs, axes)
+
+    def __str__(self) -> str:
+        last = ", ".join(f"{name} {value:.4g}" for name, value in (self.epochs or [{}])[-1].items() if name != "epoch")
+        said = f"{counted(len(self.epochs), 'epoch')}, {counted(len(self.losses), 'step')}"
+        return "; ".join(part for part in (said, last, "interrupted" if self.interrupted else "") if part)
+
+    def __repr__(self) -> str:
+        return f"History({self})"
+
     def _repr_html_(self) -> str | None:
         return page(self.losses, self.epochs, [*(["interrupted"] if self.interrupted else []), *self.notes])
 
@@ -49,27 +86,30 @@ class History:
 def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **options: Any) -> History:
     """Train the variables of ``graph`` for so many more ``epochs``, and write them back to it.
 
-    ``data`` are arrays by name, a tuple (inputs ..., labels), or an iterable of batches in either form. ``options``
+    ``data`` are arrays by name, a tuple (inputs ..., labels), an iterable of batches in either form, a function that
+    returns one for each epoch, a data set that is indexed by sample, or a path as ``read_data`` takes it. ``options``
     are fields of ``TrainingConfig``, given one by one or as a ``config``, and options of the backend. A graph that
     carries training state goes on from it, also in the middle of an epoch, and what is not given is as it was before.
     Ctrl-C ends the training in order.
 
     Raises ``TrainingFailed`` when the loss, or at the end of an epoch a parameter, is not finite: then graph and
-    checkpoint are as after the last epoch before.
+    checkpoint are as after the last epoch before. Raises ``CheckpointFailed`` when the checkpoint cannot be written:
+    then the graph has the values after the last step.
     """
     check_graph(graph)
     config, more = configured(TrainingConfig, config, options, "fit")
+    data, config = read_files(graph, data, config)
     cutting, notes = settled(graph.training_state, {"batch_size": config.batch_size, "shuffle": config.shuffle})
     counts = ((config.epochs, 0), (cutting["batch_size"], 1))
     if not all(isinstance(count, int | np.integer) and count >= least for count, least in counts):
         raise InvalidCall(
-            "epochs must be an integer from 0 on, and batch_size one from 1 on",
+            "invalid epochs or batch_size",
             given=f"epochs={config.epochs!r}, batch_size={cutting['batch_size']!r}",
         )
     every = config.checkpoint_every
     if every is not None and not (isinstance(every, int | np.integer) and every >= 1 and config.checkpoint):
         raise InvalidCall(
-            "checkpoint_every must be a count of batches from 1 on, beside a checkpoint",
+            "invalid checkpoint_every",
             given=f"checkpoint_every={every!r}, checkpoint={config.checkpoint!r}",
         )
     best = None
@@ -77,7 +117,7 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
     if parts is not None:
         if config.patience is not None:
             raise InvalidCall(
-                "a training with patience must have a checkpoint that is one file, of its best epoch",
+                "patience needs a checkpoint that is one file",
                 given=str(parts),
                 do="name it *.safetensors",
             )
@@ -87,26 +127,36 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
     step = TrainingStep(graph, config=config, **more)
     if parts is not None:
         remove_unfinished(parts, step.steps)
-    inputs = [value.name for value in graph.inputs if value.name != step.labels]
-    inputs += [] if config.sample_weights is None else [config.sample_weights]
+    inputs = [value.name for value in graph.inputs if value.name not in step.label_names]
+    inputs += step.label_names if step.labels is None else []
+    reads = partial(Batches, inputs=inputs, labels=step.labels, weights=config.sample_weights)
     common = {**cutting, "seed": step.seed}
     run = _Run(
         step,
-        Batches(data, inputs, step.labels, **common),
-        None
-        if config.validation is None
-        else Batches(config.validation, inputs, step.labels, **{**common, "shuffle": False}),
+        reads(data, **common),
+        None if config.validation is None else reads(config.validation, **{**common, "shuffle": False}),
         config.checkpoint,
         Progress(config.progress),
     )
     run.cutting, run.every = cutting, every
-    run.history.notes = [*step.notes, *notes, *run.notes()]
+    run.callbacks = [as_callback(each) for each in config.callbacks]
+    for batches in (run.batches, run.validation):
+        if batches is not None:
+            check_samples(
+                batches.arrays,
+                labels=step.labels,
+                classes=step.reads_classes,
+                weights=config.sample_weights,
+                missing=any(node.op_type in _MISSING for node in graph.walk()),
+                check=step._made.measured.check,
+            )
+    run.history.notes = [*step.notes, *notes, *run.updates_note(config.epochs), *run.notes()]
     try:
         with run.interruption.caught():
+            run.call("on_start")
             for _ in range(config.epochs):
                 measured = run.epoch()
-                wishes = [callback(measured) for callback in config.callbacks]
-                if any([*wishes, best is not None and best.tired(measured, graph)]):
+                if run.training.stopped or (best is not None and best.tired(measured, graph)):
                     break
             if best is not None and best.restore(graph):
                 run.write()
@@ -116,7 +166,22 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
         run.save()
     finally:
         run.progress.close()
+        run.call("on_end")
     return run.history
+
+
+def _with_last(batches: Iterable[Batch]) -> Iterator[tuple[Batch, bool]]:
+    """Each batch, and whether it is the last; where the next one cannot be had, the one before it is given first."""
+    source = iter(batches)
+    waiting = next(source, None)
+    while waiting is not None:
+        try:
+            following = next(source, None)
+        except BaseException:
+            yield waiting, False
+            raise
+        yield waiting, following is None
+        waiting = following
 
 
 class _Run:
@@ -139,24 +204,46 @@ class _Run:
         self.cutting: dict[str, Any] = {}
         self.every: int | None = None
         self.interruption = Interruption()
+        self.training = Training(step, self._write_back, losses=self.history.losses, epochs=self.history.epochs)
+        self.callbacks: list[Callback] = []
+
+    def updates_note(self, epochs: int) -> list[str]:
+        """Number of updates of the run, where the number of batches is known."""
+        batches = self.batches.count(0)
+        if batches is None:
+            return []
+        each = -(-batches // self.step.recipe.accumulate)
+        return [f"{epochs} epochs of {batches} batches and {each} updates: {epochs * each} updates"]
 
     def notes(self) -> list[str]:
-        """What of an epoch that goes on cannot be measured any more."""
-        unknown = ", ".join(self.gathered.unknown) if self.done else ""
-        return (
-            [f"epoch {self.number + 1} is resumed: its {unknown} will cover the remaining samples only"]
-            if unknown
-            else []
-        )
+        """Metrics of a resumed epoch that cannot be measured, and data that may not continue where it was left."""
+        if not self.done:
+            return []
+        found = []
+        if unknown := ", ".join(self.gathered.unknown):
+            found.append(f"epoch {self.number + 1} is resumed: its {unknown} will cover the remaining samples only")
+        if not self.batches.repeats:
+            found.append(
+                f"epoch {self.number + 1} is resumed after {self.done} samples, which were trained on if data comes "
+                "in the same order; a loader that shuffles by itself needs a method set_epoch for that"
+            )
+        return found
 
     def epoch(self) -> dict[str, float]:
         """Train one epoch, or what is left of one, measure it and save."""
         self.progress.begin(self.number + 1, self.batches.count(self.done))
         empty = True
-        for batch in self.batches.epoch(self.number, skip=self.done):
+        batches = self.batches.epoch(self.number, skip=self.done)
+        gathers = self.step.recipe.accumulate > 1
+        for batch, last in _with_last(batches) if gathers else zip(batches, repeat(False)):
             empty = False
             with self.interruption.whole():
-                self._train(batch)
+                self._train(batch, last=last)
+            self.call("on_step")
+            if self.training.stopped:
+                self.check()
+                self.save()
+                return {"epoch": self.number + 1, **self.gathered.means()}
             if self.every is not None and len(self.history.losses) % self.every == 0:
                 self.save(within=True)
         if empty:  # it was left after its last batch
@@ -171,10 +258,20 @@ class _Run:
             self.history.epochs.append(found)
         self.progress.end(found)
         self.save()
+        self.training.measured = found
+        self.call("on_epoch")
+        if self.training.rate_changed:
+            self.training.rate_changed = False
+            self.save()
         return found
 
-    def _train(self, batch: Mapping[str, Any]) -> None:
-        measured = self.step.train(batch)
+    def call(self, hook: str) -> None:
+        """Call a hook of all callbacks."""
+        for callback in self.callbacks:
+            getattr(callback, hook)(self.training)
+
+    def _train(self, batch: Mapping[str, Any], *, last: bool) -> None:
+        measured = self.step.train(batch, last=True) if last else self.step.train(batch)
         loss = measured.mean(name := self.step._made.measured.loss)
         if not math.isfinite(loss) and measured.sums[name][1] != 0:  # where nothing counts, nothing is changed
             self._fail(f"the loss is {loss}")
@@ -182,6 +279,9 @@ class _Run:
         self.done += samples
         self.history.losses.append(loss)
         self.gathered.add(measured)
+        self.training.epoch, self.training.loss = self.number + 1, loss
+        if self.callbacks:
+            self.training.measured = self.gathered.means()
         self.progress.advance(self.gathered.means(), samples)
 
     def _next(self) -> None:
@@ -192,26 +292,40 @@ class _Run:
         if lost := self.step._not_finite():
             self._fail(f'"{lost[0]}" became infinite or NaN')
 
-    def save(self, *, within: bool = False) -> None:
-        """Bring graph and checkpoint up to date; ``within`` an epoch a checkpoint in parts is enough."""
+    def _write_back(self) -> Graph:
+        """The graph as it is now, with how far the training is."""
+        return self.step.write_back(**self._reached())
+
+    def _reached(self) -> dict[str, Any]:
+        """The progress of the training, with what of its epoch is measured."""
         gathered = self.gathered if self.done else self.step.measuring()
         sums = {name: list(each) for name, each in gathered.sums.items()}
-        arrays = {PREDICTIONS: gathered.predictions, LABELS: gathered.labels}
-        measured = {name: np.concatenate(each) for name, each in arrays.items() if each}
-        progress = {"measured": measured, "epoch": self.number, "samples": self.done, "sums": sums, **self.cutting}
+        measured = {name: np.concatenate(each) for name, each in gathered.arrays.items()}
+        return {"measured": measured, "epoch": self.number, "samples": self.done, "sums": sums, **self.cutting}
+
+    def save(self, *, within: bool = False) -> None:
+        """Bring graph and checkpoint up to date; ``within`` an epoch a checkpoint in parts is enough."""
+        progress = self._reached()
         sharded = is_sharded(self.checkpoint)
-        if not (within and sharded) or self.step._made.biases:  # whose codes are made of whole arrays
+        if not (within and sharded) or self.step._made.biases:  # whose quantized values are made of whole arrays
             self.step.write_back(**progress)
         if sharded:
             assert self.checkpoint is not None
-            self.step.write_parts(self.checkpoint, **progress)
+            try:
+                self.step.write_parts(self.checkpoint, **progress)
+            except (TenonnxError, OSError) as error:
+                self.step.write_back(**progress)
+                raise CheckpointFailed(self.checkpoint, error) from error
         else:
             self.write()
 
     def write(self) -> None:
         """Write the graph to the checkpoint, if there is one."""
         if self.checkpoint is not None and not is_sharded(self.checkpoint):
-            self.step.source.save(self.checkpoint)
+            try:
+                self.step.source.save(self.checkpoint)
+            except (TenonnxError, OSError) as error:
+                raise CheckpointFailed(self.checkpoint, error) from error
 
     def _validate(self) -> dict[str, float]:
         assert self.validation is not None
@@ -222,7 +336,7 @@ class _Run:
 
     def _fail(self, what: str) -> None:
         losses = ", ".join(f"{loss:.4g}" for loss in self.history.losses[-3:])
-        rate = rate_at(self.step.optimizer.learning_rate, max(self.step.steps - 1, 0))
+        rate = rate_at(self.step.optimizer.learning_rate, max(self.step.updates - 1, 0))
         raise TrainingFailed(
             f"{what} at step {self.step.steps}",
             given=f"epoch {self.number + 1}, sample {self.done}, learning rate {rate:g}, losses {losses or 'none'}",

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Graph, InvalidCall, InvalidFeed, TensorType, Value
+from tenonnx_data import ClassNames
 from tenonnx_standard.image import image_decoder
-from tenonnx_training.data import Array, Samples
+from tenonnx_training.loaders import Array, Samples
 
 #: What names of images end in.
 _SUFFIXES = (".bmp", ".jp2", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -19,7 +20,7 @@ _SUFFIXES = (".bmp", ".jp2", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".
 
 @dataclass(frozen=True)
 class Pixels:
-    """How an image becomes what a model takes.
+    """Conversion of an image to an input of a model.
 
     It is scaled, by means of what a pixel covers, until it fills ``size`` (height, width) and its middle is cut out.
     Floats are numbers from 0 to 1, less ``mean`` and divided by ``std``, one of each for a channel or for all; integers
@@ -38,11 +39,11 @@ class Pixels:
             given = getattr(self, name)
             if given and (len(given) not in (1, self.channels) or not self.dtype.is_float):
                 raise InvalidCall(
-                    f"the {name} of images must be one number, or one for each of {self.channels} channels of floats",
+                    f"the {name} of images does not fit {self.channels} channels of floats",
                     given=f"{', '.join(map(str, given))} for {self.dtype}",
                 )
         if 0 in self.std:
-            raise InvalidCall("the std of images must not be zero", given=", ".join(map(str, self.std)))
+            raise InvalidCall("the std of images is zero", given=", ".join(map(str, self.std)))
 
     def read(self, path: Path) -> Array:
         pixels = fitted(decoded(path, self.channels), self.size)
@@ -85,7 +86,7 @@ class ImageFolder:
         found = sorted(each.name for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
         numbered = all(name.isascii() and name.isdigit() for name in found)
         names = tuple(classes or sorted(found, key=int if numbered else str))
-        wanted = f"{path} must hold a folder of images for each class"
+        wanted = f"{path} does not hold a folder of images for each class"
         if not found:
             raise InvalidCall(wanted, given="no folder", do="put the images into folders named by their classes")
         if strange := [name for name in found if not numbered and name not in names]:
@@ -115,17 +116,21 @@ class ImageFolder:
         """The images for the one input of ``graph``, read as batches want them, and the labels, by name.
 
         Images get the sides that the model wants; where it leaves them open those of ``size``, or of the first image.
-        ``Pixels`` tells of the rest. Raises ``InvalidCall`` for a model without an input of images, and where the value
+        ``Pixels`` tells of the rest. The metadata of ``graph`` keeps the names of the classes.
+
+        Raises ``InvalidCall`` for a model without an input of images, and where the value
         ``output`` tells apart another number of classes.
         """
         value, channels, last = _input(graph)
-        count = _classes(graph, output)
+        count = classes_of(graph, output)
         if count is not None and not (int(self.labels.max()) < count if self.numbered else len(self.classes) == count):
             raise InvalidCall(
-                f"{self.path} must hold a folder for each of the {count} classes of the model",
+                f"{self.path} has no folder for each of the {count} classes of the model",
                 given=", ".join(self.classes),
                 do="name the folders by the numbers of their classes, from 0",
             )
+        if not self.numbered:
+            ClassNames(graph).keep(labels, self.classes)
         sides: Sequence[Any] = value.shape[1:3] if last else value.shape[2:4]
         if not all(isinstance(side, int) for side in sides):
             first = size or decoded(self.files[0], channels).shape[:2]
@@ -151,8 +156,8 @@ def _input(graph: Graph) -> tuple[Value, int, bool]:
     )
 
 
-def _classes(graph: Graph, output: str | None) -> int | None:
-    """How many classes a model tells apart, None where it does not say."""
+def classes_of(graph: Graph, output: str | None) -> int | None:
+    """Number of classes of a model, None where it is not known."""
     kinds = {v.name: v.type for v in graph.values() if isinstance(v.type, TensorType)}
     floats = [v.name for v in graph.outputs if v.name in kinds and kinds[v.name].dtype.is_float]
     kind = kinds.get(output or (floats[0] if floats else ""))
@@ -165,10 +170,10 @@ def decoded(path: Path, channels: int) -> Array:
     try:
         data = np.frombuffer(path.read_bytes(), np.uint8)
     except OSError as error:
-        raise InvalidFeed(f'"{path}" must be a file that can be read', given=error.strerror or str(error)) from error
+        raise InvalidFeed(f'cannot read "{path}"', given=error.strerror or str(error)) from error
     pixels: Array = image_decoder(data, pixel_format="RGB" if channels == 3 else "Grayscale")
     if not pixels.size:
-        raise InvalidFeed(f'"{path}" must be an image', given=f"{len(data)} bytes", do="take it out of the folder")
+        raise InvalidFeed(f'"{path}" is no image', given=f"{len(data)} bytes", do="take it out of the folder")
     return pixels
 
 
@@ -188,10 +193,10 @@ def fitted(pixels: Array, size: tuple[int, int]) -> Array:
 
 
 def _weights(side: int, scaled: int) -> Array:
-    """What each of ``side`` pixels counts in each of ``scaled``: linear, or all that one covers if they are fewer."""
+    """Weight of each of ``side`` pixels in each of ``scaled``: linear, or all that one covers if they are fewer."""
     factor = side / scaled
-    centres = (np.arange(scaled) + 0.5) * factor - 0.5
-    distances = np.abs(centres[:, None] - np.arange(side)) / max(factor, 1.0)
+    centers = (np.arange(scaled) + 0.5) * factor - 0.5
+    distances = np.abs(centers[:, None] - np.arange(side)) / max(factor, 1.0)
     weights: Array = np.maximum(1.0 - distances, 0.0).astype(np.float32)
     weights /= weights.sum(axis=1, keepdims=True)
     return weights

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -14,12 +15,12 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Graph, InvalidCall, Node, Value
+from tenonnx.extend import DType, Graph, InvalidCall, Node, Value, constant
 from tenonnx.extend.formats import Tensor, read_tensors, write_tensors
 from tenonnx.extend.transforms import Builder, bind, check_made_alike, copy_graph, interpreting
 from tenonnx_training.modes import settle
 from tenonnx_training.parameters import is_adapter, matches, names_of
-from tenonnx_training.ties import source_of
+from tenonnx_training.weight_readers import source_of
 
 Array = np.ndarray[Any, Any]
 
@@ -71,7 +72,7 @@ class _Place:
         return (rank, inputs), (outputs, rank)
 
     def product(self, down: Array, up: Array) -> Array:
-        """What the adapters add to the weight."""
+        """Sum that the adapters add to the weight."""
         whole: Array = np.einsum("or,ri...->oi...", up.reshape(up.shape[:2]), down)
         if self.node.op is ops.conv:
             return whole
@@ -91,32 +92,58 @@ def lora(
     graph: Graph,
     patterns: str | Sequence[str],
     *,
-    rank: int = 8,
+    rank: int | Mapping[str, int] = 8,
     alpha: float | None = None,
+    dropout: float = 0.0,
     name: str = "default",
     seed: int = 0,
 ) -> Graph:
     """A copy of ``graph`` with adapters beside weights that match ``patterns``, of MatMul, Gemm, Conv and MatMulNBits.
 
-    Patterns are those of ``trainable``. The product of a pair is multiplied by ``alpha / rank``, by default 1. It is
-    zero at first: A is drawn by ``seed``, B is zero. A weight that several nodes use has one pair for all of them.
-    ``fit`` trains nothing else unless told otherwise. Several adapters, by ``name``, may stand side by side. Raises
-    ``InvalidCall`` where a pattern matches nothing.
+    Patterns are those of ``trainable``; so are those of a mapping ``rank``, of which the first that matches a weight
+    counts. The product of a pair is multiplied by ``alpha / rank``, by default 1. It is zero at first: A is drawn by
+    ``seed``, B is zero. In training, ``dropout`` is the share of the inputs of a pair that is dropped. A weight that
+    several nodes use has one pair for all of them. ``fit`` trains nothing else unless told otherwise. Several adapters,
+    by ``name``, may stand side by side. Raises ``InvalidCall`` where a pattern matches nothing.
     """
-    if not (isinstance(rank, int) and rank > 0):
-        raise InvalidCall("the rank of adapters must be a positive integer", given=repr(rank))
-    random, contents = np.random.default_rng(seed), {}
+    ranks = rank if isinstance(rank, Mapping) else {"*": rank}
+    if not ranks or not all(isinstance(each, int) and each > 0 for each in ranks.values()):
+        raise InvalidCall("the rank of adapters is no positive integer", given=repr(rank))
+    if not (isinstance(dropout, int | float) and 0 <= dropout < 1):
+        raise InvalidCall("the dropout of adapters is no share from 0 to 1", given=repr(dropout))
+    random, contents, scales, used = np.random.default_rng(seed), {}, {}, set()
     chosen = [patterns] if isinstance(patterns, str) else list(patterns)
     for module, places in _modules(copy_graph(graph).infer(), chosen).items():
-        down, up = places[0].shapes(rank)
+        pattern = next((each for each in ranks if each == "*" or _matches(places, [each])), None)
+        if pattern is None:
+            raise InvalidCall(
+                f'no pattern of rank matches "{module}"', given=", ".join(ranks), do='rank={..., "*": 8} for all others'
+            )
+        used.add(pattern)
+        scales[module] = 1.0 if alpha is None else alpha / ranks[pattern]
+        down, up = places[0].shapes(ranks[pattern])
         bound = 1 / math.sqrt(math.prod(down[1:]))
         contents[f"{module}.lora_A"] = random.uniform(-bound, bound, down).astype(np.float32)
         contents[f"{module}.lora_B"] = np.zeros(up, np.float32)
-    return with_adapters(graph, contents, scale=1.0 if alpha is None else alpha / rank, name=name)
+    if unused := [pattern for pattern in ranks if pattern not in used and pattern != "*"]:
+        raise InvalidCall(f'the pattern of rank "{unused[0]}" matches no adapted weight', available=", ".join(scales))
+    one = set(scales.values())
+    return with_adapters(graph, contents, scale=one.pop() if len(one) == 1 else scales, dropout=dropout, name=name)
 
 
-def with_adapters(graph: Graph, contents: Mapping[str, Array], *, scale: float = 1.0, name: str = "default") -> Graph:
-    """A copy of ``graph`` with adapters of these ``contents``, by ``{module}.lora_A`` and ``{module}.lora_B``."""
+def with_adapters(
+    graph: Graph,
+    contents: Mapping[str, Array],
+    *,
+    scale: float | Mapping[str, float] = 1.0,
+    dropout: float = 0.0,
+    name: str = "default",
+) -> Graph:
+    """A copy of ``graph`` with adapters of these ``contents``, by ``{module}.lora_A`` and ``{module}.lora_B``.
+
+    ``scale`` is one of all, or by module.
+    """
+    told = json.dumps(scale if isinstance(scale, int | float) else dict(scale))
     copy = copy_graph(graph).infer()
     copy.training_state = None  # it is that of other parameters
     modules = {key.rpartition(".lora_")[0] for key in contents}
@@ -124,19 +151,29 @@ def with_adapters(graph: Graph, contents: Mapping[str, Array], *, scale: float =
     missing = sorted(modules - found.keys())
     if missing:
         raise InvalidCall(
-            "adapters must match modules of the graph",
+            "adapters match no module of the graph",
             given=", ".join(missing[:5]),
             available=", ".join(list(found)[:50]),
         )
     for module in sorted(modules, key=list(found).index):
         down, up = (copy.variable(f"{module}.lora_{k}.{name}.weight", contents[f"{module}.lora_{k}"]) for k in "AB")
         for place in found[module]:
-            _insert(copy, replace(place, is_turned=_is_turned(found[module][0], place)), down, up, scale)
-    copy.metadata[f"tenonnx.lora.{name}"] = str(scale)
+            turned = replace(place, is_turned=_is_turned(found[module][0], place))
+            _insert(copy, turned, down, up, _scale_of(told, module), dropout)
+    copy.metadata[f"tenonnx.lora.{name}"] = told
     return copy
 
 
-def _insert(graph: Graph, place: _Place, down: Value, up: Value, scale: float) -> None:
+def _scale_of(told: str, module: str) -> float:
+    """The factor of a module, by what metadata say: one of all, or by module."""
+    try:
+        found = json.loads(told)
+        return float(found[module] if isinstance(found, dict) else found)
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidCall(f'unknown scale of the adapter of "{module}"', given=told[:80], do="scale=...") from error
+
+
+def _insert(graph: Graph, place: _Place, down: Value, up: Value, scale: float, dropout: float) -> None:
     """Let what reads the output of a node read it with what the adapters add."""
     node, start = place.node, len(graph.nodes)
     (output,) = (v for v in node.outputs if v is not None)
@@ -144,12 +181,14 @@ def _insert(graph: Graph, place: _Place, down: Value, up: Value, scale: float) -
     with interpreting(Builder(graph, prefix=f"{place.module}/lora")):
         x = node.inputs[0]
         assert x is not None
+        if dropout:
+            x = ops.dropout(x, constant(np.float32(dropout)), _outputs=1)
         whole = output + place.apply(x, down, up, scale)
     added, position = graph.nodes[start:], graph.nodes.index(node) + 1
     graph.nodes[start:] = []
     graph.nodes[position:position] = added
     for reader in readers:
-        reader.become(
+        reader._replace_fields(
             inputs=tuple(whole if v is output else v for v in reader.inputs),
             captures=tuple(whole if v is output else v for v in reader.captures),
         )
@@ -169,7 +208,7 @@ def adapters(graph: Graph, name: str = "default") -> dict[str, Array]:
         if is_adapter(value.name) and value.name.endswith(f".{name}.weight") and value.data is not None:
             found[value.name.removesuffix(f".{name}.weight")] = value.data.array()
     if not found:
-        raise InvalidCall(f'the graph must have adapters called "{name}"', do="tt.lora(graph, patterns)")
+        raise InvalidCall(f'the graph has no adapters called "{name}"', do="tt.lora(graph, patterns)")
     return found
 
 
@@ -177,14 +216,14 @@ def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training
     """A copy of ``graph`` whose weights have what the adapters of ``adapted`` add: the same file, other initializers.
 
     One that was exported as it is trained is brought into the form in which it is used, unless ``keep_training_form``.
-    Raises ``InvalidCall`` for an adapter beside a weight that is no variable of floats, such as a quantised one, or
+    Raises ``InvalidCall`` for an adapter beside a weight that is no variable of floats, such as a quantized one, or
     that others were merged into in one of the graphs alone.
     """
     copy, held = copy_graph(graph).infer(), adapters(adapted, name)
     modules = {module: places for module, places in _modules(copy).items() if f"{module}.lora_A" in held}
     origins = {module: _origin(places[0].weight) for module, places in modules.items()}
     check_made_alike(copy, adapted, [weight.name for weight, _ in origins.values()])
-    scale = float(adapted.metadata[f"tenonnx.lora.{name}"])
+    scales = adapted.metadata[f"tenonnx.lora.{name}"]
     changed: dict[str, Array] = {}
     for module, places in modules.items():
         weight, undone = origins[module]
@@ -200,7 +239,8 @@ def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training
                 given=repr(weight),
                 do="export the graph with its adapters beside it",
             )
-        added = undone(places[0].product(held[f"{module}.lora_A"], held[f"{module}.lora_B"])) * scale
+        added = undone(places[0].product(held[f"{module}.lora_A"], held[f"{module}.lora_B"]))
+        added = added * _scale_of(scales, module)
         before = weight.data.array()
         changed[weight.name] = (before + added).astype(before.dtype)
     copy.assign(changed)
@@ -210,7 +250,7 @@ def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training
 
 
 def _origin(value: Value) -> tuple[Value, Callable[[Array], Array]]:
-    """What a weight is a transposed, reshaped or cast form of, and a function that undoes that for what is added."""
+    """Origin of a transposed, reshaped or cast weight, and a function that undoes these for an addend."""
     steps: list[Callable[[Array], Array]] = []
     while (value := source_of(value)).producer is not None:
         node, (_, attributes) = value.producer, bind(value.producer)
@@ -252,7 +292,11 @@ def save_adapters(graph: Graph, path: str | os.PathLike[str], name: str = "defau
 
 
 def load_adapters(
-    graph: Graph, path: str | os.PathLike[str], *, scale: float | None = None, name: str = "default"
+    graph: Graph,
+    path: str | os.PathLike[str],
+    *,
+    scale: float | Mapping[str, float] | None = None,
+    name: str = "default",
 ) -> Graph:
     """A copy of ``graph`` with the adapters of a file; ``scale`` is by default what the file says, or PEFT's beside it.
 
@@ -263,19 +307,25 @@ def load_adapters(
     contents = {}
     for key, entry in entries.items():
         if entry.dtype not in _STORED:
-            raise InvalidCall("adapters must be floats", given=f"{key}: {entry.dtype}", available=", ".join(_STORED))
+            raise InvalidCall("adapters are no floats", given=f"{key}: {entry.dtype}", available=", ".join(_STORED))
         array = np.frombuffer(entry.region.view(), _STORED[entry.dtype].numpy).reshape(entry.shape)
         contents[key.removeprefix(_PREFIX).removesuffix(".weight")] = array.astype(np.float32)
     if scale is None:
-        scale = float(told[_SCALE]) if _SCALE in told else _scale_of_peft(Path(path).parent / _CONFIG)
+        config = Path(path).parent / _CONFIG
+        modules = {key.rpartition(".lora_")[0] for key in contents}
+        scale = (
+            {module: _scale_of(told[_SCALE], module) for module in modules}
+            if _SCALE in told
+            else _scale_of_peft(config, contents)
+        )
     tuned, here = json.loads(told.get(_MADE_OF, "{}")), _made_of(graph)
     for module in sorted({key.rpartition(".lora_")[0] for key in contents}):
         if tuned.get(module) != here.get(module):
             was, now = (", ".join(each.get(module, ["one parameter"])) for each in (tuned, here))
             raise InvalidCall(
-                f'the weight of "{module}" must be computed from the parameters that the adapters were trained with',
+                f'the weight of "{module}" is computed from other parameters than the adapters were trained with',
                 given=f"{was}, and here {now}",
-                do="export the module with simplify=False, which keeps each parameter",
+                do="export the module with simplify=False (--no-fold), which keeps each parameter",
             )
     return with_adapters(graph, contents, scale=scale, name=name)
 
@@ -287,14 +337,23 @@ def _made_of(graph: Graph) -> dict[str, list[str]]:
     return {name: list(v.role.made_of) for name, v in weights.items() if v.role is not None and v.role.made_of}
 
 
-def _scale_of_peft(path: Path) -> float:
+def _scale_of_peft(path: Path, contents: Mapping[str, Array]) -> float | dict[str, float]:
+    """The factor that a configuration of PEFT tells, by module where it has patterns of ranks or alphas."""
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        rank = float(told["r"])
-        return float(told["lora_alpha"]) / (math.sqrt(rank) if told.get("use_rslora") else rank)
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        root = math.sqrt if told.get("use_rslora") else float
+        rank, alpha = float(told["r"]), float(told["lora_alpha"])
+        if not told.get("rank_pattern") and not told.get("alpha_pattern"):
+            return alpha / root(rank)
+        found = {}
+        for key in (each for each in contents if each.endswith(".lora_A")):
+            module, ranked = key.removesuffix(".lora_A"), len(contents[key])
+            alphas = (a for p, a in (told.get("alpha_pattern") or {}).items() if re.match(rf"(.*\.)?({p})$", module))
+            found[module] = float(next(alphas, alpha)) / root(ranked)
+        return found
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, re.error, ZeroDivisionError) as error:
         raise InvalidCall(
-            f"the scale of the adapters is unknown: {path} must have lora_alpha and r",
+            f"unknown scale of the adapters: {path} lacks lora_alpha or r",
             given=f"{type(error).__name__}: {error}",
             do="scale=alpha / rank",
         ) from error
@@ -321,14 +380,14 @@ def _modules(graph: Graph, patterns: Sequence[str] | None = None) -> dict[str, l
     for pattern in (*wanted, *unwanted):
         if not any(_matches(places, [pattern]) for places in found.values()):
             raise InvalidCall(
-                "a MatMul, Gemm, Conv or MatMulNBits with a fixed weight must match",
+                "no MatMul, Gemm, Conv or MatMulNBits with a fixed weight matches",
                 given=pattern,
                 available=", ".join([places[0].names[0][0] for places in found.values()][:50]),
             )
     chosen = {name: places for name, places in found.items() if _matches(places, wanted or ["*"])}
     chosen = {name: places for name, places in chosen.items() if not unwanted or not _matches(places, unwanted)}
     if not chosen:
-        raise InvalidCall("adapters must have a weight to stand beside", given=", ".join(patterns))
+        raise InvalidCall("no weight matches the adapters", given=", ".join(patterns))
     return chosen
 
 
@@ -354,7 +413,7 @@ def _is_turned(one: _Place, other: _Place) -> bool:
             if found.shape == wanted.shape and np.array_equal(found, wanted):
                 return turned
     raise InvalidCall(
-        f'all that use the weight of "{one.module}" must read it as it lies, or transposed',
+        f'the weight of "{one.module}" is read in a way that adapters do not support',
         given=f"{one.node!r}, and {other.node!r}",
         do='leave it out: "!" before its name',
     )
@@ -390,7 +449,7 @@ def _fixed(graph: Graph) -> dict[Value, Value]:
 
 
 def _module(weight: str, node: Node) -> str:
-    """What PyTorch calls the layer: the name of its weight, or where an exporter made that up, the path of the node."""
+    """PyTorch's name of the layer: the name of its weight, or where an exporter made that up, the path of the node."""
     if weight.endswith(".weight"):
         return weight.removesuffix(".weight")
     path = node.name.strip("/").rpartition("/")[0]

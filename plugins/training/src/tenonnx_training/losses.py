@@ -1,4 +1,4 @@
-"""Losses: what a prediction costs, as one number made of ops."""
+"""Losses."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from tenonnx.extend import DType, InvalidCall, InvalidFeed, TensorType, Value, constant
-from tenonnx_standard.activation import relu
+from tenonnx_standard.activation import relu, sigmoid
 from tenonnx_standard.axis_activation import log_softmax
 from tenonnx_standard.casting import cast, cast_like
-from tenonnx_standard.logic import equal, where
+from tenonnx_standard.logic import equal, greater, where
 from tenonnx_standard.loss import negative_log_likelihood_loss, softmax_cross_entropy_loss
-from tenonnx_standard.math import absolute, exp, log
+from tenonnx_standard.math import absolute, exp, log, minimum
 from tenonnx_standard.reduction import reduce_mean, reduce_sum
 from tenonnx_standard.shapes import reshape, size
 from tenonnx_training.classes import (
@@ -31,6 +31,8 @@ from tenonnx_training.classes import (
     wide,
     without,
 )
+from tenonnx_training.ctc import CTC
+from tenonnx_training.embedding_losses import InfoNCE, Triplet
 
 Array = np.ndarray[Any, Any]
 
@@ -47,7 +49,7 @@ class Loss(Protocol):
     def __call__(self, prediction: Value, labels: Value) -> Value: ...
 
     def labels_type(self, prediction: TensorType) -> TensorType:
-        """What labels have to be, for a prediction of this type."""
+        """Type of the labels for a prediction of this type."""
         ...
 
     def check(self, prediction: TensorType, labels: Array) -> None:
@@ -59,7 +61,7 @@ class Loss(Protocol):
 class _OfClasses:
     """A loss of integer labels.
 
-    ``weights`` has one number for each class; samples labelled ``ignore_index`` count for nothing. ``reduction`` is
+    ``weights`` has one number for each class; samples labeled ``ignore_index`` count for nothing. ``reduction`` is
     mean (weighted) or sum. ``class_axis`` is where the classes lie in the prediction: by default axis 1, as in PyTorch,
     or the last one where that alone has a known size; -1 says so for what has ``[batch, length, classes]``.
     """
@@ -119,7 +121,7 @@ class SoftmaxCrossEntropy(_OfClasses):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.label_smoothing, int | float) or not 0 <= self.label_smoothing <= 1:
-            raise InvalidCall("label smoothing must be a share from 0 to 1", given=repr(self.label_smoothing)[:80])
+            raise InvalidCall("label smoothing is no share from 0 to 1", given=repr(self.label_smoothing)[:80])
 
     def reduced(self, prediction: Value, labels: Value, reduction: str) -> Value:
         weights = self._weights(prediction)
@@ -142,7 +144,7 @@ class SoftmaxCrossEntropy(_OfClasses):
 class NegativeLogLikelihood(_OfClasses):
     """Minus the logarithm of a probability, where the prediction gives that logarithm to each label.
 
-    ``weights`` has one number for each class; samples labelled ``ignore_index`` count for nothing. ``reduction`` is
+    ``weights`` has one number for each class; samples labeled ``ignore_index`` count for nothing. ``reduction`` is
     mean (weighted) or sum. ``class_axis`` is as in ``SoftmaxCrossEntropy``. A loss below zero is refused: then the
     prediction is no logarithm of probabilities.
     """
@@ -158,7 +160,7 @@ class NegativeLogLikelihood(_OfClasses):
         """Raise ``InvalidFeed`` for what no probabilities give."""
         if loss < -1e-4 and all(weight >= 0 for weight in self.weights or ()):
             raise InvalidFeed(
-                "negative_log_likelihood must read logarithms of probabilities, which are at most 0",
+                "negative_log_likelihood read numbers above 0, which are no logarithms of probabilities",
                 given=f"a loss of {loss:.4g}",
                 do="softmax_cross_entropy reads scores, and the probabilities that a Softmax gives",
             )
@@ -222,6 +224,102 @@ class MeanAbsoluteError(_Elementwise):
         return absolute(prediction - labels)  # type: ignore[no-any-return]
 
 
+@dataclass(frozen=True, init=False)
+class Huber(_Elementwise):
+    """Half the square of a difference, a straight line beyond ``delta`` (Huber 1964), as ``HuberLoss`` of PyTorch."""
+
+    delta: float = 1.0
+    name: ClassVar[str] = "huber"
+
+    def __init__(self, delta: float = 1.0, reduction: str = "mean") -> None:
+        if not (isinstance(delta, int | float) and delta > 0):
+            raise InvalidCall("Huber: delta is no number above zero", given=repr(delta)[:80])
+        object.__setattr__(self, "delta", delta)
+        object.__setattr__(self, "reduction", reduction)
+        self.__post_init__()
+
+    def each(self, prediction: Value, labels: Value) -> Value:
+        distance = absolute(prediction - labels)
+        near = minimum(distance, self.delta)  # differentiable where the two parts meet
+        return near * (distance - near * 0.5)  # type: ignore[no-any-return]
+
+
+class KullbackLeibler(_Elementwise):
+    """The divergence of a softmax of scores from probabilities in the labels, along the last axis, for each sample.
+
+    With ``mean`` that is ``KLDivLoss(reduction="batchmean")`` of PyTorch on ``[batch, classes]``.
+    """
+
+    name: ClassVar[str] = "kl_divergence"
+    includes: ClassVar[str] = "Softmax"
+
+    def each(self, prediction: Value, labels: Value) -> Value:
+        known = log(where(greater(labels, 0.0), labels, 1.0))
+        return reduce_sum(labels * (known - log_softmax(prediction, axis=-1)), [-1], keepdims=0)  # type: ignore[no-any-return]
+
+    def check(self, prediction: TensorType, labels: Array) -> None:
+        if labels.size and (labels.min() < 0 or np.abs(labels.sum(-1) - 1).max() > 1e-3):
+            raise InvalidFeed(
+                "labels of kl_divergence are no probabilities along the last axis",
+                given=f"numbers from {labels.min():g} to {labels.max():g}",
+                do="softmax_cross_entropy takes class numbers",
+            )
+
+
+@dataclass(frozen=True, init=False)
+class Focal(_Elementwise):
+    """Binary cross-entropy that counts what is easy for less, by ``(1 - p) ** gamma`` (Lin et al. 2017).
+
+    The sigmoid of scores is part of the loss. ``alpha`` is the weight of labels 1, and ``1 - alpha`` that of labels 0;
+    None weighs both alike. As ``sigmoid_focal_loss`` of torchvision.
+    """
+
+    gamma: float = 2.0
+    alpha: float | None = 0.25
+    name: ClassVar[str] = "focal"
+    includes: ClassVar[str] = "Sigmoid"
+
+    def __init__(self, gamma: float = 2.0, alpha: float | None = 0.25, reduction: str = "mean") -> None:
+        if not (isinstance(gamma, int | float) and gamma >= 0):
+            raise InvalidCall("Focal: gamma is negative or no number", given=repr(gamma)[:80])
+        if alpha is not None and not 0 <= alpha <= 1:
+            raise InvalidCall("Focal: alpha is no share from 0 to 1", given=repr(alpha)[:80])
+        for name, value in (("gamma", gamma), ("alpha", alpha), ("reduction", reduction)):
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    def each(self, prediction: Value, labels: Value) -> Value:
+        cost = BinaryCrossEntropy().each(prediction, labels)
+        probability = sigmoid(prediction)
+        missing = probability * (1.0 - labels) + (1.0 - probability) * labels
+        cost = cost * missing**self.gamma
+        if self.alpha is not None:
+            cost = cost * (labels * self.alpha + (1.0 - labels) * (1.0 - self.alpha))
+        return cost  # type: ignore[no-any-return]
+
+    def check(self, prediction: TensorType, labels: Array) -> None:
+        BinaryCrossEntropy().check(prediction, labels)
+
+
+class Dice(_Elementwise):
+    """One minus the overlap of each sample's mask with its labels, ``(2 sum(p y) + 1) / (sum(p) + sum(y) + 1)``.
+
+    The sigmoid of scores is part of the loss; the sums are over all axes but the first (Milletari et al. 2016).
+    """
+
+    name: ClassVar[str] = "dice"
+    includes: ClassVar[str] = "Sigmoid"
+
+    def each(self, prediction: Value, labels: Value) -> Value:
+        probability = sigmoid(prediction)
+        axes = list(range(1, prediction.ndim))
+        both, one, other = (reduce_sum(x, axes, keepdims=0) for x in (probability * labels, probability, labels))
+        return 1.0 - (both * 2.0 + 1.0) / (one + other + 1.0)  # type: ignore[no-any-return]
+
+    def check(self, prediction: TensorType, labels: Array) -> None:
+        BinaryCrossEntropy().check(prediction, labels)
+
+
 class BinaryCrossEntropy(_Elementwise):
     """The cross-entropy of probabilities in the labels by the sigmoid of scores, which is part of the loss."""
 
@@ -235,7 +333,7 @@ class BinaryCrossEntropy(_Elementwise):
         numbers = labels.astype(np.float64)
         if np.any((numbers < 0) | (numbers > 1)):
             raise InvalidFeed(
-                "labels of binary cross-entropy must be probabilities from 0 to 1",
+                "labels of binary cross-entropy are outside of 0 to 1",
                 given=f"{numbers.min():g} to {numbers.max():g}",
             )
 
@@ -256,11 +354,11 @@ class FunctionLoss:
         return prediction if self.labels is None else self.labels
 
     def check(self, prediction: TensorType, labels: Array) -> None:
-        """What the function takes is not known."""
+        """Accept any labels: the requirements of the function are not known."""
 
 
 class NoLoss:
-    """What stands for a loss where there is none: it knows the type of the labels, by the first of them."""
+    """Placeholder for a loss: it knows the type of the labels, by the first of them."""
 
     includes: ClassVar[str] = ""
 
@@ -310,11 +408,24 @@ def _mean(each: Value, share: Value | None, count: Value, reduction: str) -> tup
     return total / cast_like(divisor, total), number
 
 
-_NAMED = (SoftmaxCrossEntropy, NegativeLogLikelihood, MeanSquaredError, MeanAbsoluteError, BinaryCrossEntropy)
+_NAMED = (
+    SoftmaxCrossEntropy,
+    NegativeLogLikelihood,
+    MeanSquaredError,
+    MeanAbsoluteError,
+    Huber,
+    BinaryCrossEntropy,
+    Focal,
+    Dice,
+    KullbackLeibler,
+    Triplet,
+    InfoNCE,
+    CTC,
+)
 
 LOSSES: dict[str, Callable[..., Loss]] = {loss.name: loss for loss in _NAMED}
 
 
 def _check_reduction(reduction: str) -> None:
     if reduction not in ("mean", "sum"):
-        raise InvalidCall("the loss must be one number", given=f"reduction={reduction!r}", available="mean, sum")
+        raise InvalidCall("the loss is not one number", given=f"reduction={reduction!r}", available="mean, sum")

@@ -1,4 +1,4 @@
-"""What is measured over many batches: means of what graphs compute, and metrics of all that was predicted."""
+"""Means and metrics over many batches."""
 
 from __future__ import annotations
 
@@ -22,12 +22,17 @@ def mean_of(total: float, weight: float | None) -> float:
     return total if weight is None else total / weight if weight else math.nan
 
 
+#: Names of the arrays of array metrics, followed by the output where several have labels.
+PREDICTIONS, LABELS = "training__predictions", "training__labels"
+
+
 @dataclass(frozen=True)
 class Scalar:
     """One number that a graph gives for a batch: the mean of as many as ``count`` tells, by default of its samples.
 
     ``value`` and ``count`` are names of outputs. Where it is ``summed``, the number is the sum of as many, and without
-    a count sums of batches are added up. ``finish`` makes the number that is reported of the mean.
+    a count sums of batches are added up. ``finish`` makes the number that is reported of the mean. A total has
+    ``parts``, the names of other scalars with their weights, of whose means it is the sum.
     """
 
     name: str
@@ -35,14 +40,16 @@ class Scalar:
     count: str | None = None
     summed: bool = False
     finish: Callable[[float], float] = float
+    parts: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
 class ArrayMetric:
-    """A metric of all predictions and labels."""
+    """A metric of all predictions and labels, where several outputs have labels those of the output ``of``."""
 
     name: str
     function: Callable[[Array, Array], Any]
+    of: str = ""
 
     def __call__(self, predictions: Array, labels: Array) -> float:
         found = self.function(predictions, labels)
@@ -50,20 +57,21 @@ class ArrayMetric:
             return float(found)
         except (TypeError, ValueError) as error:
             raise InvalidCall(
-                f'the metric "{self.name}" must give one number', given=repr(found)[:80], do="return its mean"
+                f'the metric "{self.name}" returned something else than one number',
+                given=repr(found)[:80],
+                do="return its mean",
             ) from error
 
 
 @dataclass
 class Measurement:
-    """What was measured of one batch: by name the sum of a number and its weight, and what array metrics read.
+    """Measurements of one batch: by name the sum of a number and its weight, and the ``arrays`` for array metrics.
 
     A sum that is no mean has no weight: None.
     """
 
     sums: dict[str, Sum]
-    prediction: Array | None = None
-    labels: Array | None = None
+    arrays: dict[str, Array] = field(default_factory=dict)
 
     def mean(self, name: str) -> float:
         """NaN where nothing counted."""
@@ -72,44 +80,47 @@ class Measurement:
 
 @dataclass
 class Measuring:
-    """Gathers measurements; ``sums``, ``predictions`` and ``labels`` are those of all so far."""
+    """Gathers measurements; ``sums`` and ``arrays`` are those of all so far."""
 
     scalars: Sequence[Scalar]
     metrics: Sequence[ArrayMetric] = ()
     sums: dict[str, Sum] = field(default_factory=dict)
-    predictions: list[Array] = field(default_factory=list)
-    labels: list[Array] = field(default_factory=list)
+    arrays: dict[str, list[Array]] = field(default_factory=dict)
 
     def add(self, measured: Measurement) -> None:
         for name, (total, weight) in measured.sums.items():
             before, count = self.sums.get(name, (0.0, 0.0))
             self.sums[name] = before + total, None if weight is None else (count or 0.0) + weight
-        if measured.prediction is not None and measured.labels is not None:
-            self.predictions.append(measured.prediction)
-            self.labels.append(measured.labels)
+        for name, array in measured.arrays.items():
+            self.arrays.setdefault(name, []).append(array)
 
     @property
     def unknown(self) -> list[str]:
         """The names of what has not been measured so far."""
         scalars = [scalar.name for scalar in self.scalars if scalar.name not in self.sums]
-        return [*scalars, *(metric.name for metric in self.metrics if not self.predictions)]
+        return [*scalars, *(metric.name for metric in self.metrics if not self.arrays)]
 
     def means(self) -> dict[str, float]:
         """The numbers that graphs compute, over all samples so far."""
         held = [scalar for scalar in self.scalars if scalar.name in self.sums]
-        return {scalar.name: scalar.finish(mean_of(*self.sums[scalar.name])) for scalar in held}
+        found = {scalar.name: scalar.finish(mean_of(*self.sums[scalar.name])) for scalar in held}
+        for scalar in (each for each in held if each.parts):
+            found[scalar.name] = sum(weight * found[name] for name, weight in scalar.parts)
+        return found
 
     def values(self) -> dict[str, float]:
         """All numbers over all samples."""
-        if not self.predictions or not self.metrics:
+        if not self.arrays or not self.metrics:
             return self.means()
         try:
-            predictions, labels = np.concatenate(self.predictions), np.concatenate(self.labels)
+            held = {name: np.concatenate(arrays) for name, arrays in self.arrays.items()}
         except ValueError as error:
-            given = ", ".join(dict.fromkeys(str(array.shape[1:]) for array in self.predictions))
+            predictions = [arrays for name, arrays in self.arrays.items() if name.startswith(PREDICTIONS)]
+            given = ", ".join(dict.fromkeys(str(array.shape[1:]) for arrays in predictions for array in arrays))
             raise InvalidFeed(
                 "metrics on numpy arrays need predictions of equal shape in all batches",
                 given=f"samples of {given}",
                 do="pad all samples to one length",
             ) from error
-        return {**self.means(), **{metric.name: metric(predictions, labels) for metric in self.metrics}}
+        found = {each.name: each(held[PREDICTIONS + each.of], held[LABELS + each.of]) for each in self.metrics}
+        return {**self.means(), **found}

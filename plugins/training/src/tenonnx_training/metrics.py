@@ -1,4 +1,4 @@
-"""Metrics: what is reported beside the loss, of a prediction and labels.
+"""Metrics.
 
 A metric is a function of values, made of ops: then the graph computes it for each batch, and its mean over the samples
 is reported. Or it is a function of arrays: then it is given all predictions and labels of an epoch.
@@ -112,7 +112,7 @@ class TopK(OfClasses):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.k, int) and self.k > 0):
-            raise InvalidCall("TopK: k must be a number of classes", given=repr(self.k))
+            raise InvalidCall("TopK: k is no number of classes", given=repr(self.k))
 
     @property
     def name(self) -> str:
@@ -220,14 +220,14 @@ def _told(predictions: Array, labels: Array, metric: OfClasses) -> tuple[Array, 
             return scores.reshape(len(flat), scores.shape[-1]), flat, flat != metric.ignored
     if predictions.size != labels.size or predictions.shape[:1] != labels.shape[:1]:
         raise InvalidFeed(
-            "labels must be the number of a class for each prediction, or 0 and 1 in its shape",
+            "labels are neither class numbers nor 0 and 1 in the shape of the prediction",
             given=f"predictions {predictions.shape}, labels {labels.shape}",
             do="class_axis=-1 says that the classes lie along the last axis",
         )
     counted = labels != metric.ignored
     if not np.isin(labels[counted], (0, 1)).all():
         raise InvalidFeed(
-            "binary labels must be 0 and 1",
+            "binary labels other than 0 and 1",
             given=", ".join(map(str, np.unique(labels[counted])[:5])),
         )
     several = predictions.shape == labels.shape and labels.ndim > 1 and labels.shape[-1] > 1
@@ -236,7 +236,7 @@ def _told(predictions: Array, labels: Array, metric: OfClasses) -> tuple[Array, 
 
 
 def _chosen(scores: Array, threshold: float | None) -> Array:
-    """What is above a threshold: that of probabilities, or of scores where numbers are none."""
+    """Mask above a threshold: that of probabilities, or of scores where numbers are none."""
     if threshold is None:
         threshold = 0.0 if np.any((scores < 0) | (scores > 1)) else 0.5
     chosen: Array = scores > threshold
@@ -244,7 +244,7 @@ def _chosen(scores: Array, threshold: float | None) -> Array:
 
 
 def _columns(found: Array, labels: Array, counted: Array) -> Iterator[tuple[Array, Array]]:
-    """What counts of each column, or of the only one."""
+    """Predictions and labels that count, of each column or of the only one."""
     width = labels.shape[1] if labels.ndim == 2 else 1
     parts = (each.reshape(-1, width).T for each in (found, labels, counted))
     for one, other, chosen in zip(*parts, strict=True):

@@ -1,4 +1,4 @@
-"""Training form: what BatchNormalization and Dropout do while a model is trained."""
+"""Training mode of BatchNormalization and Dropout."""
 
 from __future__ import annotations
 
@@ -27,13 +27,17 @@ from tenonnx_standard.normalization import but_channels, count_along
 from tenonnx_standard.regularization import dropout, dropout_off, dropout_off_masked_by_number
 from tenonnx_standard.shapes import identity
 from tenonnx_training.pooled import pooled_first
-from tenonnx_training.ties import aliases, name_of
+from tenonnx_training.weight_readers import name_of
 
 #: Below this version the attribute is_test told whether BatchNormalization and Dropout are used or trained.
 _WITHOUT_IS_TEST = 7
 
 #: The inputs of BatchNormalization, at every version, that hold scale and shift, and running statistics.
 _AFFINE, _STATISTICS = slice(1, 3), slice(3, 5)
+
+
+#: The metadata of a node in which a front end keeps the momentum of its module, where the file has another.
+MOMENTUM = "tenonnx.momentum"
 
 
 @dataclass
@@ -63,16 +67,9 @@ def _has_modes(op: object) -> bool:
 
 
 def not_for_gradients(graph: Graph) -> set[str]:
-    """What no gradient is to change: running statistics, and the ratios of Dropout."""
+    """Values that gradients must not change: running statistics, and the ratios of Dropout."""
     held: list[tuple[Op, slice]] = [(batch_normalization, _STATISTICS), (dropout, slice(1, 2))]
     return {name_of(v) for node in graph.walk() for op, part in held if _is(node.op, op) for v in node.inputs[part]}
-
-
-def tied_statistics(graph: Graph) -> set[str]:
-    """The variables that are running statistics and something else, under another name."""
-    other = aliases(graph)
-    statistics = {name_of(v) for n in graph.walk() if _is(n.op, batch_normalization) for v in n.inputs[_STATISTICS]}
-    return statistics & other.keys()
 
 
 def statistics_of(graph: Graph, trained: Collection[str] | None = None) -> list[str]:
@@ -143,17 +140,21 @@ def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm, unbiased: bool
         form.notes.append(f"{node.title} {where}: its running statistics are not updated")
         return None
     names = [value.name if value is not None else "" for value in call.inputs[_STATISTICS]]
-    if len(node.outputs) > 1 and not (unbiased and call.op is batch_normalization):  # it is in training already
+    momentum = _momentum(node, call.attributes["momentum"])
+    if momentum == 1.0:
+        form.notes.append(f"{node.title} has the momentum 1.0: its running statistics stay as they are")
+    as_it_is = momentum == call.attributes["momentum"] and not (unbiased and call.op is batch_normalization)
+    if len(node.outputs) > 1 and as_it_is:  # it is in training already
         results: Sequence[Value | None] | None = None
         replaced = [None if v is None else rewriter.copy(v) for v in node.outputs[1:3]]
     else:
         inputs = list(call.inputs)
         inputs[_STATISTICS] = [form.statistics.get(n, v) for n, v in zip(names, inputs[_STATISTICS], strict=True)]
-        options = {name: call.attributes[name] for name in ("epsilon", "momentum")}
-        normalise = _with_unbiased if unbiased else batch_normalization
-        made = normalise(*inputs, **options, training_mode=1, _outputs=3)
-        normalised, *replaced = made
-        results = made if len(node.outputs) > 1 else (normalised,)
+        normalize = _with_unbiased if unbiased else batch_normalization
+        options = {"epsilon": call.attributes["epsilon"], "momentum": momentum}
+        made = normalize(*inputs, **options, training_mode=1, _outputs=3)
+        normalized, *replaced = made
+        results = made if len(node.outputs) > 1 else (normalized,)
     held = {value.name for value in rewriter.source.all_inputs}
     for name, value in zip(names, replaced, strict=False):
         if name in held and value is not None:
@@ -161,6 +162,12 @@ def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm, unbiased: bool
         else:
             form.notes.append(f'{node.title} has no initializer "{name}" for running statistics, which are not stored')
     return results
+
+
+def _momentum(node: Node, written: float) -> float:
+    """The momentum of a BatchNormalization, or that of its module where the file has 1.0, with which nothing moves."""
+    noted = (entry.value for entry in getattr(node.origin, "metadata_props", ()) if entry.key == MOMENTUM)
+    return written if written != 1.0 else float(next(noted, written))
 
 
 def _with_unbiased(*inputs: Any, momentum: float, **options: Any) -> tuple[Value, Value, Value]:
@@ -207,18 +214,20 @@ def settle(graph: Graph) -> None:
 def _settle_node(graph: Graph, node: Node) -> None:
     """Let a node of training say, in the words of its version, that it is used."""
     written = {name: value for name, value in node.attributes.items() if name != "training_mode"}
-    node.become(attributes={**written, "is_test": 1} if node.version < _WITHOUT_IS_TEST else written)
+    if "momentum" in written:
+        written["momentum"] = _momentum(node, written["momentum"])
+    node._replace_fields(attributes={**written, "is_test": 1} if node.version < _WITHOUT_IS_TEST else written)
     if _is(node.op, dropout):
-        node.become(inputs=node.inputs[:2])
+        node._replace_fields(inputs=node.inputs[:2])
         if node.version < _WITHOUT_IS_TEST and len(node.outputs) > 1:  # where it is used, it gives no mask
-            node.become(op=dropout_off_masked_by_number, version=_WITHOUT_IS_TEST, attributes={})
+            node._replace_fields(op=dropout_off_masked_by_number, version=_WITHOUT_IS_TEST, attributes={})
         return
     statistics, uses = node.inputs[_STATISTICS], graph.uses()
     for value, held in zip(node.outputs[1:], statistics * 2, strict=False):
         if value is not None and (value in uses or any(value is output for output in graph.outputs)):
             graph.append(Node(identity, node.version, [held], {}, [value]))
             graph.nodes.insert(graph.nodes.index(node), graph.nodes.pop())
-    node.become(outputs=node.outputs[:1])
+    node._replace_fields(outputs=node.outputs[:1])
 
 
 def _inlined(graph: Graph, node: Node) -> list[Node]:
@@ -257,8 +266,8 @@ def _by_running_statistics(call: Call) -> Sequence[Value | None] | None:
     options = {name: call.attributes[name] for name in ("epsilon", "momentum")}
     by_channel = call.attributes.get("spatial", 1)
     used = batch_normalization if by_channel else partial(batch_normalization_spatial, spatial=0)
-    normalised = used(*call.inputs, **options, _outputs=1)
-    return (normalised, *call.inputs[_STATISTICS], *call.inputs[_STATISTICS])[: call.outputs]
+    normalized = used(*call.inputs, **options, _outputs=1)
+    return (normalized, *call.inputs[_STATISTICS], *call.inputs[_STATISTICS])[: call.outputs]
 
 
 def _trains(call: Call) -> bool:

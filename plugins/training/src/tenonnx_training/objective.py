@@ -1,43 +1,69 @@
-"""What is minimised: the loss of a prediction, and the metrics beside it, as part of a graph."""
+"""The objective: loss and metrics as part of a graph."""
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tenonnx.extend import DType, Graph, InvalidCall, TenonnxError, TensorType, UnknownType, Value
 from tenonnx.extend.transforms import Builder, interpreting
+from tenonnx_standard.casting import cast
 from tenonnx_standard.shapes import identity
 from tenonnx_training.losses import LOSSES, FunctionLoss, Loss, NegativeLogLikelihood, NoLoss
-from tenonnx_training.measuring import ArrayMetric, Measurement, Scalar, Sum
+from tenonnx_training.measuring import LABELS, PREDICTIONS, ArrayMetric, Measurement, Scalar, Sum
 from tenonnx_training.metrics import METRICS, Metric, OfClasses
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: a ``loss`` of the value ``output`` and a graph input ``labels``, or a value of the file.
+    """Objective: a ``loss`` of the value ``output`` and a graph input ``labels``, or a value of the file.
 
     ``output`` is by default the first graph output that holds floats; where a loss includes the activation that the
     output ends in, it reads what goes into that. ``sample_weights`` is a graph input with a weight for each sample, by
-    which the loss is a weighted mean.
+    which the loss is a weighted mean. With a ``loss`` for each of several outputs, labels and metrics are by output,
+    too, and the total is their sum by ``loss_weights``.
     """
 
-    loss: str | Loss | Callable[[Value, Value], Value]
+    loss: str | Loss | Callable[[Value, Value], Value] | Mapping[str, Any]
     output: str | None = None
-    labels: str = "labels"
-    metrics: Sequence[str | Metric] = ()
+    labels: str | Mapping[str, str] = "labels"
+    metrics: Sequence[str | Metric] | Mapping[str, Sequence[str | Metric]] = ()
     sample_weights: str | None = None
+    loss_weights: Mapping[str, float] | None = None
+
+    @property
+    def label_names(self) -> list[str]:
+        """The graph inputs for labels, of several losses in their order."""
+        return [each.labels for each in self.parts.values()] if self.parts else [str(self.labels)]  # type: ignore[misc]
+
+    @property
+    def parts(self) -> dict[str, Objective]:
+        """The objectives by output, none where there is one loss alone."""
+        if not isinstance(self.loss, Mapping):
+            return {}
+        named = self.labels if isinstance(self.labels, Mapping) else {}
+        metrics = self.metrics if isinstance(self.metrics, Mapping) else {}
+        return {
+            output: Objective(
+                loss, output, named.get(output, f"{output}/labels"), metrics.get(output, ()), self.sample_weights
+            )
+            for output, loss in self.loss.items()
+        }
 
 
 @dataclass
 class Measured:
-    """What a graph with an objective measures: ``scalars``, of which the loss is the first, and ``metrics`` of arrays.
+    """Outputs of a graph with an objective: ``scalars``, of which the loss is the first, and ``metrics`` of arrays.
 
     These read the output ``predicted``. ``labels`` is the graph input for the labels, ``prediction`` the type of what
     the loss reads, ``cost`` the loss itself: None where the file computes it. ``also`` are losses among the metrics.
+    ``parts`` are the objectives of several outputs, whose total has no labels of its own.
     """
 
     scalars: list[Scalar] = field(default_factory=list)
@@ -48,20 +74,37 @@ class Measured:
     cost: Loss | None = None
     also: list[Loss] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    parts: dict[str, Measured] = field(default_factory=dict)
 
     @property
     def loss(self) -> str:
         return self.scalars[0].value
 
     @property
+    def label_names(self) -> list[str]:
+        """The graph inputs for labels."""
+        if self.parts:
+            return [str(part.labels) for part in self.parts.values()]
+        return [] if self.labels is None else [self.labels]
+
+    @property
     def outputs(self) -> list[str]:
         """The names of all graph outputs that are read."""
+        more = [part.predicted for part in self.parts.values() if part.predicted is not None]
+        return list(dict.fromkeys([*self._own_outputs, *more]))
+
+    @property
+    def _own_outputs(self) -> list[str]:
         read = [name for scalar in self.scalars for name in (scalar.value, scalar.count) if name is not None]
         return read if self.predicted is None else [*read, self.predicted]
 
     def given(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """A batch with its labels as the loss compares them."""
         named, convert = dict(batch), getattr(self.cost, "labels_given", None)
+        for output, part in self.parts.items():
+            if part.labels not in named and output in named:
+                named[str(part.labels)] = named.pop(output)  # labels by the name of the output, as in Keras
+            named = part.given(named)
         if convert is not None and self.prediction is not None and self.labels in named:
             labels = np.asarray(named[self.labels])
             named[self.labels] = convert(self.prediction, labels)
@@ -69,12 +112,15 @@ class Measured:
 
     def check(self, batch: Mapping[str, Any]) -> None:
         """Raise ``InvalidFeed`` for labels with contents that mean nothing."""
+        for part in self.parts.values():
+            if part.labels in batch:
+                part.check(batch)
         for loss in (*self.also, *([] if self.cost is None else [self.cost])):
             if self.prediction is not None:
                 loss.check(self.prediction, np.asarray(batch[str(self.labels)]))
 
-    def measurement(self, results: Mapping[str, Any], labels: Any, samples: int) -> Measurement:
-        """What ``results`` of the graph say of a batch of so many samples."""
+    def measurement(self, results: Mapping[str, Any], batch: Mapping[str, Any], samples: int) -> Measurement:
+        """Measurement of a ``batch`` of so many samples from ``results`` of the graph."""
         sums: dict[str, Sum] = {}
         for scalar in self.scalars:
             value = float(np.reshape(results[scalar.value], ()))
@@ -83,60 +129,114 @@ class Measured:
                 sums[scalar.name] = value, None if scalar.count is None else weight
             else:
                 sums[scalar.name] = value * weight, weight
-        if (check := getattr(self.cost, "check_loss", None)) is not None:
-            check(float(np.reshape(results[self.loss], ())))
-        if self.predicted is None:
-            return Measurement(sums)
-        return Measurement(sums, np.asarray(results[self.predicted]), np.asarray(labels))
+        arrays: dict[str, Any] = {}
+        for output, part in (self.parts or {"": self}).items():
+            if (check := getattr(part.cost, "check_loss", None)) is not None:
+                check(float(np.reshape(results[part.loss], ())))
+            if part.predicted is not None:
+                arrays[PREDICTIONS + output] = np.asarray(results[part.predicted])
+                arrays[LABELS + output] = np.asarray(batch[str(part.labels)])
+        return Measurement(sums, arrays)
 
 
 def add_objective(graph: Graph, objective: Objective) -> Measured:
     """Add the loss and the metrics to ``graph``, with the graph input for their labels."""
+    if isinstance(objective.loss, Mapping):
+        return _add_several(graph, objective)
+    if isinstance(objective.metrics, Mapping) or objective.loss_weights or not isinstance(objective.labels, str):
+        raise InvalidCall(
+            "labels, metrics or loss_weights by output need a loss for each output",
+            given=f"loss={objective.loss!r}"[:80],
+            do='loss={"output": "mean_squared_error"}',
+        )
+    return _add_one(graph, objective, objective.metrics, "")
+
+
+def _add_several(graph: Graph, objective: Objective) -> Measured:
+    """Add a loss for each of several outputs, and their weighted sum."""
+    given = objective.parts
+    floats = [v.name for v in graph.outputs if isinstance(v.type, TensorType) and v.type.dtype.is_float]
+    if not isinstance(objective.metrics, Mapping) and objective.metrics:
+        do = f'metrics={{"{next(iter(given), "output")}": [...]}}'
+        raise InvalidCall("metrics of several outputs are named by output", given=repr(objective.metrics)[:80], do=do)
+    for what, named in (("loss", given), *((n, getattr(objective, n)) for n in ("labels", "metrics", "loss_weights"))):
+        known = [value.name for value in graph.values()] if what == "loss" else list(given)
+        unknown = [name for name in named or () if name not in known] if isinstance(named, Mapping) else []
+        if unknown or (what == "loss" and not given):
+            raise InvalidCall(
+                f'{what} names "{unknown[0]}", which is no output with a loss' if unknown else "no output has a loss",
+                available=", ".join(floats if what == "loss" else given),
+            )
+    weights = {output: float((objective.loss_weights or {}).get(output, 1.0)) for output in given}
+    if wrong := next((f"{name}: {weight}" for name, weight in weights.items() if not 0 <= weight < math.inf), None):
+        raise InvalidCall("a weight of a loss is negative or not finite", given=wrong)
+    shared = _weights(graph, objective.sample_weights, _prediction(graph, next(iter(given))))
+    parts = {
+        name: _add_one(graph, part, part.metrics, f"{name}/", shared)  # type: ignore[arg-type]
+        for name, part in given.items()
+    }
+    values = {value.name: value for value in graph.values()}
+    with interpreting(Builder(graph, prefix="loss")):
+        costs = [cast(values[part.loss], to=DType.float32) * weights[name] for name, part in parts.items()]
+        total = graph.output(free_name(graph, "loss"), functools.reduce(operator.add, costs)).name
+    shares = tuple((part.scalars[0].name, weights[name]) for name, part in parts.items())
+    scalars = [Scalar(total, total, parts=shares), *(each for part in parts.values() for each in part.scalars)]
+    metrics = [replace(each, of=name) for name, part in parts.items() for each in part.metrics]
+    notes = [f"{name}: {note}" for name, part in parts.items() for note in part.notes]
+    return Measured(scalars, metrics, notes=notes, parts=parts)
+
+
+def _add_one(
+    graph: Graph, objective: Objective, metrics: Sequence[str | Metric], prefix: str, shared: Value | None = None
+) -> Measured:
+    """Add one loss and its metrics, whose names begin with ``prefix``; several losses ``shared`` sample weights."""
     values = {value.name: value for value in graph.values()}
     if isinstance(objective.loss, str) and objective.loss in values:
         _check_scalar(values[objective.loss])
-        if objective.metrics:
+        if metrics:
             raise InvalidCall("metrics need a loss of a prediction and labels", given="a loss that the model computes")
         if objective.sample_weights is not None:
             raise InvalidCall(
                 "sample weights need a loss of a prediction and labels", given="a loss that the model computes"
             )
         return Measured([Scalar(objective.loss, objective.loss)])
-    loss = as_loss(objective.loss, graph)
+    loss = as_loss(objective.loss, graph)  # type: ignore[arg-type]
     prediction = _prediction(graph, objective.output)
     reads = _before(graph, prediction, loss.includes)
     _refuse_probabilities(graph, loss, reads)
-    labels = graph.input(objective.labels, loss.labels_type(reads.tensor))
+    weights = _weights(graph, objective.sample_weights, reads) if shared is None else shared
+    labels = graph.input(str(objective.labels), loss.labels_type(reads.tensor))
     made = Measured(labels=labels.name, prediction=reads.tensor, cost=loss)
     if reads is not prediction:
         made.notes.append(
             f'the loss reads "{reads.name}", because it includes the {loss.includes} that computes "{prediction.name}"'
         )
     with interpreting(Builder(graph, prefix="loss")):
-        costs, count = _cost(loss, reads, labels, _weights(graph, objective, reads))
-        cost = graph.output(free_name(graph, "loss"), costs)
-        weight = None if count is None else graph.output(free_name(graph, "loss/count"), count).name
+        costs, count = _cost(loss, reads, labels, weights)
+        cost = graph.output(free_name(graph, f"{prefix}loss"), costs)
+        weight = None if count is None else graph.output(free_name(graph, f"{prefix}loss/count"), count).name
         made.scalars.append(Scalar(cost.name, cost.name, weight, summed=getattr(loss, "reduction", "") == "sum"))
         scores = _gives_scores(loss, reads, prediction)
-        for metric in objective.metrics:
-            _add_metric(graph, made, metric, prediction, labels, scores)
+        for name, metric in zip(metric_names(metrics), metrics, strict=True):
+            _add_metric(graph, made, f"{prefix}{name}", metric, prediction, labels, scores)
         if made.metrics:
-            made.predicted = graph.output(free_name(graph, "prediction"), prediction).name
+            made.predicted = graph.output(free_name(graph, f"{prefix}prediction"), prediction).name
     return made
 
 
-def _weights(graph: Graph, objective: Objective, prediction: Value) -> Value | None:
-    if objective.sample_weights is None:
+def _weights(graph: Graph, name: str | None, prediction: Value) -> Value | None:
+    """The graph input for sample weights, if they have a name."""
+    if name is None:
         return None
     shape = prediction.tensor.shape
-    return graph.input(objective.sample_weights, TensorType(DType.float32, None if shape is None else shape[:1]))
+    return graph.input(name, TensorType(DType.float32, None if shape is None else shape[:1]))
 
 
 def _refuse_probabilities(graph: Graph, loss: Loss, prediction: Value) -> None:
     """Raise ``InvalidCall`` for a loss of logarithms that would read the probabilities themselves."""
     if isinstance(loss, NegativeLogLikelihood) and _before(graph, prediction, "Softmax") is not prediction:
         raise InvalidCall(
-            "negative_log_likelihood must read logarithms of probabilities",
+            "negative_log_likelihood reads probabilities instead of their logarithms",
             given=f'"{prediction.name}", which a Softmax gives',
             do="softmax_cross_entropy includes the Softmax that the model ends in",
         )
@@ -157,9 +257,7 @@ def _cost(loss: Loss, prediction: Value, labels: Value, weights: Value | None) -
         elif weights is None:
             cost, count = loss(prediction, labels), None
         else:
-            raise InvalidCall(
-                "a custom loss must apply sample weights itself", given="sample_weights", available=", ".join(LOSSES)
-            )
+            raise InvalidCall("a custom loss with sample weights", given="sample_weights", available=", ".join(LOSSES))
     except (TenonnxError, AttributeError, TypeError, ValueError) as error:
         by_numpy = not isinstance(error, TenonnxError) or isinstance(error, UnknownType)
         if isinstance(error, TenonnxError) and not (by_numpy and isinstance(loss, FunctionLoss)):
@@ -167,7 +265,7 @@ def _cost(loss: Loss, prediction: Value, labels: Value, weights: Value | None) -
         if not by_numpy or not isinstance(loss, FunctionLoss):
             raise
         raise InvalidCall(
-            "a custom loss is traced: it must use ops on graph values, not numpy",
+            "the custom loss uses numpy, and cannot be traced",
             given=f"{type(error).__name__}: {error}",
             do="use Python's operators and ops: import tenonnx_standard as ops; ops.reduce_mean(x, keepdims=0)",
         ) from error
@@ -176,7 +274,7 @@ def _cost(loss: Loss, prediction: Value, labels: Value, weights: Value | None) -
 
 
 def wanted_labels(loss: Loss | None) -> str:
-    """What to do where the labels of a user's function are not of the prediction's type, as they are by default."""
+    """Advice for labels of a user's function that are not of the prediction's type, as they are by default."""
     if not isinstance(loss, FunctionLoss) or loss.labels is not None:
         return ""
     return (
@@ -186,11 +284,10 @@ def wanted_labels(loss: Loss | None) -> str:
 
 
 def _add_metric(
-    graph: Graph, made: Measured, given: str | Metric, prediction: Value, labels: Value, scores: bool | None
+    graph: Graph, made: Measured, name: str, given: str | Metric, prediction: Value, labels: Value, scores: bool | None
 ) -> None:
-    """Add a metric: by ops where its function takes values, else by arrays."""
-    name, asked = as_metric(beside(given, made.cost, scores=scores))
-    metric: Any = asked
+    """Add a metric called ``name``: by ops where its function takes values, else by arrays."""
+    metric: Any = beside(given, made.cost, scores=scores)
     reads = _before(graph, prediction, getattr(metric, "includes", ""))
     is_loss = hasattr(metric, "batch")
     try:
@@ -240,7 +337,9 @@ def as_loss(loss: str | Loss | Callable[[Value, Value], Value], graph: Graph) ->
         return LOSSES[loss]()
     if isinstance(loss, type) or not callable(loss):
         made = f"tt.{loss.__name__}()" if isinstance(loss, type) else ""
-        raise InvalidCall("a loss must be a name or a function", given=repr(loss), available=", ".join(LOSSES), do=made)
+        raise InvalidCall(
+            "the loss is neither a name nor a function", given=repr(loss), available=", ".join(LOSSES), do=made
+        )
     return loss if hasattr(loss, "labels_type") else FunctionLoss(loss)  # type: ignore[return-value]
 
 
@@ -252,8 +351,30 @@ def as_metric(metric: str | Metric) -> tuple[str, Metric]:
             raise InvalidCall(f'no metric is called "{metric}"', available=known)
         return metric, METRICS[metric] if metric in METRICS else LOSSES[metric]()
     if isinstance(metric, type) or not callable(metric):
-        raise InvalidCall("a metric must be a name or a function", given=repr(metric), available=", ".join(METRICS))
+        raise InvalidCall("a metric is neither a name nor a function", given=repr(metric), available=", ".join(METRICS))
     return str(getattr(metric, "name", getattr(metric, "__name__", "metric"))), metric
+
+
+def metric_names(metrics: Sequence[str | Metric]) -> list[str]:
+    """A name for each metric: those of one name carry the settings in which they differ, or a number."""
+    plain = [as_metric(metric) for metric in metrics]
+    found: list[str] = []
+    for name, metric in plain:
+        told = name + _settings_of(metric, [other for its, other in plain if its == name])
+        free, number = told, 1
+        while free in found:
+            free, number = f"{told}_{number + 1}", number + 1
+        found.append(free)
+    return found
+
+
+def _settings_of(metric: Metric, others: Sequence[Metric]) -> str:
+    """The settings in which a metric differs from others of its name, in brackets."""
+    if not is_dataclass(metric):
+        return ""
+    mine = {each.name: getattr(metric, each.name) for each in fields(metric)}
+    told = [f"{k}={v}" for k, v in mine.items() if any(getattr(other, k, v) != v for other in others)]
+    return f"({', '.join(told)})" if told else ""
 
 
 def _prediction(graph: Graph, name: str | None) -> Value:
@@ -271,7 +392,7 @@ def _prediction(graph: Graph, name: str | None) -> Value:
 
 
 def _before(graph: Graph, value: Value, activation: str) -> Value:
-    """What goes into the ``activation`` that gives ``value``, or ``value`` itself where another node gives it."""
+    """Input of the ``activation`` that computes ``value``, or ``value`` itself where another node does."""
     node = value.producer
     while node is not None and node.op is identity and node.inputs[0] is not None:
         node = node.inputs[0].producer
@@ -285,7 +406,7 @@ def _check_scalar(loss: Value, what: str = "a loss") -> None:
     scalar = isinstance(kind, TensorType) and kind.dtype.is_float and kind.shape is not None
     if not scalar or any(dim != 1 for dim in kind.shape or ()):  # type: ignore[union-attr]
         raise InvalidCall(
-            f"{what} must be one floating-point number, computed by ops",
+            f"{what} is not one floating-point number",
             given=repr(loss),
             do="reduce it to its mean",
         )

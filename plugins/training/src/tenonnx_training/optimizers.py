@@ -1,4 +1,4 @@
-"""Optimizers: how a parameter follows its gradient, as functions made of ops.
+"""Optimizers, as functions made of ops.
 
 What an optimizer keeps of a parameter between two steps are its slots, tensors of the parameter's shape. Half-precision
 parameters have slots in float32, and are updated in float32.
@@ -45,7 +45,7 @@ class Optimizer(Protocol):
         ...
 
     def initial(self, slot: str) -> float:
-        """What every element of a slot is before the first step."""
+        """Initial number of every element of a slot."""
         ...
 
     def settings(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Optimizer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class _Settings:
-    """What the optimizers below have in common. ``weight_decay`` adds that share of a parameter to its gradient."""
+    """Common settings of optimizers. ``weight_decay`` adds that share of a parameter to its gradient."""
 
     weight_decay: float = 0.0
 
@@ -65,7 +65,7 @@ class _Settings:
             object.__setattr__(self, name, value)
             schedule = name == "learning_rate" and callable(value)
             if not schedule and not (isinstance(value, int | float) and 0 <= value < math.inf):
-                raise InvalidCall(f"{type(self).__name__}: {name} must be a number from 0 on", given=repr(value))
+                raise InvalidCall(f"{type(self).__name__}: {name} is negative or no number", given=repr(value))
 
     def initial(self, slot: str) -> float:
         return 0.0
@@ -169,7 +169,7 @@ class Adam(_Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if max(self.beta1, self.beta2) >= 1:
-            raise InvalidCall("Adam: the betas must be below 1", given=f"{self.beta1}, {self.beta2}")
+            raise InvalidCall("Adam: a beta is not below 1", given=f"{self.beta1}, {self.beta2}")
 
     def scalars(self, rate: Value, step: Value) -> Mapping[str, Value]:
         spread = sqrt(1.0 - pow_(self.beta2, step))

@@ -1,4 +1,4 @@
-"""Which variables of a graph are trained."""
+"""Selection of trained variables."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from tenonnx.extend import Graph, InvalidCall, TensorType
 from tenonnx.extend.formats import PARAMETERS
-from tenonnx.extend.transforms import learned
+from tenonnx.extend.transforms import trainable_variables
 from tenonnx_training.recipe import Group
 from tenonnx_training.scales import scales_of
-from tenonnx_training.ties import aliases, users
+from tenonnx_training.weight_readers import aliases, paths_of, users
 
 #: The entry of the settings of a training state with the position of the group of each of its parameters.
 GROUPED = "grouped"
@@ -34,20 +34,20 @@ def matching(graph: Graph, patterns: str | Sequence[str] | None, *, but: Collect
     for pattern, among in [*((p, floats) for p in wanted), *((p, kinds) for p in unwanted)]:
         if not any(matches(names[name], [pattern]) for name in among):
             raise InvalidCall(
-                f'trainable "{pattern}" must match a variable that gradients can change, or a node that uses one',
+                f'trainable "{pattern}" matches no variable that gradients can change',
                 available=available or "no such variable",
             )
     everything = not wanted and (given is None or bool(unwanted))
     adapted = any(map(is_adapter, floats))  # adapters are there to be trained alone
-    told = learned(graph)
+    told = trainable_variables(graph)
     usual = set(filter(is_adapter, floats)) if adapted else floats.keys() & set(told.parameters)
-    usual = usual or floats.keys() & scales_of(graph)  # a file whose weights are codes
+    usual = usual or floats.keys() & scales_of(graph)  # a file whose weights are quantized values
     named = {n for pattern in wanted for n in _named(floats, names, pattern, told.buffers)}
     chosen = [n for n in floats if n in named or (everything and n in usual)]
     left = [name for name in chosen if not matches(names[name], unwanted)]
     if not left:
         raise InvalidCall(
-            "there must be a variable to train",
+            "no variable to train",
             given=f"trainable={patterns!r}" + (f", and {len(told.frozen)} frozen parameters" if told.frozen else ""),
             available=available or "no floating-point variable",
             do='name what to train: trainable="*" / --trainable "*"',
@@ -93,15 +93,15 @@ def _named(
     pattern: str,
     buffers: Collection[str],
 ) -> list[str]:
-    """What a pattern chooses: of buffers only what it names in full, or where it matches nothing else."""
+    """Names that a pattern selects: buffers only by their full name, or where it matches nothing else."""
     found = [name for name in floats if matches(names[name], [pattern])]
     plain = [name for name in found if name not in buffers or pattern in names[name][0]]
     return plain or found
 
 
 def chosen_notes(graph: Graph, parameters: Sequence[str], patterns: object, but: Collection[str] = ()) -> list[str]:
-    """What is trained, and of what else holds floats, what is not and why."""
-    told = learned(graph)
+    """Notes on the variables that are trained, and on those that are not, with the reason."""
+    told = trainable_variables(graph)
     left = {
         "frozen": told.frozen,
         "buffers": told.buffers,
@@ -136,9 +136,7 @@ def grouped(graph: Graph, groups: Sequence[Group]) -> dict[str, Group]:
     for group in groups:
         matched = [name for name in names if matches(names[name], [group.pattern])]
         if not matched:
-            raise InvalidCall(
-                f'the group "{group.pattern}" must match a variable', available=", ".join(list(names)[:50])
-            )
+            raise InvalidCall(f'the group "{group.pattern}" matches no variable', available=", ".join(list(names)[:50]))
         found = {**dict.fromkeys(matched, group), **found}
     return found
 
@@ -155,16 +153,15 @@ def is_adapter(name: str) -> bool:
 
 
 def names_of(graph: Graph, kinds: Mapping[str, TensorType]) -> dict[str, tuple[list[str], list[str]]]:
-    """Of each variable all its names, and the paths of the nodes that use it: ``/head/Gemm``, and ``head.Gemm``.
+    """Of each variable all its names, and the paths of the nodes that use it, see ``paths_of``.
 
     Variables without axes, in which exporters keep constants, do not go by the path of a node.
     """
     others, nodes = aliases(graph), users(graph)
     found = {}
     for name, kind in kinds.items():
-        paths = [node.name for node in nodes.get(name, ()) if kind.shape]
-        dotted = [path.strip("/").replace("/", ".") for path in paths if "/" in path]
-        found[name] = [name, *(value.name for value in others.get(name, ()))], [*paths, *dotted]
+        paths = [path for node in nodes.get(name, ()) if kind.shape for path in paths_of(node)]
+        found[name] = [name, *(value.name for value in others.get(name, ()))], paths
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tenonnx.extend import Graph, Value, op
-from tenonnx_optimize.respell import respell
+from tenonnx_optimize.canonicalize import canonicalize
 from tenonnx_standard.activation import relu
 from tenonnx_standard.algebra import rectified
 from tenonnx_standard.max_pooling import max_pool
@@ -14,7 +14,7 @@ from tenonnx_standard.max_pooling import max_pool
 
 def pooled_first(graph: Graph) -> Graph:
     """``graph`` with what is rectified before it is pooled rectified afterwards."""
-    return respell(graph, [_pooled_relu], at=lambda node: node.op is max_pool)
+    return canonicalize(graph, [_pooled_relu], at=lambda node: node.op is max_pool)
 
 
 @op("PooledRelu", domain="tenonnx.training", signature=max_pool.signature)
@@ -23,7 +23,7 @@ def _pooled_relu(X: Value, **attributes: Any) -> Any:
 
 
 @_pooled_relu.pattern
-def _(y: Value) -> Iterator[tuple[Sequence[Value | None], dict[str, Any]]]:
+def pooled_relu_pattern(y: Value) -> Iterator[tuple[Sequence[Value | None], dict[str, Any]]]:
     inner = rectified(y)
     pool = None if inner is None else inner.producer
     if pool is not None and pool.op is max_pool:

@@ -29,7 +29,7 @@ def _groups(op: Op, slots: int, R: Value, T: Value, inputs: Sequence[Value]) -> 
     count, rest = divmod(len(inputs), 2 + slots)
     if rest or not count:
         raise TypeMismatch(
-            f"{op.title}: there must be tensors, as many gradients, and as many of each of {slots} slots",
+            f"{op.title}: numbers of tensors, gradients and the {slots} slots differ",
             given=f"{len(inputs)} tensors",
         )
     check_shape(op, "R", R, [])
@@ -129,7 +129,7 @@ def gradient(*Inputs: Value, xs: list[str], y: str, zs: list[str] | None = None,
     names = [*xs, *(zs or [])]
     if len(names) != len(Inputs):
         raise TypeMismatch(
-            f"{gradient.title}: there must be an input for each name in xs and zs",
+            f"{gradient.title}: numbers of inputs and of names in xs and zs differ",
             given=f"{len(Inputs)} inputs, {len(names)} names",
         )
     part = opened(extract(_with_gradients(_graph, y), names, [y]), names).infer()
@@ -152,7 +152,7 @@ def _with_gradients(graph: Graph, y: str) -> Graph:
 
 
 @gradient.type
-def _(*Inputs: Value, xs: list[str], y: str, zs: list[str] | None) -> Any:
+def gradient_type(*Inputs: Value, xs: list[str], y: str, zs: list[str] | None) -> Any:
     return tuple(value.type for value in Inputs[: len(xs)])
 
 

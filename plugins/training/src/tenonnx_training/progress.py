@@ -1,4 +1,4 @@
-"""What is shown of a training under way: a bar on a terminal and in a notebook, lines in a log."""
+"""Progress of a training run: a bar on terminals and in notebooks, lines in logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REDRAWN, LOGGED = 0.1, 30.0
 
 
 class Display(Protocol):
-    """Where progress is shown: an epoch of so many batches (None: not known) begins, goes on, and ends."""
+    """Display of progress: an epoch of so many batches (None: not known) begins, goes on, and ends."""
 
     def begin(self, title: str, batches: int | None) -> None: ...
 

@@ -1,4 +1,4 @@
-"""How a step trains, beside what it minimises and by which optimizer."""
+"""The recipe of a training step beside loss and optimizer."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class Group:
     def __post_init__(self) -> None:
         for name, number in (("rate", self.rate), ("weight_decay", self.weight_decay)):
             if number is not None and not _is_number(number, 0):
-                raise InvalidCall(f"Group: {name} must be a number from 0 on", given=repr(number))
+                raise InvalidCall(f"Group: {name} is negative or no number", given=repr(number))
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a step trains, beside its objective and optimizer.
+    """Settings of a training step, beside its objective and optimizer.
 
     ``trainable`` are patterns of variables, of any of their names or of the path of a node that uses them; one that
     begins with ``!`` takes variables out. By default all of floating point are trained but those without axes, in which
-    exporters keep constants, and scales of codes, or adapters alone where there are some. A BatchNormalization updates
-    its running statistics if its scale or shift is trained, by default always, beside adapters or with
-    ``frozen_statistics`` never; otherwise it goes by them. The running variance follows that of the batch over its n
-    elements, as ONNX has it, or with ``unbiased_statistics`` over n - 1, as in PyTorch.
+    exporters keep constants, and scales of quantized values, or adapters alone where there are some. A
+    BatchNormalization updates its running statistics if its scale or shift is trained, by default always, beside
+    adapters or with ``frozen_statistics`` never; otherwise it goes by them. The running variance follows that of the
+    batch over n - 1 of its n elements, as in PyTorch, or without ``unbiased_statistics`` over n, as in ONNX.
 
     The first of ``groups`` whose pattern a parameter matches holds for it. ``clip_value`` bounds every element of the
     gradients, ``clip_norm`` the norm of all together. Parameters follow the mean gradient of ``accumulate`` batches.
@@ -49,7 +49,7 @@ class Recipe:
 
     The nodes that match one pattern of ``recompute``, by name, path or the name of an output, are a stretch of which
     the way back keeps the inputs alone: it computes the rest again. That takes time and saves memory where each pattern
-    is a layer or so: ``[f"*/layer.{k}/*" for k in range(12)]``.
+    is a layer or so: ``[f"*/layer.{k}/*" for k in range(12)]``, or by path of a module ``[f"encoder.layers.{k}" ...]``.
     """
 
     trainable: str | Sequence[str] | None = None
@@ -61,28 +61,28 @@ class Recipe:
     precision: str = "float32"
     loss_scale: float = 1.0
     frozen_statistics: bool = False
-    unbiased_statistics: bool = False
+    unbiased_statistics: bool = True
     recompute: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for name in ("clip_norm", "clip_value", "loss_scale", "accumulate"):
             number = getattr(self, name)
             if number is not None and not (_is_number(number, 0) and number > 0):
-                raise InvalidCall(f"{name} must be a number above zero", given=repr(number))
+                raise InvalidCall(f"{name} is no number above zero", given=repr(number))
         if not isinstance(self.accumulate, Integral):
-            raise InvalidCall("accumulate must be a number of batches", given=repr(self.accumulate))
+            raise InvalidCall("accumulate is no number of batches", given=repr(self.accumulate))
         if self.average is not None and not (_is_number(self.average, 0) and self.average < 1):
-            raise InvalidCall("average must be from 0 to below 1", given=repr(self.average), do="average=0.999")
+            raise InvalidCall("average is not from 0 to below 1", given=repr(self.average), do="average=0.999")
         if self.precision not in PRECISIONS:
             raise InvalidCall("no such precision", given=repr(self.precision), available=", ".join(PRECISIONS))
         if isinstance(self.recompute, str) or not all(isinstance(pattern, str) for pattern in self.recompute):
             raise InvalidCall(
-                "recompute must be a list of patterns", given=repr(self.recompute), do='recompute=["*/layer.0/*"]'
+                "recompute is no list of patterns", given=repr(self.recompute), do='recompute=["*/layer.0/*"]'
             )
         object.__setattr__(self, "recompute", tuple(self.recompute))
         if not all(isinstance(group, Group) for group in self.groups):
             raise InvalidCall(
-                "groups must be a list of Group", given=repr(self.groups), do='groups=[tt.Group("head.*", rate=10.0)]'
+                "groups is no list of Group", given=repr(self.groups), do='groups=[tt.Group("head.*", rate=10.0)]'
             )
 
     @property

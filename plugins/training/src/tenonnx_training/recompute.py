@@ -10,15 +10,16 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, InvalidCall, Node, TensorType, Value, constant
 from tenonnx.extend.transforms import Builder, interpreting, needed_nodes
 from tenonnx_training.parameters import matches
+from tenonnx_training.weight_readers import paths_of
 
 
 def check_patterns(graph: Graph, patterns: Sequence[str]) -> None:
     """Raise ``InvalidCall`` for a pattern that matches no node."""
     for pattern in patterns:
         if not any(_matches(node, pattern) for node in graph.nodes):
-            names = [node.name for node in graph.nodes if node.name]
+            names = [paths_of(node)[-1] for node in graph.nodes if paths_of(node)]
             raise InvalidCall(
-                f'recompute "{pattern}" must match nodes, by name or by the name of an output',
+                f'recompute "{pattern}" matches no node',
                 available=", ".join(names[:50]) or "nodes without names",
             )
 
@@ -41,8 +42,8 @@ def recompute(graph: Graph, patterns: Sequence[str], wanted: Sequence[str], fixe
 
 
 def _matches(node: Node, pattern: str) -> bool:
-    paths = [node.name, node.name.strip("/").replace("/", ".")]
-    return matches(([value.name for value in node.outputs if value is not None], paths), [pattern, f"{pattern}/*"])
+    within = [pattern, f"{pattern}/*", f"{pattern}.*"]
+    return matches(([value.name for value in node.outputs if value is not None], paths_of(node)), within)
 
 
 def _recompute(graph: Graph, stretch: Sequence[Node], forward: Collection[Node], fixed: Collection[Value]) -> None:
@@ -87,14 +88,14 @@ def _delayed(graph: Graph, values: Sequence[Value], arrival: Value) -> dict[Valu
 def _read_instead(nodes: Sequence[Node], replaced: Mapping[Value, Value]) -> None:
     """Let ``nodes`` read other values in the place of these."""
     for node in nodes:
-        node.become(
+        node._replace_fields(
             inputs=[v if v is None else replaced.get(v, v) for v in node.inputs],
             captures=[replaced.get(v, v) for v in node.captures],
         )
 
 
 def _arrival(before: Collection[Node], after: Sequence[Node]) -> Value | None:
-    """What comes from the nodes ``before`` to the first of those ``after`` that reads a float of theirs."""
+    """Values from the nodes ``before`` that arrive at the first of those ``after`` that reads a float of theirs."""
     earlier = {value for node in before for value in node.outputs}
     return next((v for node in after for v in node.uses if v in earlier and _is_float(v)), None)
 

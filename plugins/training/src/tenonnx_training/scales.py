@@ -1,4 +1,4 @@
-"""Scales of codes: which variables they are, and the biases whose scale is the product of two others."""
+"""Quantization scales among the variables, and biases whose scale is a product."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tenonnx.extend import ArrayConstant, Graph, Node, Op, TensorType, Value, fi
 from tenonnx.extend.transforms import copy_graph
 from tenonnx_standard.casting import cast
 from tenonnx_standard.math import mul
-from tenonnx_training.ties import source_of
+from tenonnx_training.weight_readers import source_of
 
 Array = np.ndarray[Any, Any]
 
-#: Codes from so many bits on are those of biases, which are added to sums of products of others.
+#: Quantized values from so many bits on are those of biases, which are added to sums of products of others.
 _BIAS_BITS = 32
 
 #: How far a scale may be off the product that it is: rounding of float32, also of one computed in other orders.
@@ -25,24 +25,24 @@ _CLOSE = 1e-5
 
 @dataclass(frozen=True)
 class Bias:
-    """A bias in codes, the variables ``codes`` and ``scale``: the scale is the product of those of input and weights.
+    """A quantized bias, in the variables ``quantized`` and ``scale``; its scale is that of input times weights.
 
-    Integer kernels take it for granted, and never read it. ``numbers`` are what the codes stand for.
+    Integer kernels take it for granted, and never read it. ``numbers`` are what the quantized values stand for.
     """
 
-    codes: str
+    quantized: str
     scale: str
     factors: tuple[str, str]
     numbers: Array
     outputs: tuple[str, ...]
 
     def follow(self, factors: Mapping[str, Array], scale: Array) -> dict[str, Array]:
-        """Scale and codes by name that go with ``factors``; ``scale`` is the scale before."""
+        """Scale and quantized values by name that go with ``factors``; ``scale`` is the scale before."""
         one, other = (factors[name].astype(np.float64).reshape(-1) for name in self.factors)
         product = np.broadcast_to(one * other, scale.shape or (1,)).reshape(scale.shape)
         bounds = np.iinfo(np.int32)
-        codes = np.clip(np.rint(self.numbers / product.astype(scale.dtype)), bounds.min, bounds.max)
-        return {self.scale: product.astype(scale.dtype), self.codes: codes.astype(np.int32)}
+        quantized = np.clip(np.rint(self.numbers / product.astype(scale.dtype)), bounds.min, bounds.max)
+        return {self.scale: product.astype(scale.dtype), self.quantized: quantized.astype(np.int32)}
 
 
 def scales_of(graph: Graph) -> set[str]:
@@ -63,7 +63,7 @@ def scales_of(graph: Graph) -> set[str]:
     for node in graph.walk():
         for value in _scales(node):
             mark(value)
-        adds = isinstance(node.op, Op) and find_trait(node.op, "sums_of_codes") is True
+        adds = isinstance(node.op, Op) and find_trait(node.op, "integer_sums") is True
         if adds or (_is(node, cast) and node.inputs[0] in sums):
             sums.update(v for v in node.outputs if v is not None)
         elif _is(node, mul) and (plain := [v for v in node.inputs if v not in sums]) and len(plain) == 1:
@@ -77,32 +77,34 @@ def biases_of(graph: Graph) -> list[Bias]:
     found: dict[tuple[Value, Value], set[tuple[Value, Value]]] = {}
     outputs: dict[tuple[Value, Value], list[Value]] = {}
     for node in graph.nodes:
-        pairs = [pair for value in node.inputs if (pair := _dequantised(value)) is not None]
-        factors = [scale for codes, scale in pairs if codes.dtype.bits < _BIAS_BITS]
+        pairs = [pair for value in node.inputs if (pair := _dequantized(value)) is not None]
+        factors = [scale for quantized, scale in pairs if quantized.dtype.bits < _BIAS_BITS]
         for value in node.inputs:
-            pair = _dequantised(value)
+            pair = _dequantized(value)
             if pair is None or value is None or pair[0].dtype.bits < _BIAS_BITS:
                 continue
             is_product = len(factors) > 1 and _is_product(pair[1], factors[0], factors[1])
             found.setdefault(pair, set()).add((factors[0], factors[1]) if is_product else pair)
             outputs.setdefault(pair, []).append(value)
     uses, made = graph.uses(), []
-    for (codes, scale), products in found.items():
-        readers = {v.producer for v in outputs[codes, scale]}
-        alone = {*uses.get(codes, ())} == readers and {*uses.get(scale, ())} == readers and scale not in graph.outputs
-        numbers = static(outputs[codes, scale][0])
-        if len(products) != 1 or (codes, scale) in products or not alone or numbers is None or codes.rank != 1:
+    for (quantized, scale), products in found.items():
+        readers = {v.producer for v in outputs[quantized, scale]}
+        alone = (
+            {*uses.get(quantized, ())} == readers and {*uses.get(scale, ())} == readers and scale not in graph.outputs
+        )
+        numbers = static(outputs[quantized, scale][0])
+        if len(products) != 1 or (quantized, scale) in products or not alone or numbers is None or quantized.rank != 1:
             continue
         one, other = products.pop()
-        exact = codes.data.array().astype(np.float64) * np.asarray(scale.data.array(), np.float64)  # type: ignore[union-attr]
+        exact = quantized.data.array().astype(np.float64) * np.asarray(scale.data.array(), np.float64)  # type: ignore[union-attr]
         exact = exact if np.allclose(exact, numbers, rtol=1e-5) else numbers.astype(np.float64)  # with a zero point
-        names = tuple(dict.fromkeys(v.name for v in outputs[codes, scale]))
-        made.append(Bias(codes.name, scale.name, (one.name, other.name), exact, names))
+        names = tuple(dict.fromkeys(v.name for v in outputs[quantized, scale]))
+        made.append(Bias(quantized.name, scale.name, (one.name, other.name), exact, names))
     return made
 
 
 def following(graph: Graph, biases: Collection[Bias], contents: Mapping[str, Array]) -> dict[str, Array]:
-    """Scales and codes of ``biases`` of ``graph`` that go with new contents of other scales, by name."""
+    """Scales and quantized values of ``biases`` of ``graph`` that go with new contents of other scales, by name."""
     held = {v.name: v.data for v in graph.variables if v.data is not None}
     found: dict[str, Array] = {}
     for bias in biases:
@@ -113,14 +115,14 @@ def following(graph: Graph, biases: Collection[Bias], contents: Mapping[str, Arr
 
 
 def as_floats(graph: Graph, biases: Collection[Bias]) -> None:
-    """Let ``biases`` be what their codes stand for, whatever becomes of their scales."""
+    """Let ``biases`` be what their quantized values stand for, whatever becomes of their scales."""
     outputs = {name: bias for bias in biases for name in bias.outputs}
     for node in list(graph.nodes):
         value = node.outputs[0] if node.outputs else None
         if value is None or value.name not in outputs:
             continue
         dtype = value.dtype
-        value.become(data=ArrayConstant(outputs[value.name].numbers.astype(dtype.numpy), dtype))
+        value._replace_fields(data=ArrayConstant(outputs[value.name].numbers.astype(dtype.numpy), dtype))
         value.symbolic_contents = None
         value.producer = None
         graph.nodes.remove(node)
@@ -128,7 +130,7 @@ def as_floats(graph: Graph, biases: Collection[Bias]) -> None:
 
 
 def biases_note(biases: Collection[Bias]) -> list[str]:
-    """What a reader should know of biases that follow what is trained."""
+    """Note on biases that follow trained scales."""
     names = ", ".join(bias.scale for bias in biases)
     return [f"scales of biases, kept equal to the product of the scales of input and weights: {names}"] * bool(names)
 
@@ -146,15 +148,15 @@ def _scales(node: Node) -> Iterator[Value]:
                 yield value
 
 
-def _dequantised(value: Value | None) -> tuple[Value, Value] | None:
-    """The codes and the scale, a variable, that a value of floats is made of by its node."""
+def _dequantized(value: Value | None) -> tuple[Value, Value] | None:
+    """The quantized values and the scale, a variable, that a value of floats is made of by its node."""
     if value is None or value.producer is None or not isinstance(value.type, TensorType) or not value.dtype.is_float:
         return None
     node = value.producer
-    codes, scales = node.inputs[0] if node.inputs else None, [source_of(each) for each in _scales(node)]
-    if codes is None or len(scales) != 1 or scales[0].data is None or scales[0].producer is not None:
+    quantized, scales = node.inputs[0] if node.inputs else None, [source_of(each) for each in _scales(node)]
+    if quantized is None or len(scales) != 1 or scales[0].data is None or scales[0].producer is not None:
         return None
-    return (codes, scales[0]) if isinstance(codes.type, TensorType) and codes.dtype.is_integer else None
+    return (quantized, scales[0]) if isinstance(quantized.type, TensorType) and quantized.dtype.is_integer else None
 
 
 def _is_product(scale: Value, one: Value, other: Value) -> bool:

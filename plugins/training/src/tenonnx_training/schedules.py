@@ -1,4 +1,4 @@
-"""Learning rates that change: functions of the step, counted from 0, whose result is fed to the graph."""
+"""Learning rate schedules: functions of the step, counted from 0."""
 
 from __future__ import annotations
 
@@ -51,9 +51,74 @@ class StepDecay:
         return self.first * self.factor ** (step // self.every)
 
 
+@dataclass(frozen=True)
+class PolynomialDecay:
+    """From ``first`` to ``last`` over ``steps`` steps: what is left of the way to the ``power``; then ``last``."""
+
+    first: float
+    steps: int
+    power: float = 1.0
+    last: float = 0.0
+
+    def __call__(self, step: int) -> float:
+        left = 1 - min(step / max(self.steps, 1), 1.0)
+        return self.last + (self.first - self.last) * math.pow(left, self.power)
+
+
+@dataclass(frozen=True)
+class OneCycle:
+    """Up to ``peak`` and down again over ``steps`` steps along cosines (Smith and Topin 2017).
+
+    A share ``rise`` of the steps leads from ``peak / start`` to the peak, the rest to ``peak / start / end``; the
+    numbers are those of PyTorch's ``OneCycleLR``, which counts the last step as one of the decay.
+    """
+
+    peak: float
+    steps: int
+    rise: float = 0.3
+    start: float = 25.0
+    end: float = 1e4
+
+    def __call__(self, step: int) -> float:
+        first = self.peak / self.start
+        top, last = self.rise * self.steps - 1, self.steps - 1
+        if step <= top:
+            return _along_cosine(first, self.peak, step / top if top > 0 else 1.0)
+        share = (step - top) / (last - top) if last > top else 1.0
+        return _along_cosine(self.peak, first / self.end, min(share, 1.0))
+
+
+@dataclass(frozen=True)
+class WarmRestarts:
+    """Half a cosine from ``peak`` to ``floor`` over ``steps`` steps, again and again (Loshchilov and Hutter 2017).
+
+    Each period is ``growth`` times as long as the one before, a whole number.
+    """
+
+    peak: float
+    steps: int
+    growth: int = 1
+    floor: float = 0.0
+
+    def __call__(self, step: int) -> float:
+        length = max(self.steps, 1)
+        while step >= length:
+            step, length = step - length, length * max(self.growth, 1)
+            if self.growth <= 1:
+                step %= length
+        return _along_cosine(self.peak, self.floor, step / length)
+
+
+def _along_cosine(first: float, last: float, share: float) -> float:
+    return last + (first - last) * (1 + math.cos(math.pi * share)) / 2
+
+
 def rate_at(rate: Rate, step: int) -> float:
     """The learning rate of a step. Raises ``InvalidCall`` for one that is no number or below zero."""
     found = rate(step) if callable(rate) else rate
     if not isinstance(found, Real) or not 0 <= found < math.inf:
-        raise InvalidCall("a learning rate must be a non-negative number", given=f"{found!r} at step {step}")
+        raise InvalidCall("the learning rate is negative or no number", given=f"{found!r} at step {step}")
     return float(found)
+
+
+SCHEDULES = (CosineDecay, LinearDecay, StepDecay, PolynomialDecay, OneCycle, WarmRestarts)

@@ -1,4 +1,4 @@
-"""How a graph is trained, as files hold it: training that goes on does so in the same way unless told otherwise."""
+"""Training settings in files, with which a resumed run continues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx.extend.formats import TrainingState
 from tenonnx_training.losses import LOSSES
 from tenonnx_training.optimizers import OPTIMIZERS, Adam, Optimizer
 from tenonnx_training.recipe import Group, Recipe
-from tenonnx_training.schedules import CosineDecay, LinearDecay, StepDecay
+from tenonnx_training.schedules import SCHEDULES
 
 #: What holds where nothing is given and there is no state.
 DEFAULTS: dict[str, Any] = {
@@ -27,7 +27,7 @@ DEFAULTS: dict[str, Any] = {
 #: What a file can describe: objects of these classes, by name and fields.
 KINDS: dict[str, Any] = {
     **OPTIMIZERS,
-    **{kind.__name__: kind for kind in (CosineDecay, LinearDecay, StepDecay, Group)},
+    **{kind.__name__: kind for kind in (*SCHEDULES, Group)},
     **{kind.__name__: kind for kind in LOSSES.values() if isinstance(kind, type)},
 }
 
@@ -35,6 +35,7 @@ KINDS: dict[str, Any] = {
 TYPES: dict[str, Any] = {
     "optimizer": Mapping,
     "loss": str | Mapping,
+    "loss_weights": Mapping,
     "output": str,
     "trainable": str | list,
     "clip_norm": int | float,
@@ -53,8 +54,12 @@ TYPES: dict[str, Any] = {
 }
 
 
+#: The key of settings that are given by output.
+_BY_OUTPUT = "outputs"
+
+
 def settled(state: TrainingState | None, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What is ``given``, in place of None what ``state`` says, else the default; and notes on what is new.
+    """Settings ``given``, with those of ``state`` in place of None, else the default; and notes on changes.
 
     Raises ``InvalidCall`` for what must be given since no file can hold it.
     """
@@ -73,7 +78,9 @@ def settled(state: TrainingState | None, given: Mapping[str, Any]) -> tuple[dict
 
 
 def described(setting: Any) -> Any:
-    """What JSON can hold of a setting: of a function of the user, its name."""
+    """JSON form of a setting: of a function of the user, its name."""
+    if isinstance(setting, Mapping):
+        return {_BY_OUTPUT: {name: described(each) for name, each in setting.items()}}
     if hasattr(setting, "settings") and not isinstance(setting, type):
         return {"name": setting.name, **setting.settings()}
     name = type(setting).__name__
@@ -90,6 +97,8 @@ def lost(text: Any) -> str:
     """The user's own part of what was ``described`` so, which cannot be revived; empty if there is none."""
     if not isinstance(text, Mapping):
         return ""
+    if isinstance(inner := text.get(_BY_OUTPUT), Mapping):
+        return next(filter(None, map(lost, inner.values())), "")
     name = str(text.get("name") or text.get("schedule"))
     if name not in KINDS:
         return name
@@ -107,9 +116,11 @@ def revived(text: Any, what: str) -> Any:
         raise _meaningless(what, text)
     if not isinstance(text, Mapping):
         return text
+    if isinstance(by_output := text.get(_BY_OUTPUT), Mapping):
+        return {name: revived(each, "weight" if what == "loss_weights" else what) for name, each in by_output.items()}
     if own := lost(text):
         raise InvalidCall(
-            f"the {what} must be given again: files do not store custom functions",
+            f"cannot resume with the {what} of the file: files do not store custom functions",
             given=own,
             do=f"--{what} / {what}=",
         )
@@ -144,6 +155,8 @@ def _changes(name: str, before: Any, now: Any) -> list[str]:
 
 
 def _shown(text: Any) -> str:
+    if isinstance(text, Mapping) and _BY_OUTPUT in text:
+        return ", ".join(f"{name}: {_shown(each)}" for name, each in text[_BY_OUTPUT].items())
     if isinstance(text, Mapping):
         numbers = [f"{key}={_shown(value)}" for key, value in text.items() if key not in ("name", "schedule")]
         return f"{text.get('name') or text.get('schedule')}({', '.join(numbers)})"

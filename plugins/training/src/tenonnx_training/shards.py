@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ import numpy as np
 
 import tenonnx as tx
 from tenonnx.extend import ArrayConstant, Constant, DType, Graph, InvalidCall, InvalidModel
-from tenonnx.extend.formats import Tensor, TrainingState, read_tensors, write_tensors
+from tenonnx.extend.formats import Tensor, TrainingState, open_inside, read_tensors, write_tensors
 from tenonnx.extend.transforms import copy_graph
 
 Array = np.ndarray[Any, Any]
@@ -30,6 +31,13 @@ Array = np.ndarray[Any, Any]
 SUFFIX = ".shards"
 
 GRAPH, STATE, _PARTS = "graph.safetensors", "state.json", "tenonnx.parts"
+
+
+#: The name of a checkpoint: the number of its steps.
+_NAME = re.compile(r"[0-9]{1,18}")
+
+#: How many of the files that a checkpoint lacks are named.
+_TOLD = 5
 
 
 class Part(NamedTuple):
@@ -67,7 +75,7 @@ def remove_unfinished(path: str | os.PathLike[str], steps: int) -> None:
 
 
 def _unwritable(path: str | os.PathLike[str], error: OSError) -> InvalidCall:
-    what = "a checkpoint in parts must be a folder that can be written"
+    what = "cannot write a checkpoint in parts to the folder"
     return InvalidCall(what, given=f"{os.fspath(path)}: {error.strerror}")
 
 
@@ -112,19 +120,19 @@ def read(source: str | os.PathLike[str], *, registry: Any = None) -> Graph:
     if place is None:
         lacking = f"{found[-1].name} without {', '.join(_missing(found[-1])[:5])}" if found else "no checkpoint"
         raise InvalidCall(
-            f'"{base}" must have a checkpoint with all of its parts',
+            f'"{base}" has no checkpoint with all of its parts',
             given=lacking,
             do="copy what every process wrote into one folder",
         )
     graph = tx.load(place / GRAPH, registry=registry)
-    told = json.loads((place / STATE).read_text("utf-8"))
+    told = _state(place)
     arrays = _arrays(place, told["parts"])
     if absent := [name for name in told["trained"] if name not in arrays]:
-        raise InvalidModel(f'"{place}" must hold all that is trained', given=f"no {', '.join(absent[:5])}")
+        raise InvalidModel(f'"{place}" lacks a part of what is trained', given=f"no {', '.join(absent[:5])}")
     values = {value.name: value for value in graph.all_inputs}
     for name in told["variables"]:
         if name in values and values[name].data is None and name in arrays:
-            values[name].become(data=arrays[name])
+            values[name]._replace_fields(data=arrays[name])
             graph.variables.append(values[name])
     order = {name: k for k, name in enumerate(told["variables"])}
     graph.variables.sort(key=lambda value: order.get(value.name, len(order)))
@@ -135,7 +143,7 @@ def read(source: str | os.PathLike[str], *, registry: Any = None) -> Graph:
 
 
 def _process(arrays: Any) -> tuple[int, int]:
-    """Which of how many processes this one is, by the devices that arrays of JAX lie on."""
+    """Index of this process and number of processes, by the devices of arrays of JAX."""
     local, everywhere = {0}, {0}
     for array in arrays:
         devices = {d.process_index for d in array.sharding.device_set} if hasattr(array, "sharding") else {0}
@@ -182,7 +190,7 @@ def _write_graph(place: Path, graph: Graph, trained: Sequence[str], settings: Ma
     copy.variables = [value for value in copy.variables if value.name not in trained]
     fed = {value.name for value in copy.all_inputs}
     for value in opened:
-        value.become(data=None)
+        value._replace_fields(data=None)
     copy.all_inputs += [value for value in opened if value.name not in fed]
     copy.save(place / GRAPH)
     partial = place / f".{STATE}.tmp"
@@ -193,7 +201,9 @@ def _write_graph(place: Path, graph: Graph, trained: Sequence[str], settings: Ma
 def _checkpoints(base: Path) -> list[Path]:
     """The folders of checkpoints, whole or not, the latest last."""
     try:
-        return sorted(each for each in base.iterdir() if each.name.isdecimal() and each.is_dir())
+        return sorted(
+            each for each in base.iterdir() if _NAME.fullmatch(each.name) and each.is_dir() and not each.is_symlink()
+        )
     except OSError:
         return []
 
@@ -205,10 +215,28 @@ def _part_name(number: int, count: int) -> str:
 def _missing(place: Path) -> list[str]:
     """The files that a checkpoint lacks."""
     try:
-        count = int(json.loads((place / STATE).read_text("utf-8"))["parts"])
-    except (OSError, ValueError, KeyError, TypeError):
+        count = _state(place)["parts"]
+        there = {each.name for each in place.iterdir() if each.is_file() and not each.is_symlink()}
+    except (OSError, InvalidModel):
         return [STATE]
-    return [name for name in (GRAPH, *(_part_name(k, count) for k in range(count))) if not (place / name).is_file()]
+    names = (GRAPH, *(_part_name(k, count) for k in range(min(count, len(there) + _TOLD))))
+    return [name for name in names if name not in there]
+
+
+def _state(place: Path) -> dict[str, Any]:
+    """State of a checkpoint beside its arrays. Raises ``InvalidModel`` where it is not as ``write`` makes it."""
+    try:
+        parts = (STATE,)
+        with os.fdopen(open_inside(place, parts, f'"{place / STATE}"'), "rb") as file:
+            told = json.loads(file.read())
+        counts = isinstance(told["parts"], int) and not isinstance(told["parts"], bool) and told["parts"] >= 1
+        names = all(isinstance(each, str) for key in ("trained", "variables", "inputs") for each in told[key])
+        if counts and names and isinstance(told["settings"], dict):
+            return dict(told)
+        given = "other kinds of values"
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        given = f"{type(error).__name__}: {error}"[:200]
+    raise InvalidModel(f'"{place / STATE}" is not the state of a checkpoint', given=given)
 
 
 def _remove_older(base: Path) -> None:
@@ -235,11 +263,11 @@ def _arrays(place: Path, count: int) -> dict[str, Constant]:
                 block = np.frombuffer(entries[str(k)].region.read(), dtype.numpy).reshape(part.size)
                 whole[tuple(slice(a, a + n) for a, n in zip(part.start, part.size, strict=True))] = block
                 filled[part.name] = filled.get(part.name, 0) + block.size
-        except (KeyError, ValueError, TypeError) as error:
-            raise InvalidModel(f'"{path}" must be a part of a checkpoint', given=str(error)) from error
+        except (KeyError, ValueError, TypeError, IndexError, MemoryError, RecursionError) as error:
+            raise InvalidModel(f'"{path}" is no part of a checkpoint', given=str(error)) from error
     if odd := [name for name, array in made.items() if filled[name] != math.prod(array.shape)]:
         raise InvalidModel(
-            f'the parts in "{place}" must be those of one checkpoint',
+            f'the parts in "{place}" are of several checkpoints',
             given=f"{filled[odd[0]]} of {made[odd[0]].size} elements of {odd[0]}",
         )
     return {name: ArrayConstant(array, dtypes[name]) for name, array in made.items()}

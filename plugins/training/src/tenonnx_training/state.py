@@ -10,6 +10,7 @@ import numpy as np
 from tenonnx.extend import ArrayConstant, Graph, InvalidCall
 from tenonnx.extend.formats import PARAMETERS, TrainingState
 from tenonnx.extend.transforms import copy_graph
+from tenonnx.tools import listing
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.scales import biases_of, following
 from tenonnx_training.step_graph import StepGraph
@@ -18,7 +19,6 @@ from tenonnx_training.updates import COUNT, average_name
 Array = np.ndarray[Any, Any]
 
 #: Names of what a state holds that was left within an epoch: all that metrics of arrays read of it.
-PREDICTIONS, LABELS = "training__predictions", "training__labels"
 
 
 def write_back(
@@ -41,7 +41,7 @@ def write_back(
 
 
 def settings_of(made: StepGraph, optimizer: Optimizer, progress: Mapping[str, Any]) -> dict[str, Any]:
-    """What a training state tells beside its tensors."""
+    """Settings of a training state, beside its tensors."""
     named = {"name": optimizer.name, **optimizer.settings()}
     return {"optimizer": named, PARAMETERS: list(made.parameters), **progress}
 
@@ -82,9 +82,9 @@ def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMa
     forget = "start anew: no --resume / graph.training_state = None"
     for key in ("epoch", "samples", "seed"):
         if not (type(number := state.settings.get(key, 0)) is int and 0 <= number < 2**63):
-            raise InvalidCall(f'"{key}" of the training state must be a count', given=repr(number)[:50], do=forget)
+            raise InvalidCall(f'"{key}" of the training state is no count', given=repr(number)[:50], do=forget)
     if not _are_sums(sums := state.settings.get("sums", {})):
-        raise InvalidCall('"sums" of the training state must be pairs of numbers', given=repr(sums)[:50], do=forget)
+        raise InvalidCall('invalid "sums" in the training state', given=repr(sums)[:50], do=forget)
     named = state.settings.get("optimizer")
     name = named.get("name") if isinstance(named, Mapping) else named
     if name != optimizer.name:
@@ -95,9 +95,9 @@ def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMa
     missing = [slot for slot in (*made.slots, COUNT) if slot not in state.tensors]
     if missing:
         raise InvalidCall(
-            "the training state must cover every trainable parameter",
-            given=f"no {', '.join(missing[:5])}" + (f" and {len(missing) - 5} more" if len(missing) > 5 else ""),
-            available=", ".join(list(state.tensors)[:10]),
+            "the training state lacks trainable parameters",
+            given=f"no {listing(missing, 5)}",
+            available=listing(state.tensors),
             do=f"train the parameters that it was made for, or {forget}",
         )
     formals = {value.name: value for value in made.graph.all_inputs}
@@ -105,7 +105,7 @@ def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMa
         found, wanted = state.tensors[slot].type, formals[slot].type
         if found != wanted:
             raise InvalidCall(
-                f'the training state belongs to another model: "{slot}" must be {wanted}', given=str(found), do=forget
+                f'the training state belongs to another model: "{slot}" is not {wanted}', given=str(found), do=forget
             )
     for slot in (*made.slots, COUNT):
         held[slot] = state.tensors[slot].array()
@@ -124,7 +124,7 @@ def averaged(graph: Graph) -> Graph:
     variables = {value.name: value.tensor.dtype for value in graph.variables}
     found = {name: tensors[kept] for name in variables if (kept := average_name(name)) in tensors}
     if not found:
-        raise InvalidCall("the training state must hold a moving average", do="train with average=0.999")
+        raise InvalidCall("the training state has no moving average", do="train with average=0.999")
     copy = copy_graph(graph)
     copy.training_state = None
     contents = {name: held.array().astype(variables[name].numpy, copy=False) for name, held in found.items()}

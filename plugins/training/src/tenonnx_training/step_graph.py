@@ -19,7 +19,6 @@ from tenonnx.extend.transforms import (
 from tenonnx_optimize.common_subexpressions import merge_common_subexpressions
 from tenonnx_standard.activation import gelu
 from tenonnx_standard.casting import cast_like
-from tenonnx_training import ties
 from tenonnx_training.modes import (
     evaluation_form,
     not_for_gradients,
@@ -27,13 +26,13 @@ from tenonnx_training.modes import (
     training_form,
     without_functions,
 )
-from tenonnx_training.noise import seeded
 from tenonnx_training.objective import Measured, Objective, add_objective, free_name
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.parameters import chosen_notes, is_adapter, matching, not_frozen, numbers_note
 from tenonnx_training.precision import narrowed
 from tenonnx_training.recipe import Recipe
 from tenonnx_training.recompute import check_patterns, recompute
+from tenonnx_training.rng import seeded
 from tenonnx_training.scales import Bias, as_floats, biases_note, biases_of
 from tenonnx_training.updates import COUNT, SCALE, SEED, Updates
 
@@ -62,7 +61,7 @@ class Differentiated:
     """A graph as it is trained, with an output ``{name}/grad`` for each of ``parameters``.
 
     ``statistics`` maps variables to the values that replace them. All of these variables are inputs. ``biases`` are
-    those whose codes and scales follow the parameters.
+    those whose quantized values and scales follow the parameters.
     """
 
     graph: Graph
@@ -77,7 +76,7 @@ class Differentiated:
 def step_graph(
     graph: Graph, objective: Objective, optimizer: Optimizer, recipe: Recipe, *, by_casts: bool = False
 ) -> StepGraph:
-    """The step that minimises ``objective`` of ``graph`` as ``recipe`` says; see ``differentiated``."""
+    """The step that minimizes ``objective`` of ``graph`` as ``recipe`` says; see ``differentiated``."""
     made = differentiated(graph, objective, recipe, by_casts=by_casts)
     updates = _updated(made, graph, optimizer, recipe)
     names = made.parameters, list(made.statistics), updates.slots, updates.state
@@ -110,7 +109,7 @@ def differentiated(
     ready = seeded(narrowed(form.graph, recipe.precision, by_casts=by_casts), SEED, COUNT)
     measured = add_objective(ready.graph, objective)
     notes = [*chosen_notes(graph, parameters, recipe.trainable, {*fixed, *without})]
-    notes += [*numbers_note(graph, parameters), *ties.note(graph, parameters), *form.notes, *measured.notes]
+    notes += [*numbers_note(graph, parameters), *form.notes, *measured.notes]
     notes += biases_note(biases)
     notes += _idle_note(ready.graph, measured.loss, parameters)
     statistics = {name: value.name for name, value in form.statistics.items()}

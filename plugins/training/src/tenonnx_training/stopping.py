@@ -29,7 +29,24 @@ class Patience:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.epochs, int) and self.epochs > 0):
-            raise InvalidCall("patience must be a number of epochs", given=repr(self.epochs))
+            raise InvalidCall("patience is no number of epochs", given=repr(self.epochs))
+
+
+def monitored(measured: Mapping[str, float], monitor: str | None) -> tuple[str, float]:
+    """The name and the number of what is monitored: by default the loss, of validation data where there are some."""
+    name = monitor or ("validation_loss" if "validation_loss" in measured else "loss")
+    if name not in measured:
+        raise InvalidCall(f'"{name}" is monitored, but not measured', available=", ".join(measured), do="monitor=...")
+    return name, measured[name]
+
+
+def better(name: str, number: float, best: float | None, *, larger: bool | None = None, least: float = 0.0) -> bool:
+    """Whether a number is better than the best so far, by more than ``least``."""
+    if best is None or math.isnan(best):
+        return True
+    if larger is None:
+        larger = any(word in name for word in _LARGER)
+    return number > best + least if larger else number < best - least
 
 
 @dataclass
@@ -44,17 +61,9 @@ class Best:
 
     def tired(self, measured: Mapping[str, float], graph: Graph) -> bool:
         """Whether patience is at its end after an epoch that left ``graph`` as it is."""
-        name = self.patience.monitor or ("validation_loss" if "validation_loss" in measured else "loss")
-        if name not in measured:
-            raise InvalidCall(
-                f'patience monitors "{name}", which is not measured', available=", ".join(measured), do="monitor=..."
-            )
-        larger = self.patience.larger
-        if larger is None:
-            larger = any(word in name for word in _LARGER)
-        score = measured[name] if larger else -measured[name]
-        if self.score is None or math.isnan(self.score) or score > self.score + self.patience.least:
-            self.score, self.waited = score, 0
+        name, number = monitored(measured, self.patience.monitor)
+        if better(name, number, self.score, larger=self.patience.larger, least=self.patience.least):
+            self.score, self.waited = number, 0
             self._contents = {value.name: value.data for value in graph.variables}
             self._state = graph.training_state
         else:

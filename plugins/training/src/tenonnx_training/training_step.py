@@ -5,35 +5,36 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from tenonnx.extend import ArrayConstant, Graph, InvalidCall, InvalidFeed
+from tenonnx.extend import ArrayConstant, Graph, InvalidCall, InvalidFeed, TensorType
 from tenonnx.extend.backends import FeedCheck
 from tenonnx.extend.formats import Report, export
 from tenonnx.extend.transforms import copy_graph
-from tenonnx_training import shards, ties
+from tenonnx_training import shards, tied_weights
 from tenonnx_training.classes import axis_by_labels
 from tenonnx_training.config import StepConfig, configured, for_another, takes
 from tenonnx_training.data import samples_of
 from tenonnx_training.losses import Loss
-from tenonnx_training.measuring import Measurement, Measuring
-from tenonnx_training.modes import settle, tied_statistics
+from tenonnx_training.measuring import LABELS, PREDICTIONS, Measurement, Measuring
+from tenonnx_training.modes import settle
 from tenonnx_training.objective import Objective, wanted_labels
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.parameters import GROUPED, as_before, grouped, groups_as_before
 from tenonnx_training.precision import must_cast
 from tenonnx_training.recipe import Recipe
+from tenonnx_training.restored_weights import folded_note, mark_parameters
 from tenonnx_training.scales import following
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import described, lost, named_optimizer, settled
-from tenonnx_training.state import LABELS, PREDICTIONS, not_finite, restore, settings_of, write_back
+from tenonnx_training.state import not_finite, restore, settings_of, write_back
 from tenonnx_training.step_graph import evaluation_graph, step_graph
-from tenonnx_training.unannounced import adopt
-from tenonnx_training.updates import COUNT, RATE, SEED, average_name, fill
+from tenonnx_training.unmarked_state import adopt
+from tenonnx_training.updates import COUNT, LAST, RATE, SEED, UPDATES, average_name, fill
 
 Array = np.ndarray[Any, Any]
 
@@ -66,9 +67,9 @@ class TrainingStep:
         adopted = adopt(graph)
         self._source, self._keep_training_form = graph, config.keep_training_form
         self._options = {"backend": config.backend, **more}
-        separated = ties.untie(graph, None if config.untie else tied_statistics(graph))
+        separated = tied_weights.separate(graph, config.untie)
         how = [each.name for each in fields(Recipe)]
-        given = {name: getattr(config, name) for name in ("loss", "output", "optimizer", "seed", *how)}
+        given = {name: getattr(config, name) for name in ("loss", "loss_weights", "output", "optimizer", "seed", *how)}
         chosen, news = settled(graph.training_state, given)
         if config.trainable is None:
             chosen["trainable"] = as_before(graph, chosen["trainable"])
@@ -77,17 +78,23 @@ class TrainingStep:
         if chosen["clip_norm"] == math.inf:
             chosen["clip_norm"] = None
         self._objective = Objective(
-            chosen["loss"], chosen["output"], config.labels, config.metrics, config.sample_weights
+            chosen["loss"],
+            chosen["output"],
+            config.labels,
+            config.metrics,
+            config.sample_weights,
+            chosen["loss_weights"],
         )
         self.optimizer = as_optimizer(chosen["optimizer"])
         self.recipe = Recipe(**{name: chosen[name] for name in how})
         self.seed = int(chosen["seed"])
-        self._described = {name: described(chosen[name]) for name in ("loss", "output", *how)}
+        self._described = {name: described(chosen[name]) for name in ("loss", "loss_weights", "output", *how)}
         by_casts = must_cast(self.recipe.precision, config.backend, more)
         whole = copy_graph(graph).infer()
+        mark_parameters(whole)
         self._made = step_graph(whole, self._objective, self.optimizer, self.recipe, by_casts=by_casts)
         self._compile()
-        self._made.notes += [*adopted, *news, *_notes_on_separated([] if config.untie else separated)]
+        self._made.notes += [*adopted, *news, *separated.notes(), *folded_note(graph)]
         self._made.notes += _notes_on_lost(chosen["loss"], self.optimizer)
         if config.optimizer is None:
             self._made.notes += self._notes_on_rate()
@@ -98,8 +105,10 @@ class TrainingStep:
         self._settings = restore(self._source, self._made, self.optimizer, self.program.state)
         self.steps = int(self.program.state[COUNT])
         self._evaluation: Any = None
-        ours = {*self._made.state, RATE, SEED}
+        ours = {*self._made.state, RATE, SEED, LAST}
         self._checked = FeedCheck([value for value in self._made.graph.all_inputs if value.name not in ours])
+        floats = [v for v in self._checked.all_inputs if isinstance(v.type, TensorType) and v.dtype.is_float]
+        self._floats = {value.name: value.dtype.numpy for value in floats}
 
     def _notes_on_rate(self) -> list[str]:
         rate = self.optimizer.learning_rate
@@ -113,8 +122,8 @@ class TrainingStep:
 
     @property
     def updates(self) -> int:
-        """How many updates there were: one for as many batches as are accumulated. Schedules count them."""
-        return self.steps // self.recipe.accumulate
+        """Number of updates: one for as many batches as are accumulated. Schedules count them."""
+        return self.steps if self.recipe.accumulate == 1 else int(self.program.state[UPDATES])
 
     @property
     def notes(self) -> list[str]:
@@ -125,20 +134,36 @@ class TrainingStep:
         """The name under which a batch holds the labels, None if the loss needs none."""
         return self._made.measured.labels
 
-    def __call__(self, batch: Mapping[str, Any], *, learning_rate: float | None = None) -> dict[str, float]:
+    @property
+    def label_names(self) -> list[str]:
+        """The names of all labels, one for each output that has a loss."""
+        return self._made.measured.label_names
+
+    @property
+    def reads_classes(self) -> bool:
+        """Whether labels are class numbers."""
+        kinds = [value.tensor for value in self._checked.all_inputs if value.name == self.labels]
+        return any(kind.dtype.is_integer for kind in kinds)
+
+    def __call__(
+        self, batch: Mapping[str, Any], *, learning_rate: float | None = None, last: bool = False
+    ) -> dict[str, float]:
         """Train by one batch: the model's inputs and the labels. Returns the loss and the metrics before the update.
 
-        Raises ``InvalidFeed`` for a batch that does not fit; then nothing is changed.
+        With ``accumulate``, the ``last`` batch of an epoch is followed by an update with the mean gradient of those
+        gathered until then. Raises ``InvalidFeed`` for a batch that does not fit; then nothing is changed.
         """
-        return self._values(self.train(batch, learning_rate=learning_rate))
+        return self._values(self.train(batch, learning_rate=learning_rate, last=last))
 
-    def train(self, batch: Mapping[str, Any], *, learning_rate: float | None = None) -> Measurement:
+    def train(self, batch: Mapping[str, Any], *, learning_rate: float | None = None, last: bool = False) -> Measurement:
         """Train by one batch, for callers that gather what is measured."""
         fed = self._fed(batch)
         rate = self.optimizer.learning_rate if learning_rate is None else learning_rate
         feeds = {**fed, RATE: np.asarray(rate_at(rate, self.updates), np.float32)}
         if self._made.seeded:
             feeds[SEED] = np.asarray(self.seed, np.int64)
+        if self.recipe.accumulate > 1:
+            feeds[LAST] = np.asarray(last)
         results = self.program(feeds)
         self.steps += 1
         return self._measured(results, fed)
@@ -151,7 +176,7 @@ class TrainingStep:
         """``evaluate`` for callers that gather what is measured."""
         fed = self._fed(batch)
         changing = [*self._made.parameters, *self._made.statistics]
-        following_them = [name for bias in self._made.biases for name in (bias.codes, bias.scale)]
+        following_them = [name for bias in self._made.biases for name in (bias.quantized, bias.scale)]
         if self._evaluation is None:
             graph, _ = evaluation_graph(self._source, self._objective, [*changing, *following_them])
             used = {value.name for value in graph.all_inputs}
@@ -171,13 +196,12 @@ class TrainingStep:
         return self._measured(program({**source, **followed, **feeds}), fed)
 
     def measuring(self, *, going_on: bool = False) -> Measuring:
-        """What gathers the measurements of this step, from those on that the state of its graph has if ``going_on``."""
+        """Collector of the measurements of this step, continued from the state of its graph if ``going_on``."""
         found = Measuring(self._made.measured.scalars, self._made.measured.metrics)
         if going_on and (state := self._source.training_state) is not None:
             found.sums |= state.settings.get("sums", {})
-            if PREDICTIONS in state.tensors and LABELS in state.tensors:
-                found.predictions.append(state.tensors[PREDICTIONS].array())
-                found.labels.append(state.tensors[LABELS].array())
+            held = [name for name in state.tensors if name.startswith((PREDICTIONS, LABELS))]
+            found.arrays |= {name: [state.tensors[name].array()] for name in held}
         return found
 
     def _values(self, measurement: Measurement) -> dict[str, float]:
@@ -186,7 +210,7 @@ class TrainingStep:
         return gathered.values()
 
     def _measured(self, results: Mapping[str, Any], fed: Mapping[str, Any]) -> Measurement:
-        return self._made.measured.measurement(results, fed.get(str(self.labels)), samples_of(fed))
+        return self._made.measured.measurement(results, fed, samples_of(fed))
 
     def write_back(self, *, measured: Mapping[str, Array] | None = None, **progress: Any) -> Graph:
         """Give the graph the trained contents, the training state and the form in which it is used; returns it."""
@@ -202,16 +226,18 @@ class TrainingStep:
         """Write a checkpoint in parts (``*.shards``): of what lies on several devices each process writes its own."""
         state = self.program.state
         names = [*self._made.parameters, *self._made.statistics, *self._made.slots, COUNT]
-        held = getattr(state, "held", state)  # as it lies on devices
+        held = getattr(state, "held", state)
+        # only arrays of JAX have parts on several devices
+        lying = {name: held[name] if hasattr(held[name], "addressable_shards") else state[name] for name in names}
         settings = settings_of(self._made, self.optimizer, self._progress(progress))
         source = copy_graph(self._source)
         if not self._keep_training_form:
             settle(source)
-        shards.write(folder, self.steps, source, {name: held[name] for name in names}, settings, measured or {})
+        shards.write(folder, self.steps, source, lying, settings, measured or {})
 
     def _progress(self, progress: Mapping[str, Any]) -> dict[str, Any]:
-        """What a training state tells of the recipe and of how far the training is."""
-        told = {name: described(value) for name, value in progress.items()}
+        """Recipe and progress, for a training state."""
+        told = {name: value if name == "sums" else described(value) for name, value in progress.items()}
         if self.recipe.groups:
             members = grouped(self._source, self.recipe.groups)
             places = [members.get(name) for name in self._made.parameters]
@@ -240,7 +266,7 @@ class TrainingStep:
         if self._made.biases:
             raise InvalidCall(
                 "an exported step cannot requantize biases while it trains their scales",
-                given=", ".join(bias.codes for bias in self._made.biases),
+                given=", ".join(bias.quantized for bias in self._made.biases),
                 do="train with fit, or leave those scales out: trainable= / --trainable",
             )
         graph = self.graph()
@@ -256,7 +282,7 @@ class TrainingStep:
     def _fed(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """The arrays of a batch. Raises ``InvalidFeed`` for names, types and labels that there are not."""
         if isinstance(batch, Mapping):
-            batch = self._made.measured.given(batch)
+            batch = self._in_floats(self._made.measured.given(batch))
         try:
             checked = self._checked(batch)
         except InvalidFeed as error:
@@ -265,12 +291,21 @@ class TrainingStep:
         arrays = zip(self._checked.all_inputs, checked, strict=True)
         fed = {value.name: array for value, array in arrays if array is not None}
         if not samples_of(fed):
-            raise InvalidFeed("a batch must hold a sample", given="none")
+            raise InvalidFeed("the batch is empty", given="none")
         self._made.measured.check(fed)
         return fed
 
+    def _in_floats(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """A batch with whole numbers as the floats that the graph takes, where these are the same numbers."""
+        cast = dict(batch)
+        for name, array in batch.items():
+            if isinstance(array, np.ndarray) and array.dtype.kind in "biu" and name in self._floats:
+                same = array.astype(self._floats[name])
+                cast[name] = same if np.array_equal(same, array) else array
+        return cast
+
     def _advice(self, batch: Any) -> str:
-        """What to do with labels of another type where that of the prediction tells."""
+        """Advice for labels of another type, by the type of the prediction."""
         wanted = next((value.tensor for value in self._checked.all_inputs if value.name == self.labels), None)
         if wanted is None or not isinstance(batch, Mapping) or self.labels not in batch:
             return ""
@@ -291,11 +326,7 @@ class TrainingStep:
 
 def check_graph(graph: Any) -> None:
     if not isinstance(graph, Graph):
-        raise InvalidCall("the model must be a graph", given=repr(graph)[:80], do="tx.load(path) reads one from a file")
-
-
-def _notes_on_separated(names: Sequence[str]) -> list[str]:
-    return [f"running statistics shared an initializer and were separated: {', '.join(names)}"] if names else []
+        raise InvalidCall("the model is no graph", given=repr(graph)[:80], do="tx.load(path) reads one from a file")
 
 
 def _notes_on_lost(*settings: Any) -> list[str]:
@@ -309,5 +340,5 @@ def as_optimizer(optimizer: Optimizer | str | None) -> Optimizer:
         return named_optimizer(optimizer, None, {})
     if isinstance(optimizer, type) or not hasattr(optimizer, "scalars"):
         made = f"tt.{optimizer.__name__}()" if isinstance(optimizer, type) else "tt.Adam(1e-3), say"
-        raise InvalidCall("an optimizer must be a name or an object", given=repr(optimizer), do=made)
+        raise InvalidCall("the optimizer is neither a name nor an object", given=repr(optimizer), do=made)
     return optimizer

@@ -12,7 +12,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import ArrayConstant, Constant, DType, Graph, TensorType, Value, constant, subgraph
 from tenonnx_standard.casting import cast
 from tenonnx_standard.control_flow import if_
-from tenonnx_standard.logic import and_, equal, greater, less_or_equal, where
+from tenonnx_standard.logic import and_, equal, greater, less_or_equal, or_, where
 from tenonnx_standard.math import exp, log, maximum, minimum, sqrt
 from tenonnx_standard.reduction import reduce_sum
 from tenonnx_training.objective import free_name
@@ -27,10 +27,13 @@ RATE, COUNT, SEED = "learning_rate", "training__step", "training__seed"
 #: Further names of it: how many updates there were, by what the loss is scaled, and how many updates that was borne.
 UPDATES, SCALE, ROW = "training__updates", "training__scale", "training__row"
 
+#: How many batches were gathered since the last update, and whether a batch is the last one before an update.
+GATHERED, LAST = "training__batches", "training__last"
+
 #: The scale of the loss at first, and after how many updates that bore it there is a larger one.
 _FIRST_SCALE, _PATIENCE = 2.0**16, 2000
 
-#: How far the logarithm of a scale of codes goes in an update.
+#: How far the logarithm of a scale of quantized values goes in an update.
 _FARTHEST = 1.0
 
 
@@ -49,6 +52,8 @@ class Updates:
         self.contents = {v.name: v.data for v in source.variables}
         self.all_inputs = {v.name: v for v in graph.all_inputs}
         self._groups = grouped(source, recipe.groups)
+        #: What gathered gradients are multiplied by where fewer batches were gathered than ``accumulate``.
+        self._share: Value | None = None
         self._scales = scales_of(source)
         self._rows = {v.name: v.role.fixed_rows for v in source.variables if v.role is not None and v.role.fixed_rows}
 
@@ -64,7 +69,10 @@ class Updates:
         due = finite
         if self.recipe.accumulate > 1:
             wide = {name: self._gathered(name, gradient, finite) for name, gradient in wide.items()}
-            full = equal(following % self.recipe.accumulate, 0)
+            batches = self._extra(GATHERED, TensorType(DType.int64, ())) + 1
+            full = or_(equal(batches, self.recipe.accumulate), self._input(LAST, TensorType(DType.bool, ())))
+            self.replace(GATHERED, where(full, 0, batches))
+            self._share = float(self.recipe.accumulate) / cast(batches, to=DType.float32)
             due = full if finite is None else and_(full, finite)
         number = following
         if due is not None:
@@ -92,6 +100,9 @@ class Updates:
         number: Value,
     ) -> dict[str, Value]:
         """Parameters, slots and averages as they are after update ``number``, by name."""
+        whole = self._share
+        if whole is not None:
+            gradients = {name: gradient * _as(whole, gradient.dtype) for name, gradient in gradients.items()}
         factor, found, shared = self._factor(list(gradients.values())), {}, _Shared(self.all_inputs[RATE], number)
         for name, gradient in gradients.items():
             parameter, stage, group = self.all_inputs[name], gradient.dtype, self._groups.get(name, Group(""))
@@ -104,7 +115,7 @@ class Updates:
                 optimizer = replace(optimizer, weight_decay=group.weight_decay)  # type: ignore[type-var]
             wide, scalars = _as(parameter, stage), shared.scalars(optimizer, group.rate, stage)
             if name in self._scales:
-                after, *others = self._scale_of_codes(parameter, scaled, kept[name], optimizer, scalars)
+                after, *others = self._scale_of_quantized(parameter, scaled, kept[name], optimizer, scalars)
             else:
                 after, *others = optimizer.update(wide, scaled, kept[name], scalars)
             after = self._staying(name, wide, after)
@@ -119,7 +130,7 @@ class Updates:
         """A parameter in the type in which it is updated."""
         return _as(self.all_inputs[name], _stage(self.all_inputs[name].dtype))
 
-    def _scale_of_codes(
+    def _scale_of_quantized(
         self,
         parameter: Value,
         gradient: Value,
@@ -153,7 +164,7 @@ class Updates:
         return where(constant(mask), before, after)  # type: ignore[no-any-return]
 
     def _where(self, due: Value, moved: Callable[[], dict[str, Value]], wide: Mapping[str, Value]) -> dict[str, Value]:
-        """What ``moved`` gives where an update is ``due``; otherwise all stays, and gradients are gathered."""
+        """Result of ``moved`` where an update is ``due``; otherwise all stays, and gradients are accumulated."""
         names: list[str] = []
 
         def update() -> list[Value]:
@@ -170,7 +181,7 @@ class Updates:
         return dict(zip(names, found, strict=True))
 
     def _gathered(self, name: str, gradient: Value, finite: Value | None) -> Value:
-        """The mean gradient of a parameter so far, without one that is no number."""
+        """The gathered gradient of a parameter, without one that is no number: ``accumulate`` of them are the mean."""
         held = self._extra(gathered_name(name), gradient.tensor.with_shape(self.all_inputs[name].tensor.shape))
         more = held + gradient / float(self.recipe.accumulate)
         return more if finite is None else where(finite, more, held)
@@ -198,7 +209,7 @@ class Updates:
         self.replace(ROW, where(grown, 0, row))
 
     def _factor(self, gradients: Sequence[Value]) -> Value | None:
-        """What all gradients are multiplied by, None for 1: clipping by their common norm (Pascanu et al. 2013)."""
+        """Factor of all gradients, None for 1: clipping by their common norm (Pascanu et al. 2013)."""
         unscaled: Any = 1.0 / self.recipe.loss_scale
         if self.recipe.scales:
             unscaled = 1.0 / self.all_inputs[SCALE]
@@ -263,7 +274,7 @@ def fill(graph: Graph, contents: Mapping[str, Constant | None]) -> None:
     listed = {value.name for value in graph.variables}
     for value in graph.all_inputs:
         if value.name in contents:
-            value.become(data=contents[value.name])
+            value._replace_fields(data=contents[value.name])
             graph.variables += [value] if value.name not in listed else []
 
 
@@ -273,17 +284,17 @@ def _stage(dtype: DType) -> DType:
 
 
 def average_name(parameter: str) -> str:
-    """What the moving average of a parameter is called in files."""
+    """Name of the moving average of a parameter in files."""
     return f"{parameter}__average"
 
 
 def gathered_name(parameter: str) -> str:
-    """What the sum of the gradients of a parameter since the last update is called in files."""
+    """Name of the accumulated gradient of a parameter in files."""
     return f"{parameter}__gathered"
 
 
 def slot_name(parameter: str, optimizer: Optimizer, slot: str) -> str:
-    """What a slot is called in files."""
+    """Name of a slot in files."""
     return f"{parameter}__{optimizer.name}_{slot}"
 
 

@@ -1,4 +1,4 @@
-"""What PyTorch makes of the same models, weights and batches: written once, compared by ``test_pytorch.py``.
+"""Reference results of PyTorch on the same models, weights and batches, for ``test_pytorch.py``.
 
 Run ``python make.py`` where PyTorch and onnxscript are installed. It writes models ``*.onnx`` beside this file, and for
 each a ``*.npz`` with 20 batches, the loss of every step by each optimizer, and running statistics at the end.
@@ -55,10 +55,17 @@ def mlp():
 
 def cnn():
     return nn.Sequential(
-        nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(4, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.AvgPool2d(2),
-        nn.Flatten(), nn.Linear(24, CLASSES),
-    )  # fmt: skip
+        nn.Conv2d(1, 4, 3, padding=1, bias=False),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 6, 3, padding=1, bias=False),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(24, CLASSES),
+    )
 
 
 MODELS = {"mlp": (mlp, (12,)), "cnn": (cnn, (1, 8, 8)), "lstm": (Recurrent, (6, 5)), "transformer": (Encoder, (6, 16))}
@@ -70,15 +77,29 @@ def export(model, name, sample):
     model.train()
     if name == "cnn":
         torch.onnx.export(
-            model, (sample,), path, dynamo=False, opset_version=17, input_names=["x"], output_names=["scores"],
-            dynamic_axes={"x": {0: "batch"}}, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
-        )  # fmt: skip
+            model,
+            (sample,),
+            path,
+            dynamo=False,
+            opset_version=17,
+            input_names=["x"],
+            output_names=["scores"],
+            dynamic_axes={"x": {0: "batch"}},
+            training=torch.onnx.TrainingMode.TRAINING,
+            do_constant_folding=False,
+        )
         return
     batch = torch.export.Dim("batch", min=1)
     torch.onnx.export(
-        model, (sample,), path, dynamo=True, input_names=["x"], output_names=["scores"], external_data=False,
+        model,
+        (sample,),
+        path,
+        dynamo=True,
+        input_names=["x"],
+        output_names=["scores"],
+        external_data=False,
         dynamic_shapes=({0: batch},),
-    )  # fmt: skip
+    )
 
 
 def strip(path):

@@ -1,4 +1,4 @@
-"""A residual net as it is initialised, whose equal initializers the exporter merges, and what PyTorch makes of it.
+"""A new residual network, whose equal initializers the exporter merges, in PyTorch.
 
 Run ``python merged.py`` where PyTorch is installed; it writes ``merged.onnx`` and ``merged.npz`` beside this file: the
 batches, the losses of 20 steps, and parameters and statistics at the end, by the names that PyTorch has for them.
@@ -34,10 +34,17 @@ def main():
     x = random.standard_normal((STEPS, BATCH, 1, 6, 6)).astype(np.float32)
     labels = random.integers(0, CLASSES, (STEPS, BATCH))
     torch.onnx.export(
-        copy.deepcopy(model).eval(), (torch.from_numpy(x[0]),), FOLDER / "merged.onnx", dynamo=False, opset_version=17,
-        input_names=["x"], output_names=["scores"], dynamic_axes={"x": {0: "batch"}},
-        training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
-    )  # fmt: skip
+        copy.deepcopy(model).eval(),
+        (torch.from_numpy(x[0]),),
+        FOLDER / "merged.onnx",
+        dynamo=False,
+        opset_version=17,
+        input_names=["x"],
+        output_names=["scores"],
+        dynamic_axes={"x": {0: "batch"}},
+        training=torch.onnx.TrainingMode.PRESERVE,
+        do_constant_folding=False,
+    )
     strip(FOLDER / "merged.onnx")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     losses = []

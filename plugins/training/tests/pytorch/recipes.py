@@ -1,4 +1,4 @@
-"""What PyTorch makes of one model by many recipes: rates by pattern, clipping, averages, mixed precision and others.
+"""Reference results of PyTorch for many recipes: rates by pattern, clipping, averages, mixed precision.
 
 Run ``python recipes.py`` where PyTorch is installed; it reads ``mlp.npz``, whose batches and first weights it takes,
 and writes ``recipes.npz`` beside this file: the losses of every step, and averaged parameters.

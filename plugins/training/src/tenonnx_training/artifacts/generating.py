@@ -22,7 +22,7 @@ from tenonnx_training.objective import Objective
 from tenonnx_training.optimizers import SGD, AdamW, Optimizer
 from tenonnx_training.recipe import Recipe
 from tenonnx_training.step_graph import Differentiated, differentiated, evaluation_graph
-from tenonnx_training.unannounced import adopt
+from tenonnx_training.unmarked_state import adopt
 from tenonnx_training.updates import COUNT, SEED, Updates, fill
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def generate_artifacts(
     graph.training_state = None
     folder, more = Path(artifact_directory or "."), list(additional_output_names or ())
     if unknown := [name for name in more if name not in {value.name for value in graph.values()}]:
-        raise InvalidCall("additional outputs must be values of the model", given=", ".join(unknown))
+        raise InvalidCall("unknown additional outputs", given=", ".join(unknown))
     chosen = [*(requires_grad or ()), *(f"!{name}" for name in frozen_params or ())] or None
     recipe, objective = Recipe(trainable=chosen), _objective(graph, loss, loss_input_names)
     made = differentiated(graph, objective, recipe)
@@ -139,7 +139,7 @@ def _refuse(options: Mapping[str, Any]) -> None:
 
 def _objective(graph: Graph, loss: Any, names: Sequence[str] | None) -> Objective:
     if unknown := [name for name in names or () if name not in {value.name for value in graph.values()}]:
-        raise InvalidCall("the inputs of a loss must be values of the model", given=", ".join(unknown))
+        raise InvalidCall("unknown inputs of a loss", given=", ".join(unknown))
     output = names[0] if names else None
     if loss is None:
         floats = [v.name for v in graph.outputs if isinstance(v.type, TensorType) and v.type.dtype.is_float]

@@ -41,7 +41,7 @@ class Parameter:
         before, array = self.data, np.asarray(contents)
         if array.dtype != before.dtype or array.shape != before.shape:
             raise InvalidCall(
-                f'"{self.name}" must keep its dtype and shape',
+                f'dtype or shape of "{self.name}" changed',
                 given=f"{array.dtype}{list(array.shape)}",
                 available=f"{before.dtype}{list(before.shape)}",
             )
@@ -78,7 +78,7 @@ class Parameters(Mapping[str, Parameter]):
 
 
 class CheckpointState:
-    """Where a training is: ``parameters``, ``properties`` of the user, and what the optimizer keeps.
+    """State of a training: ``parameters``, ``properties`` of the user, and the state of the optimizer.
 
     It is read from a checkpoint, which is the model as an ONNX file with training state.
     """
@@ -100,7 +100,7 @@ class CheckpointState:
         graph = tx.load(checkpoint_uri)
         if graph.training_state is None or "requires_grad" not in graph.training_state.settings:
             raise InvalidCall(
-                f'"{os.fspath(checkpoint_uri)}" must be a checkpoint', do="artifacts.generate_artifacts writes one"
+                f'"{os.fspath(checkpoint_uri)}" is no checkpoint', do="artifacts.generate_artifacts writes one"
             )
         return cls(graph)
 
@@ -180,7 +180,7 @@ class Module:
         part, names = self._part(), self.input_names()
         if len(user_inputs) != len(names):
             raise InvalidCall(
-                "Module must be called with all inputs of the model and the labels",
+                "wrong number of arguments of Module",
                 given=f"{len(user_inputs)} inputs",
                 available=", ".join(names),
             )
@@ -206,7 +206,7 @@ class Module:
         self._reset = True
 
     def input_names(self) -> list[str]:
-        """What a call takes, in order."""
+        """Names of the inputs of a call, in order."""
         ours = {*self._state.held, *self._part().replaced, RESET}
         return [name for name in self._part().kinds if name not in ours]
 
@@ -214,7 +214,7 @@ class Module:
         return list(self._part().outputs)
 
     def get_parameters_size(self, trainable_only: bool = True) -> int:
-        """How many numbers the parameters have."""
+        """Number of elements of the parameters."""
         return sum(math.prod(self._state.held[name].shape) for name in self._parameters(trainable_only))
 
     def get_contiguous_parameters(self, trainable_only: bool = False) -> Array:
@@ -226,7 +226,7 @@ class Module:
         vector = buffer.numpy() if hasattr(buffer, "numpy") else np.asarray(buffer)
         size = self.get_parameters_size(trainable_only)
         if vector.shape != (size,):
-            raise InvalidCall(f"the buffer must be a vector of {size} numbers", given=str(list(vector.shape)))
+            raise InvalidCall(f"the buffer is no vector of {size} numbers", given=str(list(vector.shape)))
         for name in self._parameters(trainable_only):
             held = self._state.held[name]
             part, vector = vector[: held.size], vector[held.size :]

@@ -20,12 +20,12 @@ def _arguments(draw: Any, slots: int) -> tuple[Any, ...]:
 
 
 @cases(adagrad, gradient=False)
-def _(draw: Any) -> Any:
+def adagrad_cases(draw: Any) -> Any:
     return call(*_arguments(draw, 1), decay_factor=draw(st.sampled_from([0.0, 0.1])), norm_coefficient=0.01)
 
 
 @cases(momentum, gradient=False)
-def _(draw: Any) -> Any:
+def momentum_cases(draw: Any) -> Any:
     mode = draw(st.sampled_from(["standard", "nesterov"]))
     return call(*_arguments(draw, 1), alpha=0.9, beta=0.5, mode=mode, norm_coefficient=0.01)
 
@@ -36,5 +36,5 @@ _WIDENED = Gap(
 
 
 @cases(adam, gradient=False, gaps=[_WIDENED])
-def _(draw: Any) -> Any:
+def adam_cases(draw: Any) -> Any:
     return call(*_arguments(draw, 2), alpha=0.8, beta=0.9, norm_coefficient=0.01, norm_coefficient_post=0.02)

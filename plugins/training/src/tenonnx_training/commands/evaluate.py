@@ -6,11 +6,28 @@ from collections.abc import Sequence
 
 import click
 
-from tenonnx_cli.extend import DeviceOptions, device_options, json_option, load_model, model_argument, say, say_json
+from tenonnx_cli.extend import (
+    Command,
+    DeviceOptions,
+    device_options,
+    json_option,
+    load_model,
+    model_argument,
+    say,
+    say_json,
+)
+from tenonnx_training.commands import names
 from tenonnx_training.commands.data import ClassOptions, DataOptions, class_options, data_options
 
 
-@click.command("evaluate")
+@click.command(
+    "evaluate",
+    cls=Command,
+    examples=[
+        "tenonnx evaluate model.onnx --data test.npz --metric accuracy",
+        "tenonnx evaluate model.onnx --data test.csv --loss mean_squared_error",
+    ],
+)
 @model_argument
 @data_options
 @click.option(
@@ -18,9 +35,10 @@ from tenonnx_training.commands.data import ClassOptions, DataOptions, class_opti
     "metrics",
     multiple=True,
     metavar="NAME",
+    shell_complete=names.metrics,
     help="accuracy, top_5, f1, roc_auc, perplexity or mean_absolute_error; repeatable.",
 )
-@click.option("--loss", metavar="NAME", help="A loss as tenonnx train takes it.")
+@click.option("--loss", metavar="NAME", shell_complete=names.losses, help="A loss as tenonnx train takes it.")
 @class_options
 @click.option(
     "--sample-weights", metavar="NAME", help="The array or column of --data with a weight for each sample in the loss."
@@ -54,9 +72,16 @@ def command(
     cost = classes.loss(loss or "softmax_cross_entropy")  # without a loss it speaks of metrics
     measured = [beside(metric, cost) for metric in metrics] if loss is None else list(metrics)
     found = evaluate(
-        graph, arrays, measured, loss=loss and cost, output=output, sample_weights=sample_weights,
-        batch_size=batch_size, backend=backend, **where.given,
-    )  # fmt: skip
+        graph,
+        arrays,
+        measured,
+        loss=loss and cost,
+        output=output,
+        sample_weights=sample_weights,
+        batch_size=batch_size,
+        backend=backend,
+        **where.given,
+    )
     if as_json:
         say_json({"file": model, "data": data.data, **found})
         return

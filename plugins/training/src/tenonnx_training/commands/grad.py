@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from tenonnx_cli.extend import (
+    Command,
     json_option,
     load_model,
     model_argument,
     opened,
     output_option,
+    overwrite_option,
     plural,
+    quiet_option,
     say,
     say_json,
     target_options,
@@ -27,7 +30,14 @@ if TYPE_CHECKING:
     from tenonnx.extend import Graph
 
 
-@click.command("grad")
+@click.command(
+    "grad",
+    cls=Command,
+    examples=[
+        'tenonnx grad model.onnx --of loss --wrt "conv.*" -o gradient.onnx',
+        "tenonnx grad model.onnx --of y --wrt x --cotangent g -o vjp.onnx",
+    ],
+)
 @model_argument
 @click.option(
     "--of", required=True, metavar="VALUE", help="The value to differentiate: an output or an intermediate value."
@@ -40,11 +50,14 @@ if TYPE_CHECKING:
 )
 @output_option
 @click.option(
-    "--cotangent", metavar="NAME",
+    "--cotangent",
+    metavar="NAME",
     help="Add an input of this name for the cotangent of --of: the outputs are then vector-Jacobian products. "
     "Required unless --of is a scalar.",
-)  # fmt: skip
+)
 @target_options
+@overwrite_option
+@quiet_option
 @json_option
 def command(
     model: str,
@@ -55,6 +68,7 @@ def command(
     opset_version: Mapping[str, int] | None,
     domains: Sequence[str] | None,
     target: str | None,
+    overwrite: bool,
     as_json: bool,
 ) -> None:
     """Add gradients to a model, as an output NAME/grad for each value of --wrt.
@@ -67,10 +81,17 @@ def command(
     names = _matching(graph, [name.strip() for name in wrt.split(",")])
     with working(f"differentiating {model}"):
         gradient = tx.grad(graph, of=of, wrt=names, seeds=None if cotangent is None else {of: cotangent})
-        report = tx.export(gradient, opened(output), opset_version=opset_version, domains=domains, target=target)
+        report = tx.export(
+            gradient,
+            opened(output),
+            opset_version=opset_version,
+            domains=domains,
+            target=target,
+            overwrite=overwrite,
+        )
     added = [f"{name}/grad" for name in names]
     if as_json:
-        say_json({"file": model, "output": output, "gradients": added, **report.to_json()})
+        say_json({"file": model, "output": output, "gradients": added, **report.to_dict()})
         return
     say(f"{output}: {plural(len(gradient.nodes), 'node')}, of which the model had {len(graph.nodes):,}")
     for name in added:
@@ -80,6 +101,7 @@ def command(
 def _matching(graph: Graph, patterns: Sequence[str]) -> list[str]:
     """The values of these names, and the inputs and variables that match a pattern."""
     from tenonnx.extend import InvalidCall
+    from tenonnx.tools import did_you_mean, listing
 
     exact = {value.name for value in graph.values()}
     leaves = list(dict.fromkeys(value.name for value in (*graph.all_inputs, *graph.variables)))
@@ -87,8 +109,7 @@ def _matching(graph: Graph, patterns: Sequence[str]) -> list[str]:
     for pattern in patterns:
         names = [pattern] if pattern in exact else fnmatch.filter(leaves, pattern)
         if not names:
-            raise InvalidCall(
-                f'--wrt "{pattern}" must be a value, or match inputs or variables', available=", ".join(leaves[:20])
-            )
+            what, do = f'--wrt "{pattern}" matches no value, input or variable', did_you_mean(pattern, exact)
+            raise InvalidCall(what, available=listing(leaves), do=do)
         found += names
     return list(dict.fromkeys(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,7 +24,9 @@ class OptimizerOptions:
     weight_decay: float | None
     schedule: tuple[str, int | None] | None
 
-    def made(self, graph: Graph, samples: int, epochs: int, batch_size: int | None) -> Optimizer:
+    def made(
+        self, graph: Graph, samples: int, epochs: int, batch_size: int | None, accumulate: int | None
+    ) -> Optimizer:
         """The optimizer that trains ``graph`` for so many epochs of so many samples."""
         from tenonnx_training.settings import named_optimizer, settled
 
@@ -32,27 +35,42 @@ class OptimizerOptions:
         found = named_optimizer(self.optimizer, graph.training_state, changes)
         if self.schedule is None:
             return found
-        cutting, _ = settled(graph.training_state, {"batch_size": batch_size})
-        return _scheduled(graph, found, *self.schedule, run=epochs * -(-samples // int(cutting["batch_size"])))
+        known, _ = settled(graph.training_state, {"batch_size": batch_size, "accumulate": accumulate})
+        batches = -(-samples // int(known["batch_size"]))
+        return _scheduled(graph, found, *self.schedule, run=epochs * -(-batches // int(known["accumulate"])))
 
 
 def _scheduled(graph: Graph, optimizer: Optimizer, kind: str, steps: int | None, *, run: int) -> Optimizer:
-    """``optimizer`` with a schedule that begins with its learning rate; ``run`` are the steps to come."""
+    """``optimizer`` with a schedule that begins with its learning rate; ``run`` are the updates to come."""
     from tenonnx.extend import InvalidCall
-    from tenonnx_training.schedules import CosineDecay, LinearDecay, StepDecay
-    from tenonnx_training.updates import COUNT
+    from tenonnx_training.schedules import CosineDecay, LinearDecay, OneCycle, PolynomialDecay, StepDecay, WarmRestarts
+    from tenonnx_training.updates import COUNT, UPDATES
 
     first: Any = optimizer.learning_rate
     if callable(first):
         raise InvalidCall(
-            "--schedule needs a learning rate to begin with", given="a schedule of the training so far",
+            "--schedule needs a learning rate to begin with",
+            given="a schedule of the training so far",
             do="--lr 0.001, say",
-        )  # fmt: skip
-    done = 0 if graph.training_state is None else int(graph.training_state.tensors[COUNT].array())
+        )
+    tensors = {} if graph.training_state is None else graph.training_state.tensors
+    counted = tensors.get(UPDATES, tensors.get(COUNT))
+    done = 0 if counted is None else int(counted.array())
     steps = done + run if steps is None else steps
-    made = {"cosine": CosineDecay(first, steps), "linear": LinearDecay(first, 0.0, steps)}
-    rate = made.get(kind, StepDecay(first, steps))
+    makers: dict[str, Callable[[], Any]] = {
+        "cosine": lambda: CosineDecay(first, steps),
+        "linear": lambda: LinearDecay(first, 0.0, steps),
+        "polynomial": lambda: PolynomialDecay(first, steps, 2.0),
+        "one-cycle": lambda: OneCycle(first, steps),
+        "restarts": lambda: WarmRestarts(first, steps),
+        "step": lambda: StepDecay(first, steps),
+    }
+    rate = makers[kind]()
     return dataclasses.replace(optimizer, learning_rate=rate)  # type: ignore[type-var]
+
+
+#: Kinds of schedules; the last two count steps of their own.
+_SCHEDULES = ("cosine", "linear", "polynomial", "one-cycle", "step", "restarts")
 
 
 def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, int | None] | None:
@@ -61,24 +79,32 @@ def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> 
         return None
     kind, colon, steps = text.partition(":")
     number = int(steps) if steps.isascii() and steps.isdigit() else 0
-    if kind not in ("cosine", "linear", "step") or (bool(colon) or kind == "step") != (number > 0):
-        raise click.BadParameter(f"{text!r} is none of cosine, linear, cosine:100, linear:100, step:100", ctx, option)
+    counted = kind in ("step", "restarts")  # which mean nothing without a number
+    if kind not in _SCHEDULES or (bool(colon) or counted) != (number > 0):
+        kinds = ", ".join([*_SCHEDULES[:4], "cosine:100", *(f"{each}:100" for each in _SCHEDULES[4:])])
+        raise click.BadParameter(f"{text!r} is none of {kinds}", ctx, option)
     return kind, number or None
 
 
 optimizer_options = in_order(
     click.option(
-        "--learning-rate", "--lr", type=click.FloatRange(min=0),
+        "--learning-rate",
+        "--lr",
+        type=click.FloatRange(min=0),
         help="The learning rate.  [default: 0.001 of adam, adamw and lamb, 0.0001 of lion, 0.01 of the others]",
     ),
     click.option(
-        "--schedule", metavar="KIND[:STEPS]", callback=_schedule,
-        help="Learning rate schedule: cosine and linear decay it to zero over STEPS steps, by default over the whole "
-        "run; step:100 divides it by ten after every 100 steps.",
+        "--schedule",
+        metavar="KIND[:STEPS]",
+        callback=_schedule,
+        help="Learning rate schedule: cosine, linear and polynomial (squared) decay it to zero over STEPS updates, by "
+        "default over the whole run; one-cycle raises it to --lr and lowers it again; step:100 divides it by ten after "
+        "every 100 updates; restarts:100 repeats cosines of 100 updates.",
     ),
     click.option(
-        "--weight-decay", type=click.FloatRange(min=0),
+        "--weight-decay",
+        type=click.FloatRange(min=0),
         help="The weight decay.  [default: 0.01 of adamw, 0 of the others]",
     ),
     gathered("optimizer", OptimizerOptions),
-)  # fmt: skip
+)

@@ -11,20 +11,24 @@ import click
 
 from tenonnx_cli.extend import (
     INTERRUPTED,
+    Command,
     DeviceOptions,
     complain,
     config_options,
     device_options,
+    is_quiet,
     json_option,
     load_model,
     model_argument,
     plural,
+    quiet_option,
     say,
     say_json,
     version_options,
 )
 from tenonnx_training.commands.data import ClassOptions, DataOptions, class_options, data_options
 from tenonnx_training.commands.files import TrainingFiles, file_options
+from tenonnx_training.commands.names import losses, metrics, optimizers
 from tenonnx_training.commands.optimizer import OptimizerOptions, optimizer_options
 from tenonnx_training.config import TrainingConfig
 from tenonnx_training.recipe import Group
@@ -60,6 +64,9 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     "text": {},
     "shown": {"show_default": True},
     "texts": {"multiple": True},
+    "loss": {"shell_complete": losses},
+    "metrics": {"multiple": True, "shell_complete": metrics},
+    "optimizer": {"shell_complete": optimizers},
     "patterns": {"callback": _patterns},
     "groups": {"multiple": True, "callback": _groups},
     "epochs": {"type": click.IntRange(min=0), "show_default": True},
@@ -70,7 +77,14 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-@click.command("train")
+@click.command(
+    "train",
+    cls=Command,
+    examples=[
+        "tenonnx train model.onnx --data train.npz -o tuned.onnx",
+        "tenonnx train model.onnx --data train.npz --validation 0.1 --metric accuracy --epochs 10 -o tuned.onnx",
+    ],
+)
 @model_argument
 @data_options
 @file_options
@@ -79,6 +93,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 @class_options
 @device_options
 @version_options
+@quiet_option
 @json_option
 def command(
     model: str,
@@ -95,9 +110,13 @@ def command(
     """Train a model on data and write it back with new weights and nothing else changed.
 
     Ctrl-C stops the training cleanly, with exit code 130: the model as trained so far is written, if there was a step.
+    So it is where a checkpoint cannot be written, with exit code 2.
     """
+    from tenonnx_cli.extend import data_file
+    from tenonnx_data import is_table, read_table
     from tenonnx_training.data import samples_of
-    from tenonnx_training.fitting import fit
+    from tenonnx_training.data_checks import InvalidSample
+    from tenonnx_training.fitting import CheckpointFailed, fit
     from tenonnx_training.training_step import TrainingStep
 
     files.check()
@@ -109,16 +128,29 @@ def command(
         arrays = read()
         options |= {
             "loss": classes.loss(loss),
-            "optimizer": optimizer.made(graph, samples_of(arrays), options["epochs"], options["batch_size"]),
+            "optimizer": optimizer.made(
+                graph, samples_of(arrays), options["epochs"], options["batch_size"], options["accumulate"]
+            ),
             "validation": None if validation is None else read(validation=validation),
             "checkpoint": files.checkpoint,
-            "progress": None if as_json else True,
+            "callbacks": files.callbacks,
+            "progress": None if as_json else not is_quiet(),
         }
         config = TrainingConfig(**options)
         if files.emit_step is not None:
             fields = {} if opset_version is None else {"opset_version": opset_version}
             TrainingStep(graph, config=config, **where.given).export(files.emit_step, domains=domains, **fields)
-        history = fit(graph, arrays, config=config, **where.given)
+        try:
+            history = fit(graph, arrays, config=config, **where.given)
+        except InvalidSample as error:
+            if is_table(data.data):
+                error.also = read_table(data.data, data_file).place(error.sample)
+            raise
+        except CheckpointFailed:
+            files.write(graph)
+            if files.output_file is not None:
+                complain(f"the model as trained so far was written to {files.output_file}")
+            raise
         if history.interrupted and not history.losses:
             raise KeyboardInterrupt
     files.write(graph)

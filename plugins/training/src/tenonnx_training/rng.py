@@ -4,7 +4,7 @@ Every element hashes its position with a key of the seed, the step and the place
 of the permutation x (2x + 1) of 32-bit integers (Rivest et al. 1998, RC6), whose upper bits depend on all below, and of
 a shift that brings these down. It takes products, sums and shifts alone, which files have from opset 11 on: 4 to 9 ns
 an element on numpy and onnxruntime, where their own generators take 4 to 5, and even to chance in tests of single
-numbers, pairs, triples, bits, and neighbours by position, step, stream and seed. All backends draw the same numbers.
+numbers, pairs, triples, bits, and neighbors by position, step, stream and seed. All backends draw the same numbers.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def seeded(graph: Graph, seed: str, count: str) -> Seeded:
 
 @dataclass
 class _Source:
-    """Where the numbers of a graph come from: ``key`` is what all draws of one step have in common."""
+    """Source of the random numbers of a graph: ``key`` is common to all draws of one step."""
 
     seed: str
     count: str

@@ -1,0 +1,95 @@
+"""Text labels as numbers of classes, whose names the model keeps in its metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tenonnx.extend import DType, Graph, InvalidFeed
+from tenonnx.tools import listing
+from tenonnx_data.table import Array, Table
+
+#: The metadata entry of a model with the names of classes, a JSON object of lists by the column of the labels.
+KEY = "tenonnx.classes"
+
+
+class ClassNames:
+    """The names of classes, in the order of their numbers, that a graph keeps for each column of labels."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def held(self) -> Mapping[str, Sequence[str]]:
+        """All names by column. Raises ``InvalidFeed`` where the metadata is damaged."""
+        text = self._graph.metadata.get(KEY, "{}")
+        try:
+            found = json.loads(text)
+            if not all(isinstance(name, str) for names in found.values() for name in names):
+                raise ValueError(text)
+        except (ValueError, AttributeError, TypeError) as error:
+            raise InvalidFeed(f'the metadata entry "{KEY}" of the model is damaged', given=text[:80]) from error
+        return found  # type: ignore[no-any-return]
+
+    def of(self, column: str) -> Sequence[str] | None:
+        """The names for a column; those of the only other one where its name is new."""
+        held = self.held()
+        return held.get(column, next(iter(held.values())) if len(held) == 1 else None)
+
+    def keep(self, column: str, names: Sequence[str]) -> None:
+        self._graph.metadata[KEY] = json.dumps({**self.held(), column: list(names)}, ensure_ascii=False)
+
+    def keep_all(self, other: Graph) -> None:
+        """Take over the names that another graph keeps."""
+        for column, names in ClassNames(other).held().items():
+            self.keep(column, names)
+
+
+def read_labels(table: Table, name: str, graph: Graph, count: int | None = None) -> Array:
+    """A column of classes as numbers.
+
+    Text is numbered as in the metadata of ``graph``, or else in the order of the names, which the metadata keeps then.
+    Raises ``InvalidFeed`` for a class that the model does not know, with its row, and where the model has another
+    ``count`` of classes and no names for them.
+    """
+    classes = ClassNames(graph)
+    known = classes.of(name)
+    if not table.is_text(name):
+        if (names := table.classes(name)) is None:
+            return table.column(name, DType.int64)
+        if known is None:
+            classes.keep(name, names)
+        elif list(names) != list(known):
+            raise InvalidFeed(
+                f'"{name}" of {table.path} has other classes than the model',
+                given=listing(names),
+                available=listing(known),
+            )
+        return table.column(name, DType.int64)
+    texts = np.asarray(table.column(name, DType.string))
+    if known is None:
+        known = sorted(set(texts.ravel().tolist()) - {""})
+        if count not in (None, len(known)):
+            raise InvalidFeed(
+                f'"{name}" of {table.path} has {len(known)} classes, and the model {count}',
+                given=listing(known) or "no labels",
+                do="give the number of each class, from 0 on, as the model counts them",
+            )
+        classes.keep(name, known)
+    numbers = {text: number for number, text in enumerate(known)}
+    unknown = next((text for text in texts.ravel().tolist() if text not in numbers), None)
+    if unknown is not None:
+        raise _unknown(table, name, texts, unknown, known)
+    return np.array([numbers[text] for text in texts.ravel().tolist()], np.int64).reshape(texts.shape)
+
+
+def _unknown(table: Table, name: str, texts: Array, text: str, known: Sequence[str]) -> InvalidFeed:
+    row = int(np.argwhere(texts == text)[0][0])
+    what = f'label "{text}" is no class of the model' if text else "a label is missing"
+    return InvalidFeed(
+        what,
+        given=f'column "{name}" in {table.place(row)}',
+        available=listing(known),
+        do="correct the label, or leave the row out",
+    )

@@ -1,0 +1,64 @@
+"""Tables by the kind of their files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tenonnx.extend import InvalidCall, installing
+from tenonnx_data.array_files import ArrayTable
+from tenonnx_data.datasets import is_dataset
+from tenonnx_data.table import Opener, Table, opened_file
+from tenonnx_data.text_files import CsvTable
+
+#: Files that pyarrow reads.
+ARROW_SUFFIXES = (".parquet", ".pq", ".arrow", ".arrows", ".feather", ".ipc", ".jsonl", ".ndjson", ".json", ".tsv")
+
+#: Suffixes of text that is compressed as a whole.
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
+
+#: Tables as they are named in messages and help.
+FORMATS = ".npz, .npy, .csv, .parquet, .arrow, .jsonl, a folder of one kind of these, a Hugging Face dataset on disk"
+
+
+def is_table(path: str) -> bool:
+    """Whether a path names a table, as opposed to arrays of numpy: by its suffix, or as a folder of tables."""
+    name = path.lower()
+    return name.endswith((".csv", *ARROW_SUFFIXES, *_COMPRESSED)) or (Path(path).is_dir() and _is_folder(Path(path)))
+
+
+def read_table(path: str, opened: Opener = opened_file) -> Table:
+    """The columns of a file or folder, read when they are needed.
+
+    Files of numpy and CSV need no other package; for the others, and for compressed text, pyarrow is imported. A file
+    of another suffix is read as numpy's, or as CSV where ``opened`` is given and its first bytes are not numpy's.
+    Raises ``InvalidCall`` for what cannot be read.
+    """
+    name = path.lower()
+    if name.endswith(".csv") or (path == "-" and not opened(path).read(8).startswith((b"PK", b"\x93NUMPY"))):
+        return CsvTable(path, opened)
+    if is_table(path):
+        return _arrow(path)
+    if Path(path).is_dir():
+        raise InvalidCall(f"{path} holds no files of data", given="a folder", available=FORMATS)
+    return ArrayTable(path, opened)
+
+
+def _arrow(path: str) -> Table:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise InvalidCall(
+            f'cannot read "{path}": the package pyarrow is not installed',
+            given=Path(path).suffix or "a folder",
+            do=f"{installing('tenonnx-data[arrow]')}, or give a .csv or .npz file",
+        ) from error
+    from tenonnx_data.arrow_files import ArrowTable
+
+    return ArrowTable(path)
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a folder is a dataset, or has tables in it or below."""
+    return is_dataset(path) or any(
+        each.name.lower().endswith((".csv", ".npz", *ARROW_SUFFIXES)) for each in path.rglob("*") if each.is_file()
+    )

@@ -1,0 +1,271 @@
+"""Callbacks of ``fit``: the hooks of a training, and ready ones for logs, checkpoints and learning rates."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tenonnx.extend import Graph, InvalidCall
+from tenonnx.tools import installing
+from tenonnx_training.schedules import rate_at
+from tenonnx_training.stopping import better, monitored
+
+
+@dataclass
+class Training:
+    """A training under way, as callbacks see and steer it.
+
+    ``step`` is what trains, and ``write_back`` brings its graph up to date. ``epoch`` counts from 1. ``measured`` are,
+    after a step, the means of the epoch so far, and after an epoch also its metrics and those of the validation data.
+    ``loss`` is that of the last batch; ``losses`` and ``epochs`` are those of the ``History``.
+    """
+
+    step: Any
+    write_back: Callable[[], Graph]
+    epoch: int = 0
+    loss: float = math.nan
+    measured: Mapping[str, float] = field(default_factory=dict)
+    losses: list[float] = field(default_factory=list)
+    epochs: list[dict[str, float]] = field(default_factory=list)
+    stopped: bool = False
+    rate_changed: bool = False
+
+    @property
+    def steps(self) -> int:
+        """The number of batches trained on, those before a resumption included."""
+        return int(self.step.steps)
+
+    @property
+    def updates(self) -> int:
+        """The number of updates."""
+        return int(self.step.updates)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that is trained, with its contents and training state as they are now."""
+        return self.write_back()
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The parameters and moments that the backend holds, by name."""
+        state: Mapping[str, Any] = self.step.program.state
+        return state
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next update. Setting it ends a schedule, and is kept in checkpoints."""
+        return rate_at(self.step.optimizer.learning_rate, self.step.updates)
+
+    @rate.setter
+    def rate(self, rate: float) -> None:
+        rate_at(rate, self.step.updates)
+        self.step.optimizer = replace(self.step.optimizer, learning_rate=float(rate))
+        self.rate_changed = True
+
+    def stop(self) -> None:
+        """End the training behind this step or epoch; the graph keeps what was trained."""
+        self.stopped = True
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as it is now: ``.onnx`` without training state, or native ``.safetensors`` with it."""
+        import tenonnx as tx
+
+        if os.fspath(path).lower().endswith(".safetensors"):
+            self.graph.save(path)
+        else:
+            tx.export(self.graph, path)
+
+
+class Callback:
+    """Hooks of a training, each called with the ``Training``; what a subclass leaves out does nothing."""
+
+    def on_start(self, training: Training) -> None:
+        """Called before the first step."""
+
+    def on_step(self, training: Training) -> None:
+        """Called after each batch."""
+
+    def on_epoch(self, training: Training) -> None:
+        """Called after each epoch and its validation."""
+
+    def on_end(self, training: Training) -> None:
+        """Called at the end, also of a training that was interrupted or failed."""
+
+
+@dataclass
+class EverySteps(Callback):
+    """Call ``function`` with the ``Training`` after every so many ``steps``; what returns True ends the training."""
+
+    steps: int
+    function: Callable[[Training], bool | None]
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.steps, int) and self.steps > 0):
+            raise InvalidCall("EverySteps: invalid number of steps", given=repr(self.steps))
+
+    def on_step(self, training: Training) -> None:
+        if training.steps % self.steps == 0 and self.function(training):
+            training.stop()
+
+
+@dataclass
+class BestCheckpoint(Callback):
+    """Write the model to ``path`` after each epoch that is better than all before, by ``monitor``.
+
+    ``monitor`` and ``larger`` are as in ``Patience``.
+    """
+
+    path: str | os.PathLike[str]
+    monitor: str | None = None
+    larger: bool | None = None
+    best: float | None = field(default=None, init=False)
+
+    def on_epoch(self, training: Training) -> None:
+        name, number = monitored(training.measured, self.monitor)
+        if better(name, number, self.best, larger=self.larger):
+            self.best = number
+            training.save(self.path)
+
+
+@dataclass
+class PlateauDecay(Callback):
+    """Multiply the learning rate by ``factor`` after ``epochs`` in which ``monitor`` did not get better.
+
+    It does not fall below ``floor``. ``monitor`` and ``larger`` are as in ``Patience``; as PyTorch's
+    ``ReduceLROnPlateau`` with ``patience=epochs - 1, threshold=0``.
+    """
+
+    factor: float = 0.1
+    epochs: int = 10
+    monitor: str | None = None
+    larger: bool | None = None
+    floor: float = 0.0
+    best: float | None = field(default=None, init=False)
+    waited: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.factor < 1 or self.epochs < 1:
+            raise InvalidCall(
+                "PlateauDecay: invalid factor or number of epochs",
+                given=f"factor={self.factor!r}, epochs={self.epochs!r}",
+                do="PlateauDecay(0.1, epochs=5)",
+            )
+
+    def on_epoch(self, training: Training) -> None:
+        name, number = monitored(training.measured, self.monitor)
+        if better(name, number, self.best, larger=self.larger):
+            self.best, self.waited = number, 0
+            return
+        self.waited += 1
+        if self.waited >= self.epochs:
+            self.waited = 0
+            training.rate = max(training.rate * self.factor, self.floor)
+
+
+@dataclass
+class Log(Callback):
+    """Write a row for each epoch to ``path``: a ``.csv`` file, or JSON lines in a ``.jsonl`` file.
+
+    With ``every``, JSON lines also tell of each so many steps. The columns of CSV are those of the first epoch. A file
+    that is there already is replaced, unless the training goes on from a state: then rows are added.
+    """
+
+    path: str | os.PathLike[str]
+    every: int | None = None
+    _columns: list[str] = field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if Path(self.path).suffix.lower() not in (".csv", ".jsonl"):
+            raise InvalidCall("unknown format of a log", given=os.fspath(self.path), available=".csv, .jsonl")
+        if self.every is not None and (Path(self.path).suffix.lower() == ".csv" or self.every < 1):
+            raise InvalidCall("steps in a log need JSON lines", given=f"every={self.every!r}", do="name it *.jsonl")
+
+    def on_start(self, training: Training) -> None:
+        path = Path(self.path)
+        going_on = training.steps > 0 and path.exists() and path.stat().st_size > 0
+        if not going_on:
+            path.write_text("", encoding="utf-8")
+        elif path.suffix.lower() == ".csv":
+            with path.open(newline="", encoding="utf-8") as file:
+                self._columns = next(csv.reader(file))
+
+    def on_step(self, training: Training) -> None:
+        if self.every is not None and training.steps % self.every == 0:
+            self._add({"step": training.steps, "loss": training.loss, "rate": training.rate})
+
+    def on_epoch(self, training: Training) -> None:
+        self._add({**training.measured, "step": training.steps, "rate": training.rate})
+
+    def _add(self, row: Mapping[str, float]) -> None:
+        path = Path(self.path)
+        with path.open("a", newline="", encoding="utf-8") as file:
+            if path.suffix.lower() == ".jsonl":
+                finite = {name: number if math.isfinite(number) else None for name, number in row.items()}
+                file.write(json.dumps(finite) + "\n")
+                return
+            if not self._columns:
+                self._columns = list(row)
+                csv.writer(file).writerow(self._columns)
+            csv.writer(file).writerow([row.get(name, "") for name in self._columns])
+
+
+@dataclass
+class TensorBoard(Callback):
+    """Write the loss of every step, the rate and what epochs measure to ``folder``, for TensorBoard.
+
+    Raises ``InvalidCall`` where the package ``tensorboardX`` is not installed.
+    """
+
+    folder: str | os.PathLike[str]
+    _writer: Any = field(default=None, init=False, repr=False)
+
+    def on_start(self, training: Training) -> None:
+        try:
+            writer: Any = import_module("tensorboardX").SummaryWriter
+        except ImportError as error:
+            raise InvalidCall(
+                "logs of TensorBoard need the package tensorboardX",
+                do=installing("tenonnx-training[tensorboard]"),
+            ) from error
+        self._writer = writer(os.fspath(self.folder))
+
+    def on_step(self, training: Training) -> None:
+        self._writer.add_scalar("loss/step", training.loss, training.steps)
+        self._writer.add_scalar("rate", training.rate, training.steps)
+
+    def on_epoch(self, training: Training) -> None:
+        for name, number in training.measured.items():
+            if name != "epoch":
+                self._writer.add_scalar(name, number, training.steps)
+
+    def on_end(self, training: Training) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+@dataclass
+class AfterEpoch(Callback):
+    """A function of what an epoch measured, as a callback; what returns True ends the training."""
+
+    function: Callable[[dict[str, float]], bool | None]
+
+    def on_epoch(self, training: Training) -> None:
+        if self.function(dict(training.measured)):
+            training.stop()
+
+
+def as_callback(given: Any) -> Callback:
+    """A callback, or a function of what an epoch measured. Raises ``InvalidCall`` for anything else."""
+    if isinstance(given, Callback):
+        return given
+    if isinstance(given, type) or not callable(given):
+        do = f"tt.{given.__name__}(...)" if isinstance(given, type) else "lambda measured: print(measured)"
+        raise InvalidCall("a callback is neither a Callback nor a function", given=repr(given)[:80], do=do)
+    return AfterEpoch(given)

@@ -1,0 +1,264 @@
+"""Tied weights: initializers that several modules read, and the separation of those that an exporter merged.
+
+PyTorch's exporters store equal initializers once. An initializer belongs to the module that reads it: files of the
+dynamo exporter note the path of a node's module, those of the older one give merged initializers further names by
+Identity nodes. Readers of one path share a weight. Readers of different paths have a weight each where the exporter is
+known to merge such tensors: vectors, the small matrices of copied layers (``layers.0``, ``layers.1``), and in files of
+the older exporter all weights that ops of one kind read. Embedding tables, also those of a head, stay one.
+
+Where a file of the dynamo exporter notes the traced call of each node, the names of its arguments decide instead: the
+tracer has one for each weight of the module, however often it is used and wherever it was tied. Then biases that were
+left out because they are zero come back, and copies that were stored transposed are one weight again.
+
+Nodes in bodies of control flow have no path: each body has a weight of its own where the exporter merges such tensors,
+and what one body reads twice stays one, which a note says. Inputs of one call of a model-local function are different
+weights, and so are scale and bias of one normalization.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import tenonnx_standard as ops
+from tenonnx.extend import Graph, InvalidCall, Node, Value
+from tenonnx.extend.transforms import trainable_variables
+from tenonnx_training.exporter_notes import traced_name
+from tenonnx_training.restored_weights import restore_biases, retie_copies
+from tenonnx_training.weight_readers import Level, Reader, is_op, readers
+
+#: The largest vector that PyTorch's dynamo exporter merges with others of equal contents, in elements (torch 2.13).
+LARGEST_MERGED = 1024
+
+#: How many names a note lists.
+_SHOWN = 6
+
+#: Tables that Gather reads stay one: heads of language models and shared embeddings are tied on purpose.
+_TABLE = "Gather"
+
+
+@dataclass
+class Separated:
+    """Variables ``made`` by the variable that they were separated from, and readers of those that are ``kept`` tied.
+
+    ``biases`` came back, and ``copies`` of weights are these again.
+    """
+
+    made: dict[str, list[str]] = field(default_factory=dict)
+    kept: dict[str, list[Reader]] = field(default_factory=dict)
+    biases: list[str] = field(default_factory=list)
+    copies: dict[str, str] = field(default_factory=dict)
+
+    def notes(self) -> list[str]:
+        """Notes for a reader of the file, and how to choose otherwise."""
+        found = []
+        if self.made:
+            names = [f"{', '.join(made)} from {name}" for name, made in self.made.items()]
+            found.append(
+                f"separated weights that the exporter stored once, as they were equal (untie=False / --no-untie keeps "
+                f"them tied): {_listed(names, '; ')}"
+            )
+        if self.biases:
+            found.append(
+                "restored biases that the exporter removed, as they were zero (untie=False / --no-untie leaves them "
+                f"out): {_listed(self.biases, ', ')}"
+            )
+        if self.copies:
+            names = [f"{copy} is {name}" for copy, name in self.copies.items()]
+            found.append(
+                "weights that the exporter stored again, transposed, trained as one (train them apart with "
+                f"untie=True / --untie): {_listed(names, '; ')}"
+            )
+        if self.kept:
+            shared = [f"{name}: shared by {_counted(readers)}" for name, readers in self.kept.items()]
+            found.append(
+                f"tied weights, trained as one (separate them with untie=True / --untie): {_listed(shared, '; ')}"
+            )
+        return found
+
+
+def separate(graph: Graph, untie: bool | str | Sequence[str] | None = None) -> Separated:
+    """Give ``graph`` a variable for each module that reads a merged one, in place.
+
+    By default (None) what an exporter is known to merge is separated. True separates all that different modules, or
+    where no module is known different nodes, read; patterns of names do so for these; False separates running
+    statistics alone. Weights whose role the file states are tied on purpose and stay so by default.
+    Raises ``InvalidCall`` for a pattern that matches no shared weight.
+    """
+    found = Separated()
+    if untie is not False:
+        found.biases = restore_biases(graph)
+    if untie is not True:
+        found.copies = retie_copies(graph)
+    told = trainable_variables(graph)
+    candidates = {*told.parameters, *told.buffers, *told.frozen}
+    shared = {}
+    for name, each in readers(graph).items():
+        value = graph[name]
+        if name in candidates and value.rank and len(each) > 1:
+            shared[name] = each
+    _check_patterns(untie, shared)
+    groups = {name: _groups(graph[name], each, untie) for name, each in shared.items()}
+    found.kept = {name: first for name, (first, *_) in groups.items() if _is_tied(first)}
+    if any(len(each) > 1 for each in groups.values()):
+        with graph.editing():
+            for name, (_, *others) in groups.items():
+                _give_variables(graph, graph[name], others, found)
+    return found
+
+
+def _groups(value: Value, each: Sequence[Reader], untie: bool | str | Sequence[str] | None) -> list[list[Reader]]:
+    """The readers that share a variable; the first group keeps the one that there is."""
+    wanted = _is_wanted(value.name, untie)
+    exact = all(reader.parameter for reader in each)
+    merged = value.role is None and (any(reader.statistic for reader in each) or exact or _is_merged(value, each))
+    apart = merged if wanted is None else wanted or (merged and any(reader.statistic for reader in each))
+    groups: dict[object, list[Reader]] = {}
+    for reader in each:
+        if not apart:
+            owner: object = ""
+        elif exact:
+            owner = (reader.parameter, wanted and reader.module)
+        elif reader.unknown and not wanted:
+            owner = id(reader.within[-1][1])
+        elif wanted and (reader.unknown or not any(other.path or other.name for other in each)):
+            owner = id(reader.node)
+        else:
+            owner = reader.module
+        slot = reader.own_slot if apart and not exact and wanted is not False else -1
+        groups.setdefault((reader.statistic and reader.slot, owner, slot), []).append(reader)
+    prefix = value.name.rpartition(".")[0]
+    own = [any(r.parameter[2:] == traced_name(value.name) for r in group) for group in groups.values()]
+    near = [any(not r.within and r.module in (prefix, value.name) for r in group) for group in groups.values()]
+    keeps = own if any(own) else near
+    first = keeps.index(True) if True in keeps else 0
+    ordered = list(groups.values())
+    return [ordered[first], *ordered[:first], *ordered[first + 1 :]]
+
+
+def _is_wanted(name: str, untie: bool | str | Sequence[str] | None) -> bool | None:
+    """Whether the caller wants the readers of a variable apart; None leaves it to what is known of exporters."""
+    if untie is None or isinstance(untie, bool):
+        return untie
+    patterns = [untie] if isinstance(untie, str) else untie
+    return True if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns) else None
+
+
+def _is_merged(value: Value, each: Sequence[Reader]) -> bool:
+    """Whether an exporter may have merged these weights because their contents were equal."""
+    kinds = {(domain, kind) for reader in each for domain, kind, _ in reader.inner}
+    alike = len(kinds) == 1 and ("ai.onnx", _TABLE) not in kinds
+    if math.prod(dim for dim in value.shape if isinstance(dim, int)) <= LARGEST_MERGED:
+        copies = {re.sub(r"[0-9]+", "*", reader.path) for reader in each}
+        if value.rank == 1 or (alike and len(copies) == 1 and "*" in "".join(copies)):
+            return True
+    return alike and any(reader.name for reader in each)
+
+
+def _is_tied(group: Sequence[Reader]) -> bool:
+    """Whether several nodes read a weight in the same way, so that it is more than a part of one module's formula."""
+    ways = {(reader.node, reader.node.op_type, reader.slot) for reader in group}
+    return len({reader.module for reader in group}) > 1 or len({way[1:] for way in ways}) < len(ways)
+
+
+def _give_variables(graph: Graph, value: Value, groups: Sequence[Sequence[Reader]], found: Separated) -> None:
+    for group in groups:
+        renamed = [view.outputs[0] for view in group[0].views if is_op(view, "Identity")] if group[0].name else []
+        if renamed:  # its name is that of the new variable
+            graph.rename(renamed[-1], _free(graph, f"{group[0].name}_alias"))  # type: ignore[arg-type]
+        made = graph.variable(_new_name(graph, value, group[0]), value.data)  # type: ignore[arg-type]
+        made.role = value.role
+        for reader in group:
+            _read_instead(reader, made)
+        _drop_unread(graph, [view for reader in group for view in reversed(reader.views)])
+        found.made.setdefault(value.name, []).append(made.name)
+        if _is_tied(group):
+            found.kept[made.name] = list(group)
+
+
+def _new_name(graph: Graph, value: Value, reader: Reader) -> str:
+    """The name of the weight in its module: as the file calls it there, or by the path of the module."""
+    leaf = value.name.rpartition(".")[2]
+    if is_op(reader.node, "BatchNormalization"):
+        leaf = ("", "weight", "bias", "running_mean", "running_var")[reader.slot]
+    if known := _name_of_parameter(reader, leaf):
+        return _free(graph, known)
+    named = f"{reader.path}.{leaf}" if reader.path else f"{value.name}.{reader.node.label}"
+    return _free(graph, reader.name or named)
+
+
+def _name_of_parameter(reader: Reader, leaf: str) -> str:
+    """The name of a parameter in its module, from how the tracer calls it: dots are underscores there."""
+    around, name = traced_name(reader.path), reader.parameter[2:]
+    rest = name.removeprefix(f"{around}_") if reader.path else name
+    if not name or (reader.path and rest == name):
+        return ""
+    parent = rest.removesuffix(f"_{leaf}")
+    if parent not in (rest, "in_proj"):  # the weights of MultiheadAttention have names with underscores
+        rest = f"{parent}.{leaf}"
+    return f"{reader.path}.{rest}" if reader.path else rest
+
+
+def _free(graph: Graph, wanted: str) -> str:
+    """``wanted``, with a number behind it where a value is called so."""
+    taken, name, count = {each.name for each in graph.values()}, wanted, 1
+    while name in taken:
+        count, name = count + 1, f"{wanted}_{count + 1}"
+    return name
+
+
+def _read_instead(reader: Reader, made: Value) -> None:
+    """Let a node read another variable, by views of its own where the old ones change anything."""
+    value = _captured(made, reader.within)
+    for view in reader.views:
+        if is_op(view, "Transpose"):
+            value = ops.transpose(value, **view.attributes)
+        elif is_op(view, "Reshape"):
+            value = ops.reshape(value, view.inputs[1], **view.attributes)
+    reader.node.inputs = [value if slot == reader.slot else each for slot, each in enumerate(reader.node.inputs)]
+
+
+def _captured(value: Value, within: Sequence[Level]) -> Value:
+    """``value`` as the innermost of these subgraphs reads it."""
+    for node, subgraph in within:
+        if value not in node.captures:
+            for each in node.subgraphs:
+                each.captures.append(Value(_free(each, value.name), value.type, data=value.data, graph=each))
+            node._replace_fields(captures=(*node.captures, value))
+        value = subgraph.captures[node.captures.index(value)]
+    return value
+
+
+def _drop_unread(graph: Graph, views: Iterable[Node]) -> None:
+    """Remove views of a weight that nothing reads any more."""
+    for where in graph.nested():
+        for node in [node for node in dict.fromkeys(views) if node in where.nodes]:
+            (output,) = node.outputs
+            if output not in where.outputs and not where.uses().get(output):  # type: ignore[arg-type]
+                where.nodes.remove(node)
+
+
+def _check_patterns(untie: bool | str | Sequence[str] | None, shared: Mapping[str, object]) -> None:
+    patterns = [untie] if isinstance(untie, str) else untie if isinstance(untie, list | tuple) else []
+    for pattern in patterns:
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in shared):
+            raise InvalidCall(
+                f'untie "{pattern}" matches no shared weight',
+                available=", ".join(shared) or "no weight that several nodes read",
+            )
+
+
+def _counted(group: Iterable[Reader]) -> str:
+    nodes = dict.fromkeys(reader.node for reader in group)
+    kinds: dict[str, int] = {}
+    for node in nodes:
+        kinds[node.op_type] = kinds.get(node.op_type, 0) + 1
+    return " and ".join(f"{count} {kind} node{'s' * (count > 1)}" for kind, count in kinds.items())
+
+
+def _listed(names: Collection[str], separator: str) -> str:
+    shown = separator.join(list(names)[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown}{separator}and {len(names) - _SHOWN} more"

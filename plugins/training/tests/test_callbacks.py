@@ -1,0 +1,182 @@
+"""Callbacks of ``fit``: their hooks, what they can change, and the ready ones."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from trained_models import X, Y, linear
+
+import tenonnx as tx
+import tenonnx_training as tt
+from tenonnx.errors import InvalidCall
+from tenonnx_cli import main
+
+OPTIONS = {"loss": "mean_squared_error", "batch_size": 2, "backend": "numpy"}
+
+
+class Recorder(tt.Callback):
+    def __init__(self):
+        self.calls = []
+
+    def on_start(self, training):
+        self.calls.append(("start", training.epoch, training.steps))
+
+    def on_step(self, training):
+        assert training.loss == training.losses[-1]
+        self.calls.append(("step", training.epoch, training.steps))
+
+    def on_epoch(self, training):
+        assert training.epochs[-1] == training.measured
+        self.calls.append(("epoch", training.epoch, training.steps))
+
+    def on_end(self, training):
+        self.calls.append(("end", training.epoch, training.steps))
+
+
+def test_hooks_are_called_in_order():
+    recorder = Recorder()
+    tt.fit(linear(), (X, Y), epochs=2, callbacks=[recorder], **OPTIONS)
+    expected = [("start", 0, 0), ("step", 1, 1), ("step", 1, 2), ("epoch", 1, 2)]
+    assert recorder.calls == [*expected, ("step", 2, 3), ("step", 2, 4), ("epoch", 2, 4), ("end", 2, 4)]
+
+
+def test_the_end_is_told_when_training_fails():
+    recorder = Recorder()
+    with pytest.raises(tt.TrainingFailed):
+        tt.fit(linear(), (X * 1e20, Y), callbacks=[recorder], optimizer=tt.SGD(1e20), epochs=3, **OPTIONS)
+    assert recorder.calls[-1][0] == "end"
+
+
+def test_a_callback_stops_in_the_middle_of_an_epoch_and_training_goes_on_from_there():
+    plain, stopped = linear(), linear()
+    tt.fit(plain, (X, Y), epochs=3, **OPTIONS)
+    history = tt.fit(stopped, (X, Y), epochs=3, callbacks=[tt.EverySteps(3, lambda training: True)], **OPTIONS)
+    assert len(history.losses) == 3
+    assert len(history.epochs) == 1
+    tt.fit(stopped, (X, Y), epochs=2, loss="mean_squared_error", backend="numpy")
+    for value in plain.variables:
+        np.testing.assert_array_equal(value.data.array(), stopped[value.name].data.array())
+
+
+def test_a_callback_changes_the_rate_and_files_keep_it(tmp_path):
+    rates = []
+
+    class Halve(tt.Callback):
+        def on_epoch(self, training):
+            rates.append(training.rate)
+            training.rate = training.rate / 2
+
+    graph, path = linear(), tmp_path / "c.safetensors"
+    tt.fit(graph, (X, Y), epochs=3, optimizer=tt.SGD(0.1), callbacks=[Halve()], checkpoint=path, **OPTIONS)
+    assert rates == [0.1, 0.05, 0.025]
+    assert tx.load(path).training_state.settings["optimizer"]["learning_rate"] == 0.0125
+
+    class Wrong(tt.Callback):
+        def on_epoch(self, training):
+            training.rate = -1.0
+
+    with pytest.raises(InvalidCall, match="learning rate is negative"):
+        tt.fit(linear(), (X, Y), callbacks=[Wrong()], **OPTIONS)
+
+
+def test_the_best_model_is_kept(tmp_path):
+    numbers = iter([3.0, 1.0, 2.0])
+    contents = []
+
+    class Measure(tt.Callback):
+        def on_epoch(self, training):
+            training.measured["loss"] = next(numbers)
+            contents.append(training.graph["w"].data.array().copy())
+
+    for suffix in ("onnx", "safetensors"):
+        numbers, contents[:] = iter([3.0, 1.0, 2.0]), []
+        path = tmp_path / f"best.{suffix}"
+        tt.fit(linear(), (X, Y), epochs=3, callbacks=[Measure(), tt.BestCheckpoint(path)], **OPTIONS)
+        np.testing.assert_array_equal(tx.load(path)["w"].data.array(), contents[1])
+    assert tx.load(path).training_state.settings["epoch"] == 2
+    with pytest.raises(InvalidCall, match='"accuracy" is monitored, but not measured'):
+        tt.fit(linear(), (X, Y), callbacks=[tt.BestCheckpoint(path, monitor="accuracy")], **OPTIONS)
+
+
+def test_a_plateau_lowers_the_rate():
+    seen = []
+
+    class Flat(tt.Callback):
+        def on_epoch(self, training):
+            training.measured["loss"] = 1.0
+            seen.append(training.rate)
+
+    callbacks = [Flat(), tt.PlateauDecay(0.5, epochs=2, floor=0.03)]
+    tt.fit(linear(), (X, Y), epochs=7, optimizer=tt.SGD(0.1), callbacks=callbacks, **OPTIONS)
+    assert seen == [0.1, 0.1, 0.1, 0.05, 0.05, 0.03, 0.03]
+    with pytest.raises(InvalidCall, match="PlateauDecay: invalid factor"):
+        tt.PlateauDecay(2.0)
+
+
+def test_logs_are_tables_and_json_lines(tmp_path):
+    table, lines = tmp_path / "log.csv", tmp_path / "log.jsonl"
+    graph, callbacks = linear(), [tt.Log(table), tt.Log(lines, every=1)]
+    tt.fit(graph, (X, Y), epochs=2, callbacks=callbacks, **OPTIONS)
+    history = tt.fit(graph, (X, Y), epochs=1, callbacks=[tt.Log(table)], loss="mean_squared_error", backend="numpy")
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["epoch"] for row in rows] == ["1", "2", "3"]
+    assert float(rows[2]["loss"]) == history.epochs[0]["loss"]
+    assert rows[2]["step"] == "6"
+    found = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [row["step"] for row in found] == [1, 2, 2, 3, 4, 4]
+    assert "epoch" in found[2]
+    for wrong in (lambda: tt.Log("log.txt"), lambda: tt.Log("log.csv", every=2)):
+        with pytest.raises(InvalidCall, match="log"):
+            wrong()
+
+
+def test_tensorboard_needs_its_package(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "tensorboardX", None)
+    with pytest.raises(InvalidCall, match="tensorboardX") as caught:
+        tt.fit(linear(), (X, Y), callbacks=[tt.TensorBoard(tmp_path)], **OPTIONS)
+    assert "tenonnx-training[tensorboard]" in caught.value.do
+
+
+@pytest.mark.parametrize("wrong", [3, tt.Log, "log.csv"])
+def test_what_is_no_callback_is_refused(wrong):
+    with pytest.raises(InvalidCall, match="neither a Callback nor a function"):
+        tt.fit(linear(), (X, Y), callbacks=[wrong], **OPTIONS)
+
+
+def train(tmp_path, *more):
+    tx.export(linear(), tmp_path / "m.onnx")
+    np.savez(tmp_path / "d.npz", x=X, labels=Y)
+    common = ["train", str(tmp_path / "m.onnx"), "--data", str(tmp_path / "d.npz"), "--loss", "huber"]
+    return main([*common, "--batch-size", "2", "--epochs", "2", *map(str, more)])
+
+
+def test_the_command_writes_the_log_and_the_best_model(tmp_path, capsys):
+    log, best = tmp_path / "log.csv", tmp_path / "best.onnx"
+    assert train(tmp_path, "--log", log, "--best", best, "--monitor", "loss") == 0
+    assert [line.split(",")[0] for line in log.read_text().splitlines()] == ["epoch", "1", "2"]
+    assert tx.load(best)["w"].shape == (2, 1)
+    assert train(tmp_path, "--log", log) == 2
+    assert train(tmp_path, "--log", tmp_path / "log.txt", "--best", best) == 2
+    assert train(tmp_path, "--best", best, "--monitor", "f1") == 2
+    assert train(tmp_path, "--monitor", "loss", "-o", best) == 2
+    assert "--monitor needs --best" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("schedule", "kind"),
+    [("one-cycle", "OneCycle"), ("polynomial:7", "PolynomialDecay"), ("restarts:3", "WarmRestarts")],
+)
+def test_schedules_of_the_command(tmp_path, schedule, kind):
+    path = tmp_path / "c.safetensors"
+    assert train(tmp_path, "--lr", "0.1", "--schedule", schedule, "--checkpoint", path) == 0
+    found = tx.load(path).training_state.settings["optimizer"]["learning_rate"]
+    assert found["schedule"] == kind
+    assert found["steps"] == {"OneCycle": 4, "PolynomialDecay": 7, "WarmRestarts": 3}[kind]
+
+
+@pytest.mark.parametrize("schedule", ["restarts", "step", "one-cycle:x", "round"])
+def test_schedules_that_there_are_not(tmp_path, schedule, capsys):
+    assert train(tmp_path, "--schedule", schedule, "-o", tmp_path / "o.onnx") == 2
+    assert "one-cycle" in capsys.readouterr().err
