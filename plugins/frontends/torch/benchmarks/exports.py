@@ -1,0 +1,92 @@
+"""Every module of the tests at opsets 13, 17 and 21, by tenonnx-torch and by the exporter itself.
+
+``python exports.py results.json [ours] [theirs]`` writes for each what came of it: ``right``, or what was wrong. What
+the file holds already is left as it is. The exporter is asked for the opset as its documentation says, and what it
+writes is held against the module by the same comparison.
+"""
+
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+
+import onnx
+import sides
+import torch
+from sides import OPSETS, modules, verify_against, wrong
+
+import tenonnx as tx
+from tenonnx_torch.examples import Examples
+from tenonnx_torch.exporter import operations
+
+
+def ours(case, module, examples, path):
+    write = sides.ours(case, module, examples, path)
+
+    def to(opset):
+        write(opset)
+        return "right"
+
+    return to
+
+
+def theirs(case, module, examples, path):
+    given = Examples.of(module, examples, None, case.dims)
+    write = sides.theirs(case, module, examples, path)
+
+    def to(opset):
+        write(opset)
+        found = next(o.version for o in onnx.load(path).opset_import if not o.domain)
+        if found != opset:
+            return f"left at opset {found}"
+        graph = tx.load(path)
+        held = {value.name for value in graph.variables}
+        verify_against(module, given, graph).raise_if_failed()
+        lost = [name for name, _ in module.named_parameters() if name not in held]
+        return "right" + (f", without {len(lost)} parameters by name" if lost else "")
+
+    return to
+
+
+def tried(who, name, path):
+    """Results of a module at each opset."""
+    try:
+        to = who(*sides.made(name), path)
+    except Exception as error:
+        return {f"{who.__name__} {opset}": wrong(error) for opset in OPSETS}
+    found = {}
+    for opset in OPSETS:
+        try:
+            found[f"{who.__name__} {opset}"] = to(opset)
+        except Exception as error:
+            found[f"{who.__name__} {opset}"] = wrong(error)
+    return found
+
+
+def main():
+    from modules import architectures, functions, layers, programs, sequences  # noqa: F401  (they register cases)
+
+    logging.disable(logging.ERROR)
+    torch.set_num_threads(1)
+    operations()  # once for all the processes to come
+    path = Path(sys.argv[1])
+    found = json.loads(path.read_text()) if path.exists() else {}
+    cases = sorted(modules.CASES.items(), key=lambda item: (item[1].component != "architectures", not item[1].quick))
+    asked = [who for who in (ours, theirs) if who.__name__ in (sys.argv[2:] or ("ours", "theirs"))]
+    for name, case in cases:
+        held = found.get(name, {"component": case.component})
+        missing = [who for who in asked if f"{who.__name__} {OPSETS[0]}" not in held]
+        if not missing:
+            continue
+        start = time.monotonic()
+        for who in missing:
+            ended = {f"{who.__name__} {opset}": "ends the process" for opset in OPSETS}
+            held |= sides.apart(tried, who, name) or ended
+        found[name] = held
+        path.write_text(json.dumps(found, indent=1))
+        print(f"{time.monotonic() - start:.0f} s {name}: {list(held.values())[1:]}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

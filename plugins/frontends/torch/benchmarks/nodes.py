@@ -1,0 +1,122 @@
+"""Nodes in the file of a module: by tenonnx-torch, and by the exporter after onnxslim's pass.
+
+``python nodes.py nodes.json [names]`` measures, ``python nodes.py nodes.json --table`` prints what it holds. It takes
+``onnxslim`` and ``transformers`` beside this package. Ours is counted as it is written by default, compared with the
+module, and with ``simplify=False``. Of parameters that a file does not have under their name, what took them in is
+looked up. Theirs is counted at the opset that the exporter reaches: it leaves many at 18, which has ops that 13 lacks.
+"""
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+import larger
+import onnx
+import onnxslim
+import sides
+import torch
+from sides import OPSETS, modules, wrong
+
+import tenonnx as tx
+
+
+def count(path):
+    """The nodes of a file, those of subgraphs included, also of one that no opset allows."""
+    graphs, found = [onnx.load(path, load_external_data=False).graph], 0
+    while graphs:
+        nodes = graphs.pop().node
+        found += len(nodes)
+        graphs += [a.g for node in nodes for a in node.attribute if a.HasField("g")]
+    return found
+
+
+def ours(name, path):
+    found = {}
+    for title, simplify in (("ours", None), ("whole", False)):
+        case, module, examples = sides.made(name)
+        write = sides.ours(case, module.eval(), examples, path, simplify=simplify)
+        for opset in OPSETS:
+            write(opset)
+            found[f"{title} {opset}"] = count(path)
+        held = {value.name: value.role for value in tx.load(path).variables}
+        merged = {each for role in held.values() if role is not None for each in role.made_of}
+        gone = [each for each, _ in module.named_parameters() if each not in held]
+        found[f"{title}, merged"] = sum(each in merged for each in gone)
+        found[f"{title}, lost"] = [each for each in gone if each not in merged]
+    return found
+
+
+def theirs(name, path):
+    case, module, examples = sides.made(name)
+    write, found = sides.theirs(case, module.eval(), examples, path), {}
+    for opset in OPSETS:
+        write(opset)
+        slim = onnxslim.slim(onnx.load(path))
+        onnx.save(slim, path)
+        found[f"theirs {opset}"] = count(path)
+        reached = next(o.version for o in slim.opset_import if not o.domain)
+        if reached != opset:
+            found[f"reached {opset}"] = reached
+    held = {tensor.name for tensor in slim.graph.initializer}
+    found["theirs, lost"] = sum(each not in held for each, _ in module.named_parameters())
+    return found
+
+
+def measured(who, name, path):
+    try:
+        return who(name, path)
+    except Exception as error:
+        return {f"{who.__name__} failed": wrong(error)}
+
+
+def table(found):
+    """A line for each architecture, its three opsets beside each other."""
+    lines = [
+        "| architecture | ours | parameters merged into others | with `simplify=False` | exporter and onnxslim "
+        "| names gone |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, held in found.items():
+        cells = [
+            _counts(held, "ours"),
+            held.get("ours, merged"),
+            _counts(held, "whole"),
+            _counts(held, "theirs"),
+            held.get("theirs, lost"),
+        ]
+        lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def _counts(held, title):
+    if f"{title} {OPSETS[0]}" not in held:
+        return "refused"
+    numbers = [
+        (held[f"{title} {opset}"], held.get(f"reached {opset}") if title == "theirs" else None) for opset in OPSETS
+    ]
+    return ", ".join(str(n) + (f" (at {reached})" if reached else "") for n, reached in numbers)
+
+
+def main():
+    path = Path(sys.argv[1])
+    found = json.loads(path.read_text()) if path.exists() else {}
+    if sys.argv[2:] == ["--table"]:
+        print(table(found))
+        return
+    from modules import architectures  # noqa: F401  (it registers cases)
+
+    logging.disable(logging.CRITICAL)
+    torch.set_num_threads(1)
+    larger.register()
+    names = [name for name, case in modules.CASES.items() if case.component in ("architectures", "larger")]
+    for name in sys.argv[2:] or [name for name in names if name not in found]:
+        found[name] = {}
+        for who in (ours, theirs):
+            found[name] |= sides.apart(measured, who, name) or {f"{who.__name__} failed": "ends the process"}
+        path.write_text(json.dumps(found, indent=1) + "\n")
+        print(name, found[name], flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The measurements in docs/how-to/pytorch.md, from the counts of ``exports.py`` and ``suite.py``.
+
+``python table.py`` writes both, ``--check`` stops where they are not up to date.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[4]
+PAGE = ROOT / "docs" / "how-to" / "pytorch.md"
+RESULTS = Path(__file__).with_name("exports.json")
+SUITE = Path(__file__).with_name("suite.json")
+OPSETS = (13, 17, 21)
+SIDES = ("ours", "theirs")
+
+
+def measured(results, names, who) -> list[str]:
+    """The modules among ``names`` that were exported by one side."""
+    return [name for name in names if f"{who} {OPSETS[0]}" in results.get(name, {})]
+
+
+def counts(results, names, who, wanted: Callable[[str], bool]) -> list[int]:
+    """For each opset, of how many modules ``wanted`` holds for what came of them."""
+    return [sum(wanted(results[name][f"{who} {opset}"]) for name in names) for opset in OPSETS]
+
+
+def is_right(found: str) -> bool:
+    return found.startswith("right")
+
+
+def table(cases) -> str:
+    """A line for each component: which modules there are, and how many were right at each opset."""
+    results = json.loads(RESULTS.read_text("utf-8"))
+    rows = ["| component | modules | right at 13, 17, 21 | the exporter |", "| --- | --- | --- | --- |"]
+    for component in sorted({case.component for case in cases.values()}):
+        names = [name for name, case in cases.items() if case.component == component]
+        held = {who: measured(results, names, who) for who in SIDES}
+        ours, theirs = (
+            ", ".join(map(str, counts(results, held[who], who, is_right))) + f" of {len(held[who])}" for who in SIDES
+        )
+        rows.append(f"| {component} | {'; '.join(names)} | {ours} | {theirs} |")
+    return "\n".join(rows)
+
+
+def summary(cases) -> str:
+    """Counts of modules that were right at each opset, and the failures of the exporter."""
+    results = json.loads(RESULTS.read_text("utf-8"))
+    held = {who: measured(results, cases, who) for who in SIDES}
+    rows = [
+        ("right by tenonnx", "ours", is_right),
+        ("right by the exporter", "theirs", is_right),
+        ("... with parameter names lost", "theirs", lambda found: "without" in found),
+        ("left at opset 18, which is only logged", "theirs", lambda found: found.startswith("left at")),
+        ("wrong or refused by the exporter", "theirs", lambda found: not found.startswith(("right", "left at"))),
+    ]
+    lines = [f"| | of | {' | '.join(f'opset {opset}' for opset in OPSETS)} |", "| --- |" + " --- |" * (len(OPSETS) + 1)]
+    for title, who, wanted in rows:
+        numbers = " | ".join(map(str, counts(results, held[who], who, wanted)))
+        lines.append(f"| {title} | {len(held[who])} | {numbers} |")
+    return "\n".join(lines)
+
+
+def suite() -> str:
+    """Results of the single-op models of the onnx package as modules."""
+    held = json.loads(SUITE.read_text("utf-8"))
+    counts = [held["torch"], held["numpy"], len(held["failed"])]
+    titles = ("run by PyTorch alone", "numpy computes a part", "give other numbers")
+    lines = [f"| of {sum(counts)} single-op models of onnx {held['onnx']} | |", "| --- | --- |"]
+    return "\n".join(lines + [f"| {title} | {count} |" for title, count in zip(titles, counts, strict=True)])
+
+
+def page(cases) -> str:
+    text = PAGE.read_text("utf-8")
+    blocks = {"counts": summary(cases), "components": table(cases)}
+    if SUITE.exists():
+        blocks["suite"] = suite()
+    for name, made in blocks.items():
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
+        text = re.sub(pattern, lambda m, made=made: m[1] + made + "\n" + m[2], text, flags=re.DOTALL)
+    return text
+
+
+def main() -> None:
+    sys.path.insert(0, str(ROOT / "plugins" / "frontends" / "torch" / "tests"))
+    import modules
+
+    for name in ("layers", "functions", "sequences", "programs", "architectures"):
+        __import__(f"modules.{name}")
+    written = page(modules.CASES)
+    if "--check" in sys.argv and written != PAGE.read_text("utf-8"):
+        raise SystemExit("docs/how-to/pytorch.md is stale: run python plugins/frontends/torch/benchmarks/table.py")
+    PAGE.write_text(written, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

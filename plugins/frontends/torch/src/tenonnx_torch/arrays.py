@@ -1,0 +1,117 @@
+"""Arrays of any library as tensors on a device, by DLPack, and back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tenonnx.extend import InvalidFeed, TensorType, Value
+from tenonnx.extend.backends import FeedCheck, StateFeedCheck, check_feeds
+from tenonnx_torch.values import NATIVE, tensors_in, to_arrays
+
+
+def is_foreign(held: Any) -> bool:
+    """Whether something is an array of another library than numpy."""
+    return hasattr(held, "__dlpack__") and not isinstance(held, np.ndarray | np.generic)
+
+
+def as_tensor(held: Any) -> Any:
+    """An array as a tensor in the same memory; as an array of numpy where PyTorch has no such elements."""
+    if isinstance(held, torch.Tensor):
+        return held.detach() if held.layout is torch.strided else held.detach().to_dense()
+    try:
+        return torch.from_dlpack(held)
+    except (RuntimeError, TypeError, ValueError, BufferError):
+        return np.asarray(held)
+
+
+def giver(feeds: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """Converter of tensors to arrays: of the first library among the feeds that is not numpy; else of numpy."""
+    for feed in feeds.values():
+        if isinstance(feed, torch.Tensor):
+            return lambda held: held
+        if is_foreign(feed):
+            space = feed.__array_namespace__() if hasattr(feed, "__array_namespace__") else None
+            space = space or sys.modules[type(feed).__module__.partition(".")[0]]
+            return lambda held: space.from_dlpack(held.contiguous()) if isinstance(held, torch.Tensor) else held
+    return to_arrays
+
+
+class TensorFeeds:
+    """``FeedCheck`` for feeds that may be tensors on a device, of which nothing is copied to look at it."""
+
+    def __init__(self, inputs: Sequence[Value], state: Collection[str] = ()) -> None:
+        self._inputs = {value.name: value for value in inputs}
+        self._state = frozenset(state)
+        self._check: Any = FeedCheck(list(inputs))
+
+    @classmethod
+    def beside(cls, graph: Any, state: Collection[str]) -> TensorFeeds:
+        """For inputs of which some are ``state``, which need not be fed."""
+        made = cls(graph.inputs, state)
+        made._check = StateFeedCheck(graph, state)
+        return made
+
+    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """The contents of what is fed, by name. Raises ``InvalidFeed`` as ``check_feeds`` does."""
+        tensors = {} if not isinstance(feeds, Mapping) else {k: as_tensor(v) for k, v in feeds.items() if is_foreign(v)}
+        if not tensors:
+            return self._named(self._check(feeds), feeds)
+        shown = {name: self._shown(name, tensors.get(name, feed)) for name, feed in feeds.items()}
+        away = any(t.device.type != "cpu" for t in tensors.values() if isinstance(t, torch.Tensor))
+        found = self._named(self._stand_ins(shown) if away else self._check(shown), shown)
+        same = {name for name in tensors if found.get(name) is shown[name]}  # others were cast
+        return {name: tensors[name] if name in same else array for name, array in found.items()}
+
+    def _stand_ins(self, shown: Mapping[str, Any]) -> Any:
+        """The check without what is asked of numbers, which are not looked at on a device."""
+        needed = [v for name, v in self._inputs.items() if name in shown or name not in self._state]
+        return dict(zip([v.name for v in needed], check_feeds(needed, shown), strict=True))
+
+    def _named(self, found: Any, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        return found if isinstance(found, dict) else dict(zip(self._inputs, found, strict=True))
+
+    def _shown(self, name: str, feed: Any) -> Any:
+        """An array of the same shape and elements: that of a tensor of the processor, or one without contents."""
+        if not isinstance(feed, torch.Tensor):
+            return feed
+        if feed.device.type == "cpu":
+            return to_arrays(feed)
+        value = self._inputs.get(name)
+        kind = None if value is None else value.type
+        if isinstance(kind, TensorType) and NATIVE.get(kind.dtype) is feed.dtype:
+            return np.broadcast_to(np.zeros((), kind.dtype.numpy), tuple(feed.shape))
+        raise InvalidFeed(
+            f'input "{name}" is fed with what is not {kind}' if value is not None else f'no input is called "{name}"',
+            given=f"a tensor of {feed.dtype} of shape {list(feed.shape)} on {feed.device}",
+        )
+
+
+class Owned:
+    """Copies what the caller could see again elsewhere: in feeds, in constants and states, or in another output."""
+
+    def __init__(self, kept: Iterable[Any]) -> None:
+        self._kept = {_memory(t) for each in kept for t in tensors_in(each)}
+
+    def __call__(self, results: Sequence[Any], feeds: Iterable[Any]) -> list[Any]:
+        taken = self._kept.union(_memory(t) for each in feeds for t in tensors_in(each))
+        return [self._own(each, taken) for each in results]
+
+    def _own(self, held: Any, taken: set[Any]) -> Any:
+        if isinstance(held, list):
+            return [self._own(each, taken) for each in held]
+        if isinstance(held, torch.Tensor):
+            place = _memory(held)
+            if place in taken:
+                return held.clone()
+            taken.add(place)
+            return held
+        return held.copy() if isinstance(held, np.ndarray) else held
+
+
+def _memory(tensor: torch.Tensor) -> Any:
+    return tensor.untyped_storage()._cdata if tensor.device.type == "meta" else tensor.untyped_storage().data_ptr()

@@ -1,0 +1,283 @@
+"""Linear algebra on matrices of a size that is known when a module is traced: elimination step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+
+def _steps(matrix: Tensor) -> range:
+    """The steps of an elimination. Raises ``NotImplementedError`` where the size varies, or there would be too many."""
+    size = matrix.shape[-1]
+    if not isinstance(size, int) or size > 64:
+        raise NotImplementedError("matrices have a dynamic size, or one above 64")
+    return range(size)
+
+
+def _no_problem(matrix: Tensor) -> Tensor:
+    return torch.zeros(matrix.shape[:-2], dtype=torch.int32)
+
+
+def _eliminated(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Solution of ``matrix @ x = right`` by Gauss-Jordan with the largest pivots, and these with their sign."""
+    both = torch.cat([matrix, right], -1)
+    rows = torch.arange(matrix.shape[-1])
+    pivots = []
+    for k in _steps(matrix):
+        sizes = torch.where(rows >= k, both[..., k].abs(), -1.0)
+        chosen = (rows == sizes.argmax(-1, keepdim=True)).to(both.dtype)
+        row = (chosen.unsqueeze(-1) * both).sum(-2, keepdim=True)
+        swapped = torch.where(chosen.unsqueeze(-1) > 0, both[..., k : k + 1, :], both)
+        pivot = row[..., k : k + 1]
+        sign = 2 * chosen[..., k] - 1
+        pivots.append(pivot[..., 0, 0] * sign)
+        row = row / pivot
+        reduced = swapped - swapped[..., k : k + 1] * row
+        both = torch.where((rows == k).unsqueeze(-1), row, reduced)
+    ends = torch.stack(pivots, -1) if pivots else both.new_ones((*matrix.shape[:-2], 0))
+    return both[..., matrix.shape[-1] :], ends
+
+
+def inverse(matrix: Tensor, check_errors: bool = False) -> tuple[Tensor, Tensor]:
+    unit = torch.eye(matrix.shape[-1], dtype=matrix.dtype).expand(matrix.shape)
+    return _eliminated(matrix, unit)[0], _no_problem(matrix)
+
+
+def solution(
+    matrix: Tensor, right: Tensor, *, left: bool = True, check_errors: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The solution, and in the place of the factors nothing that could be used."""
+    vector = right.ndim == 1 or right.shape == matrix.shape[:-1]
+    matrix, given = (matrix, right) if left else (matrix.mT, right.mT)
+    given = given.unsqueeze(-1) if vector else given
+    batch = torch.broadcast_shapes(matrix.shape[:-2], given.shape[:-2])
+    given = given.expand(*batch, *given.shape[-2:])
+    found, _ = _eliminated(matrix.expand(*batch, *matrix.shape[-2:]), given)
+    found = found.squeeze(-1) if vector else found
+    places = torch.zeros(matrix.shape[:-1], dtype=torch.int32)
+    return found if left else found.mT, matrix, places, _no_problem(matrix)
+
+
+def sign_and_logarithm(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    _, pivots = _eliminated(matrix, matrix[..., :0])
+    sizes = pivots.abs().log().sum(-1)
+    return pivots.sign().prod(-1), sizes, matrix, torch.zeros(matrix.shape[:-1], dtype=torch.int32)
+
+
+def cholesky(matrix: Tensor, upper: bool = False) -> Tensor:
+    """Column by column; of the input only the lower triangle counts, or the upper."""
+    left = matrix.mT if upper else matrix
+    rows = torch.arange(matrix.shape[-1])
+    columns = []
+    for k in _steps(matrix):
+        root = left[..., k : k + 1, k].sqrt()
+        column = torch.where(rows >= k, left[..., k] / root, 0.0)
+        columns.append(column)
+        left = left - column.unsqueeze(-1) * column.unsqueeze(-2)
+    found = torch.stack(columns, -1) if columns else matrix
+    return found.mT if upper else found
+
+
+def cholesky_and_state(matrix: Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, Tensor]:
+    return cholesky(matrix, upper), _no_problem(matrix)
+
+
+def triangular_solution(
+    matrix: Tensor, right: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    held = matrix.triu() if upper else matrix.tril()
+    if unitriangular:
+        unit = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
+        held = held * (1 - unit) + unit
+    if not left:
+        return triangular_solution(held.mT, right.mT, upper=not upper).mT
+    rows = torch.arange(matrix.shape[-1])
+    batch = torch.broadcast_shapes(held.shape[:-2], right.shape[:-2])
+    found = right.expand(*batch, *right.shape[-2:])
+    for k in reversed(_steps(matrix)) if upper else _steps(matrix):
+        row = found[..., k : k + 1, :] / held[..., k : k + 1, k : k + 1]
+        found = torch.where((rows == k).unsqueeze(-1), row, found - held[..., k : k + 1] * row)
+    return found
+
+
+def triangular_solution_and_matrix(
+    right: Tensor, matrix: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Tensor, Tensor]:
+    held = matrix.mT if transpose else matrix
+    found = triangular_solution(held, right, upper=upper != transpose, unitriangular=unitriangular)
+    return found, matrix.expand([*found.shape[:-2], *matrix.shape[-2:]]).clone()
+
+
+def solution_by_cholesky(right: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
+    lower = factor.mT if upper else factor
+    half = triangular_solution(lower, right, upper=False)
+    return triangular_solution(lower.mT, half, upper=True)
+
+
+def inverse_by_cholesky(factor: Tensor, upper: bool = False) -> Tensor:
+    return solution_by_cholesky(torch.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
+
+
+# ----- factors --------------------------------------------------------------------------------------------------------
+
+
+def _swapped(matrix: Tensor, k: int, place: Tensor) -> Tensor:
+    """The matrix with its row ``k`` and another one, of each matrix in a batch, in each other's places."""
+    rows = torch.arange(matrix.shape[-2])
+    chosen = (rows == place.unsqueeze(-1)).unsqueeze(-1)
+    row = torch.where(chosen, matrix, 0.0).sum(-2, keepdim=True)
+    other = torch.where(chosen, matrix[..., k : k + 1, :], matrix)
+    return torch.where((rows == k).unsqueeze(-1), row, other)
+
+
+def lower_and_upper(matrix: Tensor, *, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """Both triangles in one matrix, and the rows, counted from 1, that were exchanged at each step."""
+    _steps(matrix)
+    rows, columns, both = torch.arange(matrix.shape[-2]), torch.arange(matrix.shape[-1]), matrix
+    places = []
+    for k in range(min(matrix.shape[-2:])):
+        sizes = torch.where(rows >= k, both[..., k].abs(), -1.0)
+        place = sizes.argmax(-1) if pivot else torch.full(matrix.shape[:-2], k)
+        places.append(place + 1)
+        both = _swapped(both, k, place)
+        row = both[..., k : k + 1, :]
+        share = both[..., k : k + 1] / row[..., k : k + 1]
+        below = (rows > k).unsqueeze(-1)
+        both = torch.where(below & (columns > k), both - share * row, torch.where(below & (columns == k), share, both))
+    exchanged = torch.stack(places, -1) if places else torch.zeros((*matrix.shape[:-2], 0))
+    return both, exchanged.to(torch.int32), _no_problem(matrix)
+
+
+def _permutation(places: Tensor, size: int, dtype: torch.dtype) -> Tensor:
+    found = torch.eye(size, dtype=dtype).expand(*places.shape[:-1], size, size)
+    for k in range(places.shape[-1]):
+        found = _swapped(found, k, places[..., k].to(torch.int64) - 1)
+    return found.mT
+
+
+def unpacked(both: Tensor, places: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> tuple[Tensor, ...]:
+    """The permutation, the lower and the upper triangle."""
+    size = min(both.shape[-2:])
+    nothing = both.new_zeros(0)
+    unit = torch.eye(both.shape[-2], size, dtype=both.dtype)
+    triangles = (both[..., :size].tril(-1) + unit, both[..., :size, :].triu()) if unpack_data else (nothing, nothing)
+    return (_permutation(places, both.shape[-2], both.dtype) if unpack_pivots else nothing, *triangles)
+
+
+def three_factors(matrix: Tensor, *, pivot: bool = True) -> tuple[Tensor, ...]:
+    both, places, _ = lower_and_upper(matrix, pivot=pivot)
+    return unpacked(both, places, unpack_pivots=pivot)
+
+
+def solution_by_factors(
+    both: Tensor, places: Tensor, right: Tensor, *, left: bool = True, adjoint: bool = False
+) -> Tensor:
+    permutation, lower, upper = unpacked(both, places)
+    if adjoint or not left:
+        whole = permutation @ lower @ upper
+        return solution(whole.mT if adjoint else whole, right, left=left)[0]
+    half = triangular_solution(lower, permutation.mT @ right, upper=False, unitriangular=True)
+    return triangular_solution(upper, half, upper=True)
+
+
+def reflections(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The upper triangle, below it the normals of reflections that lead to it, as LAPACK has them, and factors."""
+    _steps(matrix)
+    rows, columns, held, factors = torch.arange(matrix.shape[-2]), torch.arange(matrix.shape[-1]), matrix, []
+    for k in range(min(matrix.shape[-2:])):
+        column, first = held[..., k], held[..., k : k + 1, k]
+        rest = torch.where(rows > k, column, 0.0).square().sum(-1, keepdim=True)
+        norm = torch.where(rest > 0, (first.square() + rest).sqrt(), first.abs())
+        end = torch.where(rest > 0, torch.where(first < 0, norm, -norm), first)
+        factor = torch.where(rest > 0, (end - first) / torch.where(rest > 0, end, 1.0), 0.0)
+        below = torch.where(rows > k, column / torch.where(rest > 0, first - end, 1.0), 0.0)
+        normal = (below + (rows == k).to(matrix.dtype)).unsqueeze(-1)
+        turned = held - factor.unsqueeze(-1) * normal * (normal.mT @ held)
+        shown = torch.where((rows > k).unsqueeze(-1), normal, turned)
+        held = torch.where(columns > k, turned, torch.where(columns == k, shown, held))
+        factors.append(factor[..., 0])
+    return held, torch.stack(factors, -1) if factors else matrix.new_zeros((*matrix.shape[:-2], 0))
+
+
+def reflected(normals: Tensor, factors: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    """A matrix times the product of reflections."""
+    if not left:
+        return reflected(normals, factors, other.mT, transpose=not transpose).mT
+    _steps(normals)
+    rows, order = torch.arange(normals.shape[-2]), range(factors.shape[-1])
+    for k in order if transpose else reversed(order):
+        normal = torch.where(rows > k, normals[..., k], (rows == k).to(normals.dtype)).unsqueeze(-1)
+        other = other - factors[..., k, None, None] * normal * (normal.mT @ other)
+    return other
+
+
+def product_of_reflections(normals: Tensor, factors: Tensor, width: int | None = None) -> Tensor:
+    unit = torch.eye(normals.shape[-2], normals.shape[-1] if width is None else width, dtype=normals.dtype)
+    return reflected(normals, factors, unit.expand(*normals.shape[:-2], *unit.shape))
+
+
+def orthogonal_and_upper(matrix: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
+    size = matrix.shape[-2] if mode == "complete" else min(matrix.shape[-2:])
+    normals, factors = reflections(matrix)
+    orthogonal = matrix.new_zeros(0) if mode == "r" else product_of_reflections(normals, factors, size)
+    return orthogonal, normals[..., :size, :].triu()
+
+
+def exponential(matrix: Tensor) -> Tensor:
+    """By a Taylor sum of the matrix halved until its norm is below 1/2, squared as often; of any size.
+
+    At the number of digits of its type squaring ends, as none of them would be right beyond it.
+    """
+    halvings = -round(math.log2(torch.finfo(matrix.dtype).eps))
+    norm = matrix.abs().sum(-1, keepdim=True).amax(-2, keepdim=True) if matrix.numel() else matrix
+    count = (norm.clamp(min=0.5).log2() + 1).ceil().clamp(max=halvings)
+    small = matrix * torch.exp2(-count)
+    unit = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
+    found: Tensor = unit + small / _TERMS
+    for k in reversed(range(1, _TERMS)):
+        found = unit + small @ found / k
+    for k in range(halvings):
+        found = torch.where(count > k, found @ found, found)
+    return found
+
+
+#: So many terms of the sum leave no more than the last digit of float64.
+_TERMS = 14
+
+
+#: By operator, its function. Those that check what they found are here, too, as PyTorch has such a check raise.
+MATRICES: Mapping[Any, Callable[..., Any]] = {
+    aten.linalg_inv.default: lambda matrix: inverse(matrix)[0],
+    aten.inverse.default: lambda matrix: inverse(matrix)[0],
+    aten.linalg_solve.default: lambda matrix, right, *, left=True: solution(matrix, right, left=left)[0],
+    aten.linalg_cholesky.default: lambda matrix, *, upper=False: cholesky(matrix, upper),
+    aten.linalg_inv_ex.default: inverse,
+    aten._linalg_solve_ex.default: solution,
+    aten._linalg_slogdet.default: sign_and_logarithm,
+    aten.linalg_cholesky_ex.default: cholesky_and_state,
+    aten.cholesky.default: cholesky,
+    aten.cholesky_solve.default: solution_by_cholesky,
+    aten.cholesky_inverse.default: inverse_by_cholesky,
+    aten.linalg_solve_triangular.default: triangular_solution,
+    aten.triangular_solve.default: triangular_solution_and_matrix,
+    aten.linalg_lu_factor_ex.default: lower_and_upper,
+    aten.linalg_lu_factor.default: lambda matrix, *, pivot=True: lower_and_upper(matrix, pivot=pivot)[:2],
+    aten.linalg_lu.default: three_factors,
+    aten.lu_unpack.default: unpacked,
+    aten.linalg_lu_solve.default: solution_by_factors,
+    aten.lu_solve.default: lambda right, both, places: solution_by_factors(both, places, right),
+    aten.linalg_qr.default: orthogonal_and_upper,
+    aten.geqrf.default: reflections,
+    aten.ormqr.default: reflected,
+    aten.linalg_householder_product.default: product_of_reflections,
+    aten.orgqr.default: product_of_reflections,
+    aten.linalg_matrix_exp.default: exponential,
+    aten.matrix_exp.default: exponential,
+    aten.qr.default: lambda matrix, some=True: orthogonal_and_upper(matrix, "reduced" if some else "complete"),
+}

@@ -1,0 +1,155 @@
+"""The way back: a graph as a ``torch.nn.Module`` whose parameters PyTorch trains."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tenonnx.extend import Graph, InvalidCall, NotRepresentable, TensorType, TypeMismatch, Value, did_you_mean, listing
+from tenonnx.extend.backends import check_feeds
+from tenonnx.extend.transforms import check_made_alike, copy_graph, decompose, infer, opened, trainable_variables
+from tenonnx_torch.autograd_bridge import exact
+from tenonnx_torch.examples import to_numpy
+from tenonnx_torch.kept_calls import has_numpy, is_kept
+from tenonnx_torch.plan import Plan, owner_of
+from tenonnx_torch.values import NATIVE, to_arrays, to_contents
+
+
+def module(graph: Graph, *, trainable: str | Sequence[str] = ()) -> Network:
+    """``graph`` as a module of PyTorch, see ``Network``. Later changes of the graph do not reach it."""
+    return Network(graph, trainable)
+
+
+class Network(torch.nn.Module):
+    """A graph as a module.
+
+    It is called with one tensor for each graph input, in order or by name, and gives a tensor, or a tuple with one for
+    each output. Variables are parameters and buffers of the same names, so that ``state_dict`` speaks of initializers:
+    they lie as in the module that the graph was made of, also where ``simplify`` has transposed them. Of them those
+    that are learned, by what the graph was made of or by the ops that use them, are parameters, frozen ones such
+    without gradients, and the others buffers; ``trainable`` are patterns of names that are parameters, too. To rows of
+    an embedding that stay comes no gradient. Ops with a rule ``torch`` run as PyTorch, others by their body; what
+    PyTorch has no kernel for (text, a few integer and eight-bit types, ops such as NonMaxSuppression) is computed by
+    numpy, where no gradient may pass. Raises ``UnsupportedOp`` for ops that no package provides.
+    """
+
+    def __init__(self, graph: Graph, trainable: str | Sequence[str] = ()) -> None:
+        super().__init__()
+        self.source = graph
+        self.input_names = [value.name for value in graph.inputs]
+        self.output_names = [value.name for value in graph.outputs]
+        known = copy_graph(graph)
+        infer(known, strict=False)
+        told = trainable_variables(known)
+        chosen = _matching(graph, [trainable] if isinstance(trainable, str) else trainable)
+        states = {value.name for value in graph.variables if _is_state(value)}
+        parameters = states.intersection([*told.parameters, *told.frozen, *chosen])
+        plain = _lowered(graph, parameters)
+        self._inputs = plain.inputs
+        self._states = [value.name for value in plain.variables if _is_state(value)]
+        for value in plain.variables:
+            if _is_state(value):
+                assert value.data is not None
+                tensor = to_contents(_as_made(value, value.data.array()))
+                owner, name = owner_of(self, value.name)
+                if value.name in parameters:
+                    owner._parameters[name] = torch.nn.Parameter(
+                        tensor, value.name in chosen or value.name not in told.frozen
+                    )
+                else:
+                    owner._buffers[name] = tensor
+        self._plan = Plan(plain, self, set(self._states), told.fixed_rows)
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """The outputs for tensors or arrays. Raises ``InvalidFeed`` for what the inputs of the graph do not take."""
+        if len(inputs) > len(self.input_names) or set(named) - set(self.input_names[len(inputs) :]):
+            raise InvalidCall(
+                "a network takes its inputs in order or by name, each once",
+                given=f"{len(inputs)} in order, {', '.join(named) or 'none'} by name",
+                available=", ".join(f"{v.name}: {v.type}" for v in self._inputs),
+            )
+        given = {**dict(zip(self.input_names, inputs, strict=False)), **named}
+        found = self._plan([_checked(value, given) for value in self._inputs])
+        found = [exact(contents, value) for contents, value in zip(found, self.source.outputs, strict=True)]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def write_back(self, graph: Graph | None = None) -> Graph:
+        """Give the variables of the graph, or of another with the same ones, what is in the parameters and buffers.
+
+        Raises ``InvalidCall`` for another in which more, or less, was merged into a variable.
+        """
+        target = self.source if graph is None else graph
+        held, values = self.state_dict(), {value.name: value for value in target.variables}
+        check_made_alike(self.source, target, self._states)
+        target.assign({name: _as_held(values.get(name), to_numpy(held[name])) for name in self._states})
+        return target
+
+
+def _as_made(value: Value, array: Any) -> Any:
+    """The contents of a variable as they lie in the module that its graph was made of."""
+    axes = None if value.role is None else value.role.permutation
+    return array if axes is None else np.ascontiguousarray(np.transpose(array, np.argsort(axes)))
+
+
+def _as_held(value: Value | None, array: Any) -> Any:
+    """Contents as they lie in such a module, as a variable holds them."""
+    axes = None if value is None or value.role is None else value.role.permutation
+    return array if axes is None else np.ascontiguousarray(np.transpose(array, axes))
+
+
+def _matching(graph: Graph, patterns: Sequence[str]) -> list[str]:
+    """The names of floating-point variables that patterns match. Raises ``InvalidCall`` for one that matches none."""
+    floats = [v.name for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float]
+    found = {pattern: fnmatch.filter(floats, pattern) for pattern in patterns}
+    if missing := [pattern for pattern, names in found.items() if not names]:
+        raise InvalidCall(
+            f'trainable "{missing[0]}" matches no variable',
+            available=listing(floats),
+            do=did_you_mean(missing[0], floats),
+        )
+    return [name for names in found.values() for name in names]
+
+
+def _is_state(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.dtype in NATIVE
+
+
+def _checked(value: Value, given: dict[str, Any]) -> Any:
+    """One input, which must be of its type; a tensor is looked at without a copy."""
+    feed = given.get(value.name)
+    kind = value.type
+    if isinstance(feed, torch.Tensor) and isinstance(kind, TensorType) and NATIVE.get(kind.dtype) is feed.dtype:
+        shape = kind.shape
+        if shape is None or (
+            len(shape) == feed.ndim
+            and all(not isinstance(d, int) or d == n for d, n in zip(shape, feed.shape, strict=True))
+        ):
+            return feed
+    feeds = {value.name: to_arrays(feed)} if value.name in given else {}
+    (checked,) = check_feeds([value], feeds)
+    return to_contents(checked)
+
+
+def _lowered(graph: Graph, parameters: Collection[str]) -> Graph:
+    """The graph in ops that the plan runs: of PyTorch where there is a rule, else the body, else those of numpy.
+
+    What is computed from ``parameters`` is not folded, so that gradients reach them.
+    """
+    free = copy_graph(graph)
+    listed = {value.name for value in free.all_inputs}
+    free.all_inputs += [v for v in free.variables if v.name in parameters and v.name not in listed]
+    free = opened(free, parameters)
+    try:
+        plain = decompose(free, keep=is_kept)
+    except (TypeMismatch, NotRepresentable):  # a body may have to know more than the file tells
+        plain = decompose(free, keep=lambda call: is_kept(call) or has_numpy(call))
+    values = {value.name: value for value in (*plain.variables, *plain.all_inputs)}
+    plain.all_inputs = [value for value in plain.all_inputs if value.name in listed]
+    plain.variables = [values[value.name] for value in graph.variables]
+    for value, source in zip(plain.variables, graph.variables, strict=True):
+        value._replace_fields(data=source.data)
+    return plain

@@ -1,0 +1,114 @@
+"""``torch.export.ExportedProgram`` as a source: it is taken as it is, with the dims that it leaves free."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from tenonnx.extend import InvalidCall, NotRepresentable
+from tenonnx_torch.examples import Examples
+
+_PROGRAMS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+def as_module(source: Any, examples: Sequence[Any] = (), keywords: Mapping[str, Any] | None = None) -> torch.nn.Module:
+    """A module, or that of a program, which a scripted module becomes by its examples.
+
+    Raises ``InvalidCall`` for what is none of these, and ``NotRepresentable`` where a scripted one becomes no program.
+    """
+    if isinstance(source, torch.jit.ScriptModule):
+        source = _program_of_script(source, tuple(examples), dict(keywords or {}))
+    if isinstance(source, torch.export.ExportedProgram):
+        module = source.module()
+        _PROGRAMS[module] = source
+        return module
+    if not isinstance(source, torch.nn.Module):
+        raise InvalidCall(
+            "a model of PyTorch is neither a torch.nn.Module nor a torch.export.ExportedProgram",
+            given=type(source).__qualname__,
+        )
+    return source
+
+
+def _program_of_script(module: Any, examples: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """A scripted module as an exported program that gives the same for its examples."""
+    if not examples and not keywords:
+        raise InvalidCall("a scripted module was given no examples", do="tx.load(module, *examples)")
+    try:
+        converter = importlib.import_module("torch._export.converter").TS2EPConverter(module, examples, keywords)
+        with torch.no_grad():
+            program = converter.convert()
+            found, wanted = program.module()(*examples, **keywords), module(*examples, **keywords)
+        torch.testing.assert_close(found, wanted)
+    except Exception as error:
+        raise NotRepresentable(
+            "torch.export cannot read the scripted module",
+            given=f"{type(error).__name__}: {error}"[:400],
+            do="export the torch.nn.Module that it was scripted from",
+        ) from error
+    return program
+
+
+def program_of(module: torch.nn.Module) -> Any:
+    """The program that a module was made of; None for others."""
+    return _PROGRAMS.get(module)
+
+
+def arguments_of(program: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """Those that a program was exported with. Raises ``InvalidCall`` where it holds none."""
+    if not program.example_inputs:
+        raise InvalidCall("a program holds no examples, and was given none", do="tx.load(program, *examples)")
+    arguments, keywords = program.example_inputs
+    return tuple(arguments), dict(keywords)
+
+
+def shapes_of(program: Any) -> list[tuple[Any, ...]]:
+    """The dims of every tensor input in order: ints, and symbols of the tracer."""
+    held = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    values = [held[name].meta.get("val") for name in program.graph_signature.user_inputs if name in held]
+    return [tuple(value.shape) for value in values if isinstance(value, torch.Tensor)]
+
+
+#: Larger dims are not tried: a tensor of that length may not fit into memory.
+_LONGEST = 4096
+
+
+def borders(program: Any, names: Mapping[str, str]) -> list[dict[str, int]]:
+    """Sizes just outside of the ranges of a program's dims, by their names. Where none is, a dim has no range.
+
+    The tracer follows one side of a branch on a size, and notes the range of sizes that lead there.
+    """
+    found = []
+    for symbol, held in program.range_constraints.items():
+        name = names.get(str(symbol))
+        outside = [int(held.lower) - 1 if held.lower > 2 else 1, int(held.upper) + 1 if held.upper < _LONGEST else 1]
+        found += [{name: size} for size in outside if name is not None and size > 1]
+    return found
+
+
+def free_dims(program: Any, examples: Examples) -> dict[str, Mapping[int, str]]:
+    """The axes that a program leaves free, by the names given for them, or else by its own.
+
+    Raises ``InvalidCall`` for a name of an axis that the program fixes.
+    """
+    shapes = dict(zip(examples.tensors, shapes_of(program), strict=True))
+    names: dict[str, str] = {}
+    for name, axes in examples.dims.items():
+        for axis, dim in axes.items():
+            size = shapes[name][axis]
+            if isinstance(size, int):
+                raise InvalidCall(
+                    f'axis {axis} of input "{name}" is not one that the program leaves free',
+                    given=f'"{dim}" for {size}',
+                    do="export the program with dynamic_shapes that have it",
+                )
+            names.setdefault(str(size), dim if isinstance(dim, str) else dim.__name__)
+    free = {name: {axis: str(size) for axis, size in enumerate(shape)} for name, shape in shapes.items()}
+    return {
+        name: {axis: names.get(size, size) for axis, size in axes.items() if size.isidentifier()}
+        for name, axes in free.items()
+    }

@@ -1,0 +1,228 @@
+"""Programs of PyTorch: a plan on a device, state that stays there, and what torch.compile makes of a plan."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from tenonnx.extend import (
+    FallbackWarning,
+    Graph,
+    InvalidCall,
+    NotRepresentable,
+    TensorType,
+    TypeMismatch,
+    UnsupportedOp,
+)
+from tenonnx.extend.backends import Bindable, DefaultsProgram, Program, Results, RunFailure, StatefulProgram, Turn
+from tenonnx.extend.transforms import decompose_and_fold
+from tenonnx_torch.arrays import Owned, TensorFeeds, giver
+from tenonnx_torch.kept_calls import has_numpy, is_computed
+from tenonnx_torch.plan import Plan
+from tenonnx_torch.rules import remember_ints
+from tenonnx_torch.values import Place, to_arrays
+
+
+class Settings(NamedTuple):
+    """Settings of runs. ``device`` is None for the processor, ``compiler`` empty where nothing is compiled."""
+
+    device: torch.device | None
+    compiler: str
+    strict: bool
+
+    @classmethod
+    def of(cls, device: Any, compiled: bool | str, strict: bool) -> Settings:
+        """Raises ``InvalidCall`` for a device that PyTorch does not find, and for a compiler that it does not have."""
+        if not isinstance(compiled, bool | str):
+            raise InvalidCall(
+                "compiled is neither True, False nor a backend of torch.compile", given=repr(compiled)[:80]
+            )
+        compiler = compiled if isinstance(compiled, str) else "inductor" if compiled else ""
+        known = torch.compiler.list_backends(exclude_tags=())
+        if compiler and compiler not in known:
+            raise InvalidCall("compiled is no backend of torch.compile", given=compiler, available=", ".join(known))
+        try:
+            found = torch.device(device)
+            torch.empty(1, device=found)
+        except Exception as error:  # each device has its own
+            more = torch.accelerator.current_accelerator()
+            raise InvalidCall(
+                "PyTorch does not find the device",
+                given=repr(device)[:80],
+                also=str(error).splitlines()[0][:200],
+                available=", ".join(["cpu", "meta", *([] if more is None else [str(more)])]),
+            ) from error
+        return cls(None if found.type == "cpu" else found, compiler, strict)
+
+
+def check_ops(graph: Graph) -> None:
+    """Raise ``UnsupportedOp`` for a graph with ops that neither PyTorch nor numpy computes."""
+    _lowered(graph)
+
+
+def _lowered(graph: Graph) -> Graph:
+    try:
+        return decompose_and_fold(graph, keep=is_computed)
+    except (TypeMismatch, NotRepresentable):  # a body may have to know more than the file tells
+        return decompose_and_fold(graph, keep=lambda call: is_computed(call) or has_numpy(call))
+
+
+def program(graph: Graph, state: Mapping[str, str], settings: Settings) -> Program:
+    """A graph, perhaps one for a single kind of feeds, ready to run."""
+    if not state:
+        return DefaultsProgram(graph, lambda each: TorchProgram(each, settings))
+    hold = Runner.holder(settings.device)
+    return StatefulProgram("torch", graph, state, lambda each: _turn(each, state, settings), hold, _shown)
+
+
+class Runner:
+    """A compiled graph, from contents on a device to others there. Several threads may call it."""
+
+    def __init__(self, graph: Graph, settings: Settings) -> None:
+        self._settings = settings
+        self.place = Place(settings.device)
+        root, plain = torch.nn.Module(), _lowered(graph)
+        self._plan = Plan(plain, root, (), place=self.place)
+        sources = list(root.buffers())
+        if settings.device is not None:
+            root.to(settings.device)
+            self._tell_of_numpy()
+        for constant, source in zip(root.buffers(), sources, strict=True):
+            remember_ints(constant, source)
+        self.own = Owned([list(root.buffers())])
+        self._function: Callable[..., Any] | None = None
+        self._compiles = bool(settings.compiler) and all(map(_is_static, graph.inputs))
+
+    @staticmethod
+    def holder(device: torch.device | None) -> Callable[[Any], Any]:
+        """Function that copies the caller's contents to a device, so that nobody else writes them."""
+        place = Place(device)
+
+        def held(contents: Any) -> Any:
+            kept = place(contents)
+            if isinstance(kept, torch.Tensor):
+                return kept.clone() if kept.device.type == "cpu" else kept
+            return kept.copy() if isinstance(kept, np.ndarray) else kept
+
+        return held
+
+    def __call__(self, contents: Sequence[Any]) -> list[Any]:
+        """Raises ``RunFailure`` where PyTorch refuses these contents."""
+        with torch.no_grad(), np.errstate(all="ignore"):
+            if self._compiles and self._function is None:
+                self._compile(contents)
+            try:
+                if self._function is not None:
+                    return list(self._function(*contents))
+                return self._run(contents)
+            except (InvalidCall, RuntimeError) as error:
+                reason = error.what if isinstance(error, InvalidCall) else str(error).splitlines()[0]
+                raise RunFailure(
+                    reason, given=getattr(error, "given", ""), do='run it on numpy (backend="numpy", --backend numpy)'
+                ) from error
+
+    def _run(self, given: Sequence[Any]) -> list[Any]:
+        if self._settings.device is None:
+            return self._plan(given)
+        with self._settings.device:  # what rules make is there
+            return self._plan(given)
+
+    def _compile(self, given: Sequence[Any]) -> None:
+        """Raises ``UnsupportedOp`` where that cannot be and ``strict`` holds."""
+        try:
+            self._function = self._traced(given)
+            return
+        except Exception as error:  # of the tracer, or of the compiler
+            self._compiles = False
+            told = UnsupportedOp(
+                "cannot compile a graph that not PyTorch alone computes, or whose shapes depend on contents",
+                given=" ".join(str(error).split())[:300],
+                do="leave out compiled",
+            )
+            if self._settings.strict:
+                raise told from error
+            warnings.warn(FallbackWarning(f"PyTorch runs the graph node by node: {told}"), stacklevel=2)
+
+    def _traced(self, given: Sequence[Any]) -> Callable[..., Any]:
+        self.place.by_numpy = False
+        with warnings.catch_warnings(action="ignore"):  # they are of use to PyTorch's authors alone
+            try:
+                tracer = make_fx(lambda *each: self._run(each), tracing_mode="fake", _allow_non_fake_inputs=True)
+                traced = tracer(*given)
+            finally:
+                self.place.by_numpy = True
+            made = torch.compile(traced, fullgraph=True, dynamic=False, backend=self._settings.compiler)
+            made(*given)
+        return made
+
+    def _tell_of_numpy(self) -> None:
+        """On another device what numpy computes is copied away and back, of which the user is to know."""
+        ops = sorted({node.op_type for node in self._plan.by_numpy})
+        if not ops:
+            return
+        told = UnsupportedOp(f"PyTorch does not compute {', '.join(ops)} on {self._settings.device}")
+        if self._settings.strict:
+            raise told
+        warnings.warn(FallbackWarning(f"numpy computes some nodes on the processor: {told}"), stacklevel=2)
+
+
+class TorchProgram(Bindable):
+    """A graph without state."""
+
+    backend = "torch"
+
+    def __init__(self, graph: Graph, settings: Settings) -> None:
+        self.state: MutableMapping[str, Any] = {}
+        self._check, self._run = TensorFeeds(graph.inputs), Runner(graph, settings)
+        self._outputs = [value.name for value in graph.outputs]
+        self._names = [value.name for value in graph.inputs]
+
+    def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        known = self._check(feeds)
+        given = [self._run.place(known[name]) for name in self._names]
+        results = self._run.own(self._run(given), given)
+        give = giver(feeds)
+        return {name: _given(give, held) for name, held in zip(self._outputs, results, strict=True)}
+
+
+def _turn(graph: Graph, state: Mapping[str, str], settings: Settings) -> Turn:
+    """A call with state, which is replaced by new tensors: what the caller has of earlier calls stays."""
+    check, run = TensorFeeds.beside(graph, state), Runner(graph, settings)
+    names, outputs = [value.name for value in graph.inputs], [value.name for value in graph.outputs]
+    kept = set(state.values())
+
+    def turn(held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
+        given = {**held, **{name: run.place(contents) for name, contents in check(feeds).items()}}
+        contents = [given[name] for name in names]
+        found = dict(zip(outputs, run.own(run(contents), contents), strict=True))
+        give = giver(feeds)
+        results = Results(outputs, lambda held: _given(give, _copied(held)))
+        results.update({name: _given(give, each) for name, each in found.items() if name not in kept})
+        results.keep({name: found[name] for name in kept}, {name: found[output] for name, output in state.items()})
+        return results
+
+    return turn
+
+
+def _given(give: Callable[[Any], Any], held: Any) -> Any:
+    return [_given(give, each) for each in held] if isinstance(held, list) else give(held)
+
+
+def _copied(held: Any) -> Any:
+    if isinstance(held, list):
+        return [_copied(each) for each in held]
+    return held.clone() if isinstance(held, torch.Tensor) else held.copy() if isinstance(held, np.ndarray) else held
+
+
+def _shown(held: Any) -> Any:
+    return to_arrays(_copied(held))
+
+
+def _is_static(value: Any) -> bool:
+    kind = value.type
+    return isinstance(kind, TensorType) and kind.shape is not None and all(isinstance(dim, int) for dim in kind.shape)

@@ -1,0 +1,332 @@
+"""Tracing: a module as the exporter's program, then as a model, whatever the exporter makes of it set right."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import logging
+import re
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import onnx
+import torch
+from onnx_ir import traversal
+
+from tenonnx.extend import InvalidCall, NotRepresentable, TenonnxError
+from tenonnx_frontends import joined
+from tenonnx_torch import complexes, lines, special, traceable, windows
+from tenonnx_torch.decompositions import decomposed, wholly_decomposed
+from tenonnx_torch.examples import Examples
+from tenonnx_torch.exporter import decomposing_by
+from tenonnx_torch.functional import written_out
+from tenonnx_torch.losses import WithoutOperation
+from tenonnx_torch.lowerings import GROUP, Forms
+from tenonnx_torch.program_fixes import Program, mend, mend_decomposed, with_views_of_copies
+from tenonnx_torch.programs import program_of, shapes_of
+from tenonnx_torch.recurrences import TRANSLATIONS, Recurrences
+from tenonnx_torch.verification import leaves, plain_attention
+from tenonnx_torch.vision import without_branches
+
+#: What the exporter writes for operations of this package.
+_TRANSLATIONS = {**TRANSLATIONS, **special.TRANSLATIONS, **traceable.TRANSLATIONS, **windows.TRANSLATIONS}
+
+
+def check_call(module: torch.nn.Module, examples: Examples) -> None:
+    """Raise ``InvalidCall`` naming lines of a module that fails by itself, or what it returns that is no tensor."""
+    try:
+        returned = leaves(module, examples)
+    except Exception as error:
+        raise InvalidCall(
+            f"{type(module).__name__} failed on its examples",
+            given=_reason(error),
+            do="mend the module, or give other examples",
+            also=lines.of_error(error)[-3:],
+        ) from error
+    given = {name: tensor for name, tensor in examples.tensors.items() if tensor.is_complex()}
+    given |= {joined("output", p): t for p, t in returned if isinstance(t, torch.Tensor) and t.is_complex()}
+    if given:
+        raise InvalidCall(
+            f"{type(module).__name__} takes or returns complex numbers, with which ONNX does not compute",
+            given=", ".join(f"{name}: {tensor.dtype}" for name, tensor in given.items()),
+            do="take torch.view_as_real of it, and torch.view_as_complex inside of forward",
+        )
+    for path, leaf in returned:
+        if leaf is not None and not isinstance(leaf, torch.Tensor):
+            raise InvalidCall(
+                f"{type(module).__name__} returns something else than tensors",
+                given=f"{joined('output', path)}: {leaf!r}"[:200],
+                do="leave it out, or return torch.tensor of it; tensors may be in tuples, lists and dicts",
+            )
+
+
+def traced(module: torch.nn.Module, examples: Examples) -> Program:
+    """The program of one call. Raises ``NotRepresentable`` where it cannot be traced, naming lines of the module."""
+    program = program_of(module)
+    if program is not None:
+        with _quietly():
+            program = program.run_decompositions({})  # a copy with the same parameters
+        mend(program)
+        return program
+    sizes = {dim: max(size, 2) for dim, size in examples.sizes.items()}  # 0 and 1 are not traced as dims
+    try:
+        return _traced_at(module, examples.resized(sizes))
+    except _FixedDim as error:
+        if error.dim in sizes:  # a window that fits in once fixes its size
+            twice = examples.resized({**sizes, error.dim: 2 * sizes[error.dim]})
+            with contextlib.suppress(Exception):
+                leaves(module, twice)
+                return _traced_at(module, twice)
+        raise error.as_a(NotRepresentable) from error
+
+
+def _traced_at(module: torch.nn.Module, examples: Examples) -> Program:
+    try:
+        program = _exported(module, examples)
+        if twins := _made_one(program, examples):  # a branch may ask whether sizes are equal, as those of examples are
+            apart = examples.resized({dim: size * 2 if dim in twins else size for dim, size in examples.sizes.items()})
+            with contextlib.suppress(Exception):
+                found = _exported(module, apart)
+                program = program if _made_one(found, apart) else found
+    except TenonnxError:  # of a form
+        raise
+    except Exception as error:
+        raise _untraceable(module, examples, error) from error
+    _check_dims(program, examples)
+    mend(program)
+    return program
+
+
+def _made_one(program: Program, examples: Examples) -> set[str]:
+    """The dims that are another one to the program, whose name is another."""
+    names: dict[str, list[str]] = {}
+    for name, shape in zip(examples.tensors, shapes_of(program), strict=True):
+        for axis, dim in examples.dims.get(name, {}).items():
+            names.setdefault(str(shape[axis]), []).append(dim if isinstance(dim, str) else dim.__name__)
+    return {name for held in names.values() for name in held if name != held[0]}
+
+
+def _exported(module: torch.nn.Module, examples: Examples) -> Program:
+    functions = WithoutOperation()
+    with (
+        _quietly(),
+        plain_attention(),
+        torch.no_grad(),
+        Recurrences(),
+        functions,
+        without_branches(),
+        traceable.fixed_observers(module),
+    ):
+        failure = None
+        try:
+            program = _program(module, examples)
+            if not _has_levels(program):
+                return program
+        except Exception as error:
+            if not functions.has_levels:
+                raise
+            failure = error
+        try:
+            with written_out(module, examples):
+                return _program(module, examples)
+        except Exception as error:
+            raise failure or error from None
+
+
+def _has_levels(program: Program) -> bool:
+    """Whether a program goes in and out of the levels of ``torch.func``, which nothing after the tracer understands."""
+    inner = (module for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
+    return any("wrap_for_grad" in str(node.target) for module in inner for node in module.graph.nodes)
+
+
+def _program(module: torch.nn.Module, examples: Examples) -> Program:
+    shapes = examples.shapes(module)
+    return torch.export.export(module, examples.arguments, dict(examples.keywords), dynamic_shapes=shapes, strict=False)
+
+
+def _lines_that_fix_sizes(module: torch.nn.Module, examples: Examples) -> list[str]:
+    with contextlib.suppress(Exception), lines.FixedSizes() as watched:  # it fails as it did before
+        _exported(module, examples)
+    return list(watched.found)[-3:]
+
+
+def converted(program: Program, forms: Forms) -> tuple[onnx.ModelProto, Program]:
+    """The model that the exporter makes of a program, at an opset of its own choice, and the program as it writes it.
+
+    Without its optimizer every parameter keeps its name and BatchNormalization its form; our decomposition takes the
+    place of its own. Where a form is missing, it is tried again with all that decomposes it. Raises
+    ``NotRepresentable`` naming the line of the module where an operation has no form.
+    """
+    with _quietly():
+        try:
+            return _converted(program, forms, decomposed)
+        except Exception as error:
+            try:
+                if "Cannot view" in _reason(error):
+                    return _converted(with_views_of_copies(program), forms, decomposed)
+                return _converted(program, forms, wholly_decomposed)
+            except Exception:  # the lines of the first are those of the module
+                raise _without_form(error) from error
+
+
+def _converted(
+    program: Program, forms: Forms, decompose: Callable[[Program, Any], Program]
+) -> tuple[onnx.ModelProto, Program]:
+    def prepared(program: Program, registry: Any) -> Program:
+        made = decompose(program, registry)
+        mend_decomposed(made)
+        for operator, form in complexes.forms(registry).items():
+            registry.register_op(operator, form, is_complex=True)
+        if complexes.asks_signs(program):
+            for operator, form in complexes.spectra(registry).items():
+                registry.register_op(operator, form)
+        return made
+
+    table = {**_TRANSLATIONS, **forms.translations(program)}
+    with decomposing_by(prepared):
+        exported = torch.onnx.export(
+            program,
+            dynamo=True,
+            optimize=False,
+            verbose=False,
+            custom_translation_table=table,
+        )
+    _tell_apart(exported.model.graph)
+    return exported.model_proto, exported.exported_program
+
+
+def _tell_apart(graph: Any) -> None:
+    """Give what is computed another name than inputs and parameters have: the exporter minds only its own."""
+    held = {value.name for value in (*graph.inputs, *graph.initializers.values())}
+    computed = [value for node in traversal.RecursiveGraphIterator(graph) for value in node.outputs]
+    taken = held.union(value.name for value in computed)
+    for value in computed:
+        if value.name in held:
+            name = next(n for k in itertools.count() if (n := f"{value.name}_computed{k or ''}") not in taken)
+            value.name = name
+            taken.add(name)
+
+
+def _without_form(error: Exception) -> NotRepresentable:
+    reason = _reason(error)
+    named = re.search(r"No ONNX function found for <OpOverload\(op='(\w+)\.(\w+)'", reason)
+    form = (
+        ""
+        if named is None
+        else (f', or give this one a form: forms={{"{named[1]}::{named[2]}": function}}, or {GROUP} of a package')
+    )
+    return NotRepresentable(
+        "the module has operations without a form in ONNX",
+        given="\n".join(lines.of_error(error)[-3:]) or reason,
+        also=reason,
+        do="write these lines with other operations" + form,
+    )
+
+
+#: The metadata of a node in which the momentum of its module is kept, as ONNX counts it.
+MOMENTUM = "tenonnx.momentum"
+
+
+def restore_training_forms(model: onnx.ModelProto) -> None:
+    """Let BatchNormalization that was traced in training take the statistics of the batch; the exporter forgets that.
+
+    Nothing reads the running statistics that it returns, so that the momentum of the node is free: with 1 onnxruntime
+    is right, too, which takes the mixed statistics for those of the batch where nothing reads them. Training reads the
+    module's own momentum from the metadata of the node.
+    """
+    for node in model.graph.node:
+        notes = {prop.key: prop.value for prop in node.metadata_props}
+        traced_as = notes.get("pkg.torch.onnx.fx_node", "")
+        functional = traced_as.partition("_native_batch_norm_legit_functional")[2]
+        if node.op_type == "BatchNormalization" and (training := re.search(r" True, ([0-9.e+-]+),", functional)):
+            node.metadata_props.add(key=MOMENTUM, value=repr(1.0 - float(training[1])))
+            node.attribute.add(name="training_mode", type=onnx.AttributeProto.INT, i=1)
+            next(a for a in node.attribute if a.name == "momentum").f = 1.0
+            node.output.extend([f"{node.output[0]}_mean", f"{node.output[0]}_var"][len(node.output) - 1 :])
+
+
+def _check_dims(program: Program, examples: Examples) -> None:
+    """Raise where a dim that was to vary is a number now."""
+    for name, shape in zip(examples.tensors, shapes_of(program), strict=True):
+        for axis, dim in examples.dims.get(name, {}).items():
+            if isinstance(shape[axis], int):
+                raise _FixedDim(dim, axis, name, f"fixes it to {shape[axis]}", [])
+
+
+class _FixedDim(NotRepresentable):
+    """A dim that was to vary has one size in the trace of a module."""
+
+    def __init__(self, dim: Any, axis: int, name: str, given: str, where: list[str]) -> None:
+        super().__init__(
+            f'cannot vary dim "{dim}", axis {axis} of input "{name}"',
+            given=f"the module {given}",
+            do="let the module compute with the size of its input (x.shape[0]) instead of a number, or leave the dim "
+            "out",
+            also=where,
+        )
+        self.dim = dim
+
+
+def _untraceable(module: torch.nn.Module, examples: Examples, error: Exception) -> NotRepresentable | InvalidCall:
+    text = str(error)
+    marked = re.search(
+        r"inputs?\['?(\w+)'?\]\.?(?:size\(\)|shape)\[(\d+)\]|L\['(\w+)'\](\S*?)\.size\(\)\[(\d+)\]", text
+    )
+    if "pecialized" in text and marked:
+        inside = re.findall(r"\w+", marked[4] or "")
+        name, axis = "_".join([marked[1] or marked[3], *inside]), marked[2] or marked[5]
+        dim = examples.dims.get(name, {}).get(int(axis), "?")
+        constant = re.search(r"constant \((\d+)\)", text)
+        given = f"fixes it to {constant[1]}" if constant else "fixes it"
+        return _FixedDim(dim, int(axis), name, given, _lines_that_fix_sizes(module, examples))
+    if "Constraints violated" in text or "conflicts between user-specified ranges" in text:
+        where = _lines_that_fix_sizes(module, examples)
+        return NotRepresentable("the dims are not free to vary as they are given", given=_reason(error), also=where)
+    return NotRepresentable(
+        f"PyTorch cannot trace {type(module).__name__}",
+        given="\n".join(lines.of_error(error)[-3:]) or _reason(error),
+        also=_reason(error),
+        do="let forward compute with tensors alone, without .item() and .numpy(); branches that depend on contents are "
+        f"torch.cond or torch.where; or give the class a form: forms={{{_class_at(error)}: function}}, or {GROUP} of a "
+        "package",
+    )
+
+
+def _class_at(error: BaseException) -> str:
+    """The class of the module in whose ``forward`` an error arose, of those that are not PyTorch's own."""
+    found = "Class"
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        module = frame.f_locals.get("self")
+        if isinstance(module, torch.nn.Module) and frame.f_code.co_name == "forward":
+            kind = type(module)
+            found = found if kind.__module__.startswith("torch.") else kind.__name__
+    return found
+
+
+def _reason(error: BaseException) -> str:
+    """The reason in an error of PyTorch, without the page around it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    plain = re.sub(r"\x1b\[\d*m", "", str(error))
+    said = [line.strip() for line in plain.splitlines() if line.strip()]
+    return " ".join(said[:2])[:400] or type(error).__name__
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Silence logs, warnings and output of the exporter, which are for its authors."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)

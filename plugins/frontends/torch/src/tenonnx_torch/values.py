@@ -1,0 +1,96 @@
+"""Contents that run through a network: tensors where PyTorch computes with the element type, arrays elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from tenonnx.extend import DType, NotRepresentable, TensorType
+from tenonnx_torch.examples import to_numpy, to_tensor
+
+#: The element types that PyTorch has kernels for. What is of others (text, integers of 4 bits, floats of 8, unsigned
+#: ones of more than 8) is computed by numpy.
+NATIVE = {
+    DType.float32: torch.float32,
+    DType.float64: torch.float64,
+    DType.float16: torch.float16,
+    DType.bfloat16: torch.bfloat16,
+    DType.complex64: torch.complex64,
+    DType.complex128: torch.complex128,
+    DType.int8: torch.int8,
+    DType.int16: torch.int16,
+    DType.int32: torch.int32,
+    DType.int64: torch.int64,
+    DType.uint8: torch.uint8,
+    DType.bool: torch.bool,
+}
+
+
+def is_native(kind: Any) -> bool:
+    """Whether contents of a type are tensors; those of containers and of unknown types are looked at one by one."""
+    return not isinstance(kind, TensorType) or kind.dtype in NATIVE
+
+
+def is_unsigned(kind: Any) -> bool:
+    """Whether contents of a type are tensors or arrays of uint32."""
+    return isinstance(kind, TensorType) and kind.dtype is DType.uint32
+
+
+def to_contents(held: Any) -> Any:
+    """Contents in a network of a result of numpy."""
+    if isinstance(held, list | tuple):
+        return type(held)(to_contents(each) for each in held)
+    if isinstance(held, np.generic):
+        held = np.asarray(held)
+    if not isinstance(held, np.ndarray) or held.dtype.kind in "OUST" or DType.of(held.dtype) not in NATIVE:
+        return held
+    return to_tensor(held)
+
+
+def to_arrays(held: Any) -> Any:
+    """The same for a rule of numpy."""
+    if isinstance(held, torch.Tensor):
+        return to_numpy(held)
+    return [to_arrays(each) for each in held] if isinstance(held, list) else held
+
+
+def tensors_in(held: Any) -> list[torch.Tensor]:
+    """The tensors of some contents."""
+    if isinstance(held, torch.Tensor):
+        return [held]
+    return [tensor for each in held for tensor in tensors_in(each)] if isinstance(held, list | tuple) else []
+
+
+@dataclass
+class Place:
+    """Device of the tensors of a plan, that of the processor where ``device`` is None.
+
+    ``by_numpy`` may be False for a while; then what only numpy computes is refused.
+    """
+
+    device: torch.device | None = None
+    by_numpy: bool = True
+
+    def __call__(self, held: Any) -> Any:
+        """Contents that a rule gave, as they run through the plan."""
+        held = to_contents(held)
+        if self.device is None:
+            return held
+        if isinstance(held, list | tuple):
+            return type(held)(map(self, held))
+        return to_device(held, self.device) if isinstance(held, torch.Tensor) else held
+
+    def check_numpy(self) -> None:
+        """Raise ``NotRepresentable`` unless numpy may compute."""
+        if not self.by_numpy:
+            raise NotRepresentable("numpy computes a node of the graph, and not PyTorch")
+
+
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor on a device; what goes to a GPU is copied from memory that does not move, beside what it computes."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)

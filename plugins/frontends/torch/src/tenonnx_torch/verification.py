@@ -1,0 +1,135 @@
+"""Verification against the module itself: at the size of the examples, and at others where dims vary."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from tenonnx.extend import DType, Graph
+from tenonnx.extend.checks import (
+    DRAWN,
+    Tolerance,
+    accumulation,
+    coarse_inside,
+    drawn_outputs,
+    element_types_inside,
+    tolerance_for,
+)
+from tenonnx.extend.frontends import BY_TABLE, Allowed, Verification
+from tenonnx_frontends import SizedCalls, sizes_to_compare, verify_calls
+from tenonnx_torch.examples import Examples, to_numpy
+
+
+def verify_against(
+    module: torch.nn.Module, examples: Examples, graph: Graph, allowed: Allowed = BY_TABLE
+) -> Verification:
+    """Compare ``graph`` on the fastest backend with ``module``.
+
+    It has to pass ``onnx.checker``, and to give the numbers of the module for the examples, with every dim that varies
+    at 1, at a size beyond that of the examples, and beyond the borders of what was traced. A size that the module
+    itself refuses is noted, and a larger one compared in its place; a dim of which it takes one size alone is a
+    problem. Outputs that it draws at random are ``unverified``.
+    """
+    names = [value.name for value in graph.outputs]
+    drawn = {name: DRAWN for name, random in zip(names, _drawn(module, examples), strict=False) if random}
+    drawn |= dict.fromkeys(drawn_outputs(graph), DRAWN)  # two calls may draw the same
+
+    def call(sizes: Mapping[str, int]) -> tuple[Mapping[str, Any], Callable[[], list[Any]]]:
+        resized = examples.resized(sizes)
+        feeds = resized.feeds([value.name for value in graph.all_inputs])
+        return feeds, lambda: [to_numpy(tensor) for tensor in _outputs(module, resized)]
+
+    calls, given = SizedCalls(call), examples.sizes
+    wanted = [{**given, **changed} for changed in (*sizes_to_compare(given), *examples.borders)]
+    found = verify_calls("PyTorch", graph, calls.at(wanted), allowed, coarsest(graph), drawn)
+    found.problems += [problem for name in given if (problem := calls.why_fixed(name, "PyTorch"))]
+    return found
+
+
+def coarsest(graph: Graph) -> Tolerance | None:
+    """The tolerance where inner values are shorter than outputs may be.
+
+    Attributes are float32 in ONNX, so that with an epsilon no more than that can be expected of float64; nor can it
+    where an op computes in float32 inside, as LayerNormalization does by default.
+    """
+    coarse = coarse_inside(graph)
+    if coarse is not None:
+        return coarse
+    kinds = element_types_inside(graph)
+    has_floats = any(isinstance(a, float) for n in graph.walk() for a in n.attributes.values())
+    if DType.float64 in kinds and (has_floats or DType.float32 in kinds):
+        held = tolerance_for(DType.float32, accumulation(graph))
+        return Tolerance(held.absolute, held.relative, "attributes or inner values are float32")
+    return None
+
+
+def _drawn(module: torch.nn.Module, examples: Examples) -> list[bool]:
+    """Outputs that differ between two calls: the module draws them at random."""
+    first, second = (_outputs(module, examples, seed) for seed in (1, 2))
+    return [not torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) for a, b in zip(first, second, strict=True)]
+
+
+def leaves(module: torch.nn.Module, examples: Examples, seed: int = 0) -> list[tuple[Any, Any]]:
+    """Results of the module, with the path to each part; effects of a call on the module are undone."""
+    arguments, keywords = examples.copied()
+    with _restored(module), plain_attention(), _Bags(), torch.no_grad(), torch.random.fork_rng():
+        torch.manual_seed(seed)
+        result = module(*arguments, **keywords)
+    return pytree.tree_flatten_with_path(result)[0]
+
+
+def _outputs(module: torch.nn.Module, examples: Examples, seed: int = 0) -> list[torch.Tensor]:
+    return [leaf for _, leaf in leaves(module, examples, seed) if isinstance(leaf, torch.Tensor)]
+
+
+class _Bags(TorchFunctionMode):
+    """Refuses bags that are not made of the indices, as examples of other sizes may have: PyTorch would read there."""
+
+    #: By function, where the indices are, and whether the last offset is their end.
+    PLACES: ClassVar = {torch.embedding_bag: (1, 7), torch.nn.functional.embedding_bag: (0, 9)}
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if function in self.PLACES:
+            indices, flag = self.PLACES[function]
+            offsets = args[2] if len(args) > 2 else given.get("offsets")
+            with_last = args[flag] if len(args) > flag else given.get("include_last_offset", False)
+            ends = [] if offsets is None else offsets.tolist()
+            held = [0, *ends, len(args[indices])]
+            if held != sorted(held) or (with_last and (len(ends) == 1 or ends[-1:] != held[-1:])):
+                raise IndexError("bags do not begin at places of the indices, one after the other")
+        return function(*args, **given)
+
+
+@contextlib.contextmanager
+def plain_attention() -> Iterator[None]:
+    """Let layers of Transformers compute as they do in training, with masks as they are given.
+
+    Their fast path has tensors of unlike lengths, and whether a mask is causal they see from its contents.
+    """
+    layers: Any = torch.nn.modules.transformer
+    fast, causal = torch.backends.mha.get_fastpath_enabled(), layers._detect_is_causal_mask
+    torch.backends.mha.set_fastpath_enabled(False)
+    layers._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        layers._detect_is_causal_mask = causal
+
+
+@contextlib.contextmanager
+def _restored(module: torch.nn.Module) -> Iterator[None]:
+    before: dict[str, Any] = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, buffer in module.named_buffers():
+                if name in before and buffer.shape == before[name].shape:
+                    buffer.copy_(before[name])

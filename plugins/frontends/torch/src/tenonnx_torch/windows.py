@@ -1,0 +1,283 @@
+"""Pooling to a given size, resizing with antialiasing, and gradients of layers, by products and plain layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from onnxscript import opset20 as onnx
+from torch import Tensor
+from torch._decomp import decompositions as known
+
+from tenonnx_torch.empty_tensors import count
+
+aten = torch.ops.aten
+
+
+def each(given: Any, rank: int) -> list[int]:
+    """A number for each axis, of which one may stand for all."""
+    numbers = [given] if isinstance(given, int) else list(given)
+    return numbers * rank if len(numbers) == 1 else numbers
+
+
+def _along(x: Tensor, weights: Tensor, axis: int) -> Tensor:
+    """Products with a matrix along an axis."""
+    return (x.movedim(axis, -1) @ weights.to(x.dtype).transpose(0, 1)).movedim(-1, axis)
+
+
+# ----- pooling to a given size ----------------------------------------------------------------------------------------
+
+
+def _bounds(length: Any, size: Any) -> tuple[Tensor, Tensor]:
+    """Start and end of each window of adaptive pooling."""
+    places = torch.arange(size)
+    return (places * length) // size, ((places + 1) * length + size - 1) // size
+
+
+def _means(length: Any, size: Any) -> Tensor:
+    first, last = _bounds(length, size)
+    places = torch.arange(length)
+    inside = (places >= first.unsqueeze(1)) & (places < last.unsqueeze(1))
+    return inside.to(torch.float32) / (last - first).unsqueeze(1)
+
+
+def adaptive_average_of_any(x: Tensor, sizes: Any) -> Any:
+    """Adaptive pooling of a varying size, which the exporter writes for the size of the examples."""
+    sizes = [sizes] if isinstance(sizes, int | torch.SymInt) else sizes
+    varies = any(isinstance(length, torch.SymInt) for length in x.shape[-len(sizes) :])
+    return adaptive_average(x, sizes) if varies and any(size != 1 for size in sizes) else NotImplemented
+
+
+def adaptive_average(x: Tensor, sizes: Sequence[Any]) -> Tensor:
+    for axis, size in zip(range(-len(sizes), 0), sizes, strict=True):
+        x = _along(x, _means(x.shape[axis], size), axis)
+    return x
+
+
+def adaptive_average_backward(slope: Tensor, x: Tensor) -> Tensor:
+    for axis in (-2, -1):
+        slope = _along(slope, _means(x.shape[axis], slope.shape[axis]).transpose(0, 1), axis)
+    return slope
+
+
+def _widest(length: Any, size: Any) -> Any:
+    """No window of adaptive pooling has more elements than this; of a size that varies one has less, too."""
+    if isinstance(length, torch.SymInt) or isinstance(size, torch.SymInt):
+        return (length + size - 1) // size + 1
+    return max((k + 1) * length // size + ((k + 1) * length % size > 0) - k * length // size for k in range(size))
+
+
+def adaptive_maximum(x: Tensor, sizes: Any) -> tuple[Tensor, Tensor]:
+    """Each window with as many elements as the largest, of which those beyond its end do not count."""
+    sizes = [sizes] if isinstance(sizes, int | torch.SymInt) else list(sizes)
+    rank = len(sizes)
+    shape = x.shape[-rank:]
+    place: Any = torch.zeros((), dtype=torch.int64)
+    inside: Any = torch.ones((), dtype=torch.bool)
+    for axis, (length, size) in enumerate(zip(shape, sizes, strict=True)):
+        first, last = _bounds(length, size)
+        widest = _widest(length, size)
+        along = first.unsqueeze(1) + torch.arange(widest)
+        view = [size if k == axis else widest if k == axis + rank else 1 for k in range(2 * rank)]
+        inside = inside & (along < last.unsqueeze(1)).reshape(view)
+        place = place * length + along.clamp(max=length - 1).reshape(view)
+    place, inside = place.flatten(rank), inside.flatten(rank)
+    held = x.flatten(-rank)[..., place]
+    held = torch.where(inside, held, -torch.inf)
+    found = torch.where(held.isnan().any(-1), torch.nan, held.amax(-1))
+    same = ((held == found.unsqueeze(-1)) | held.isnan()).to(torch.int64).argmax(-1, keepdim=True)
+    return found, place.expand(held.shape).gather(-1, same).squeeze(-1)
+
+
+def fractional_maximum(x: Tensor, kernel: Any, sizes: Any, samples: Tensor) -> tuple[Tensor, Tensor]:
+    """Windows of one size at steps that a number between 0 and 1 shifts, for each image, channel and axis."""
+    rank = samples.shape[-1]
+    kernel, sizes = each(kernel, rank), each(sizes, rank)
+    shape, batch = x.shape[-rank:], x.shape[:-rank]
+    shifts = samples.reshape([*batch, rank])
+    place: Any = torch.zeros((), dtype=torch.int64)
+    for axis, (length, size, count) in enumerate(zip(shape, sizes, kernel, strict=True)):
+        shift = shifts[..., axis if rank == 3 else rank - 1 - axis].unsqueeze(-1)
+        step = (length - count) / max(size - 1, 1)
+        first = ((torch.arange(size) + shift) * step).to(torch.int64) - (shift * step).to(torch.int64)
+        first = torch.where(torch.arange(size) == size - 1, length - count, first)
+        along = first.unsqueeze(-1) + torch.arange(count)
+        view = [size if k == axis else count if k == axis + rank else 1 for k in range(2 * rank)]
+        place = place * length + along.reshape([*batch, *view])
+    place = place.flatten(-rank)
+    held = x.flatten(-rank).gather(-1, place.flatten(len(batch))).reshape(place.shape)
+    found = torch.where(held.isnan().any(-1), torch.nan, held.amax(-1))
+    same = ((held == found.unsqueeze(-1)) | held.isnan()).to(torch.int64).argmax(-1, keepdim=True)
+    return found, place.gather(-1, same).squeeze(-1)
+
+
+# ----- sampling -------------------------------------------------------------------------------------------------------
+
+
+def _grid_sampled(x: Any, grid: Any, mode: int, padding: int, corners: bool) -> Any:
+    return onnx.GridSample(
+        x,
+        grid,
+        align_corners=int(corners),
+        mode=("linear", "nearest", "cubic")[mode],
+        padding_mode=("zeros", "border", "reflection")[padding],
+    )
+
+
+#: What the exporter writes, which knows sampling in two axes alone.
+TRANSLATIONS = {aten.grid_sampler_3d.default: _grid_sampled}
+
+
+# ----- edges and blocks -----------------------------------------------------------------------------------------------
+
+
+def padded(x: Tensor, pad: Sequence[Any], mode: str = "constant", value: float | None = None) -> Any:
+    """Padding by edges at one end and cropping at the other, of which ONNX crops first, by the position of each."""
+    if mode != "replicate" or not any(isinstance(size, int) and size < 0 for size in pad):
+        return NotImplemented
+    for k, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        axis = x.ndim - 1 - k
+        places = torch.arange(x.shape[axis] + before + behind) - before
+        x = x.index_select(axis, places.clamp(0, x.shape[axis] - 1))
+    return x
+
+
+def blocks(
+    x: Tensor, kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
+) -> Any:
+    """Of nothing, nothing: the exporter lets its size follow from that of the rest."""
+    if count(x.shape) != 0:
+        return NotImplemented
+    sizes = zip(x.shape[-2:], kernel, dilation, padding, stride, strict=True)
+    found = math.prod((length + 2 * edge - step * (size - 1) - 1) // by + 1 for length, size, step, edge, by in sizes)
+    return x.new_zeros([*x.shape[:-3], x.shape[-3] * math.prod(kernel), found])
+
+
+# ----- resizing with antialiasing -------------------------------------------------------------------------------------
+
+
+def _triangle(x: Tensor) -> Tensor:
+    return (1 - x.abs()).clamp(min=0)
+
+
+def _cubic(x: Tensor) -> Tensor:
+    """Of R. Keys (1981) with a = -0.5."""
+    x = x.abs()
+    near = (1.5 * x - 2.5) * x * x + 1
+    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
+    return torch.where(x < 1, near, torch.where(x < 2, far, 0.0))
+
+
+def _antialiased(kernel: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    def resized(x: Tensor, size: Any, corners: bool, *scales: Any) -> Tensor:
+        factors = scales[0] if scales and isinstance(scales[0], list | tuple) else [s for s in scales if s is not None]
+        given = factors if size is None else None
+        for axis, length in enumerate(known.upsample_compute_output_size(x.shape, size, given), 2):
+            held, factor = x.shape[axis], None if not factors else factors[axis - 2]
+            step: Any = held / length if factor is None else 1 / factor
+            if corners:
+                step = (held - 1) / (length - 1) if length > 1 else 0.0
+            center = (torch.arange(length) + 0.5) * step
+            width = torch.sym_max(step, 1.0)
+            weights = kernel((torch.arange(held) + 0.5 - center.unsqueeze(1)) / width)
+            x = _along(x, weights / weights.sum(1, keepdim=True), axis)
+        return x
+
+    return resized
+
+
+# ----- gradients of layers --------------------------------------------------------------------------------------------
+
+_CONVOLUTIONS: Sequence[Any] = (torch.nn.functional.conv1d, torch.nn.functional.conv2d, torch.nn.functional.conv3d)
+_TRANSPOSED: Sequence[Any] = (
+    torch.nn.functional.conv_transpose1d,
+    torch.nn.functional.conv_transpose2d,
+    torch.nn.functional.conv_transpose3d,
+)
+
+
+def convolution_backward(
+    slope: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias_sizes: Sequence[int] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor | None, ...]:
+    rank = x.ndim - 2
+    stride, padding, dilation = (each(given, rank) for given in (stride, padding, dilation))
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    of_x = of_weight = of_bias = None
+    if output_mask[0] and transposed:
+        of_x = _CONVOLUTIONS[rank - 1](slope, weight, None, **options)
+    elif output_mask[0]:
+        sizes = zip(x.shape[2:], slope.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
+        missing = [n - ((m - 1) * s - 2 * p + d * (k - 1) + 1) for n, m, k, s, p, d in sizes]
+        of_x = _TRANSPOSED[rank - 1](slope, weight, None, output_padding=missing, **options)
+    if output_mask[1]:
+        longer, shorter = (slope, x) if transposed else (x, slope)
+        swapped = longer.unflatten(1, (groups, -1)).transpose(0, 2).flatten(1, 2)
+        by = shorter.transpose(0, 1)
+        found = _CONVOLUTIONS[rank - 1](
+            swapped, by, None, stride=dilation, padding=padding, dilation=stride, groups=groups
+        )
+        for axis, length in enumerate(weight.shape[2:], 2):
+            found = found.narrow(axis, 0, length)
+        of_weight = found.transpose(0, 1)
+    if output_mask[2]:
+        of_bias = slope.sum([0, *range(2, slope.ndim)])
+    return of_x, of_weight, of_bias
+
+
+def average_backward(
+    slope: Tensor,
+    x: Tensor,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """Along each axis a product with the matrix of its averages, turned around."""
+    for axis, size, step, edge in zip(
+        (-2, -1), *(each(g, 2) for g in (kernel, stride or kernel, padding)), strict=True
+    ):
+        length, count = x.shape[axis], slope.shape[axis]
+        first = torch.arange(count) * step - edge
+        inside = (torch.arange(length) >= first.unsqueeze(1)) & (torch.arange(length) < (first + size).unsqueeze(1))
+        last = (first + size).clamp(max=length + edge)
+        held = last - first if count_include_pad else last.clamp(max=length) - first.clamp(min=0)
+        share = inside.to(torch.float32) if divisor_override else inside / held.unsqueeze(1)
+        slope = _along(slope, share.transpose(0, 1), axis)
+    return slope / divisor_override if divisor_override else slope
+
+
+#: By operator, its function.
+WINDOWS: Mapping[Any, Callable[..., Any]] = {
+    aten._adaptive_avg_pool3d.default: adaptive_average,
+    aten.adaptive_avg_pool1d.default: adaptive_average_of_any,
+    aten.adaptive_avg_pool2d.default: adaptive_average_of_any,
+    aten._adaptive_avg_pool2d.default: adaptive_average_of_any,
+    aten.adaptive_max_pool1d.default: adaptive_maximum,
+    aten._adaptive_avg_pool2d_backward.default: adaptive_average_backward,
+    aten.adaptive_max_pool2d.default: adaptive_maximum,
+    aten.adaptive_max_pool3d.default: adaptive_maximum,
+    aten.fractional_max_pool2d.default: fractional_maximum,
+    aten.fractional_max_pool3d.default: fractional_maximum,
+    aten._upsample_bilinear2d_aa.default: _antialiased(_triangle),
+    aten._upsample_bilinear2d_aa.vec: _antialiased(_triangle),
+    aten._upsample_bicubic2d_aa.default: _antialiased(_cubic),
+    aten._upsample_bicubic2d_aa.vec: _antialiased(_cubic),
+    aten.convolution_backward.default: convolution_backward,
+    aten.avg_pool2d_backward.default: average_backward,
+    aten.pad.default: padded,
+    aten.im2col.default: blocks,
+}
