@@ -1,0 +1,119 @@
+"""The way back: a graph as a pure function of JAX, of a tree of parameters and of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tenonnx.extend import Graph, InvalidCall, InvalidFeed, TensorType, Value, counted
+from tenonnx.extend.transforms import copy_graph, infer, opened, trainable_variables
+from tenonnx_jax.plan import NATIVE, Plan, lowered
+
+
+def function(graph: Graph) -> Function:
+    """``graph`` as a pure function, see ``Function``. Later changes of the graph do not reach it."""
+    return Function(graph)
+
+
+class Function:
+    """A graph as a function: ``f(parameters, {"x": x})``, or ``f(parameters, x)``, returns its outputs by name.
+
+    ``parameters`` of it are those that the graph learned, by the names of its variables; what is called may be any tree
+    of that form, so that ``jax.grad`` and optimizers of JAX take it. Ops with a rule ``jax`` run as JAX, others by
+    their body. It is traced by ``jit``, ``grad``, ``vmap``, ``scan`` and ``shard_map``; what decides a shape by its
+    contents, is drawn at random or has no form in JAX (text) raises ``NotRepresentable`` naming the node while it is
+    traced, and runs where nothing is. Arrays of 64 bits are what JAX makes of them: ``jax_enable_x64`` has to be on
+    where numbers of the graph need it. Gradients are those of JAX, 0 through the rounding of QuantizeLinear, where
+    ``tx.grad`` goes straight through. Raises ``UnsupportedOp`` for ops that no package provides.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        known = copy_graph(graph)
+        infer(known, strict=False)
+        told = trainable_variables(known)
+        names = [*dict.fromkeys([*told.parameters, *told.frozen])]
+        held = {
+            v.name: v.data.array() for v in graph.variables if v.name in names and is_array(v) and v.data is not None
+        }
+        self._wide = any(_is_wide(v) for v in (*graph.inputs, *graph.variables, *graph.outputs))
+        self._names = [name for name in names if name in held]
+        self.input_names = [value.name for value in graph.inputs]
+        self.output_names = [value.name for value in graph.outputs]
+        self._inputs = graph.inputs
+        self._plan = planned(graph, self._names)
+        self.parameters: dict[str, Any] = {name: jnp.asarray(held[name]) for name in self._names}
+
+    def __call__(self, parameters: Mapping[str, Any], *inputs: Any) -> dict[str, Any]:
+        """The outputs by name; ``inputs`` is a mapping from their names, or all of them in the order of the graph.
+
+        Raises ``InvalidFeed`` for what the inputs of the graph do not take, and for too many or too few.
+        """
+        if self._wide and not jax.config.jax_enable_x64:
+            raise InvalidCall(
+                "numbers of 64 bits are off in JAX, and the graph computes with float64 or large integers",
+                given="jax_enable_x64 is off",
+                do='jax.config.update("jax_enable_x64", True), or with jax.enable_x64(True)',
+            )
+        if set(parameters) != set(self._names):
+            missing = ", ".join(sorted(set(parameters) ^ set(self._names))[:5])
+            raise InvalidCall("the parameters are not those of the graph", given=f"other are {missing}")
+        given = [_checked(value, array) for value, array in zip(self._inputs, self._in_order(inputs), strict=True)]
+        found = self._plan([*given, *(parameters[name] for name in self._names)])
+        return dict(zip(self.output_names, found, strict=True))
+
+    def _in_order(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        named = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else None
+        if len(inputs) != len(self._inputs) if named is None else set(named) != set(self.input_names):
+            raise InvalidFeed(
+                "inputs are missing, or unknown ones are given",
+                given=counted(len(inputs), "array") if named is None else ", ".join(map(str, named)),
+                available=", ".join(f"{v.name}: {v.type}" for v in self._inputs),
+            )
+        return inputs if named is None else [named[name] for name in self.input_names]
+
+
+def planned(graph: Graph, free: Sequence[str]) -> Plan:
+    """The plan of a graph; it takes the variables ``free`` behind the inputs, and nothing of them is folded."""
+    held = copy_graph(graph)
+    listed = {value.name for value in held.all_inputs}
+    held.all_inputs += [v for v in held.variables if v.name in free and v.name not in listed]
+    plain = lowered(opened(held, free))
+    values = {value.name: value for value in (*plain.variables, *plain.all_inputs)}
+    plain.all_inputs = [v for v in plain.all_inputs if v.name in listed and v.name not in free]
+    return Plan(plain, [values[name] for name in free])
+
+
+def is_array(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.dtype in NATIVE
+
+
+def _is_wide(value: Value) -> bool:
+    kind = value.type
+    if not isinstance(kind, TensorType) or kind.dtype.bits != 64:
+        return False
+    if kind.dtype.is_float:
+        return True
+    if value.data is None:
+        return False
+    array = value.data.array()
+    return bool(array.size) and bool((array != array.astype(np.int32)).any())
+
+
+def _checked(value: Value, array: Any) -> Any:
+    kind = value.type
+    if not isinstance(kind, TensorType) or kind.dtype not in NATIVE:
+        return array
+    array = jnp.asarray(array)
+    wanted, shape = jax.dtypes.canonicalize_dtype(kind.dtype.numpy), kind.shape
+    fits = shape is None or (
+        len(shape) == array.ndim
+        and all(not isinstance(d, int) or d == n for d, n in zip(shape, array.shape, strict=True))
+    )
+    if array.dtype != wanted or not fits:
+        given = f"{array.dtype} array of shape {list(array.shape)}"
+        raise InvalidFeed(f'input "{value.name}" is fed with what is not {kind}', given=given)
+    return array

@@ -1,0 +1,33 @@
+"""Division of integers, where XLA gives a number and other runtimes end the process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import Value, constant, static
+
+
+def quotient(x: Value, y: Value) -> Value:
+    """``x / y``, cut towards zero: -1 by zero, and the smallest number again where it is divided by -1."""
+    known, by_zero = static(y), _number(-1, x)
+    if np.dtype(x.dtype.numpy).kind == "u" or (known is not None and (known != -1).all()):
+        return guarded(ops.div, x, y, by_zero)
+    negated = ops.equal(y, _number(-1, y))
+    found = guarded(ops.div, x, ops.where(negated, _number(1, y), y), by_zero)
+    return ops.where(negated, ops.sub(_number(0, x), x), found)
+
+
+def guarded(op: Any, x: Value, y: Value, by_zero: Value) -> Value:
+    """A quotient or rest of integers, with what XLA gives where the divisor is zero."""
+    known = static(y)
+    if known is not None and (known != 0).all():
+        return op(x, y)
+    zero = ops.equal(y, _number(0, y))
+    return ops.where(zero, by_zero, op(x, ops.where(zero, _number(1, y), y)))
+
+
+def _number(number: int, like: Value) -> Value:
+    return constant(np.asarray(number).astype(like.dtype.numpy))

@@ -1,0 +1,86 @@
+"""Fourier transforms, as products with matrices of roots of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import NotRepresentable, Value, constant
+from tenonnx_jax.rules import of_parts
+from tenonnx_jax.rules.shapes import transposed
+from tenonnx_jax.types import Parts
+
+#: Up to which length a transform is one product; beyond, those of its factors.
+_LONGEST = 4096
+
+
+def _roots(rows: int, columns: int, length: int, sign: int, dtype: Any) -> tuple[Value, Value]:
+    turns = np.outer(np.arange(rows), np.arange(columns)) % length
+    angle = sign * 2 * np.pi * turns / length
+    return constant(np.cos(angle).astype(dtype)), constant(np.sin(angle).astype(dtype))
+
+
+@of_parts("fft")
+def fft_of_parts(equation: Any, x: Any, *, fft_type: Any, fft_lengths: Any, **_: Any) -> Any:
+    kind = str(fft_type).rpartition(".")[2].upper()
+    kind = {"0": "FFT", "1": "IFFT", "2": "RFFT", "3": "IRFFT"}.get(kind, kind)
+    lengths = [int(n) for n in fft_lengths]
+    if max(lengths, default=1) > _LONGEST:
+        raise NotRepresentable(
+            f"a Fourier transform has more than {_LONGEST} elements along an axis", given=str(lengths)
+        )
+    rank = len(equation.ins[0].shape)
+    axes = list(range(rank - len(lengths), rank))
+    if kind == "RFFT":
+        found = _along(equation, Parts((x, None)), axes[-1], lengths[-1], lengths[-1] // 2 + 1, -1)
+        axes, lengths = axes[:-1], lengths[:-1]
+    else:
+        found = x
+    sign = 1 if kind.startswith("I") else -1
+    last = kind == "IRFFT"
+    for axis, length in list(zip(axes, lengths, strict=True))[: -1 if last else None]:
+        found = _scaled(_along(equation, found, axis, length, length, sign), length if sign > 0 else 1)
+    if not last:
+        return found
+    return _real_of_half(found, axes[-1], lengths[-1])
+
+
+def _along(equation: Any, z: Any, axis: int, length: int, kept: int, sign: int) -> Parts:
+    real, imaginary = z
+    cosine, sine = _roots(length, kept, length, sign, real.dtype.numpy)
+    parts = [_product(real, cosine, axis), _product(real, sine, axis)]
+    if imaginary is not None:
+        parts[0] = ops.sub(parts[0], _product(imaginary, sine, axis))
+        parts[1] = ops.add(parts[1], _product(imaginary, cosine, axis))
+    return Parts(parts)
+
+
+def _product(x: Value, matrix: Value, axis: int) -> Value:
+    last = x.ndim - 1
+    if axis == last:
+        return ops.matmul(x, matrix)
+    swapped = list(range(x.ndim))
+    swapped[axis], swapped[last] = last, axis
+    return transposed(ops.matmul(transposed(x, swapped), matrix), swapped)
+
+
+def _scaled(z: Parts, length: int) -> Parts:
+    if length == 1:
+        return z
+    return Parts(ops.div(part, constant(np.asarray(length, part.dtype.numpy))) for part in z)
+
+
+def _real_of_half(z: Any, axis: int, length: int) -> Value:
+    """The inverse of the half that a real transform keeps; each of the others counts twice."""
+    half = length // 2 + 1
+    weight = np.full((half, 1), 2.0)
+    weight[0] = 1
+    if length % 2 == 0:
+        weight[-1] = 1
+    angle = 2 * np.pi * (np.outer(np.arange(half), np.arange(length)) % length) / length
+    dtype = z[0].dtype.numpy
+    cosine = constant((weight * np.cos(angle) / length).astype(dtype))
+    sine = constant((weight * np.sin(angle) / length).astype(dtype))
+    return ops.sub(_product(z[0], cosine, axis), _product(z[1], sine, axis))

@@ -1,0 +1,60 @@
+"""Element types of JAX, and contents that have several parts: complex numbers and keys of random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from tenonnx.extend import DType, Value
+
+
+class Parts(tuple[Any, ...]):
+    """Parts of one value of JAX: real and imaginary part of complex numbers, or the words of a key.
+
+    Each part has the shape of the whole, so that what moves elements moves those of each part.
+    """
+
+    def each(self, function: Callable[[Any], Any]) -> Parts:
+        return Parts(function(part) for part in self)
+
+
+#: What stands for a value of JAX while a graph is built: contents that are known, a value of the graph, or parts.
+Held = np.ndarray[Any, Any] | Value | Parts
+
+
+def is_key(dtype: Any) -> bool:
+    return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
+
+
+def is_complex(dtype: Any) -> bool:
+    return not is_key(dtype) and np.dtype(dtype).kind == "c"
+
+
+def real_of(dtype: Any) -> np.dtype[Any]:
+    return np.dtype(np.float32 if np.dtype(dtype) == np.complex64 else np.float64)
+
+
+def dtype_of(aval: Any) -> DType:
+    """The element type of a value, or of each of its parts."""
+    if is_key(aval.dtype):
+        return DType.uint32
+    if aval.dtype == jax.dtypes.float0:
+        return DType.bool
+    return DType.of(real_of(aval.dtype)) if is_complex(aval.dtype) else DType.of(np.dtype(aval.dtype))
+
+
+def parts_of(array: Any) -> np.ndarray[Any, Any] | Parts:
+    """Contents as arrays of numpy."""
+    dtype = getattr(array, "dtype", None)
+    if dtype is not None and is_key(dtype):
+        words = np.asarray(jax.random.key_data(array))
+        return Parts(words[..., k] for k in range(words.shape[-1]))
+    if dtype == jax.dtypes.float0:
+        return np.zeros(array.shape, np.bool_)
+    contents = np.asarray(array)
+    if contents.dtype.kind == "c":
+        return Parts((np.ascontiguousarray(contents.real), np.ascontiguousarray(contents.imag)))
+    return contents

@@ -1,0 +1,66 @@
+"""Verification against JAX itself: at the sizes of the examples, and at others where dims vary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from tenonnx.extend import Graph
+from tenonnx.extend.checks import coarse_inside
+from tenonnx.extend.frontends import BY_TABLE, Allowed, Verification
+from tenonnx_frontends import SizedCalls, sizes_to_compare, verify_calls
+from tenonnx_jax.examples import Examples
+from tenonnx_jax.sources import Source
+from tenonnx_jax.types import Parts, parts_of
+
+
+def verify_against(source: Source, examples: Examples, graph: Graph, allowed: Allowed = BY_TABLE) -> Verification:
+    """Compare ``graph`` with ``source`` on the fastest backend, at the sizes of the examples, at 1, and beyond.
+
+    Sizes that ``source`` refuses are noted, and larger ones are compared in their place. A dim of which it takes one
+    size alone is a problem.
+    """
+
+    def call(sizes: Mapping[str, int]) -> tuple[Mapping[str, Any], Callable[[], list[Any]]]:
+        arrays = examples.resized(sizes)
+        feeds = {value.name: array_of(array) for value, array in zip(graph.inputs, arrays, strict=True)}
+        return feeds, lambda: _full(outputs_of(source, examples, arrays), arrays)
+
+    calls, given = SizedCalls(call), examples.sizes
+    wanted = [{**given, **changed} for changed in sizes_to_compare(given)]
+    found = verify_calls("JAX", graph, calls.at(wanted), allowed, coarse_inside(graph))
+    found.problems += [problem for name in given if (problem := calls.why_fixed(name, "JAX"))]
+    return found
+
+
+def _full(outputs: list[Any], arrays: Any) -> list[Any]:
+    """Refuse a size below a window, of which JAX gives nothing and ONNX has no form."""
+    if any(array.size == 0 for array in outputs) and all(np.size(array) for array in arrays):
+        raise ValueError("outputs have no elements at this size")
+    return outputs
+
+
+def outputs_of(source: Source, examples: Examples, arrays: Any) -> list[Any]:
+    """Results of JAX, as arrays of the graph's outputs."""
+
+    def compute(given: Any) -> list[Any]:  # compiled as a whole: one operation after another takes many times as long
+        arguments, keywords = examples.arguments(given)
+        return jax.tree_util.tree_leaves(source(*arguments, **keywords))
+
+    return [
+        array_of(leaf)
+        for leaf in jax.jit(compute)([a if hasattr(a, "devices") else jax.numpy.asarray(a) for a in arrays])
+    ]
+
+
+def array_of(array: Any) -> Any:
+    """An array as the graph has it: parts along a last axis, and the element types that JAX computes with."""
+    if not hasattr(array, "dtype"):
+        array = jax.numpy.asarray(array)
+    held = parts_of(array)
+    if isinstance(held, Parts):
+        return np.stack(list(held), -1)
+    return held.astype(jax.dtypes.canonicalize_dtype(held.dtype))
