@@ -1,0 +1,251 @@
+"""The front end: ``tx.load`` of what comes from TensorFlow, Keras and their files."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenonnx.extend import Graph, InvalidCall, Registry
+from tenonnx.extend.checks import Allowed, Verification
+from tenonnx_frontends import UnverifiedWarning, chosen_names, named_axes, not_verified, read_dims, unknown_dims
+from tenonnx_tensorflow import table
+from tenonnx_tensorflow.building import graph_of
+from tenonnx_tensorflow.forms import Forms
+from tenonnx_tensorflow.frozen import read_frozen
+from tenonnx_tensorflow.keras_backends import backend_of, call_of
+from tenonnx_tensorflow.keras_files import loaded
+from tenonnx_tensorflow.model import Input, Model
+from tenonnx_tensorflow.options import Options
+from tenonnx_tensorflow.saved_model import read_saved_model
+
+if TYPE_CHECKING:
+    from tenonnx_tensorflow.reference import FileRunner
+    from tenonnx_tensorflow.verification import Runner
+
+
+def read(
+    source: Any,
+    *examples: Any,
+    registry: Registry | None = None,
+    output_names: Sequence[str] | None = None,
+    verify: bool | float = True,
+    atol: float | None = None,
+    rtol: float | None = None,
+    **options: Any,
+) -> Graph:
+    """Read a model: a folder or file of TensorFlow or Keras, or a model, function or module.
+
+    A model of Keras on JAX or PyTorch is traced there, by the front end of that package, and compared with it.
+    ``options`` are those of ``Options``. A Keras model needs no examples where its inputs are declared; a function
+    does, arrays or ``tf.TensorSpec``. Complex numbers are pairs of floats along a last axis. Variables are initializers
+    by their names; those that a call assigns are inputs with a default, and outputs ``<name>_next``.
+
+    Raises ``NotRepresentable`` naming every op without a rule, ``InvalidCall`` for what does not fit the source,
+    ``VerificationFailed`` where the graph does not compute what TensorFlow does at several sizes, unless ``verify`` is
+    False or the source cannot be run: a file where TensorFlow is not installed. TensorFlow runs a file only where no op
+    of it has an effect; else an ``UnverifiedWarning`` names the op, unless ``trust`` is True.
+    """
+    allowed = Allowed.of(verify, atol, rtol)
+    chosen = Options.of(options)
+    source = loaded(source, chosen.trust)
+    if backend_of(source) is not None:
+        call = call_of(source, examples, chosen)
+        graph = call.read(registry=registry, output_names=output_names)
+        if allowed is not None:
+            call.verifier()(graph, allowed.absolute, allowed.relative).raise_if_failed()
+        return graph
+    model = model_of(source, examples, chosen)
+    graph = graph_of(model, registry, output_names)
+    if allowed is not None and model.run is not None:
+        found = _compared(model, model.run, graph, allowed, examples).raise_if_failed()
+        if model.refusal():
+            warnings.warn(UnverifiedWarning(found.notes[0]), stacklevel=2)
+    return graph
+
+
+def _compared(model: Model, run: Runner, graph: Graph, allowed: Allowed, examples: Sequence[Any]) -> Verification:
+    from tenonnx_tensorflow.verification import verify_against
+
+    if model.refusal():
+        return not_verified("TensorFlow", model.refusal(), graph)
+    return verify_against("TensorFlow", run, graph, allowed, _feeds(model, examples), freed=model.freed)
+
+
+def verifier(
+    source: Any,
+    *examples: Any,
+    output_names: Sequence[str] | None = None,
+    verify: bool | float = True,
+    atol: float | None = None,
+    rtol: float | None = None,
+    **options: Any,
+) -> Callable[..., Verification] | None:
+    """Verifier of a graph against ``source``, called with the options of ``read``; None where it cannot be run."""
+    chosen = Options.of(options)
+    source = loaded(source, chosen.trust)
+    if backend_of(source) is not None:
+        return call_of(source, examples, chosen).verifier()
+    model = model_of(source, examples, chosen)
+    run = model.run
+    if run is None:
+        return None
+
+    def compared(graph: Graph, atol: float | None = None, rtol: float | None = None) -> Verification:
+        return _compared(model, run, graph, Allowed(atol, rtol), examples)
+
+    return compared
+
+
+def model_of(source: Any, examples: Sequence[Any] = (), options: Options | None = None) -> Model:
+    """The model of a source, with its inputs named and shaped as the options say."""
+    options = options or Options()
+    table.load_rules_of_packages()
+    model = _read(source, examples, options)
+    ranked = {each.name: each.shape or () for each in model.inputs}
+    axes, others = named_axes(read_dims(options.dims, options.dynamic_axes), ranked)
+    shapes = options.shapes or {}
+    wrong = [name for name in (*others, *shapes) if name not in ranked]
+    if wrong:
+        raise unknown_dims(wrong[0], list(ranked))
+    given = [_shaped(each, shapes.get(each.name), axes.get(each.name), options.dynamic_batch) for each in model.inputs]
+    model = _resized(model, given)
+    old = [each.name for each in given]
+    chosen = chosen_names("inputs", options.input_names, old)
+    run = model.run
+    if run is not None and chosen != old:
+        model.run = lambda feeds: run({o: feeds[n] for o, n in zip(old, chosen, strict=True)})
+    model.forms = Forms(options.forms)
+    model.inputs = [replace(each, name=name) for each, name in zip(given, chosen, strict=True)]
+    return model
+
+
+def _resized(model: Model, given: Sequence[Input]) -> Model:
+    """The model for inputs of these shapes: traced again where the sizes that it was traced for are in it."""
+    changed = [
+        (old, new, axis)
+        for old, new in zip(model.inputs, given, strict=True)
+        for axis, (before, after) in enumerate(zip(old.shape or (), new.shape or (), strict=False))
+        if before is not None and before != after
+    ]
+    if not changed:
+        return model
+    old, new, axis = changed[0]
+    where = f'axis {axis} of input "{old.name}" is fixed at {old.shape[axis] if old.shape else 0}'
+    if model.retrace is None:
+        raise InvalidCall(
+            f"{where} in {model.name}",
+            given=f"{new.axes.get(axis, new.shape[axis] if new.shape else None)}",
+            do="export it again with None for the sizes that vary: tf.TensorSpec([None, ...]), or keras.Input without "
+            "batch_size",
+        )
+    try:
+        found = model.retrace([each.shape for each in given])
+    except InvalidCall as error:
+        raise InvalidCall(
+            f"{where} in {model.name}, which TensorFlow cannot trace for other sizes",
+            given=error.given,
+            do="compute with tf.shape(x) where x.shape is used, or leave the axis out of dims and dynamic_batch",
+        ) from error
+    for new, traced in zip(given, found.inputs, strict=True):
+        if traced.shape != new.shape:
+            raise InvalidCall(
+                f'the shape of input "{new.name}" is fixed in {model.name}',
+                given=str(list(new.shape or ())),
+                available=str(list(traced.shape or ())),
+            )
+    freed = [
+        new.axes.get(axis, f"{new.name}_{axis}") for _, new, axis in changed if new.shape and new.shape[axis] is None
+    ]
+    found.freed = tuple(dict.fromkeys(freed))
+    return found
+
+
+def _read(source: Any, examples: Sequence[Any], options: Options) -> Model:
+    if not isinstance(source, str | os.PathLike):
+        _needs_tensorflow(type(source).__qualname__)
+        from tenonnx_tensorflow.keras_models import read_traced
+
+        return read_traced(source, examples, options.signature, options.training)
+    path = Path(source)
+    if path.name == "saved_model.pb":
+        path = path.parent
+    if path.is_dir():
+        model = read_saved_model(path, options.signature, options.tags)
+        if find_spec("tensorflow") is not None:
+            from tenonnx_tensorflow.reference import saved_model_runner
+
+            _run_by(model, saved_model_runner(path, options.signature, options.tags, model), options.trust)
+        return _batched(model)
+    model = read_frozen(path, options.inputs, options.outputs)
+    if find_spec("tensorflow") is not None:
+        from tenonnx_tensorflow.reference import frozen_runner
+
+        _run_by(model, frozen_runner(path, model), options.trust)
+    return model
+
+
+def _run_by(model: Model, runner: FileRunner, trusted: bool) -> None:
+    model.run = runner
+    if not trusted:
+        model.refusal = lambda: runner.refusal
+
+
+def _needs_tensorflow(what: str) -> None:
+    if find_spec("tensorflow") is None:
+        raise InvalidCall(
+            "cannot trace a function or module: TensorFlow is not installed",
+            given=what,
+            do="pip install tensorflow, or give a SavedModel, a frozen graph or a .tflite file, which need none",
+        )
+
+
+def _batched(model: Model) -> Model:
+    """The first axis of every input of a signature is the batch, where none of them has a size."""
+    ranked = [each for each in model.inputs if each.shape]
+    if ranked and all(each.shape is not None and each.shape[0] is None for each in ranked):
+        model.inputs = [replace(each, axes={0: "batch", **each.axes}) if each.shape else each for each in model.inputs]
+    return model
+
+
+def _shaped(given: Input, shape: Any, dims: Any, batched: bool) -> Input:
+    if shape is not None:
+        if given.shape is not None and len(given.shape) != len(shape):
+            raise InvalidCall(
+                f'the shape of "{given.name}" does not have {len(given.shape)} axes', given=f"{list(shape)}"
+            )
+        names = {k: n for k, n in enumerate(shape) if isinstance(n, str)}
+        given = replace(
+            given, shape=tuple(n if isinstance(n, int) else None for n in shape), axes={**given.axes, **names}
+        )
+    if batched and given.shape:
+        given = replace(given, shape=(None, *given.shape[1:]), axes={0: "batch", **given.axes})
+    if dims:
+        sizes = tuple(None if k in dims else n for k, n in enumerate(given.shape or ()))
+        given = replace(given, shape=sizes, axes={**given.axes, **dims})
+    return given
+
+
+def _feeds(model: Model, examples: Sequence[Any]) -> dict[str, Any] | None:
+    """The examples as feeds, where they are arrays."""
+    flat = list(_leaves(examples))
+    if not flat or len(flat) != len(model.inputs) or not all(hasattr(each, "__array__") for each in flat):
+        return None
+    return {given.name: np.asarray(array) for given, array in zip(model.inputs, flat, strict=True)}
+
+
+def _leaves(examples: Any) -> Iterator[Any]:
+    """Examples in the order of inputs: dictionaries by their keys, as TensorFlow flattens them."""
+    if isinstance(examples, Mapping):
+        examples = [examples[key] for key in sorted(examples)]
+    for each in examples:
+        if isinstance(each, Mapping | list | tuple):
+            yield from _leaves(each)
+        else:
+            yield each

@@ -1,0 +1,201 @@
+"""The interpreter: nodes of TensorFlow, in the order that their inputs need, as calls of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tenonnx.extend import InvalidModel, NotRepresentable, TenonnxError, counted
+from tenonnx_tensorflow.forms import Forms
+from tenonnx_tensorflow.graphs import REPORTS, Function, Library, Node, Reference
+from tenonnx_tensorflow.rules import RULES
+from tenonnx_tensorflow.rules.complexes import OF_COMPLEX
+from tenonnx_tensorflow.rules.old_control import DEFERRED
+from tenonnx_tensorflow.state import State
+from tenonnx_tensorflow.tracked_values import Complex, Held, Table, Variable
+
+#: How deep calls of functions may be nested.
+_DEPTH = 200
+
+
+class Interpreter:
+    """Runs nodes over values of the graph under construction; what variables hold is its ``state``."""
+
+    def __init__(self, library: Library, state: State, depth: int = 0) -> None:
+        self.library, self.state, self._depth = library, state, depth
+
+    def evaluate(
+        self, wanted: Sequence[Reference], fed: Mapping[str, Sequence[Held]], controls: Sequence[str] = ()
+    ) -> list[Held]:
+        """Evaluate outputs of the graph for given values of the nodes ``fed``."""
+        return self._evaluate(self.library.nodes, wanted, fed, controls)
+
+    def call(self, name: str, values: Sequence[Held]) -> list[Held]:
+        """Results of a function of the library."""
+        if self._depth >= _DEPTH:
+            raise NotRepresentable("a function calls itself", given=name)
+        function = self.function(name)
+        if len(values) != len(function.inputs):
+            raise InvalidModel(
+                f'function "{name}" is not called with {len(function.inputs)} values', given=str(len(values))
+            )
+        fed = {argument: [value] for argument, value in zip(function.inputs, values, strict=True)}
+        inner = Interpreter(self.library, self.state, self._depth + 1)
+        return inner._evaluate(function.nodes, function.results, fed, function.controls)
+
+    def function(self, name: str) -> Function:
+        if name not in self.library.functions:
+            raise InvalidModel(f'the graph has no function "{name}"', given=f"{len(self.library.functions)} others")
+        return self.library.functions[name]
+
+    def _evaluate(
+        self,
+        nodes: Mapping[str, Node],
+        wanted: Sequence[Reference],
+        fed: Mapping[str, Sequence[Held]],
+        controls: Sequence[str],
+    ) -> list[Held]:
+        scope = Scope(self, nodes, dict(fed))
+        for name in controls:
+            scope.compute(name)
+        return [scope.read(reference) for reference in wanted]
+
+    def offset(self, node: Node | None, output: str | None) -> int:
+        """Start of an output that a function refers to by name."""
+        if node is None or output is None:
+            return 0
+        if node.op in self.library.functions:
+            return list(self.library.functions[node.op].outputs).index(output)
+        names = RULES[node.op].outputs if node.op in RULES else ()
+        return list(names).index(output) if output in names else 0
+
+    def apply(self, node: Node, values: Sequence[Held]) -> Sequence[Held]:
+        """Evaluate the outputs of a node."""
+        try:
+            found = self._applied(node, values)
+        except TenonnxError as error:
+            if not any(node.title in note for note in getattr(error, "__notes__", ())):
+                error.add_note(f"from node {node.title}")
+            raise
+        return list(found) if isinstance(found, list) else [found]
+
+    def _applied(self, node: Node, values: Sequence[Held]) -> Any:
+        for form in self.state.forms.of(node.op, node.name):
+            given = form(node, *values)
+            if given is not None:
+                return list(given) if isinstance(given, tuple) and not isinstance(given, Complex) else given
+        if node.op in self.library.functions:
+            return self.call(node.op, values)
+        found = RULES.get(node.op)
+        if any(isinstance(value, Complex) for value in values):
+            if node.op in OF_COMPLEX:
+                return OF_COMPLEX[node.op](node, *values)
+            if found is None or not (found.takes_interpreter or node.op in ("IdentityN", "TensorListReserve")):
+                raise NotRepresentable("an op of complex numbers has no rule", given=node.title)
+        if found is None:
+            raise NotRepresentable("an op has no rule", given=node.title)
+        if found.takes_interpreter:
+            return found.function(self, node, *values)
+        for value in values:
+            if isinstance(value, Variable | Table):
+                raise NotRepresentable("an op that takes a variable or a table has no rule for it", given=node.title)
+        return found.function(node, *values)
+
+
+class Scope:
+    """The nodes of a graph or function, and what those hold that are computed."""
+
+    def __init__(self, interpreter: Interpreter, nodes: Mapping[str, Node], held: dict[str, Sequence[Held]]) -> None:
+        self.interpreter, self.nodes, self.held = interpreter, nodes, held
+        self.loops: dict[str, dict[str, Held]] = {}
+
+    def nested(self, more: Mapping[str, Sequence[Held]]) -> Scope:
+        """Evaluate inside with other values of some nodes, and forget the results."""
+        return Scope(self.interpreter, self.nodes, {**self.held, **more})
+
+    def within(self, more: Mapping[str, Sequence[Held]], reference: Reference) -> Held:
+        return self.nested(more).read(reference)
+
+    def inside(self, reference: Reference) -> Held:
+        """Value of an output, computed in a subgraph."""
+        return self.nested({}).read(reference)
+
+    def read(self, reference: Reference) -> Held:
+        self.compute(reference.node)
+        outputs = self.held[reference.node]
+        position = reference.position + self.interpreter.offset(self.nodes.get(reference.node), reference.output)
+        if position >= len(outputs):
+            raise InvalidModel(
+                f'node "{reference.node}" has no output {position}', given=counted(len(outputs), "output")
+            )
+        return outputs[position]
+
+    def compute(self, wanted: str) -> None:
+        """Compute a node, and before it whatever it needs."""
+        pending, entered = [wanted], set()
+        while pending:
+            name = pending[-1]
+            if name in self.held:
+                pending.pop()
+                continue
+            node = _node(self.nodes, name)
+            if node.op in DEFERRED:
+                pending.pop()
+                self.held[name] = DEFERRED[node.op](self, node)
+                continue
+            missing = [each for each in node.needs if each not in self.held]
+            if missing and name in entered:
+                raise NotRepresentable(
+                    "the graph has a cycle of nodes that is no loop of TensorFlow",
+                    given=f"{node.title} needs itself",
+                )
+            entered.add(name)
+            if missing:
+                pending += reversed(missing)
+                continue
+            pending.pop()
+            given = [] if node.op in REPORTS else [self.read(reference) for reference in node.inputs]
+            self.held[name] = self.interpreter.apply(node, given)
+
+
+def _node(nodes: Mapping[str, Node], name: str) -> Node:
+    if name not in nodes:
+        raise InvalidModel(f'the graph has no node "{name}"', given=f"{len(nodes)} others")
+    return nodes[name]
+
+
+#: What to do about ops that work on what is no tensor, by how their names begin.
+_ADVICE = {
+    "Ragged": "give and compute dense tensors: .to_tensor() of a ragged one before the model, with a mask or lengths",
+    "Sparse": "give and compute dense tensors: tf.sparse.to_dense() before the model",
+}
+
+
+def check_ops(
+    library: Library, wanted: Sequence[str], line_of: Callable[[str], str] | None = None, forms: Forms | None = None
+) -> None:
+    """Raise ``NotRepresentable`` naming every op without a rule, with its nodes and the line that made the first."""
+    missing: dict[str, list[str]] = {}
+    forms, nodes = forms or Forms(), library.all_nodes(wanted)
+    formed = {node.name for node in nodes if list(forms.of(node.op, node.name))}
+    forms.check_used([node.op for node in nodes])
+    for node in nodes:
+        known = node.op in RULES or node.op in OF_COMPLEX or node.op in library.functions
+        if node.name not in formed and not known:
+            missing.setdefault(node.op, []).append(node.name)
+    if not missing:
+        return
+    told = []
+    for op, names in sorted(missing.items()):
+        line = next(filter(None, map(line_of, names)), "") if line_of is not None else ""
+        listed = f"{op} ({len(names)} node{'s' * (len(names) > 1)}): {', '.join(names[:3])}"
+        told.append(f"{listed}, {line}" if line else listed)
+    advice = [text for start, text in _ADVICE.items() if any(op.startswith(start) for op in missing)]
+    raise NotRepresentable(
+        "the graph has ops without a rule",
+        given="\n".join(told),
+        do="; ".join(advice)
+        or 'compute it with other ops, or give it a form, forms={"NAME": function}, or a rule: '
+        '@tenonnx_tensorflow.rule("NAME"), in a module that is imported before, or in a package (entry points '
+        "tenonnx.tensorflow_ops)",
+    )

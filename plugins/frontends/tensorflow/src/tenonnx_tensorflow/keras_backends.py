@@ -1,0 +1,202 @@
+"""Keras models on the backends JAX and PyTorch, read by the front ends of these, with the paths of layers as names."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Graph, InvalidCall, NotRepresentable, installing
+from tenonnx_frontends import named_axes, read_dims, unknown_dims
+from tenonnx_optimize import channels_first, fuse, simplify
+from tenonnx_tensorflow.options import Options
+
+#: What sizes that vary are in examples that are made up: the batch, and others.
+_BATCH, _OTHERS = 2, 5
+
+
+def backend_of(source: Any) -> str | None:
+    """``jax`` or ``torch`` for a model or layer of Keras that computes there."""
+    keras = sys.modules.get("keras")  # whoever has a model has imported it
+    if keras is None or not isinstance(source, keras.Layer) or keras.backend.backend() == "tensorflow":
+        return None
+    return str(keras.backend.backend())
+
+
+#: What is trained, what else is kept, and the inputs, to what a model gives and what it leaves of the second.
+Called = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A front end, the source that it reads in the place of a model, and what it reads it with."""
+
+    frontend: Any
+    source: Any
+    examples: Sequence[Any]
+    options: dict[str, Any]
+    names: Mapping[str, str]
+
+    def read(self, **options: Any) -> Graph:
+        graph: Graph = self.frontend.read(self.source, *self.examples, verify=False, **self.options, **options)
+        for value in graph.variables:
+            value.name = self.names.get(value.name, value.name)
+        return fuse(simplify(channels_first(simplify(graph))))
+
+    def verifier(self) -> Callable[..., Any]:
+        found: Callable[..., Any] = self.frontend.verifier(self.source, *self.examples, **self.options)
+        return found
+
+
+def call_of(model: Any, examples: Sequence[Any], options: Options) -> Call:
+    """Call by the front end of a model's backend, by examples or by the inputs that it declares."""
+    import keras
+
+    name = str(keras.backend.backend())
+    if name not in _FRONT_ENDS:
+        raise NotRepresentable("a model of Keras computes neither on TensorFlow, JAX nor PyTorch", given=f"on {name}")
+    if find_spec(f"tenonnx_{name}") is None:
+        raise InvalidCall(
+            f"cannot read a model of Keras on the backend {name}: tenonnx-{name} is not installed",
+            given=type(model).__qualname__,
+            do=f"{installing(f'tenonnx-{name}')}, or set KERAS_BACKEND=tensorflow and load the model anew",
+        )
+    structure, names, varying = _examples(model, examples, options.shapes, options.dynamic_batch)
+    arrays = keras.tree.flatten(structure)
+    ranked = {key: np.shape(array) for key, array in zip(names, arrays, strict=True)}
+    named, others = named_axes(read_dims(options.dims, options.dynamic_axes), ranked)
+    if others:
+        raise unknown_dims(next(iter(others)), names)
+    axes = {key: {**varying.get(key, {}), **named.get(key, {})} for key in names}
+    chosen = list(options.input_names) if options.input_names else names
+    if len(chosen) == len(names):  # otherwise the front end says what is wrong
+        axes = {new: axes[old] for old, new in zip(names, chosen, strict=True)}
+    given = {"dims": {key: held for key, held in axes.items() if held}, "input_names": chosen}
+
+    def called(trained: Sequence[Any], kept: Sequence[Any], leaves: Sequence[Any]) -> Any:
+        """Results of the model, and the new values of the variables that are not trained."""
+        arguments = keras.tree.pack_sequence_as(structure, list(leaves))
+        return model.stateless_call(trained, kept, *arguments, training=options.training)
+
+    return _FRONT_ENDS[name](model, called, arrays, given, options.training)
+
+
+def _examples(model: Any, given: Sequence[Any], shapes: Any, batched: bool) -> tuple[tuple[Any, ...], list[str], Any]:
+    """Arrays for a call, what they are called, and the names of the axes of these that vary."""
+    import keras
+
+    declared = getattr(model, "inputs", None) if getattr(model, "built", False) else None
+    if not given and not declared:
+        raise InvalidCall(
+            f'the shapes of the inputs of "{model.name}" are unknown',
+            given=f"{type(model).__name__}, which declares no inputs",
+            do="give an example of each input: tx.load(model, *examples)",
+        )
+    labels = [tensor.name for tensor in declared or []]
+    if given:
+        arrays = tuple(keras.tree.map_structure(np.asarray, each) for each in given)
+        count = len(keras.tree.flatten(arrays))
+        labels = labels if len(labels) == count else [f"input_{k}" if k else "input" for k in range(count)]
+        return arrays, labels, {label: {0: "batch"} for label in labels} if batched else {}
+    varying: dict[str, dict[int, str]] = {}
+
+    def made(tensor: Any) -> Any:
+        # the batch that a row of layers declares may be that of its first call
+        own = (None, *tensor.shape[1:]) if isinstance(model, keras.Sequential) and tensor.shape else tensor.shape
+        sizes = list((shapes or {}).get(tensor.name, own))
+        axes = {k: n or ("batch" if k == 0 else f"{tensor.name}_{k}") for k, n in enumerate(sizes) if not _is_size(n)}
+        varying[tensor.name] = axes
+        sizes = [n if _is_size(n) else _OTHERS if k else _BATCH for k, n in enumerate(sizes)]
+        return _drawn(sizes, keras.backend.standardize_dtype(tensor.dtype))
+
+    unknown = [name for name in shapes or {} if name not in labels]
+    if unknown:
+        raise unknown_dims(unknown[0], labels)
+    struct = getattr(model, "_inputs_struct", None)
+    struct = declared if struct is None else struct
+    single = struct[0] if isinstance(struct, list | tuple) and len(struct) == 1 else struct
+    return (keras.tree.map_structure(made, single),), [each.name for each in keras.tree.flatten(single)], varying
+
+
+def _is_size(n: Any) -> bool:
+    return isinstance(n, int)
+
+
+def _drawn(sizes: Sequence[int], dtype: str) -> Any:
+    random = np.random.default_rng(list(sizes))
+    if dtype == "string":
+        raise NotRepresentable("a model on another backend than TensorFlow takes text")
+    if dtype.startswith("float"):
+        return random.normal(size=sizes).astype(dtype)
+    return random.integers(0, 2, sizes).astype(dtype)
+
+
+def _paths(variables: Sequence[Any]) -> list[str]:
+    """Paths of variables; where two have one, the later ones get a number."""
+    found: list[str] = []
+    for variable in variables:
+        times = sum(path.partition(".")[0] == variable.path for path in found)
+        found.append(f"{variable.path}.{times}" if times else variable.path)
+    return found
+
+
+def _on_jax(model: Any, called: Called, arrays: Sequence[Any], options: dict[str, Any], training: bool) -> Call:
+    from tenonnx_jax import frontend
+    from tenonnx_jax.sources import Source
+
+    trained, kept = list(model.trainable_variables), list(model.non_trainable_variables)
+    paths = _paths([*trained, *kept])
+    later = paths[len(trained) :]
+
+    def call(held: Sequence[Any], arguments: Sequence[Any], keywords: Any) -> tuple[Any, Mapping[str, Any]]:
+        before = held[len(trained) :]
+        result, after = called(held[: len(trained)], before, arguments)
+        changed = zip(later, before, after, strict=True)
+        return result, {path: new for path, old, new in changed if new is not old}
+
+    parameter = inspect.Parameter("arguments", inspect.Parameter.VAR_POSITIONAL)
+    parameters = dict(zip(paths, (variable.value for variable in (*trained, *kept)), strict=True))
+    source = Source(model.name, inspect.Signature([parameter]), parameters, call, frozenset(later))
+    return Call(frontend, source, arrays, options, {})
+
+
+def _on_torch(model: Any, called: Called, arrays: Sequence[Any], options: dict[str, Any], training: bool) -> Call:
+    import torch
+
+    from tenonnx_torch import frontend
+
+    if training:
+        raise NotRepresentable(
+            "a model of Keras on PyTorch is read as it predicts",
+            given="training=True",
+            do="set KERAS_BACKEND=tensorflow or jax, and load the model anew",
+        )
+    trained, kept = list(model.trainable_variables), list(model.non_trainable_variables)
+
+    class Stateless(torch.nn.Module):
+        """The model as a function of parameters that are seen to be used."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            for k, variable in enumerate(trained):
+                self.register_parameter(f"trained_{k}", torch.nn.Parameter(variable.value.detach().clone()))
+            for k, variable in enumerate(kept):
+                self.register_buffer(f"kept_{k}", variable.value.detach().clone())
+
+        def forward(self, *arguments: Any) -> Any:
+            first = [getattr(self, f"trained_{k}") for k in range(len(trained))]
+            second = [getattr(self, f"kept_{k}") for k in range(len(kept))]
+            return called(first, second, arguments)[0]
+
+    tensors = [torch.from_numpy(array) for array in arrays]
+    held = [*(f"trained_{k}" for k in range(len(trained))), *(f"kept_{k}" for k in range(len(kept)))]
+    names = dict(zip(held, _paths([*trained, *kept]), strict=True))
+    return Call(frontend, Stateless().eval(), tensors, options, names)
+
+
+_FRONT_ENDS: Mapping[str, Callable[..., Call]] = {"jax": _on_jax, "torch": _on_torch}

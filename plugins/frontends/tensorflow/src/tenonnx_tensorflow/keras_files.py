@@ -1,0 +1,190 @@
+"""Files of Keras, checked by us and then loaded by Keras, on whatever backend it has."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tenonnx.extend import InvalidCall, InvalidModel, LimitExceeded, TenonnxError, UnsafePath, limits
+from tenonnx_frontends import read_below
+from tenonnx_tensorflow.keras_config import layers_of, refused_objects
+
+#: Keras below it opens other files that an HDF5 file names, whoever checks it before.
+OLDEST = (3, 13, 2)
+
+_SUFFIXES = (".keras", ".h5", ".hdf5")
+
+#: How many times larger than the file its contents may be where they are beyond the limit of memory.
+_RATIO = 10
+
+
+def loaded(source: Any, trust: bool = False) -> Any:
+    """The model of a ``.keras`` or ``.h5`` file; anything else as it is.
+
+    What the file names is checked first: layers, functions and classes of Keras' own that compute, those that are
+    registered in this process, and weights in the file itself. Else ``InvalidCall`` names it, unless ``trust`` is True;
+    then Keras runs what the file brings.
+    """
+    if not isinstance(source, str | os.PathLike) or Path(source).suffix not in _SUFFIXES:
+        return source
+    path = Path(source)
+    if find_spec("keras") is None:
+        raise InvalidCall(
+            "cannot read a file of Keras: Keras is not installed",
+            given=f'"{source}"',
+            do="pip install tensorflow, or give a SavedModel, a frozen graph or a .tflite file, which need none",
+        )
+    import keras
+
+    _check_version(keras.__version__)
+    try:
+        _check(path, trust)
+    except OSError as error:
+        raise InvalidCall(f'cannot read "{path}"', given=error.strerror or str(error)) from error
+    try:
+        return keras.saving.load_model(str(path.absolute()), compile=False, safe_mode=not trust)
+    except Exception as error:
+        raise InvalidCall(f'Keras cannot load "{source}"', given=str(error).split("\n")[0]) from error
+
+
+def _check_version(version: str) -> None:
+    parts = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+    if parts < OLDEST:
+        raise InvalidCall(
+            "this version of Keras is not safe with files of others",
+            given=f"Keras {version}",
+            available=f"Keras {'.'.join(map(str, OLDEST))} and later",
+            do="pip install --upgrade keras",
+        )
+
+
+def _check(path: Path, trust: bool) -> None:
+    """Check what the file names, and that its weights are in it."""
+    if path.is_dir():
+        config = _check_folder(path)
+    else:
+        with path.open("rb") as file:
+            config = _check_archive(path, file) if path.suffix == ".keras" else _check_weights(path, file)
+    if config is None or trust:
+        return
+    refused = refused_objects(config, _registered)
+    if refused:
+        more = f" and {len(refused) - 5} more" if len(refused) > 5 else ""
+        raise InvalidCall(
+            f'"{path}" names functions or classes that may run code',
+            given=", ".join(refused[:5]) + more,
+            available="layers: " + ", ".join(layers_of(config)[:50]),
+            do="where you trust the file: --load FILE.py --trust, with a FILE.py that registers its classes "
+            "(keras.saving.register_keras_serializable), or tx.load(path, trust=True)",
+        )
+
+
+def _registered(name: str) -> Any:
+    import keras
+
+    return keras.saving.get_registered_object(name)
+
+
+def _check_folder(folder: Path) -> Any:
+    """A model of Keras as a folder: its config, and the weights in it or beside it."""
+    config = _config_of(read_below(folder, "config.json", limits.current().memory), folder)
+    for each in sorted(folder.rglob("*")):
+        if each.is_symlink() or not (each.is_dir() or each.is_file()):
+            raise UnsafePath(
+                "a model of Keras holds a link, a device or a pipe", given=str(each), do="copy the file itself"
+            )
+        if each.suffix == ".h5":
+            with each.open("rb") as file:
+                _check_weights(each, file)
+    return config
+
+
+def _check_archive(path: Path, file: BinaryIO) -> Any:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            size = sum(each.file_size for each in archive.infolist())
+            packed = sum(each.compress_size for each in archive.infolist())
+            _check_size(path, size, packed)
+            for each in archive.infolist():
+                if each.filename.endswith(".h5"):
+                    _check_weights(path, io.BytesIO(archive.read(each)))
+            return _config_of(archive.read("config.json"), path)
+    except (zipfile.BadZipFile, KeyError, NotImplementedError, EOFError, zlib.error, RuntimeError) as error:
+        raise InvalidModel(f'"{path}" is not a model of Keras', given=f"{type(error).__name__}: {error}") from error
+
+
+def _config_of(text: bytes | str, path: Path) -> Any:
+    """The config without what it says of training, which is not read."""
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidModel(f'the config of "{path}" is not JSON', given=f"{type(error).__name__}: {error}") from error
+    return (
+        {key: value for key, value in config.items() if key != "compile_config"} if isinstance(config, dict) else config
+    )
+
+
+def _check_weights(path: Path, file: BinaryIO) -> Any:
+    """Check that all data of an HDF5 file are in it; returns the config of the model, where it has one."""
+    import h5py
+
+    try:
+        with h5py.File(file, "r") as weights:
+            packed = file.seek(0, io.SEEK_END)
+            _check_size(path, sum(_sizes(path, weights)), packed)
+            config = weights.attrs.get("model_config")
+            if config is None:
+                return None
+            return _config_of(config, path)
+    except (TenonnxError, MemoryError):
+        raise
+    except Exception as error:  # h5py raises errors of all kinds for what is broken
+        raise InvalidModel(
+            f'"{path}" holds no HDF5 file that is whole', given=f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _sizes(path: Path, weights: Any) -> Iterator[int]:
+    """The bytes of each dataset. Raises ``UnsafePath`` for one that other files hold, and for links to other files."""
+    import h5py
+
+    pending, seen = [weights], set()
+    while pending:
+        group = pending.pop()
+        for name in group:
+            link = group.get(name, getlink=True)
+            if isinstance(link, h5py.ExternalLink):
+                raise _outside(path, f'"{name}" is a link into "{link.filename}"')
+            if isinstance(link, h5py.SoftLink):
+                raise _outside(path, f'"{name}" is a link to "{link.path}"')
+            each = group[name]
+            place = h5py.h5o.get_info(each.id).addr
+            if place in seen:
+                continue
+            seen.add(place)
+            if isinstance(each, h5py.Group):
+                pending.append(each)
+            elif isinstance(each, h5py.Dataset):
+                if each.external or each.is_virtual:
+                    raise _outside(path, f'"{name}" is stored in other files')
+                yield int(each.size or 0) * each.dtype.itemsize
+
+
+def _outside(path: Path, given: str) -> UnsafePath:
+    return UnsafePath("an HDF5 file holds data of other files", given=f"{path}: {given}", do="save the model again")
+
+
+def _check_size(path: Path, size: int, packed: int) -> None:
+    if size > limits.current().memory and size > _RATIO * packed:
+        raise LimitExceeded(
+            'what a file unpacks to is beyond the limit "memory"',
+            given=f"{path}: {packed} bytes, unpacked {size}",
+            do="where you trust the model, raise it: tenonnx.limits.set(memory=...)",
+        )

@@ -1,0 +1,252 @@
+"""From a file of TFLite to a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import (
+    DType,
+    Graph,
+    InvalidCall,
+    NotRepresentable,
+    Registry,
+    TenonnxError,
+    Value,
+    constant,
+    did_you_mean,
+    listing,
+)
+from tenonnx_frontends import chosen_names, named_axes, unknown_dims
+from tenonnx_tensorflow.building import WRITTEN, tidied, with_place
+from tenonnx_tensorflow.forms import Forms
+from tenonnx_tensorflow.lite import layers, plain, recurrent  # noqa: F401 - what they are imported for is their rules
+from tenonnx_tensorflow.lite.calls import LITE_RULES, Call, QuantizedResult, quantized
+from tenonnx_tensorflow.lite.reader import File, Operator, Subgraph, Tensor
+from tenonnx_tensorflow.loops import Looping, branched, looped
+from tenonnx_tensorflow.rules.control import condition_of
+from tenonnx_tensorflow.state import State, settled
+from tenonnx_tensorflow.tracked_values import Variable
+
+#: Operators that the builder handles itself, as they call subgraphs or have a state.
+_STRUCTURAL = frozenset(
+    {"WHILE", "IF", "CALL_ONCE", "STABLEHLO_COMPOSITE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"}
+)
+
+
+def graph_of(
+    file: File,
+    name: str,
+    signature: str | None,
+    registry: Registry | None,
+    input_names: Sequence[str] | None,
+    output_names: Sequence[str] | None,
+    dims: Mapping[str | int, Any],
+    forms: Forms,
+) -> Graph:
+    """Raises ``NotRepresentable`` naming every operator without a rule."""
+    number, inputs, outputs = _interface(file, signature, input_names, output_names)
+    _check(file, forms)
+    subgraph = file.subgraphs[number]
+    shapes = {label: subgraph.tensors[k].shape or () for label, k in zip(inputs, subgraph.inputs, strict=True)}
+    axes, others = named_axes(dims, shapes)
+    if others:
+        raise unknown_dims(next(iter(others)), inputs)
+
+    def built(mutable: frozenset[str]) -> State:
+        graph = Graph(name, opsets={"ai.onnx": WRITTEN})
+        graph.registry = registry
+        builder = Builder(State(graph, mutable), file)
+        builder.state.forms, builder.state.reserved = forms, frozenset(outputs)
+        with graph.building():
+            given = [
+                _input(graph, label, subgraph.tensors[k], axes.get(label, {}))
+                for label, k in zip(inputs, subgraph.inputs, strict=True)
+            ]
+            builder.state.is_running = True
+            results = builder.run(number, given)
+            for label, result in zip(outputs, results, strict=True):
+                is_source = any(result is each for each in (*graph.all_inputs, *graph.variables, *graph.outputs))
+                graph.output(label, ops.identity(result) if is_source or result.is_constant else result)
+            builder.state.add_outputs()
+        return builder.state
+
+    try:
+        state = settled(built)
+    except TenonnxError as error:
+        raise with_place(error) from error
+    return tidied(state)
+
+
+def _input(graph: Graph, name: str, tensor: Tensor, dims: dict[int, str]) -> Value:
+    shape = tensor.shape or ()
+    sizes = [dims.get(k, (f"{name}_{k}" if k else "batch") if n is None else n) for k, n in enumerate(shape)]
+    kind = DType.string if tensor.dtype is object else DType.of(np.dtype(tensor.dtype))
+    return graph.input(name, kind, tuple(sizes))
+
+
+def _interface(file: File, signature: str | None, inputs: Any, outputs: Any) -> tuple[int, list[str], list[str]]:
+    if signature is not None and signature not in file.signatures:
+        raise InvalidCall(
+            f'the file has no signature "{signature}"',
+            available=listing(file.signatures),
+            do=did_you_mean(signature, file.signatures),
+        )
+    key = signature if signature is not None else next(iter(file.signatures), None)
+    number, taken, given = file.signatures[key] if key is not None else (0, {}, {})
+    graph = file.subgraphs[number]
+    found = []
+    for kind, names, places, wanted in (
+        ("inputs", taken, graph.inputs, inputs),
+        ("outputs", given, graph.outputs, outputs),
+    ):
+        labels = [names.get(k) or graph.tensors[k].name.split(":")[0] or f"tensor_{k}" for k in places]
+        labels = chosen_names(kind, wanted, labels) if wanted is not None else labels
+        found.append(labels)
+    taken_names: set[str] = set()
+    for labels in found:
+        for k in range(len(labels)):
+            while labels[k] in taken_names:
+                labels[k] = f"{labels[k]}_"
+            taken_names.add(labels[k])
+    return number, found[0], found[1]
+
+
+def _check(file: File, forms: Forms) -> None:
+    missing: dict[str, list[int]] = {}
+    for subgraph in file.subgraphs:
+        for operator in subgraph.operators:
+            known = operator.name in LITE_RULES or operator.name in _STRUCTURAL
+            if not [*forms.of(operator.name)] and not known:
+                missing.setdefault(operator.name, []).append(operator.place)
+    forms.check_used([operator.name for subgraph in file.subgraphs for operator in subgraph.operators])
+    if missing:
+        raise NotRepresentable(
+            "the model has operators without a rule",
+            given="\n".join(f"{n} ({len(p)} operator{'s' * (len(p) > 1)})" for n, p in sorted(missing.items())),
+            do='give it one, @tenonnx_tensorflow.lite_rule("NAME"), or convert the model without Flex and custom operators',
+        )
+
+
+class Builder:
+    """Runs subgraphs over values of the graph under construction."""
+
+    def __init__(self, state: State, file: File) -> None:
+        self.state, self.file = state, file
+        self.weights: dict[tuple[int, int], Value] = {}
+        self.kept: dict[tuple[int, int], Variable] = {}
+        self.at = 0
+
+    def run(self, number: int, given: Sequence[Any]) -> list[Any]:
+        outer, self.at = self.at, number
+        subgraph = self.file.subgraphs[number]
+        held: dict[int, Any] = dict(zip(subgraph.inputs, given, strict=True))
+        for operator in subgraph.operators:
+            try:
+                results = self._applied(subgraph, operator, held)
+            except TenonnxError as error:
+                if not any(operator.title in note for note in getattr(error, "__notes__", ())):
+                    error.add_note(f"from {operator.title}")
+                raise
+            held.update(zip(operator.outputs, results, strict=False))
+        found = [self._read(subgraph, held, k) for k in subgraph.outputs]
+        self.at = outer
+        return found
+
+    def _read(self, subgraph: Subgraph, held: dict[int, Any], place: int) -> Any:
+        if place in held:
+            return held[place]
+        tensor = subgraph.tensors[place]
+        if tensor.is_variable:
+            return self.state.read(self._variable(place, tensor))
+        if tensor.contents is None:
+            if tensor.shape is not None and 0 in tensor.shape:
+                return constant(np.zeros([n or 0 for n in tensor.shape], tensor.dtype))
+            raise NotRepresentable("a tensor is read before it is computed", given=f'"{tensor.name}"')
+        contents = tensor.contents
+        is_weight = (
+            contents.dtype != object
+            and contents.size > 1
+            and (contents.dtype.kind in "fV" or tensor.quantization is not None)
+        )
+        if not is_weight:
+            return constant(contents)
+        if (self.at, place) not in self.weights:
+            self.weights[self.at, place] = self.state.variable(tensor.name or "constant", contents)
+        return self.weights[self.at, place]
+
+    def _variable(self, place: int, tensor: Tensor) -> Variable:
+        """A tensor that keeps what a call leaves in it, zeros at first; of quantized values of 8 bits those that mean zero."""
+        key = (self.at, place)
+        if key not in self.kept:
+            made = self.kept[key] = Variable(tensor.name or f"state_{place}")
+            is_code = tensor.quantization is not None and tensor.dtype is np.int8
+            first = tensor.quantization.zero_points[0] if is_code and tensor.quantization is not None else 0
+            self.state.initial[made] = np.full([n or 1 for n in tensor.shape or ()], first, tensor.dtype)
+        return self.kept[key]
+
+    def keep(self, place: int, content: Value) -> None:
+        """Let a variable tensor of the subgraph hold something else from here on."""
+        self.state.assign(self._variable(place, self.file.subgraphs[self.at].tensors[place]), content)
+
+    def _applied(self, subgraph: Subgraph, operator: Operator, held: dict[int, Any]) -> list[Any]:
+        values = [self._read(subgraph, held, k) if k >= 0 else None for k in operator.inputs]
+        if operator.name in _STRUCTURAL:
+            return self._structural(operator, values)
+        call = Call(operator, subgraph.tensors, values, self)
+        forms = (form(call) for form in self.state.forms.of(operator.name))
+        found = next((given for given in forms if given is not None), None)
+        if found is None:
+            found = LITE_RULES[operator.name](call)
+        results = found if isinstance(found, list) else [found]
+        return [self._stored(result, subgraph.tensors[k]) for result, k in zip(results, operator.outputs, strict=False)]
+
+    def _stored(self, result: Any, tensor: Tensor) -> Any:
+        """A result as it lies in its tensor."""
+        if isinstance(result, QuantizedResult):
+            return result.value
+        if tensor.quantization is not None and isinstance(result, Value) and result.dtype.numpy.kind == "f":
+            return quantized(result, tensor)
+        return result
+
+    def _structural(self, operator: Operator, values: list[Any]) -> list[Any]:
+        name, option = operator.name, operator.option
+        if name == "CALL_ONCE":
+            self.state.is_running = False
+            self.run(option("InitSubgraphIndex"), [])
+            self.state.is_running = True
+            return []
+        if name == "STABLEHLO_COMPOSITE":  # its meaning is the subgraph beside it
+            return self.run(option("DecompositionSubgraphIndex"), values)
+        if name == "VAR_HANDLE":
+            return [self.state.handle((option("SharedName") or b"variable").decode())]
+        if name == "READ_VARIABLE":
+            return [self.state.read(values[0])]
+        if name == "ASSIGN_VARIABLE":
+            self.state.assign(values[0], values[1])
+            return []
+        if name == "IF":
+            then, other = option("ThenSubgraphIndex"), option("ElseSubgraphIndex")
+            return branched(
+                self.state,
+                condition_of(values[0]),
+                lambda: self.run(then, values[1:]),
+                lambda: self.run(other, values[1:]),
+                operator.title,
+            )
+        cond, body = option("CondSubgraphIndex"), option("BodySubgraphIndex")
+        inner = self.file.subgraphs[body]
+        fixed = [a == b for a, b in zip(inner.inputs, inner.outputs, strict=True)]
+        return looped(
+            Looping(
+                self.state,
+                values,
+                lambda held: condition_of(self.run(cond, held)[0]),
+                lambda held: self.run(body, held),
+                fixed,
+                operator.title,
+            )
+        )

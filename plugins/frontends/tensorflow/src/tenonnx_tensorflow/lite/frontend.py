@@ -1,0 +1,57 @@
+"""The front end of ``.tflite`` files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import tenonnx_tensorflow.frontend  # noqa: F401 - its rules are used here
+from tenonnx.extend import Graph, InvalidCall, Registry
+from tenonnx.extend.checks import Allowed, Verification
+from tenonnx_frontends import Dims, read_dims
+from tenonnx_tensorflow.forms import Form, Forms
+from tenonnx_tensorflow.lite.building import graph_of
+from tenonnx_tensorflow.lite.reader import read_file
+
+
+def read(
+    source: str | os.PathLike[str],
+    *examples: Any,
+    registry: Registry | None = None,
+    signature: str | None = None,
+    dims: Dims | str | os.PathLike[str] | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    verify: bool | float = True,
+    atol: float | None = None,
+    rtol: float | None = None,
+    forms: Mapping[str, Form] | None = None,
+) -> Graph:
+    """A model of TFLite, by one of its signatures; quantized tensors are quantized values, between QuantizeLinear and its inverse.
+
+    It is compared with the interpreter of LiteRT or TensorFlow where one is installed: quantized values may differ by one step
+    behind ties. ``forms`` are functions by the names of operators, of a call of one. Raises ``NotRepresentable`` naming every operator without a rule, ``InvalidModel`` for a broken file.
+    """
+    if examples:
+        raise InvalidCall("a model of TFLite is read without examples", given=f"{len(examples)} examples")
+    path = Path(source)
+    allowed = Allowed.of(verify, atol, rtol)
+    file, held = read_file(path), Forms(forms)
+    compare = verifier(source) if allowed is not None else None
+    graph = graph_of(file, path.stem, signature, registry, input_names, output_names, read_dims(dims), held)
+    if allowed is not None and compare is not None:
+        compare(graph, allowed.absolute, allowed.relative).raise_if_failed()
+    return graph
+
+
+def verifier(source: str | os.PathLike[str], *_: Any, **__: Any) -> Callable[..., Verification] | None:
+    """Verifier of a graph against the interpreter; None where there is none."""
+    if find_spec("ai_edge_litert") is None and find_spec("tensorflow") is None:
+        return None
+    from tenonnx_tensorflow.lite.verification import interpreter, verify_file
+
+    interpreter().start()  # it imports the interpreter while the graph is built
+    return lambda graph, atol=None, rtol=None: verify_file(Path(source), graph, Allowed(atol, rtol))

@@ -1,0 +1,283 @@
+"""The reader of ``.tflite`` files, by the schema of the package ``tflite``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import tflite
+from flatbuffers.number_types import Int32Flags
+
+from tenonnx.extend import InvalidModel, NotRepresentable
+from tenonnx_tensorflow.attributes import text_of
+
+#: Element types by their number in the schema.
+_DTYPES: dict[int, Any] = {
+    0: np.float32,
+    1: np.float16,
+    2: np.int32,
+    3: np.uint8,
+    4: np.int64,
+    5: object,
+    6: np.bool_,
+    7: np.int16,
+    8: np.complex64,
+    9: np.int8,
+    10: np.float64,
+    11: np.complex128,
+    12: np.uint64,
+    15: np.uint32,
+    16: np.uint16,
+    17: ml_dtypes.int4,
+    18: ml_dtypes.bfloat16,
+}
+
+_RESOURCES = (13, 14)
+
+_OPERATORS = {number: name for name, number in vars(tflite.BuiltinOperator).items() if isinstance(number, int)}
+_OPTIONS_2 = {number: name for name, number in vars(tflite.BuiltinOptions2).items() if isinstance(number, int)}
+_OPTIONS = {number: name for name, number in vars(tflite.BuiltinOptions).items() if isinstance(number, int)}
+
+
+#: Places of fields in their tables: the code of an operator, which the package reads from an older field where it is
+#: small, and those of quantization by blocks, which it does not know.
+_BUILTIN_CODE, _BLOCKWISE, _BLOCK_SCALES, _BLOCK_ZERO_POINTS, _BLOCK_SIZE = 10, 2, 4, 6, 8
+
+
+def _field(table: Any, place: int) -> int:
+    """A field of 32 bits, 0 where it is absent."""
+    offset = table.Offset(place)
+    return int(table.Get(Int32Flags, offset + table.Pos)) if offset else 0
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """Real numbers are ``scale * (code - zero_point)``, for each place along ``axis`` where there are several.
+
+    Scales of blocks have the rank of the tensor: one for every ``block`` places along ``axis``.
+    """
+
+    scales: np.ndarray[Any, Any]
+    zero_points: np.ndarray[Any, Any]
+    axis: int
+    block: int = 0
+
+    def is_as(self, other: Quantization | None) -> bool:
+        return (
+            other is not None
+            and np.array_equal(self.scales, other.scales)
+            and np.array_equal(self.zero_points, other.zero_points)
+        )
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of a subgraph: sizes are None where they vary, ``contents`` None where it is computed."""
+
+    name: str
+    dtype: Any
+    shape: tuple[int | None, ...] | None
+    contents: np.ndarray[Any, Any] | None
+    quantization: Quantization | None
+    is_variable: bool
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One call: inputs and outputs are numbers of tensors, -1 where one is absent; so are those that it has inside."""
+
+    name: str
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    intermediates: Sequence[int]
+    options: Any
+    custom: bytes
+    place: int
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} (operator {self.place})"
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """A field of the options; lists as lists."""
+        if self.options is None:
+            return default
+        listed = getattr(self.options, f"{name}AsNumpy", None)
+        if listed is not None:
+            found = listed()
+            return [] if isinstance(found, int) else np.asarray(found).tolist()
+        read = getattr(self.options, name, None)
+        return default if read is None else read()
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    name: str
+    tensors: Sequence[Tensor]
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    operators: Sequence[Operator]
+
+
+@dataclass(frozen=True)
+class File:
+    """The subgraphs of a file, the first of which is the model, and by signature the names of what they take."""
+
+    subgraphs: Sequence[Subgraph]
+    signatures: Mapping[str, tuple[int, Mapping[int, str], Mapping[int, str]]]
+
+
+def read_file(path: Path) -> File:
+    contents = path.read_bytes()
+    if len(contents) < 8 or contents[4:8] != b"TFL3":
+        raise InvalidModel(f'"{path}" is not a model of TFLite', given="a file without its mark TFL3")
+    try:
+        model = tflite.Model.GetRootAsModel(contents, 0)
+        graphs = [_subgraph(model, model.Subgraphs(k), contents) for k in range(model.SubgraphsLength())]
+        signatures = dict(_signature(model.SignatureDefs(k)) for k in range(model.SignatureDefsLength()))
+    except (IndexError, TypeError, ValueError, AttributeError, OverflowError, UnicodeDecodeError) as error:
+        raise InvalidModel(
+            f'"{path}" is broken or not a whole model of TFLite', given=f"{type(error).__name__}: {error}"
+        ) from error
+    except Exception as error:
+        if type(error).__module__ == "struct":
+            raise InvalidModel(f'"{path}" is broken or not a whole model of TFLite', given=str(error)) from error
+        raise
+    if not graphs:
+        raise InvalidModel(f'"{path}" holds no graph')
+    return File(graphs, signatures)
+
+
+def _signature(found: Any) -> tuple[str, tuple[int, dict[int, str], dict[int, str]]]:
+    inputs = {found.Inputs(k).TensorIndex(): found.Inputs(k).Name().decode() for k in range(found.InputsLength())}
+    outputs = {found.Outputs(k).TensorIndex(): found.Outputs(k).Name().decode() for k in range(found.OutputsLength())}
+    key = found.SignatureKey()
+    return (key.decode() if key else ""), (found.SubgraphIndex(), inputs, outputs)
+
+
+def _subgraph(model: Any, graph: Any, contents: bytes) -> Subgraph:
+    tensors = [_tensor(model, graph.Tensors(k), contents) for k in range(graph.TensorsLength())]
+    operators = [_operator(model, graph.Operators(k), k) for k in range(graph.OperatorsLength())]
+    name = graph.Name()
+    tensors = [_with_blocks(model, graph, k, each, tensors) for k, each in enumerate(tensors)]
+    inputs, outputs = (
+        [int(read(k)) for k in range(count())]
+        for read, count in ((graph.Inputs, graph.InputsLength), (graph.Outputs, graph.OutputsLength))
+    )
+    for place in (
+        *inputs,
+        *outputs,
+        *(i for op in operators for i in (*op.inputs, *op.outputs, *op.intermediates) if i >= 0),
+    ):
+        if not 0 <= place < len(tensors):
+            raise InvalidModel(
+                "an operator names a tensor that its graph does not have", given=f"{place} of {len(tensors)}"
+            )
+    return Subgraph(name.decode() if name else "", tensors, inputs, outputs, operators)
+
+
+def _operator(model: Any, op: Any, place: int) -> Operator:
+    code = model.OperatorCodes(op.OpcodeIndex())
+    number = max(_field(code._tab, _BUILTIN_CODE), code.DeprecatedBuiltinCode())
+    name = _OPERATORS.get(number, f"number {number}")
+    custom = b""
+    if name == "CUSTOM":
+        name = (code.CustomCode() or b"CUSTOM").decode()
+        custom = bytes(op.CustomOptionsAsNumpy()) if op.CustomOptionsLength() else b""
+    kind = _OPTIONS.get(op.BuiltinOptionsType(), "NONE")
+    options = None
+    table = op.BuiltinOptions()
+    if table is None and op.BuiltinOptions2() is not None:
+        table, kind = op.BuiltinOptions2(), _OPTIONS_2.get(op.BuiltinOptions2Type(), "NONE")
+    if table is not None and hasattr(tflite, kind):
+        options = getattr(tflite, kind)()
+        options.Init(table.Bytes, table.Pos)
+    inputs = [int(op.Inputs(k)) for k in range(op.InputsLength())]
+    outputs = [int(op.Outputs(k)) for k in range(op.OutputsLength())]
+    inside = [int(op.Intermediates(k)) for k in range(op.IntermediatesLength())]
+    return Operator(name, inputs, outputs, inside, options, custom, place)
+
+
+def _tensor(model: Any, tensor: Any, whole: bytes) -> Tensor:
+    number = tensor.Type()
+    kind = None if number in _RESOURCES else _DTYPES.get(number, number)
+    if isinstance(kind, int):
+        raise NotRepresentable("an element type has no form in ONNX", given=f"number {kind} of the schema of TFLite")
+    sizes = [int(tensor.Shape(k)) for k in range(tensor.ShapeLength())]
+    varying = [int(tensor.ShapeSignature(k)) for k in range(tensor.ShapeSignatureLength())] or sizes
+    name = tensor.Name()
+    label = name.decode(errors="replace") if name else ""
+    contents = None if kind is None else _contents(model.Buffers(tensor.Buffer()), kind, sizes, label, whole)
+    shape = tuple(None if n < 0 else n for n in varying) if tensor.HasRank() or sizes or contents is not None else ()
+    if tensor.Sparsity() is not None:
+        raise NotRepresentable("a tensor is not dense", given=f'"{label}"')
+    return Tensor(label, kind, shape, contents, _quantization(tensor.Quantization(), kind), bool(tensor.IsVariable()))
+
+
+def _with_blocks(model: Any, graph: Any, place: int, tensor: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+    """The tensor with the scales of its blocks, which are other tensors of the graph."""
+    found = graph.Tensors(place).Quantization()
+    if found is None or found.DetailsType() != _BLOCKWISE or found.Details() is None:
+        return tensor
+    details = found.Details()
+    scales, points, block = (_field(details, k) for k in (_BLOCK_SCALES, _BLOCK_ZERO_POINTS, _BLOCK_SIZE))
+    contents = tensors[scales].contents if 0 <= scales < len(tensors) else None
+    if contents is None or tensor.shape is None or contents.size * block != math.prod(n or 0 for n in tensor.shape):
+        raise InvalidModel(f'no scales for the blocks of "{tensor.name}"', given=f"tensor {scales}, blocks of {block}")
+    blocks = np.asarray(contents, np.float32).reshape(*(n or 0 for n in tensor.shape[:-1]), -1)
+    zeros = tensors[points].contents if 0 < points < len(tensors) else None
+    zero_points = (
+        np.zeros(blocks.shape, np.int64) if zeros is None else np.asarray(zeros, np.int64).reshape(blocks.shape)
+    )
+    return replace(tensor, quantization=Quantization(blocks, zero_points, len(tensor.shape) - 1, block))
+
+
+def _contents(buffer: Any, kind: Any, sizes: Sequence[int], name: str, whole: bytes) -> np.ndarray[Any, Any] | None:
+    raw = b""
+    if buffer.DataLength():
+        raw = buffer.DataAsNumpy().tobytes()
+    elif buffer.Offset() > 1:
+        raw = whole[buffer.Offset() : buffer.Offset() + buffer.Size()]
+    if not raw:
+        return None
+    if kind is object:
+        return _texts(raw).reshape(sizes)
+    count = math.prod(sizes)
+    if kind is ml_dtypes.int4:
+        pairs = np.frombuffer(raw, np.uint8)
+        quantized = np.stack([pairs & 15, pairs >> 4], -1).reshape(-1)[:count].astype(np.int8)
+        if quantized.size != count:
+            raise InvalidModel(f'"{name}" has too few bytes for its shape', given=f"{len(raw)} for {list(sizes)}")
+        return np.where(quantized > 7, quantized - 16, quantized).astype(ml_dtypes.int4).reshape(sizes)
+    if len(raw) != count * np.dtype(kind).itemsize:
+        raise InvalidModel(
+            f'"{name}" does not have as many bytes as its shape needs', given=f"{len(raw)} for {list(sizes)}"
+        )
+    return np.frombuffer(raw, kind).reshape(sizes)
+
+
+def _texts(raw: bytes) -> np.ndarray[Any, Any]:
+    """Texts in the layout of TFLite: their number, the start of each, and then their bytes."""
+    count = int(np.frombuffer(raw, np.int32, 1)[0])
+    ends = np.frombuffer(raw, np.int32, count + 1, 4)
+    found = np.empty(count, object)
+    found[:] = [text_of(raw[a:b]) for a, b in pairwise(ends)]
+    return found
+
+
+def _quantization(found: Any, kind: Any) -> Quantization | None:
+    """None for floats, whose ranges some files tell, too."""
+    is_code = kind not in (None, object, np.bool_) and (np.dtype(kind).kind in "iu" or kind is ml_dtypes.int4)
+    if found is None or not found.ScaleLength() or not is_code:
+        return None
+    scales = np.asarray(found.ScaleAsNumpy(), np.float32)
+    points = np.asarray(found.ZeroPointAsNumpy(), np.int64) if found.ZeroPointLength() else np.zeros(1, np.int64)
+    if len(points) != len(scales):
+        points = np.repeat(points[:1], len(scales))
+    return Quantization(scales, points, int(found.QuantizedDimension()))

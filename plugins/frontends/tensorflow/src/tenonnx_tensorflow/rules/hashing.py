@@ -1,0 +1,178 @@
+"""Buckets of integers: hashes of their decimal text, FarmHash's fingerprint (na::Hash64) and SipHash-2-4.
+
+ONNX has no bytes of text, but the text of an integer follows from its digits. Words of 64 bits are int64, whose sums and
+products leave out what is beyond, as those of C do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, NotRepresentable, Value, constant
+from tenonnx_tensorflow.rules import rule
+from tenonnx_tensorflow.tracked_values import as_dtype
+
+#: How many digits the longest integer of 64 bits has, and how many characters are looked at: whole words of 8.
+_DIGITS, _LONGEST = 19, 24
+
+
+def _word(content: int) -> Value:
+    """A word, whose highest bit is that of the sign here."""
+    return constant(np.asarray(content & (2**64 - 1), np.uint64).astype(np.int64))
+
+
+def _shifted(x: Value, by: int) -> Value:
+    """Its bits to the right, zeros at the left."""
+    rest = ops.sub(x, ops.mod(x, _word(1 << by)))
+    return ops.mod(ops.div(rest, _word(1 << by)), _word(1 << (64 - by)))
+
+
+def _rotated(x: Value, by: int) -> Value:
+    """Its bits to the right, those that leave it at the left."""
+    return ops.add(_shifted(x, by), ops.mul(x, _word(1 << (64 - by))))
+
+
+class Text(NamedTuple):
+    """Decimal numbers as characters: ``codes[..., k]`` is character ``k``, 0 behind the last."""
+
+    codes: Value
+    length: Value
+
+    @staticmethod
+    def of(x: Value) -> Text:
+        below = ops.unsqueeze(ops.minimum(x, ops.neg(x)), [x.ndim])  # the least integer has no positive counterpart
+        whole = ops.div(below, constant(10 ** np.arange(_DIGITS, dtype=np.int64)))
+        digits = ops.sub(ops.mul(ops.div(whole, _word(10)), _word(10)), whole)
+        is_digit = ops.cast(ops.less(whole, _word(0)), to=DType.int64)
+        count = ops.maximum(ops.reduce_sum(is_digit, [x.ndim], keepdims=1), _word(1))
+        sign = ops.less(ops.unsqueeze(x, [x.ndim]), _word(0))
+        length = ops.add(count, ops.cast(sign, to=DType.int64))
+        place = constant(np.arange(_LONGEST))
+        from_end = ops.sub(ops.sub(length, _word(1)), place)
+        held = ops.clip(from_end, _word(0), _word(_DIGITS - 1))
+        found = ops.add(ops.gather_elements(digits, held, axis=x.ndim), _word(ord("0")))
+        first = ops.and_(sign, ops.equal(place, _word(0)))
+        inside = ops.greater_or_equal(from_end, _word(0))
+        codes = ops.where(first, _word(ord("-")), ops.where(inside, found, _word(0)))
+        return Text(codes, ops.squeeze(length, [x.ndim]))
+
+    def part(self, start: Value | int, count: int = 8) -> Value:
+        """Characters from ``start`` on as a number, the first of which is its lowest byte.
+
+        Four at a time, as runtimes add integers of 64 bits as floats.
+        """
+        if count > 4:
+            behind = start + 4 if isinstance(start, int) else ops.add(start, _word(4))
+            high = ops.mul(self.part(behind, count - 4), _word(1 << 32))
+            return ops.add(self.part(start, 4), high)
+        axis = self.codes.ndim - 1
+        factors = constant(256 ** np.arange(count, dtype=np.int64))
+        if isinstance(start, int):
+            chosen = ops.slice_(self.codes, [start], [start + count], [axis])
+        else:
+            places = ops.add(ops.unsqueeze(start, [axis]), constant(np.arange(count)))
+            chosen = ops.gather_elements(self.codes, ops.clip(places, _word(0), _word(_LONGEST - 1)), axis=axis)
+        return ops.reduce_sum(ops.mul(chosen, factors), [axis], keepdims=0)
+
+    def from_end(self, back: int, count: int = 8) -> Value:
+        return self.part(ops.sub(self.length, _word(back)), count)
+
+
+# ----- FarmHash -------------------------------------------------------------------------------------------------------
+
+_K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
+
+
+def _mixed(x: Value) -> Value:
+    return ops.bitwise_xor(x, _shifted(x, 47))
+
+
+def _of_two(u: Value, v: Value, factor: Value) -> Value:
+    first = _mixed(ops.mul(ops.bitwise_xor(u, v), factor))
+    return ops.mul(_mixed(ops.mul(ops.bitwise_xor(v, first), factor)), factor)
+
+
+def fingerprint(text: Text) -> Value:
+    """By the length of the text: up to 3, 7, 16 and 32 characters."""
+    length = text.length
+    factor = ops.add(_word(_K2), ops.mul(length, _word(2)))
+
+    middle = text.part(ops.div(length, _word(2)), 1)
+    y = ops.add(text.part(0, 1), ops.mul(middle, _word(256)))
+    z = ops.add(length, ops.mul(text.from_end(1, 1), _word(4)))
+    shortest = ops.mul(_mixed(ops.bitwise_xor(ops.mul(y, _word(_K2)), ops.mul(z, _word(_K0)))), _word(_K2))
+
+    head = ops.add(length, ops.mul(text.part(0, 4), _word(8)))
+    short = _of_two(head, text.from_end(4, 4), factor)
+
+    a, b = ops.add(text.part(0), _word(_K2)), text.from_end(8)
+    c = ops.add(ops.mul(_rotated(b, 37), factor), a)
+    d = ops.mul(ops.add(_rotated(a, 25), b), factor)
+    long = _of_two(c, d, factor)
+
+    a, b = ops.mul(text.part(0), _word(_K1)), text.part(8)
+    c, d = ops.mul(text.from_end(8), factor), ops.mul(text.from_end(16), _word(_K2))
+    first = ops.add(ops.add(_rotated(ops.add(a, b), 43), _rotated(c, 30)), d)
+    second = ops.add(ops.add(a, _rotated(ops.add(b, _word(_K2)), 18)), c)
+    longest = _of_two(first, second, factor)
+
+    found = longest
+    for most, of_fewer in ((16, long), (7, short), (3, shortest)):
+        found = ops.where(ops.less_or_equal(length, _word(most)), of_fewer, found)
+    return found
+
+
+# ----- SipHash --------------------------------------------------------------------------------------------------------
+
+
+def _rounds(held: list[Value], count: int) -> list[Value]:
+    a, b, c, d = held
+    for _ in range(count):
+        a, c = ops.add(a, b), ops.add(c, d)
+        b, d = ops.bitwise_xor(_rotated(b, 64 - 13), a), ops.bitwise_xor(_rotated(d, 64 - 16), c)
+        a = _rotated(a, 32)
+        c, a = ops.add(c, b), ops.add(a, d)
+        b, d = ops.bitwise_xor(_rotated(b, 64 - 17), c), ops.bitwise_xor(_rotated(d, 64 - 21), a)
+        c = _rotated(c, 32)
+    return [a, b, c, d]
+
+
+def sip_hash(text: Text, key: list[int]) -> Value:
+    first, second = key
+    names = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+    like = ops.mul(text.length, _word(0))
+    held = [ops.add(like, _word(k ^ name)) for k, name in zip((first, second, first, second), names, strict=True)]
+
+    def taken(held: list[Value], block: Value) -> list[Value]:
+        a, b, c, d = _rounds([*held[:3], ops.bitwise_xor(held[3], block)], 2)
+        return [ops.bitwise_xor(a, block), b, c, d]
+
+    for start in (0, 8):
+        is_whole = ops.greater_or_equal(text.length, _word(start + 8))
+        after = taken(held, text.part(start))
+        held = [ops.where(is_whole, new, old) for new, old in zip(after, held, strict=True)]
+    rest = ops.sub(text.length, ops.mod(text.length, _word(8)))
+    a, b, c, d = taken(held, ops.add(text.part(rest, 7), ops.mul(text.length, _word(1 << 56))))
+    a, b, c, d = _rounds([a, b, ops.bitwise_xor(c, _word(0xFF)), d], 4)
+    return ops.bitwise_xor(ops.bitwise_xor(a, b), ops.bitwise_xor(c, d))
+
+
+@rule("StringToHashBucketFast", "StringToHashBucketStrong")
+def bucket(node: Any, x: Value) -> Value:
+    """Bucket of the text of an integer."""
+    made, count = x.producer, int(node["num_buckets"])
+    numbers = made.inputs[0] if made is not None and made.op_type == "Cast" else None
+    if numbers is None or numbers.dtype.numpy.kind not in "iu" or numbers.dtype is DType.uint64 or count >= 1 << 31:
+        raise NotRepresentable(
+            "text is hashed, of whose bytes ONNX knows nothing, or into 2^31 buckets or more",
+            given=f"{node.title}: {x.type}, {count} buckets",
+            do="hash text before the model, or use StringLookup with a vocabulary",
+        )
+    text = Text.of(as_dtype(numbers, DType.int64))
+    found = fingerprint(text) if node.op.endswith("Fast") else sip_hash(text, [int(k) for k in node["key"]])
+    low, high = ops.mod(found, _word(1 << 32)), _shifted(found, 32)
+    by_high = ops.mul(ops.mod(high, _word(count)), _word((1 << 32) % count))
+    return ops.mod(ops.add(by_high, low), _word(count))

@@ -1,0 +1,166 @@
+"""Loops and branches as TensorFlow 1 has them, Switch, Merge, Enter and Exit, as functions of what they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tenonnx.extend import NotRepresentable
+from tenonnx_tensorflow.graphs import Node, Reference
+from tenonnx_tensorflow.loops import Looping, branched, looped
+from tenonnx_tensorflow.rules import rule
+from tenonnx_tensorflow.rules.control import condition_of
+
+#: Ops whose inputs are not computed where they stand: what they are is found by going back from them.
+DEFERRED: dict[str, Callable[..., Any]] = {}
+
+_SWITCHES = frozenset({"Switch", "RefSwitch", "_SwitchN"})
+_MERGES = frozenset({"Merge", "RefMerge"})
+_ENTERS = frozenset({"Enter", "RefEnter"})
+_EXITS = frozenset({"Exit", "RefExit"})
+_NEXT = frozenset({"NextIteration", "RefNextIteration"})
+
+
+def deferred(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def registered(function: Callable[..., Any]) -> Callable[..., Any]:
+        DEFERRED.update(dict.fromkeys(names, function))
+        rule(*names)(function)
+        return function
+
+    return registered
+
+
+@rule(*_SWITCHES, outputs="output_false output_true")
+def switch(node: Any, x: Any, condition: Any) -> list[Any]:
+    """Outside of a branch both are the data."""
+    return [x, x]
+
+
+@rule(*_ENTERS, *_NEXT)
+def passed(node: Any, x: Any) -> Any:
+    return x
+
+
+# ----- branches -------------------------------------------------------------------------------------------------------
+
+
+@deferred("Merge", "RefMerge")
+def merge(scope: Any, node: Node) -> Any:
+    """Result of the taken branch: the nodes between a Switch and here."""
+    sides: dict[int, Reference] = {}
+    condition: Reference | None = None
+    for reference in node.inputs:
+        guarded = _guard(scope.nodes, reference)
+        if guarded is None:
+            continue
+        guard, side = guarded
+        condition = guard.inputs[1]
+        sides[side] = reference
+    if condition is None:
+        raise NotRepresentable("a Merge does not follow a Switch", given=node.title)
+    if len(sides) == 1:  # the other is no result of a Switch at all
+        (side,) = sides
+        rest = next(reference for reference in node.inputs if reference is not sides[side])
+        sides[1 - side] = rest
+    value = scope.read(condition)
+    found = branched(
+        scope.interpreter.state,
+        condition_of(value),
+        lambda: [scope.inside(sides[1])],
+        lambda: [scope.inside(sides[0])],
+        node.title,
+    )
+    return [found[0], value]
+
+
+def _guard(nodes: Mapping[str, Node], start: Reference) -> tuple[Node, int] | None:
+    """The Switch that a branch begins at, and which of its outputs leads here; those of inner branches are passed."""
+    pending: list[tuple[str, int, int]] = [(start.node, start.position, 0)]
+    seen = set()
+    while pending:
+        name, position, depth = pending.pop()
+        if (name, depth) in seen or name not in nodes:
+            continue
+        seen.add((name, depth))
+        node = nodes[name]
+        if node.op in _SWITCHES:
+            if depth == 0:
+                return node, position
+            depth -= 1
+        elif node.op in _MERGES:
+            depth += 1
+        elif node.op in _EXITS:
+            continue
+        pending += [(r.node, r.position, depth) for r in node.inputs]
+        pending += [(each, 0, depth) for each in node.controls]
+    return None
+
+
+# ----- loops ----------------------------------------------------------------------------------------------------------
+
+
+@deferred("Exit", "RefExit")
+def leave(scope: Any, node: Node) -> Any:
+    """Final values of a loop: all of its Exits are of one loop, which is built once."""
+    nodes: Mapping[str, Node] = scope.nodes
+    frame = _frame(nodes, node)
+    loops = scope.loops
+    if frame not in loops:
+        loops[frame] = _loop(scope, frame, node)
+    return [loops[frame][nodes[node.inputs[0].node].inputs[0].node]]
+
+
+def _frame(nodes: Mapping[str, Node], node: Node) -> str:
+    merged = nodes[nodes[node.inputs[0].node].inputs[0].node]
+    for reference in merged.inputs:
+        if nodes[reference.node].op in _ENTERS:
+            return str(nodes[reference.node]["frame_name"])
+    raise NotRepresentable("an Exit does not follow a Switch of what a loop carries", given=node.title)
+
+
+def _loop(scope: Any, frame: str, node: Node) -> dict[str, Any]:
+    """Values of each Merge of a frame after the loop."""
+    nodes: Mapping[str, Node] = scope.nodes
+    merges: list[Node] = []
+    for each in nodes.values():
+        if each.op in _MERGES and any(
+            nodes[r.node].op in _ENTERS and nodes[r.node]["frame_name"] == frame for r in each.inputs if r.node in nodes
+        ):
+            merges.append(each)
+    starts = [_input_of(nodes, each, _ENTERS) for each in merges]
+    following = [_input_of(nodes, each, _NEXT) for each in merges]
+    switches = [
+        next((n for n in nodes.values() if n.op in _SWITCHES and n.inputs[0].node == each.name), None)
+        for each in merges
+    ]
+    condition = nodes[next(s for s in switches if s is not None).inputs[1].node]
+    constants = [
+        n for n in nodes.values() if n.op in _ENTERS and n["frame_name"] == frame and n.get("is_constant", False)
+    ]
+    fixed = {n.name: [scope.read(n.inputs[0])] for n in constants}
+    initial = [scope.read(n.inputs[0]) for n in starts]
+
+    def given(held: Any) -> dict[str, Any]:
+        known = dict(fixed)
+        for merged, switched, each in zip(merges, switches, held, strict=True):
+            known[merged.name] = [each, each]
+            if switched is not None:
+                known[switched.name] = [each, each]
+        return known
+
+    def going(held: Any) -> Any:
+        return condition_of(scope.within(given(held), condition.inputs[0]))
+
+    def step(held: Any) -> Any:
+        known = given(held)
+        inner = scope.nested(known)
+        return [inner.read(n.inputs[0]) for n in following]
+
+    found = looped(
+        Looping(scope.interpreter.state, initial, going, step, [False] * len(initial), f'the loop "{frame}"')
+    )
+    return {merged.name: each for merged, each in zip(merges, found, strict=True)}
+
+
+def _input_of(nodes: Mapping[str, Node], merged: Node, kinds: frozenset[str]) -> Node:
+    return next(nodes[reference.node] for reference in merged.inputs if nodes[reference.node].op in kinds)

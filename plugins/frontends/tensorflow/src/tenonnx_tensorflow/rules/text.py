@@ -1,0 +1,141 @@
+"""Text and lookup tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, NotRepresentable, Value, constant
+from tenonnx_onnx_ml.encoders import label_encoder
+from tenonnx_tensorflow.attributes import dtype_of
+from tenonnx_tensorflow.rules import rule
+from tenonnx_tensorflow.tracked_values import Table, as_dtype, known
+
+
+@rule(
+    "HashTableV2",
+    "HashTable",
+    "MutableHashTableV2",
+    "MutableHashTable",
+    "AnonymousHashTable",
+    "AnonymousMutableHashTable",
+    "MutableDenseHashTableV2",
+    "AnonymousMutableDenseHashTable",
+    interpreter=True,
+)
+def table(interpreter: Any, node: Any, *_: Value) -> Table:
+    name = node.get("shared_name", "") or node.get("container", "") or node.name
+    found: Table = interpreter.state.tables.setdefault(name, Table(name))
+    return found
+
+
+@rule("LookupTableImportV2", "InitializeTableV2", "InitializeTable", "LookupTableInsertV2", interpreter=True)
+def fill(interpreter: Any, node: Any, table: Table, keys: Value, contents: Value) -> list[Any]:
+    table.keys = known(keys, "the keys of a table").reshape(-1)
+    table.contents = known(contents, "the contents of a table").reshape(-1)
+    return []
+
+
+@rule("InitializeTableFromTextFileV2", interpreter=True)
+def fill_from_file(interpreter: Any, node: Any, table: Table, name: Value) -> list[Any]:
+    """Keys and contents are columns of a file (0, 1, ...), its whole lines (-2) or their numbers (-1)."""
+    lines = interpreter.state.asset(str(known(name, "the name of a file of a table").reshape(-1)[0]))
+    rows = [line.split(node.get("delimiter", "\t") or "\t") for line in lines]
+
+    def column(place: int) -> list[Any]:
+        if place == -1:
+            return list(range(len(lines)))
+        return list(lines) if place == -2 else [row[place] for row in rows]
+
+    keys, contents = column(int(node["key_index"])), column(int(node["value_index"]))
+    table.keys, table.contents = np.asarray(keys, object), np.asarray(contents, object)
+    return []
+
+
+_NAMES = {DType.string: "strings", DType.int64: "int64s", DType.float32: "floats"}
+
+
+@rule("LookupTableFindV2", "LookupTableFind", interpreter=True)
+def find(interpreter: Any, node: Any, table: Any, keys: Value, default: Value) -> Value:
+    if not isinstance(table, Table):
+        raise NotRepresentable("a lookup is not of a table", given=node.title)
+    wanted = dtype_of(node["Tout"])
+    if table.keys is None and callable(table.contents):
+        table.keys, table.contents = (a.reshape(-1) for a in table.contents(node["Tin"], node["Tout"]))
+    if table.keys is None:
+        raise NotRepresentable("a table has no contents", given=f'{node.title} reads "{table.name}"')
+    fallback = known(default, "what a table gives for other keys").reshape(-1)[0]
+    held = keys if keys.dtype is DType.string else as_dtype(keys, DType.int64)
+    kind = wanted if wanted in _NAMES else DType.int64
+    named: Any = {
+        f"keys_{_NAMES[held.dtype]}": [_plain(key, held.dtype) for key in table.keys],
+        f"values_{_NAMES[kind]}": [_plain(each, kind) for each in table.contents],
+        f"default_{_NAMES[kind][:-1]}": _plain(fallback, kind),
+    }
+    found = label_encoder(held, **named)
+    return as_dtype(found, wanted)
+
+
+def _plain(content: Any, dtype: DType) -> Any:
+    if dtype is DType.string:
+        return content.decode() if isinstance(content, bytes) else str(content)
+    return float(content) if dtype is DType.float32 else int(content)
+
+
+@rule("LookupTableSizeV2", "LookupTableSize", interpreter=True)
+def size(interpreter: Any, node: Any, table: Table) -> Value:
+    if table.keys is None:
+        raise NotRepresentable("a table is measured that has no contents", given=node.title)
+    return constant(np.asarray(len(table.keys), np.int64))
+
+
+# ----- text -----------------------------------------------------------------------------------------------------------
+
+
+@rule("StringJoin")
+def join(node: Any, *values: Value) -> Value:
+    separator = node.get("separator", "")
+    found = values[0]
+    for value in values[1:]:
+        if separator:
+            found = ops.string_concat(found, constant(np.asarray(separator, object)))
+        found = ops.string_concat(found, value)
+    return found
+
+
+@rule("StringLower", "StringUpper")
+def cased(node: Any, x: Value) -> Value:
+    """Of ASCII alone, unless the node names an encoding."""
+    flat = x if x.rank == 1 else ops.reshape(x, [-1])
+    found = ops.string_normalizer(
+        flat,
+        case_change_action="LOWER" if node.op == "StringLower" else "UPPER",
+        locale=None if node.get("encoding", "") else "C",
+    )
+    return found if x.rank == 1 else ops.reshape(found, ops.shape(x))
+
+
+@rule("StaticRegexFullMatch")
+def full_match(node: Any, x: Value) -> Value:
+    return ops.regex_full_match(x, pattern=node["pattern"])
+
+
+@rule("RegexFullMatch")
+def full_match_of(node: Any, x: Value, pattern: Value) -> Value:
+    return ops.regex_full_match(x, pattern=str(known(pattern, "a pattern").reshape(-1)[0]))
+
+
+@rule("StringToNumber")
+def to_number(node: Any, x: Value) -> Value:
+    return ops.cast(x, to=dtype_of(node.get("out_type", 1)))
+
+
+@rule("AsString")
+def as_string(node: Any, x: Value) -> Value:
+    """Whole numbers alone: those of floats would be written with other digits."""
+    plain = not node.get("fill", "") and int(node.get("width", -1)) < 1
+    if x.dtype.numpy.kind not in "iu" or not plain:
+        raise NotRepresentable("numbers that become text are no integers, or have a width", given=f"{x.dtype.name}")
+    return ops.cast(x, to=DType.string)

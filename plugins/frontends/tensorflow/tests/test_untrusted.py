@@ -1,0 +1,263 @@
+"""Hostile files of TensorFlow and Keras: nothing they name is run, written or read."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tenonnx as tx
+from tenonnx.extend.formats import to_model
+from tenonnx.tools import load_and_verifier
+from tenonnx_frontends import UnverifiedWarning
+from tenonnx_tensorflow.effects import READERS, SAVERS, RunnablePart, effectless_ops, effects_of, needed_part
+from tenonnx_tensorflow.keras_config import refused_objects
+
+sys.path.insert(0, str(Path(__file__).parent))
+try:
+    import hostile_files as hostile
+finally:
+    sys.path.pop(0)
+
+FROZEN, SAVED = list(hostile.frozen_files()), list(hostile.saved_models())
+KERAS, H5 = list(hostile.keras_files()), list(hostile.h5_files())
+
+
+def _opened(path: Path) -> tx.Graph | None:
+    """The graph of a hostile file; None where it is refused. Nothing beside our errors and warnings may come of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnverifiedWarning)
+        try:
+            return tx.load(path)
+        except tx.TenonnxError as error:
+            refusal = error
+    assert not isinstance(refusal, tx.PluginError), refusal
+    return None
+
+
+def _cases(*groups: Any) -> Any:
+    named = [(f"{kind}, {name}", write) for kind, group in groups for name, write in group]
+    return pytest.mark.parametrize("write", [write for _, write in named], ids=[name for name, _ in named])
+
+
+@_cases(("frozen", FROZEN), ("saved", SAVED), ("keras", KERAS), ("h5", H5))
+def test_nothing_happens(write: Callable[[Path], Path], tmp_path: Path) -> None:
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    path = write(folder)
+    hostile.outside(folder).unlink(missing_ok=True)  # what tracing the case itself did
+    before = {each.name for each in tmp_path.iterdir()}
+    graph = _opened(path)
+    assert {each.name for each in tmp_path.iterdir()} == before
+    assert graph is None or hostile.SECRET.encode() not in to_model(graph).SerializeToString()
+    assert keras.config.floatx() == "float32"
+
+
+def test_each_format_has_twenty() -> None:
+    assert all(len(group) >= 20 for group in (FROZEN, SAVED, KERAS, H5))
+
+
+@pytest.mark.parametrize("op", hostile.ATTACKS)
+def test_ops_with_effects_are_not_listed(op: str) -> None:
+    assert op not in effectless_ops()
+
+
+def test_listed_ops_are_those_of_tensorflow() -> None:
+    from tensorflow.core.framework.op_def_pb2 import OpList
+    from tensorflow.python.client import pywrap_tf_session
+
+    known = OpList.FromString(pywrap_tf_session.TF_GetBuffer(pywrap_tf_session.TF_GetAllOpList()))
+    assert effectless_ops() <= {each.name for each in known.op}
+    assert not effectless_ops() & (READERS.keys() | SAVERS | {"PrintV2"})
+
+
+def _message(*nodes: tuple[str, str, list[str]]) -> Any:
+    graph = tf.compat.v1.GraphDef()
+    for name, op, inputs in nodes:
+        graph.node.add(name=name, op=op, input=inputs)
+    return graph
+
+
+def test_an_op_of_tomorrow_is_refused() -> None:
+    graph = _message(("a", "Const", []), ("b", "AddV9", ["a"]))
+    assert effects_of(graph) == ['AddV9 (node "b")']
+    assert effects_of(needed_part(graph, ["a"])) == []
+
+
+def test_a_function_named_by_an_attribute_is_part_of_the_graph() -> None:
+    graph = _message(("a", "While", []))
+    graph.node[0].attr["anything"].s = b"written"
+    function = graph.library.function.add()
+    function.signature.name = "written"
+    function.node_def.add(name="w", op="WriteFile")
+    part = needed_part(graph, ["a"])
+    assert [each.signature.name for each in part.library.function] == ["written"]
+    assert RunnablePart(part, frozenset()).problems() == ['WriteFile (function "written")']
+
+
+@pytest.mark.parametrize(
+    ("nodes", "fine"),
+    [
+        ([("f", "Placeholder", []), ("r", "RestoreV2", ["f", "f", "f"])], True),
+        ([("f", "Placeholder", []), ("i", "Identity", ["f"]), ("r", "RestoreV2", ["i:0", "f", "f"])], True),
+        ([("f", "Const", []), ("g", "Const", []), ("r", "RestoreV2", ["g", "f", "f"])], False),
+        ([("f", "Placeholder", []), ("j", "StringJoin", ["f", "f"]), ("r", "RestoreV2", ["j", "f", "f"])], False),
+        ([("f", "Placeholder", []), ("r", "RestoreV2", ["^f"])], False),
+        ([("f", "Placeholder", []), ("s", "SaveV2", ["f"]), ("r", "Identity", ["s"])], False),
+    ],
+)
+def test_only_the_named_file_is_read(nodes: Any, fine: bool) -> None:
+    assert (RunnablePart(_message(*nodes), frozenset("f")).problems() == []) == fine
+
+
+def _with_variable(*more: tuple[str, str, list[str]]) -> Any:
+    return _message(
+        ("f", "Placeholder", []),
+        ("v", "VarHandleOp", []),
+        ("a", "AssignVariableOp", ["v", "f"]),
+        ("p", "ReadVariableOp", ["v", "^a"]),
+        ("t", "InitializeTableFromTextFileV2", ["f", "p"]),
+        *more,
+    )
+
+
+def test_the_path_of_an_asset_in_a_variable() -> None:
+    assert RunnablePart(_with_variable(), frozenset("f")).problems() == []
+    again = _with_variable(("c", "Const", []), ("b", "AssignVariableOp", ["v", "c"]))
+    shared = _with_variable(("w", "VarHandleOp", []))
+    shared.node[-1].attr["shared_name"].s = b"v"
+    passed = _with_variable(("g", "PartitionedCall", ["v"]))
+    for graph in (again, shared, passed):
+        assert RunnablePart(graph, frozenset("f")).problems()
+
+
+def test_the_reason_is_told(tmp_path: Path) -> None:
+    path = dict(FROZEN)["PrintV2"](tmp_path)
+    with pytest.warns(UnverifiedWarning, match=r"not verified against TensorFlow: the model contains PrintV2 \(node"):
+        graph = tx.load(path)
+    assert [node.op_type for node in graph.nodes] == ["Add"]
+    graph, verifier = load_and_verifier(path)
+    assert verifier is not None
+    assert verifier(graph).unverified["y"].startswith("not verified against TensorFlow: the model contains PrintV2")
+
+
+def _saved_table(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "words.txt").write_text("red\ngreen\n")
+
+    class Module(tf.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            lines = tf.lookup.TextFileInitializer(
+                str(folder / "words.txt"),
+                tf.string,
+                tf.lookup.TextFileIndex.WHOLE_LINE,
+                tf.int64,
+                tf.lookup.TextFileIndex.LINE_NUMBER,
+            )
+            self.table = tf.lookup.StaticHashTable(lines, -1)
+            self.shift = tf.Variable([10], dtype=tf.int64)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])  # type: ignore[untyped-decorator]
+        def serve(self, x: Any) -> Any:
+            return self.table.lookup(x) + self.shift
+
+    module = Module()
+    tf.saved_model.save(module, str(folder / "model"), signatures=module.serve)
+    return folder / "model"
+
+
+def test_an_honest_table_is_verified(tmp_path: Path) -> None:
+    graph, verifier = load_and_verifier(_saved_table(tmp_path / "a"))
+    assert verifier is not None
+    assert verifier(graph).verified
+    assert graph.run({"x": np.asarray(["green", "blue"], object)})["output_0"].tolist() == [11, 9]
+
+
+@pytest.mark.parametrize("place", ["assets/words.txt", "variables/variables.index", "saved_model.pb"])
+@pytest.mark.parametrize("kind", ["link", "pipe", "hard link"])
+def test_files_of_the_folder_are_no_links(place: str, kind: str, tmp_path: Path) -> None:
+    path = _saved_table(tmp_path / "a")
+    (path / place).rename(tmp_path / "moved")
+    if kind == "link":
+        (path / place).symlink_to(tmp_path / "moved")
+    elif kind == "hard link":
+        (path / place).hardlink_to(tmp_path / "moved")
+    else:
+        os.mkfifo(path / place)
+    with pytest.raises(tx.UnsafePath):
+        tx.load(path)
+
+
+def test_refused_files_list_their_layers(tmp_path: Path) -> None:
+    with pytest.raises(tx.InvalidCall) as caught:
+        tx.load(dict(KERAS)["bytecode"](tmp_path))
+    text = str(caught.value)
+    assert 'keras.layers.Lambda (layer "l")' in text
+    assert "in (InputLayer), l (Lambda)" in text
+    assert "--load FILE.py --trust" in text
+
+
+def test_trust_runs_what_a_file_brings(tmp_path: Path) -> None:
+    inputs = keras.Input((3,))
+    keras.Model(inputs, keras.layers.Lambda(lambda x: x + 1.0)(inputs)).save(tmp_path / "m.keras")
+    with pytest.raises(tx.InvalidCall):
+        tx.load(tmp_path / "m.keras")
+    assert tx.load(tmp_path / "m.keras", trust=True).nodes
+
+
+def test_registered_classes_are_the_users_own(tmp_path: Path) -> None:
+    @keras.saving.register_keras_serializable("own")
+    class Shift(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            return x + 1.0
+
+    inputs = keras.Input((3,))
+    keras.Model(inputs, Shift()(inputs)).save(tmp_path / "m.keras")
+    assert tx.load(tmp_path / "m.keras").nodes
+    keras.saving.get_custom_objects().pop("own>Shift")
+    with pytest.raises(tx.InvalidCall, match="Shift"):
+        tx.load(tmp_path / "m.keras")
+
+
+def test_every_layer_of_keras_may_be_named() -> None:
+    """But those that run code or open files."""
+    refused = {"Lambda", "TFSMLayer", "TorchModuleWrapper", "FlaxLayer", "JaxLayer", "Layer", "Wrapper", "InputSpec"}
+    names = [n for n in dir(keras.layers) if isinstance(getattr(keras.layers, n), type) and n not in refused]
+    configs = [{"module": "keras.layers", "class_name": n, "config": {}, "registered_name": None} for n in names]
+    assert refused_objects(configs) == []
+    assert len(refused_objects([{"class_name": n, "config": {}} for n in refused])) == len(refused) - 1
+
+
+def test_an_archive_that_unpacks_to_too_much(tmp_path: Path) -> None:
+    path = hostile.archive(tmp_path / "m.keras", {}, more={"assets/x": bytes(1 << 21)})
+    with tx.limits.override(memory=1 << 20), pytest.raises(tx.LimitExceeded):
+        tx.load(path)
+
+
+def test_an_old_keras_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keras, "__version__", "3.12.0")
+    with pytest.raises(tx.InvalidCall, match="not safe") as caught:
+        tx.load(hostile.archive(tmp_path / "m.keras", {}))
+    assert "3.13.2" in str(caught.value)
+
+
+def test_configs_that_are_no_configs(tmp_path: Path) -> None:
+    for text in ("[]", "null", '"x"', "{", json.dumps({"class_name": 5, "config": {}}), json.dumps({"class_name": []})):
+        with pytest.raises(tx.TenonnxError):
+            tx.load(hostile.archive(tmp_path / "m.keras", text))
+    (tmp_path / "m.h5").write_bytes(b"no HDF5")
+    with pytest.raises(tx.InvalidModel):
+        tx.load(tmp_path / "m.h5")
+    with h5py.File(tmp_path / "n.h5", "w"), pytest.raises(tx.TenonnxError):
+        tx.load(tmp_path / "n.h5")
