@@ -1,0 +1,49 @@
+"""Code shared by the front ends of frameworks, beside ``tenonnx.extend.frontends``.
+
+Dims and names come in the forms that every front end takes (``read_dims``, ``named_axes``, ``chosen_names``), the
+source is called at the sizes of ``sizes_to_compare`` (``SizedCalls``, ``verify_calls``), and refusals name lines of the
+user's code (``UserLines``). Packages add to the tables of rules by ``added_rule``.
+"""
+
+from tenonnx_frontends.dims import (
+    Dims,
+    batched,
+    named_axes,
+    read_dims,
+    resized,
+    sizes_of,
+    sizes_to_compare,
+    unknown_dims,
+)
+from tenonnx_frontends.files import open_below, read_below
+from tenonnx_frontends.lines import UserLines, line
+from tenonnx_frontends.names import chosen_names, joined, output_names, path_parts
+from tenonnx_frontends.rules import added_rule, guarded_rule
+from tenonnx_frontends.sized_calls import SizedCalls
+from tenonnx_frontends.verification import SourceCall, UnverifiedWarning, not_verified, verify_calls
+
+__all__ = [
+    "Dims",
+    "SizedCalls",
+    "SourceCall",
+    "UnverifiedWarning",
+    "UserLines",
+    "added_rule",
+    "batched",
+    "chosen_names",
+    "guarded_rule",
+    "joined",
+    "line",
+    "named_axes",
+    "not_verified",
+    "open_below",
+    "output_names",
+    "path_parts",
+    "read_below",
+    "read_dims",
+    "resized",
+    "sizes_of",
+    "sizes_to_compare",
+    "unknown_dims",
+    "verify_calls",
+]

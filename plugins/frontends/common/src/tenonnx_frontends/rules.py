@@ -1,0 +1,42 @@
+"""Rules that packages add to the table of a front end: for what is their own, and named where they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from tenonnx.extend import PluginError
+from tenonnx.extend.formats import Plugin, being_imported
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def added_rule(function: Function, names: Iterable[str], table: Collection[str]) -> Function:
+    """A rule as it is to stand in ``table`` by these names.
+
+    A package that is being loaded must give rules for what has none: else it raises ``PluginError``. What its rule
+    raises beside errors of tenonnx becomes a ``PluginError`` that names the package.
+    Whoever registers by hand may replace a rule.
+    """
+    plugin = being_imported()
+    if plugin is None or plugin.is_ours:
+        return function
+    if taken := [name for name in names if name in table]:
+        raise PluginError(
+            "a package gives a rule for what has one already",
+            given=taken[0],
+            do="register the rule where the model is loaded, so that it holds for that program alone",
+        )
+    return guarded_rule(plugin, function, ", ".join(names))
+
+
+def guarded_rule(plugin: Plugin, function: Function, name: str) -> Function:
+    """A function of a package that is named where it fails."""
+
+    @wraps(function)
+    def run(*arguments: Any, **options: Any) -> Any:
+        with plugin.running(f"has a rule for {name} that failed"):
+            return function(*arguments, **options)
+
+    return cast("Function", run)

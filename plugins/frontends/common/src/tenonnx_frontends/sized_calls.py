@@ -1,0 +1,79 @@
+"""Calls of a source at several sizes of its dynamic dims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tenonnx_frontends.verification import SourceCall
+
+#: Sizes to try in place of some that the source refuses: kernels, strides and halvings need larger ones.
+_LARGER = (3, 4, 8, 12, 16, 32, 48, 64, 96, 128)
+
+
+class SizedCalls:
+    """Calls of a source at several sizes, each made once.
+
+    ``make`` returns the feeds of the graph at sizes of its dims, and a function for what the source computes of them,
+    by output. What that function raises is a size that the source refuses.
+    """
+
+    def __init__(self, make: Callable[[Mapping[str, int]], tuple[Mapping[str, Any], Callable[[], list[Any]]]]) -> None:
+        self._make = make
+        self._made: dict[frozenset[tuple[str, int]], tuple[Mapping[str, Any], list[Any], Exception | None]] = {}
+
+    def at(self, wanted: Sequence[Mapping[str, int]]) -> Iterator[SourceCall]:
+        """Calls at the wanted sizes, the first of which are those of the examples.
+
+        A size that the source refuses is followed by the least larger one that it takes.
+        """
+        first = base = wanted[0]
+        for each in wanted:
+            varied = [name for name in each if each[name] != first[name]]
+            sizes = {**base, **{name: each[name] for name in varied}}
+            yield self._call(sizes)
+            if self._takes(sizes):
+                continue
+            varied = varied or list(sizes)
+            varied = [name for name in varied if name != "batch"] or varied
+            most = max((first[name] for name in varied), default=0)
+            for size in dict.fromkeys((*_LARGER, 2 * most, 3 * most)) if varied else ():
+                larger = {**sizes, **dict.fromkeys(varied, size)}
+                if frozenset(larger.items()) not in self._made and self._takes(larger):
+                    base = larger if each is first else base
+                    yield self._call(larger)
+                    break
+
+    def why_fixed(self, name: str, source: str) -> str:
+        """Reason why a dim does not vary: the source takes one size of it only; else empty."""
+        made = [(dict(key).get(name), error) for key, (_, _, error) in self._made.items()]
+        taken = {size for size, error in made if error is None}
+        refused = [(size, error) for size, error in made if size not in taken]
+        if len(taken) != 1 or not refused:
+            return ""
+        size, error = refused[0]
+        said = str(error).split("\n")[0]
+        return f'"{name}" cannot vary: {source} takes {taken.pop()} alone; at {size}: {type(error).__name__}: {said}'
+
+    def _call(self, sizes: Mapping[str, int]) -> SourceCall:
+        def expected() -> Sequence[Any]:
+            _, found, error = self._at(sizes)
+            if error is not None:
+                raise error
+            return found
+
+        where = ", ".join(f"{dim}={size}" for dim, size in sizes.items())
+        return SourceCall(lambda: self._at(sizes)[0], expected, where)
+
+    def _takes(self, sizes: Mapping[str, int]) -> bool:
+        return self._at(sizes)[2] is None
+
+    def _at(self, sizes: Mapping[str, int]) -> tuple[Mapping[str, Any], list[Any], Exception | None]:
+        key = frozenset(sizes.items())
+        if key not in self._made:
+            feeds, compute = self._make(sizes)
+            try:
+                self._made[key] = feeds, compute(), None
+            except Exception as error:  # the source does not take such feeds
+                self._made[key] = feeds, [], error
+        return self._made[key]

@@ -1,0 +1,103 @@
+"""Cases: estimators by their defaults and in many settings, fitted on small data of the right kind."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tenonnx_sklearn.cases.boosters import BOOSTERS
+from tenonnx_sklearn.cases.compositions import COMPOSITIONS
+from tenonnx_sklearn.cases.configurations import CONFIGURATIONS
+from tenonnx_sklearn.cases.data import rows_and_target
+
+PACKAGES = ("lightgbm", "xgboost", "catboost")
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimator and a function that fits it and gives it with rows to ask it about."""
+
+    name: str
+    fitted: Callable[[], tuple[Any, Any]]
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def cases() -> Iterator[Case]:
+    """Every estimator by its defaults, then the settings, and those of the boosters that are installed."""
+    from tenonnx_sklearn.cases.estimators import defaults
+
+    yield from (Case(name, fitted) for name, fitted in defaults())
+    yield from configurations()
+
+
+def configurations() -> Iterator[Case]:
+    """A case for each line of the settings and each kind of data that it stands under."""
+    for held in (CONFIGURATIONS, COMPOSITIONS, BOOSTERS):
+        for heading, lines in held.items():
+            for line in lines.strip().splitlines():
+                expression, _, asked = line.partition(" -> ")
+                if any(_of(package) in expression and not _is_installed(package) for package in PACKAGES):
+                    continue
+                options = {"outputs": [name.strip() for name in asked.split(",")]} if asked else {}
+                for kind in _kinds(heading):
+                    yield Case(f"{line} on {kind}", _fit(expression, kind), options)
+
+
+def _kinds(heading: str) -> list[str]:
+    """``"counts three"`` is one kind, ``"binary three"`` are two."""
+    return heading.split() if heading == "binary three" else [heading]
+
+
+def _of(package: str) -> str:
+    return {"lightgbm": "LGBM", "xgboost": "XGB", "catboost": "CatBoost"}[package]
+
+
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _fit(expression: str, kind: str) -> Callable[[], tuple[Any, Any]]:
+    def fitted() -> tuple[Any, Any]:
+        X, y, asked = rows_and_target(kind)
+        model = eval(expression, names())  # noqa: S307  the expressions are those of this package
+        if expression.startswith("IsotonicRegression"):
+            X, asked = X[:, :1], asked[:, :1]
+        options: dict[str, Any] = {"group": [len(X) // 4] * 4} if kind == "ranked" else {}
+        if expression.startswith("CatBoostRanker"):
+            options = {"group_id": np.arange(len(X)) // 30}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if expression.startswith("FrozenEstimator"):
+                model.estimator.fit(X, y)
+            return model.fit(X, y, **options), asked
+
+    return fitted
+
+
+@cache
+def names() -> dict[str, Any]:
+    """Names for expressions: estimators, kernels, scores, and the boosters that are installed."""
+    from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401
+    from sklearn.utils import all_estimators
+
+    found: dict[str, Any] = {"np": np, **dict(all_estimators())}
+    for module in (
+        "sklearn.gaussian_process.kernels",
+        "sklearn.feature_selection",
+        "sklearn.pipeline",
+        "sklearn.compose",
+        "sklearn.metrics",
+        *PACKAGES,
+    ):
+        try:
+            found |= {name: each for name, each in vars(importlib.import_module(module)).items() if name[0] != "_"}
+        except ImportError:
+            continue
+    return found

@@ -1,0 +1,163 @@
+"""Conversion of fitted estimators by rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+import tenonnx_standard as ops
+from tenonnx.extend import NotRepresentable, Value
+from tenonnx.extend.formats import loaded
+from tenonnx_frontends import added_rule
+from tenonnx_sklearn.sparsity import note_sparse
+from tenonnx_sklearn.tables import Table, as_matrix, as_table
+
+#: What an estimator computes for rows, by the name of its method. Rules give all that they can: what nobody reads is
+#: pruned in the end, and what costs much is a function that is called where it is asked for. What a transformer gives
+#: is a ``Table`` where its columns have several types, and the probabilities of several outputs are a list.
+Outputs = dict[str, Any]
+Rule = Callable[[Any, Any], Outputs]
+
+#: Packages name a module here by the Python package of their estimators; importing it registers the rules.
+GROUP = "tenonnx.estimators"
+
+_rules: dict[str, Rule] = {}
+_refused: dict[str, str] = {}
+
+
+def converts(*names: str, table: bool = False) -> Callable[[Rule], Rule]:
+    """Register a rule for estimators: the Python package and the class, ``"sklearn.Ridge"``.
+
+    A rule is a function of the fitted estimator and a matrix ``float[rows, features]`` that returns values by the name
+    of the method: ``{"predict": ..., "predict_proba": ...}``. It raises ``NotRepresentable`` for a setting that it does
+    not carry. Subclasses have rules of their own, since they may compute something else. With ``table`` it gets a
+    ``Table`` of columns that keep their types, text among them.
+    """
+
+    def register(rule: Rule) -> Rule:
+        taken = as_table if table else as_matrix
+        held = added_rule(lambda model, X: rule(model, taken(X)), names, _rules)
+        _rules.update(dict.fromkeys(names, held))
+        return rule
+
+    return register
+
+
+def refuses(why: str, *names: str) -> None:
+    """Say why estimators can have no rule."""
+    _refused.update(dict.fromkeys(names, why))
+
+
+def refuse_without_rule(model: Any) -> None:
+    """Raise ``NotRepresentable`` for an estimator that can have no rule, also as the first step of a pipeline."""
+    while getattr(model, "steps", None):
+        model = model.steps[0][1]
+    _import_rules(name_of(model).partition(".")[0])
+    if name_of(model) in _refused:
+        raise refusal(model, _refused[name_of(model)])
+
+
+def convert(model: Any, X: Value | Table) -> Outputs:
+    """Convert ``model`` on the rows of ``X``. Raises ``NotRepresentable`` where it has no rule."""
+    name = name_of(model)
+    _import_rules(name.partition(".")[0])
+    rule = _rules.get(name)
+    if name in _refused:
+        raise refusal(model, _refused[name])
+    if rule is None:
+        raise NotRepresentable(
+            "an estimator has no rule",
+            given=name,
+            do=f'write one: @tenonnx_sklearn.converts("{name}") above a function of the estimator and its rows'
+            f'{_by_base(model)}; see "tenonnx.estimators" in docs/how-to/sklearn.md',
+        )
+    found = rule(_widened(model), X)
+    if isinstance(found.get("transform"), Value | Table):
+        note_sparse(model, X, found["transform"])
+    if "predict_proba" in found and "predict_log_proba" not in found:
+        found["predict_log_proba"] = lambda: _logarithms(called(found["predict_proba"]))
+    return found
+
+
+def _by_base(model: Any) -> str:
+    """Advice for a class that computes the same as its base."""
+    names = [f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}" for kind in type(model).__mro__[1:]]
+    base = next((name for name in names if name in _rules), None)
+    return "" if base is None else f", or give that of {base} the name as well, where both compute the same"
+
+
+def _logarithms(proba: Any) -> Any:
+    return [ops.log(each) for each in proba] if isinstance(proba, list) else ops.log(proba)
+
+
+def _widened(held: Any, within: frozenset[type] = frozenset()) -> Any:
+    """Attributes of an estimator of scikit-learn, with numbers in float64 and no array sparse.
+
+    What a rule computes in float64 keeps its digits, also where rows of float32 were fitted. Nodes of trees and
+    lists, which lead to others of their kind, stay as they are.
+    """
+    if issparse(held):
+        return held.toarray().astype(np.float64)
+    if isinstance(held, np.ndarray):
+        return held.astype(np.float64) if held.dtype == np.float32 else held
+    if isinstance(held, list) and held and all(isinstance(each, np.ndarray) for each in held):
+        wide = [_widened(each) for each in held]
+        return held if all(a is b for a, b in zip(held, wide, strict=True)) else wide
+    kind = type(held)
+    if not kind.__module__.startswith("sklearn.") or not hasattr(held, "__dict__") or kind in within:
+        return held
+    around = within | {kind}
+    parts = {name: each for name, each in vars(held).items() if name != "_idf_diag"}  # words by words, before 1.5
+    changed = {name: wide for name, each in parts.items() if (wide := _widened(each, around)) is not each}
+    if not changed:
+        return held
+    made = copy(held)
+    vars(made).update(changed)
+    return made
+
+
+def output(model: Any, X: Value | Table, *methods: str) -> Any:
+    """Output of the first of these methods that its rule supports; refused by name where there is none."""
+    found = convert(model, X)
+    for method in methods:
+        if method in found:
+            return called(found[method])
+    raise refusal(model, f"its rule carries {', '.join(found)}, and not {' or '.join(methods)}")
+
+
+def called(found: Any) -> Any:
+    """Result of a rule for a method, or of the function that it returns."""
+    return found() if callable(found) else found
+
+
+def refusal(model: Any, why: str) -> NotRepresentable:
+    """The error for a setting that a rule does not carry."""
+    return NotRepresentable(f"{name_of(model)} has no form in ONNX", given=why)
+
+
+def name_of(model: Any) -> str:
+    """The name that the rule of an estimator is registered under."""
+    return f"{type(model).__module__.partition('.')[0]}.{type(model).__qualname__}"
+
+
+def known() -> list[str]:
+    """The names of all estimators with rules."""
+    _import_rules("")
+    return sorted(_rules)
+
+
+@cache
+def _import_rules(package: str) -> None:
+    from tenonnx_sklearn import rules
+
+    for module in iter_modules(rules.__path__, f"{rules.__name__}."):
+        import_module(module.name)
+    for _ in loaded(GROUP, package):
+        pass

@@ -1,0 +1,193 @@
+"""Categories of CatBoost: its model holds hashes of their texts, and of those that occurred together what they counted.
+
+The texts are those of the example; where they do not explain all hashes of the model, it is refused, since a text that
+is not known would count as unknown.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Value
+from tenonnx_onnx_ml.encoders import label_encoder
+from tenonnx_sklearn.algebra import beside, cast, upright
+from tenonnx_sklearn.city_hash import city_hash
+from tenonnx_sklearn.conversion import refusal
+from tenonnx_sklearn.ensembles import Array, Memberships
+from tenonnx_sklearn.rules.encoding import positions
+from tenonnx_sklearn.tables import Table, contents_of
+
+#: How hashes are joined: ``MIX * (joined + MIX * hash)`` in 64 bits, so that each is a sum of products.
+MIX = 0x4906BA494954CB65
+#: What stands in an empty place of a table of hashes.
+EMPTY = (1 << 64) - 1
+#: How many combinations of categories are tried for a hash, and how many rows a dense table has at most.
+MOST, DENSE = 50_000_000, 1 << 16
+
+
+@dataclass
+class Codes:
+    """The rows of a booster: numbers, and categories as codes among those that are known, else their number."""
+
+    model: Any
+    info: dict[str, Any]
+    parts: list[Value]
+    hashes: dict[int, Array] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: Any, info: dict[str, Any], X: Table) -> Codes:
+        made = cls(model, info, [])
+        categories = {each["flat_feature_index"]: each for each in info.get("categorical_features", [])}
+        for k in range(X.shape[1]):
+            x = X.column(k)
+            if k in categories:
+                x = made._code(x, categories[k])
+            made.parts.append(cast(x, X.dtype))
+        return made
+
+    def _code(self, x: Value, feature: dict[str, Any]) -> Value:
+        texts = _texts(self.model, x, feature)
+        hashes = np.asarray([_hash(text) for text in texts], np.uint64)
+        self.hashes[feature["feature_index"]] = hashes
+        wanted = np.asarray(feature.get("values", []), np.int64).astype(np.uint64)
+        _refuse_unknown(self.model, len(np.setdiff1d(wanted, hashes)), feature["feature_id"])
+        known: Any = texts if x.dtype is DType.string else [float(text) for text in texts]
+        return positions(x, np.asarray(known, object if x.dtype is DType.string else np.float64))
+
+    def flat(self, index: int) -> int:
+        """The column of a category by its place among categories."""
+        return int(self.info["categorical_features"][index]["flat_feature_index"])
+
+    def place(self, index: int, value: int) -> int:
+        """The code of a category by its hash."""
+        return int(np.flatnonzero(self.hashes[index] == np.int64(value).astype(np.uint64))[0])
+
+    def digit(self, element: dict[str, Any]) -> tuple[Value, Array]:
+        """Element of a combination as an integer, and the hash of each; the last integer is for unknown ones."""
+        kind = element["combination_element"]
+        if kind == "float_feature":
+            features = self.info["float_features"]
+            own = next(each for each in features if each["feature_index"] == element["float_feature_index"])
+            x = cast(self.parts[own["flat_feature_index"]], DType.float32)
+            return cast(x > np.float32(element["border"]), DType.int64), np.arange(2, dtype=np.uint64)
+        index = element["cat_feature_index"]
+        code = cast(self.parts[self.flat(index)], DType.int64)
+        if kind == "cat_feature_exact_value":
+            hit = ops.equal(code, np.int64(self.place(index, element["value"])))
+            return cast(hit, DType.int64), np.arange(2, dtype=np.uint64)
+        return code, self.hashes[index]
+
+
+def counted(codes: Codes, ctrs: list[dict[str, Any]], data: dict[str, Any], dtype: DType) -> list[Value]:
+    """Mean of the target, or number of occurrences, for the categories of a row: a column for each."""
+    known: dict[str, tuple[Value, Array]] = {}
+    found = []
+    for ctr in ctrs:
+        table = data[ctr["identifier"]]
+        stride = int(table["hash_stride"])
+        hashes = np.asarray([int(each) for each in table["hash_map"][::stride]], np.uint64)
+        counts = np.stack([np.asarray(table["hash_map"][k::stride], np.float32) for k in range(1, stride)], axis=1)
+        hashes, counts = hashes[hashes != EMPTY], counts[hashes != EMPTY]
+        joined = json.dumps(ctr["elements"], sort_keys=True)
+        if joined not in known:
+            known[joined] = _place(codes, ctr["elements"], hashes)
+        place, order = known[joined]
+        if len(hashes) != len(order) or (np.sort(hashes) != order).any():
+            raise refusal(codes.model, "tables of one combination that know other categories")
+        values = _values(codes.model, ctr, table, counts[np.argsort(hashes)])
+        found.append(ops.gather(values.astype(dtype.numpy), place, axis=0))
+    return found
+
+
+def _place(codes: Codes, elements: list[dict[str, Any]], keys: Array) -> tuple[Value, Array]:
+    """Position of each row's combination in the sorted hashes (their number for an unknown one); the hashes."""
+    keys = np.sort(keys)
+    digits = [codes.digit(element) for element in elements]
+    sizes = [len(hashes) for _, hashes in digits]
+    if float(np.prod([float(size) for size in sizes])) > MOST:
+        raise refusal(codes.model, "combinations of very many categories; train with a lower max_ctr_complexity")
+    with np.errstate(over="ignore"):
+        sums = np.zeros(1, np.uint64)
+        for _, hashes in digits:
+            joined = sums[:, None] + np.uint64(MIX) * hashes[None]
+            sums = (np.uint64(MIX) * joined).ravel()
+    where = np.searchsorted(keys, sums)
+    hit = np.append(keys, np.uint64(EMPTY))[where] == sums
+    _refuse_unknown(codes.model, len(keys) - len(np.unique(where[hit])), f"{len(elements)} columns together")
+    digit, whole = None, np.full([size + 1 for size in sizes], len(keys), np.int64)
+    whole[tuple(slice(size) for size in sizes)] = np.where(hit, where, len(keys)).reshape(sizes)
+    for (code, _), size in zip(digits, sizes, strict=True):
+        digit = code if digit is None else digit * np.int64(size + 1) + code
+    assert digit is not None
+    if whole.size <= DENSE:
+        return ops.gather(whole.ravel(), digit, axis=0), keys
+    places = np.flatnonzero(whole.ravel() < len(keys))
+    found = label_encoder(
+        digit,
+        keys_int64s=places.tolist(),
+        values_strings=[str(k) for k in whole.ravel()[places]],
+        default_string=str(len(keys)),
+    )
+    return ops.cast(found, to=DType.int64), keys
+
+
+def _values(model: Any, ctr: dict[str, Any], table: dict[str, Any], counts: Array) -> Array:
+    """``(good + prior) / (total + 1)`` in float32 for each combination, and for an unknown one."""
+    kind, target = ctr["ctr_type"], int(ctr["target_border_idx"])
+    counts = np.vstack([counts, np.zeros((1, counts.shape[1]), np.float32)])
+    if kind in ("Counter", "FeatureFreq"):
+        good, whole = counts[:, 0], np.float32(table["counter_denominator"])
+    elif kind in ("BinarizedTargetMeanValue", "FloatTargetMeanValue"):
+        good, whole = counts[:, 0], counts[:, 1]
+    elif kind == "Buckets":
+        good, whole = counts[:, target], counts.sum(axis=1)
+    elif kind == "Borders":
+        good, whole = counts[:, target + 1 :].sum(axis=1), counts.sum(axis=1)
+    else:
+        raise refusal(model, f"counts of the kind {kind}")
+    prior, denominator, shift, scale = (
+        np.float32(ctr[name]) for name in ("prior_numerator", "prior_denomerator", "shift", "scale")
+    )
+    return np.asarray(((good + prior) / (whole + denominator) + shift) * scale, np.float32)
+
+
+def columns_of(codes: Codes, values: list[Value], memberships: Memberships, dtype: DType) -> Value:
+    """Numbers, codes, counts, and behind them the questions for single categories."""
+    return memberships.append(beside([cast(upright(each), dtype) for each in (*codes.parts, *values)]))
+
+
+def _texts(model: Any, x: Value, feature: dict[str, Any]) -> list[str]:
+    """The texts of a column in the example: integers as CatBoost writes them."""
+    seen = contents_of(x)
+    if seen is None:
+        raise refusal(
+            model,
+            f'categories in "{feature["feature_id"]}", whose texts the model holds as hashes alone; give tx.load an '
+            "example of rows in which each category occurs",
+        )
+    found = dict.fromkeys(seen.ravel().tolist())
+    return list(dict.fromkeys(each if isinstance(each, str) else _written(each) for each in found if each == each))
+
+
+def _written(number: Any) -> str:
+    """As CatBoost writes numbers: booleans as 0 and 1."""
+    return str(int(number)) if number == int(number) else str(number)
+
+
+def _hash(text: str) -> int:
+    """32 bits of a text's hash, with their sign."""
+    low = city_hash(text.encode()) & 0xFFFFFFFF
+    return low - (1 << 32) & EMPTY if low >> 31 else low
+
+
+def _refuse_unknown(model: Any, count: int, where: str) -> None:
+    if count:
+        raise refusal(
+            model,
+            f"{count} categories of {where} that do not occur in the example; give tx.load rows in which each occurs",
+        )

@@ -1,0 +1,67 @@
+"""Outputs of each kind of estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import Value
+from tenonnx_sklearn.algebra import both, double, flat, is_positive, label, like, position
+from tenonnx_sklearn.conversion import Outputs
+
+
+def by_decision(classes: Any, decision: Value, proba: Value | None = None) -> Outputs:
+    """A classifier with one number for two classes, or one for each, of which the greatest wins."""
+    index = is_positive(decision) if decision.rank == 1 else position(decision)
+    found = {"predict": label(classes, index), "decision_function": decision}
+    return found if proba is None else {**found, "predict_proba": proba}
+
+
+def by_logistic(classes: Any, decision: Value, logits: Value | None = None) -> Outputs:
+    """A classifier whose probabilities are a logistic function of the decision, or of other ``logits``."""
+    logits = decision if logits is None else logits
+    found = by_decision(classes, decision, logistic(logits))
+    return {**found, "predict_log_proba": lambda: ops.log(logistic(double(logits)))}
+
+
+def by_probability(classes: Any, proba: Value) -> Outputs:
+    """A classifier of which the most probable class wins."""
+    return {"predict": label(classes, position(proba)), "predict_proba": proba}
+
+
+def by_log_joint(classes: Any, scores: Value) -> Outputs:
+    """A classifier by logarithms of probabilities that are not normalized."""
+    normal = scores - ops.reduce_log_sum_exp(scores, np.array([1], np.int64), keepdims=1)
+    return {
+        "predict": label(classes, position(scores)),
+        "predict_proba": ops.softmax(scores, axis=1),
+        "predict_log_proba": normal,
+        "predict_joint_log_proba": scores,
+    }
+
+
+def logistic(decision: Value) -> Value:
+    """Two probabilities of one number, or the softmax of several."""
+    return both(ops.sigmoid(decision)) if decision.rank == 1 else ops.softmax(decision, axis=1)
+
+
+def outliers(scores: Value, offset: float, *, inclusive: bool = True) -> Outputs:
+    """A detector: 1 for rows whose decision is not below 0, and -1 for others."""
+    decision = scores - float(offset) if offset else scores
+    inside = decision >= 0.0 if inclusive else decision > 0.0
+    return {
+        "predict": ops.where(inside, np.int64(1), np.int64(-1)),
+        "decision_function": decision,
+        "score_samples": scores,
+    }
+
+
+def regression(y: Value, single: bool = True) -> Outputs:
+    """A regressor of one target or of several."""
+    return {"predict": flat(y) if single else y}
+
+
+def taken(X: Value, number: float) -> Any:
+    return like(X, number)

@@ -1,0 +1,118 @@
+"""Sparse rows: missing entries are zero to most estimators, and missing to XGBoost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Value
+from tenonnx_sklearn.tables import Table
+
+
+@dataclass
+class _Noted:
+    """Values that are sparse, and what among them may hold zeros that are not left out."""
+
+    values: dict[int, Value] = field(default_factory=dict)
+    with_zeros: list[str] = field(default_factory=list)
+
+
+_noted: ContextVar[_Noted | None] = ContextVar("sparse", default=None)
+
+#: What gives sparse rows of sparse rows.
+_KEEP = (
+    "AdditiveChi2Sampler",
+    "Binarizer",
+    "GenericUnivariateSelect",
+    "MaxAbsScaler",
+    "Normalizer",
+    "PolynomialFeatures",
+    "QuantileTransformer",
+    "RFE",
+    "RFECV",
+    "RobustScaler",
+    "SelectFdr",
+    "SelectFpr",
+    "SelectFromModel",
+    "SelectFwe",
+    "SelectKBest",
+    "SelectPercentile",
+    "SequentialFeatureSelector",
+    "SimpleImputer",
+    "StandardScaler",
+    "VarianceThreshold",
+)
+_GIVE = ("AdditiveChi2Sampler", "FeatureHasher", "KNeighborsTransformer", "RadiusNeighborsTransformer")
+#: What may store a zero: words whose signs cancel, distances of none, a sine of zero.
+_WITH_ZEROS = (
+    "AdditiveChi2Sampler",
+    "FunctionTransformer",
+    "KNeighborsTransformer",
+    "QuantileTransformer",
+    "RadiusNeighborsTransformer",
+    "SimpleImputer",
+    "SplineTransformer",
+)
+
+
+@contextmanager
+def noted_sparse() -> Iterator[None]:
+    """Record sparse values for their readers inside."""
+    token = _noted.set(_Noted())
+    try:
+        yield
+    finally:
+        _noted.reset(token)
+
+
+def is_sparse(X: Value | Table) -> bool:
+    """Whether scikit-learn has these rows as a sparse matrix."""
+    held, blocks = _noted.get(), X.blocks if isinstance(X, Table) else (X,)
+    return held is not None and len(blocks) == 1 and id(blocks[0]) in held.values
+
+
+def stores_zeros() -> list[str]:
+    """The steps of the model that may store a zero in a sparse matrix, so that it is not left out."""
+    held = _noted.get()
+    return [] if held is None else held.with_zeros
+
+
+def note_sparse(model: Any, X: Value | Table, found: Value | Table) -> None:
+    """Note what ``model`` gives for the rows of ``X``, where that is sparse."""
+    held = _noted.get()
+    if held is None or not _gives_sparse(model, is_sparse(X)):
+        return
+    held.values.update({id(block): block for block in (found.blocks if isinstance(found, Table) else (found,))})
+    name = type(model).__name__
+    if name in _WITH_ZEROS or getattr(model, "alternate_sign", False):
+        held.with_zeros.append(name)
+
+
+def _gives_sparse(model: Any, taken: bool) -> bool:
+    if model in (None, "drop"):
+        return False
+    if model == "passthrough":
+        return taken
+    if hasattr(model, "sparse_output_"):  # by how many of the numbers were not zero
+        return bool(model.sparse_output_)
+    if hasattr(model, "transformer_list"):
+        return any(_gives_sparse(step, taken) for _, step in model.transformer_list)
+    if hasattr(model, "steps"):
+        for _, step in model.steps:
+            taken = _gives_sparse(step, taken)
+        return taken
+    name = type(model).__name__
+    if name in ("OneHotEncoder", "RandomTreesEmbedding", "SplineTransformer"):
+        return bool(getattr(model, "sparse_output", False))  # one of another package may bear the name
+    if name == "KBinsDiscretizer":
+        return bool(model.encode == "onehot")
+    if name == "MissingIndicator":
+        return model.sparse is True or (model.sparse == "auto" and taken)
+    if name == "FunctionTransformer":
+        return taken and (model.func is None or isinstance(model.func, np.ufunc))
+    return hasattr(model, "build_analyzer") or name in ("TfidfTransformer", *_GIVE) or (taken and name in _KEEP)
