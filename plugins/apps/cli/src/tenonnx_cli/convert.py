@@ -1,0 +1,147 @@
+"""``tenonnx convert``: the same model at another opset, for other domains, or in another format."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tenonnx_cli.changes import removed_nodes, say_changes
+from tenonnx_cli.deadline import within
+from tenonnx_cli.model_size import model_size, say_sizes
+from tenonnx_cli.options import (
+    FILE,
+    TransformingCommand,
+    config_options,
+    costs_option,
+    input_options,
+    json_option,
+    model_argument,
+    note_unused,
+    transforms_given,
+    verbosity_options,
+)
+from tenonnx_cli.output import complain, results_aside, say, say_json, say_lines, standard_output, working
+from tenonnx_cli.source import SourceOptions, source_options
+from tenonnx_cli.verifications import said_of_inputs, said_verdict, say_comparison, say_verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+#: What a model can be written as.
+SUFFIXES = (".onnx", ".safetensors")
+
+
+@click.command(
+    "convert",
+    cls=TransformingCommand,
+    examples=[
+        "tenonnx convert model.onnx -o small.onnx --simplify",
+        "tenonnx convert model.onnx -o old.onnx --opset 13 --domains ai.onnx",
+    ],
+)
+@model_argument
+@click.option(
+    "-o",
+    "--output",
+    type=FILE,
+    required=True,
+    metavar="FILE",
+    help="A .onnx file, a .safetensors file in the native format of tenonnx, or what `tenonnx formats` lists; - for "
+    "standard output.",
+)
+@source_options
+@input_options
+@config_options()
+@costs_option
+@verbosity_options
+@json_option
+def command(
+    model: str,
+    output: str,
+    source: SourceOptions,
+    inputs: Sequence[str],
+    archive: str | None,
+    costs: bool,
+    verbose: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Convert a model to another opset, set of domains, precision or file format.
+
+    MODEL is a file, or FILE.py:FUNCTION for a function that returns a model, such as a PyTorch module (needs
+    tenonnx-torch). The Python file is executed: use only files that you trust. A .joblib, .pkl or .skops file of an
+    estimator is read by tenonnx-sklearn, and compared with the estimator.
+
+    Prints the verdict, then what changed: nodes by type, parameters, bytes. -v lists each changed node. Nothing is
+    written if a node cannot be expressed in the target, or if the outputs
+    of the converted model differ from the original's.
+    """
+    from tenonnx import ConvertConfig
+    from tenonnx.tools import STEPS, Conversion, given_config, writes_folder
+    from tenonnx_cli.arrays import read_feeds
+
+    config: ConvertConfig = given_config(ConvertConfig, None, {"transforms": transforms_given(), **options})
+    if not writes_folder(config):
+        check_output(output, model, formats=True)
+    with within(config.timeout):
+        made = source.read(model, config.seed)
+    with working(f"converting {model}"), within(config.timeout) as deadline:
+        measured = partial(model_size, costs=costs, input_shapes=config.input_shapes)
+        before = measured(made.graph, model)  # the output may replace the file
+        config = replace(config, feeds=read_feeds(made.graph, inputs, archive) or None)
+        file = standard_output() if output == "-" else output
+        conversion = Conversion(made.graph, file, config, STEPS, verifier=made.verifier, name=model)
+        with closing(conversion):
+            conversion.run(until="write")
+            deadline.met()  # what is written now is not to be interrupted
+            report = conversion.run().report
+    for note in report.notes:
+        complain(note)
+    note_unused(options["opset_version"], report.opsets)
+    fed = said_of_inputs(config.feeds is not None, config.seed)
+    verdict = said_verdict(report.verification, report.compared_with, fed)
+    state = conversion.state
+    after = measured(state.graph, output, ir_version=report.ir_version)
+    if as_json:
+        both = {"before": before.to_dict(), "after": after.to_dict()}
+        say_json({"file": model, "output": output, **both, **report.to_dict()})
+        return
+    say_verdict(f"{output}: {verdict}", report.verification)
+    say_sizes(before, after)
+    for what in report.notes_left_out:
+        say(f"left out, as IR {report.ir_version} does not support it: {what}")
+    say_comparison(report, model, state.changed_by, verbose=verbose)
+    for finding in report.findings.values():
+        say_lines(str(finding))
+    if verbose:
+        removed = removed_nodes(state.read, state.graph, report.changes, transforms_given())
+        say_changes([*report.changes, *removed], all_nodes=True)
+
+
+def check_output(output: str, *inputs: str, formats: bool = False) -> None:
+    """Raise ``InvalidCall`` for a file of no known format; other ``formats`` than our own are known where asked for."""
+    from tenonnx import InvalidCall
+    from tenonnx.tools import output_format, output_suffixes
+
+    path = Path(output)
+    if output == "-":
+        results_aside()
+        return
+    known = output.lower().endswith(SUFFIXES) or (formats and output_format(output) is not None)
+    if not known and not path.is_dir():
+        available = ", ".join(output_suffixes() if formats else SUFFIXES)
+        raise InvalidCall("unknown file format", given=output, available=available)
+    note_replaced(output, inputs)
+
+
+def note_replaced(output: str, inputs: Iterable[str]) -> None:
+    """Say that a file which is read will be written, too."""
+    path = Path(output)
+    if path.exists() and any(each and Path(each).exists() and path.samefile(each) for each in inputs):
+        complain(f"note: {output} is an input of this command, and will be replaced")

@@ -1,0 +1,96 @@
+"""``tenonnx targets``: the runtimes and converters that have a name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tenonnx_cli.command import Command
+from tenonnx_cli.options import json_option
+from tenonnx_cli.output import complain, say, say_json, say_lines, say_table
+
+if TYPE_CHECKING:
+    from tenonnx_targets.target import Target
+
+
+def _unknown_ops(runtime: Target) -> list[str]:
+    """The listed ops of a plugin's file that neither the specification has nor a package that serves their domain.
+
+    Of a domain that a package covers in part, such as com.microsoft, nothing can be said.
+    """
+    import onnx
+
+    from tenonnx import default_registry
+    from tenonnx.tools import canonical_domain
+
+    registry = default_registry()
+    specified = {(canonical_domain(s.domain), s.name) for s in onnx.defs.get_all_schemas_with_history()}
+    listed = sorted(set(runtime.ops or ()) - specified)
+    judged = [(d, op) for d, op in listed if d in ("ai.onnx", "ai.onnx.ml") or registry.provider(d, op) is None]
+    return [f"{d}::{op}" for d, op in judged if d in registry.domains() and not registry.meanings(d, op)]
+
+
+@click.command(
+    "targets",
+    cls=Command,
+    examples=[
+        "tenonnx targets tensorrt-10",
+        "tenonnx targets mine.toml",
+    ],
+)
+@click.argument("name", required=False)
+@json_option
+def command(name: str | None, as_json: bool) -> None:
+    """List the deployment targets, or show the limits of one.
+
+    A target is a runtime or converter, with its documented limits and their source. NAME is one of them, or the path of
+    a target file (.toml, .json).
+    """
+    from tenonnx.tools import find_runtime, runtimes
+
+    found, failures = runtimes()
+    shown = [find_runtime(name)] if name else list(found.values())
+    for failure in failures:
+        complain(str(failure))
+    for runtime in (each for each in shown if each.package != "tenonnx"):
+        unknown = _unknown_ops(runtime)
+        if unknown:
+            complain(f"note: {runtime.name} of {runtime.package or name} lists unknown ops: {', '.join(unknown)}")
+    if as_json:
+        say_json([runtime.to_dict() for runtime in shown])
+        return
+    for runtime in shown if name else ():
+        say(f"{runtime.name}: {runtime.title}")
+    if not name:
+        columns = ("target", "ai.onnx", "IR version", "ops", "package")
+        rows = [
+            (
+                p.name,
+                p.versions("ai.onnx") if "ai.onnx" in p.opsets else "-",
+                "-" if p.ir_version is None else f"up to {p.ir_version}",
+                "-" if p.ops is None else str(len(p.ops)),
+                p.package,
+            )
+            for p in shown
+        ]
+        say_table(rows, columns)
+        say("tenonnx targets NAME shows the source; - is what is not documented")
+        return
+    (runtime,) = shown
+    facts = [(domain, runtime.versions(domain)) for domain in runtime.opsets]
+    facts.append(("IR version", "not documented" if runtime.ir_version is None else f"up to {runtime.ir_version}"))
+    if runtime.dtypes is not None:
+        facts.append(("inputs and outputs", ", ".join(sorted(map(str, runtime.dtypes)))))
+    ops = sorted(op if domain == "ai.onnx" else f"{domain}::{op}" for domain, op in runtime.ops or ())
+    facts.append(("ops", ", ".join(ops) or "not listed"))
+    if runtime.static_shapes:
+        facts.append(("static shapes", "required"))
+    if not runtime.control_flow:
+        facts.append(("control flow", "not supported"))
+    if runtime.max_rank is not None:
+        facts.append(("most dims", str(runtime.max_rank)))
+    facts += [("source", runtime.source), ("package", runtime.package or str(name))]
+    say_table(facts)
+    if runtime.note:
+        say_lines(runtime.note)

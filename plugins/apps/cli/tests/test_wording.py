@@ -1,0 +1,37 @@
+"""Messages in the words of the command line."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tenonnx_cli.wording import for_command_line
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("make it writable, or pass overwrite=True (--overwrite)", "make it writable, or pass --overwrite"),
+        ("give the inputs (feeds=, --input name=file.npy)", "give the inputs (--input name=file.npy)"),
+        ("give trust=True (--trust) where these are your own", "give --trust where these are your own"),
+        ("--input name=file.npy sets the values", "--input name=file.npy sets the values"),
+        ("a group such as head.*:rate=10 (see the docs)", "a group such as head.*:rate=10 (see the docs)"),
+    ],
+)
+def test_arguments_of_python_give_way_to_options(text, said):
+    assert for_command_line(text) == said
+
+
+def test_no_message_that_names_an_option_keeps_the_argument():
+    told = re.compile(r"[a-z_]+=(?:True|False|)[ ,]*\(?--[a-z]")
+    found = [
+        line.strip()
+        for folder in ("core", "plugins", "quantized", "onnx_ml", "contrib_ms")
+        for path in (ROOT / folder).glob("**/src/**/*.py")
+        for line in path.read_text("utf-8").splitlines()
+        if told.search(line) and "#" not in line
+    ]
+    assert found
+    assert [line for line in found if told.search(for_command_line(line))] == []
