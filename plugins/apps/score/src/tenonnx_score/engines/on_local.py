@@ -1,0 +1,188 @@
+"""Processes of this machine, each with a session of its own; one that dies is replaced, and its part made again."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, cast
+
+from tenonnx import InvalidCall, TenonnxError
+from tenonnx_score.engines.engine import Made, cores
+from tenonnx_score.engines.frames import receive, send
+from tenonnx_score.engines.outcomes import opened
+from tenonnx_score.parts import Done, Part, Task
+
+#: How often a part is begun before its worker's death is its own fault.
+TRIES = 3
+
+#: What keeps libraries from taking threads of their own.
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+_Process = subprocess.Popen[bytes]
+
+
+class WorkerDied(TenonnxError):
+    """The process that made a part ended by itself, again and again."""
+
+
+class Engine:
+    """So many processes; as many as there are cores, where nobody says. One alone, and one part, need no process."""
+
+    def __init__(self, where: str) -> None:
+        if where and not (where.isascii() and where.isdigit() and int(where) > 0):
+            raise InvalidCall("local takes a number of processes", given=f"local:{where}", available="local, local:2")
+        self.processes = int(where) if where else cores()
+        self.threads = max(cores() // self.processes, 1)
+        self.title = f"local:{self.processes}"
+        self._ready: list[_Process] = []
+
+    @contextmanager
+    def ready(self, threads: int) -> Iterator[None]:
+        """Within it, processes start that a run takes, which spend about a second on imports."""
+        if self.processes > 1:
+            self._ready = [_process(threads) for _ in range(self.processes)]
+        try:
+            yield
+        finally:
+            while self._ready:
+                _ended(self._ready.pop())
+
+    def run(self, task: Task, parts: Iterable[Part], news: Callable[[int], None]) -> Made:
+        """Make parts, here or by processes, each of which one of the threads here minds."""
+        first = list(itertools.islice(parts := iter(parts), 2))
+        waiting = itertools.chain(first, parts)
+        if self.processes == 1 or len(first) < 2:
+            yield from ((part, task(part, news)) for part in waiting)
+            return
+        taking = threading.Lock()
+        results: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
+        workers: list[_Worker] = []
+        stopped = threading.Event()
+
+        def mind() -> None:
+            worker = _Worker(task, self._ready.pop() if self._ready else None)
+            workers.append(worker)
+            try:
+                while not stopped.is_set():
+                    with taking:
+                        part = next(waiting, None)
+                    if part is None:
+                        break
+                    results.put((part, worker.make(part, news, stopped)))
+            except BaseException as error:
+                results.put((None, error))
+            finally:
+                worker.end()
+                results.put((None, None))
+
+        threads = [threading.Thread(target=mind, daemon=True) for _ in range(self.processes)]
+        for thread in threads:
+            thread.start()
+        try:
+            alive = len(threads)
+            while alive:
+                part, found = results.get()
+                if part is not None:
+                    yield part, found
+                elif found is None:
+                    alive -= 1
+                else:
+                    raise found
+        finally:
+            stopped.set()
+            for thread in threads:
+                while thread.is_alive():
+                    for worker in list(workers):
+                        worker.end()
+                    thread.join(0.1)
+
+
+class _Worker:
+    """A process, and the one that takes its place."""
+
+    def __init__(self, task: Task, ready: _Process | None) -> None:
+        self._task, self._ready = task, ready
+        self._process: _Process | None = None
+
+    def _started(self) -> _Process:
+        if self._process is None:
+            self._process, self._ready = self._ready or _process(self._task.scorer.threads or 1), None
+            send(self._in, self._task)
+        return self._process
+
+    @property
+    def _in(self) -> BinaryIO:
+        assert self._process is not None
+        return cast("BinaryIO", self._process.stdin)
+
+    def make(self, part: Part, news: Callable[[int], None], stopped: threading.Event) -> Done:
+        """A part. Raises what making it raised, and ``WorkerDied``."""
+        for _ in range(TRIES):
+            told = 0
+            try:
+                process = self._started()
+                send(self._in, part)
+                while True:
+                    kind, found = receive(cast("BinaryIO", process.stdout))
+                    if kind == "outcome":
+                        break
+                    told += found
+                    news(found)
+            except (EOFError, OSError, ValueError):  # it is gone, or was ended while it was asked
+                how = self.end()
+                news(-told)
+                if stopped.is_set():
+                    break
+            else:
+                return opened(found)
+        raise WorkerDied(
+            f"the process that scores part {part.number} ended by itself",
+            given=f"{how}, {TRIES} times; the part begins with row {part.slices[0].row} of {part.slices[0].path}",
+            do="see what the system says of it (memory?), try --backend numpy or a smaller --batch-size, and run the "
+            "command again: it goes on from there",
+        )
+
+    def end(self) -> str:
+        """End the process; how it ended."""
+        for process in (self._ready, self._process):
+            how = "stopped" if process is None else _ended(process)
+        self._ready = self._process = None
+        return how
+
+
+def _process(threads: int) -> _Process:
+    """A process that Ctrl-C does not reach, which a terminal sends to all of a group: its run ends it."""
+    apart: dict[str, Any]
+    if sys.platform == "win32":
+        apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    else:
+        apart = {"process_group": 0}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tenonnx_score.engines.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **dict.fromkeys(_THREADS, str(threads))},
+        **apart,
+    )
+
+
+def _ended(process: _Process) -> str:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(0.1)  # it may be about to end by itself
+    alive = process.returncode is None
+    process.kill()
+    code = process.wait()
+    for stream in (process.stdin, process.stdout):
+        with suppress(OSError):
+            cast("BinaryIO", stream).close()
+    if alive:
+        return "stopped"
+    return signal.Signals(-code).name if code < 0 else f"code {code}"

@@ -1,0 +1,48 @@
+"""The inputs and outputs of a model as servers describe them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tenonnx import Graph, NotRepresentable, TensorType, Value
+
+
+class Tensor(NamedTuple):
+    """An input or output: its name, element type and dims, None where they are open."""
+
+    name: str
+    dtype: str
+    dims: tuple[int | None, ...]
+
+
+class Interface(NamedTuple):
+    """All inputs that must be fed, and all outputs."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+    @property
+    def batched(self) -> bool:
+        """Whether the first axis of all is open, so that a server may put requests together there."""
+        return all(each.dims and each.dims[0] is None for each in (*self.inputs, *self.outputs))
+
+
+def interface_of(graph: Graph) -> Interface:
+    """That of a graph. Raises ``NotRepresentable`` for what is no tensor of a known rank."""
+    return Interface(_tensors("input", graph.inputs), _tensors("output", graph.outputs))
+
+
+def _tensors(what: str, values: Sequence[Value]) -> tuple[Tensor, ...]:
+    found = []
+    for value in values:
+        kind = value.type
+        if not isinstance(kind, TensorType) or kind.shape is None:
+            raise NotRepresentable(
+                f'{what} "{value.name}" is no tensor of a known rank',
+                given=str(kind),
+                do="cut the model before it (tenonnx extract), or fix its shape (--fix-shapes)",
+            )
+        dims = tuple(dim if isinstance(dim, int) else None for dim in kind.shape)
+        found.append(Tensor(value.name, kind.dtype.name, dims))
+    return tuple(found)

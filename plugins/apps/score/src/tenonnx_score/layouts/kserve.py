@@ -1,0 +1,49 @@
+"""The KServe layout: a repository with the folder of the model, and the service that serves it by Triton."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from tenonnx import InvalidCall
+from tenonnx_score.layouts import triton
+from tenonnx_score.layouts.interface import Interface
+
+#: Names of Kubernetes.
+_NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def files(folder: Path, interface: Interface) -> tuple[Path, dict[Path, str]]:
+    """Path of the model, and the texts beside it. Raises ``InvalidCall`` for a name that is not valid in Kubernetes."""
+    name = folder.name
+    if not _NAME.fullmatch(name):
+        raise InvalidCall(
+            "the folder's name is no name of a Kubernetes service",
+            given=name,
+            available="up to 63 small letters, digits and hyphens, with a letter first",
+            do="give another folder (-o)",
+        )
+    model, texts = triton.files(folder / "models" / name, interface)
+    return model, {**texts, folder / "inference-service.yaml": service(name)}
+
+
+def service(name: str) -> str:
+    """An ``InferenceService``; JSON strings are YAML, too."""
+    uri = json.dumps(f"pvc://{name}/models")
+    return f"""\
+# Copy the folder models/ to a volume whose claim is called {name}, or write another place as storageUri.
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata:
+  name: {json.dumps(name)}
+spec:
+  predictor:
+    model:
+      modelFormat:
+        name: onnx
+        version: "1"
+      runtime: kserve-tritonserver
+      protocolVersion: v2
+      storageUri: {uri}
+"""

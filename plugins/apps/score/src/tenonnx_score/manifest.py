@@ -1,0 +1,272 @@
+"""The manifest of an output folder, by which a stopped run resumes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from tenonnx import InvalidCall
+from tenonnx_data.readers import Slice
+from tenonnx_score.options import FORMATS
+from tenonnx_score.parts import Done, Part
+from tenonnx_score.summary import Summary
+from tenonnx_score.writing import errors_name, part_name, synced, writing_to
+
+MANIFEST, LOCK = "_manifest.jsonl", "_lock"
+
+#: What an option that a manifest lacks is compared as.
+_ABSENT = object()
+
+#: What changes from one form of manifests to another.
+FORM = 1
+
+
+class Manifest:
+    """The parts of an output folder. Its first line tells of the run, each other line of a part that is whole.
+
+    A part counts once its line is on the disk, so a part is written twice at most, into one file.
+    """
+
+    def __init__(self, folder: Path, run: Mapping[str, Any], parts: Mapping[int, Mapping[str, Any]]) -> None:
+        self.folder, self.run = folder, run
+        self._parts = dict(parts)
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest | None:
+        """That of a folder, None where there is none. A last line that was cut does not count."""
+        path = folder / MANIFEST
+        if not os.path.lexists(path):
+            return None
+        lines = []
+        for text in _contents(path).split(b"\n"):
+            try:
+                lines.append(json.loads(text))
+            except (ValueError, RecursionError):
+                break
+        if not lines or not _is_run(lines[0]) or not all(map(_is_part, lines[1:])):
+            raise _broken(path)
+        whole = {
+            line["part"]: line
+            for line in lines[1:]
+            if _size(folder / part_name(line["part"], lines[0]["options"]["format"])) == line["size"]
+        }
+        return cls(folder, lines[0], whole)
+
+    @classmethod
+    def begin(cls, folder: Path, run: Mapping[str, Any]) -> Manifest:
+        """That of a folder in which nothing was written."""
+        return cls(folder, {"form": FORM, **run}, {}).rewrite()
+
+    def rewrite(self) -> Manifest:
+        """Write what holds, and remove what does not."""
+        temporary = self.folder / f".{MANIFEST}.tmp"
+        with writing_to(self.folder):
+            temporary.unlink(missing_ok=True)  # of a writer that was killed
+            with temporary.open("x", encoding="utf-8") as file:
+                for line in (self.run, *self._parts.values()):
+                    file.write(json.dumps(line) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.folder / MANIFEST)
+            synced(self.folder)
+        self.clean()
+        return self
+
+    def clean(self) -> None:
+        """Remove what runs that were stopped, and workers that died, left behind."""
+        names = {part_name(number, self.run["options"]["format"]) for number in self._parts}
+        names |= {errors_name(number) for number, line in self._parts.items() if line["bad"]}
+        for path in written(self.folder):
+            if str(path.relative_to(self.folder).as_posix()) not in names:
+                path.unlink(missing_ok=True)
+
+    def add(self, part: Part, done: Done) -> None:
+        """Tell of a part that was written."""
+        line = {
+            "part": part.number,
+            "rows": done.rows,
+            "bad": done.bad,
+            "size": done.size,
+            "reason": done.first_reason,
+            "slices": [_told(piece) for piece in part.slices],
+            "summary": done.summary.to_dict(),
+        }
+        with writing_to(self.folder), _opened(self.folder / MANIFEST, os.O_WRONLY | os.O_APPEND) as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self._parts[part.number] = line
+
+    def done(self, part: Part) -> Done | None:
+        """Record of a part that was written. Raises ``InvalidCall`` where it was of other input than now."""
+        line = self._parts.get(part.number)
+        if line is None:
+            return None
+        now = [_told(piece) for piece in part.slices]
+        if line["slices"] != now:
+            before = {piece["path"]: piece for piece in line["slices"]}
+            changed = [piece["path"] for piece in now if before.get(piece["path"]) != piece]
+            raise self.changed(f'"{(changed or list(before))[0]}" is another than when part {part.number} was written')
+        summary = Summary.from_json(line["summary"])
+        return Done(part.number, line["rows"], line["bad"], line["size"], line["reason"], summary)
+
+    @property
+    def numbers(self) -> set[int]:
+        return set(self._parts)
+
+    def check(self, run: Mapping[str, Any]) -> None:
+        """Raise ``InvalidCall`` naming what of a run is another than it was."""
+        for key in ("model", "options"):
+            before, now = self.run[key], json.loads(json.dumps(run[key]))
+            if before != now:
+                names = [name for name in {**before, **now} if before.get(name, _ABSENT) != now.get(name, _ABSENT)]
+                what = "the model" if key == "model" else f"the option {names[0]}"
+                said = "" if key == "model" else f": {before.get(names[0])!r} then, {now.get(names[0])!r} now"
+                raise self.changed(f"{what} is another than when it was begun{said}")
+
+    def changed(self, given: str) -> InvalidCall:
+        return InvalidCall(
+            f'a run goes on in "{self.folder}" only with the model, the input and the options that it was begun with',
+            given=given,
+            do="restore these, give another output folder, or start again (--overwrite)",
+        )
+
+
+def _opened(path: Path, flags: int) -> TextIO:
+    """A file of an output folder to write, which is no link."""
+    return os.fdopen(os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666), "a", encoding="utf-8")
+
+
+def _contents(path: Path) -> bytes:
+    """The bytes of a manifest. Raises ``InvalidCall`` for a link, a device or a pipe."""
+    try:
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file.read()
+    except OSError as error:
+        raise _broken(path) from error
+    raise _broken(path)
+
+
+def _broken(path: Path) -> InvalidCall:
+    do = "give another folder, or start again (--overwrite)"
+    return InvalidCall(
+        f'"{path}" is not a manifest of tenonnx score', given="another file, or one that was edited", do=do
+    )
+
+
+def _is_run(line: Any) -> bool:
+    """Whether a line tells of a run."""
+    if not isinstance(line, dict) or line.get("form") != FORM or not isinstance(line.get("outputs"), str):
+        return False
+    options = line.get("options")
+    numbers = [line.get(name) for name in ("batch", "at_once")]
+    if not isinstance(line.get("backend"), str) or not isinstance(line.get("exact"), bool):
+        return False
+    if any(type(number) is not int or not 0 < number < 1 << 31 for number in numbers):
+        return False
+    return isinstance(line.get("model"), dict) and isinstance(options, dict) and options.get("format") in FORMATS
+
+
+def _is_part(line: Any) -> bool:
+    """Whether a line tells of a part."""
+    if not isinstance(line, dict) or not isinstance(line.get("reason"), str | None):
+        return False
+    numbers = [line.get(name) for name in ("part", "rows", "bad", "size")]
+    if any(type(number) is not int or not 0 <= number < 1 << 63 for number in numbers):
+        return False
+    slices, summary = line.get("slices"), line.get("summary")
+    are_slices = isinstance(slices, list) and all(
+        isinstance(s, dict) and isinstance(s.get("path"), str) for s in slices
+    )
+    return are_slices and Summary.is_json(summary)
+
+
+def _told(piece: Slice) -> dict[str, Any]:
+    """A piece of input with what tells its file from another of that name."""
+    names = piece.names or (piece.path,)
+    return {
+        "path": piece.path,
+        "start": piece.start,
+        "stop": piece.stop,
+        "files": {name: _stamp(Path(name)) for name in names},
+    }
+
+
+def _stamp(path: Path) -> list[int] | None:
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return [state.st_size, state.st_mtime_ns]
+
+
+def _size(path: Path) -> int | None:
+    found = _stamp(path)
+    return found[0] if found else None
+
+
+def written(folder: Path) -> Iterator[Path]:
+    """Files that runs write into a folder, but for the manifest."""
+    for place, names in ((folder, ("part-*", ".part-*.tmp")), (folder / "errors", ("_part-*", "._part-*.tmp"))):
+        for pattern in names:
+            yield from sorted(place.glob(pattern))
+
+
+def emptied(folder: Path) -> None:
+    """Remove what runs wrote into a folder; the manifest goes first."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    for path in written(folder):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):
+        (folder / "errors").rmdir()
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Let no other run write into a folder. Raises ``InvalidCall`` while one does."""
+    with writing_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = _opened(folder / LOCK, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    with file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:
+            pass  # a system without such locks
+        except OSError as error:
+            raise InvalidCall(
+                "one run at a time writes into a folder",
+                given=f'another is writing into "{folder}"',
+                do="wait for its end, or give another folder",
+            ) from error
+        yield
+
+
+def encoded(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize().to_pybytes()).decode("ascii")
+
+
+def schema_of(text: str) -> pa.Schema:
+    """The schema that was ``encoded``. Raises ``InvalidCall`` for another text."""
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+    except (ValueError, pa.ArrowException, OSError) as error:
+        do = "give another folder, or start again (--overwrite)"
+        raise InvalidCall("a manifest does not tell the outputs of its run", given=str(error)[:200], do=do) from error
+
+
+def foreign(folder: Path) -> Sequence[str]:
+    """Files in a folder that no run wrote."""
+    known = {MANIFEST, LOCK, "errors", f".{MANIFEST}.tmp"} | {path.name for path in written(folder)}
+    return sorted(path.name for path in folder.iterdir() if path.name not in known) if folder.exists() else []

@@ -1,0 +1,147 @@
+"""The model of a scorer, as it is sent to workers and compiled there."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import onnx
+
+from tenonnx import Graph, InvalidCall, MapType, Program, SequenceType, TensorType, Value, export, extract, infer, load
+
+#: Models of so many bytes are not sent to workers: these read and map the file.
+LARGEST_SENT = 64 << 20
+
+
+class Source(NamedTuple):
+    """A model as workers get it: the path of a file, or the bytes of one; ``known`` is its identity at the start."""
+
+    path: str | None
+    data: bytes | None
+    known: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, model: Any) -> Source:
+        """That of a path, the bytes of a file, or a graph. Raises ``InvalidCall`` for what is none, or too large."""
+        if isinstance(model, str | os.PathLike):
+            return cls(str(Path(os.fspath(model)).absolute()), None)
+        if isinstance(model, Graph):
+            stream = io.BytesIO()
+            export(model, stream)
+            model = stream.getvalue()
+        if not isinstance(model, bytes):
+            raise InvalidCall(
+                "a scorer takes the path of a model, the bytes of a file, or a graph", given=type(model).__name__
+            )
+        if len(model) > LARGEST_SENT:
+            raise InvalidCall(
+                f"a model above {LARGEST_SENT >> 20} MB is no file that workers can map",
+                given=f"{len(model) >> 20} MB",
+                do="write it, tx.export(graph, path), and give the path",
+            )
+        return cls(None, model)
+
+    def identified(self) -> Source:
+        """This model, for workers that refuse a file that was replaced since."""
+        return self._replace(known=self.identity())
+
+    def load(self) -> Graph:
+        """Read the model. Raises ``InvalidCall`` where its file is no longer the one that was ``identified``."""
+        graph = load(self.path if self.data is None else self.data)
+        if self.known is not None and self.identity() != self.known:
+            raise InvalidCall(
+                f'"{self.path}" was replaced while it was being used',
+                do="score again into another folder, or put the first model back and run the same command again",
+            )
+        return graph
+
+    def identity(self) -> dict[str, Any]:
+        """Identity of this model: the content of its file, and size and time of the data beside it."""
+        if self.data is not None:
+            return {"sha256": hashlib.sha256(self.data).hexdigest()}
+        assert self.path is not None
+        try:
+            with Path(self.path).open("rb") as file:
+                found: dict[str, Any] = {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+        except OSError as error:
+            given = error.strerror or str(error)
+            raise InvalidCall(f'cannot read "{self.path}"', given=given) from error
+        beside = {name: _stamp(Path(self.path).parent / name) for name in _external(self.path)}
+        return {**found, "data": beside} if beside else found
+
+
+def _external(path: str) -> set[str]:
+    """The files of external data that a model names."""
+    if not path.lower().endswith(".onnx"):
+        return set()
+    tensors = onnx.load(path, load_external_data=False).graph.initializer
+    return {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+
+
+def _stamp(path: Path) -> list[int]:
+    state = path.stat()
+    return [state.st_size, state.st_mtime_ns]
+
+
+class Asked(NamedTuple):
+    """An output as it is written: its name, the value that is computed for it, and the keys if it is a map of these."""
+
+    name: str
+    computed: str
+    keys: tuple[Any, ...] | None
+
+
+def opened(source: Source, outputs: Collection[str] | None) -> tuple[Graph, list[Asked]]:
+    """The graph that computes the outputs that are asked for. Raises ``InvalidCall`` for names that there are not.
+
+    A map that is made of a row of numbers and constant keys is left to Arrow, which takes the row as it is.
+    """
+    graph = source.load()
+    known = {value.name: value for value in graph.outputs}
+    if unknown := [name for name in outputs or () if name not in known]:
+        raise InvalidCall("unknown outputs", given=", ".join(unknown), available=", ".join(known))
+    infer(graph)
+    asked = [_asked(known[name]) for name in (outputs or known)]
+    for each in asked:
+        kind = known[each.name].type
+        is_map = isinstance(kind, SequenceType) and isinstance(kind.element, MapType)
+        if each.keys is None and not is_map and kind is not None and not isinstance(kind, TensorType):
+            raise InvalidCall(
+                f'output "{each.name}" is {kind}, which is no column of a table',
+                available=", ".join(f"{name}: {value.type}" for name, value in known.items()),
+                do="name the outputs to write (--output-names A,B)",
+            )
+    computed = list(dict.fromkeys(each.computed for each in asked))
+    if computed != [value.name for value in graph.outputs]:
+        graph = extract(graph, None, computed)
+    return graph, asked
+
+
+def check_names(columns: Sequence[str]) -> None:
+    """Raise ``InvalidCall`` where two columns of the output would have one name."""
+    if twice := [name for name in columns if columns.count(name) > 1]:
+        raise InvalidCall(
+            f'several columns of the output are called "{twice[0]}"',
+            given=", ".join(columns),
+            do="name each column that is kept, and each output, once; rename a column that is called like an output",
+        )
+
+
+def _asked(value: Value) -> Asked:
+    node = value.producer
+    if node is not None and node.domain == "ai.onnx.ml" and node.op_type == "ZipMap" and node.inputs[0] is not None:
+        keys = node.attributes.get("classlabels_int64s") or node.attributes.get("classlabels_strings") or ()
+        return Asked(value.name, node.inputs[0].name, tuple(k.decode() if isinstance(k, bytes) else k for k in keys))
+    return Asked(value.name, value.name, None)
+
+
+def program_of(graph: Graph, backend: str, threads: int | None, options: Mapping[str, Any]) -> Program:
+    """The graph ready to run, with so many threads where the backend takes their number."""
+    given = dict(options)
+    if backend == "onnxruntime" and threads is not None:
+        given["threads"] = threads
+    return graph.compile(backend, strict=backend != "auto", **given)

@@ -1,0 +1,179 @@
+"""Parts: the work behind one output file."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from tenonnx_data.feeds import Prepared
+from tenonnx_data.readers import READERS, Bad, Chunk, Slice, read
+from tenonnx_score.scorer import Scorer
+from tenonnx_score.summary import Summary
+from tenonnx_score.writing import Writer
+
+Item = TypeVar("Item")
+
+
+class Part(NamedTuple):
+    """A file of the output: its number, and the pieces of input that it is of."""
+
+    number: int
+    slices: tuple[Slice, ...]
+
+    @property
+    def weight(self) -> int:
+        return sum(piece.weight for piece in self.slices)
+
+    @property
+    def rows(self) -> int:
+        """About how many rows it has."""
+        return sum(piece.rows for piece in self.slices)
+
+
+def parts(slices: Iterable[Slice], rows: int) -> Iterator[Part]:
+    """Pieces in order, so many together as have ``rows``, or more where a piece of text cannot be cut."""
+    number, count = 0, 0
+    held: list[Slice] = []
+    for whole in slices:
+        rest: Slice | None = whole
+        while rest is not None:
+            piece, rest = rest.cut(rows - count)
+            held.append(piece)
+            count += piece.rows
+            if count >= rows:
+                yield Part(number, tuple(held))
+                number, held, count = number + 1, [], 0
+    if held:
+        yield Part(number, tuple(held))
+
+
+class Done(NamedTuple):
+    """A part that was written: its rows, its bad rows, the bytes of its file, and what its columns hold."""
+
+    number: int
+    rows: int
+    bad: int
+    size: int
+    first_reason: str
+    summary: Summary
+
+
+@dataclass(frozen=True)
+class Task:
+    """Task of a worker: the scorer, the kind and columns of the input, and the folder for parts."""
+
+    scorer: Scorer
+    kind: str
+    schema: pa.Schema
+    output: pa.Schema
+    folder: str
+    format: str
+    rows: int
+
+    def __call__(self, part: Part, news: Callable[[int], None] = lambda rows: None) -> Done:
+        """Write a part and its bad rows, whole or not at all, and tell ``news`` how many rows are done meanwhile.
+
+        Raises what reading and the model do, and ``OutputFailed``.
+        """
+        writer = Writer(Path(self.folder), part.number, self.format, self.output)
+        summary, rows = Summary(), 0
+        first = ""
+        try:
+            for bad, scored in self.scored(part):
+                if bad:
+                    first = first or bad[0].reason
+                    writer.write_bad(bad)
+                if scored.num_rows:
+                    summary.add(scored)
+                    writer.write(scored)
+                rows += scored.num_rows
+                news(scored.num_rows + len(bad))
+            size = writer.close()
+        except BaseException:
+            writer.drop()
+            raise
+        return Done(part.number, rows, writer.bad, size, first, summary)
+
+    def scored(self, part: Part) -> Iterator[tuple[list[Bad], pa.RecordBatch]]:
+        """The rows of a part, a batch at a time: one is read and prepared while another is computed."""
+        for chunks, ready in ahead(self._prepared(part)):
+            scored = self.scorer.compute(ready)
+            bad = [each for chunk in chunks for each in chunk.bad]
+            bad += [Bad(*_where(chunks, row), reason) for row, reason in sorted(scored.bad.items())]
+            yield bad, scored.rows
+
+    def _prepared(self, part: Part) -> Iterator[tuple[list[Chunk], Prepared]]:
+        reader = READERS[self.kind]
+        found = (chunk for piece in part.slices for chunk in read(reader, piece, self.schema, self.rows))
+        for chunks in batches(found, self.rows):
+            batch = chunks[0].batch if len(chunks) == 1 else pa.concat_batches([chunk.batch for chunk in chunks])
+            yield chunks, self.scorer.prepare(batch)
+
+
+def _where(chunks: Sequence[Chunk], row: int) -> tuple[str, int]:
+    """The file and row that a row of a batch came from."""
+    for chunk in chunks:
+        if row < chunk.batch.num_rows:
+            return chunk.where(row)
+        row -= chunk.batch.num_rows
+    raise IndexError(row)
+
+
+def batches(chunks: Iterable[Chunk], rows: int) -> Iterator[list[Chunk]]:
+    """Chunks cut and put together, so that all but the last have ``rows`` rows."""
+    held: list[Chunk] = []
+    count = 0
+    for chunk in chunks:
+        start = 0
+        if chunk.bad or not chunk.batch.num_rows:
+            held.append(Chunk(chunk.file, chunk.rows[:0], chunk.batch.slice(0, 0), chunk.bad, ()))
+        while start < chunk.batch.num_rows:
+            stop = min(start + rows - count, chunk.batch.num_rows)
+            held.append(chunk.sliced(start, stop))
+            count += stop - start
+            start = stop
+            if count == rows:
+                yield held
+                held, count = [], 0
+    if held:
+        yield held
+
+
+def ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """Items that a thread makes, one of them while the one before is used."""
+    made: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=1)
+    stopped = threading.Event()
+
+    def put(kind: str, item: Any) -> bool:
+        while not stopped.is_set():
+            with suppress(queue.Full):
+                made.put((kind, item), timeout=0.1)
+                return True
+        return False
+
+    def work() -> None:
+        try:
+            for item in items:
+                if not put("item", item):
+                    return
+            put("end", None)
+        except BaseException as error:
+            put("error", error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while (got := made.get())[0] == "item":
+            yield got[1]
+        if got[0] == "error":
+            raise got[1]
+    finally:
+        stopped.set()
+        thread.join()

@@ -1,0 +1,128 @@
+"""Writing parts: whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from tenonnx import TenonnxError
+from tenonnx_data.readers import Bad
+
+#: Rows and bytes that are written at a time.
+GROUP_ROWS, GROUP_BYTES = 1 << 16, 32 << 20
+
+
+class OutputFailed(TenonnxError):
+    """A file of the output could not be written."""
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Let an error of the system be ``OutputFailed`` for this folder."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputFailed(
+            f'cannot write the output to "{folder}"',
+            given=error.strerror or " ".join(str(error).split()),
+            do="make room on the disk, or correct the permissions, and run the command again: what was written stays, "
+            "and it goes on from there",
+        ) from error
+
+
+class Writer:
+    """A file of the output and the one of its bad rows, which get their names once they are whole and on the disk."""
+
+    def __init__(self, folder: Path, number: int, format: str, schema: pa.Schema) -> None:
+        self._folder, self._schema, self.bad = folder, schema, 0
+        self._path, self._errors = folder / part_name(number, format), folder / errors_name(number)
+        unique = uuid.uuid4().hex
+        self._held: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        self._part = folder / f".{self._path.name}.{unique}.tmp"
+        self._bad_part = self._errors.parent / f".{self._errors.name}.{unique}.tmp"
+        self._file: Any = None
+        self._bad_file: Any = None
+        with writing_to(self._folder):
+            self._file = (
+                parquet.ParquetWriter(str(self._part), schema)
+                if format == "parquet"
+                else pa.ipc.new_file(str(self._part), schema)
+            )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+        self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._held:
+            table = pa.Table.from_batches(self._held, self._schema)
+            self._held, self._rows, self._bytes = [], 0, 0
+            with writing_to(self._folder):
+                self._file.write_table(table.combine_chunks())
+
+    def write_bad(self, rows: Sequence[Bad]) -> None:
+        with writing_to(self._folder):
+            if self._bad_file is None:
+                self._bad_part.parent.mkdir(exist_ok=True)
+                self._bad_file = self._bad_part.open("w", encoding="utf-8")
+            for row in rows:
+                told = {"file": row.file, "row": row.row, "reason": row.reason}
+                self._bad_file.write(json.dumps(told | ({} if row.text is None else {"text": row.text})) + "\n")
+        self.bad += len(rows)
+
+    def close(self) -> int:
+        """Bring the files to the disk, then to their names; the bytes of the part."""
+        self._flush()
+        with writing_to(self._folder):
+            self._file.close()
+            synced(self._part)
+            if self._bad_file is not None:
+                self._bad_file.close()
+                synced(self._bad_part)
+                self._bad_part.replace(self._errors)
+                synced(self._errors.parent)
+            size = self._part.stat().st_size
+            self._part.replace(self._path)
+            synced(self._folder)
+        return size
+
+    def drop(self) -> None:
+        """Remove what was begun."""
+        for file in (self._file, self._bad_file):
+            with suppress(OSError, pa.ArrowException, ValueError):
+                if file is not None:
+                    file.close()
+        for path in (self._part, self._bad_part):
+            with suppress(OSError):
+                path.unlink()
+
+
+def synced(path: Path) -> None:
+    """Bring a file or folder to the disk, where the system can."""
+    if path.is_dir() and os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def part_name(number: int, format: str) -> str:
+    return f"part-{number:06}.{format}"
+
+
+def errors_name(number: int) -> str:
+    """Name of the file for bad rows of a part: readers of folders of tables ignore names that begin so."""
+    return f"errors/_part-{number:06}.jsonl"

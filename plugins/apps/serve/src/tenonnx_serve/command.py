@@ -1,0 +1,152 @@
+"""``tenonnx serve``: the page, on this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tenonnx import InvalidCall
+from tenonnx_cli.extend import Command, complain, say
+from tenonnx_cli.tools import check_reading, is_made, made_options
+
+#: How long a token is at least where other machines reach the server: letters and digits of more than 128 bits.
+_TOKEN = 22
+
+
+@click.command(
+    "serve",
+    cls=Command,
+    examples=[
+        "tenonnx serve",
+        "tenonnx serve --port 8080 --no-browser",
+    ],
+)
+@click.argument("source", required=False, metavar="[MODEL | FILE.py:FUNCTION | FOLDER]")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on. By default a free one.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. Other machines need --token.",
+)
+@click.option("--token", help="Token that the URL must contain. By default a random one.")
+@click.option("--no-browser", is_flag=True, help="Print the address without opening a browser.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time limit of a job.",
+)
+@click.option(
+    "--upload",
+    type=click.FloatRange(min=0, min_open=True),
+    default=4.0,
+    show_default=True,
+    metavar="GB",
+    help="Largest file that can be uploaded.",
+)
+@click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Jobs that run at once.")
+@made_options
+def command(
+    source: str | None,
+    port: int,
+    host: str,
+    token: str | None,
+    no_browser: bool,
+    timeout: float,
+    upload: float,
+    jobs: int,
+    examples: Sequence[str],
+    **reading: Any,
+) -> None:
+    """Open a page in the browser: look at a model, export, compare and run it.
+
+    The page is served on this machine alone, to whoever has the address that is printed. With a FOLDER it opens the
+    models in there, and no others. FILE.py:FUNCTION is executed: use only files that you trust.
+    """
+    import uvicorn
+
+    from tenonnx_serve.application import Server, Settings, application
+    from tenonnx_serve.connections import IDLE, MOST, LimitedProtocol
+    from tenonnx_serve.guard import Guard
+
+    check_reading(source or "", examples, reading)
+    loopback = _is_loopback(host)
+    if token is None and not loopback:
+        raise InvalidCall(
+            "a server that other machines reach needs a token of yours",
+            given=f"--host {host}",
+            do="add --token with a text that nobody guesses, or leave --host out",
+        )
+    if token is not None and not (token.isascii() and token.isalnum()):
+        raise InvalidCall("a token is letters and digits", given=f"{len(token)} characters")
+    if token is not None and not loopback and len(token) < _TOKEN:
+        raise InvalidCall(
+            "the token is too short for a server that other machines reach",
+            given=f"{len(token)} letters and digits",
+            available=f"at least {_TOKEN}, for 128 bits",
+            do="python -c 'import secrets; print(secrets.token_hex(16))' makes one",
+        )
+    if source is not None and not is_made(source) and not Path(source).exists():
+        raise InvalidCall("no model or folder of that name", given=source)
+    listener = _listening(host, port)
+    port = listener.getsockname()[1]
+    token = token or secrets.token_urlsafe(32).replace("-", "0").replace("_", "1")
+    server = Server(Settings(source, timeout, int(upload * 1e9), jobs, {"examples": examples, **reading}))
+    names = {"localhost", "127.0.0.1", "::1"} if loopback else {host, socket.gethostname(), "localhost"}
+    guarded = Guard(application(server), token, port, names, any_address=not loopback)
+    shown = listener.getsockname()[0]
+    address = f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/?token={token}"
+    say(address)
+    complain("Ctrl-C ends the server")
+    config = uvicorn.Config(
+        guarded,
+        http=LimitedProtocol,
+        log_level="warning",
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=3,
+        timeout_keep_alive=IDLE,
+        backlog=MOST,
+    )
+    if not no_browser:
+        webbrowser.open(address)
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        server.remove_files()  # also where Ctrl-C came twice
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises ``InvalidCall`` where it cannot."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen()  # whoever reads the address may ask at once
+    except OSError as error:
+        raise InvalidCall(
+            "the server cannot listen there",
+            given=f"{host}:{port}: {error.strerror}",
+            do="take another --port",
+        ) from error
+    return listener

@@ -1,0 +1,132 @@
+"""A run: statistics of every value of a model, and times of nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tenonnx import Graph, InvalidCall, Program, infer
+from tenonnx.extend.checks import with_outputs
+from tenonnx.tools import compile_graph, type_of
+from tenonnx_cli.tools import complete, measuring_nodes, node_times, read_feeds, write_arrays
+from tenonnx_serve.tasks import Tell
+from tenonnx_serve.tasks.details import write_array
+from tenonnx_serve.tasks.reading import read
+
+#: Values that are computed in one call, so that few are held at a time.
+_AT_ONCE = 64
+
+#: Elements of an output that are shown.
+_SHOWN = 8
+
+
+def run(
+    tell: Tell,
+    source: str,
+    name: str,
+    folder: str,
+    options: Mapping[str, Any],
+    reading: Mapping[str, Any] | None = None,
+    feeds: str | None = None,
+) -> dict[str, Any]:
+    """Outputs, and statistics of every value, by the key of its node; inputs that are not given are made up."""
+    tell(step="Reading")
+    graph = read(source, reading).graph
+    backend = str(options.get("backend") or "auto")
+    given = read_feeds(graph, (), feeds)
+    tell(step="Running")
+    program, fed, outputs = _run_once(graph, backend, given, options)
+    infer(graph, strict=False)
+    tell(step="Looking at every value")
+    values = _statistics(graph, backend, fed)
+    tell(step="Timing nodes")
+    times = _times(graph, program.backend, fed)
+    written = Path(folder) / "outputs.npz"
+    write_arrays(str(written), outputs)
+    return {
+        "backend": program.backend,
+        "inputs": {each: {**stated(contents), "given": each in given} for each, contents in fed.items()},
+        "outputs": {each: {**stated(contents), "first": _first(contents)} for each, contents in outputs.items()},
+        "values": values,
+        "times": times,
+        "file": written.name,
+    }
+
+
+def compute(
+    tell: Tell,
+    source: str,
+    name: str,
+    folder: str,
+    options: Mapping[str, Any],
+    reading: Mapping[str, Any] | None = None,
+    feeds: str | None = None,
+) -> dict[str, Any]:
+    """One value of a model as a file: what ``run`` computes for it with the same options."""
+    tell(step="Reading")
+    graph = read(source, reading).graph
+    wanted, backend = str(options.get("value") or ""), str(options.get("backend") or "auto")
+    if wanted not in {value.name for node in graph.nodes for value in node.outputs if value is not None}:
+        raise InvalidCall("no node of the model computes this value", given=wanted[:80])
+    tell(step="Running")
+    _, fed, _ = _run_once(graph, backend, read_feeds(graph, (), feeds), options)
+    contents = compile_graph(with_outputs(graph, [wanted]), backend)(fed)[wanted]
+    return {"file": write_array(Path(folder), wanted, contents, str(options.get("format") or ".npy"))}
+
+
+def _run_once(
+    graph: Graph, backend: str, given: Mapping[str, Any], options: Mapping[str, Any]
+) -> tuple[Program, dict[str, Any], dict[str, Any]]:
+    """The model on a backend, with all its inputs and its outputs; those that are not given are drawn by the seed."""
+    program = compile_graph(graph, backend)
+    return (program, *complete(graph, program, given, int(options.get("seed") or 0), {}))
+
+
+def _statistics(graph: Graph, backend: str, feeds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Statistics of the values that nodes compute, by the keys of the nodes and their outputs."""
+    places = {v.name: (f"n{k}", v) for k, node in enumerate(graph.nodes) for v in node.outputs if v is not None}
+    names = list(places)
+    found: dict[str, dict[str, Any]] = {}
+    for start in range(0, len(names), _AT_ONCE):
+        some = names[start : start + _AT_ONCE]
+        results = compile_graph(with_outputs(graph, some), backend)(feeds)
+        for each in some:
+            found.setdefault(places[each][0], {})[each] = stated(results[each])
+    return found
+
+
+def _times(graph: Graph, backend: str, feeds: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Times of nodes, the longest first, with the keys of those that are in the graph; none if not known."""
+    if backend not in measuring_nodes():
+        return []
+    keys = {node: f"n{k}" for k, node in enumerate(graph.nodes)}
+    return [
+        {**each.to_dict(), "key": None if each.node is None else keys[each.node]}
+        for each in node_times(graph, feeds, backend)
+    ]
+
+
+def stated(contents: Any) -> dict[str, Any]:
+    """The type of contents and, of real numbers, their smallest, largest, mean and spread."""
+    said: dict[str, Any] = {"type": str(type_of(contents) or type(contents).__name__)}
+    if not isinstance(contents, np.ndarray) or contents.dtype.kind in "OSUc" or not contents.size:
+        return said
+    numbers = contents.astype(np.float64)
+    finite = numbers[np.isfinite(numbers)]
+    said["not_finite"] = int(numbers.size - finite.size)
+    if finite.size:
+        about = {"min": finite.min(), "max": finite.max(), "mean": finite.mean(), "deviation": finite.std()}
+        said |= {name: float(number) for name, number in about.items() if math.isfinite(number)}
+        said["zeros"] = float((finite == 0).mean())
+    return said
+
+
+def _first(contents: Any) -> str:
+    if not isinstance(contents, np.ndarray):
+        return str(contents)[:200]
+    shown = np.array2string(contents.reshape(-1)[:_SHOWN], separator=", ")
+    return f"{shown[:-1]}, …]" if contents.size > _SHOWN else shown

@@ -1,0 +1,88 @@
+"""Without Playwright nothing here is collected: these tests have an environment of their own, see README.md."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+collect_ignore_glob = ["*"] if importlib.util.find_spec("playwright") is None else []
+
+EXAMPLES = Path(__file__).parents[5] / "examples"
+
+#: Of the browser: it asks nobody but the server.
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=found, args=[*FLAGS])
+
+
+@pytest.fixture(scope="session")
+def servers():
+    """Starts servers: ``servers(given, options...)`` gives the address of one."""
+    processes = []
+
+    def start(given, *options):
+        command = [sys.executable, "-m", "tenonnx", "serve", "--no-browser", *options, *([str(given)] if given else [])]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ})
+        processes.append(process)
+        return process.stdout.readline().strip()
+
+    yield start
+    for process in processes:
+        with process:
+            process.terminate()
+
+
+@pytest.fixture(scope="session")
+def address(servers):
+    """The address of a server of the examples."""
+    return servers(EXAMPLES)
+
+
+@pytest.fixture
+def opened(browser):
+    """Opens pages: ``opened(address)``. What they say on the console is a failure, and so are other hosts."""
+    contexts, said = [], []
+
+    def open_page(address, **options):
+        context = browser.new_context(
+            **{"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce", **options}
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on(
+            "request",
+            lambda request: (
+                None if "127.0.0.1" in request.url or request.url.startswith("blob:") else said.append(request.url)
+            ),
+        )
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    expected = ("status of 4", "ERR_")  # refusals, which the page shows, and servers that a test ends
+    told = [text for text in said if not any(words in text for words in expected)]
+    assert not told

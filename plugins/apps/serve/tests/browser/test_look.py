@@ -1,0 +1,355 @@
+"""Drawing, downloads, broken models, comparison, and reconnection, in a browser."""
+
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import onnx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from onnx import TensorProto, helper, numpy_helper
+from playwright.sync_api import expect
+
+#: A machine with other work takes long.
+expect.set_options(timeout=60_000)
+
+WIDTHS = (1600, 1280, 640, 390)
+MAIN = "document.querySelector('main')"
+node = helper.make_node
+
+
+def info(name, shape=("n", 4)):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))
+
+
+def save(path, nodes, weights=(), outputs=("y",), **more):
+    graph = helper.make_graph(nodes, "made", [info("x")], [*map(info, outputs)], list(weights))
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("lab", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9, **more), path)
+
+
+def layered(scale=1.0, activation="Relu", axis=-1):
+    weight = numpy_helper.from_array(np.eye(4, dtype=np.float32) * np.float32(scale), "fc.weight")
+    nodes = [
+        node("MatMul", ["x", "fc.weight"], ["hidden"], name="fc"),
+        node(activation, ["hidden"], ["r"], name="act"),
+        node("ExpNeg", ["r"], ["e"], name="call", domain="lab"),
+        node("Softmax", ["e"], ["y"], name="soft", axis=axis),
+    ]
+    return nodes, [weight]
+
+
+def function():
+    body = [node("Exp", ["a"], ["b"]), node("Neg", ["b"], ["c"])]
+    made = helper.make_function("lab", "ExpNeg", ["a"], ["c"], body, [helper.make_opsetid("", 17)])
+    made.doc_string = "of a lab"
+    return made
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("models")
+    save(made / "a.onnx", *layered(), functions=[function()])
+    save(made / "b.onnx", *layered(scale=3.0, activation="Tanh", axis=0), functions=[function()])
+    save(
+        made / "cycle.onnx",
+        [
+            node("Add", ["x", "c"], ["a"], name="add"),
+            node("Tanh", ["a"], ["c"], name="tanh"),
+            node("Exp", ["c"], ["y"], name="exp"),
+        ],
+    )
+    return made
+
+
+@pytest.fixture(scope="module")
+def address(servers, folder):
+    return servers(folder)
+
+
+def open_model(page, name):
+    page.get_by_role("button", name=name, exact=True).last.click()
+    expect(page.locator("#tabs")).to_be_visible()
+
+
+def tab(page, name):
+    page.get_by_role("navigation").get_by_role("button", name=name, exact=True).click()
+
+
+def drawn(page, count):
+    expect(page.locator(".drawing")).to_have_attribute("data-drawn", str(count))
+    page.wait_for_timeout(200)
+
+
+def pane(page):
+    return page.locator(".pane")
+
+
+def check(page, what):
+    """Nobody is kept out: axe finds nothing, and nothing is wider than the page."""
+    found = Axe().run(page)
+    told = [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found.response["violations"]]
+    assert not told, what
+    for wide, room in (
+        ("document.documentElement.scrollWidth", "innerWidth"),
+        (f"{MAIN}.scrollWidth", f"{MAIN}.clientWidth"),
+    ):
+        assert page.evaluate(f"{wide} <= {room}"), f"{what} is wider than the page"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_fits_every_width_and_keeps_nobody_out(opened, address, scheme):
+    page = opened(address, color_scheme=scheme)
+
+    def everywhere(what):
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 800})
+            check(page, f"{what} at {width}, {scheme}")
+
+    open_model(page, "cycle.onnx")
+    drawn(page, 6)
+    pane(page).get_by_role("button", name="tanh", exact=True).click()
+    expect(pane(page)).to_contain_text("is part of a cycle")
+    everywhere("a broken model")
+    page.locator("#home").click()
+    open_model(page, "a.onnx")
+    tab(page, "Look")
+    drawn(page, 6)
+    page.get_by_label("Color by").select_option("multiplications")
+    expect(page.locator(".costs")).to_contain_text("in total")
+    pane(page).get_by_role("button", name="x", exact=True).click()
+    pane(page).get_by_role("button", name="Path to the output").click()
+    expect(pane(page)).to_contain_text("5 steps to the output")
+    everywhere("a path, and costs")
+    tab(page, "Compare")
+    page.get_by_label("A model").select_option("b.onnx")
+    expect(page.locator(".sides .drawing[data-drawn]")).to_have_count(2)
+    page.locator("canvas").first.focus()
+    for _ in range(6):  # nodes by layers, from wherever the first drawing begins
+        if "MatMul" in page.locator(".both").inner_text():
+            break
+        page.keyboard.press("ArrowDown")
+        page.wait_for_timeout(200)
+    expect(page.locator(".both")).to_contain_text("MatMul")
+    everywhere("a comparison")
+
+
+def test_a_broken_model_is_drawn_in_red_and_cannot_be_exported(opened, address):
+    page = opened(address)
+    open_model(page, "cycle.onnx")
+    drawn(page, 6)
+    expect(pane(page)).to_contain_text("has a cycle")
+    reds = page.evaluate(
+        """() => {
+            const canvas = document.querySelector("canvas");
+            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            let count = 0;
+            for (let k = 0; k < data.length; k += 4) {
+                count += data[k] === 179 && data[k + 1] === 38 && data[k + 2] === 47;
+            }
+            return count;
+        }"""
+    )
+    assert reds > 300, "borders and the line that closes the cycle"
+    tab(page, "Export")
+    expect(page.locator("main")).to_contain_text("breaks a rule of ONNX")
+    expect(page.get_by_role("button", name="Export", exact=True)).to_have_count(1)
+    page.get_by_role("button", name="Look at its faults").click()
+    drawn(page, 6)
+
+
+def test_values_lead_from_node_to_node_and_to_pages_of_functions(opened, address):
+    page = opened(address)
+    open_model(page, "a.onnx")
+    tab(page, "Look")
+    drawn(page, 6)
+    pane(page).get_by_role("button", name="x", exact=True).click()
+    pane(page).get_by_role("button", name="fc", exact=True).click()
+    expect(pane(page).locator("h2")).to_contain_text("MatMul")
+    pane(page).get_by_role("button", name="hidden", exact=True).click()
+    expect(pane(page).locator("h2")).to_have_text("hidden")
+    expect(pane(page)).to_contain_text("Comes from")
+    pane(page).get_by_role("button", name="act", exact=True).click()
+    expect(pane(page).locator("h2")).to_contain_text("Relu")
+    pane(page).get_by_role("button", name="call", exact=True).click()
+    pane(page).get_by_role("button", name="The function on a page of its own").click()
+    drawn(page, 4)
+    expect(pane(page)).to_contain_text("of a lab")
+    page.get_by_role("button", name="Back to the model").click()
+    drawn(page, 6)
+    # a line, by the pointer: between the first two boxes, which are below each other
+    box = page.locator("canvas").bounding_box()
+    page.get_by_role("button", name="To the top").click()
+    page.wait_for_timeout(200)
+    for y in range(60, 260, 3):
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + y)
+        if "over" in (page.locator("canvas").get_attribute("class") or "") and not page.locator("canvas").get_attribute(
+            "title"
+        ):
+            page.mouse.click(box["x"] + box["width"] / 2, box["y"] + y)
+            break
+    expect(pane(page)).to_contain_text("Goes to")
+    expect(pane(page).locator("h2")).to_have_text("x")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_drawing_weights_and_values_are_taken_away(opened, address, tmp_path, scheme):
+    page = opened(address, color_scheme=scheme)
+    open_model(page, "a.onnx")
+    tab(page, "Look")
+    drawn(page, 6)
+
+    def taken(role, name):
+        with page.expect_download() as download:
+            page.get_by_role(role, name=name, exact=True).click()
+        download.value.save_as(tmp_path / download.value.suggested_filename)
+        return tmp_path / download.value.suggested_filename
+
+    root = ET.parse(taken("button", "SVG")).getroot()
+    ground, *_ = root
+    paper = "#15181e" if scheme == "dark" else "#ffffff"
+    assert (ground.get("fill"), ground.get("width")) == (paper, root.get("width"))
+    texts = {each.text: each.get("fill") for each in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"MatMul", "Relu", "ExpNeg", "Softmax", "x", "y"} <= set(texts)
+    assert all(contrast(color, box_color(scheme)) >= 4.5 for color in texts.values())
+    assert taken("button", "PNG").read_bytes().startswith(b"\x89PNG")
+    page.locator("canvas").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(pane(page).locator("h2")).to_contain_text("MatMul")
+    assert np.array_equal(np.load(taken("link", "fc.weight as .npy")), np.eye(4, dtype=np.float32))
+    pane(page).get_by_role("button", name="hidden", exact=True).click()
+    rows = taken("button", "hidden as .csv").read_text().splitlines()
+    assert all(len(row.split(",")) == 4 for row in rows)
+
+
+def box_color(scheme):
+    return "#1c3054" if scheme == "dark" else "#dbe8fd"
+
+
+def contrast(one, two):
+    def luminance(color):
+        parts = [int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return float(np.dot((0.2126, 0.7152, 0.0722), linear))
+
+    darker, lighter = sorted((luminance(one), luminance(two)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_a_link_opens_the_same_view_and_a_report_is_offered(opened, address):
+    page = opened(address)
+    open_model(page, "a.onnx")
+    page.get_by_role("button", name="Export", exact=True).last.click()
+    expect(page.get_by_text("Passed ✓")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Markdown").click()
+    assert "Passed ✓" in download.value.path().read_text()
+    tab(page, "Look")
+    drawn(page, 6)
+    page.locator("canvas").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(pane(page).locator("h2")).to_contain_text("MatMul")
+    page.get_by_role("button", name="Zoom in").click()
+    page.get_by_role("button", name="Copy link").click()
+    link = page.url
+    other = page.context.new_page()
+    other.goto(link)
+    drawn(other, 6)
+    expect(pane(other).locator("h2")).to_contain_text("MatMul")
+    other.wait_for_timeout(500)
+    other.get_by_role("button", name="Copy link").click()
+    assert other.url == link
+
+
+def test_structure_is_compared_before_numbers_and_drawings_move_together(opened, address):
+    page = opened(address)
+    open_model(page, "a.onnx")
+    tab(page, "Compare")
+    page.get_by_label("A model").select_option("b.onnx")
+    expect(page.locator(".sides .drawing[data-drawn]")).to_have_count(2)
+    legend = page.locator(".legend").inner_text()
+    told = {word: int(number) for number, word in re.findall(r"(\d+) (.+)", legend)}
+    assert told == {
+        "equal": 1,
+        "with changed attributes": 1,
+        "with changed weights": 1,
+        "changed otherwise": 1,
+        "added": 0,
+        "removed": 0,
+    }
+    headings = page.locator(".result h3").all_inner_texts()
+    assert [each.capitalize() for each in headings[:2]] == ["Structure", "Numbers"]
+    expect(page.locator(".verdict")).to_contain_text("on one random input")
+    page.wait_for_timeout(500)
+    both = page.evaluate_handle("() => [...document.querySelectorAll('canvas')]")
+    same = """canvases => {
+        const [a, b] = canvases.map((c) => c.toDataURL());
+        return a.length > 5000 && Math.abs(a.length - b.length) < 0.3 * a.length;
+    }"""
+    page.locator("canvas").first.hover()
+    before = page.evaluate("c => c[1].toDataURL()", both)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -120)
+    page.keyboard.up("Control")
+    page.wait_for_timeout(500)
+    assert page.evaluate("c => c[1].toDataURL()", both) != before, "the second follows the first"
+    assert page.evaluate(same, both)
+
+
+def test_the_page_comes_back_with_its_model_after_a_restart(opened, folder):
+    command = [sys.executable, "-m", "tenonnx", "serve", "--no-browser", str(folder), "--token", "secret"]
+
+    def start(port):
+        made = subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.PIPE, text=True, env={**os.environ})
+        return made, made.stdout.readline().strip()
+
+    server, address = start(0)
+    port = int(re.search(r":(\d+)", address)[1])
+    try:
+        page = opened(address)
+        open_model(page, "a.onnx")
+        tab(page, "Look")
+        drawn(page, 6)
+        page.locator("canvas").focus()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        expect(pane(page).locator("h2")).to_contain_text("MatMul")
+        end(server)
+        expect(page.locator("#connection")).to_contain_text("does not answer")
+        check(page, "a server that is gone")
+        server, _ = start(port)
+        expect(page.locator("#connection")).to_be_hidden()
+        drawn(page, 6)
+        expect(pane(page).locator("h2")).to_contain_text("MatMul")
+        tab(page, "Export")
+        page.get_by_role("button", name="Export", exact=True).last.click()
+        expect(page.locator(".spinner")).to_be_visible()
+        end(server)
+        expect(page.locator(".spinner")).to_have_count(0)
+        expect(page.locator(".result .problem")).to_contain_text("does not answer")
+    finally:
+        end(server)
+
+
+def end(server):
+    with server:
+        server.kill()
+
+
+def test_an_upload_is_cancelled(opened, servers, tmp_path):
+    page = opened(servers(None))
+    with (tmp_path / "large.onnx").open("wb") as file:
+        file.truncate(200 << 20)
+    page.context.new_cdp_session(page).send(
+        "Network.emulateNetworkConditions",
+        {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 200_000},
+    )
+    page.get_by_label("Choose a model").set_input_files(tmp_path / "large.onnx")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_text("Sending large.onnx was cancelled.")).to_be_visible()
+    expect(page.get_by_label("Choose a model")).to_be_visible()

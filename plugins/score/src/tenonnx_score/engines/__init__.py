@@ -1,5 +1,0 @@
-"""Where parts are made: processes of this machine, Ray or Spark."""
-
-from tenonnx_score.engines.engine import Engine, engine_of
-
-__all__ = ["Engine", "engine_of"]
