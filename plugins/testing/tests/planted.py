@@ -1,4 +1,4 @@
-"""Ops that are wrong in one way each, by kind: what the kit has to find, and the docs tell that it does."""
+"""Ops with one planted mistake each, by kind."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def planted(kind: str, check: str) -> Callable[[Callable[[], Case]], Callable[[]
 
 
 def fails(case: Case, name: str) -> str:
-    """What a check says of a case; nothing where it holds or does not apply."""
+    """Message of a check on a case; nothing where it holds or does not apply."""
     if not CHECKS[name].applies(case):
         return ""
     try:
@@ -73,7 +73,7 @@ def found(case: Case) -> dict[str, str]:
 
 INTRODUCTION = """# Planted defects
 
-Does the [conformance kit](../how-to/writing-a-plugin.md) find mistakes? Its tests plant one defect at a time in a
+Does the [conformance kit](../how-to/plugin-tests.md) find mistakes? Its tests plant one defect at a time in a
 correct op, and require a check to fail at the default number of calls; without the defect, all checks must pass.
 {count} of {count} defects are found, with no false alarm. The table names the check that finds each: `numpy=body`
 compares the numpy rule with the body on random inputs, `variations` on other ranks, sizes and element types.

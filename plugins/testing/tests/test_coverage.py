@@ -1,4 +1,4 @@
-"""What the kit finds out of cases as a whole: the versions they reach, the laws they state, the gradients they show."""
+"""Facts about cases as a whole: versions, laws and gradients."""
 
 from __future__ import annotations
 

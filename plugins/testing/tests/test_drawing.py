@@ -1,4 +1,4 @@
-"""What is drawn follows from the seed of a case, and from nothing else in the process."""
+"""Draws follow from the seed of a case alone."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import planted_claims
-import planted_numbers
 import pytest
+import right_ops
 from planted import DEFECTS, fails, found, page
 
 from tenonnx_testing.cases import Case
@@ -17,11 +17,17 @@ PAGE = Path(__file__).parents[3] / "docs" / "why" / "planted-defects.md"
 RIGHT = {
     function.__name__: function
     for function in (
-        planted_numbers.weighted, planted_numbers.product, planted_numbers.inverse, planted_numbers.negated,
-        planted_numbers.greatest, planted_numbers.summed, planted_numbers.twice_said, planted_numbers.clipped,
+        right_ops.weighted,
+        right_ops.product,
+        right_ops.inverse,
+        right_ops.negated,
+        right_ops.greatest,
+        right_ops.summed,
+        right_ops.twice_said,
+        right_ops.clipped,
         planted_claims.broadcasting,
     )
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=[f"{each.kind}: {each.what}" for each in DEFECTS])

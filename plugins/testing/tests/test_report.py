@@ -6,25 +6,30 @@ import hashlib
 import json
 import subprocess
 import sys
-from importlib import metadata
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-import tenonnx_standard as ops
 from tenonnx.extend import op
-from tenonnx_testing import Gap, call
+from tenonnx_testing import call
 from tenonnx_testing.cases import Case
 from tenonnx_testing.kit import check_case
-from tenonnx_testing.report import badge, certificate, markdown, merged, never_left_out, outdated, seen_here
-from tenonnx_testing.schemas import versions
+from tenonnx_testing.report import badge, certificate, markdown, merged, never_left_out, seen_here
 
 CASE = {
-    "op": "acme::Twice", "meaning": [1, None], "package": "acme 1.0", "versions": [1, 3], "compared": {"types": 4},
-    "reached": [1], "drawn": ["X"], "drawable": ["X", "by"], "left_out": ["bias"], "optional": ["bias", "mask"],
+    "op": "acme::Twice",
+    "meaning": [1, None],
+    "package": "acme 1.0",
+    "versions": [1, 3],
+    "compared": {"types": 4},
+    "reached": [1],
+    "drawn": ["X"],
+    "drawable": ["X", "by"],
+    "left_out": ["bias"],
+    "optional": ["bias", "mask"],
     "gaps": {"gradient": ["it jumps"]},
-}  # fmt: skip
+}
 
 
 def test_what_several_processes_saw_is_one():
@@ -74,23 +79,6 @@ def test_what_judged_an_op_beside_its_body_is_told(check):
     made = certificate(merged([{"cases": {"a": judged}, "outcomes": {"x": "passed"}}]))
     assert "calls-green" in badge(made)
     assert "alone" not in markdown(made)
-
-
-def test_what_a_certificate_says_is_held_against_today_s_cases():
-    case, gapped = (Case(ops.relu, None, gaps=gaps) for gaps in ((), (Gap("types", "they are odd"),)))
-    row = {
-        **CASE, "op": "ai.onnx::Relu", "meaning": [ops.relu.since, None], "versions": versions(ops.relu), "gaps": {},
-        "package": f"tenonnx-standard {metadata.version('tenonnx-standard')}",
-    }  # fmt: skip
-    made = certificate(merged([{"cases": {"a": row}, "outcomes": {"x": "passed"}}]))
-    assert outdated(made, [case]) == []
-    title = f"ai.onnx::Relu@{ops.relu.since}"
-    assert outdated(made, [gapped]) == [f"{title}: gaps differ"]
-    assert outdated(made, []) == [f"{title} is not there any more"]
-    assert outdated(certificate(merged([])), [case]) == [f"{title} is not told of"]
-    assert outdated({**made, "tests": 2}, [case]) == ["the hash is another one: it was edited"]
-    failed = certificate(merged([{"cases": {"a": row}, "outcomes": {"x": "failed: it differs"}}]))
-    assert outdated(failed, [case]) == ["x: failed: it differs"]
 
 
 def test_all_reasons_of_a_check_are_told():

@@ -48,7 +48,7 @@ def found(made, names=tuple(CHECKS), drawn=drawn):
 
 
 def told(what, function):
-    """How a message names the line of what is wrong."""
+    """The line of the error, as messages name it."""
     return f"{what} {__file__}:{function.__code__.co_firstlineno}"
 
 
@@ -154,7 +154,7 @@ def test_an_op_that_draws_at_random_and_does_not_say_so_is_told_to():
         return X + ops.random_uniform_like(X)
 
     failures = found(noisy, ["numpy=body"], lambda draw: call(draw(tensors())))
-    assert "the body draws at random: the op must be declared with pure=False" in failures["numpy=body"]
+    assert "the body draws at random: declare the op with pure=False" in failures["numpy=body"]
 
 
 TYPES = {

@@ -18,25 +18,47 @@ if TYPE_CHECKING:
     from tenonnx_testing.backends import backend_conformance, onnx_conformance
     from tenonnx_testing.edges import holds_negative_zero
     from tenonnx_testing.frontends import Example, frontend_conformance
-    from tenonnx_testing.kit import check_case, known_gaps
+    from tenonnx_testing.kit import check_case, known_gaps, replay
     from tenonnx_testing.signatures import signature_problems
     from tenonnx_testing.sources import SourceCase, component_table, source_conformance
     from tenonnx_testing.strategies import axis_of, broadcastable, shapes, tensors
     from tenonnx_testing.suite import conformance
 
 __all__ = [
-    "Call", "Case", "Example", "Gap", "Law", "SourceCase", "Tolerance", "axis_of", "backend_conformance",
-    "broadcastable", "call", "cases", "check_case", "component_table", "conformance", "frontend_conformance",
-    "holds_negative_zero", "incomparable", "known_gaps", "onnx_conformance", "shapes", "signature_problems",
-    "source_conformance", "tensors", "unwritten",
-]  # fmt: skip
+    "Call",
+    "Case",
+    "Example",
+    "Gap",
+    "Law",
+    "SourceCase",
+    "Tolerance",
+    "axis_of",
+    "backend_conformance",
+    "broadcastable",
+    "call",
+    "cases",
+    "check_case",
+    "component_table",
+    "conformance",
+    "frontend_conformance",
+    "holds_negative_zero",
+    "incomparable",
+    "known_gaps",
+    "onnx_conformance",
+    "replay",
+    "shapes",
+    "signature_problems",
+    "source_conformance",
+    "tensors",
+    "unwritten",
+]
 
 #: Imported on first use: every pytest run loads this package, for the sake of its plugin.
 _MODULES = {
     "backends": ("backend_conformance", "onnx_conformance"),
     "edges": ("holds_negative_zero",),
     "frontends": ("Example", "frontend_conformance"),
-    "kit": ("check_case", "known_gaps"),
+    "kit": ("check_case", "known_gaps", "replay"),
     "suite": ("conformance",),
     "sources": ("SourceCase", "component_table", "source_conformance"),
     "signatures": ("signature_problems",),

@@ -65,12 +65,12 @@ def onnx_conformance(backend: str, *, failing: Mapping[str, str] | None = None) 
 def _test(backend: str, items: list[_Item], failing: Mapping[str, str] | None) -> Callable[..., None]:
     there = ["numpy", *(plugin.name for plugin in plugins("tenonnx.backends"))]
     if backend not in there:
-        raise InvalidCall("the backend must be installed", given=backend, available=", ".join(there))
+        raise InvalidCall("the backend is not installed", given=backend, available=", ".join(there))
     reasons: dict[str, str] = {}
     for pattern, reason in (failing or {}).items():
         meant = fnmatch.filter([item.label for item in items], pattern)
         if not meant or not reason:
-            what = "what fails must be patterns of test ids, each with a reason"
+            what = "failing tests are not given as patterns of test ids with reasons"
             raise InvalidCall(what, given=f"{pattern!r}: {reason!r}, for {len(meant)} of {len(items)} tests")
         reasons.update(dict.fromkeys(meant, reason))
 
@@ -161,25 +161,25 @@ def _passing() -> Graph:
 def _are_apart(backend: str, found: Iterable[Any], feeds: Iterable[Any]) -> None:
     arrays, fed = ([a for a in given if isinstance(a, np.ndarray)] for given in (found, feeds))
     if any(a.flags.writeable and np.may_share_memory(a, feed) for a in arrays for feed in fed):
-        raise Failure(f"{backend} must give arrays that are not those of feeds")
+        raise Failure(f"{backend} returned the array of a feed")
 
 
 def _gives_arrays_of_its_own(backend: str, examples: int) -> None:
-    """What a call gave is not written again by the next, and writing it changes no feed."""
+    """Results of a call are not overwritten by the next, and writing them changes no feed."""
     program = _compiled(_sum(), backend)
     x, zeros = np.array([1, 2], np.float32), np.zeros(2, np.float32)
     first = program({"x": x, "total": zeros})["sum"]
     again = program({"x": x + 1, "total": zeros})["sum"]
     for what, array, wanted in (("the first call", first, [1, 2]), ("the second call", again, [2, 3])):
         if np.asarray(array).tolist() != wanted:
-            raise Failure(f"{backend} must leave alone what it gave: {what} gave {wanted}, and it is {array}")
+            raise Failure(f"{backend} changed an output that it had returned: {what} gave {wanted}, now it is {array}")
     _are_apart(backend, [first], [x, zeros])
     program = _compiled(_passing(), backend)
     for _ in range(2):  # the second call must not see what the caller wrote into the results of the first
         found = program({"x": x})
         _are_apart(backend, found.values(), [x])
         if np.asarray(found["w_again"]).tolist() != [3, 4]:
-            raise Failure(f"{backend} must give no constant of its own to write into: it is {found['w_again']} now")
+            raise Failure(f"{backend} returned its own constant for writing: it is {found['w_again']} now")
         if found["w_again"].flags.writeable:
             found["w_again"][...] = -1
 
@@ -200,8 +200,8 @@ def _refuses_feeds(backend: str, examples: int) -> None:
             continue
         except Exception as error:
             reason = f"and raised {type(error).__name__}: {error}"
-            raise Failure(f"{backend} must raise InvalidFeed where a feed {what}, {reason}") from error
-        raise Failure(f"{backend} must raise InvalidFeed where a feed {what}, and took it")
+            raise Failure(f"{backend} raised no InvalidFeed where a feed {what}, {reason}") from error
+        raise Failure(f"{backend} raised no InvalidFeed where a feed {what}, and took it")
 
 
 def _takes_defaults(backend: str, examples: int) -> None:
@@ -215,8 +215,8 @@ def _takes_defaults(backend: str, examples: int) -> None:
         except Exception as error:
             found = f"{type(error).__name__}: {error}"
         if found != wanted:
-            what = f"{'fed' if fed else 'not fed'}, where the sum must be {wanted}: it is {found}"
-            raise Failure(f"{backend} must take an input that has a default (DefaultsProgram does); it was {what}")
+            what = f"{'fed' if fed else 'not fed'}, and the sum is not {wanted}, but {found}"
+            raise Failure(f"{backend} fails on an input with a default (use DefaultsProgram); it was {what}")
 
 
 def _keeps_state(backend: str, examples: int) -> None:
@@ -231,9 +231,9 @@ def _keeps_state(backend: str, examples: int) -> None:
         kept = np.asarray(program.state["total"]).tolist()
     except Exception as error:
         reason = f"and raised {type(error).__name__}: {error}"
-        raise Failure(f"{backend} must keep state, or refuse it with UnsupportedOp, {reason}") from error
+        raise Failure(f"{backend} neither keeps state nor raises UnsupportedOp, {reason}") from error
     if kept != [2, 4]:
-        raise Failure(f"{backend} must keep the sum of two calls, [2.0, 4.0], as state, and has {kept}")
+        raise Failure(f"{backend} does not keep the sum of two calls, [2.0, 4.0], as state, but {kept}")
 
 
 #: What is asked of every backend, by the id of its test.

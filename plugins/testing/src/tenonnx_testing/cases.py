@@ -1,4 +1,4 @@
-"""Conformance cases: how inputs and attributes of an op are drawn, and what is known not to hold."""
+"""Conformance cases: strategies for inputs and attributes, and known gaps."""
 
 from __future__ import annotations
 
@@ -20,11 +20,42 @@ EXAMPLES = 6
 
 #: The checks that a gap can name.
 CHECKS = (
-    "numpy=body", "onnxruntime", "reference", "types", "gradient", "export", "signature", "bad input", "oracle", "law",
-    "versions", "own versions", "layout", "special values", "empty axes", "specialized", "requirements",
-    "outputs", "negative axes", "data movement", "symbolic", "rewrite", "expected", "repeated",
-    "constants", "variations", "other attributes", "kinks", "torch", "jax",
-)  # fmt: skip
+    "numpy=body",
+    "onnxruntime",
+    "reference",
+    "types",
+    "gradient",
+    "export",
+    "signature",
+    "bad input",
+    "oracle",
+    "law",
+    "versions",
+    "own versions",
+    "layout",
+    "special values",
+    "empty axes",
+    "specialized",
+    "requirements",
+    "outputs",
+    "negative axes",
+    "data movement",
+    "symbolic",
+    "rewrite",
+    "expected",
+    "repeated",
+    "constants",
+    "variations",
+    "other attributes",
+    "broadcast",
+    "kinks",
+    "derivative",
+    "elementwise",
+    "many elements",
+    "declared",
+    "torch",
+    "jax",
+)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -64,7 +95,7 @@ class Gap:
         if self.check not in CHECKS:
             raise InvalidCall("a gap names one of the checks", given=repr(self.check), available=", ".join(CHECKS))
         if not self.reason:
-            raise InvalidCall("a gap must say its reason")
+            raise InvalidCall("a gap has no reason")
 
     def covers(self, call: Call) -> bool:
         return self.when is None or bool(self.when(call))
@@ -72,7 +103,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """What a random output is like: its mean and standard deviation, for each element or all, and its range."""
+    """Distribution of a random output: its mean and standard deviation, for each element or all, and its range."""
 
     mean: Any
     deviation: Any
@@ -84,8 +115,9 @@ class Law:
 class Case:
     """One way to draw calls of ``op``: ``function`` takes hypothesis' ``draw`` and returns a ``Call``.
 
-    ``gradient`` is False where there is nothing to differentiate, or names the inputs that have a gradient; by default
-    all float inputs must have one. ``steps`` and ``tolerance`` are what ``compare`` takes, ``law`` tells of a call
+    ``gradient`` is False where there is nothing to differentiate, for the reason ``no_gradient``, or names the inputs
+    that have a gradient; by default all float inputs must have one. ``steps`` and ``tolerance`` are
+    what ``compare`` takes, ``law`` tells of a call
     what its first output is drawn from, and ``reference`` computes the outputs anew. ``compared`` counts, by check,
     the comparisons that took place, ``drawn`` names the inputs that were present and the attributes other than their
     default, ``left_out`` the inputs that were absent, ``undrawn`` says of what is never drawn why no call can have it,
@@ -101,6 +133,7 @@ class Case:
     law: Callable[[Call], Law] | None = None
     reference: Callable[..., Any] | None = None
     undrawn: Mapping[str, str] = field(default_factory=dict)
+    no_gradient: str = ""
     number: int = 0
     compared: dict[str, int] = field(default_factory=dict)
     drawn: set[str] = field(default_factory=set)
@@ -130,7 +163,7 @@ def cases(
     op: Op,
     *,
     gaps: Iterable[Gap] = (),
-    gradient: bool | Iterable[str] = True,
+    gradient: bool | str | Iterable[str] = True,
     steps: int = 0,
     tolerance: Tolerance | None = None,
     law: Callable[[Call], Law] | None = None,
@@ -140,7 +173,8 @@ def cases(
     """Declare that the decorated function draws calls of ``op``.
 
     The calls keep off kinks and the edges of the op's domain. ``gaps`` are known failures; ``gradient`` is False for
-    ops without one, or names the inputs that have one. ``steps`` lets integer outputs differ by so many, and
+    ops without one, the reason why an op with a vjp has none in these calls, or names the inputs that have one.
+    ``steps`` lets integer outputs differ by so many, and
     ``tolerance`` replaces that of the table for float outputs; it must carry a reason. ``law`` gives the distribution
     of what is drawn at random. ``reference`` computes the outputs anew from arrays and attributes, written in numpy or
     with another library, so that the op is judged by more than its own body. ``undrawn`` gives the reason why no call
@@ -149,8 +183,9 @@ def cases(
     if not hasattr(op, "signature"):
         raise InvalidCall("cases(op) takes an op", given=repr(op))
     if tolerance is not None and not tolerance.reason:
-        raise InvalidCall(f"the tolerance of a case of {op.title} must carry a reason", given=str(tolerance))
-    names = gradient if isinstance(gradient, bool) else tuple(gradient)
+        raise InvalidCall(f"the tolerance of a case of {op.title} has no reason", given=str(tolerance))
+    no_gradient = gradient if isinstance(gradient, str) else ""
+    names = gradient if isinstance(gradient, bool) else False if isinstance(gradient, str) else tuple(gradient)
     unknown = [] if isinstance(names, bool) else sorted(set(names) - {p.name for p in op.signature.inputs})
     if unknown:
         raise InvalidCall(f"cases({op.title}): gradient names {unknown}", available=op.signature.describe())
@@ -162,12 +197,14 @@ def cases(
     }:
         raise InvalidCall(
             f"cases({op.title}): undrawn takes inputs and attributes with a reason each",
-            given=str(reasons), available=op.signature.describe(),
-        )  # fmt: skip
+            given=str(reasons),
+            available=op.signature.describe(),
+        )
 
     def declare(function: Function) -> Function:
         held = _collected.setdefault(op, [])
-        held.append(Case(op, function, tuple(gaps), names, steps, tolerance, law, reference, reasons, number=len(held)))
+        told = (tuple(gaps), names, steps, tolerance, law, reference, reasons, no_gradient)
+        held.append(Case(op, function, *told, number=len(held)))
         return function
 
     return declare

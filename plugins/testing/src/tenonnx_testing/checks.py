@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from tenonnx.extend import Op, Value, find_rule, find_trait
 from tenonnx.extend.transforms import Builder, invoke
 from tenonnx_testing import (
+    broadcast,
     claims,
+    derivatives,
     edges,
     exports,
+    extremes,
     frameworks,
     gradients,
     inference,
@@ -27,6 +31,7 @@ from tenonnx_testing import (
     oracles,
     repetition,
     schemas,
+    sizes,
     specialization,
     variations,
 )
@@ -41,6 +46,7 @@ class Check:
 
     Where there are many versions, one drawn call is checked at every ``stride``-th of them alone. ``examples`` is the
     number of calls by default, where few tell all or one sees less than others; ``prefers`` tells which tell most.
+    With ``covering``, they are selected among more calls, so that they cover what is drawn.
     """
 
     name: str
@@ -50,6 +56,7 @@ class Check:
     stride: int = 1
     examples: int | None = None
     prefers: Callable[[Call], int] = lambda drawn: 0
+    covering: bool = False
     missing: str = "no version takes these element types"
 
 
@@ -75,7 +82,7 @@ def numpy_equals_body(case: Case, drawn: Call, expected: Outputs) -> bool:
         expect(case, drawn, "its body traced with symbolic dims", traced, present(expected))
     except Failure as failure:
         if op.pure and any(isinstance(node.op, Op) and not node.op.pure for node in graph.walk()):
-            failure.add_note("the body draws at random: the op must be declared with pure=False")
+            failure.add_note("the body draws at random: declare the op with pure=False")
         raise
     return True
 
@@ -88,7 +95,7 @@ def gives_what_its_case_expects(case: Case, drawn: Call, expected: Outputs) -> b
     with blaming(f"the reference of {case.op.title}"):
         found = _referred(case, drawn)
     expect(case, drawn, "the reference of its case", found, present(expected)[: len(found)])
-    for name, there in edges.planted(case, drawn):
+    for name, there in chain(edges.planted(case, drawn), extremes.extremes(case, drawn, expected)):
         if name not in edges.COMMON:
             continue
         try:
@@ -169,6 +176,10 @@ def _has(*consumers: str) -> Callable[[Case], bool]:
     return lambda case: any(find_rule(case.op, consumer) is not None for consumer in consumers)
 
 
+def _is_elementwise(case: Case) -> bool:
+    return find_trait(case.op, "elementwise") is not None
+
+
 def _moves(case: Case) -> bool:
     return find_trait(case.op, "data_movement") is not None
 
@@ -196,12 +207,17 @@ _REFERENCE = Check(
 CHECKS: dict[str, Check] = {
     check.name: check
     for check in (
-        Check("numpy=body", numpy_equals_body, applies=lambda case: not case.op.primitive),
+        Check("numpy=body", numpy_equals_body, applies=lambda case: not case.op.primitive, examples=16, covering=True),
         _ONNXRUNTIME,
         _REFERENCE,
         Check("types", inference.inferred_are_real),
         Check(
-            "gradient", gradients.equals_differences, applies=gradients.applies, missing="there are no floats to derive"
+            "gradient",
+            gradients.equals_differences,
+            applies=gradients.applies,
+            examples=12,
+            covering=True,
+            missing="there are no floats to derive",
         ),
         Check("law", laws.is_followed, applies=lambda case: case.law is not None),
         Check("export", exports.keeps_numbers, versions=exports.versions, stride=10),
@@ -219,7 +235,9 @@ CHECKS: dict[str, Check] = {
             missing="the numpy rule serves as well",
         ),
         Check("layout", edges.any_layout_serves, examples=4, prefers=edges.most_axes),
-        Check("special values", edges.special_values_agree, applies=edges.has_rule_and_body, examples=4),
+        Check(
+            "special values", edges.special_values_agree, applies=edges.has_rule_and_body, examples=16, covering=True
+        ),
         Check("empty axes", edges.empty_axes_agree, examples=4, missing="no input has an axis"),
         Check("bad input", mutations.refused_or_alike),
         Check("oracle", some_oracle, applies=lambda case: case.op.primitive and case.law is None),
@@ -235,15 +253,21 @@ CHECKS: dict[str, Check] = {
         Check(
             "rewrite", claims.rewritten_alike, applies=_has("rewrite", "rewrite.if_fewer"), missing="each call stays"
         ),
-        Check("expected", gives_what_its_case_expects, applies=lambda case: case.reference is not None),
+        Check(
+            "expected",
+            gives_what_its_case_expects,
+            applies=lambda case: case.reference is not None,
+            examples=16,
+            covering=True,
+        ),
         Check("repeated", repetition.gives_the_same_again, examples=2, missing="it draws at random"),
-        _alike_on(frameworks.TORCH),
         Check("constants", knowledge.constants_are_alike, examples=3, missing="it draws at random"),
         Check(
             "variations",
             variations.varied_agree,
-            examples=4,
+            examples=8,
             prefers=edges.most_axes,
+            covering=True,
             missing="nothing could be otherwise",
         ),
         Check(
@@ -254,8 +278,41 @@ CHECKS: dict[str, Check] = {
             missing="no attribute could be another",
         ),
         Check(
+            "broadcast",
+            broadcast.broadcast_agrees,
+            applies=broadcast.applies,
+            examples=2,
+            prefers=edges.most_axes,
+            missing="no operand is broadcast",
+        ),
+        Check(
             "kinks", kinks.between_both_sides, applies=gradients.applies, examples=4, missing="no slope is to be had"
         ),
-        _alike_on(frameworks.JAX),
+        Check(
+            "derivative",
+            derivatives.equals_that_of_the_body,
+            applies=derivatives.applies,
+            examples=4,
+            prefers=edges.most_axes,
+            covering=True,
+            missing="its body has no gradient",
+        ),
+        Check(
+            "elementwise",
+            claims.elementwise_alone,
+            applies=_is_elementwise,
+            covering=True,
+            missing="nothing broadcasts",
+        ),
+        Check(
+            "many elements",
+            sizes.many_elements_agree,
+            applies=edges.has_rule_and_body,
+            examples=2,
+            prefers=edges.most_axes,
+            covering=True,
+            missing="no axis could be longer",
+        ),
+        *map(_alike_on, frameworks.installed()),
     )
 }

@@ -1,4 +1,4 @@
-"""What an op claims beside its numbers: that it only moves data, what it gives for dims, what may stand for it."""
+"""Checks of claims: data movement, dims, and rewrites."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from tenonnx.extend import DType, Graph, TenonnxError, TypeMismatch, Value, find_rule, moves_data
 from tenonnx.extend.transforms import Builder, invoke
 from tenonnx_testing.cases import Call, Case
-from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, present, run_graph, trace
+from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, is_random, present, run_graph, trace
 
 #: How a symbolic rule says that it cannot tell.
 _UNTOLD = (ArithmeticError, AttributeError, TypeError, TypeMismatch)
@@ -46,6 +46,43 @@ def _widened(contents: Any) -> Any:
     return contents.astype(np.float64) if dtype.is_float and 8 < dtype.bits < 64 else contents
 
 
+def elementwise_alone(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """A call that is said to be elementwise has, of the elements of one place alone, the element of that place.
+
+    With its places in another order, so are the results.
+    """
+    arrays = [v for v in (*drawn.inputs, *expected) if v is not None]
+    if is_random(case.op, drawn) or not all(isinstance(v, np.ndarray) for v in arrays) or expected[0].size < 2:
+        return False
+    shape = expected[0].shape
+    if any(len(v.shape) > len(shape) or not _broadcasts(v.shape, shape) for v in drawn.inputs if v is not None):
+        raise Failure(f"{case.op.title} is said to be elementwise, and an input does not broadcast to its output")
+    random = np.random.default_rng(drawn.turn)
+    alone = [[int(random.integers(n))] for n in shape]
+    turned = [random.permutation(n).tolist() for n in shape]
+    for what, places in (("the elements of one place", alone), ("its elements in another order", turned)):
+        there = replace(drawn, inputs=tuple(v if v is None else _taken(v, places) for v in drawn.inputs))
+        try:
+            found = present(evaluate(case.op, there))
+        except TenonnxError:  # its requirements are of more
+            continue
+        wanted = [_taken(v, places) for v in present(expected)]
+        expect(case, drawn, f"itself on {what}, though it is said to be elementwise", found, wanted)
+    return True
+
+
+def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
+    return all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
+
+
+def _taken(array: np.ndarray[Any, Any], places: Sequence[Sequence[int]]) -> np.ndarray[Any, Any]:
+    """The elements at places along each axis of what the array broadcasts to."""
+    for axis in range(-array.ndim, 0):
+        if array.shape[axis] > 1:
+            array = array.take(places[axis], axis)
+    return array
+
+
 def symbolic_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
     """The symbolic rule gives of ints what the op gives, where it can tell."""
     rule = find_rule(case.op, "symbolic")
@@ -77,7 +114,7 @@ def symbolic_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
 
 
 def rewritten_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """What the rules rewrite and rewrite.if_fewer say in place of a call gives the same.
+    """Results of the rules rewrite and rewrite.if_fewer are the same.
 
     They are asked with known and symbolic dims, and where all inputs but the first are constant.
     """

@@ -10,7 +10,7 @@ import pytest
 
 from tenonnx.extend import InvalidCall, Op, Registry
 from tenonnx.extend.testing import INTERNAL_DOMAIN, Plugin, plugins
-from tenonnx_testing import coverage, schemas, violations
+from tenonnx_testing import coverage, declared, schemas, violations
 from tenonnx_testing.cases import Call, Case, collected, incomparable_ops, load, unwritten_ops
 from tenonnx_testing.checks import CHECKS
 from tenonnx_testing.kit import check_case
@@ -20,7 +20,7 @@ from tenonnx_testing.signatures import dtype_problems, signature_problems, uncov
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One parametrised test: its id, what it runs, given the number of examples, and whether every selection has it."""
+    """One parametrized test: its id, what it runs, given the number of examples, and whether every selection has it."""
 
     label: str
     run: Callable[[int], None]
@@ -34,7 +34,7 @@ def find_items(wanted: str, registry: Registry) -> Iterator[Item]:
     declaring = [p for p in plugins("tenonnx.conformance") if p.distribution in distributions]
     if not serving and not declaring:
         known = sorted({name for p in plugins("tenonnx.ops") for name in (p.domain, p.distribution)})
-        raise InvalidCall(f'"{wanted}" must be an installed package or a domain of one', available=", ".join(known))
+        raise InvalidCall(f'"{wanted}" is neither an installed package nor a domain of one', available=", ".join(known))
     modules = load(declaring)
     for name, error in modules.items():
         if error is not None:
@@ -42,7 +42,7 @@ def find_items(wanted: str, registry: Registry) -> Iterator[Item]:
     yield from _items_of_imports(serving, registry)
     for distribution in sorted(distributions):
         yield from _items_of_entries(distribution, registry)
-    yield from _items_of_strangers(modules, registry)
+    yield from _items_of_others(modules, registry)
     domains = {p.domain for p in serving}
     yield from _items_of_ops(_cases_of(modules, {wanted} & domains), domains, distributions, registry)
     for plugin in serving:
@@ -67,7 +67,7 @@ def _items_of_entries(distribution: str, registry: Registry) -> Iterator[Item]:
         yield Item(f"{distribution}-{domain}-served", partial(_miss_entry, distribution, domain))
 
 
-def _items_of_strangers(modules: Container[str], registry: Registry) -> Iterator[Item]:
+def _items_of_others(modules: Container[str], registry: Registry) -> Iterator[Item]:
     """A test that fails for each case of an op that is not registered."""
     for case in collected():
         if case.module in modules and case.op not in registry.meanings(case.op.domain, case.op.name):
@@ -92,7 +92,7 @@ def _items_of_ops(
     for op in {**dict.fromkeys(found), **own}:
         yield from items_of_cases(found.get(op, ()))
         if op in own:
-            yield from _items_of_op(op, registry)
+            yield from items_of_op(op, registry)
 
 
 def _fail_import(name: str, error: Exception, examples: int) -> None:
@@ -114,7 +114,7 @@ def items_of_cases(found: Iterable[Case]) -> Iterator[Item]:
 # ----- ops and packages ---------------------------------------------------------------------------------------------
 
 
-def _items_of_op(op: Op, registry: Registry) -> Iterator[Item]:
+def items_of_op(op: Op, registry: Registry) -> Iterator[Item]:
     title = Case(op, lambda draw: Call((), {})).title
     if schemas.history(op.domain, op.name):
         yield Item(f"{title}-signature", partial(_check_signature, op, registry))
@@ -127,6 +127,7 @@ def _items_of_op(op: Op, registry: Registry) -> Iterator[Item]:
         yield Item(f"{title}-versions", partial(coverage.check_versions, op))
         if coverage.has_several_outputs(op):
             yield Item(f"{title}-outputs", partial(coverage.check_outputs, op))
+    yield Item(f"{title}-declared", partial(declared.check_declared, op))
     if op.requirements.declared:
         yield Item(f"{title}-requirements", partial(violations.check_requirements, op))
 
@@ -150,7 +151,7 @@ def _miss_cases(op: Op, examples: int) -> None:
 def _miss_entry(distribution: str, domain: str, examples: int) -> None:
     raise Failure(
         f'{distribution} registers ops of domain "{domain}", and no file with them finds it: its entry points of '
-        f'tenonnx.ops must include "{domain}"'
+        f'tenonnx.ops lacks "{domain}"'
     )
 
 

@@ -1,4 +1,4 @@
-"""Which versions of an op the calls of its cases are compared at, and which outputs they give."""
+"""Versions and outputs of an op that the calls of its cases reach."""
 
 from __future__ import annotations
 

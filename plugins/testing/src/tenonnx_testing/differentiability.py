@@ -1,4 +1,4 @@
-"""Which inputs of an op have a gradient, found out on calls that its cases draw."""
+"""Inputs of an op that have a gradient, by the calls of its cases."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Differentiability:
 
     @property
     def verdict(self) -> str:
-        """``yes`` by a rule, ``by body``, ``straight through`` codes, or ``no`` with the reason."""
+        """``yes`` by a rule, ``by body``, ``straight through`` quantized values, or ``no`` with the reason."""
         if self.inputs:
             return "yes" if find_rule(self.op, "vjp") else "by body"
         if self.through:
@@ -106,39 +106,39 @@ def _try(found: Differentiability, case: Case, drawn: Call) -> None:
             found.met.add("zero")
 
 
-# ----- codes ----------------------------------------------------------------------------------------------------------
+# ----- quantized values -----------------------------------------------------------------------------------------------
 
 
-@op("Codes", domain="tenonnx.testing")
-def as_codes(x: Value, *, to: int) -> Any:
-    """Numbers as codes of a type; the gradient takes them for the same."""
+@op("Quantized", domain="tenonnx.testing")
+def as_quantized(x: Value, *, to: int) -> Any:
+    """Numbers as quantized values of a type; the gradient takes them for the same."""
     return operators().cast(x, DType(to))
 
 
 @op("Numbers", domain="tenonnx.testing")
-def as_numbers(codes: Value) -> Any:
-    """The inverse of ``as_codes``."""
-    return operators().cast(codes, DType.float32)
+def as_numbers(quantized: Value) -> Any:
+    """The inverse of ``as_quantized``."""
+    return operators().cast(quantized, DType.float32)
 
 
-as_codes.vjp(lambda g, y, x, *, to: g)
-as_numbers.vjp(lambda g, y, codes: g)
+as_quantized.vjp(lambda g, y, x, *, to: g)
+as_numbers.vjp(lambda g, y, quantized: g)
 
 
 def _goes_through(case: Case, drawn: Call, outputs: Sequence[Any]) -> bool:
-    """Whether a gradient of codes that an op gives comes to numbers that it takes, codes included."""
-    coded = {p: DType.of(v.dtype) for p, v in enumerate(drawn.inputs) if _is_code(v) and not is_index(case.op, p)}
+    """Whether a gradient of quantized outputs reaches inputs of numbers, or quantized inputs."""
+    coded = {p: DType.of(v.dtype) for p, v in enumerate(drawn.inputs) if _is_quantized(v) and not is_index(case.op, p)}
     wide = tuple(v.astype(np.float32) if p in coded else v for p, v in enumerate(drawn.inputs))
     positions = [p for p, v in enumerate(wide) if _kind(v) == "floats"]
-    sums = find_trait(case.op, "sums_of_codes") is not None
+    sums = find_trait(case.op, "integer_sums") is not None
     if not sums and not any(_kind(v) == "floats" for v in drawn.inputs):
         return False  # integers that no scale makes numbers of
-    given = [place for place, output in enumerate(outputs) if sums or _is_code(output)]
+    given = [place for place, output in enumerate(outputs) if sums or _is_quantized(output)]
     if not given or not positions:
         return False
 
     def between(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
-        inputs = [v if v is None or p not in coded else as_codes(v, to=int(coded[p])) for p, v in enumerate(values)]
+        inputs = [v if v is None or p not in coded else as_quantized(v, to=int(coded[p])) for p, v in enumerate(values)]
         found = builder.call(case.op, inputs, drawn.attributes, drawn.outputs)
         return [None if (v := found[place]) is None else as_numbers(v) for place in given]
 
@@ -150,7 +150,7 @@ def _goes_through(case: Case, drawn: Call, outputs: Sequence[Any]) -> bool:
     return any(np.any(product) for product in products)
 
 
-def _is_code(contents: Any) -> bool:
+def _is_quantized(contents: Any) -> bool:
     if not isinstance(contents, np.ndarray):
         return False
     dtype = DType.of(contents.dtype)

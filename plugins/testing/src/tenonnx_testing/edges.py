@@ -1,16 +1,18 @@
-"""What drawn calls seldom are: laid out otherwise in memory, empty along an axis, not finite, or very large."""
+"""Edge cases: memory layouts, empty axes, special values, very large numbers."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tenonnx.extend import DType, TenonnxError, find_rule, limits
 from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.extremes import HALVES, extremes
 from tenonnx_testing.mutations import refuse_or_agree, with_input
 from tenonnx_testing.repro import one_line
 from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, expect_new, is_index, is_random, present
@@ -40,7 +42,7 @@ SPECIAL: dict[str, Mapping[DType, float]] = {
 }
 
 #: What is planted and must be computed by all that take the call at all.
-COMMON = ("a large number", "a large integer", "white space")
+COMMON = ("a large number", "a large integer", "white space", HALVES)
 
 #: What a rule gives as zero is less than that where it takes denormal numbers for zero, and not where it rounds.
 HARDLY = 1e-30
@@ -84,7 +86,7 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
 
 
 def most_axes(drawn: Call) -> int:
-    """How many axes the inputs have that have several places: where there are fewer than two, there is one layout."""
+    """Number of axes of the inputs with several places: with fewer than two, there is one layout."""
     return max((sum(side > 1 for side in v.shape) for v in drawn.inputs if isinstance(v, np.ndarray)), default=0)
 
 
@@ -117,9 +119,9 @@ def special_values_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
     if is_random(case.op, drawn):
         return False
     compared = False
-    for name, there in planted(case, drawn):
+    for name, there in chain(planted(case, drawn), extremes(case, drawn, expected)):
         try:
-            with limits.override(elements=LARGE_TENSOR):  # a large number may be a size
+            with limits.override(elements=LARGE_TENSOR), np.errstate(all="ignore"):  # a large number may be a size
                 by_rule, by_body = evaluate(case.op, there), evaluate(case.op, there, body_of=case.op)
         except TenonnxError:
             continue
@@ -189,7 +191,7 @@ def _holds(contents: Array, kinds: Mapping[DType, float]) -> bool:
 
 
 def empty_axes_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """Where an axis has no elements, or a tensor is one number, that is refused, or computed alike everywhere.
+    """Empty axes, and numbers in place of tensors, are refused, or computed alike everywhere.
 
     No numpy rule breaks where the body computes. Of two calls one after the other, each has half of what there is to
     try; of four, one has numbers for all tensors.

@@ -1,17 +1,17 @@
-"""Rules ``torch`` and ``jax``, where the framework is installed: the call as its function, and the gradient there."""
+"""Comparison with frameworks that compute graphs: outputs and gradients of a call there."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from tenonnx.extend import Graph, NotRepresentable, UnsupportedOp, Value, find_rule
+from tenonnx.extend.testing import loaded
 from tenonnx.extend.transforms import Builder
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.gradients import differentiable, vector_jacobian, widened
@@ -26,20 +26,21 @@ Pullback = Callable[[Sequence[Any]], list[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """What computes graphs by rules ``name``, and derives them by itself.
+    """Framework that computes graphs by rules ``name``, and differentiates them by itself.
 
-    ``run`` gives the outputs of a graph for feeds by name, and what leads back to those of ``wrt``. It raises
-    ``UnsupportedOp`` or ``NotRepresentable`` where the framework lacks what the call takes.
+    ``runtime`` is its Python module, ``form`` what a graph becomes there, in words. ``run`` gives the outputs of a
+    graph for feeds by name, and what leads back to those of ``wrt``. It raises ``UnsupportedOp`` or
+    ``NotRepresentable`` where the framework lacks what the call takes.
     """
 
     name: str
-    needs: tuple[str, ...]
+    runtime: str
     form: str
     run: Callable[[Graph, Mapping[str, Any], Sequence[str]], tuple[list[Any], Pullback]]
 
     def applies(self, case: Case) -> bool:
         """Whether the op has a rule for the framework, and that is there to ask."""
-        return all(map(importlib.util.find_spec, self.needs)) and find_rule(case.op, self.name) is not None
+        return find_spec(self.runtime) is not None and find_rule(case.op, self.name) is not None
 
     def is_alike(self, case: Case, drawn: Call, expected: Outputs) -> bool:
         """The call gives the same numbers there and, in float64, the same gradient."""
@@ -79,51 +80,7 @@ class Framework:
             return self.run(graph, feeds, [f"input{k}" for k in wrt])
 
 
-def _on_pytorch(graph: Graph, feeds: Mapping[str, Any], wrt: Sequence[str]) -> tuple[list[Any], Pullback]:
-    torch: Any = importlib.import_module("torch")
-    tensors = {name: torch.from_numpy(feed.copy()) for name, feed in feeds.items()}
-    given = [tensors[name].requires_grad_(True) for name in wrt]
-    found = importlib.import_module("tenonnx_torch").module(graph)(*tensors.values())
-    outputs = [found] if isinstance(found, torch.Tensor) else list(found)
-
-    def pullback(cotangents: Sequence[Any]) -> list[Any]:
-        pairs = [(y, c) for y, c in zip(outputs, cotangents, strict=True) if c is not None and y.requires_grad]
-        if pairs:
-            torch.autograd.backward([y for y, _ in pairs], [torch.from_numpy(c) for _, c in pairs])
-        return [np.zeros(x.shape) if x.grad is None else x.grad.numpy() for x in given]
-
-    return [each.detach().numpy() for each in outputs], pullback
-
-
-def _on_jax(graph: Graph, feeds: Mapping[str, Any], wrt: Sequence[str]) -> tuple[list[Any], Pullback]:
-    """Compiled, unless contents decide a shape."""
-    jax: Any = importlib.import_module("jax")
-    function = importlib.import_module("tenonnx_jax").function(graph)
-
-    def computed(given: Mapping[str, Any]) -> list[Any]:
-        return list(function({}, {**feeds, **given}).values())
-
-    chosen = {name: feeds[name] for name in wrt}
-    with jax.enable_x64(True):
-        if wrt:
-            outputs, back = jax.vjp(computed, chosen)
-        else:
-            try:
-                outputs = jax.jit(computed)(feeds)
-            except NotRepresentable:
-                outputs = computed({})
-
-    def pullback(cotangents: Sequence[Any]) -> list[Any]:
-        with jax.enable_x64(True):
-            whole = [_zeros(y, jax.dtypes.float0) if c is None else c for y, c in zip(outputs, cotangents, strict=True)]
-            return [np.asarray(each) for each in back(whole)[0].values()]
-
-    return list(jax.tree.map(np.asarray, outputs)), pullback
-
-
-def _zeros(output: Any, of_integers: Any) -> Any:
-    return np.zeros(output.shape, output.dtype if np.issubdtype(output.dtype, np.inexact) else of_integers)
-
-
-TORCH = Framework("torch", ("torch", "tenonnx_torch"), "a module of PyTorch", _on_pytorch)
-JAX = Framework("jax", ("jax", "tenonnx_jax"), "a function of JAX", _on_jax)
+def installed() -> list[Framework]:
+    """The frameworks that installed packages name by entry points, without importing any framework."""
+    found = loaded("tenonnx.frameworks")
+    return [Framework(plugin.name, module.runtime, module.form, module.run) for plugin, module in found]

@@ -1,4 +1,4 @@
-"""The suite of a front end or format: what it reads runs, and survives the way through files."""
+"""The suite of a front end or format: its graphs run, and survive files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def frontend_conformance(
             inside.mkdir()
             found = make(inside)
             if not found:
-                pytest.fail("there must be an example", pytrace=False)
+                pytest.fail("no example given", pytrace=False)
             for title, example in found.items():
                 try:
                     checks[name](example, inside, write)
@@ -67,13 +67,13 @@ def _types(example: Example, folder: Path, write: Any) -> None:
     graph = example.read()
     problems = tx.infer(graph, strict=False)
     if problems:
-        raise Failure(f"the graph must be valid: {problems[0]}")
+        raise Failure(f"the graph is invalid: {problems[0]}")
 
 
 def _numbers(example: Example, folder: Path, write: Any) -> None:
     found = example.read().run(example.feeds, backend="numpy")
     if list(found) != list(example.expected):
-        raise Failure(f"the outputs must be {', '.join(example.expected)}; they are {', '.join(found)}")
+        raise Failure(f"outputs are not {', '.join(example.expected)}, but {', '.join(found)}")
     for name, expected in example.expected.items():
         result = compare(found[name], expected, tolerance=example.tolerance)
         if not result.equal:
@@ -84,9 +84,9 @@ def _twice(example: Example, folder: Path, write: Any) -> None:
     before = _files(folder)
     first, second = example.read(), example.read()
     if _files(folder) != before:
-        raise Failure("reading must change no file")
+        raise Failure("reading changed a file")
     if [node.title for node in first.nodes] != [node.title for node in second.nodes]:
-        raise Failure("reading twice must give the same nodes, of the same names")
+        raise Failure("reading twice gave different nodes or names")
     tx.verify(first, second, feeds=example.feeds, backends=["numpy"], structure=False).raise_if_failed()
 
 
@@ -94,7 +94,7 @@ def _through_onnx(example: Example, folder: Path, write: Any) -> None:
     path = folder / "again.onnx"
     _returns(example, path, tx.export)
     if problems := structure_problems(path):
-        raise Failure(f"onnx.checker must take the exported file: {problems[0]}")
+        raise Failure(f"onnx.checker rejects the exported file: {problems[0]}")
 
 
 def _through_native(example: Example, folder: Path, write: Any) -> None:
@@ -103,7 +103,7 @@ def _through_native(example: Example, folder: Path, write: Any) -> None:
 
 def _through_own(example: Example, folder: Path, write: Any) -> None:
     if not isinstance(example.source, Path):
-        raise Failure("the source of an example that is written must be a path")
+        raise Failure("the source of an example with write is not a path")
     _returns(example, example.source.with_name(f"again{example.source.suffix}"), write)
 
 

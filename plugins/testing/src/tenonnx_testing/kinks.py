@@ -24,7 +24,7 @@ MARGIN = 1e-3
 
 
 def between_both_sides(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """Where a gradient has a slope on either side, it is between the two: of two inputs at once, and of one."""
+    """Gradients between the slopes on either side, of two inputs at once, and of one."""
     wide = Call(tuple(widened(v) for v in drawn.inputs), drawn.attributes, drawn.outputs, drawn.version)
     wrt = differentiable(case, wide)
     if not wrt or is_random(case.op, wide):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,15 +20,30 @@ from hypothesis.errors import Flaky
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 
 import tenonnx
-from tenonnx.extend import Op
+from tenonnx.extend import InvalidCall, Op
+from tenonnx.extend.testing import signature_at
 from tenonnx.extend.transforms import same_attribute
 from tenonnx_testing.cases import EXAMPLES, Call, Case, Gap, collected, load
 from tenonnx_testing.checks import CHECKS, Check
-from tenonnx_testing.repro import one_line
+from tenonnx_testing.repro import one_line, replay_line
 from tenonnx_testing.run import Failure, Outputs, blaming, completed, evaluate
+from tenonnx_testing.schemas import versions
+from tenonnx_testing.selection import by_coverage
 
 #: How many times more calls are drawn before a gap is called stale.
 STUBBORN = 10
+
+#: So many calls are drawn of each case at least, and those taken that cover what is drawn.
+DRAWS = 40
+
+#: Seconds in which a simpler call is looked for that fails, too.
+SIMPLIFYING = 1.0
+
+#: The turns of a case begin below this number, which all small numbers divide.
+TURNS = 840
+
+#: The number that all draws depend on.
+_SEED = [0]
 
 #: What a gap says of a kind of call must be met by so many calls, or by all, before it is called stale.
 ENOUGH = 12
@@ -55,7 +71,7 @@ def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:
         if judged and seen.is_stale and seen.met >= min(ENOUGH, len(_share(case, check, examples * STUBBORN))):
             raise Failure(f"{case.op.title}: the gap of {name} is stale, nothing fails any more: {gap.reason}")
     if named := sorted(case.undrawn.keys() & case.drawn):
-        raise Failure(f"{case.op.title}: {', '.join(named)} must not be declared as undrawn, a call has it")
+        raise Failure(f"{case.op.title}: {', '.join(named)} declared as undrawn, but a call has it")
     known = [gap for gap, seen in gaps.items() if seen.failed and gap.when is None]
     if known:
         pytest.xfail("; ".join(gap.reason for gap in known))
@@ -70,7 +86,7 @@ def run_check(case: Case, check: Check, examples: int) -> tuple[int, dict[Gap, _
     """Run a check on so many drawn calls: how many comparisons took place, and what was seen of each gap."""
     gaps = {gap: _Seen() for gap in case.gaps_of(check.name)}
     compared = 0
-    for turn, drawn in enumerate(_share(case, check, examples), zlib.crc32(case.title.encode())):
+    for turn, drawn in enumerate(_share(case, check, examples), zlib.crc32(case.title.encode()) % TURNS):
         try:
             compared += _check_call(case, check, drawn, turn, gaps)
         except Failure as failure:
@@ -80,6 +96,29 @@ def run_check(case: Case, check: Check, examples: int) -> tuple[int, dict[Gap, _
                 failure.add_note("the same call does not fail each time: what it gives depends on more than the call")
             raise
     return compared, gaps
+
+
+def replay(
+    name: str,
+    op: Op,
+    /,
+    *inputs: Any,
+    _case: int = 0,
+    _turn: int = 0,
+    _outputs: int | None = None,
+    **attributes: Any,
+) -> None:
+    """Run one check on one call again, as the line "reproduce" of a failure does.
+
+    Raises ``Failure`` where it does not hold, and ``InvalidCall`` for an op without cases or an unknown check.
+    """
+    load()
+    held = [case for case in collected(op) if case.number == _case]
+    if not held or name not in CHECKS:
+        raise InvalidCall(f'cannot replay "{name}" of {op.title}', available=", ".join(CHECKS) if held else "no case")
+    case, check = held[0], CHECKS[name]
+    gaps = {gap: _Seen() for gap in case.gaps_of(name)}
+    _check_call(case, check, _Drawn(case, Call(inputs, attributes, _outputs)), _turn, gaps)
 
 
 # ----- drawing --------------------------------------------------------------------------------------------------------
@@ -110,11 +149,16 @@ def _drawing_by_seed_alone() -> Iterator[None]:
 def _draw(case: Case, count: int, take: Callable[[_Drawn], None], *phases: Phase) -> None:
     """Give ``take`` so many calls of a case, the same ones each time."""
 
-    @seed(zlib.crc32(case.title.encode()))
+    @seed(zlib.crc32(case.title.encode()) ^ _SEED[0])
     @settings(
-        max_examples=count, database=None, deadline=None, verbosity=Verbosity.quiet, report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck), phases=[Phase.generate, *phases],
-    )  # fmt: skip
+        max_examples=count,
+        database=None,
+        deadline=None,
+        verbosity=Verbosity.quiet,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, *phases],
+    )
     @given(_calls(case))
     def run(drawn: Call) -> None:
         take(_Drawn(case, drawn))
@@ -129,10 +173,30 @@ def _calls(draw: Callable[[st.SearchStrategy[Any]], Any], case: Case) -> Call:
 
 
 @lru_cache(maxsize=16)  # the checks of a case follow each other, and those of its op come behind
-def _pool(case: Case, count: int) -> list[_Drawn]:
+def _draws(case: Case, count: int) -> list[_Drawn]:
     found: list[_Drawn] = []
     _draw(case, count, found.append)
     return found
+
+
+@lru_cache(maxsize=16)
+def _pool(case: Case, count: int, covering: bool = False) -> list[_Drawn]:
+    if not covering:
+        return _draws(case, count)
+    return by_coverage(_draws(case, max(DRAWS, count)), count, lambda drawn: drawn.call)
+
+
+def draws(case: Case) -> list[Call]:
+    """All calls that are drawn of a case by default, as the case gives them."""
+    return [drawn.call for drawn in _draws(case, DRAWS)]
+
+
+def seed_draws(number: int) -> None:
+    """Draw other calls from now on; those of 0 are drawn by default."""
+    if _SEED[0] != number:
+        _SEED[0] = number
+        _draws.cache_clear()
+        _pool.cache_clear()
 
 
 def calls(case: Case, count: int) -> list[Call]:
@@ -141,13 +205,13 @@ def calls(case: Case, count: int) -> list[Call]:
 
 
 def pool_size(examples: int) -> int:
-    """How many calls are drawn, so that each check sees so many; where they are many, all see the same ones."""
+    """Number of calls drawn, so that each check sees so many; where they are many, all see the same ones."""
     return 1 + SHARES * (examples - 1) if examples <= EXAMPLES else examples
 
 
 def _share(case: Case, check: Check, examples: int) -> list[_Drawn]:
-    """What a check sees of the pool: the simplest call, and others than the checks beside it."""
-    first, *others = _pool(case, pool_size(examples))
+    """Share of a check in the pool: the simplest call, and others than the checks beside it."""
+    first, *others = _pool(case, pool_size(examples), check.covering)
     count = examples if check.examples is None else -(-examples * check.examples // EXAMPLES)
     begin = list(CHECKS).index(check.name) % SHARES * (examples - 1)
     turned = [*others[begin % max(1, len(others)) :], *others[: begin % max(1, len(others))]]
@@ -155,17 +219,27 @@ def _share(case: Case, check: Check, examples: int) -> list[_Drawn]:
 
 
 def _raise_simplest(case: Case, check: Check, turn: int, examples: int) -> None:
-    """Raise what the simplest call fails with that can be found; nothing if all hold when they are drawn again."""
+    """Raise what the simplest call fails with that is found in time; nothing if all hold when they are drawn again."""
+    until = time.monotonic() + SIMPLIFYING
+    failing: set[str] = set()
 
     def fails(drawn: _Drawn) -> None:
-        _check_call(case, check, drawn, turn, {gap: _Seen() for gap in case.gaps_of(check.name)})
+        text = one_line(case.op, drawn.call)
+        if time.monotonic() > until and text not in failing:
+            return
+        try:
+            _check_call(case, check, drawn, turn, {gap: _Seen() for gap in case.gaps_of(check.name)})
+        except Failure:
+            failing.add(text)
+            raise
 
-    _draw(case, pool_size(examples), fails, Phase.shrink)
+    count = pool_size(examples)
+    _draw(case, max(DRAWS, count) if check.covering else count, fails, Phase.shrink)
 
 
 @dataclass(slots=True)
 class _Seen:
-    """How many calls met a gap, and how often the check failed there."""
+    """Number of calls that met a gap, and of failures among them."""
 
     met: int = 0
     failed: int = 0
@@ -181,8 +255,8 @@ def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[G
     try:
         with blaming(f"{case.op.title} on the drawn inputs"):
             whole, expected = drawn.completed, drawn.expected
-        case.drawn |= _given(case.op, whole)
-        case.left_out |= _left_out(case.op, whole)
+        case.drawn |= given_names(case.op, whole)
+        case.left_out |= left_out_names(case.op, whole)
         for version in check.versions(case)[turn * SPREAD % check.stride :: check.stride]:
             there = replace(whole, version=version, turn=turn)
             gap = next((gap for gap in gaps if gap.covers(there)), None)
@@ -198,7 +272,8 @@ def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[G
                 met.add(gap)
             compared += found
     except Failure as failure:
-        failure.add_note(f"reproduce: {one_line(case.op, drawn.call)}")
+        line = replay_line(check.name, case.op, drawn.call, case.number, turn)
+        failure.add_note(f"reproduce: {line}")
         failure.add_note(f"written at: {', '.join(_written_at(case.op))}")
         raise
     for gap in met:
@@ -207,7 +282,7 @@ def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[G
 
 
 def _written_at(op: Op) -> list[str]:
-    """Where the body, the rules, the older meanings and the lowerings of an op are, as far as they are its author's."""
+    """Locations of the body, rules, older meanings and lowerings of an op, as far as they are its author's."""
     written = {"body": op.function, **op.rules}
     written |= {f"the meaning below {older.before}": older.function for older in op.meanings if older is not op}
     written |= {f"lowering {place}": function for place, (_, function) in enumerate(op.lowerings)}
@@ -220,14 +295,14 @@ def _written_at(op: Op) -> list[str]:
     ]
 
 
-def _given(op: Op, drawn: Call) -> set[str]:
+def given_names(op: Op, drawn: Call) -> set[str]:
     """The inputs that are present in a call, and the attributes that are not their default."""
     inputs = {op.signature.input_at(k).name for k, given in enumerate(drawn.inputs) if given is not None}
     defaults = op.signature.attributes
-    return inputs | {name for name, a in drawn.attributes.items() if not same_attribute(a, defaults[name])}
+    return inputs | {name for name, a in drawn.attributes.items() if not same_attribute(a, defaults.get(name))}
 
 
-def _left_out(op: Op, drawn: Call) -> set[str]:
+def left_out_names(op: Op, drawn: Call) -> set[str]:
     """The optional inputs that are absent in a call."""
     present = {op.signature.input_at(k).name for k, given in enumerate(drawn.inputs) if given is not None}
     return {*optional(op)} - present
@@ -239,8 +314,13 @@ def optional(op: Op) -> list[str]:
 
 
 def drawable(op: Op) -> list[str]:
-    """The names of all inputs and attributes, which the calls of some case should have; not of what has one value."""
-    fixed = {name for each in op.requirements.declared for name, items in each.choices.items() if len(items) == 1}
+    """The names of all inputs and attributes, which the calls of some case should have.
+
+    What has one value, and what the newest version of the meaning lacks, is none of them.
+    """
+    newest = signature_at(op, max(versions(op), default=op.version))
+    fixed = set(newest.lacks)
+    fixed |= {name for each in op.requirements.declared for name, items in each.choices.items() if len(items) == 1}
     return [*(p.name for p in op.signature.inputs), *(name for name in op.signature.attributes if name not in fixed)]
 
 

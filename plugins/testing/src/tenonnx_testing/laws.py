@@ -1,4 +1,4 @@
-"""What is drawn at random follows the law that its case states."""
+"""Distributions of random ops, held to the law of their case."""
 
 from __future__ import annotations
 

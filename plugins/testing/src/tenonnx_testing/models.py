@@ -11,7 +11,7 @@ import onnx
 
 from tenonnx.extend import Graph, Known, NotRepresentable, Op, Type, Value
 from tenonnx.extend.formats import to_model
-from tenonnx.extend.testing import signature_at, spell_attributes, type_of
+from tenonnx.extend.testing import signature_at, type_of, unbind_attributes
 from tenonnx.extend.transforms import Builder, interpreting, retarget
 from tenonnx_testing.cases import Call
 from tenonnx_testing.run import is_index
@@ -56,7 +56,7 @@ def single_node(op: Op, drawn: Call, version: int, expected: tuple[Any, ...], ne
             return None
     try:
         rank = getattr(drawn.inputs[0], "ndim", None) if drawn.inputs else None
-        written = spell_attributes(op, version, drawn.attributes, static, rank)
+        written = unbind_attributes(op, version, drawn.attributes, static, rank)
     except NotRepresentable:
         return None
     graph = Graph("conformance", opsets={"ai.onnx": newest} | {op.domain: version})

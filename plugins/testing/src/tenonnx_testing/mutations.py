@@ -70,7 +70,7 @@ def refuse_or_agree(
             raise Failure(f"{case.op.title} refuses, when called, what its body computes")
         if not found:
             return
-        if broken := _broken(case.op, mutated):
+        if broken := broken_requirement(case.op, mutated):
             raise Failure(f"{case.op.title} accepts, {next(iter(found))}, what breaks its requirements: {broken}")
         if "called" not in found:
             raise Failure(f"{case.op.title} accepts, {next(iter(found))}, what it refuses when called")
@@ -99,16 +99,30 @@ def refuse_or_agree(
 
 def _rule_alone_refuses(op: Op, drawn: Call, broken: bool) -> bool:
     """Whether the body computes what its numpy rule refuses, or breaks on, though the types are taken."""
-    if op.primitive or find_rule(op, "numpy") is None or _broken(op, drawn):
+    if op.primitive or find_rule(op, "numpy") is None or broken_requirement(op, drawn):
         return False
     if broken and not _breaks(op, drawn):
+        return False
+    if not is_admitted(op, drawn):
+        return False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            evaluate(op, drawn, body_of=op)
+    except Exception:
+        return False
+    return True
+
+
+def is_admitted(op: Op, drawn: Call) -> bool:
+    """Whether the requirements and the type rule of an op take a call."""
+    if broken_requirement(op, drawn):
         return False
     types = [None if v is None else Value("", type_of(v)) for v in drawn.inputs]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             infer_call(op, types, drawn.attributes, drawn.outputs)
-            evaluate(op, drawn, body_of=op)
     except Exception:
         return False
     return True
@@ -123,8 +137,8 @@ def _breaks(op: Op, drawn: Call) -> bool:
     return False
 
 
-def _broken(op: Op, drawn: Call) -> str:
-    """Which requirement the call breaks, or nothing."""
+def broken_requirement(op: Op, drawn: Call) -> str:
+    """Return the requirement that the call violates, or None."""
     contents = [None if v is None else Value("", type_of(v)) for v in drawn.inputs]
     try:
         op.requirements.check(contents, op.signature.complete(op, drawn.attributes))
@@ -136,7 +150,7 @@ def _broken(op: Op, drawn: Call) -> str:
 
 
 def _attempt(way: str, run: Callable[[], Any]) -> Any:
-    """What ``run`` gives, or None if it refuses as it should."""
+    """Return the result of ``run``, or None if it raises an expected error."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -151,7 +165,7 @@ def _attempt(way: str, run: Callable[[], Any]) -> Any:
 
 
 def called(op: Op, drawn: Call) -> Outputs:
-    """What the op gives when it is called on arrays."""
+    """Call the op on arrays."""
     counted = {} if drawn.outputs is None else {"_outputs": drawn.outputs}
     found = op(*drawn.inputs, **drawn.attributes, **counted)
     return trimmed(found if isinstance(found, tuple) else (found,))
@@ -192,7 +206,7 @@ def _from_file(model: onnx.ModelProto, drawn: Call) -> Outputs:
 
 
 def _objection(op: Op, drawn: Call, model: onnx.ModelProto) -> str:
-    """Why ONNX's own inference refuses the ranks or attributes, or the types at every version; nothing where not."""
+    """Reason why ONNX's own inference refuses the ranks or attributes, or the types at every version, or nothing."""
     schemas = [found for version in versions(op) if (found := schema_at(op, version)) is not None]
     if not schemas or not schemas[-1].judged:
         return ""
@@ -312,7 +326,7 @@ def _other_attribute(random: Random, op: Op, drawn: Call) -> Call | None:
 
 
 def others(value: Any) -> list[Any]:
-    """What an attribute may be in place of a value: out of range, of another kind or of another length."""
+    """Other attribute values: out of range, of another kind or of another length."""
     if isinstance(value, str):
         return ["nonsense", "", 3, ["text"]]
     if isinstance(value, int):

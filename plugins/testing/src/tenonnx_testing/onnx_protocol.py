@@ -59,7 +59,7 @@ class Backend(OnnxBackend):
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
         """Compile a model; ``kwargs`` are options of the backend. Raises ``InvalidCall`` for any device but the CPU."""
         if not cls.supports_device(device):
-            raise InvalidCall("a model must be prepared for a device that is there", given=device, available="CPU")
+            raise InvalidCall("cannot prepare a model for an absent device", given=device, available="CPU")
         tolerances = ("rtol", "atol")  # the runner of onnx gives its own keywords to everyone
         options = {name: value for name, value in kwargs.items() if name not in tolerances}
         graph = load(model)

@@ -29,6 +29,20 @@ def pytest_addoption(parser: Any) -> None:
         help=f"calls that the conformance kit draws for each check of each case (default {EXAMPLES})",
     )
     group.addoption(
+        "--tenonnx-seed",
+        dest="tenonnx_seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="draw other calls than those of the default seed 0",
+    )
+    group.addoption(
+        "--tenonnx-table",
+        dest="tenonnx_table",
+        action="store_true",
+        help="end with a line for each op that the conformance kit checked",
+    )
+    group.addoption(
         "--tenonnx-report",
         dest="tenonnx_report",
         metavar="FILE",
@@ -56,7 +70,7 @@ def _id(item: pytest.Item) -> str:
 
 
 def _seen() -> dict[str, Any] | None:
-    """What this process compared, where the kit was used at all."""
+    """Comparisons of this process, if it used the kit."""
     if "tenonnx_testing.kit" not in sys.modules:
         return None
     from tenonnx_testing.report import seen_here
@@ -96,6 +110,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for title, names in missing.items():
             line = f"tenonnx conformance: no case of {title} {said} {', '.join(names)}"
             terminalreporter.write_line(line, yellow=True)
+    if not config.getoption("keyword", "") and (names := report.alone(seen)):
+        line = f"tenonnx conformance: not judged, compared with their own bodies alone: {', '.join(names)}"
+        terminalreporter.write_line(f"{line} (give their cases a reference=)", yellow=True)
+    if config.getoption("tenonnx_table"):
+        for line in report.table(seen):
+            terminalreporter.write_line(line)
     path = config.getoption("tenonnx_report")
     if path:
         made = report.certificate(seen)

@@ -1,4 +1,4 @@
-"""The certificate: what the kit compared in a run, with what, and what it did not, as JSON and as Markdown."""
+"""The certificate of a run: comparisons and gaps, as JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEED = "the checksum of each case: every run draws the same calls"
 
 
 def seen_here() -> Seen:
-    """What this process compared, to be merged with what others did."""
+    """Comparisons of this process, to merge with those of others."""
     found: Seen = {"cases": {}, "outcomes": outcomes()}
     for case in collected():
         if case.compared or case.drawn:
@@ -56,7 +56,7 @@ _SETS = ("reached", "drawn", "left_out")
 
 
 def merged(parts: Iterable[Seen]) -> Seen:
-    """What several processes saw, as if it had been one."""
+    """Merged comparisons of several processes."""
     whole: Seen = {"cases": {}, "outcomes": {}}
     for part in parts:
         whole["outcomes"].update(part["outcomes"])
@@ -70,7 +70,7 @@ def merged(parts: Iterable[Seen]) -> Seen:
 
 
 def comparisons(seen: Seen) -> dict[str, int]:
-    """How many comparisons each check made."""
+    """Number of comparisons of each check."""
     counts = dict.fromkeys(CHECKS, 0)
     for case in seen["cases"].values():
         for check, count in case["compared"].items():
@@ -88,8 +88,29 @@ def never_left_out(seen: Seen) -> dict[str, list[str]]:
     return _missing(seen, "optional", "left_out")
 
 
+def alone(seen: Seen) -> list[str]:
+    """The ops that were compared with their own bodies, and with nothing else."""
+    return unjudged({"ops": _ops(case for case in seen["cases"].values() if any(case["compared"].values()))})
+
+
+def table(seen: Seen) -> list[str]:
+    """A line for each op: how many checks passed, which had nothing to compare, and which failed."""
+    rows: dict[str, dict[str, list[str]]] = {}
+    for label, outcome in seen["outcomes"].items():
+        title, _, check = label.partition("-")
+        kind = outcome.partition(":")[0]
+        rows.setdefault(title, {}).setdefault(kind, []).append(check)
+    width = max(map(len, rows), default=0)
+    lines = []
+    for title, kinds in rows.items():
+        told = [f"{len(kinds.get('passed', []))} passed"]
+        told += [f"{kind}: {', '.join(kinds[kind])}" for kind in ("failed", "xfailed", "skipped") if kind in kinds]
+        lines.append(f"{title:{width}}  {'; '.join(told)}")
+    return lines
+
+
 def _missing(seen: Seen, wanted: str, held: str) -> dict[str, list[str]]:
-    """What no call of a meaning did of what some should, where there was a call."""
+    """Cases that no call of a meaning covers, where there was a call."""
     names: dict[str, list[str]] = {}
     met: dict[str, set[str]] = {}
     for case in seen["cases"].values():
@@ -109,7 +130,7 @@ def certificate(seen: Seen) -> dict[str, Any]:
     failed = {label: outcome for label, outcome in sorted(seen["outcomes"].items()) if outcome.startswith("failed")}
     body: dict[str, Any] = {
         "kit": f"tenonnx-testing {metadata.version('tenonnx-testing')}",
-        "core": f"tenonnx {metadata.version('tenonnx')}",
+        "core": f"tenonnx {metadata.version('tenonnx-core')}",
         "oracles": _versions("onnxruntime", "onnx", "numpy"),
         "packages": sorted({case["package"] for case in seen["cases"].values()}),
         "seed": SEED,
@@ -125,28 +146,6 @@ def certificate(seen: Seen) -> dict[str, Any]:
 
 def _hash(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-#: What a row of a certificate says that is known without running anything.
-_DECLARED = ("op", "since", "before", "package", "versions", "gaps")
-
-
-def outdated(made: Mapping[str, Any], cases: Iterable[Case]) -> list[str]:
-    """What a certificate says that does not hold, or not today: of packages, ops, versions and gaps of these cases."""
-    problems = [f"{label}: {outcome}" for label, outcome in made["failed"].items()]
-    if made["hash"] != _hash({key: value for key, value in made.items() if key != "hash"}):
-        problems.append("the hash is another one: it was edited")
-    told, held = (
-        {(row["op"], row["since"]): {key: row[key] for key in _DECLARED} for row in rows}
-        for rows in (made["ops"], _ops(map(_described, cases)))
-    )
-    for op, since in sorted(told.keys() ^ held.keys()):
-        problems.append(f"{op}@{since} is not {'told of' if (op, since) in held else 'there any more'}")
-    for op, since in sorted(told.keys() & held.keys()):
-        one, other = told[op, since], held[op, since]
-        if differing := [key for key in _DECLARED if one[key] != other[key]]:
-            problems.append(f"{op}@{since}: {', '.join(differing)} differ")
-    return problems
 
 
 def _versions(*distributions: str) -> dict[str, str]:
@@ -166,10 +165,16 @@ def _ops(cases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         row = rows.setdefault(
             (case["op"], case["meaning"][0]),
             {
-                "op": case["op"], "since": case["meaning"][0], "before": case["meaning"][1], "package": case["package"],
-                "versions": case["versions"], "reached": [], "compared": {}, "gaps": {},
+                "op": case["op"],
+                "since": case["meaning"][0],
+                "before": case["meaning"][1],
+                "package": case["package"],
+                "versions": case["versions"],
+                "reached": [],
+                "compared": {},
+                "gaps": {},
             },
-        )  # fmt: skip
+        )
         row["reached"] = sorted({*row["reached"], *case["reached"]})
         for check, reasons in case["gaps"].items():
             row["gaps"][check] = sorted({*row["gaps"].get(check, ()), *reasons})
@@ -180,13 +185,15 @@ def _ops(cases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 #: The checks that hold an op to something other than its own body, and what judges there.
 _JUDGES = {
-    "onnxruntime": "onnxruntime", "reference": "onnx.reference", "expected": "the reference of its case",
+    "onnxruntime": "onnxruntime",
+    "reference": "onnx.reference",
+    "expected": "the reference of its case",
     "law": "the law of its case",
-}  # fmt: skip
+}
 
 
 def judges(row: Mapping[str, Any]) -> list[str]:
-    """What judged a row of a certificate besides the op's own body; nothing where there was nothing else."""
+    """References of a row of a certificate besides the op's own body."""
     return [judge for check, judge in _JUDGES.items() if row["compared"].get(check)]
 
 
@@ -210,14 +217,19 @@ def markdown(made: Mapping[str, Any]) -> str:
     oracles = ", ".join(f"{name} {version}" for name, version in sorted(made["oracles"].items()))
     names = " and ".join(package.partition(" ")[0] for package in made["packages"])
     lines = [
-        f"# Conformance of {names or 'no package'}", "", badge(made), "",
+        f"# Conformance of {names or 'no package'}",
+        "",
+        badge(made),
+        "",
         f"{', '.join(made['packages']) or 'no package'}, checked by {made['kit']} on {made['core']} with {oracles}: "
         f"{made['tests']} tests, {len(made['failed'])} failed.",
-        "", f"Calls are drawn by {made['seed']}. SHA-256 of the JSON beside this page without its hash:",
-        f"`{made['hash']}`.", "",
+        "",
+        f"Calls are drawn by {made['seed']}. SHA-256 of the JSON beside this page without its hash:",
+        f"`{made['hash']}`.",
+        "",
         "| op | from | versions compared | judged by | calls compared | gaps |",
         "| --- | --- | --- | --- | --- | --- |",
-    ]  # fmt: skip
+    ]
     for row in made["ops"]:
         counts = ", ".join(f"{check} {count}" for check, count in sorted(row["compared"].items()) if count)
         gaps = "; ".join(f"{check}: {reason}" for check, found in sorted(row["gaps"].items()) for reason in found)

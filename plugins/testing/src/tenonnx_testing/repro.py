@@ -23,6 +23,15 @@ def one_line(op: Op, drawn: Call) -> str:
     return f"{imports}from {op.__module__} import {op.__name__}; print({text})"
 
 
+def replay_line(check: str, op: Op, drawn: Call, case: int, turn: int) -> str:
+    """A program of one line that runs a check on the call once more, with all that the check makes of it."""
+    imports, _, text = one_line(op, drawn).rpartition("; print(")
+    arguments = text.removeprefix(f"{op.__name__}(").removesuffix("))")
+    places = [f"_{name}={number}" for name, number in (("case", case), ("turn", turn)) if number]
+    given = ", ".join(filter(None, [f'"{check}"', op.__name__, arguments, *places]))
+    return f"{imports}; from tenonnx_testing import replay; replay({given})"
+
+
 def _text(value: Any) -> str:
     if isinstance(value, Graph):
         return f"<{value!r}>"

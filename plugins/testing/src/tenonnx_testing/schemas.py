@@ -1,4 +1,4 @@
-"""What others declare of an op: the schemas of the onnx package, and those of onnxruntime for the domains it adds."""
+"""Schemas of the onnx package and of onnxruntime, as oracles."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tenonnx_testing.schemas import Schema, type_text
 
 
 def signature_problems(op: Op) -> list[str]:
-    """How the signature of one meaning differs from the schemas of its versions; nothing for ops that nobody has."""
+    """Differences of the signature of one meaning from the schemas of its versions; nothing for ops without schema."""
     history = schemas.history(op.domain, op.name)
     if not history:
         return []
@@ -84,7 +84,7 @@ def _same_default(ours: Any, theirs: Any, schema: Schema) -> bool:
 
 
 def dtype_problems(op: Op, registry: Registry) -> list[str]:
-    """How the registry's table of element types, where it has one, differs from the schemas of one meaning."""
+    """Differences of the registry's table of element types, where it has one, from the schemas of one meaning."""
     problems = []
     for version in schemas.versions(op):
         schema, table = schemas.schema_at(op, version), registry.dtypes(op.domain, op.name, version)

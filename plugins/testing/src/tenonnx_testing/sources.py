@@ -1,4 +1,4 @@
-"""The suite of a front end of a framework: what it makes of a call, at any size, and what it says of bad ones."""
+"""The suite of a framework's front end: calls at any size, and bad ones."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _reader(name: str) -> Any:
     if found is None:
         pytest.fail(f"no front end is called {name}", pytrace=False)
     if not callable(getattr(found, "verifier", None)):
-        pytest.fail(f"the front end {name} must have a function verifier beside read", pytrace=False)
+        pytest.fail(f"front end {name} has no function verifier beside read", pytrace=False)
     return found
 
 
@@ -92,9 +92,9 @@ def _numbers(case: SourceCase, reader: Any) -> None:
     found = _verified(case, reader, case.read(verify=False)).raise_if_failed()
     if not found.outputs:
         raise Failure(f"no output was compared: {'; '.join(found.notes)}")
-    sizes = {each.backend for each in found.outputs}
+    sizes = {each.run for each in found.outputs}
     if case.dims and len(sizes) < 2:
-        raise Failure(f"numbers must be compared at other sizes, too; they were at {', '.join(sizes)}")
+        raise Failure(f"numbers were not compared at other sizes, but at {', '.join(sizes)}")
 
 
 def _files(opsets: Sequence[int]) -> Callable[[SourceCase, Any], None]:
@@ -111,9 +111,13 @@ def _files(opsets: Sequence[int]) -> Callable[[SourceCase, Any], None]:
 def _drawn(examples: int) -> Callable[[SourceCase, Any], None]:
     def check(case: SourceCase, reader: Any) -> None:
         @settings(
-            max_examples=examples, database=None, derandomize=True, deadline=None,
-            phases=[Phase.generate], suppress_health_check=list(HealthCheck),
-        )  # fmt: skip
+            max_examples=examples,
+            database=None,
+            derandomize=True,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
         @given(case.draw)
         def each(given_examples: tuple[Any, ...]) -> None:
             graph = case.read(*given_examples, verify=False)
@@ -127,21 +131,21 @@ def _drawn(examples: int) -> Callable[[SourceCase, Any], None]:
 def _dims(case: SourceCase, reader: Any) -> None:
     graph = case.read(verify=False)
     if problems := tx.infer(graph, strict=False):
-        raise Failure(f"the graph must be valid: {problems[0]}")
+        raise Failure(f"the graph is invalid: {problems[0]}")
     names = [value.name for value in graph.inputs]
     for key, axes in case.dims.items():
         value = graph.inputs[key] if isinstance(key, int) else graph.inputs[names.index(key)]
         for axis, dim in axes.items():
             found = value.type.shape[axis] if isinstance(value.type, TensorType) and value.type.shape else None
             if str(found) != dim:
-                raise Failure(f'dim {axis} of input "{value.name}" must be {dim}; it is {found}')
+                raise Failure(f'dim {axis} of input "{value.name}" is not {dim}, but {found}')
     if not case.dims:
         return
     named = {names[key] if isinstance(key, int) else key: axes for key, axes in case.dims.items()}
     for form in ({"dims": named}, {"dims": json.dumps(named)}, {"dims": None, "dynamic_axes": named}):
         again = case.read(verify=False, **form)
         if list(map(str, again.inputs)) != list(map(str, graph.inputs)):
-            raise Failure(f"dims must mean the same in each form; {form} gives {again.inputs}")
+            raise Failure(f"dims mean different things in each form; {form} gives {again.inputs}")
 
 
 def _names(case: SourceCase, reader: Any) -> None:
@@ -154,7 +158,7 @@ def _names(case: SourceCase, reader: Any) -> None:
         again = case.read(verify=False, **{option: wanted})
         found = again.inputs if option == "input_names" else again.outputs
         if [value.name for value in found] != wanted:
-            raise Failure(f"{option} must be the names: {wanted}, not {[value.name for value in found]}")
+            raise Failure(f"{option} does not give the names {wanted}, but {[value.name for value in found]}")
         _refused(case, {option: [*wanted, "one_more"]})
 
 
@@ -172,7 +176,7 @@ def _refused(case: SourceCase, options: Mapping[str, Any]) -> None:
         case.read(verify=False, **options)
     except InvalidCall:
         return
-    raise Failure(f"it must be refused by InvalidCall: {options}")
+    raise Failure(f"InvalidCall was not raised for {options}")
 
 
 def _something_else(case: SourceCase, reader: Any) -> None:
@@ -186,7 +190,7 @@ def _something_else(case: SourceCase, reader: Any) -> None:
             graph.rename(value, graph.unique_name(f"{name}_before"))
             graph.rename(changed, name)
             if _verified(case, reader, graph).equal:
-                raise Failure(f'the verifier must find that output "{name}" is another')
+                raise Failure(f'the verifier missed that output "{name}" is another')
             return
 
 
@@ -195,7 +199,7 @@ def _twice(case: SourceCase, reader: Any) -> None:
     for stream in (first, second):
         tx.export(case.read(verify=False), stream)
     if first.getvalue() != second.getvalue():
-        raise Failure("reading twice must give the same file")
+        raise Failure("reading twice gave different files")
 
 
 _CHECKS: Mapping[str, Callable[[SourceCase, Any], None]] = {

@@ -61,7 +61,7 @@ def _compare(case: Case, drawn: Call, kernel: Any, what: str, expected: Outputs)
     wanted = present(expected)
     expect(case, drawn, what, found[: len(wanted)], wanted)
     again = [v for v in drawn.inputs if isinstance(v, np.ndarray)]
-    expect(case, drawn, f"{what}, which must not write into its inputs,", again, [v for v in before if v is not None])
+    expect(case, drawn, f"{what}, which wrote into its inputs,", again, [v for v in before if v is not None])
     return tuple(found)
 
 

@@ -24,7 +24,7 @@ DISTANCE = 0.1
 
 @st.composite
 def _of(draw: Draw, drawn: Callable[[Draw], Any]) -> Any:
-    """What ``drawn`` draws. Making a composite reads source code; one for all is made once and not at every draw."""
+    """Draw from ``drawn``. Making a composite reads source code; one for all is made once and not at every draw."""
     return drawn(draw)
 
 

@@ -15,6 +15,7 @@ from tenonnx.extend import InvalidCall, Registry
 from tenonnx.extend.testing import default_registry
 from tenonnx_testing.cases import EXAMPLES
 from tenonnx_testing.collecting import Item, find_items
+from tenonnx_testing.kit import seed_draws
 from tenonnx_testing.run import Failure
 
 
@@ -24,25 +25,44 @@ def project_of(place: Path) -> str:
         with suppress(OSError, ValueError, KeyError, TypeError):
             return str(tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["name"])
     do = 'name the domain or distribution: conformance("com.acme")'
-    raise InvalidCall("a conformance test without a name must lie in a project", given=str(place), do=do)
+    raise InvalidCall("no project found for a conformance test without a name", given=str(place), do=do)
 
 
-def conformance(domain_or_distribution: str | None = None, *, registry: Registry | None = None) -> Callable[..., None]:
+def conformance(
+    domain_or_distribution: str | None = None, *, op: str | None = None, registry: Registry | None = None
+) -> Callable[..., None]:
     """A pytest function with all checks of all cases of a domain, or of all that one distribution has.
 
     A whole test file is ``test = conformance("my.domain")``; without a name it is for the project
-    that the file is in. Cases are found through the entry-point group
-    ``tenonnx.conformance``. Raises ``InvalidCall`` where no installed package has that name or serves that domain.
+    that the file is in; ``op`` leaves the tests of one op alone. Cases are found through the entry-point group
+    ``tenonnx.conformance``. Raises ``InvalidCall`` where no installed package has that name or serves that domain, or
+    none of its ops is called ``op``.
     """
     wanted = domain_or_distribution or project_of(Path(sys._getframe(1).f_code.co_filename))
     items = list(find_items(wanted, default_registry() if registry is None else registry))
+    if op is not None:
+        items = _items_of(op, items)
 
     @pytest.mark.parametrize("item", items, ids=[item.label for item in items])
     @pytest.mark.tenonnx_always(*(item.label for item in items if item.always))
     def test(item: Item, request: pytest.FixtureRequest) -> None:
+        seed_draws(request.config.getoption("tenonnx_seed", 0))
         run_item(item.run, request.config.getoption("tenonnx_examples", EXAMPLES), item.label)
 
     return test
+
+
+def _items_of(op: str, items: list[Item]) -> list[Item]:
+    """The tests of one op, by its name with or without the domain or version."""
+    titles = {item.label: item.label.partition("-")[0].partition("#")[0] for item in items if "@" in item.label}
+    names = {
+        title: {title, title.partition("@")[0], title.partition("@")[0].rpartition(".")[2]} for title in titles.values()
+    }
+    found = [item for item in items if item.label in titles and op in names[titles[item.label]]]
+    if not found:
+        known = sorted({title.partition("@")[0] for title in titles.values()})
+        raise InvalidCall(f'there is no op "{op}" with conformance tests', available=", ".join(known))
+    return found
 
 
 #: What became of each test of this process.
@@ -50,7 +70,7 @@ _outcomes: dict[str, str] = {}
 
 
 def outcomes() -> dict[str, str]:
-    """What became of the tests of this process: passed, failed, skipped or xfailed, and why."""
+    """Outcomes of the tests of this process: passed, failed, skipped or xfailed, and why."""
     return dict(_outcomes)
 
 
@@ -72,7 +92,7 @@ def run_item(run: Callable[[int], None], examples: int, label: str = "") -> None
 
 
 def _places(failure: Failure) -> list[str]:
-    """Where the exception behind a failure was raised, in place of a traceback through the kit."""
+    """Location where the exception behind a failure was raised, in place of a traceback through the kit."""
     cause: BaseException = failure
     while cause.__cause__ is not None:
         cause = cause.__cause__

@@ -1,9 +1,9 @@
-"""What a case could draw and may not: other element types, ranks, sizes and attributes, and no optional inputs."""
+"""Variations of a case: other element types, ranks, sizes and attributes, absent optional inputs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,9 @@ TOO_MANY = 1 << 14
 
 RANKS = 5
 
+#: So many sizes of axes are made longer, one at a time.
+SIZES = 3
+
 
 def varied_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
     """Calls of other types, ranks and sizes, and without optional inputs, are refused or computed alike everywhere.
@@ -36,7 +39,8 @@ def varied_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
     """
     given = {k: v for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray) and not is_index(case.op, k)}
     narrow = list(_changed(drawn, [_narrowed(given, drawn.turn)]))
-    others = [_larger(given, drawn.turn)]
+    larger = [_larger(given, drawn.turn + k) for k in range(SIZES)]  # not each is taken where operands broadcast
+    others = [*larger, _larger(given, 0, _named_sizes(case, drawn)), _with_an_axis(given, drawn.turn)]
     if drawn.turn % 4 == 2:  # once in four calls
         others += [_of_rank(given, rank) for rank in range(RANKS)]
     tried = [*_changed(drawn, others), *_without_options(case, drawn)]
@@ -70,12 +74,32 @@ def _of_rank(given: dict[int, Any], rank: int) -> dict[int, Any]:
     return {k: v[(0,) * (v.ndim - rank) + (...,)] if v.ndim > rank else v for k, v in given.items()}
 
 
-def _larger(given: dict[int, Any], turn: int) -> dict[int, Any]:
+def _named_sizes(case: Case, drawn: Call) -> list[int]:
+    """The sizes of axes that attributes name."""
+    found = []
+    names = [case.op.signature.input_at(k).name for k in range(len(drawn.inputs))]
+    for requirement in case.op.requirements.declared:
+        name, of = requirement.names if requirement.word == "axis" else ("", "")
+        array, axis = drawn.inputs[names.index(of)] if of in names else None, drawn.attributes.get(name)
+        if isinstance(array, np.ndarray) and isinstance(axis, int) and -array.ndim <= axis < array.ndim:
+            found.append(array.shape[axis])
+    return found
+
+
+def _with_an_axis(given: dict[int, Any], turn: int) -> dict[int, Any]:
+    """One tensor twice, along a new first axis."""
+    places = list(given)
+    return {k: np.stack([given[k], given[k]]) for k in places[turn % max(1, len(places)) :][:1]}
+
+
+def _larger(given: dict[int, Any], turn: int, sizes: Sequence[int] | None = None) -> dict[int, Any]:
     """All axes of one size longer, so that the largest tensor has many elements."""
     largest = max(given.values(), key=lambda v: v.size, default=np.zeros(0))
-    sizes = sorted(set(largest.shape)) if largest.size else []
+    sizes = sizes if sizes is not None else sorted(set(largest.shape)) if largest.size else []
     for size in (*sizes[turn % max(1, len(sizes)) :], *sizes[: turn % max(1, len(sizes))]):
         times = largest.shape.count(size)
+        if not times:
+            continue
         beside = sum(v.shape.count(size) for v in given.values())
         wanted = math.ceil((ELEMENTS / (largest.size / size**times)) ** (1 / times))
         places = PLACES if beside > FEW else max(PLACES, wanted)
@@ -87,8 +111,14 @@ def _larger(given: dict[int, Any], turn: int) -> dict[int, Any]:
 def _repeated(array: Any, size: int, places: int) -> Any:
     for axis, found in enumerate(array.shape):
         if found == size:
-            array = array.take(np.arange(places) % size, axis)
+            array = array.take(_places(size, places), axis)
     return array
+
+
+def _places(size: int, count: int) -> Any:
+    """So many places of an axis, all of them first and then some at random."""
+    more = np.random.default_rng(count).integers(0, size, max(0, count - size))
+    return np.concatenate([np.arange(min(size, count)), more])
 
 
 def _without_options(case: Case, drawn: Call) -> Iterator[Call]:
@@ -135,7 +165,7 @@ def other_attributes_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
 
 
 def _taken(case: Case, drawn: Call) -> Outputs | None:
-    """What a call gives; nothing where it is refused, as it should be or not, which "bad input" tells."""
+    """Return the result of a call, or None where it is refused."""
     try:
         return called(case.op, drawn)
     except Exception:

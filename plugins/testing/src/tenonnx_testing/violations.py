@@ -187,9 +187,12 @@ def _other_types(drawn: Call) -> Iterator[Call]:
     """All inputs of one element type have another."""
     for held in dict.fromkeys(v.dtype for v in drawn.inputs if isinstance(v, np.ndarray)):
         for name in DTYPES:
-            yield replace(drawn, inputs=tuple(
-                as_dtype(v, name) if isinstance(v, np.ndarray) and v.dtype == held else v for v in drawn.inputs
-            ))  # fmt: skip
+            yield replace(
+                drawn,
+                inputs=tuple(
+                    as_dtype(v, name) if isinstance(v, np.ndarray) and v.dtype == held else v for v in drawn.inputs
+                ),
+            )
 
 
 def _other_sizes(drawn: Call) -> Iterator[Call]:

@@ -1,1 +1,0 @@
-"""Runs graphs on onnxruntime."""

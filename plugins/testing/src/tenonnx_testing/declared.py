@@ -1,0 +1,156 @@
+"""Checks of what an author declares of an op and its cases, beside any one call."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import pytest
+
+from tenonnx.extend import Op, find_rule, find_trait
+from tenonnx_testing import schemas
+from tenonnx_testing.cases import Case, collected
+from tenonnx_testing.derivatives import is_float
+from tenonnx_testing.kit import drawable, draws, given_names
+from tenonnx_testing.run import Failure, completed, evaluate
+
+#: Of longer lists of choices, a case may draw some.
+FEW = 3
+
+#: The instruction that reads the attribute ``name``.
+_READ_NAME = ("LOAD_ATTR", "name")
+
+#: The traits that name inputs.
+NAMING = ("adjusts", "scales", "weights")
+
+
+def check_declared(op: Op, examples: int) -> None:
+    """Run each check of ``DECLARED``; a gap ``declared`` says why what one finds is right."""
+    held = list(collected(op))
+    problems = [problem for check in DECLARED for problem in check(op, held)]
+    gaps = [gap for case in held for gap in case.gaps_of("declared")]
+    if problems and gaps:
+        pytest.xfail("; ".join(gap.reason for gap in gaps))
+    if gaps:
+        raise Failure(f"{op.title}: the gap of declared is stale, nothing is missing any more: {gaps[0].reason}")
+    if problems:
+        raise Failure(f"{op.title}: {problems[0]}" + "".join(f"\n  also: {problem}" for problem in problems[1:]))
+
+
+def draws_all(op: Op, held: Sequence[Case]) -> Iterator[str]:
+    """Some call has each input, and each attribute with another value than by default.
+
+    Of ops whose signatures are others', whose attributes may be out of use, the summary of a run names them.
+    """
+    if schemas.history(op.domain, op.name):
+        return
+    drawn = [call for case in held for call in draws(case)]
+    undrawn = {name for case in held for name in case.undrawn}
+    had = set().union(*(given_names(op, call) for call in drawn))
+    missing = [name for name in drawable(op) if name not in had | undrawn]
+    if missing:
+        do = f'say why in cases(..., undrawn={{"{missing[0]}": "the reason"}})'
+        yield f"no call of its cases has another {', '.join(missing)} than by default: draw some, or {do}"
+
+
+def draws_all_choices(op: Op, held: Sequence[Case]) -> Iterator[str]:
+    """Some call has each value that ``one_of`` lists."""
+    if schemas.history(op.domain, op.name):
+        return
+    drawn = [call for case in held for call in draws(case)]
+    undrawn = {name for case in held for name in case.undrawn}
+    choices = {name: items for each in op.requirements.declared for name, items in each.choices.items()}
+    for name, items in choices.items():
+        default = op.signature.attributes.get(name)
+        found = [value for call in drawn for value in _listed(call.attributes.get(name, default))]
+        missing = [item for item in items if item not in found]
+        if missing and name not in undrawn and len(items) <= FEW:
+            yield f"no call of its cases has {' or '.join(f'{name}={item!r}' for item in missing)}: draw some"
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def compares_its_gradient(op: Op, held: Sequence[Case]) -> Iterator[str]:
+    """Some case compares the gradient of an op that has a rule for it."""
+    silent = all(case.gradient is False for case in held) and not any(case.no_gradient for case in held)
+    if find_rule(op, "vjp") is not None and silent and any(_gives_floats(op, case) for case in held):
+        yield 'it has a vjp, and its cases have gradient=False: leave that out, or say why: gradient="the reason"'
+
+
+def _gives_floats(op: Op, case: Case) -> bool:
+    """Whether the simplest call of a case takes floats and gives some."""
+    drawn = completed(op, draws(case)[0])
+    return all(any(map(is_float, values)) for values in (drawn.inputs, evaluate(op, drawn)))
+
+
+def names_its_inputs(op: Op, held: Sequence[Case]) -> Iterator[str]:
+    """Traits that name inputs name those that there are."""
+    known = [p.name for p in op.signature.inputs]
+    for trait in NAMING:
+        unknown = [name for name in (find_trait(op, trait) or "").split() if name not in known]
+        if unknown:
+            yield f"the trait {trait} names {', '.join(unknown)}, and its inputs are {', '.join(known)}"
+
+
+def reads_no_names(op: Op, held: Sequence[Case]) -> Iterator[str]:
+    """The body does not read the names of values, which differ from file to file."""
+    function = op.function
+    if isinstance(function, FunctionType) and _reads_a_name(function.__code__):
+        line = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+        yield f"the body reads .name, and the names of values differ from file to file ({line})"
+
+
+def _reads_a_name(code: CodeType) -> bool:
+    """Whether code reads the attribute ``name`` of one of its parameters."""
+    parameters = code.co_varnames[: code.co_argcount]
+    steps = list(dis.get_instructions(code))
+    return any(
+        one.opname.startswith("LOAD_FAST") and one.argval in parameters and (two.opname, two.argval) == _READ_NAME
+        for one, two in pairwise(steps)
+    )
+
+
+def has_a_reference_of_its_own(op: Op, held: Sequence[Case]) -> Iterator[str]:
+    """No reference calls the op, its body or one of its rules."""
+    own = [op, op.function, *op.rules.values()]
+    for case in held:
+        if isinstance(case.reference, FunctionType) and _calls(case.reference, own, set()):
+            yield "the reference of its case evaluates the op itself: compute the outputs with numpy or another library"
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _calls(function: FunctionType, own: Sequence[Any], seen: set[FunctionType]) -> bool:
+    """Whether a function, or one that it calls by name, names one of these."""
+    seen.add(function)
+    names = _names(function.__code__)
+    known = {**function.__globals__, **_closure(function)}
+    found = [known[name] for name in (*names, *function.__code__.co_freevars) if name in known]
+    found += [vars(each).get(name) for each in found if isinstance(each, ModuleType) for name in names]
+    if any(each is mine for each in found for mine in own):
+        return True
+    return any(isinstance(each, FunctionType) and each not in seen and _calls(each, own, seen) for each in found)
+
+
+def _closure(function: FunctionType) -> dict[str, Any]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    return {name: cell.cell_contents for name, cell in cells}
+
+
+#: Each yields what is wrong with an op.
+DECLARED: tuple[Callable[[Op, Sequence[Case]], Iterator[str]], ...] = (
+    has_a_reference_of_its_own,
+    names_its_inputs,
+    reads_no_names,
+    compares_its_gradient,
+    draws_all,
+    draws_all_choices,
+)

@@ -1,0 +1,186 @@
+"""Gradients of the rule ``vjp`` against those of the body, in the drawn element types and at special values."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType, Op, TenonnxError, Value, find_rule, limits
+from tenonnx.extend.transforms import Builder, invoke
+from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.edges import LARGE
+from tenonnx_testing.gradients import jacobian_function
+from tenonnx_testing.mutations import as_dtype, is_admitted
+from tenonnx_testing.repro import one_line
+from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, is_index, is_random
+from tenonnx_testing.sizes import enlarged, is_slower
+
+#: Number of machine epsilons that two formulas of one gradient may be apart.
+EPSILONS = 300
+
+#: Of the size of what is derived, the share that counts where a gradient is small because its terms cancel.
+CANCELLED = 0.05
+
+#: So far, relative to the inputs, the body is asked on either side, where the two differ.
+ASIDE, SIDES = 2e-3, 64
+
+Products = Callable[[Sequence[Any]], list[Any]]
+
+
+def applies(case: Case) -> bool:
+    return not case.op.primitive and find_rule(case.op, "vjp") is not None
+
+
+def equals_that_of_the_body(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """The rule vjp gives the gradient of the body where that is finite, in the drawn types and in half floats.
+
+    So it does at ties, zeros, large numbers and infinities, and for many elements, where it takes no longer.
+    """
+    if is_random(case.op, drawn):
+        return False
+    half = _as_half(case.op, drawn) if drawn.turn % 2 else None
+    compared = _agrees(case, drawn)
+    if half is not None:
+        compared |= _agrees(case, half)
+    larger = enlarged(case, drawn) if not drawn.turn % 2 else None
+    if larger is not None:
+        compared |= _agrees(case, larger, many=True)
+    return compared
+
+
+def _agrees(case: Case, drawn: Call, *, many: bool = False) -> bool:
+    try:
+        with limits.override(elements=1 << 20):
+            outputs = evaluate(case.op, drawn)
+    except TenonnxError:
+        return False
+    wrt = [k for k, v in enumerate(drawn.inputs) if is_float(v) and v.size and not is_index(case.op, k)]
+    random = np.random.default_rng(zlib.crc32(one_line(case.op, drawn).encode() if not many else b"many"))
+    cotangents = [random.uniform(0.5, 1.5, o.shape).astype(o.dtype) if is_float(o) else None for o in outputs]
+    given = [c for c, o in zip(cotangents, outputs, strict=True) if o is not None]
+    if not wrt or all(c is None for c in given):
+        return False
+
+    def body(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
+        return invoke(case.op, case.op.function, values, drawn.attributes, drawn.outputs)
+
+    try:
+        by_body = jacobian_function(case, drawn, given, wrt, by=body)
+        by_body(drawn.inputs)
+    except TenonnxError:  # of a body that has no gradient
+        return False
+    what = f"the vjp of {case.op.title}"
+    with blaming(f"{what} on {', '.join(sorted({str(drawn.inputs[k].dtype) for k in wrt}))}"):
+        by_rule = jacobian_function(case, drawn, given, wrt)
+        by_rule(drawn.inputs)
+    if many:
+        _is_as_fast(what, by_rule, by_body, drawn)
+    epsilon = max(_epsilon(v.dtype) for v in (*(drawn.inputs[k] for k in wrt), *outputs) if is_float(v))
+    names = [case.op.signature.input_at(k).name for k in wrt]
+    for where, inputs in [("", drawn.inputs)] if many else _points(random, drawn, wrt):
+        with np.errstate(all="ignore"):
+            found, wanted = by_rule(inputs), by_body(inputs)
+            differing = _differing(random, by_body, inputs, wrt, found, wanted, epsilon)
+        for name, mask, a, b in zip(names, differing, found, wanted, strict=True):
+            if mask.any():
+                place = tuple(int(i) for i in np.argwhere(mask)[0])
+                there = replace(drawn, inputs=tuple(inputs))
+                failure = Failure(
+                    f'{what} differs from the gradient of its body with respect to "{name}"{where}, in '
+                    f"{a.dtype}: {a[place]} at {list(place)}, and {b[place]} by the body"
+                )
+                if not many:
+                    failure.add_note(f"there: {one_line(case.op, there)}")
+                failure.call = there
+                raise failure
+    return True
+
+
+def _is_as_fast(what: str, by_rule: Products, by_body: Products, drawn: Call) -> None:
+    if is_slower(lambda: by_rule(drawn.inputs), lambda: by_body(drawn.inputs)):
+        count = max(v.size for v in drawn.inputs if isinstance(v, np.ndarray))
+        raise Failure(f"{what} takes ten times as long as the gradient of its body, of {count} elements: leave it out")
+
+
+def is_float(contents: Any) -> bool:
+    """Whether contents are an array of half, single or double floats, or of bfloat16."""
+    if not isinstance(contents, np.ndarray) or contents.dtype == object:
+        return False
+    dtype = DType.of(contents.dtype)
+    return dtype.is_float and dtype in LARGE
+
+
+def _as_half(op: Op, drawn: Call) -> Call | None:
+    """The call in half floats; None where the op does not take it."""
+    wide = ("float32", "float64")
+    inputs = tuple(as_dtype(v, "float16") if is_float(v) and v.dtype.name in wide else v for v in drawn.inputs)
+    half = replace(drawn, inputs=inputs)
+    same = all(a is b for a, b in zip(inputs, drawn.inputs, strict=True))
+    return half if not same and is_admitted(op, half) else None
+
+
+def _points(random: np.random.Generator, drawn: Call, wrt: Sequence[int]) -> Iterator[tuple[str, list[Any]]]:
+    """The inputs as drawn, with one special value, with ties, and large throughout."""
+    yield "", list(drawn.inputs)
+    for what in ("an infinity", "a large number", "zero"):
+        inputs = list(drawn.inputs)
+        place = wrt[int(random.integers(len(wrt)))]
+        array = inputs[place].copy()
+        number = {"an infinity": np.inf, "a large number": LARGE[DType.of(array.dtype)], "zero": 0.0}[what]
+        array.reshape(-1)[random.integers(array.size)] = number * random.choice([-1, 1])
+        inputs[place] = array
+        yield f" where it holds {what}" if len(wrt) == 1 else f" where an input holds {what}", inputs
+    for number in (0.75, 100.0):
+        yield (
+            f" where all is {number:g}",
+            [np.full_like(v, number) if k in wrt else v for k, v in enumerate(drawn.inputs)],
+        )
+
+
+def _differing(
+    random: np.random.Generator,
+    by_body: Products,
+    inputs: Sequence[Any],
+    wrt: Sequence[int],
+    found: Sequence[Any],
+    wanted: Sequence[Any],
+    epsilon: float,
+) -> list[Any]:
+    """Masks of what differs and is outside of what the body gives nearby: at a kink, any gradient will do."""
+    low, high = [w.copy() for w in wanted], [w.copy() for w in wanted]
+    for side in range(SIDES + 1):
+        differing = [_apart(a, b, x, y, epsilon) for a, b, x, y in zip(found, wanted, low, high, strict=True)]
+        if side == SIDES or not any(mask.any() for mask in differing):
+            break
+        moved = list(inputs)
+        for k in wrt:
+            v = inputs[k]
+            shape = v.shape if side % 2 else ()  # each element aside, or the whole input
+            aside = random.choice([-1, 1], shape) * random.uniform(0.5, 1, shape)
+            finite = np.where(np.isfinite(v), v, np.finfo(np.float16).max * np.sign(v))
+            step = ASIDE * (1 + np.abs(finite)).astype(np.float64) * aside
+            moved[k] = np.where(np.isfinite(v), finite + step, v).astype(v.dtype)
+        for place, near in enumerate(by_body(moved)):
+            low[place], high[place] = np.fmin(low[place], near), np.fmax(high[place], near)
+    return differing
+
+
+def _apart(found: Any, wanted: Any, low: Any, high: Any, epsilon: float) -> Any:
+    """Mask of what is outside of what the body gives nearby, or no number, where the body's gradient is finite."""
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return np.ones(wanted.shape or (1,), bool)
+    finite = np.isfinite(wanted)
+    if not finite.any():
+        return np.zeros(wanted.shape, bool)
+    sizes = np.abs(wanted.astype(np.float64))
+    margin = EPSILONS * epsilon * (sizes + sizes[finite].mean() + CANCELLED)
+    one, below, above = (v.astype(np.float64) for v in (found, low, high))
+    return finite & ~((one >= below - margin) & (one <= above + margin))
+
+
+def _epsilon(dtype: Any) -> float:
+    return 2.0**-7 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps)

@@ -1,0 +1,59 @@
+"""Selecting, among the drawn calls of a case, few that cover what is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from itertools import combinations, product
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tenonnx_testing.cases import Call
+
+#: Lengths from this on count as one.
+MANY = 3
+
+Item = TypeVar("Item")
+
+
+def features(drawn: Call) -> tuple[frozenset[Hashable], frozenset[Hashable]]:
+    """Element types, ranks and lengths of the inputs, which of them are absent, and values of attributes; and pairs."""
+    found: set[Hashable] = set()
+    lengths: set[Hashable] = set()
+    for place, contents in enumerate(drawn.inputs):
+        if isinstance(contents, np.ndarray):
+            found |= {(place, contents.dtype.name), (place, "rank", contents.ndim)}
+            found |= {(place, "axis", axis - contents.ndim, min(n, MANY)) for axis, n in enumerate(contents.shape)}
+            lengths |= {(place, axis - contents.ndim, n) for axis, n in enumerate(contents.shape)}
+        else:
+            found.add((place, type(contents).__name__))
+    values = [(name, _hashable(value)) for name, value in drawn.attributes.items()]
+    return frozenset([*found, *values]), frozenset([*combinations(values, 2), *product(values, lengths)])
+
+
+def _hashable(value: Any) -> Hashable:
+    if isinstance(value, list | tuple):
+        return len(value)
+    return value if isinstance(value, int | float | str) or value is None else type(value).__name__
+
+
+def by_coverage(drawn: Sequence[Item], count: int, call_of: Callable[[Item], Call]) -> list[Item]:
+    """So many of the items, the first one first, each with most of what those before it lack.
+
+    What all have together is covered again and again, as far as they reach; of equal ones, new pairs decide.
+    """
+    if len(drawn) <= count:
+        return list(drawn)
+    known = [features(call_of(item)) for item in drawn]
+    chosen, covered, pairs = [0], set(known[0][0]), set(known[0][1])
+    left = list(range(1, len(drawn)))
+    while len(chosen) < count:
+        best = max(left, key=lambda k: (len(known[k][0] - covered), len(known[k][1] - pairs)))
+        if not known[best][0] - covered and covered:
+            covered = set()
+            continue
+        covered |= known[best][0]
+        pairs |= known[best][1]
+        chosen.append(best)
+        left.remove(best)
+    return [drawn[k] for k in chosen]

@@ -1,0 +1,98 @@
+"""Calls of many elements, and the time that they take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import TenonnxError, find_rule, limits
+from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.run import Failure, Outputs, evaluate, expect, is_index, is_random, present
+
+#: Elements of the largest tensor of a large call, and those of calls before it, which must take less than ``BUDGET``.
+MANY, STEPS = 1 << 17, (1 << 10, 1 << 13)
+
+#: Seconds beyond which no larger call is tried.
+BUDGET = 0.02
+
+#: So many times as long as a body its rule may take, and so many seconds longer.
+TIMES, SECONDS = 10, 0.02
+
+
+def many_elements_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """Of 2 ** 17 elements, the numpy rule gives what the body gives, and takes no longer than ten times as long."""
+    larger = None if is_random(case.op, drawn) else enlarged(case, drawn)
+    if larger is None or find_rule(case.op, "numpy") is None:
+        return False
+    try:
+        by_rule, by_body = evaluate(case.op, larger), evaluate(case.op, larger, body_of=case.op)
+    except TenonnxError:  # "variations" judges what one of them refuses
+        return False
+    expect(case, larger, f"its body of {MANY} elements", present(by_body), present(by_rule))
+    if is_slower(lambda: evaluate(case.op, larger), lambda: evaluate(case.op, larger, body_of=case.op)):
+        raise Failure(
+            f"the numpy rule of {case.op.title} takes {TIMES} times as long as its body, of {MANY} elements: leave it "
+            "out, or compute whole arrays"
+        )
+    return True
+
+
+def enlarged(case: Case, drawn: Call) -> Call | None:
+    """The call with its longest axis so long that it has many elements; None where it is refused, or takes long."""
+    there = None
+    for elements in (*STEPS, MANY):
+        there = _longer(case, drawn, elements)
+        if there is None:
+            return None
+        try:
+            begin = time.thread_time()
+            with limits.override(elements=4 * MANY), np.errstate(all="ignore"):
+                outputs = evaluate(case.op, there, body_of=None if case.op.primitive else case.op)
+            if elements < MANY and time.thread_time() - begin > BUDGET:
+                return None
+        except TenonnxError:
+            return None
+        if any(getattr(output, "size", 0) > 2 * MANY for output in outputs):
+            return None
+    return there
+
+
+def _longer(case: Case, drawn: Call, elements: int) -> Call | None:
+    given = {k: v for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray) and not is_index(case.op, k)}
+    largest = max(given.values(), key=lambda v: v.size, default=np.zeros(0))
+    if not largest.size or not largest.ndim or any(isinstance(v, list | dict) for v in drawn.inputs):
+        return None
+    size = max(largest.shape)
+    places = int(elements / (largest.size / size ** largest.shape.count(size)) ** 1.0)
+    if largest.shape.count(size) > 1 or places <= size:
+        return None
+    changed = {k: _repeated(v, size, places) for k, v in given.items()}
+    if any(v.size > elements for v in changed.values()):
+        return None
+    return replace(drawn, inputs=tuple(changed.get(k, v) for k, v in enumerate(drawn.inputs)))
+
+
+def _repeated(array: Any, size: int, places: int) -> Any:
+    for axis, found in enumerate(array.shape):
+        if found == size and size > 1:
+            array = array.take(np.arange(places) % size, axis)
+    return array
+
+
+def is_slower(one: Callable[[], Any], other: Callable[[], Any]) -> bool:
+    """Whether one takes many times as long as the other, by the processor time of the best of three."""
+    first, second = _seconds(one), _seconds(other)
+    if first <= TIMES * second + SECONDS:
+        return False
+    return min(first, _seconds(one), _seconds(one)) > TIMES * max(second, _seconds(other)) + SECONDS
+
+
+def _seconds(function: Callable[[], Any]) -> float:
+    begin = time.thread_time()
+    with np.errstate(all="ignore"):
+        function()
+    return time.thread_time() - begin

@@ -1,0 +1,75 @@
+"""Running the conformance kit on the ops of ``authored``, as they are or with one mistake planted."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tenonnx.extend import Op, Registry
+from tenonnx_testing.cases import EXAMPLES, _collected, collected
+from tenonnx_testing.collecting import Item, items_of_cases, items_of_op
+from tenonnx_testing.run import Failure
+
+FOLDER = Path(__file__).with_name("authored")
+OPS = sorted(file.stem for file in FOLDER.glob("[a-z]*.py"))
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """``old`` is replaced by ``new`` in the file of an op, once; ``beside`` is a second such change."""
+
+    kind: str
+    op: str
+    what: str
+    old: str
+    new: str
+    beside: tuple[str, str] | None = None
+
+    def plant(self, text: str) -> str:
+        for old, new in filter(None, [(self.old, self.new), self.beside]):
+            assert old in text, f"{self.op}: {self.what}: no such text: {old}"
+            text = text.replace(old, new, 1)
+        return text
+
+
+def items_of(name: str, text: str) -> Iterator[Item]:
+    """The tests of the op that a text defines."""
+    module = types.ModuleType(f"authored_{name}")
+    sys.modules[module.__name__] = module
+    before = set(_collected)
+    exec(compile(text, f"{name}.py", "exec"), module.__dict__)
+    registry = Registry()
+    found = {op: None for value in vars(module).values() if isinstance(value, Op) for op in value.meanings}
+    found = [op for op in found if op.domain == "com.authored"]
+    registry.add(*{op.name: op for op in sorted(found, key=lambda op: op.before or 10**9, reverse=False)}.values())
+    for op in found:
+        yield from items_of_cases(collected(op))
+    for op in found:
+        yield from items_of_op(op, registry)
+    for op in set(_collected) - before:
+        del _collected[op]
+
+
+def failures(name: str, mistake: Mistake | None = None, *, first: bool = False) -> dict[str, str]:
+    """The tests of an op that fail, with what they say."""
+    found: dict[str, str] = {}
+    text = (FOLDER / f"{name}.py").read_text("utf-8")
+    text = text if mistake is None else mistake.plant(text)
+    try:
+        for item in items_of(name, text):
+            if first and found:
+                break
+            try:
+                item.run(EXAMPLES)
+            except Failure as failure:
+                found[item.label] = "\n".join([str(failure), *getattr(failure, "__notes__", [])])
+            except (pytest.skip.Exception, pytest.xfail.Exception):
+                pass
+    except Exception as error:  # an import that fails is found, too
+        found["import"] = f"{type(error).__name__}: {error}"
+    return found

@@ -1,0 +1,62 @@
+"""The planted mistakes that the conformance kit finds: ``uv run python plugins/testing/tests/mistakes.py [WORDS]``.
+
+Each line of ``authored/mistakes.jsonl`` is one mistake: its kind, the op, what is wrong, a text of the op's file and
+what replaces it, and a second such pair where body and rule err alike. ``--seeds N`` looks for false alarms instead.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: T201 - a script that prints its findings
+import argparse
+import collections
+import json
+import time
+import warnings
+
+from authored_kit import FOLDER, OPS, Mistake, failures
+
+from tenonnx_testing.kit import seed_draws
+
+
+def planted() -> list[Mistake]:
+    """All mistakes."""
+    lines = (FOLDER / "mistakes.jsonl").read_text("utf-8").splitlines()
+    return [Mistake(*line[:5], tuple(line[5:]) or None) for line in map(json.loads, lines)]
+
+
+def find(words: str) -> None:
+    """Print what escapes, and the share that is found by kind."""
+    found, total = collections.Counter(), collections.Counter()
+    for mistake in planted():
+        title = f"{mistake.kind}: {mistake.op}: {mistake.what}"
+        if words not in title:
+            continue
+        total[mistake.kind] += 1
+        if failures(mistake.op, mistake, first=True):
+            found[mistake.kind] += 1
+        else:
+            print("escaped:", title)
+    for kind, count in total.items():
+        print(f"{kind:16} {found[kind]:3} of {count}")
+    print(f"{'all':16} {found.total():3} of {total.total()}")
+
+
+def alarm(seeds: int) -> None:
+    """Print every failure of the ops without a mistake, and the processor time of each run."""
+    for seed in range(seeds):
+        seed_draws(seed)
+        begin = time.process_time()
+        told = {name: failed for name in OPS if (failed := failures(name))}
+        print(f"seed {seed}: {time.process_time() - begin:.1f} s", told or "")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="?", default="", help="only the mistakes whose titles contain this")
+    parser.add_argument("--seeds", type=int, default=0, metavar="N", help="look for false alarms with so many seeds")
+    chosen = parser.parse_args()
+    if chosen.seeds:
+        alarm(chosen.seeds)
+    else:
+        find(chosen.words)

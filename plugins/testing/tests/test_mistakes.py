@@ -1,0 +1,56 @@
+"""Of the mistakes that authors make, a sample: ``mistakes.py`` tells of all."""
+
+from __future__ import annotations
+
+import pytest
+from authored_kit import OPS, failures
+from mistakes import planted
+
+MISTAKES = {f"{each.kind}: {each.op}: {each.what}": each for each in planted()}
+
+#: One of each kind, and the words of the message that names it.
+SAMPLE = {
+    "body: dequantize: the difference in 8 bits": "integers of the whole range",
+    "body and rule: quantize: both truncate": "the reference of its case",
+    "body: gain: a name read for a mode": "reads .name",
+    "gradient: swish: an epsilon that half floats lose": "differs from the gradient of its body",
+    "gradient: swish: float32 for half floats": "float16",
+    "gradient: moments: wrong where the mean alone is asked": "the gradient of",
+    "gradient: swish: a whole matrix for its diagonal": "the vjp of",
+    "numpy: swish: a Python loop over elements": "times as long as its body",
+    "numpy: swish: wrong for two special values at once": "special values",
+    "integer: halfway: the sum overflows": "integers of the whole range",
+    "integer: quantize: halves up": "exact halves",
+    "cases: swish: no gradient beside a vjp": 'say why: gradient="the reason"',
+    "cases: swish: an attribute that is never drawn": "no call of its cases has another alpha",
+    "cases: gain: one mode alone": "mode='relu'",
+    "cases: swish: the reference evaluates the rule": "evaluates the op itself",
+    "claim: rms_norm: elementwise, and not": "said to be elementwise",
+    "claim: swish: weights where the input is none": "the trait weights names W",
+}
+
+
+@pytest.mark.parametrize("title", SAMPLE)
+def test_a_mistake_is_found_and_named(title):
+    said = "\n".join(failures(MISTAKES[title].op, MISTAKES[title]).values())
+    assert SAMPLE[title] in said
+
+
+def test_every_mistake_can_be_planted():
+    from authored_kit import FOLDER
+
+    assert len(MISTAKES) >= 150
+    for mistake in MISTAKES.values():
+        compile(mistake.plant((FOLDER / f"{mistake.op}.py").read_text("utf-8")), mistake.op, "exec")
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_an_op_without_a_mistake_passes(name):
+    assert failures(name) == {}
+
+
+def test_a_failure_is_reproduced_by_its_line(monkeypatch):
+    mistake = MISTAKES["gradient: huber: the sign of the target"]
+    said = next(said for label, said in failures("huber", mistake).items() if label.endswith("-gradient"))
+    line = next(line for line in said.splitlines() if line.startswith("reproduce: "))
+    assert 'replay("gradient", huber, np.array(' in line
