@@ -1,4 +1,4 @@
-"""What numpy is farthest behind onnxruntime at, at realistic sizes with weights drawn at random, one thread each.
+"""Operators at which numpy is slowest beside onnxruntime, at realistic sizes, on one thread each.
 
 ``OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/behind.py [NAME ...]``; aimed at are 8 times.
 """
@@ -92,7 +92,7 @@ def loop() -> tuple[tx.Graph, dict[str, Any]]:
 
 
 def decoder(model: Model, length: int = 1) -> Any:
-    """Two layers of a decoder of 1024 channels, whose weights are quantised to four bits afterwards."""
+    """Two layers of a decoder of 1024 channels, whose weights are quantized to four bits afterwards."""
     x = model.input(1, length, 1024)
     for _ in range(2):
         h = model.layer_norm(x, 1024)
@@ -114,10 +114,12 @@ def rnn(model: Model) -> Any:
 
 
 MODELS: dict[str, Callable[[Model], Any]] = {
-    "DeepLab on MobileNetV2, 257": deeplab, "SqueezeNet 1.1, 224": squeezenet,
-    "decoder, 4 bits, one token": decoder, "decoder, 4 bits, 16 tokens": lambda model: decoder(model, 16),
+    "DeepLab on MobileNetV2, 257": deeplab,
+    "SqueezeNet 1.1, 224": squeezenet,
+    "decoder, 4 bits, one token": decoder,
+    "decoder, 4 bits, 16 tokens": lambda model: decoder(model, 16),
     "RNN with Relu": rnn,
-}  # fmt: skip
+}
 
 
 def drawn() -> Iterator[tuple[str, tx.Graph, dict[str, Any]]]:

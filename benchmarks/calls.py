@@ -1,4 +1,4 @@
-"""What a call of the onnxruntime backend takes beside ``InferenceSession.run``, over forty small models, on one thread.
+"""Overhead of a call of the onnxruntime backend beside ``InferenceSession.run``, over forty small models on a thread.
 
 ``OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/calls.py``: in seconds of the processor, the least of nine
 turns.

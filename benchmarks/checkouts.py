@@ -43,7 +43,7 @@ PROGRAMS = {
 
 
 def _seconds(checkout: Path, names: str, ahead: str, timed: str) -> float:
-    """What the processor takes for ``timed`` in the environment of a checkout."""
+    """Processor seconds of ``timed`` in the environment of a checkout."""
     start = "t = time.process_time()" if ahead else "t = 0.0"
     code = "\n".join(["import time", names, ahead, start, timed, "print(time.process_time() - t)"])
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -60,9 +60,12 @@ def main() -> None:
         onnx.save(chain(10_000), nodes := Path(folder, "nodes.onnx"))
         examples = ROOT / "examples"
         files = {
-            "first": examples / "digits_cnn" / "digits-cnn.onnx", "vendor": examples / "decoder" / "decoder.onnx",
-            "inputs": examples / "decoder" / "samples.npz", "nodes": nodes, "written": Path(folder, "written.onnx"),
-        }  # fmt: skip
+            "first": examples / "digits_cnn" / "digits-cnn.onnx",
+            "vendor": examples / "decoder" / "decoder.onnx",
+            "inputs": examples / "decoder" / "samples.npz",
+            "nodes": nodes,
+            "written": Path(folder, "written.onnx"),
+        }
         names = "\n".join(f"{name} = {str(path)!r}" for name, path in files.items())
         for name in only or PROGRAMS:
             found: dict[Path, list[float]] = {ROOT: [], Path(other): []}

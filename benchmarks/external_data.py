@@ -45,13 +45,16 @@ def main() -> None:
         # Neither is to pay for writing back the other's file.
         clean = f"rm -f {folder}/moved.onnx* {folder}/copy; sync"
         copy = f"cp {folder}/weights.bin {folder}/copy"
-        found = processes({
-            "clean": ["sh", "-c", clean],
-            "cp": ["sh", "-c", copy],
-            "clean again": ["sh", "-c", clean],
-            "tenonnx": python(move),
-            "start-up": python(prepare),
-        }, count=5)  # fmt: skip
+        found = processes(
+            {
+                "clean": ["sh", "-c", clean],
+                "cp": ["sh", "-c", copy],
+                "clean again": ["sh", "-c", clean],
+                "tenonnx": python(move),
+                "start-up": python(prepare),
+            },
+            count=5,
+        )
     seconds = found["tenonnx"][0] - found["start-up"][0]
     extra = found["tenonnx"][1] - found["start-up"][1]
     copying = found["cp"][0]

@@ -1,4 +1,4 @@
-"""What others do to the files and threads of a program, many times over; what must not come of it is counted.
+"""Faults from outside: files that change, races, kills and growth, many times over.
 
     python benchmarks/faults.py races --count 12253     # files that are swapped, written and read at once; first loads
     python benchmarks/faults.py kills --count 112       # SIGKILL while a model is exported over itself
@@ -31,14 +31,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+from hostile_paths import ELEMENTS, SECRET, locations
 from onnx import TensorProto, helper
 from soak import model, state
 
 import tenonnx as tx
-
-#: Twelve times: what lies outside a folder, and must never turn up in a model or be written over.
-SECRET = b"SECRET!!" * 12
-ELEMENTS = 12
 
 
 class Wrong(Exception):
@@ -51,7 +48,7 @@ def must(holds: bool, what: str) -> None:
 
 
 class Tally:
-    """How often each outcome came about, and the first that were wrong."""
+    """Counts of each outcome, and the first wrong ones."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -301,50 +298,32 @@ def attacks(tally: Tally, place: Path) -> int:
     return tally.report(reads=reads, writes=2 * len(TRAPS))
 
 
-def locations(place: Path, inside: Path) -> list[str]:
-    """Names that lead outside, to what is no file, or nowhere."""
-    (place / "secret").write_bytes(SECRET)
-    (place / "folder").mkdir()
-    (place / "folder" / "secret").write_bytes(SECRET)
-    (inside / "data.bin").write_bytes(bytes(8 * ELEMENTS))
-    (inside / "sub").mkdir()
-    for name, target in (
-        ("link", place / "secret"),
-        ("relative", "../secret"),
-        ("twice", "link"),
-        ("loop", "loop"),
-        ("nowhere", "../nothing"),
-        ("process", "/proc/self/cwd"),
-        ("up", ".."),
-        ("folder", place / "folder"),
-        ("sub/up", "../.."),
-        ("zero", "/dev/zero"),
-        ("é\u0301", place / "secret"),
-    ):
-        (inside / name).symlink_to(target)
-    os.link(place / "secret", inside / "hard")
-    os.mkfifo(inside / "pipe")
-    return [
-        "link", "relative", "twice", "loop", "nowhere", "process/secret", "up/secret", "folder/secret",
-        "sub/up/secret", "zero", "hard", "pipe", "sub", "sub/", ".", "..", "./", "", " ", "m.onnx", "../secret",
-        "sub/../../secret", "sub/../secret", "./../secret", "././../secret", "..//secret", "/", "//", "///etc/passwd",
-        "/etc/passwd", "/dev/zero", "/dev/stdin", "/dev/fd/0", "/proc/self/environ", "/proc/self/mem",
-        str(place / "secret"), str(inside / "data.bin"), f"/proc/self/root{place}/secret", "file:///etc/passwd",
-        "file:../secret", "http://localhost/secret", "~", "~/secret", "$HOME/secret", "%2e%2e/secret", "..%2fsecret",
-        "..\\secret", "sub\\..\\..\\secret", "C:\\secret", "c:secret", "\\\\host\\share", "\\\\?\\C:\\x", "NUL", "CON",
-        "data.bin\0", "../secret\0data.bin", "data.bin/", "data.bin/..", "data.bin/../../secret", "DATA.BIN",
-        "data.bin:stream", "\u2024\u2024/secret", "\uff0e\uff0e\uff0fsecret", "..\u2215secret", "..\u2044secret",
-        "é\u0301", "\u202ednoces/..", "a" * 255, "a" * 256, "a" * 5000, "a/" * 2000 + "b", "../" * 2000 + "etc/passwd",
-        "\n", "data.bin\n", "*", "data.*", "-", "|cat ../secret", "`cat ../secret`", "\r../secret", "\t", "...",
-        "....//secret",
-    ]  # fmt: skip
-
-
 NUMBERS = (
-    "", "0", "-1", "1", "7", "95", "96", "97", "+8", " 8", "8 ", "0x8", "8.0", "1e3", "1_0", "nan", "²", "٣",
-    "4294967296", "9223372036854775807", "9223372036854775808", "18446744073709551615", "-9223372036854775808",
+    "",
+    "0",
+    "-1",
+    "1",
+    "7",
+    "95",
+    "96",
+    "97",
+    "+8",
+    " 8",
+    "8 ",
+    "0x8",
+    "8.0",
+    "1e3",
+    "1_0",
+    "nan",
+    "²",
+    "٣",
+    "4294967296",
+    "9223372036854775807",
+    "9223372036854775808",
+    "18446744073709551615",
+    "-9223372036854775808",
     "9" * 400,
-)  # fmt: skip
+)
 
 
 def _sparse(tensor: TensorProto, *, values: bool) -> onnx.ModelProto:

@@ -109,10 +109,17 @@ def exported(model: nn.Module, sample: torch.Tensor) -> tx.Graph:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            copy.deepcopy(model).eval(), (sample,), message, dynamo=False, opset_version=17, input_names=["x"],
-            output_names=["scores"], dynamic_axes={"x": {0: "batch"}}, do_constant_folding=False,
+            copy.deepcopy(model).eval(),
+            (sample,),
+            message,
+            dynamo=False,
+            opset_version=17,
+            input_names=["x"],
+            output_names=["scores"],
+            dynamic_axes={"x": {0: "batch"}},
+            do_constant_folding=False,
             training=torch.onnx.TrainingMode.PRESERVE,
-        )  # fmt: skip
+        )
     return tx.load(message.getvalue())
 
 

@@ -31,19 +31,31 @@ FOLDER = Path(__file__).parents[1] / "examples" / "exports"
 FAMILIES = {
     "attention": {"Attention", "MultiHeadAttention", "GroupQueryAttention"},
     "norm": {
-        "LayerNormalization", "SkipLayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization",
-        "SkipSimplifiedLayerNormalization", "GroupNormalization", "GroupNorm", "EmbedLayerNormalization",
+        "LayerNormalization",
+        "SkipLayerNormalization",
+        "RMSNormalization",
+        "SimplifiedLayerNormalization",
+        "SkipSimplifiedLayerNormalization",
+        "GroupNormalization",
+        "GroupNorm",
+        "EmbedLayerNormalization",
     },
     "skip": {"SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization"},
     "gelu": {"Gelu", "BiasGelu", "FastGelu"},
     "rotary": {"RotaryEmbedding"},
-}  # fmt: skip
+}
 
 #: How many of each family an architecture has, by its source; ``skip`` are norms of a sum.
 STAND = {
-    "bert": (2, 5, 5, 2, 0), "gpt2": (2, 5, 5, 2, 0), "llama": (2, 5, 4, 0, 4), "t5": (6, 12, 10, 4, 0),
-    "vit": (2, 5, 4, 2, 0), "whisper": (6, 12, 11, 6, 0), "resnet": (0, 0, 0, 0, 0), "diffusion": (2, 6, 2, 1, 0),
-}  # fmt: skip
+    "bert": (2, 5, 5, 2, 0),
+    "gpt2": (2, 5, 5, 2, 0),
+    "llama": (2, 5, 4, 0, 4),
+    "t5": (6, 12, 10, 4, 0),
+    "vit": (2, 5, 4, 2, 0),
+    "whisper": (6, 12, 11, 6, 0),
+    "resnet": (0, 0, 0, 0, 0),
+    "diffusion": (2, 6, 2, 1, 0),
+}
 
 
 def families(model: onnx.ModelProto) -> tuple[int, ...]:
@@ -78,9 +90,12 @@ def feeds(model: onnx.ModelProto) -> dict[str, np.ndarray[Any, Any]]:
         numbers = kind.elem_type == onnx.TensorProto.INT64
         ones = "mask" in value.name
         made[value.name] = (
-            np.ones(shape, np.int64) if ones else random.integers(1, 30, shape) if numbers
+            np.ones(shape, np.int64)
+            if ones
+            else random.integers(1, 30, shape)
+            if numbers
             else random.normal(size=shape).astype(np.float32)
-        )  # fmt: skip
+        )
     return made
 
 

@@ -1,4 +1,4 @@
-"""What others make of the exports: ``PYTHON fusion_rivals.py FOLDER OUTPUT`` writes and lists their files.
+"""Fusion of the exports by other tools: ``PYTHON fusion_rivals.py FOLDER OUTPUT`` writes and lists their files.
 
 Wants onnxruntime (its transformer optimizer), onnxscript, onnxslim and onnxsim; none of them is needed elsewhere.
 """

@@ -1,4 +1,4 @@
-"""How the time of simplifying and fusing grows with the nodes of a decoder, in seconds of the processor.
+"""Growth of the time of simplification and fusion with the nodes of a decoder, in seconds of the processor.
 
 ``growth.py [LAYERS ...]``: a layer has 52 nodes, so that 1,100 layers are 57,000.
 """

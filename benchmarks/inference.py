@@ -21,8 +21,8 @@ from onnx.reference import ReferenceEvaluator
 from small_models import small_models
 
 import tenonnx as tx
-from tenonnx.checks.generate import generate_feeds
 from tenonnx.formats.onnx.writer import to_model
+from tenonnx_convert.verifying.generate import generate_feeds
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
@@ -36,8 +36,13 @@ Feeds = dict[str, Any]
 def examples() -> dict[str, tuple[onnx.ModelProto, Feeds]]:
     """The examples with their samples."""
     found = {}
-    for name, sample in (("digits/digits", "samples"), ("digits/digits-int8", "samples"), ("iris/iris", "samples"),
-                         ("iris/tree", "samples-tree"), ("decoder/decoder", "samples")):  # fmt: skip
+    for name, sample in (
+        ("digits/digits", "samples"),
+        ("digits/digits-int8", "samples"),
+        ("iris/iris", "samples"),
+        ("iris/tree", "samples-tree"),
+        ("decoder/decoder", "samples"),
+    ):
         path = EXAMPLES / f"{name}.onnx"
         arrays = dict(np.load(path.parent / f"{sample}.npz"))
         arrays.pop("labels", None)
@@ -114,8 +119,15 @@ def main(*wanted: str) -> None:
             ratios.append(ratio)
             costs += [cost] if times[2] > 1 else []
             rows.append([name, *times, gain, ratio, cost])
-        columns = ["model", "numpy ms", "onnx.reference ms", "onnxruntime ms", "reference / numpy",
-                   "numpy / onnxruntime", "our onnxruntime / its"]  # fmt: skip
+        columns = [
+            "model",
+            "numpy ms",
+            "onnx.reference ms",
+            "onnxruntime ms",
+            "reference / numpy",
+            "numpy / onnxruntime",
+            "our onnxruntime / its",
+        ]
         if rows:
             table(f"Inference: {title}", columns, rows)
     print(f"\nonnx.reference against numpy, geometric mean {geometric(gains):.1f} over {len(gains)} models")

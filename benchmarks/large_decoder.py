@@ -1,4 +1,4 @@
-"""What commands take on a decoder of billions of parameters, against copying its weights: seconds and peak memory.
+"""Seconds and peak memory of commands on a decoder of billions of parameters, beside copying its weights.
 
 ``large_decoder.py FOLDER LAYERS``: 32 layers are 6.7 billion parameters, 27 GB of float32, and each command may write
 as much. The weights are external, in a sparse file of which ``cp`` writes every byte.
@@ -77,7 +77,7 @@ class Decoder:
             self.weights.append(onnx.numpy_helper.from_array(np.array(contents, dtype), name))
         return name
 
-    def normalised(self, x: str, name: str) -> str:
+    def normalized(self, x: str, name: str) -> str:
         two, small = self.constant("two", 2, np.float32), self.constant("epsilon", 1e-5, np.float32)
         mean = self.node("ReduceMean", self.node("Pow", x, two), self.constant("last", [-1]), keepdims=1)
         divided = self.node("Div", x, self.node("Sqrt", self.node("Add", mean, small)))
@@ -99,7 +99,7 @@ class Decoder:
         return self.node("Add", self.node("Mul", x, "cosines"), self.node("Mul", turned, "sines"))
 
     def layer(self, x: str, name: str) -> str:
-        inner = self.normalised(x, f"{name}.input_norm")
+        inner = self.normalized(x, f"{name}.input_norm")
         q, k, v = (
             self.heads(self.product(inner, f"{name}.{part}", self.sizes.hidden, self.sizes.hidden)) for part in "qkv"
         )
@@ -110,7 +110,7 @@ class Decoder:
         mixed = self.node("Transpose", self.node("MatMul", weights, v), perm=[0, 2, 1, 3])
         joined = self.node("Reshape", mixed, self.constant("join", [0, 0, self.sizes.hidden]))
         x = self.node("Add", x, self.product(joined, f"{name}.o", self.sizes.hidden, self.sizes.hidden))
-        inner = self.normalised(x, f"{name}.output_norm")
+        inner = self.normalized(x, f"{name}.output_norm")
         gate = self.product(inner, f"{name}.gate", self.sizes.hidden, self.sizes.feed_forward)
         gated = self.node("Mul", gate, self.node("Sigmoid", gate))
         up = self.product(inner, f"{name}.up", self.sizes.hidden, self.sizes.feed_forward)
@@ -128,7 +128,7 @@ def write_model(folder: Path, layers: int, sizes: Sizes = DECODER) -> Path:
     x = made.node("Gather", made.weight("words.weight", sizes.words, sizes.hidden), "tokens")
     for k in range(layers):
         x = made.layer(x, f"layers.{k}")
-    logits = made.product(made.normalised(x, "norm"), "head", sizes.hidden, sizes.words)
+    logits = made.product(made.normalized(x, "norm"), "head", sizes.hidden, sizes.words)
     with data.open("wb") as file:
         file.truncate(made.end)
     info = helper.make_tensor_value_info

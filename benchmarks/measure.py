@@ -1,4 +1,4 @@
-"""How everything here is timed: the contestants in turn, the median of the rounds, ratios within one run."""
+"""Timing: the contestants in turn, the median of the rounds, ratios within one run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a newcomer types on each page of docs/start, and how long it takes: ``python benchmarks/newcomers.py``.
+"""Time of the commands on each page of docs/start: ``python benchmarks/newcomers.py``.
 
 The commands are those of the pages, run in a fresh clone, and programs of the pages are written to the files that they
 name. ``--cold`` begins with empty caches of uv and pip, as on a new machine. ``--torch`` is the requirement of PyTorch
@@ -26,7 +26,7 @@ PAGES = {"a-file": (True, "", 0), "a-module": (False, "net.py", 1), "an-op": (Tr
 
 
 def commands(page: str) -> list[str]:
-    """What the page says to type, behind the first command of the index where it says to install first."""
+    """Commands of a page, after the first command of the index where the page says to install first."""
     own = COMMAND.findall((START / f"{page}.md").read_text("utf-8"))
     return COMMAND.findall((START / "index.md").read_text("utf-8"))[:1] * PAGES[page][0] + own
 

@@ -1,4 +1,4 @@
-"""What onnxruntime's optimizers write, as an adversary: it loads, runs on numpy, and leaves for plain ``ai.onnx``.
+"""Files of onnxruntime's optimizers: loaded, run on numpy, and retargeted to plain ``ai.onnx``.
 
     python benchmarks/optimized_models.py [--opsets 13 17 23] [word ...]
 
@@ -27,15 +27,25 @@ import onnx
 import onnxruntime
 
 import tenonnx as tx
-from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.formats.onnx.writer import to_model
+from tenonnx_convert.verifying.sizes import feasible_feeds
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 LEVELS = {"basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "all": "ORT_ENABLE_ALL"}
 #: For parts of paths the kinds of model that the transformer optimizer is told they are.
-TRANSFORMERS = {"bert": "bert", "gpt2": "gpt2", "t5": "t5", "vit": "vit", "transformer": "bert", "cnn": "unet",
-                "diffusion": "unet", "resnet": "unet", "whisper": "bart", "llama": "gpt2"}  # fmt: skip
+TRANSFORMERS = {
+    "bert": "bert",
+    "gpt2": "gpt2",
+    "t5": "t5",
+    "vit": "vit",
+    "transformer": "bert",
+    "cnn": "unet",
+    "diffusion": "unet",
+    "resnet": "unet",
+    "whisper": "bart",
+    "llama": "gpt2",
+}
 #: A file is not judged by a model that takes more than so many bytes.
 LARGEST = 20_000_000
 
@@ -80,7 +90,7 @@ def feeds_of(path: Path) -> Feeds:
 
 
 def written(path: Path, folder: Path) -> Iterator[tuple[str, Path]]:
-    """What the optimizers make of a model, as far as they take it."""
+    """Files that the optimizers write of a model, as far as they take it."""
     for level, name in LEVELS.items():
         target = folder / f"{level}.onnx"
         session(str(path), name, target)
@@ -95,7 +105,7 @@ def written(path: Path, folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def wanted(model: onnx.ModelProto, path: Path, feeds: Feeds) -> Feeds:
-    """What a file takes, which may be defaults of the untouched model that onnxruntime left out."""
+    """Feeds of a file, which may be defaults of the untouched model that onnxruntime left out."""
     held = {tensor.name for tensor in model.graph.initializer}
     missing = [v.name for v in model.graph.input if v.name not in held and v.name not in feeds]
     defaults = {t.name: t for t in onnx.load(path).graph.initializer} if missing else {}

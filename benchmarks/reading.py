@@ -43,11 +43,13 @@ def main() -> None:
         for size in SIZES:
             path = Path(folder, f"{size}.onnx")
             onnx.save(chain(size), path)
-            found = rounds({
-                "tenonnx": lambda path=path: tx.load(path),
-                "onnx_ir": lambda path=path: onnx_ir.load(path),
-                "protobuf": lambda path=path: onnx.load(path),
-            })  # fmt: skip
+            found = rounds(
+                {
+                    "tenonnx": lambda path=path: tx.load(path),
+                    "onnx_ir": lambda path=path: onnx_ir.load(path),
+                    "protobuf": lambda path=path: onnx.load(path),
+                }
+            )
             ours[size] = found["tenonnx"]
             per_node = [seconds / size * 1e6 for seconds in found.values()]
             rows.append([f"{size:,}", *per_node, found["tenonnx"] / found["onnx_ir"]])

@@ -1,4 +1,4 @@
-"""Retargeting the node cases of the onnx package: what is emitted, whether it is legal, and whether it is right.
+"""Retargeting the node cases of the onnx package: emitted, legal and right, version by version.
 
 Every case goes to every target opset. What is emitted must satisfy onnx.checker, and is run with the data of the case
 by the first judge that can: onnxruntime, onnx.reference, and at last our own numpy backend. A judge that does not give
@@ -50,7 +50,7 @@ REASONS = (
 
 
 class Outcome(NamedTuple):
-    """What became of one case at one target: ``kind``, and the judge that said so."""
+    """Outcome of one case at one target: ``kind``, and the judge that decided."""
 
     case: str
     own: int
@@ -83,7 +83,7 @@ def attempt(case: Any, target: int) -> Outcome:
         return outcome._replace(kind="refused", detail=error.given or error.what)
     except Exception as error:
         return outcome._replace(kind="failed", detail=f"{type(error).__name__}: {error}")
-    outcome = outcome._replace(rewritten=any(c.action not in ("kept", "respelled") for c in report.changes))
+    outcome = outcome._replace(rewritten=any(c.action not in ("kept", "adapted") for c in report.changes))
     model = onnx.load_from_string(file.getvalue())
     try:
         onnx.checker.check_model(model, full_check=True)
@@ -128,7 +128,7 @@ FIRST_REFERENCE = 15
 
 
 def judged(case: Any, model: onnx.ModelProto, run: Callable[..., Any]) -> tuple[str, str]:
-    """What a judge says of a model with the data of the case: right, wrong, or that it cannot run it."""
+    """Verdict of a judge on a model with the data of the case: right, wrong, or not runnable."""
     names = [info.name for info in model.graph.input]
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -220,10 +220,16 @@ def _report(outcomes: list[Outcome], targets: Iterable[int]) -> None:
         failures = [kinds["refused"], kinds["invalid"], kinds["wrong"], kinds["failed"]]
         rows.append([target, *(f"{n:,}" for n in (len(chosen), *counts, *failures))])
     columns = ["target", "tried", "emitted", *(f"right by {judge}" for judge in JUDGES), "not judged", "rewritten"]
-    table(f"Node cases to other opsets ({len({o.case for o in outcomes}):,} cases)",
-          [*columns, "refused", "invalid", "wrong", "failed"], rows)  # fmt: skip
-    table("Why refused", ["reason", "pairs"],
-          Counter(reason(o.detail) for o in outcomes if o.kind == "refused").most_common())  # fmt: skip
+    table(
+        f"Node cases to other opsets ({len({o.case for o in outcomes}):,} cases)",
+        [*columns, "refused", "invalid", "wrong", "failed"],
+        rows,
+    )
+    table(
+        "Why refused",
+        ["reason", "pairs"],
+        Counter(reason(o.detail) for o in outcomes if o.kind == "refused").most_common(),
+    )
 
 
 def reason(detail: str) -> str:

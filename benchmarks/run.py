@@ -1,4 +1,4 @@
-"""Run the benchmarks one after the other: ``python benchmarks/run.py`` prints what stands in ``README.md``."""
+"""Run the benchmarks one after the other: ``python benchmarks/run.py`` prints the tables of ``log.md``."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ def style_transfer(m: Model) -> Any:
 
 
 @model
-def group_normalised(m: Model) -> Any:
+def group_normalized(m: Model) -> Any:
     x = m.conv(m.input(1, 3, 24, 24), 3, 32)
     for _ in range(2):
         ones = m.fixed(np.ones(32, np.float32))
@@ -292,8 +292,8 @@ def volumes(m: Model) -> Any:
 def detection_head(m: Model) -> Any:
     x = m.conv(m.input(1, 16, 20, 20), 16, 6, 1)
     boxes = ops.transpose(ops.reshape(x, [1, 6, 400]), perm=[0, 2, 1])
-    centres, sizes, scores = boxes[..., 0:2], ops.exp(boxes[..., 2:4]), ops.sigmoid(boxes[..., 4:6])
-    corners = ops.concat(centres - sizes * 0.5, centres + sizes * 0.5, axis=-1)
+    centers, sizes, scores = boxes[..., 0:2], ops.exp(boxes[..., 2:4]), ops.sigmoid(boxes[..., 4:6])
+    corners = ops.concat(centers - sizes * 0.5, centers + sizes * 0.5, axis=-1)
     best, places = ops.top_k(ops.reduce_max(scores, [2], keepdims=0), [50], axis=1)
     return ops.gather_elements(corners, ops.expand(ops.unsqueeze(places, [2]), [1, 50, 4]), axis=1), best
 
@@ -397,7 +397,7 @@ def gated_decoder(m: Model) -> Any:
 
 
 @model
-def nearest_neighbours(m: Model) -> Any:
+def nearest_neighbors(m: Model) -> Any:
     x, known = m.input(20, 16), m.weight(300, 16, scale=1.0)
     squares = ops.reduce_sum(known * known, [1], keepdims=0)
     distances = squares - 2.0 * (x @ ops.transpose(known, perm=[1, 0])) + ops.reduce_sum(x * x, [1])
@@ -425,7 +425,7 @@ def spectrum(m: Model) -> Any:
 
 
 @model
-def quantised_dense(m: Model) -> Any:
+def quantized_dense(m: Model) -> Any:
     x = m.input(16, 64)
     for _ in range(2):
         scale, zero = m.fixed(np.float32(0.05)), m.fixed(np.uint8(128))

@@ -98,17 +98,20 @@ class Encoder(nn.Module):
 
 
 def mlp() -> nn.Module:
-    return nn.Sequential(
-        nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, CLASSES)
-    )  # fmt: skip
+    return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, CLASSES))
 
 
 def cnn() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(32 * 7 * 7, CLASSES),
-    )  # fmt: skip
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * 7 * 7, CLASSES),
+    )
 
 
 #: The model, and the shape of a batch of its inputs.
@@ -127,9 +130,15 @@ def exported(model: nn.Module, shape: tuple[int, ...]) -> tx.Graph:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            copy.deepcopy(model).train(), (torch.zeros(shape),), message, dynamo=True, verbose=False,
-            input_names=["x"], output_names=["scores"], dynamic_shapes=({0: torch.export.Dim("batch", min=2)},),
-        )  # fmt: skip
+            copy.deepcopy(model).train(),
+            (torch.zeros(shape),),
+            message,
+            dynamo=True,
+            verbose=False,
+            input_names=["x"],
+            output_names=["scores"],
+            dynamic_shapes=({0: torch.export.Dim("batch", min=2)},),
+        )
     return tx.load(message.getvalue())
 
 

@@ -64,9 +64,12 @@ def forests() -> dict[str, Any]:
 
 def converted(trained: Any) -> onnx.ModelProto:
     update_registered_converter(
-        LGBMRegressor, "LGBMRegressor", calculate_linear_regressor_output_shapes, convert_lightgbm,
+        LGBMRegressor,
+        "LGBMRegressor",
+        calculate_linear_regressor_output_shapes,
+        convert_lightgbm,
         options={"split": None},
-    )  # fmt: skip
+    )
     options = {"zipmap": False} if hasattr(trained, "predict_proba") else None
     return to_onnx(trained, samples(1), target_opset={"": 17, "ai.onnx.ml": 3}, options=options)
 

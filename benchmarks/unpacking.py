@@ -18,14 +18,17 @@ SIDE, BLOCK = 4096, 32
 
 
 def write_model(folder: Path, layers: int) -> Path:
-    """Products with weights of 4 bits in blocks, their codes and scales in external data."""
+    """Products with weights of 4 bits in blocks, their quantized values and scales in external data."""
     random = np.random.default_rng(0)
     nodes, tensors, last, blocks = [], [], "x", SIDE // BLOCK
-    codes = random.integers(0, 256, (SIDE, blocks, BLOCK // 2)).astype(np.uint8)
+    quantized = random.integers(0, 256, (SIDE, blocks, BLOCK // 2)).astype(np.uint8)
     scales = random.uniform(0.001, 0.01, (SIDE, blocks)).astype(np.float32)
     with (folder / "weights.bin").open("wb") as data:
         for k in range(layers):
-            for name, contents, dtype in ((f"w{k}", codes, TensorProto.UINT8), (f"s{k}", scales, TensorProto.FLOAT)):
+            for name, contents, dtype in (
+                (f"w{k}", quantized, TensorProto.UINT8),
+                (f"s{k}", scales, TensorProto.FLOAT),
+            ):
                 tensor = TensorProto(name=name, data_type=dtype, dims=contents.shape, data_location=1)
                 entries = {"location": "weights.bin", "offset": data.tell(), "length": contents.nbytes}
                 for key, value in entries.items():
@@ -58,11 +61,16 @@ def main(gigabytes: str = "1", place: str | None = None) -> None:
         made = str(folder / "made.onnx")
         write = f"tx.export({{}}(tx.load({str(path)!r})), {made!r}, external_data_threshold=1024, overwrite=True)"
         clean = ["sh", "-c", f"rm -f {made}*"]
-        found = processes({
-            "start-up": python(prepare),
-            "clean": clean, "in QDQ": python(prepare + write.format("qdq.to_qdq")),
-            "clean again": clean, "as floats": python(prepare + write.format("floats.to_floats")),
-        }, count=1)  # fmt: skip
+        found = processes(
+            {
+                "start-up": python(prepare),
+                "clean": clean,
+                "in QDQ": python(prepare + write.format("qdq.to_qdq")),
+                "clean again": clean,
+                "as floats": python(prepare + write.format("floats.to_floats")),
+            },
+            count=1,
+        )
     seconds, peak = found["start-up"]
     rows = [
         [f"{size:.1f} GB {kind}", found[kind][0] - seconds, found[kind][1] - peak] for kind in ("in QDQ", "as floats")

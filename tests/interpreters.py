@@ -17,6 +17,7 @@ import tenonnx_cli.plugins, tenonnx.formats.onnx.reader, tenonnx.transforms.reta
 for group in tenonnx.registry.discovery.GROUPS:
     for entry in importlib.metadata.entry_points(group=group):
         entry.load()
+tenonnx.registry.discovery._everything.cache_clear()  # a child has a folder more
 
 def child(request, out, err):
     os.dup2(out.fileno(), 1)

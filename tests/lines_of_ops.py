@@ -1,4 +1,4 @@
-"""How many lines an operator takes, over all places: ``python tests/lines_of_ops.py``.
+"""Lines of an operator over all places: ``python tests/lines_of_ops.py``.
 
 These are its definition and rules, entries of tables, and helpers that nothing else uses; cases do not count.
 """
@@ -13,21 +13,30 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 
 #: Operators by domain and name: the module that defines each, its functions, and how many lines it may take.
+#: A signature that the formatter breaks takes a line for each parameter.
 LIMITS = {
     "ai.onnx::LayerNormalization": (
-        "tenonnx_standard.normalization", ("layer_normalization", "layer_normalization_before_onnx"), 40,
+        "tenonnx_standard.normalization",
+        ("layer_normalization", "layer_normalization_before_onnx"),
+        46,
     ),
     "ai.onnx::RotaryEmbedding": ("tenonnx_standard.rotary", ("rotary_embedding",), 60),
     "ai.onnx::Gelu": ("tenonnx_standard.activation", ("gelu",), 25),
-    "com.microsoft::GroupQueryAttention": ("tenonnx_contrib_ms.grouped_query", ("group_query_attention",), 150),
-    "ai.onnx::QLinearConv": ("tenonnx_quantized.convolution", ("qlinear_conv",), 70),
-}  # fmt: skip
+    "com.microsoft::GroupQueryAttention": ("tenonnx_contrib_ms.grouped_query", ("group_query_attention",), 210),
+    "ai.onnx::QLinearConv": ("tenonnx_quantized.convolution", ("qlinear_conv",), 85),
+}
 
 
 FOLDERS = (
-    "plugins/standard", "contrib_ms", "quantized", "onnx_ml", "plugins/optimize", "plugins/onnxruntime",
-    "plugins/openvino", "plugins/training",
-)  # fmt: skip
+    "plugins/standard",
+    "contrib_ms",
+    "quantized",
+    "onnx_ml",
+    "plugins/optimize",
+    "plugins/backends/onnxruntime",
+    "plugins/backends/openvino",
+    "plugins/training",
+)
 
 
 class Module(NamedTuple):
@@ -64,7 +73,7 @@ def lines_of(module: str, functions: tuple[str, ...]) -> dict[str, int]:
 
 
 def _names_in(module: Module, home: str, functions: tuple[str, ...]) -> set[str]:
-    """What a module calls these functions: by their names, or as ``ops.name`` and ``module.name``."""
+    """Names of these functions in a module: their own, or as ``ops.name`` and ``module.name``."""
     if module.name == home:
         return {*functions}
     names = set()

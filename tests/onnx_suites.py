@@ -34,7 +34,7 @@ DRAWN = ("bernoulli", "training_dropout")
 
 
 class Expected(NamedTuple):
-    """What is wrong with a case on some backends, and why that is not ours to mend. It fails, or the entry must go."""
+    """Known failure of a case on some backends, and why it is not ours to mend. It fails, or the entry must go."""
 
     backends: tuple[str, ...]
     reason: str

@@ -1,4 +1,4 @@
-"""What is found out about one node holds for those that are alike, and for no others."""
+"""Memoized decisions for identical nodes."""
 
 import numpy as np
 import pytest

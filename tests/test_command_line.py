@@ -33,7 +33,7 @@ def test_sizes_are_made_up_that_all_backends_take(tenonnx):
     code, out, err = tenonnx("convert", DECODER, "-o", "same.onnx")
     assert code == 0
     assert "random inputs were drawn with batch=1" in err
-    assert f"verified on numpy, onnxruntime, against {DECODER} on numpy" in out
+    assert f"against {DECODER} in numpy and onnxruntime, on random inputs" in out
 
 
 def test_a_backend_on_which_the_original_fails_is_not_compared(tenonnx):
@@ -42,7 +42,7 @@ def test_a_backend_on_which_the_original_fails_is_not_compared(tenonnx):
     assert code == 0
     assert "not compared on onnxruntime: the original fails there, too" in err
     assert "--inputs" in err
-    assert f"verified on numpy, against {model} on numpy, with random inputs (seed 0)" in out
+    assert f"against {model} in numpy, on random inputs (seed 0)" in out
     graph = tx.load(model)
     found = tx.verify(graph, graph)
     assert found.equal
@@ -108,11 +108,11 @@ def test_convert_lowers_a_vendor_domain_and_tells_how(tenonnx):
     assert code == 0
     assert "0 refused" in out
     code, out, err = tenonnx(
-        "convert", DECODER, "-o", "out.onnx", *target, "--inputs", EXAMPLES / "decoder/samples.npz"
+        "convert", DECODER, "-o", "out.onnx", *target, "--inputs", EXAMPLES / "decoder/samples.npz", "-v"
     )
     assert (code, err) == (0, "")
     assert "com.microsoft::GroupQueryAttention@1: expanded into " in out
-    assert "largest difference: " in out
+    assert "largest difference " in out
     assert [entry.domain for entry in onnx.load("out.onnx").opset_import] == [""]
 
 
@@ -177,7 +177,10 @@ def test_a_plan_fuses_where_the_conversion_does(tenonnx, tmp_path):
     source, to = tmp_path / "written_out.onnx", ["--opset", "20"]
     tx.export(graph, source)
     for options, count in ([], 1), (["--no-fuse"], 0):
-        said = tenonnx("plan", source, *to, *options)[1], tenonnx("convert", source, "-o", "to.onnx", *to, *options)[1]
+        said = (
+            tenonnx("plan", source, *to, *options)[1],
+            tenonnx("convert", source, "-o", "to.onnx", *to, *options, "-v")[1],
+        )
         assert [each.count("Gelu@20: fused") for each in said] == [count, count]
     assert json.loads(tenonnx("plan", source, *to, "--json")[1])["summary"]["actions"] == {"kept": 5, "fused": 1}
 
@@ -197,7 +200,7 @@ def test_ops_that_few_runtimes_have_come_by_name(tenonnx, tmp_path):
         in told
     )
     for options, message in (
-        (("--fuse-also", "Guess"), "ai.onnx::Guess must be an op with a body"),
+        (("--fuse-also", "Guess"), "ai.onnx::Guess is not an op with a body"),
         ((*named, "--no-fuse"), "--no-fuse exclude each other"),
     ):
         code, _, error = tenonnx("convert", source, "-o", tmp_path / "none.onnx", *options)

@@ -12,14 +12,16 @@ from models import example
 import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx import InvalidCall, NotRepresentable, PluginError, VerificationFailed
-from tenonnx.conversion.options import ConvertConfig, ExportConfig, options_of
-from tenonnx.conversion.steps import STEPS
-from tenonnx.extend.transforms import behind, step_behind
+from tenonnx.extend.options import option
+from tenonnx.extend.transforms import StepResult, behind, changing, step_behind
 from tenonnx.formats.onnx.writer import GraphWriter
-from tenonnx.tools import plan
+from tenonnx.registry.discovery import Plugin
+from tenonnx.tools import plan, step_options
 from tenonnx.transforms.rewrite import Rewriter
 from tenonnx_cli import main
 from tenonnx_cli.convert import command
+from tenonnx_convert.options import ConvertConfig, ExportConfig, options_of
+from tenonnx_convert.steps import STEPS
 
 CNN, DECODER = example("digits_cnn/digits-cnn"), example("decoder/decoder")
 
@@ -33,7 +35,7 @@ def made():
 
 @pytest.fixture
 def counted(monkeypatch):
-    """How many nodes each walk over a whole graph went over, and each message was written of."""
+    """Numbers of nodes that each walk over a whole graph went over, and each message was written of."""
     found = {"walks": [], "messages": []}
     run, write = Rewriter.run, GraphWriter.write
 
@@ -55,7 +57,7 @@ def counted(monkeypatch):
 def test_a_conversion_walks_three_times_and_builds_its_message_once(tmp_path, counted):
     report = tx.convert(DECODER, tmp_path / "m.onnx", opset_version=17, domains=["ai.onnx"], verify=True)
     assert {each.backend for each in report.verification.outputs} == {"numpy", "onnxruntime"}
-    assert [each.equal for each in report.verification.as_used] == [True]
+    assert [each.equal for each in report.verification.default_session] == [True]
     written = len(tx.load(tmp_path / "m.onnx").nodes)
     read = len(tx.load(DECODER).nodes)
     assert sorted(counted["walks"]) == [read, read, written]  # it is moved, and run on numpy before and behind
@@ -93,20 +95,27 @@ def test_python_converts_as_the_command_does(tmp_path):
     options = ["--opset", "13", "--fix-shapes", "images:1,1,8,8", "--float16", "--for-inference", "--tidy"]
     assert main(["convert", str(CNN), "-o", str(tmp_path / "a.onnx"), *options]) == 0
     report = tx.convert(
-        CNN, tmp_path / "b.onnx", opset_version=13, fix_shapes={"images": (1, 1, 8, 8)}, float16=True,
-        transforms=["for-inference"], tidy=True,
-    )  # fmt: skip
+        CNN,
+        tmp_path / "b.onnx",
+        opset_version=13,
+        fix_shapes={"images": (1, 1, 8, 8)},
+        float16=True,
+        transforms=["for-inference"],
+        tidy=True,
+    )
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
     assert report.verification.verified
     assert report.findings["half_precision"].largest > 0
-    told = report.to_json()
+    told = report.to_dict()
     assert told["verification"]["verified"]
     assert told["half_precision"]
 
 
 def test_every_option_is_told_once():
     flags = {name: option for name, option in options_of(ConvertConfig).items() if option.flag}
-    shown = {p.name: p for p in click.Command.get_params(command, click.Context(command))}
+    flags |= {name: each.option for name, each in step_options().items()}
+    assert {"fuse", "float16", "budget", "layout"} <= flags.keys()
+    shown = {p.name: p for p in command.get_params(click.Context(command))}
     for name, option in flags.items():
         assert shown[name].help == option.help
         assert set(option.flag.split("/")) == {*shown[name].opts, *shown[name].secondary_opts}
@@ -139,8 +148,8 @@ def test_transforms_come_behind_the_step_that_they_name(tmp_path):
         return graph
 
     @step_behind("retarget")
-    def third(graph, conversion):
-        seen.append(("third", conversion.target.opsets["ai.onnx"]))
+    def third(graph, state):
+        seen.append(("third", state.target.opsets["ai.onnx"]))
         return graph, ()
 
     tx.convert(
@@ -158,14 +167,14 @@ def misplaced(graph):
     ("options", "error", "message"),
     [
         ({"transforms": ["simplfy"]}, InvalidCall, 'no transform "simplfy" is installed'),
-        ({"transforms": [3]}, InvalidCall, "a transform is a name, or a function"),
-        ({"transforms": [misplaced]}, PluginError, "must follow a step"),
-        ({"transforms": [lambda graph: None]}, PluginError, "must return a graph"),
-        ({"transforms": [lambda graph: ops.constant_of_shape]}, PluginError, "must return a graph"),
-        ({"opset": 13}, InvalidCall, "options must be fields of ConvertConfig"),
+        ({"transforms": [3]}, InvalidCall, "a transform is neither a name nor a function"),
+        ({"transforms": [misplaced]}, PluginError, "follows an unknown step"),
+        ({"transforms": [lambda graph: None]}, PluginError, "returned no graph"),
+        ({"transforms": [lambda graph: ops.constant_of_shape]}, PluginError, "returned no graph"),
+        ({"opset": 13}, InvalidCall, "unknown option: opset"),
         ({"float16": True, "bfloat16": True}, InvalidCall, "one half precision"),
-        ({"verify": "yes"}, InvalidCall, "verify must be True"),
-        ({"functions": "burn"}, InvalidCall, "functions must be keep"),
+        ({"verify": "yes"}, InvalidCall, "verify is neither True"),
+        ({"functions": "burn"}, InvalidCall, "functions is not one of keep"),
         ({"feeds": {"x": np.zeros((2, 4), np.float32)}}, tx.InvalidFeed, "x"),
     ],
 )
@@ -181,8 +190,9 @@ def test_a_result_of_other_numbers_is_not_written(tmp_path):
         other.output("y", ops.softmax(other.input("x", "float32", ("n", 3))) * 2.0)
         return other
 
-    with pytest.raises(VerificationFailed):
+    with pytest.raises(VerificationFailed) as caught:
         tx.convert(made(), tmp_path / "m.onnx", transforms=[doubled])
+    assert [each.name for each in caught.value.verification.outputs if not each.equal] == ["y", "y"]
     assert not list(tmp_path.iterdir())
     assert tx.convert(made(), tmp_path / "m.onnx", transforms=[doubled], verify=False).verification is None
     assert onnx.load(tmp_path / "m.onnx").graph.node
@@ -190,5 +200,114 @@ def test_a_result_of_other_numbers_is_not_written(tmp_path):
 
 def test_the_steps_stand_in_their_order():
     assert list(STEPS) == [
-        "read", "dims", "functions", "retarget", "as_functions", "tidy", "message", "hooks", "verify", "write",
-    ]  # fmt: skip
+        "read",
+        "dims",
+        "functions",
+        "retarget",
+        "as_functions",
+        "tidy",
+        "message",
+        "hooks",
+        "verify",
+        "write",
+    ]
+
+
+# ----- transforms with options ----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Told:
+    text: str
+
+    def to_dict(self):
+        return self.text
+
+    def __str__(self):
+        return f"told: {self.text}"
+
+
+@changing("numbers")
+@step_behind("dims")
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """Multiply outputs."""
+
+    scale: float = option(1.0, "Factor of the outputs.", "--scale", kind="positive")
+    scale_only: tuple = option((), "Only these outputs. Repeatable.", "--scale-only", kind="texts", metavar="NAME")
+
+    def __call__(self, graph, state):
+        scaled = graph.copy()
+        for value in list(scaled.outputs):
+            if not self.scale_only or value.name in self.scale_only:
+                scaled.insert_after(value, lambda x: x * np.float32(self.scale))
+        return StepResult(scaled, findings={"scaling": Told(f"{self.scale:g} at {state.request.name}")})
+
+
+@pytest.fixture
+def scaling(monkeypatch):
+    """An installed package whose transform has options."""
+    from tenonnx_convert import plugin_steps
+
+    plugin = Plugin("scaling", "own.steps:Scale", "tenonnx.transforms", "tenonnx-own", "1")
+    load, there = Plugin.load, plugin_steps.plugins
+    monkeypatch.setattr(Plugin, "load", lambda self: Scale if self == plugin else load(self))
+    monkeypatch.setattr(plugin_steps, "plugins", lambda group: [*there(group), plugin])
+
+
+def largest(path):
+    return float(tx.load(path).run({"x": np.zeros((1, 3), np.float32)}, "numpy")["y"].max())
+
+
+def test_a_transform_of_a_package_has_options(tmp_path, scaling, capsys):
+    tx.export(made(), tmp_path / "m.onnx")
+    report = tx.convert(tmp_path / "m.onnx", tmp_path / "a.onnx", scale=3.0)
+    assert largest(tmp_path / "a.onnx") == pytest.approx(1.0)
+    assert report.to_dict()["scaling"] == f"3 at {tmp_path / 'm.onnx'}"
+    arguments = ["convert", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "b.onnx"), "--scale", "3"]
+    assert main([*arguments, "--scale-only", "y"]) == 0
+    assert "told: 3 at" in capsys.readouterr().out
+    assert (tmp_path / "b.onnx").read_bytes() == (tmp_path / "a.onnx").read_bytes()
+    assert main([*arguments, "--scale-only", "z"]) == 0
+    assert largest(tmp_path / "b.onnx") == pytest.approx(1 / 3)
+    config = ConvertConfig(step_options={"scale": 6.0})
+    tx.convert(tmp_path / "m.onnx", tmp_path / "c.onnx", config=config)
+    assert largest(tmp_path / "c.onnx") == pytest.approx(2.0)
+    assert main(["convert", "--help"]) == 0
+    assert "--scale-only NAME" in capsys.readouterr().out
+    assert main(["plan", str(tmp_path / "m.onnx"), "--scale", "2"]) == 0
+
+
+def test_a_transform_with_options_is_a_function_in_python(tmp_path):
+    tx.convert(made(), tmp_path / "m.onnx", transforms=[Scale(scale=3.0)])
+    assert largest(tmp_path / "m.onnx") == pytest.approx(1.0)
+
+
+def test_without_its_options_a_transform_does_not_run(tmp_path, scaling):
+    assert "scaling" not in tx.convert(made(), tmp_path / "m.onnx", scale=1.0).findings
+    assert "scaling" in tx.convert(made(), tmp_path / "m.onnx", transforms=["scaling"]).findings
+    with pytest.raises(InvalidCall, match="unknown option: scale"):  # export begins behind the step that it follows
+        tx.export(made(), tmp_path / "m.onnx", scale=3.0)
+
+
+def test_an_option_of_two_packages_is_refused(tmp_path, scaling, monkeypatch):
+    taken = dataclasses.make_dataclass("Taken", [("float16", bool, option(False, "Another.", "--float16"))])
+    load = Plugin.load
+    monkeypatch.setattr(Plugin, "load", lambda self: taken if self.distribution == "tenonnx-own" else load(self))
+    with pytest.raises(PluginError, match='"float16" is declared twice') as caught:
+        tx.convert(made(), tmp_path / "m.onnx", float16=True)
+    assert "tenonnx-own 1" in caught.value.given
+    monkeypatch.setattr(Plugin, "load", lambda self: dict if self.distribution == "tenonnx-own" else load(self))
+    with pytest.raises(PluginError, match="is not a dataclass"):
+        tx.convert(made(), tmp_path / "m.onnx", float16=True)
+
+
+def test_a_transform_that_cannot_be_loaded_stops_no_conversion(tmp_path, scaling, monkeypatch):
+    def fail(self):
+        raise PluginError("broken")
+
+    load = Plugin.load
+    monkeypatch.setattr(Plugin, "load", lambda self: fail(self) if self.distribution == "tenonnx-own" else load(self))
+    tx.convert(made(), tmp_path / "m.onnx", fuse=True)
+    with pytest.raises(InvalidCall, match="unknown option: scale"):
+        tx.convert(made(), tmp_path / "m.onnx", scale=2.0)

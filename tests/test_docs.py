@@ -1,6 +1,9 @@
-"""The programs in the documentation run, block after block, and so do the commands."""
+"""Tests of the documentation: programs and commands run, block after block, and print what the pages show."""
 
+import contextlib
+import doctest
 import importlib.util
+import io
 import re
 import shlex
 import subprocess
@@ -14,51 +17,75 @@ from tenonnx.tools import GROUPS
 from tenonnx_cli import main
 
 ROOT = Path(__file__).parent.parent
-PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+#: A program, and what it prints where a block of text follows at once.
+PYTHON = re.compile(r"^```python\n(.*?)^```$(?:\n*^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+#: Commands with what they print; ``console fails`` marks those that exit with an error.
+CONSOLE = re.compile(r"^```console( fails)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ tenonnx (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 #: Pages whose programs need a framework, and run where that is installed: in the tests of the packages of these names.
 OF_FRAMEWORKS = {
-    "docs/how-to/devices.md": "torch", "docs/how-to/jax.md": "jax", "docs/how-to/pytorch.md": "torch",
-    "docs/how-to/tensorflow.md": "tensorflow", "docs/start/a-module.md": "torch",
-    "plugins/jax/README.md": "jax", "plugins/tensorflow/README.md": "tensorflow", "plugins/torch/README.md": "torch",
-}  # fmt: skip
+    "docs/how-to/devices.md": "torch",
+    "docs/how-to/jax.md": "jax",
+    "docs/how-to/pytorch.md": "torch",
+    "docs/how-to/tensorflow.md": "tensorflow",
+    "docs/start/a-module.md": "torch",
+    "plugins/frontends/jax/README.md": "jax",
+    "plugins/frontends/tensorflow/README.md": "tensorflow",
+    "plugins/frontends/torch/README.md": "torch",
+}
 PAGES = sorted(
     str(path.relative_to(ROOT))
-    for pattern in ("*.md", "docs/**/*.md", "*/README.md", "plugins/*/README.md")
+    for pattern in ("*.md", "docs/**/*.md", "*/README.md", "plugins/**/README.md")
     for path in ROOT.glob(pattern)
 )
 HERE = [name for name in PAGES if name not in OF_FRAMEWORKS]
 
 
 def programs(name):
+    """The programs of a page, each with what it prints, or with an empty string where the page does not show it."""
     return PYTHON.findall((ROOT / name).read_text("utf-8"))
 
 
 def commands(name):
-    """The commands of a page; a block that needs files of the reader is marked ``console no-run``."""
+    """The commands of a page, each with whether it fails and what it prints.
+
+    A block that needs files of the reader is marked ``console no-run``.
+    """
     blocks = CONSOLE.findall((ROOT / name).read_text("utf-8")) if name.startswith("docs/") else ()
-    return [command for block in blocks for command in re.findall(r"^\$ tenonnx (.*)$", block, re.MULTILINE)]
+    return [(command, bool(fails), shown) for fails, block in blocks for command, shown in COMMAND.findall(block)]
+
+
+def assert_shown(shown, printed):
+    """Compare what a page shows with what was printed: three dots match anything, white space matches any other."""
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert not shown or doctest.OutputChecker().check_output(shown, printed, options), printed
 
 
 @pytest.mark.parametrize("name", [name for name in HERE if programs(name) or commands(name)])
-def test_the_page_runs(name, monkeypatch, tmp_path):
+def test_the_page_runs(name, monkeypatch, tmp_path, capsys):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     scope = {"__name__": f"docs.{Path(name).stem}"}
-    for block in programs(name):
-        exec(compile(block, name, "exec"), scope)
+    for block, shown in programs(name):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(block, name, "exec"), scope)
+        assert_shown(shown, printed.getvalue())
     for archive in scope.values():
         if isinstance(archive, np.lib.npyio.NpzFile):
             archive.close()  # a program's end closes it
-    for command in commands(name):
-        assert main(shlex.split(command)) == 0, command
+    capsys.readouterr()
+    for command, fails, shown in commands(name):
+        code = main(shlex.split(command))
+        printed = capsys.readouterr()
+        assert (code != 0) == fails, (command, printed)
+        assert_shown(shown, printed.out + printed.err)
 
 
 @pytest.mark.parametrize(("name", "package"), OF_FRAMEWORKS.items())
 def test_pages_of_frameworks_run_in_the_tests_of_a_package(name, package):
     assert programs(name)
-    assert f'"{name}"' in (ROOT / "plugins" / package / "tests" / "test_docs.py").read_text("utf-8")
+    assert f'"{name}"' in (ROOT / "plugins" / "frontends" / package / "tests" / "test_docs.py").read_text("utf-8")
 
 
 def tool(name):

@@ -1,4 +1,4 @@
-"""The exports of PyTorch in ``examples/exports``: what fusion finds in them, and that the numbers stay."""
+"""Fusion of the exports of PyTorch in ``examples/exports``."""
 
 from collections import Counter
 from pathlib import Path

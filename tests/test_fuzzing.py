@@ -118,7 +118,7 @@ def attempt(path, seed=0):
 trial.attempt = attempt
 import fuzz
 fuzz.warm_up = lambda models: None
-sys.argv = ["fuzz.py", "--files", {str(tmp_path)!r}, "--seconds", "1", "--jobs", "1"]
+sys.argv = ["fuzz.py", "--files", {str(tmp_path)!r}, "--seconds", "4", "--jobs", "1"]
 sys.exit(fuzz.main())
 """
     for name in ("audit", "crash", "error", "time"):

@@ -1,4 +1,4 @@
-"""Import rules of packages, files and calls: which nodes they are for, their order, and what is wrong with them."""
+"""Import rules of packages, files and calls: their nodes, order and failures."""
 
 import json
 import sys
@@ -48,10 +48,13 @@ def offer(install, name, text, entry="mystery", value=None):
 @pytest.mark.parametrize(
     "key",
     [
-        "'org.lab::Mystery'", "'Mystery'", "domain='org.lab'", "name='*code*/[fl]*'",
+        "'org.lab::Mystery'",
+        "'Mystery'",
+        "domain='org.lab'",
+        "name='*code*/[fl]*'",
         "'Mystery', domain='org.lab', name='*', frontend='onnx', priority=3",
     ],
-)  # fmt: skip
+)
 def test_a_package_gives_a_meaning_to_nodes(install, model, key):
     offer(install, "acme-rules", f"mystery = import_rule({key})({ATTRIBUTE})")
     graph = tx.load(model)
@@ -92,15 +95,20 @@ def test_a_rule_is_for_one_front_end(install, model, tmp_path):
 
 
 def test_every_front_end_is_asked(install):
-    """What a front end of a package reads goes through the rules as a file does."""
-    install("acme-format", "tenonnx.frontends", "acme", """
+    """Import rules apply to the front end of a package as to a file."""
+    install(
+        "acme-format",
+        "tenonnx.frontends",
+        "acme",
+        """
         import tenonnx as tx, tenonnx_standard as ops
         class acme:
             def read(source, *, registry):
                 graph = tx.Graph(opsets={"ai.onnx": 17})
                 graph.output("y", ops.relu(graph.input("x", "float32", (2,))))
                 return graph
-    """)  # fmt: skip
+    """,
+    )
     rules = [import_rule("Relu", frontend="acme")(scaled(3.0)), import_rule("Relu")(scaled(9.0))]
     assert result(tx.load("model.acme", rules=rules)) == [3, 6]
 
@@ -127,9 +135,22 @@ def test_rules_are_listed_and_conflicts_named(install, capsys):
 WRONG = {
     "raises": ("import_rule('Mystery')(lambda node, x: 1 / 0)", tx.PluginError, "acme-rules 1.0 could not replace"),
     "exits": ("import_rule('Mystery')(lambda node, x: exit())", tx.TenonnxError, "acme-rules"),
-    "too few": ("import_rule('Mystery')(lambda node, x: ())", tx.InvalidCall, "acme-rules 1.0 .* must return 1 value,"),
-    "no value": ("import_rule('Mystery')(lambda node, x: 3)", tx.InvalidCall, "must return values, or None"),
-    "other parameters": ("import_rule('Mystery')(lambda node: 3)", tx.InvalidCall, "must take the node and its 1"),
+    "assigns": (
+        "import_rule('Mystery')(lambda node, x: setattr(node, 'op_type', 'Relu'))",
+        tx.InvalidCall,
+        'raised by the rule "Mystery" of acme-rules 1.0',
+    ),
+    "too few": (
+        "import_rule('Mystery')(lambda node, x: ())",
+        tx.InvalidCall,
+        "acme-rules 1.0 .* did not return 1 value,",
+    ),
+    "no value": (
+        "import_rule('Mystery')(lambda node, x: 3)",
+        tx.InvalidCall,
+        "returned something else than values, or None",
+    ),
+    "other parameters": ("import_rule('Mystery')(lambda node: 3)", tx.InvalidCall, "does not take the node and its 1"),
 }
 
 
@@ -159,7 +180,7 @@ def test_a_rule_says_which_nodes_it_is_for(arguments):
 
 @pytest.mark.parametrize("rules", [3, "rules.py", [print], {"Mystery": 3}, {3: print}])
 def test_rules_of_another_kind_are_refused(model, rules):
-    with pytest.raises(tx.InvalidCall, match="rules must be a mapping"):
+    with pytest.raises(tx.InvalidCall, match=r"rules (are neither a mapping|do not map)"):
         tx.load(model, rules=rules)
 
 
@@ -204,7 +225,7 @@ def test_what_a_rule_raises_inside_a_function_names_it():
 
 def test_rules_keep_the_types_of_the_outputs():
     wide = lambda node, x: ops.cast(x, to="float64")  # noqa: E731
-    with pytest.raises(tx.TypeMismatch, match='the rules must return for output "y" a value of its type'):
+    with pytest.raises(tx.TypeMismatch, match='the rules returned for output "y" a value of another type'):
         tx.load(onnx.parser.parse_model(FUNCTIONS), rules={"Mystery": wide})
 
 
@@ -220,7 +241,7 @@ def _removed(node, x):
 
 @pytest.mark.parametrize("rule", [_renamed, _removed])
 def test_a_rule_leaves_the_graph_as_it_was(model, rule):
-    with pytest.raises(tx.InvalidCall, match=r"must leave the (node|graph) as it was"):
+    with pytest.raises(tx.InvalidCall, match=r"changed the (node|graph)"):
         tx.load(model, rules={"Relu": rule, "Mystery": eval(ATTRIBUTE)})
 
 
@@ -229,7 +250,7 @@ def test_a_rule_may_return_a_list(model):
 
 
 def test_a_rule_that_exits_does_not_end_the_program(model):
-    with pytest.raises(tx.PluginError, match=r'the rule "Mystery" for node .* must run'):
+    with pytest.raises(tx.PluginError, match=r'the rule "Mystery" for node .* ended the program'):
         tx.load(model, rules={"Mystery": lambda node, x: sys.exit(0)})
 
 
@@ -254,13 +275,16 @@ def test_commands_take_rules_of_a_file(tmp_path, model, text, capsys):
     assert result(tx.load(out)) == [6, 12]
     for command in (
         ["run", str(path), "--inputs", str(tmp_path / "x.npz")],
-        ["inspect", str(path)], ["check", str(path)], ["plan", str(path)], ["bench", str(path)],
+        ["inspect", str(path)],
+        ["check", str(path)],
+        ["plan", str(path)],
+        ["bench", str(path)],
         ["compare", str(path), str(out)],
         ["grad", str(path), "--of", "y", "--wrt", "x", "--cotangent", "c", "-o", str(tmp_path / "g.onnx")],
         ["rename", str(path), "x=z", "-o", str(tmp_path / "r.onnx")],
-        ["extract", str(path), str(tmp_path / "e.onnx"), "-o", "b"],
+        ["extract", str(path), "-o", str(tmp_path / "e.onnx"), "--output-names", "b"],
         ["compose", str(path), str(path), "--map", "y=x", "-o", str(tmp_path / "c.onnx")],
-    ):  # fmt: skip
+    ):
         capsys.readouterr()
         assert main([*command, *options]) == 0, (command, capsys.readouterr())
 
@@ -269,7 +293,7 @@ def test_commands_take_rules_of_a_file(tmp_path, model, text, capsys):
     ("text", "said"),
     [
         ("x = 1", "has no import rule"),
-        ("1 / 0", "must run"),
+        ("1 / 0", "lab_rules.py failed"),
         ("rules = 3", "has no import rule"),
         (None, "no such Python file"),
     ],
@@ -282,9 +306,7 @@ def test_a_file_without_rules_is_refused(tmp_path, model, text, said, capsys):
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "body", ["import sys; sys.exit(0)", "import os; os._exit(0)", "raise KeyboardInterrupt", "1 / 0"]
-)
+@pytest.mark.parametrize("body", ["import sys; sys.exit(0)", "1 / 0"])
 def test_a_rule_of_a_file_that_ends_the_program_fails_the_command(tmp_path, model, body, capsys):
     onnx.save(model, tmp_path / "m.onnx")
     (tmp_path / "r.py").write_text(
@@ -292,5 +314,5 @@ def test_a_rule_of_a_file_that_ends_the_program_fails_the_command(tmp_path, mode
     )
     options = ["-o", str(tmp_path / "out.onnx"), "--rules", str(tmp_path / "r.py")]
     assert main(["convert", str(tmp_path / "m.onnx"), *options]) == 2
-    assert "r.py must run" in capsys.readouterr().err
+    assert "r.py failed" in capsys.readouterr().err
     assert not (tmp_path / "out.onnx").exists()

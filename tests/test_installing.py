@@ -1,4 +1,4 @@
-"""What pip is told to install from a checkout."""
+"""Install commands in the documentation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = [*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/*/pyproject.toml")]
+FOLDERS = [*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/**/pyproject.toml")]
 PROJECTS = {
     (made := tomllib.loads(path.read_text("utf-8"))["project"])["name"]: (path.parent, made) for path in FOLDERS
 }
@@ -31,3 +31,49 @@ def test_a_package_is_installed_with_those_of_ours_that_it_needs():
         *others, last = ((ROOT / folder).resolve() for folder in line.split())
         name = tomllib.loads((last / "pyproject.toml").read_text("utf-8"))["project"]["name"]
         assert {*others, last} == needed(name), line
+
+
+BUNDLE = tomllib.loads((ROOT / "bundle/pyproject.toml").read_text("utf-8"))["project"]
+
+#: Packages that bring a framework or a runtime of hundreds of megabytes.
+HEAVY = {f"tenonnx-{name}" for name in ("torch", "jax", "tensorflow", "sklearn", "openvino")}
+
+
+def distribution(requirement: str) -> str:
+    return re.split(r"[\s\[<>=!~;]", requirement)[0]
+
+
+def test_the_readme_lists_the_extras_of_the_bundle():
+    text = (ROOT / "README.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `\[([a-z]+)\]` \| ([^|]*) \|", text, re.M))
+    extras = {name: {distribution(each) for each in lines} for name, lines in BUNDLE["optional-dependencies"].items()}
+    assert rows.keys() == extras.keys()
+    for name in extras.keys() - {"all", "full"}:
+        assert rows[name] == f"`{next(iter(extras[name]))}`"
+        assert len(extras[name]) == 1
+
+
+def test_all_is_every_light_package_and_full_every_one():
+    extras = {name: {distribution(each) for each in lines} for name, lines in BUNDLE["optional-dependencies"].items()}
+    single = set().union(*(lines for name, lines in extras.items() if name not in ("all", "full")))
+    assert extras["full"] == single
+    assert extras["all"] == single - HEAVY
+    ours = {name for name in PROJECTS if name.startswith("tenonnx-")}
+    brought = {name for path in needed("tenonnx") for name, (folder, _) in PROJECTS.items() if folder == path}
+    for name in extras["full"] & PROJECTS.keys():
+        brought |= {other for path in needed(name) for other, (folder, _) in PROJECTS.items() if folder == path}
+    assert ours - brought == set()
+
+
+def test_no_command_of_the_documentation_removes_what_is_installed():
+    pages = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *ROOT.glob("*/README.md"),
+        *ROOT.glob("plugins/**/*.md"),
+    ]
+    lines = [line for page in pages for line in re.findall(r"^\$? *(.*\b(?:pip|uv) .*)", page.read_text("utf-8"), re.M)]
+    assert any("uv sync" in line for line in lines)
+    for line in lines:
+        assert "uv sync" not in line or "--inexact" in line, line
+        assert not re.search(r"\buninstall\b|--exact\b|--force-reinstall|pip sync", line), line

@@ -1,4 +1,4 @@
-"""What an operator takes to write, which is what the design is judged by."""
+"""Lines that an operator takes, over all places."""
 
 import pytest
 from lines_of_ops import LIMITS, lines_of

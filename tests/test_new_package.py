@@ -1,4 +1,4 @@
-"""``tenonnx plugins new``: what it writes installs, tests and certifies itself."""
+"""``tenonnx plugins new``: packages that install, test and certify themselves."""
 
 import json
 import os
@@ -55,8 +55,15 @@ def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
     assert listed.returncode == 0, listed.stderr
     mine = [row for row in json.loads(listed.stdout) if row["package"] == "tenonnx-toy"]
     assert {row["group"].removeprefix("tenonnx.") for row in mine} == {
-        "ops", "conformance", "backends", "frontends", "targets", "commands", "rules", "transforms",
-    }  # fmt: skip
+        "ops",
+        "conformance",
+        "backends",
+        "frontends",
+        "targets",
+        "commands",
+        "rules",
+        "transforms",
+    }
     # The 1,884 models of onnx, which this backend of two ops mostly refuses, are left out.
     table = python("tenonnx", "ops", "--markdown", "--package", "Tenonnx_Toy")
     assert table.stdout.splitlines()[2] == (
@@ -88,9 +95,9 @@ def test_a_package_of_a_backend_alone_says_which_api_it_needs(tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["Acme", "--backend"], "must be lower-case words"),
-        (["../acme", "--backend"], "must be lower-case words"),
-        (["acme", "--domain", 'a"b'], "a domain must be words separated by dots"),
+        (["Acme", "--backend"], "not made of lower-case words"),
+        (["../acme", "--backend"], "not made of lower-case words"),
+        (["acme", "--domain", 'a"b'], "a domain is not made of words separated by dots"),
         (["acme"], "nothing was chosen for the package to contain"),
         (["there", "--backend"], "the folder exists already"),
     ],

@@ -1,4 +1,4 @@
-"""What results show of themselves in notebooks, and training there and in logs."""
+"""Results and training in notebooks and logs."""
 
 import re
 import sys
@@ -50,7 +50,7 @@ def test_a_report_shows_what_became_of_nodes_and_how_far_outputs_lie(tmp_path):
     found = cells(report._repr_html_())
     assert ["14", "MatMul@21", "kept", "", ""] in found
     assert ["output", "backend", "absolute", "relative", "result"] in found
-    assert ["logits", "numpy"] in [row[:2] for row in found]
+    assert ["logits", "numpy, batch=2"] in [row[:2] for row in found]
 
 
 def test_a_verification_shows_what_differs_and_no_name_is_markup():

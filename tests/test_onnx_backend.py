@@ -33,8 +33,15 @@ def runners():
 @pytest.mark.parametrize("name", sorted(BACKENDS))
 def test_the_runner_of_onnx_runs_as_it_is(runners, name, tmp_path, monkeypatch):
     monkeypatch.setenv("ONNX_MODELS", str(tmp_path))
-    chosen = ("test_relu_cpu", "test_gemm_default_no_bias_cpu", "test_Conv1d_cpu", "test_sequence_model5_cpu",
-              "test_operator_exp_cpu", "test_shufflenet_cpu", "test_single_relu_model_cpu")  # fmt: skip
+    chosen = (
+        "test_relu_cpu",
+        "test_gemm_default_no_bias_cpu",
+        "test_Conv1d_cpu",
+        "test_sequence_model5_cpu",
+        "test_operator_exp_cpu",
+        "test_shufflenet_cpu",
+        "test_single_relu_model_cpu",
+    )
     cases = [case(test) for case in runners[name].test_cases.values() for test in chosen if hasattr(case, test)]
     assert len(cases) == len(chosen)
     result = unittest.TestResult()

@@ -32,10 +32,19 @@ expect("numpy", _ROUNDING, "test_attention_4d_causal_fp16_expanded")
 expect(
     "onnxruntime",
     "onnxruntime sums in float32 and misses zeros by up to 1e-4, where the suite allows 1e-7",
-    "test_dft", "test_dft_axis", "test_dft_axis_opset19", "test_dft_inverse", "test_dft_inverse_opset19",
-    "test_dft_irfft", "test_dft_irfft_opset19", "test_dft_opset19", "test_dft_rfft", "test_dft_rfft_opset19",
-    "test_stft", "test_stft_with_window",
-)  # fmt: skip
+    "test_dft",
+    "test_dft_axis",
+    "test_dft_axis_opset19",
+    "test_dft_inverse",
+    "test_dft_inverse_opset19",
+    "test_dft_irfft",
+    "test_dft_irfft_opset19",
+    "test_dft_opset19",
+    "test_dft_rfft",
+    "test_dft_rfft_opset19",
+    "test_stft",
+    "test_stft_with_window",
+)
 expect(
     "onnxruntime",
     "onnxruntime gives the lowest finite number where a score is masked, the specification -inf",
@@ -84,11 +93,13 @@ DRAWN = {
 }
 DRAWN_BY_ONNXRUNTIME = dict.fromkeys(
     (
-        "test_training_dropout", "test_training_dropout_mask",
-        "test_training_dropout_default", "test_training_dropout_default_mask",
+        "test_training_dropout",
+        "test_training_dropout_mask",
+        "test_training_dropout_default",
+        "test_training_dropout_default_mask",
     ),
     drops,
-)  # fmt: skip
+)
 
 
 def parameters(backend):

@@ -1,4 +1,4 @@
-"""What keeps a release from being made; ``.ci/wheels`` makes one, and compares the bytes of two."""
+"""Refusals of a release; ``.ci/wheels`` makes one, and compares the bytes of two."""
 
 import importlib.util
 import sys
@@ -66,7 +66,7 @@ def test_a_version_stands_once_in_a_file(tmp_path, monkeypatch):
     assert file.read_text() == 'name = "a"\nversion = "2"\n'
     for text in ("", 'version = "1"\nversion = "1"\n'):
         file.write_text(text)
-        with pytest.raises(release.Refused, match="must say its version once"):
+        with pytest.raises(release.Refused, match="does not say its version once"):
             release._replace(file, pattern, 'version = "2"')
         assert file.read_text() == text
 
@@ -92,5 +92,11 @@ def test_either_a_version_or_a_check(given, monkeypatch, capsys):
 
 
 def test_every_package_is_released():
-    folders = {file.parent for pattern in ("*", "plugins/*") for file in ROOT.glob(f"{pattern}/pyproject.toml")}
+    folders = {file.parent for pattern in ("*", "plugins/**") for file in ROOT.glob(f"{pattern}/pyproject.toml")}
     assert {folder for name, folder in release.packages().items() if name != release.EXAMPLE} == folders
+
+
+def test_every_package_has_the_license_of_the_repository():
+    text = (ROOT / "LICENSE").read_text("utf-8")
+    for name, folder in release.packages().items():
+        assert (folder / "LICENSE").read_text("utf-8") == text, name

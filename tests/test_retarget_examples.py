@@ -9,8 +9,8 @@ import pytest
 from models import SAMPLES, example, feeds
 
 import tenonnx as tx
-from tenonnx.checks.compare import compare
 from tenonnx_onnx_ml.maps import without_zip_map
+from tenonnx_run.compare import compare
 
 OPSETS = (9, 11, 13, 15, 17, 18, 21, 25)
 

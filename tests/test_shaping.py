@@ -11,10 +11,10 @@ from models import example
 import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx import InvalidCall, InvalidFeed
-from tenonnx.checks.grades import half_precision
-from tenonnx.checks.sizes import feasible_feeds
 from tenonnx.extend import DType
 from tenonnx_cli import main
+from tenonnx_convert.verifying.precision import half_precision
+from tenonnx_convert.verifying.sizes import feasible_feeds
 from tenonnx_optimize.half_budget import lower_within
 
 CNN, BERT = example("digits_cnn/digits-cnn"), example("bert/bert")
@@ -50,8 +50,8 @@ def test_freed_dims_run_at_other_sizes(tmp_path):
     ("options", "message"),
     [
         (["--fix-shapes", "pixels:1"], "no graph input"),
-        (["--fix-shapes", "images:1,8"], "has rank 4"),
-        (["--fix-shapes", "images:1,2,8,8"], "is float32"),
+        (["--fix-shapes", "images:1,8"], "does not have the rank of graph input"),
+        (["--fix-shapes", "images:1,2,8,8"], "are not those of X divided by group"),
         (["--fix-shapes", "images"], "is no shape"),
         (["--free-dims", "pixels:0=n"], "no graph input"),
         (["--free-dims", "images:7=n"], "no axis 7"),
@@ -59,7 +59,7 @@ def test_freed_dims_run_at_other_sizes(tmp_path):
         (["--free-dims", "images:batch"], "is not of the form"),
         (["--free-dims", "images:--1=n"], "is not of the form"),
         (["--free-dims", "images:\N{SUPERSCRIPT TWO}=n"], "is not of the form"),
-        (["--free-dims", "images:1=channels"], "runs at other sizes"),
+        (["--free-dims", "images:1=channels"], "the model runs only where it is"),
         (["--budget", "0"], "budget"),
         (["--float16", "--bfloat16"], "one half precision"),
         (["--half-interface"], "--half-interface"),
@@ -114,9 +114,13 @@ def test_the_ir_version_is_what_was_asked(tmp_path):
 
 def test_functions_are_inlined(tmp_path):
     body = onnx.helper.make_function(
-        "my", "Twice", ["a"], ["b"], [onnx.helper.make_node("Add", ["a", "a"], ["b"])],
+        "my",
+        "Twice",
+        ["a"],
+        ["b"],
+        [onnx.helper.make_node("Add", ["a", "a"], ["b"])],
         [onnx.helper.make_opsetid("", 17)],
-    )  # fmt: skip
+    )
     info = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
         [onnx.helper.make_node("Twice", ["x"], ["y"], domain="my")], "g", [info("x", 1, [2])], [info("y", 1, [2])]
@@ -149,10 +153,10 @@ def test_sizes_of_windows_of_seven_behind_a_stride_are_found(stride):
 
 
 def tried_while(monkeypatch, work):
-    """How many sizes are tried of a model that takes the sixth, where each takes ``work`` seconds of this thread."""
+    """Number of sizes tried of a model that takes the sixth, where each takes ``work`` seconds of this thread."""
     worked, passed = itertools.count(step=work), itertools.count(step=100)
     clocks = {"thread_time": lambda: next(worked), "monotonic": lambda: next(passed), "time": lambda: next(passed)}
-    monkeypatch.setattr("tenonnx.checks.sizes.time", SimpleNamespace(**clocks))
+    monkeypatch.setattr("tenonnx_convert.verifying.sizes.time", SimpleNamespace(**clocks))
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     graph.output("y", ops.relu(graph.input("x", "float32", ("a", "b"))))
     tried = []
@@ -337,7 +341,7 @@ def test_nested_graphs_are_lowered_inside():
     [
         (lambda g: tx.lower_precision(g, "float64"), "float16 or bfloat16"),
         (lambda g: tx.lower_precision(g, "float16", keep=["nothing"]), "by their labels"),
-        (lambda g: lower_within(g, "float16", -1.0), "must be positive"),
+        (lambda g: lower_within(g, "float16", -1.0), "is not positive"),
     ],
 )
 def test_half_precision_says_what_it_takes(call, message):
@@ -389,6 +393,88 @@ def test_a_graph_that_no_size_suits_is_given_up_with_the_first_error():
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", ("n",))
     graph.output("y", ops.reshape(ops.concat(x, x, np.float32([1]), axis=0), np.array([2, -1], np.int64)))
-    with pytest.raises(tx.InvalidFeed, match="must run on random inputs") as caught:
+    with pytest.raises(tx.InvalidFeed, match="found no sizes of random inputs") as caught:
         tx.verify(graph)
     assert "choices of sizes" in str(caught.value)
+
+
+# ----- each dim that is made dynamic is proven ------------------------------------------------------------------------
+
+
+def of_an_image(node, held, output="1, 108"):
+    """A model of one node on ``x`` of ``[1, 3, 6, 6]``, with constant sizes ``s``."""
+    text = f"g (float[1, 3, 6, 6] x) => (float[{output}] y) <int64[{len(held)}] s = {{{str(held)[1:-1]}}}> {{ {node} }}"
+    return onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]> ' + text)
+
+
+HELD = {
+    "reshape": ("[last] y = Reshape (x, s)", [1, 108]),
+    "reshape that mixes the batch": ("[last] y = Reshape (x, s)", [1, -1]),
+    "resize": ("[last] y = Resize (x, , , s)", [1, 3, 12, 12], "1, 3, 12, 12"),
+}
+
+
+#: What a constant holds together with other sizes, so that it cannot be freed.
+MERGED = {
+    "reshape": ("[last] y = Reshape (x, s)", [3, 36], "3, 36"),
+    "reshape to one row": ("[last] y = Reshape (x, s)", [108], "108"),
+}
+
+FREED = ["x:0=batch", "x:0=batch,2=h", "x:0=batch,2=h,3=w"]
+
+
+@pytest.mark.parametrize("kind", MERGED)
+@pytest.mark.parametrize("dims", FREED)
+def test_a_dim_that_a_node_holds_is_refused(kind, dims, tmp_path, capsys):
+    onnx.save(of_an_image(*MERGED[kind]), tmp_path / "m.onnx")
+    arguments = ["convert", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--free-dims", dims]
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert 'cannot make the dim "batch" dynamic: the model runs only where it is 1' in said
+    assert '"last"' in said
+    assert not list(tmp_path.glob("*o.onnx*"))
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "dims"), [(kind, dims) for kind in HELD for dims in FREED if kind != "reshape" or dims == "x:0=batch"]
+)
+def test_a_batch_that_a_constant_holds_is_freed(kind, dims, tmp_path):
+    model = of_an_image(*HELD[kind])
+    onnx.save(model, tmp_path / "m.onnx")
+    assert main(["convert", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--free-dims", dims]) == 0
+    x = np.random.default_rng(0).standard_normal((5, 3, 6, 6)).astype(np.float32)
+    program = tx.load(model).compile("numpy")
+    expected = np.concatenate([program({"x": x[k : k + 1]})["y"] for k in range(5)])
+    np.testing.assert_allclose(tx.load(tmp_path / "o.onnx").run({"x": x})["y"], expected)
+
+
+@pytest.mark.parametrize("dims", ["x:2=h", *FREED[1:]])
+@pytest.mark.parametrize("node", ["", "p = MaxPool <kernel_shape = [2, 2]> (x) "])
+def test_rows_of_constant_length_are_no_more_samples_of_larger_images(dims, node, tmp_path, capsys):
+    """A constant length beside a computed number of rows lets the rows of a taller image pass for samples."""
+    length = 75 if node else 108
+    reshape = f"{node}[last] y = Reshape ({'p' if node else 'x'}, s)"
+    onnx.save(of_an_image(reshape, [1, length], f"1, {length}"), tmp_path / "m.onnx")
+    assert main(["convert", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--free-dims", dims]) == 2
+    assert 'cannot make the dim "h" dynamic: the model runs only where it is 6' in capsys.readouterr().err
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("dims", ["x:2=h", "x:2=h,3=w"])
+def test_sizes_of_an_image_are_not_held_by_what_resizes_it(dims, tmp_path):
+    """Another size of the image is scaled to the same one, which is what the model is for."""
+    onnx.save(of_an_image(*HELD["resize"]), tmp_path / "m.onnx")
+    arguments = ["convert", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--free-dims", dims]
+    assert main(arguments) == 0
+    feeds = {"x": np.ones((1, 3, 8, 6) if dims == "x:2=h" else (1, 3, 8, 7), np.float32)}
+    assert tx.load(tmp_path / "o.onnx").run(feeds)["y"].shape == (1, 3, 12, 12)
+
+
+def test_dims_that_go_together_are_proven_together(tmp_path):
+    """One that is as long as another may be dynamic where both are; each alone is refused."""
+    text = "g (float[1, 4] x, float[1, 4] m) => (float[1, 4] y) { y = Sub (x, m) z = Concat <axis = 0> (x, m) }"
+    onnx.save(onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]> ' + text), tmp_path / "m.onnx")
+    common = ["convert", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--free-dims"]
+    assert main([*common, "x:1=a", "--free-dims", "m:1=b"]) == 0
+    assert main([*common, "x:1=a"]) == 2

@@ -10,11 +10,11 @@ import pytest
 from models import SAMPLES, example, feeds, suite_files
 
 import tenonnx as tx
-from tenonnx.conversion.convert import plan
-from tenonnx.conversion.options import ExportConfig
 from tenonnx.op.op import Op
 from tenonnx.transforms.rewrite import copy_graph
-from tenonnx.transforms.user_rules import apply_rules
+from tenonnx_convert.apply_rules import apply_rules
+from tenonnx_convert.convert import plan
+from tenonnx_convert.options import ExportConfig
 from tenonnx_optimize.common_subexpressions import merge_common_subexpressions
 from tenonnx_quantized.forms.qdq import to_qdq
 from tenonnx_quantized.forms.qoperator import to_qoperator
@@ -159,7 +159,7 @@ def test_subgraphs_and_functions_stay_as_they_are(name):
 
 
 def everything(graph, fed):
-    """What compiling, retargeting and differentiating give, as comparable contents."""
+    """Results of compiling, retargeting and differentiating, as comparable contents."""
     outputs = [graph.compile("numpy")(fed), tx.retarget(graph, 13, domains=["ai.onnx"]).compile("onnxruntime")(fed)]
     return [export(graph, opset_version=11), export(differentiated(graph)), outputs]
 

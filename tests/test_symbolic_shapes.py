@@ -111,8 +111,10 @@ def types(graph):
 
 def test_attention_keeps_the_names():
     assert types(graph_of(ATTENTION)) == [
-        "float32[batch, sequence, 32]", "int64[batch, sequence]", "float32[sequence, sequence]",
-    ]  # fmt: skip
+        "float32[batch, sequence, 32]",
+        "int64[batch, sequence]",
+        "float32[sequence, sequence]",
+    ]
 
 
 def test_decoder_keeps_the_names():

@@ -12,11 +12,11 @@ import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx.errors import NotRepresentable
 from tenonnx.transforms.retarget import retarget_to
-from tenonnx.transforms.runtimes import runtimes
 from tenonnx.transforms.target import Target, target_for
 from tenonnx_cli import main
 from tenonnx_onnx_ml.preprocessing import scaler
 from tenonnx_onnxruntime.kernels import newest, newest_ir
+from tenonnx_targets.files import runtimes
 
 TARGETS, _ = runtimes()
 
@@ -162,7 +162,7 @@ def test_advice_names_the_first_version_that_has_a_form():
         for change in refused:
             assert change.do.startswith("go to version 9 of ai.onnx or newer")
             assert len(change.reason.split("; ")) <= 2
-            assert change.to_json()["reasons"]
+            assert change.to_dict()["reasons"]
         assert not retarget_to(graph, target_for(graph, 9, domains), refuse=False).refused
 
 

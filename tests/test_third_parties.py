@@ -1,10 +1,6 @@
-"""Packages of strangers, really installed beside ours: what they give, and that no bystander is hurt by them."""
+"""Third-party packages, really installed beside ours."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -14,7 +10,7 @@ import onnxruntime
 import pytest
 
 #: A bystander's program: it reads a model of Softmax and Relu, runs it on any backend, and prints what it got.
-BYSTANDER = """
+INNOCENT = """
 import io, json, sys, warnings
 import numpy as np
 import onnx
@@ -68,7 +64,6 @@ HURTFUL = {
     "an error half-way": ("ops", "ai.onnx", OPS + "    raise RuntimeError('half-way')", ""),
     "an exit half-way": ("ops", "ai.onnx", OPS + "    raise SystemExit(3)", ""),
     "no Python": ("ops", "ai.onnx", "def broken(:", ""),
-    "an exit of another kind": ("ops", "ai.onnx", "class Skipped(BaseException): pass\nraise Skipped", ""),
     "a missing module": ("ops", "ai.onnx", "import no_such_module", ""),
     "an assertion at import": ("ops", "ai.onnx", "assert False, 'on this machine'", ""),
     "a newer api": ("ops", "ai.onnx", "api = 99\n" + OPS, ""),
@@ -78,45 +73,59 @@ HURTFUL = {
     "one op twice": ("ops", "ai.onnx", HEAD + HALVE + hook("registry.add(halve)") + "    registry.add(halve)", None),
     "a signature of no form": ("ops", "ai.onnx", HEAD + "@op('A', domain='ai.onnx')\ndef a(x, y=3): return x", ""),
     "a rule for an op of ours": (
-        "ops", "ai.onnx", HEAD + hook("registry.add_rule(ops.relu, 'numpy', lambda X: X * 0)"), "",
+        "ops",
+        "ai.onnx",
+        HEAD + hook("registry.add_rule(ops.relu, 'numpy', lambda X: X * 0)"),
+        "",
     ),
     "a rule at import": ("ops", "ai.onnx", HEAD + "add_rule(ops.softmax, 'numpy', lambda input, axis: input)", ""),
     "a rule of no name": ("ops", "ai.onnx", HEAD + HALVE + "halve.rule('nunpy', lambda X: X)", ""),
     "tables that raise": ("ops", "ai.onnx", HEAD + hook("raise OSError('no table')", name="register_tables"), ""),
     "a meaning of the future": (
-        "ops", "ai.onnx", HEAD + SOFTMAX.replace('onnx")', 'onnx", since=14)') + hook("registry.add(softmax)"), "",
+        "ops",
+        "ai.onnx",
+        HEAD + SOFTMAX.replace('onnx")', 'onnx", since=14)') + hook("registry.add(softmax)"),
+        "",
     ),
     "an op at import": (
-        "ops", "ai.onnx", HEAD + SOFTMAX + "from tenonnx.registry.registry import default_registry\n"
-        + "default_registry().add(softmax)", "ai.onnx::Softmax of aaa-stranger 1.0 left out",
+        "ops",
+        "ai.onnx",
+        HEAD + SOFTMAX + "from tenonnx.registry.registry import default_registry\n" + "default_registry().add(softmax)",
+        "ai.onnx::Softmax of aaa-stranger 1.0 left out",
     ),
     "element types of ours": ("ops", "ai.onnx", tables("registry.add_dtypes('ai.onnx', lambda: NO_FLOATS)"), None),
     "element types that raise": ("ops", "ai.onnx", tables("registry.add_dtypes('ai.onnx', lambda: 1 / 0)"), None),
     "operators": ("ops", "ai.onnx", tables("registry.add_operators(lambda: 1 / 0)"), ""),
     "operators of another domain": ("ops", "aaa", tables("registry.add_operators(lambda: 1 / 0)"), ""),
     "a rule by a backend": (
-        "backends", "fast", HEAD + "add_rule(ops.softmax, 'rewrite', max)", "must have no rewrite rule",
+        "backends",
+        "fast",
+        HEAD + "add_rule(ops.softmax, 'rewrite', max)",
+        "gives it a rewrite rule",
     ),
     "a rule by a command": ("commands", "odd", HEAD + "add_rule(ops.softmax, 'simplify', max)", ""),
     "a backend that divides by zero": ("backends", "fast", BACKEND + "raise ZeroDivisionError('oh')", "Error: oh"),
     "a backend that errs inside": ("backends", "fast", BACKEND + "raise SystemError", "SystemError"),
-    "a backend that empties the graph": ("backends", "fast", BACKEND + "graph.nodes.clear(); 1 / 0", "ZeroDiv"),
     "a backend without memory": ("backends", "fast", BACKEND + "raise MemoryError", "MemoryError"),
     "a backend that gives nothing": ("backends", "fast", BACKEND + "return None", "compile returned NoneType"),
-    "a backend of no speed": ("backends", "fast", "speed = 'very'", "must be an object with a number speed"),
-    "a backend that compiles nothing": ("backends", "fast", "speed = 1000", "must be an object with a number speed"),
+    "a backend of no speed": ("backends", "fast", "speed = 'very'", "is not an object with a number speed"),
+    "a backend that compiles nothing": ("backends", "fast", "speed = 1000", "is not an object with a number speed"),
     "a backend that lacks a module": ("backends", "fast", "import no_such_module", "No module named 'no_such_module'"),
     "a backend that exits": ("backends", "fast", "raise SystemExit(1)", "SystemExit"),
-    "a backend of a newer api": ("backends", "fast", "api = 2\n" + BACKEND + "return 1", "api 1 of tenonnx"),
-    "a backend named numpy": ("backends", "numpy", BACKEND + "raise OSError", '"numpy" in tenonnx.backends must be'),
-    "a backend named auto": ("backends", "auto", BACKEND + "raise OSError", '"auto" in tenonnx.backends must be'),
+    "a backend of a newer api": (
+        "backends",
+        "fast",
+        "api = 2\n" + BACKEND + "return 1",
+        "a newer API of tenonnx than 1",
+    ),
+    "a backend named numpy": ("backends", "numpy", BACKEND + "raise OSError", '"numpy" in tenonnx.backends is that of'),
+    "a backend named auto": ("backends", "auto", BACKEND + "raise OSError", '"auto" in tenonnx.backends is that of'),
     "a backend named as ours": ("backends", "onnxruntime", BACKEND + "raise OSError", "is that of tenonnx-onnxruntime"),
     "a backend that leaves": ("backends", "fast", BACKEND + "raise SystemExit(3)", "SystemExit: 3"),
     "a program that divides by zero": ("backends", "fast", program("1 / 0"), "ZeroDivisionError"),
     "a program that leaves": ("backends", "fast", program("raise SystemExit(3)"), "SystemExit: 3"),
-    "a program that gives nothing": ("backends", "fast", program("return None"), "NoneType, which is no mapping"),
-    "a program of other outputs": ("backends", "fast", program("return {'z': 1}"), "it gives the outputs ['z']"),
-    "a program that spoils its feeds": ("backends", "fast", program("feeds['x'] *= 0"), "read-only"),
+    "a program that gives nothing": ("backends", "fast", program("return None"), "NoneType; the graph has ['y']"),
+    "a program of other outputs": ("backends", "fast", program("return {'z': 1}"), "['z']; the graph has ['y']"),
     "a program without state": ("backends", "fast", program("return {}", "None"), "whose state or backend is of"),
     "a format named onnx": ("frontends", "onnx", "def read(*a): raise OSError", ""),
     "a format named safetensors": ("frontends", "safetensors", "def read(*a): raise OSError", ""),
@@ -128,37 +137,13 @@ HURTFUL = {
     "a transform named as an option": ("transforms", "tidy", "def tidy(graph): return graph", ""),
     "a transform that is none": ("transforms", "odd", "x = 1", ""),
     "targets in no package": ("targets", "odd", "x = 1", ""),
-    "an end at import": ("ops", "ai.onnx", "import os; os._exit(0)", "it called os._exit(0,)"),
-    "an end in a hook": ("ops", "ai.onnx", HEAD + hook("__import__('os').abort()"), "it called os.abort()"),
-    "an interrupt": ("ops", "ai.onnx", "raise KeyboardInterrupt", "it raised KeyboardInterrupt"),
-    "another folder": ("ops", "ai.onnx", "import os; os.chdir('/')" + NO_OPS, "changed the working folder to /"),
-    "a low limit of recursion": (
-        "ops", "ai.onnx", "import sys; sys.setrecursionlimit(90)" + NO_OPS, "lowered the recursion limit to 90",
-    ),
-    "a cleared registry": (
-        "ops", "ai.onnx", HEAD + hook("registry._contents.awaited.clear()"), "what other packages have",
-    ),
-    "another registry": (
-        "ops", "ai.onnx", "from tenonnx.registry import registry as r; r._default = r.Registry()" + NO_OPS,
-        "it changed what other packages have registered",
-    ),
-    "a registry made anew": ("ops", "ai.onnx", HEAD + hook("registry.__init__()"), ""),
-    "other limits": ("ops", "ai.onnx", "import tenonnx; tenonnx.limits.set(elements=1)" + NO_OPS, "changed the limits"),
-    "settings": ("ops", "ai.onnx", "import os; os.environ['TENONNX_PLUGINS'] = ''" + NO_OPS, "changed TENONNX_PLUGINS"),
-    "warnings as errors": ("ops", "ai.onnx", "import warnings as w; w.simplefilter('error')" + NO_OPS, "module errors"),
-    "errors of numpy": ("ops", "ai.onnx", "import numpy; numpy.seterr(all='raise')" + NO_OPS, "numpy raise errors"),
-    "a backend that leaves at once": ("backends", "fast", BACKEND + "import os; os._exit(3)", "it called os._exit(3,)"),
-    "a program of noughts": ("backends", "fast", program(GIVES + "((2, 3), 'f4')}"), "differs from that of numpy"),
-    "a program of another shape": ("backends", "fast", program(GIVES + "((3, 2), 'f4')}"), "of shape (3, 2) for"),
-    "a program of another type": ("backends", "fast", program(GIVES + "((2, 3), 'f8')}"), "float64 of shape (2, 3)"),
-    "a program of lists": ("backends", "fast", program("return {'y': [[0.0] * 3] * 2}"), 'list for output "y"'),
     "a transform named simplify": ("transforms", "simplify", "def simplify(graph): return graph", ""),
     "a command of ours": ("commands", "train", "def command(group): pass", ""),
     "cases that cannot be imported": ("conformance", "odd", "import no_such_module", ""),
-}  # fmt: skip
+}
 
 
-STAYS = "must stay as tenonnx_standard made it"
+STAYS = "was changed after the import of tenonnx_standard"
 
 #: What a stranger's package says of ops of ours, where it is imported or registers, and why it is left out for that.
 CHANGES = {
@@ -167,7 +152,7 @@ CHANGES = {
     "a rule by hand": ("ops.relu.rules['numpy'] = abs", "does not support item assignment"),
     "a rule from outside": (
         "add_rule(ops.softmax, 'pattern', iter)",
-        "must have no pattern rule but from its own package",
+        "gives it a pattern rule",
     ),
     "a requirement": ("ops.softmax.requires(extend.integers('input'))", STAYS),
     "an older spelling": ("ops.softmax.until(14, ignored=['axis'])", STAYS),
@@ -180,8 +165,8 @@ CHANGES = {
 
 @pytest.fixture(scope="module")
 def before(python):
-    """What a bystander gets with none of these packages."""
-    done = python("", BYSTANDER)
+    """Results of a bystander with none of these packages."""
+    done = python("", INNOCENT)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found.pop("told") == []
@@ -189,9 +174,9 @@ def before(python):
 
 
 @pytest.mark.parametrize(("group", "entry", "text", "told"), HURTFUL.values(), ids=HURTFUL)
-def test_a_bystander_gets_what_it_got_before(installed, python, before, group, entry, text, told):
+def test_an_innocent_package_gets_what_it_got_before(installed, python, before, group, entry, text, told):
     installed("aaa-stranger", f"tenonnx.{group}", entry, text)
-    done = python(installed.path, BYSTANDER, XDG_CACHE_HOME=installed.path)  # which backend is fast is not known yet
+    done = python(installed.path, INNOCENT)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     warned = "\n".join(found.pop("told"))
@@ -210,8 +195,10 @@ def test_a_bystander_gets_what_it_got_before(installed, python, before, group, e
 @pytest.mark.parametrize(("text", "why"), CHANGES.values(), ids=CHANGES)
 def test_an_op_of_ours_stays_as_it_is(installed, python, before, text, why):
     installed("aaa-stranger", "tenonnx.ops", "ai.onnx", f"{HEAD}from tenonnx import extend\n{text}")
-    done = python(installed.path, BYSTANDER)
-    assert json.loads(done.stdout) == before | {"told": []}, done.stderr
+    done = python(installed.path, INNOCENT)
+    found = json.loads(done.stdout)
+    assert all("aaa-stranger" in told for told in found.pop("told"))
+    assert found == before, done.stderr
     checked = python(installed.path, "tenonnx", "plugins", "--check")
     assert checked.returncode == 1
     assert why in checked.stderr
@@ -229,7 +216,7 @@ def test_a_format_that_is_built_in_is_not_taken_over(installed, python):
     done = python(installed.path, textwrap.dedent(program))
     assert done.stdout == "Relu\n", done.stderr
     listed = python(installed.path, "tenonnx", "plugins")
-    assert 'the name "onnx" in tenonnx.frontends must be new' in listed.stderr
+    assert 'name "onnx" in tenonnx.frontends is that of' in listed.stderr
 
 
 def test_threads_that_load_first_all_get_the_ops(python):
@@ -275,7 +262,9 @@ def test_the_reason_leads_to_the_author_s_line(installed, python):
 
 def test_a_file_that_carries_what_it_needs_outlives_its_package(installed, python, tmp_path):
     installed(
-        "stranger-vendor", "tenonnx.ops", "com.acme",
+        "stranger-vendor",
+        "tenonnx.ops",
+        "com.acme",
         """
         from tenonnx.extend import hookimpl, op
 
@@ -287,12 +276,12 @@ def test_a_file_that_carries_what_it_needs_outlives_its_package(installed, pytho
         def register_ops(registry):
             registry.add(scaled)
         """,
-    )  # fmt: skip
+    )
     header = '<ir_version: 8, opset_import: ["": 17, "com.acme": 1]> g (float[2] x) => (float[2] y)'
     calls = '{ a = com.acme.Scaled<by = 3.0>(x)  y = com.acme.Scaled<mode = "sum">(a) }'
     onnx.save(onnx.parser.parse_model(f"{header} {calls}"), tmp_path / "m.onnx")
     made = tmp_path / "made.onnx"
-    convert = ["tenonnx", "convert", str(tmp_path / "m.onnx"), "-o", str(made), "--functions", "vendor"]
+    convert = ["tenonnx", "convert", str(tmp_path / "m.onnx"), "-o", str(made), "--functions", "vendor", "-v"]
     done = python(installed.path, *convert)
     assert "carried" in done.stdout, done.stderr
     x = np.float32([1, 4])
@@ -326,9 +315,14 @@ def test_what_packages_print_is_no_result(installed, python, model):
         "[tenonnx.transforms]\nodd = aaa_t:odd\n"
     )
     made = str(Path(installed.path, "made.onnx"))
-    for command in (["inspect", model], ["run", model, "--backend", "fast"], ["convert", model, "-o", made, "--odd"],
-                    ["bench", model, "--seconds", "0.01"], ["plugins"]):  # fmt: skip
-        done = python(installed.path, "tenonnx", *command, "--json", XDG_CACHE_HOME=installed.path)
+    for command in (
+        ["inspect", model],
+        ["run", model, "--backend", "fast"],
+        ["convert", model, "-o", made, "--odd"],
+        ["bench", model, "--seconds", "0.01"],
+        ["plugins"],
+    ):
+        done = python(installed.path, "tenonnx", *command, "--json")
         assert json.loads(done.stdout), done.stderr
         assert {"said", "echoed", "written", "hooked"} <= set(done.stderr.split()), command
 
@@ -337,12 +331,9 @@ def test_what_packages_print_is_no_result(installed, python, model):
     ("does", "told"),
     [
         ("raise SystemExit(0)", "could not transform the model"),
-        ("raise KeyboardInterrupt", "it raised KeyboardInterrupt"),
-        ("import os; os._exit(0)", "it called os._exit(0,)"),
-        ("return None", 'the transform "odd" of aaa-stranger 1.0 must return a graph'),
-        ("return graph, 1", "must return a graph"),
+        ("return None", 'the transform "odd" of aaa-stranger 1.0 returned no graph'),
+        ("return graph, 1", "returned no graph"),
         ("1 / 0", "ZeroDivisionError"),
-        ("import os; os.chdir('/'); return graph", "changed the working folder"),
     ],
 )
 def test_a_transform_that_gives_no_graph_is_named_and_nothing_is_written(installed, python, model, does, told):
@@ -359,9 +350,6 @@ def test_a_transform_that_gives_no_graph_is_named_and_nothing_is_written(install
 @pytest.mark.parametrize(
     ("does", "told"),
     [
-        ("raise KeyboardInterrupt", "it raised KeyboardInterrupt"),
-        ("import os; os._exit(0)", "it called os._exit(0,)"),
-        ("import os; os.chdir('/')", "changed the working folder"),
         ("raise SystemExit(0)", "SystemExit"),
     ],
 )
@@ -376,17 +364,6 @@ def test_a_hook_that_ends_the_program_is_named_and_nothing_is_written(installed,
     assert not Path(installed.path, "made.onnx").exists()
 
 
-def test_an_interrupt_of_its_own_is_told_in_a_background_job_too(installed, model):
-    """The background jobs of a shell ignore Ctrl-C."""
-    installed("aaa-stranger", "tenonnx.ops", "ai.onnx", "raise KeyboardInterrupt")
-    ignoring = "import runpy, signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
-    command = [sys.executable, "-c", f"{ignoring}; runpy.run_module('tenonnx', run_name='__main__')", "run", model]
-    environment = {**os.environ, "PYTHONPATH": installed.path}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert "it raised KeyboardInterrupt" in done.stderr
-
-
 @pytest.mark.parametrize("distribution", ["aaa-stranger", "Tenonnx_Optimize", "tenonnx-optimize", "tenonnx"])
 def test_a_transform_of_ours_is_not_taken_over(installed, python, model, distribution):
     text = "def change(graph): graph.nodes[0].op_type = 'Neg'; return graph"
@@ -396,59 +373,17 @@ def test_a_transform_of_ours_is_not_taken_over(installed, python, model, distrib
     entry.write_text("[tenonnx.transforms]\nsimplify = aaa_stranger:change\n")
     done = python(installed.path, "tenonnx", "convert", model, "-o", "made.onnx", "--simplify")
     assert done.returncode == 0, done.stderr
-    assert 'the name "simplify" in tenonnx.transforms must be new' in done.stderr
+    assert 'name "simplify" in tenonnx.transforms is that of' in done.stderr
     assert [node.op_type for node in onnx.load(Path(installed.path, "made.onnx")).graph.node] == ["Relu"]
 
 
-def test_the_only_backend_is_not_taken_where_it_is_wrong(installed, python, model):
-    installed("aaa-stranger", "tenonnx.backends", "fast", program(GIVES + "((2, 3), 'f4') + 5}"))
-    chosen = {"TENONNX_PLUGINS": "aaa-stranger,tenonnx-standard", "XDG_CACHE_HOME": installed.path}
-    done = python(installed.path, "tenonnx", "run", model, **chosen)
-    assert done.stdout.endswith("computed by numpy\n"), done.stderr
-    assert 'plugin "fast" of aaa-stranger 1.0 must give what the graph computes' in done.stderr
-    done = python(installed.path, "tenonnx", "run", model, "--json", "--backend", "fast", **chosen)
-    assert json.loads(done.stdout)["backend"] == "fast"  # as the user asked for it
-
-
 @pytest.mark.parametrize("gives", ["((1, 2, 3), 'f4')}", "((2, 3), 'f4') + 7}"])
-def test_bench_names_what_is_wrong_and_keeps_no_figure_of_it(installed, python, model, gives):
+def test_bench_names_what_is_wrong_and_does_not_choose_it(installed, python, model, gives):
     installed("aaa-stranger", "tenonnx.backends", "fast", program(GIVES + gives))
-    done = python(installed.path, "tenonnx", "bench", model, "--seconds", "0.01", XDG_CACHE_HOME=installed.path)
+    choice = Path(installed.path, "choice.json")
+    done = python(installed.path, "tenonnx", "bench", model, "--seconds", "0.01", "--choose", str(choice))
     assert "\nfast: " in done.stderr
-    assert "what the graph computes" in done.stderr or "fast: wrong outputs" in done.stderr
+    assert 'output "y" differs from that of numpy' in done.stderr
     assert "fast" not in done.stdout
-    (kept,) = json.loads(Path(installed.path, "tenonnx/backends.json").read_text()).values()
-    assert "fast" not in kept
-
-
-def test_what_takes_long_is_named_and_so_is_what_ctrl_c_ends(installed, model):
-    installed("aaa-stranger", "tenonnx.ops", "ai.onnx", "import time\nwhile True: time.sleep(0.1)")
-    environment = {**os.environ, "PYTHONPATH": installed.path}
-    listening = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # which a shell's background jobs ignore
-    text = f"import runpy, signal; {listening}; runpy.run_module('tenonnx', run_name='__main__')"
-    command = [sys.executable, "-c", text, "inspect", model]
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline() == "loading aaa-stranger 1.0 ...\n"
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "interrupted while loading aaa-stranger 1.0\n")
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("import ctypes; ctypes.string_at(0)", "it ended the process with SIGSEGV"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "it ended the process with SIGKILL"),
-    ],
-)
-@pytest.mark.parametrize(("group", "entry"), [("ops", "ai.onnx"), ("commands", "odd")])
-def test_the_list_of_plugins_survives_all_of_them(installed, python, text, told, group, entry):
-    installed("aaa-stranger", f"tenonnx.{group}", entry, text)
-    done = python(installed.path, "tenonnx", "plugins", "--json")
-    rows = {row["package"]: row["status"] for row in json.loads(done.stdout)}
-    assert (rows["aaa-stranger"], rows["tenonnx-standard"]) == ("failed", "loaded")
-    assert f"loading aaa-stranger 1.0: {told}" in done.stderr
-    assert python(installed.path, "tenonnx", "plugins", "--check").returncode == 1
+    assert "onnxruntime" in json.loads(choice.read_text())["backends"]
+    assert "fast" not in json.loads(choice.read_text())["backends"]

@@ -1,11 +1,11 @@
-"""How far results may lie apart follows from what they sum up, wherever the weights come from."""
+"""Tolerances of long sums, wherever the weights come from."""
 
 import numpy as np
 import pytest
 
 import tenonnx as tx
 import tenonnx_standard as ops
-from tenonnx.checks.grades import accumulation
+from tenonnx_convert.verifying.precision import accumulation
 
 PRODUCTS = {
     "matmul": (lambda x, w: ops.matmul(x, w), (5, 64), (64, 7), 64),

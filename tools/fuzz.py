@@ -65,7 +65,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _is_checker(event: str, arguments: tuple[Any, ...]) -> bool:
-    return event == "subprocess.Popen" and any(str(part).endswith("checks/onnx_checker.py") for part in arguments[1])
+    return event == "subprocess.Popen" and any(str(part).endswith("verifying/onnx_checker.py") for part in arguments[1])
 
 
 def try_one(data: bytes, suffix: str, number: int) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class Worker:
         self.pipe, self.buffer = read, b""
 
     def receive(self) -> Iterator[dict[str, Any]]:
-        """What the child says; nothing more once it is done."""
+        """Message of the child; nothing more once it is done."""
         chunk = os.read(self.pipe, 1 << 16)
         self.buffer += chunk
         *lines, self.buffer = self.buffer.split(b"\n")
@@ -176,7 +176,7 @@ def results(jobs: list[tuple[int, Any]], make: Any, arguments: argparse.Namespac
                     os.kill(worker.process, signal.SIGKILL)
 
 
-def summarise(found: Iterator[dict[str, Any]], make: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+def summarize(found: Iterator[dict[str, Any]], make: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     steps: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     findings: dict[str, list[int]] = collections.defaultdict(list)
     seconds = slowest = 0.0
@@ -299,7 +299,7 @@ def main() -> int:
         print(json.dumps(try_one(data, suffix, arguments.only), indent=2))
         return 0
     warm_up(models)
-    summary = summarise(results(jobs, make, arguments), make, arguments)
+    summary = summarize(results(jobs, make, arguments), make, arguments)
     text = json.dumps(summary, indent=2)
     if arguments.json:
         Path(arguments.json).write_text(text + "\n", "utf-8")

@@ -29,7 +29,7 @@ QUANTIZED = {
     "QLinearConv",
 }
 
-#: For each data file the domain it describes, and whether it holds the quantised ops or the others.
+#: For each data file the domain it describes, and whether it holds the quantized ops or the others.
 FILES = {
     "plugins/standard/src/tenonnx_standard/dtypes.json": ("", False),
     "quantized/src/tenonnx_quantized/dtypes.json": ("", True),

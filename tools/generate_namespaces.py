@@ -1,15 +1,19 @@
-"""Write where the ops of our packages are, which import their modules on demand by it.
+"""Write the files that map names and ops to their modules.
 
-That is ``__init__.pyi`` of each package with a flat namespace, the module of each name; and ``ops.json`` of each
-family, the modules that say what each op is. Run ``python tools/generate_namespaces.py`` after an op is added, renamed
-or moved, or a rule is given in another module; ``--check`` only says whether the files are true.
+``names.json`` of each package with flat namespaces has the module of each name, ``__init__.pyi`` of a family says the
+same to type checkers, and ``ops.json`` of each family has the modules of each op. The stubs of core are by hand:
+its ``names.json`` has the names of core, and packages declare the others as entry points. Run
+``python tools/generate_namespaces.py`` after an op is added, renamed or moved, or a rule is given in another module;
+``--check`` only says whether the files are true.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from inspect import unwrap
@@ -28,13 +32,20 @@ NAMESPACES = {"plugins/standard/src/tenonnx_standard/__init__.pyi": "composites"
 FAMILIES = ("plugins/standard", "contrib_ms", "onnx_ml", "quantized")
 
 
-def names(package: str, composites: str) -> dict[str, str]:
-    """The line of each name.
+#: Where packages declare the names that they add to namespaces of core.
+EXTENSIONS = "tenonnx.extensions"
+
+CORE = Path("core/src/tenonnx")
+
+
+def names(package: str, composites: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The module of each name, and the names by what ONNX calls the op where that is spelled otherwise.
 
     Raises ``SystemExit`` where two modules define one name, or where a module bears one: once imported, it would stand
     in the name's place.
     """
     found: dict[str, str] = {}
+    also: dict[str, str] = {}
     modules = [m.name for m in iter_modules(import_module(package).__path__) if m.name not in ("plugin", "cases")]
     for stem in modules:
         module = import_module(f"{package}.{stem}")
@@ -46,15 +57,44 @@ def names(package: str, composites: str) -> dict[str, str]:
                 raise SystemExit(f"{package} has two things called {name}, one of them in {stem}.py")
             spelled = name.replace("_", "") == getattr(value, "name", name).replace("_", "").lower()
             newest = getattr(value, "before", None) is None
-            known_as = "" if spelled or not newest else f"  # {value.name}"
-            found[name] = f"from {module.__name__} import {name} as {name}{known_as}"
-    return found
+            if not spelled and newest:
+                also[value.name] = name
+            found[name] = module.__name__
+    return found, also
 
 
-def namespace(package: str, composites: str) -> str:
-    lines = sorted(names(package, composites).values())
-    head = "# Written by tools/generate_namespaces.py; read by type checkers, and when a name is used."
-    return "\n".join([head, *lines, ""])
+def stub(modules: dict[str, str]) -> str:
+    lines = sorted(f"from {module} import {name} as {name}" for name, module in modules.items())
+    return "\n".join(["# Written by tools/generate_namespaces.py, for type checkers.", *lines, ""])
+
+
+def core_names() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """The modules of the names of core by namespace, and what packages must declare: the object of each name."""
+    own: dict[str, dict[str, str]] = {}
+    others: dict[str, str] = {}
+    for path in sorted(CORE.rglob("*.pyi")):
+        space = ".".join(path.relative_to(CORE.parent).with_suffix("").parts).removesuffix(".__init__")
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                for name in (alias.name for alias in node.names):
+                    if node.module.partition(".")[0] == "tenonnx":
+                        own.setdefault(space, {})[name] = node.module
+                    else:
+                        others[f"{space}.{name}".removeprefix("tenonnx.")] = f"{node.module}:{name}"
+    return own, others
+
+
+def undeclared(others: dict[str, str]) -> list[str]:
+    """The names of other packages that a stub of core has, and that the package does not declare."""
+    said: set[tuple[str, str]] = set()
+    for path in [*Path().glob("*/pyproject.toml"), *Path().glob("plugins/**/pyproject.toml")]:
+        project = tomllib.loads(path.read_text("utf-8"))["project"]
+        said |= set(project.get("entry-points", {}).get(EXTENSIONS, {}).items())
+    return [f'"{name}" = "{value}"' for name, value in others.items() if (name, value) not in said]
+
+
+def as_json(data: object) -> str:
+    return json.dumps(data, indent=1) + "\n"
 
 
 class _Recorder:
@@ -78,7 +118,7 @@ def index(package: str) -> str:
             modules = found.setdefault(op.domain, {}).setdefault(op.name, set())
             modules |= {name.partition(".")[2] for name in _modules(op)} & set(stems)
     told = {domain: {name: " ".join(sorted(held[name])) for name in sorted(held)} for domain, held in found.items()}
-    return json.dumps(dict(sorted(told.items())), indent=1) + "\n"
+    return as_json(dict(sorted(told.items())))
 
 
 def _ops(module: ModuleType) -> Iterator[Op]:
@@ -93,7 +133,15 @@ def _modules(op: Op) -> Iterator[str]:
 
 def main() -> None:
     os.chdir(ROOT)
-    texts = {name: namespace(Path(name).parent.name, composites) for name, composites in NAMESPACES.items()}
+    own, others = core_names()
+    if missing := undeclared(others):
+        raise SystemExit(f"packages must declare in {EXTENSIONS}:\n" + "\n".join(missing))
+    texts = {f"{CORE}/names.json": as_json(own)}
+    for name, composites in NAMESPACES.items():
+        package = Path(name).parent.name
+        modules, also = names(package, composites)
+        texts[name] = stub(modules)
+        texts[str(Path(name).with_name("names.json"))] = as_json({package: dict(sorted(modules.items())), "also": also})
     for family in FAMILIES:
         (package,) = Path(family, "src").glob("tenonnx_*")
         texts[f"{package}/ops.json"] = index(package.name)

@@ -15,6 +15,7 @@ from tenonnx.op.op import Op
 from tenonnx.registry.discovery import GROUPS, plugins
 from tenonnx.registry.registry import Registry, default_registry
 from tenonnx_cli import convert, plan
+from tenonnx_convert.plugin_steps import step_options
 from tenonnx_testing.cases import collected, load
 from tenonnx_testing.coverage import gap_at
 from tenonnx_testing.differentiability import differentiability
@@ -74,12 +75,12 @@ def kernels() -> set[tuple[str, str]]:
 
 
 def judged(domain: str, name: str) -> str:
-    """How else an op is judged than by onnxruntime."""
+    """References of an op other than onnxruntime."""
     return "" if domain.startswith("ai.onnx") or (domain, name) in kernels() else ", by formula"
 
 
 def why_not(registry: Registry, domain: str, name: str, version: int) -> str | None:
-    """Why no case is compared at a version of an op, None if one is."""
+    """Reason why no case is compared at a version of an op, None if one is."""
     op = registry.lookup(domain, name, version)
     if op is None:
         return "not provided"
@@ -90,7 +91,7 @@ def why_not(registry: Registry, domain: str, name: str, version: int) -> str | N
 
 
 def coverage(domain: str) -> str:
-    """How many versions of the ops of a domain are compared, and why the others are not."""
+    """Counts of compared versions of the ops of a domain, and reasons for the others."""
     registry = default_registry()
     counts = [reached(registry, domain, name) for name in names(domain)]
     lines = [f"Calls are compared at {sum(n for n, _ in counts)} of {sum(n for _, n in counts)} versions of ops.\n"]
@@ -166,7 +167,7 @@ def option_names() -> list[str]:
 
 
 def hints() -> str:
-    """Which distribution provides which op: a default for each domain, and the exceptions of ``owners.json``.
+    """Distribution of each op: a default for each domain, and the exceptions of ``owners.json``.
 
     Stops where the registry says otherwise.
     """
@@ -188,14 +189,17 @@ def hints() -> str:
     for group, domains in declared().items():
         if group in GROUPS and group != "tenonnx.ops":
             found[group] = domains
-    found["tenonnx.options"] = dict.fromkeys(option_names(), "tenonnx-cli")
+    options = dict.fromkeys(option_names(), "tenonnx-cli")
+    for each in step_options().values():
+        options |= {flag[2:]: each.plugin.distribution for flag in each.option.flag.split("/")}
+    found["tenonnx.options"] = dict(sorted(options.items()))
     return json.dumps(found, indent=1) + "\n"
 
 
 def declared() -> dict[str, dict[str, str]]:
     """The distribution that declares each entry point of this workspace, also of those that are not installed here."""
     found: dict[str, dict[str, str]] = {}
-    for path in sorted([*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/*/pyproject.toml")]):
+    for path in sorted([*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/**/pyproject.toml")]):
         project = tomllib.loads(path.read_text("utf-8"))["project"]
         for group, entries in project.get("entry-points", {}).items():
             found.setdefault(group, {}).update(dict.fromkeys(entries, project["name"]))

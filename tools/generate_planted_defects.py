@@ -1,4 +1,4 @@
-"""Write ``docs/why/planted-defects.md``: what the conformance kit finds, as its own tests plant it."""
+"""Write ``docs/why/planted-defects.md`` from the planted mistakes of the kit's tests."""
 
 from __future__ import annotations
 

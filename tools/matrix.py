@@ -80,7 +80,7 @@ def ours(wheels: Path) -> dict[str, Path]:
 
 
 def declared(wheels: Path, subject: list[str]) -> list[str]:
-    """What others than us the packages of a subject require, directly or by one of ours."""
+    """Requirements of the packages of a subject on packages of others, directly or by one of ours."""
     built = ours(wheels)
     found: dict[str, None] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
@@ -146,8 +146,10 @@ def run(cell: Cell, wheels: Path, work: Path) -> None:
     count = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
     failed = count["failures"] + count["errors"]
     cell.counts = {
-        "passed": count["tests"] - failed - count["skipped"], "failed": failed, "skipped": count["skipped"],
-    }  # fmt: skip
+        "passed": count["tests"] - failed - count["skipped"],
+        "failed": failed,
+        "skipped": count["skipped"],
+    }
     if failed:
         sys.stderr.write(said.stdout)
 
@@ -184,9 +186,11 @@ def cells(pattern: str) -> list[Cell]:
     """Those whose name matches; families alone stand on the first Python, on which all are."""
     found = [
         Cell(python, end, subject)
-        for python in PYTHONS for end in ENDS for subject in SUBJECTS
+        for python in PYTHONS
+        for end in ENDS
+        for subject in SUBJECTS
         if python == PYTHONS[0] or subject in ("core", "tenonnx", "all")
-    ]  # fmt: skip
+    ]
     return [cell for cell in found if fnmatch.fnmatch(cell.name, pattern)]
 
 

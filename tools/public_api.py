@@ -20,10 +20,21 @@ FILE = ROOT / "docs/reference/api.txt"
 
 #: What ``docs/reference/stability.md`` calls public.
 MODULES = (
-    "tenonnx", "tenonnx.extend", "tenonnx.extend.backends", "tenonnx.extend.checks", "tenonnx.extend.formats",
-    "tenonnx.extend.frontends", "tenonnx.extend.options", "tenonnx.extend.rules", "tenonnx.extend.symbolic",
-    "tenonnx.extend.testing", "tenonnx.extend.transforms", "tenonnx_cli.extend", "tenonnx_testing", "tenonnx_training",
-)  # fmt: skip
+    "tenonnx",
+    "tenonnx.extend",
+    "tenonnx.extend.backends",
+    "tenonnx.extend.checks",
+    "tenonnx.extend.formats",
+    "tenonnx.extend.frontends",
+    "tenonnx.extend.options",
+    "tenonnx.extend.rules",
+    "tenonnx.extend.symbolic",
+    "tenonnx.extend.testing",
+    "tenonnx.extend.transforms",
+    "tenonnx_cli.extend",
+    "tenonnx_testing",
+    "tenonnx_training",
+)
 
 
 def lines() -> list[str]:
@@ -42,7 +53,7 @@ def write() -> None:
 @functools.cache
 def _sources() -> griffe.ModulesCollection:
     """Our packages as their files have them: what a class holds is read, and not what the bases of others give it."""
-    folders = [ROOT / "core/src", *ROOT.glob("*/src"), *ROOT.glob("plugins/*/src")]
+    folders = [ROOT / "core/src", *ROOT.glob("*/src"), *ROOT.glob("plugins/**/src")]
     loader = griffe.GriffeLoader(search_paths=folders)
     for folder in folders:
         for package in folder.glob("tenonnx*/__init__.py"):
@@ -60,7 +71,7 @@ def _of_module(name: str) -> Iterator[str]:
 
 
 def _target(found: griffe.Object | griffe.Alias) -> griffe.Object | griffe.Alias:
-    """What a name stands for; the name itself where that is of a package that is not ours."""
+    """Target of a name; the name itself where it is of a package of others."""
     try:
         return found.final_target if found.is_alias else found
     except griffe.AliasResolutionError:
@@ -83,7 +94,7 @@ def _of(title: str, found: griffe.Object | griffe.Alias) -> Iterator[str]:
 
 
 def _fields(found: griffe.Class) -> str:
-    """What a NamedTuple takes."""
+    """Fields of a NamedTuple."""
     if "NamedTuple" not in map(str, found.bases):
         return ""
     held = [each for each in found.attributes.values() if each.annotation is not None and "property" not in each.labels]

@@ -32,7 +32,7 @@ ORDER = ("tenonnx", "tenonnx[training]", "tenonnx[all]")
 
 
 class Refused(Exception):
-    """What keeps a release from being made."""
+    """Reason why a release cannot be made."""
 
 
 def main() -> int:
@@ -83,17 +83,20 @@ def prepare(version: str) -> None:
 
 
 def set_version(version: str) -> None:
-    """Each package says it once, and core once more for programs."""
+    """Set the version of each package and of what it requires of ours, and core's once more for programs."""
     for name, folder in packages().items():
         if name != EXAMPLE:
-            _replace(folder / "pyproject.toml", r'(?m)^version = "[^"]+"', f'version = "{version}"')
+            file = folder / "pyproject.toml"
+            _replace(file, r'(?m)^version = "[^"]+"', f'version = "{version}"')
+            bounds = re.sub(r'("tenonnx[^"~]*)~=[^"]+"', rf'\1~={version}"', file.read_text("utf-8"))
+            file.write_text(bounds, encoding="utf-8")
     _replace(ROOT / "core/src/tenonnx/__init__.py", r'(?m)^__version__ = "[^"]+"', f'__version__ = "{version}"')
 
 
 def _replace(file: Path, pattern: str, text: str) -> None:
     changed, count = re.subn(pattern, text, file.read_text("utf-8"))
     if count != 1:
-        raise Refused(f"{file.relative_to(ROOT)} must say its version once")
+        raise Refused(f"{file.relative_to(ROOT)} does not say its version once")
     file.write_text(changed, encoding="utf-8")
 
 
@@ -151,7 +154,7 @@ def check_with_tools(made: list[Path]) -> None:
 
 
 def write_sbom(out: Path) -> None:
-    """What is published, with its digests, and what it needs: others in the versions of the lock, where it has them."""
+    """Write the published files with their digests, and their requirements: others in the versions of the lock."""
     line = "uv export --quiet --locked --no-dev --all-packages --format cyclonedx1.5 --preview-features sbom-export"
     found = json.loads(_said(*line.split()))
     del found["serialNumber"], found["metadata"]["timestamp"]  # the same bytes each time
@@ -170,17 +173,21 @@ def write_sbom(out: Path) -> None:
         needs = [each for each in needs if each.marker is None or each.marker.evaluate({"extra": ""})]
         components += [
             {"type": "library", "bom-ref": each.name, "name": each.name, "description": f"{each}, of any such version"}
-            for each in needs if each.name not in refs
-        ]  # fmt: skip
+            for each in needs
+            if each.name not in refs
+        ]
         refs.update({each.name: each.name for each in needs if each.name not in refs})
         components.append(
             {
-                "type": "library", "bom-ref": name, "name": name, "version": told["Version"],
+                "type": "library",
+                "bom-ref": name,
+                "name": name,
+                "version": told["Version"],
                 "purl": f"pkg:pypi/{name}@{told['Version']}",
                 "licenses": [{"expression": told["License-Expression"]}],
                 "hashes": [{"alg": "SHA-256", "content": _digest(file)}],
             }
-        )  # fmt: skip
+        )
         edges.append({"ref": name, "dependsOn": sorted(refs[each.name] for each in needs)})
     found |= {"components": components, "dependencies": edges}
     (out / "sbom.cdx.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

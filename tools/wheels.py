@@ -23,7 +23,7 @@ EXAMPLE = "tenonnx-acme"
 
 def packages() -> dict[str, Path]:
     """The folder of each package, by its name."""
-    patterns = ("bundle", "core", "contrib_ms", "onnx_ml", "quantized", "plugins/*", "examples/third_party_plugin")
+    patterns = ("bundle", "core", "contrib_ms", "onnx_ml", "quantized", "plugins/**", "examples/third_party_plugin")
     files = [file for pattern in patterns for file in sorted(ROOT.glob(f"{pattern}/pyproject.toml"))]
     return {tomllib.loads(file.read_text("utf-8"))["project"]["name"]: file.parent for file in files}
 
@@ -41,7 +41,7 @@ def build(folder: Path, *options: str, source: bool = False) -> list[Path]:
 
 
 def metadata(wheel: Path) -> Message:
-    """What a wheel says of itself."""
+    """Metadata of a wheel."""
     with zipfile.ZipFile(wheel) as held:
         (name,) = (name for name in held.namelist() if name.endswith(".dist-info/METADATA"))
         return message_from_bytes(held.read(name))

@@ -69,9 +69,9 @@ def take_position_as_label(model: onnx.ModelProto) -> None:
 
 
 def quantize(source: Path, target: Path) -> None:
-    """Write the int8 form: weights are quantised now, activations as the model runs, so it needs no calibration."""
+    """Write the int8 form: weights are quantized now, activations as the model runs, so it needs no calibration."""
     prepared = target.with_suffix(".prepared.onnx")
-    # The quantiser asks for inferred shapes. It would fuse nodes too, which would hide where the two files differ.
+    # The quantizer asks for inferred shapes. It would fuse nodes too, which would hide where the two files differ.
     quant_pre_process(source, prepared, skip_optimization=True, skip_symbolic_shape=True)
     quantize_dynamic(prepared, target, weight_type=QuantType.QInt8)
     prepared.unlink()

@@ -42,10 +42,19 @@ class Model:
             for part, count in (("query", HEADS), ("key", KEY_VALUE_HEADS), ("value", KEY_VALUE_HEADS))
         )
         seen = self.add(
-            "GroupQueryAttention", q, k, v, "", "", "seqlens_k", "total_sequence_length", domain="com.microsoft",
+            "GroupQueryAttention",
+            q,
+            k,
+            v,
+            "",
+            "",
+            "seqlens_k",
+            "total_sequence_length",
+            domain="com.microsoft",
             outputs=[f"{name}/seen", f"{name}/present_key", f"{name}/present_value"],
-            num_heads=HEADS, kv_num_heads=KEY_VALUE_HEADS,
-        )  # fmt: skip
+            num_heads=HEADS,
+            kv_num_heads=KEY_VALUE_HEADS,
+        )
         seen = self.add("MatMul", seen, self.weight(f"{name}.joined", HIDDEN, HIDDEN), outputs=[f"{name}/joined"])
         x, norm = self.skip(seen, x, f"{name}.norm")
         rows = self.add("Reshape", norm, "rows", outputs=[f"{name}/rows"])
@@ -54,17 +63,35 @@ class Model:
         biases = [self.weight(f"{name}.{part}", EXPERTS, size) for part, size in (("b1", 2 * INNER), ("b2", HIDDEN))]
         outside = self.weight(f"{name}.outside", EXPERTS, HIDDEN, INNER)
         mixed = self.add(
-            "MoE", norm, logits, inside, biases[0], outside, biases[1], domain="com.microsoft",
-            outputs=[f"{name}/mixed"], k=CHOSEN, activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.702,
-            activation_beta=1.0, swiglu_limit=7.0, normalize_routing_weights=1,
-        )  # fmt: skip
+            "MoE",
+            norm,
+            logits,
+            inside,
+            biases[0],
+            outside,
+            biases[1],
+            domain="com.microsoft",
+            outputs=[f"{name}/mixed"],
+            k=CHOSEN,
+            activation_type="swiglu",
+            swiglu_fusion=1,
+            activation_alpha=1.702,
+            activation_beta=1.0,
+            swiglu_limit=7.0,
+            normalize_routing_weights=1,
+        )
         return self.skip(mixed, x, f"{name}.last")
 
     def skip(self, x: str, beside: str, name: str) -> tuple[str, str]:
         norm = self.add(
-            "SkipSimplifiedLayerNormalization", x, beside, self.weight(name, HIDDEN, around=1.0), epsilon=1e-5,
-            domain="com.microsoft", outputs=[f"{name}/norm", "", "", f"{name}/sum"],
-        )  # fmt: skip
+            "SkipSimplifiedLayerNormalization",
+            x,
+            beside,
+            self.weight(name, HIDDEN, around=1.0),
+            epsilon=1e-5,
+            domain="com.microsoft",
+            outputs=[f"{name}/norm", "", "", f"{name}/sum"],
+        )
         return f"{name}/sum", norm
 
 

@@ -68,9 +68,14 @@ TEXT = {0: "batch", 1: "length"}
 
 def bert(size: Size, attention: str) -> Export:
     config = transformers.BertConfig(
-        vocab_size=VOCABULARY, hidden_size=size.hidden, num_hidden_layers=size.layers, num_attention_heads=HEADS,
-        intermediate_size=size.inner, max_position_embeddings=POSITIONS, attn_implementation=attention,
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        hidden_size=size.hidden,
+        num_hidden_layers=size.layers,
+        num_attention_heads=HEADS,
+        intermediate_size=size.inner,
+        max_position_embeddings=POSITIONS,
+        attn_implementation=attention,
+    )
     model = transformers.BertModel(config, add_pooling_layer=False)
     module = Wrapped(model, lambda m, i, a: m(input_ids=i, attention_mask=a).last_hidden_state)
     inputs = {"input_ids": ids(2, 7), "attention_mask": torch.ones(2, 7, dtype=torch.int64)}
@@ -80,9 +85,14 @@ def bert(size: Size, attention: str) -> Export:
 def gpt2(size: Size, attention: str) -> Export:
     """With a past, of which keys and values come in and go out."""
     config = transformers.GPT2Config(
-        vocab_size=VOCABULARY, n_embd=size.hidden, n_layer=size.layers, n_head=HEADS, n_positions=POSITIONS,
-        n_inner=size.inner, attn_implementation=attention,
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        n_embd=size.hidden,
+        n_layer=size.layers,
+        n_head=HEADS,
+        n_positions=POSITIONS,
+        n_inner=size.inner,
+        attn_implementation=attention,
+    )
     names = [f"{kind}_{layer}" for layer in range(size.layers) for kind in ("key", "value")]
 
     def forward(model: Any, tokens: torch.Tensor, mask: torch.Tensor, *past: torch.Tensor) -> Any:
@@ -103,10 +113,15 @@ def gpt2(size: Size, attention: str) -> Export:
 
 def llama(size: Size, attention: str) -> Export:
     config = transformers.LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=size.hidden, num_hidden_layers=size.layers, num_attention_heads=HEADS,
-        num_key_value_heads=HEADS // 2, intermediate_size=size.inner, max_position_embeddings=POSITIONS,
+        vocab_size=VOCABULARY,
+        hidden_size=size.hidden,
+        num_hidden_layers=size.layers,
+        num_attention_heads=HEADS,
+        num_key_value_heads=HEADS // 2,
+        intermediate_size=size.inner,
+        max_position_embeddings=POSITIONS,
         attn_implementation=attention,
-    )  # fmt: skip
+    )
     module = Wrapped(
         transformers.LlamaForCausalLM(config),
         lambda m, i, a: m(input_ids=i, attention_mask=a, use_cache=False).logits,
@@ -117,9 +132,16 @@ def llama(size: Size, attention: str) -> Export:
 
 def t5(size: Size, attention: str) -> Export:
     config = transformers.T5Config(
-        vocab_size=VOCABULARY, d_model=size.hidden, d_kv=size.head, d_ff=size.inner, num_layers=size.layers,
-        num_heads=HEADS, relative_attention_num_buckets=8, feed_forward_proj="gated-gelu", attn_implementation="eager",
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        d_model=size.hidden,
+        d_kv=size.head,
+        d_ff=size.inner,
+        num_layers=size.layers,
+        num_heads=HEADS,
+        relative_attention_num_buckets=8,
+        feed_forward_proj="gated-gelu",
+        attn_implementation="eager",
+    )
     module = Wrapped(
         transformers.T5Model(config),
         lambda m, i, d: m(input_ids=i, decoder_input_ids=d, use_cache=False).last_hidden_state,
@@ -130,9 +152,14 @@ def t5(size: Size, attention: str) -> Export:
 
 def vit(size: Size, attention: str) -> Export:
     config = transformers.ViTConfig(
-        hidden_size=size.hidden, num_hidden_layers=size.layers, num_attention_heads=HEADS, intermediate_size=size.inner,
-        image_size=16, patch_size=4, attn_implementation=attention,
-    )  # fmt: skip
+        hidden_size=size.hidden,
+        num_hidden_layers=size.layers,
+        num_attention_heads=HEADS,
+        intermediate_size=size.inner,
+        image_size=16,
+        patch_size=4,
+        attn_implementation=attention,
+    )
     module = Wrapped(
         transformers.ViTModel(config, add_pooling_layer=False), lambda m, x: m(pixel_values=x).last_hidden_state
     )
@@ -141,11 +168,23 @@ def vit(size: Size, attention: str) -> Export:
 
 def whisper(size: Size, attention: str) -> Export:
     config = transformers.WhisperConfig(
-        vocab_size=VOCABULARY, d_model=size.hidden, encoder_layers=size.layers, decoder_layers=size.layers,
-        encoder_attention_heads=HEADS, decoder_attention_heads=HEADS, encoder_ffn_dim=size.inner,
-        decoder_ffn_dim=size.inner, num_mel_bins=8, max_source_positions=12, max_target_positions=16,
-        pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, attn_implementation=attention,
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        d_model=size.hidden,
+        encoder_layers=size.layers,
+        decoder_layers=size.layers,
+        encoder_attention_heads=HEADS,
+        decoder_attention_heads=HEADS,
+        encoder_ffn_dim=size.inner,
+        decoder_ffn_dim=size.inner,
+        num_mel_bins=8,
+        max_source_positions=12,
+        max_target_positions=16,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=1,
+        attn_implementation=attention,
+    )
     module = Wrapped(
         transformers.WhisperModel(config),
         lambda m, f, d: (
@@ -161,18 +200,22 @@ def whisper(size: Size, attention: str) -> Export:
 
 def resnet(size: Size, attention: str) -> Export:
     config = transformers.ResNetConfig(
-        embedding_size=size.hidden // 2, hidden_sizes=[size.hidden // 2, size.hidden], depths=[size.layers] * 2,
+        embedding_size=size.hidden // 2,
+        hidden_sizes=[size.hidden // 2, size.hidden],
+        depths=[size.layers] * 2,
         layer_type="basic",
-    )  # fmt: skip
+    )
     model = transformers.ResNetModel(config)
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.running_mean.normal_(std=0.2)
             module.running_var.uniform_(0.5, 2.0)
     return Export(
-        Wrapped(model, lambda m, x: m(pixel_values=x).pooler_output), {"image": torch.randn(2, 3, 32, 32)}, ["pooled"],
+        Wrapped(model, lambda m, x: m(pixel_values=x).pooler_output),
+        {"image": torch.randn(2, 3, 32, 32)},
+        ["pooled"],
         {"image": {0: "batch"}},
-    )  # fmt: skip
+    )
 
 
 class DiffusionBlock(nn.Module):
@@ -227,9 +270,11 @@ MODELS = {function.__name__: function for function in (bert, gpt2, llama, t5, vi
 
 def exported(export: Export, style: str, path: Path) -> None:
     shared: dict[str, Any] = {
-        "input_names": list(export.inputs), "output_names": export.outputs, "opset_version": OPSETS[style],
+        "input_names": list(export.inputs),
+        "output_names": export.outputs,
+        "opset_version": OPSETS[style],
         "external_data": False,
-    }  # fmt: skip
+    }
     arguments = tuple(export.inputs.values())
     if style == "script":
         torch.onnx.export(

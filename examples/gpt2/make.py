@@ -1,4 +1,4 @@
-"""Make ``gpt2.onnx``, a decoder in the style of GPT-2 with a past, and ``gpt2-beams.onnx``, which generates by it.
+"""Making of ``gpt2.onnx``, a GPT-2 style decoder with a past, and of ``gpt2-beams.onnx``, a beam search by it.
 
 Run ``python make.py [folder]``. The weights are random numbers of a fixed seed; ``samples.npz`` holds the inputs of
 the first, ``samples-beams.npz`` those of the second.
@@ -38,7 +38,7 @@ class Decoder:
         return self.add(op_type, *inputs, outputs=outputs, domain="com.microsoft", **attributes)
 
     def skip(self, x: str, beside: str, name: str) -> tuple[str, str]:
-        """The sum of both as it is, and standardised."""
+        """The sum of both as it is, and standardized."""
         shift = [self.weight(f"{name}.scale", HIDDEN, around=1.0), self.weight(f"{name}.shift", HIDDEN)]
         outputs = [f"{name}/norm", "", "", f"{name}/sum"]
         norm = self.fused("SkipLayerNormalization", x, beside, *shift, outputs=outputs, epsilon=1e-5)
@@ -48,9 +48,15 @@ class Decoder:
         name = f"layer_{number}"
         weights = [self.weight(f"{name}.qkv", HIDDEN, 3 * HIDDEN), self.weight(f"{name}.qkv_bias", 3 * HIDDEN)]
         seen = self.fused(
-            "Attention", norm, *weights, "attention_mask", f"past_{number}",
-            outputs=[f"{name}/seen", f"present_{number}"], num_heads=HEADS, unidirectional=1,
-        )  # fmt: skip
+            "Attention",
+            norm,
+            *weights,
+            "attention_mask",
+            f"past_{number}",
+            outputs=[f"{name}/seen", f"present_{number}"],
+            num_heads=HEADS,
+            unidirectional=1,
+        )
         joined = self.add("MatMul", seen, self.weight(f"{name}.out", HIDDEN, HIDDEN), outputs=[f"{name}/joined"])
         x, norm = self.skip(joined, x, f"{name}.middle")
         wide = self.add("MatMul", norm, self.weight(f"{name}.wide", HIDDEN, 4 * HIDDEN), outputs=[f"{name}/wide"])
@@ -85,9 +91,16 @@ def search(decoder: onnx.GraphProto) -> onnx.GraphProto:
     factors = {"length_penalty": 1.0, "repetition_penalty": 1.1}
     names = ["input_ids", "max_length", *counts, *factors]
     node = helper.make_node(
-        "BeamSearch", names, ["sequences", "sequences_scores"], name="search", domain="com.microsoft",
-        decoder=decoder, eos_token_id=END, pad_token_id=END, no_repeat_ngram_size=3,
-    )  # fmt: skip
+        "BeamSearch",
+        names,
+        ["sequences", "sequences_scores"],
+        name="search",
+        domain="com.microsoft",
+        decoder=decoder,
+        eos_token_id=END,
+        pad_token_id=END,
+        no_repeat_ngram_size=3,
+    )
     held = [numpy_helper.from_array(np.array([value], np.int32), name) for name, value in counts.items()]
     held += [numpy_helper.from_array(np.array([value], np.float32), name) for name, value in factors.items()]
     inputs = [

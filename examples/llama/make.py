@@ -26,10 +26,18 @@ def write_source(folder: Path) -> None:
     """The model as transformers keeps it, from which the builder reads."""
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=HEADS * SIZE, intermediate_size=64, num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS, num_key_value_heads=KEY_VALUE_HEADS, max_position_embeddings=64,
-        tie_word_embeddings=False, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        hidden_size=HEADS * SIZE,
+        intermediate_size=64,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=KEY_VALUE_HEADS,
+        max_position_embeddings=64,
+        tie_word_embeddings=False,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
     LlamaForCausalLM(config).save_pretrained(folder)
     words = Tokenizer(WordLevel({f"t{k}": k for k in range(VOCABULARY)}, unk_token="t0"))
     PreTrainedTokenizerFast(tokenizer_object=words, pad_token="t0", bos_token="t1", eos_token="t2").save_pretrained(

@@ -1,4 +1,4 @@
-"""Make quantised models with tenonnx: a BERT classifier, a ResNet and decoders, in the forms that users have.
+"""Make quantized models with tenonnx: a BERT classifier, a ResNet and decoders, in the forms that users have.
 
 python examples/quantized/make.py [folder]
 """
@@ -80,7 +80,7 @@ def resnet() -> tx.Graph:
 
 
 TEXT = (
-    "a model is a graph of operators, and each operator is a function of tensors. a quantised model holds codes in "
+    "a model is a graph of operators, and each operator is a function of tensors. a quantized model holds codes in "
     "place of numbers: a code, less its zero point, times its scale is the number that it stands for. weights of four "
     "bits come in blocks, and each block has a scale of its own, so that one large number does not spoil the others. "
 )

@@ -109,9 +109,18 @@ class Builder:
             states = [f"past_key_self_{layer}", f"past_value_self_{layer}"] if past else ["", ""]
             present = [f"present_key_self_{layer}", f"present_value_self_{layer}"]
             seen = self.fused(
-                "MultiHeadAttention", query, key, value, "", "", "", *states, outputs=[f"{name}/seen", *present],
-                num_heads=HEADS, unidirectional=1,
-            )  # fmt: skip
+                "MultiHeadAttention",
+                query,
+                key,
+                value,
+                "",
+                "",
+                "",
+                *states,
+                outputs=[f"{name}/seen", *present],
+                num_heads=HEADS,
+                unidirectional=1,
+            )
             x, norm = self.skip(x, self.linear(seen, f"{name}.self.out"), f"{name}.middle")
             across = self.across(norm, layer, past)
             x, norm = self.skip(x, self.linear(across, f"{name}.cross.out"), f"{name}.then")
@@ -165,12 +174,23 @@ def model() -> onnx.ModelProto:
     factors = {"length_penalty": 1.0, "repetition_penalty": 1.1}
     names = ["input_features", "max_length", "min_length", "num_beams", "num_return_sequences", *factors]
     node = helper.make_node(
-        "WhisperBeamSearch", [*names, "", "", "", "decoder_input_ids", "logits_processor"],
-        ["sequences", "sequences_scores"], name="search", domain="com.microsoft",
-        encoder=encoder(), decoder=decoder(), eos_token_id=END, pad_token_id=END, decoder_start_token_id=START,
-        translate_token_id=TRANSLATE, transcribe_token_id=TRANSCRIBE, start_of_lm_token_id=START_OF_LM,
-        no_timestamps_token_id=NO_TIMESTAMPS, beginning_timestamp_token_id=FIRST_TIMESTAMP, no_repeat_ngram_size=3,
-    )  # fmt: skip
+        "WhisperBeamSearch",
+        [*names, "", "", "", "decoder_input_ids", "logits_processor"],
+        ["sequences", "sequences_scores"],
+        name="search",
+        domain="com.microsoft",
+        encoder=encoder(),
+        decoder=decoder(),
+        eos_token_id=END,
+        pad_token_id=END,
+        decoder_start_token_id=START,
+        translate_token_id=TRANSLATE,
+        transcribe_token_id=TRANSCRIBE,
+        start_of_lm_token_id=START_OF_LM,
+        no_timestamps_token_id=NO_TIMESTAMPS,
+        beginning_timestamp_token_id=FIRST_TIMESTAMP,
+        no_repeat_ngram_size=3,
+    )
     held = [numpy_helper.from_array(np.array([number], np.int32), name) for name, number in counts.items()]
     held += [numpy_helper.from_array(np.array([number], np.float32), name) for name, number in factors.items()]
     inputs = [

@@ -37,7 +37,7 @@ MODULES = {
 #: Where packages lie that need frameworks to be imported: these are read, not imported.
 APART = {
     f"tenonnx_{path.parts[-3]}": path.parent
-    for path in Path(__file__).parents[2].glob("plugins/*/src/tenonnx_*")
+    for path in Path(__file__).parents[2].glob("plugins/**/src/tenonnx_*")
     if path.parts[-3] in ("jax", "score", "sklearn", "tensorflow", "torch")
 }
 
@@ -109,7 +109,7 @@ def _told(path: str, target: Any, indent: str = "") -> Iterator[str]:
 
 
 def _signature(parameters: Iterable[Any]) -> str:
-    """What is taken, with the marks before it, without annotations."""
+    """Parameters with the marks before them, without annotations."""
     shown, marked = [], False
     for each in parameters:
         stars = {"variadic positional": "*", "variadic keyword": "**"}.get(each.kind.value, "")

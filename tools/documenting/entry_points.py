@@ -9,33 +9,57 @@ from tenonnx.tools import GROUPS
 
 ROOT = Path(__file__).parents[2]
 
-_HOW_TO = "../how-to/writing-a-plugin.md"
+_TESTS = "../how-to/plugin-tests.md#register-the-ops"
+_BACKENDS = "../how-to/plugin-backends.md"
+_REST = "../how-to/plugin-transforms.md"
 
 #: By group: what a package adds with it, what the name of an entry says, and the page that tells more.
 TOLD = {
-    "tenonnx.ops": ("operators", "the domain that they are of", f"{_HOW_TO}#registration-and-tests"),
-    "tenonnx.conformance": ("cases that test operators", "any", f"{_HOW_TO}#registration-and-tests"),
-    "tenonnx.backends": ("a backend that runs graphs", "what `backend=` takes", f"{_HOW_TO}#other-plugins"),
+    "tenonnx.ops": ("operators", "the domain that they are of", _TESTS),
+    "tenonnx.conformance": ("cases that test operators", "any", _TESTS),
+    "tenonnx.backends": ("a backend that runs graphs", "what `backend=` takes", f"{_BACKENDS}#backends"),
     "tenonnx.frontends": (
         "a front end that reads models",
         "a suffix without its dot, the name of a file in a folder, or the Python package of a class",
-        f"{_HOW_TO}#other-plugins",
+        f"{_BACKENDS}#front-ends",
     ),
     "tenonnx.transforms": (
-        "a transform of graphs", "the flag of `tenonnx convert` and `plan`", f"{_HOW_TO}#a-transform",
+        "a transform of graphs",
+        "the flag of `tenonnx convert` and `plan`",
+        f"{_REST}#a-transform",
     ),
     "tenonnx.rules": ("rules that replace nodes while a model is read", "any", "rules-and-hooks.md"),
     "tenonnx.hooks": ("a hook that changes what is written", "what `--hook` takes", "rules-and-hooks.md"),
-    "tenonnx.commands": ("a command", "the command", f"{_HOW_TO}#other-plugins"),
-    "tenonnx.targets": ("deployment targets", "any", f"{_HOW_TO}#a-target"),
+    "tenonnx.commands": ("a command", "the command", f"{_REST}#entry-point-groups"),
+    "tenonnx.targets": ("deployment targets", "any", f"{_REST}#a-target"),
     "tenonnx.estimators": (
         "rules of estimators, which its import registers",
         "the Python package of the estimators",
         "../how-to/sklearn.md",
     ),
-    "tenonnx.torch_ops": ("operators and modules of PyTorch", "any", f"{_HOW_TO}#other-plugins"),
-    "tenonnx.tensorflow_ops": ("ops of TensorFlow and TFLite", "any", f"{_HOW_TO}#other-plugins"),
-}  # fmt: skip
+    "tenonnx.extensions": (
+        "a function of `tenonnx` or a method of `Graph`",
+        "the name below `tenonnx`",
+        f"{_REST}#entry-point-groups",
+    ),
+    "tenonnx.formats": (
+        "a format of files that models are written in",
+        "the suffix of its files",
+        "../how-to/leave-onnx.md#a-format-of-your-own",
+    ),
+    "tenonnx.frameworks": (
+        "a framework that computes graphs, for the conformance kit",
+        "the kind of rules that it reads",
+        f"{_REST}#entry-point-groups",
+    ),
+    "tenonnx.lowerings": (
+        "ways to express ops by lists of others",
+        "any",
+        "target-files.md#lists-of-ops",
+    ),
+    "tenonnx.torch_ops": ("operators and modules of PyTorch", "any", f"{_REST}#entry-point-groups"),
+    "tenonnx.tensorflow_ops": ("ops of TensorFlow and TFLite", "any", f"{_REST}#entry-point-groups"),
+}
 
 HEAD = """# Entry points
 
@@ -80,7 +104,7 @@ def write(path: Path) -> None:
 def _declared() -> dict[str, list[str]]:
     """The entries of our packages by group, as rows of a table."""
     found: dict[str, list[str]] = {}
-    for file in sorted([*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/*/pyproject.toml")]):
+    for file in sorted([*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/**/pyproject.toml")]):
         project = tomllib.loads(file.read_text("utf-8"))["project"]
         for group, entries in project.get("entry-points", {}).items():
             found.setdefault(group, []).extend(f"| `{n}` | `{v}` | {project['name']} |" for n, v in entries.items())

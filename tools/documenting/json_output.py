@@ -1,4 +1,4 @@
-"""What commands print with ``--json``, as tables of their keys."""
+"""Tables of the keys that commands print with ``--json``."""
 
 from __future__ import annotations
 
@@ -43,9 +43,15 @@ def every_key() -> Iterator[tuple[str, str]]:
         yield from ((command, key.replace("?", "")) for key, _, _ in rows(told, schema))
 
 
-def rows(node: dict[str, Any], schema: dict[str, Any], key: str = "", name: str = "") -> Iterator[tuple[str, str, str]]:
-    """The key, type and meaning of a part of the schema, and of those in it."""
-    referred = schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else {}
+def rows(
+    node: dict[str, Any], schema: dict[str, Any], key: str = "", name: str = "", around: tuple[str, ...] = ()
+) -> Iterator[tuple[str, str, str]]:
+    """The key, type and meaning of a part of the schema, and of those in it; a part of itself is told once."""
+    reference = node.get("$ref", "").rpartition("/")[2]
+    if reference in around:
+        return
+    around += (reference,) if reference else ()
+    referred = schema["$defs"][reference] if reference else {}
     ways = [way for way in node.get("anyOf", ()) if way.get("type") != "null"]
     found = {**referred, **node, "properties": {**node.get("properties", {}), **referred.get("properties", {})}}
     required = {*node.get("required", ()), *referred.get("required", ())}
@@ -56,15 +62,15 @@ def rows(node: dict[str, Any], schema: dict[str, Any], key: str = "", name: str 
             found.get("description", "").replace("|", "\\|"),
         )
     for way in ways:
-        yield from list(rows(way, schema, key, name))[1 if name else 0 :]
+        yield from list(rows(way, schema, key, name, around))[1 if name else 0 :]
     for each, inner in found["properties"].items():
         mark = "" if each in required else "?"
-        yield from rows(inner, schema, f"{key}.{each}{mark}".lstrip("."), each)
+        yield from rows(inner, schema, f"{key}.{each}{mark}".lstrip("."), each, around)
     for word, mark in (("items", "[]"), ("additionalProperties", ".*")):
         inner = found.get(word)
         if isinstance(inner, dict):
             told = "description" in inner and "properties" not in inner
-            yield from rows(inner, schema, key + mark, mark if told else "")
+            yield from rows(inner, schema, key + mark, mark if told else "", around)
 
 
 def _kind(found: dict[str, Any], outer: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A page for each op: what it means, at which versions, how it is drawn, differentiated, run and converted."""
+"""A page for each op: meaning, versions, cases, gradient, backends and targets."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _versions(meanings: list[Op]) -> Iterator[str]:
 
 
 def _change(step) -> str:
-    """What was spelled otherwise, in the words of ``until``."""
+    """Change of a signature, in the words of ``until``."""
     kept = {name: getattr(step, name, None) for name in ("attributes", "lacks", "renamed", "defaults", "vectors")}
     words = {
         "attributes": "attributes then, inputs now:",

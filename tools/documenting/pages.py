@@ -15,20 +15,28 @@ ELSEWHERE = {
     "CHANGELOG.md": "reference/changelog.md",
     "SECURITY.md": "reference/security.md",
     "benchmarks/README.md": "why/benchmarks.md",
+    "benchmarks/log.md": "why/benchmarks-log.md",
     "benchmarks/matrix.md": "reference/versions.md",
     "examples/README.md": "start/examples.md",
-    "plugins/training/README.md": "how-to/training.md",
     **{
         str(path.relative_to(ROOT)): f"reference/packages/{path.parent.name.replace('_', '-')}.md"
-        for path in sorted([*ROOT.glob("plugins/*/README.md"), *ROOT.glob("*/README.md")])
-        if path.parent.name not in ("training", "benchmarks", "examples", "docs")
+        for path in sorted([*ROOT.glob("plugins/**/README.md"), *ROOT.glob("*/README.md")])
+        if path.parent.name not in ("benchmarks", "examples", "docs")
     },
 }
 
-#: Pages that are made while the site is built, so that no file of the repository stands for them.
-GENERATED = ("reference/api/index.md", "reference/commands.md", "reference/entry-points.md", "reference/json.md")
+#: Pages that are made while the site is built; in the repository, links lead to headings of the reference instead.
+REFERENCE = DOCS / "reference" / "index.md"
+GENERATED = {
+    "python-api": "reference/api/index.md",
+    "commands": "reference/commands.md",
+    "json-output": "reference/json.md",
+    "entry-points": "reference/entry-points.md",
+}
 
 FENCE = re.compile(r"^(```|~~~).*?^\1[ ]*$", re.MULTILINE | re.DOTALL)
+#: A list of pages, which is a comment in the repository, where nothing could show it.
+TOCTREE = re.compile(r"^<!-- toctree\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
@@ -60,6 +68,7 @@ def write(folder: Path) -> None:
 def resolved(path: Path, known: dict[Path, Path]) -> tuple[str, list[str]]:
     """The text of a page with its links as they are in the site, and the targets that do not exist."""
     text, dead, parts, start = path.read_text("utf-8"), [], [], 0
+    text = TOCTREE.sub(r"```{toctree}\n:hidden:\n\n\1```", text)
 
     def link(match: re.Match[str]) -> str:
         mark, said, target = match.groups()
@@ -69,12 +78,12 @@ def resolved(path: Path, known: dict[Path, Path]) -> tuple[str, list[str]]:
         meant = Path(os.path.normpath(path.parent / name))
         if meant.is_dir() and meant / "README.md" in known:
             meant /= "README.md"
+        if meant == REFERENCE and anchor in GENERATED:
+            return f"{mark}[{said}]({os.path.relpath(GENERATED[anchor], known[path].parent)})"
         if meant in known or (DOCS in meant.parents and meant.is_file()):
             place = known.get(meant) or meant.relative_to(DOCS)
             address = os.path.relpath(place, known[path].parent) + (f"#{anchor}" if anchor else "")
             return f"{mark}[{said}]({address})"
-        if meant in (DOCS / made for made in GENERATED):
-            return match[0]
         if not meant.exists():
             dead.append(target)
         file = str(meant.relative_to(ROOT))

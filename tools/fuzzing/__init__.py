@@ -1,1 +1,1 @@
-"""What ``tools/fuzz.py`` is made of: seeds, mutations, and what is tried with each mutant."""
+"""Parts of ``tools/fuzz.py``: seeds, mutations, and trials."""

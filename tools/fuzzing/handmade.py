@@ -34,8 +34,10 @@ def handmade() -> dict[str, ModelProto]:
             make_node("Reshape", ["b", "s"], ["d"]),
             make_node("Softmax", ["d"], ["y"], axis=-1),
         ],
-        [x], "y", initializer=[weight, shape],
-    )  # fmt: skip
+        [x],
+        "y",
+        initializer=[weight, shape],
+    )
     found["shapes"] = _model(
         [
             make_node("Shape", ["x"], ["a"]),
@@ -45,8 +47,10 @@ def handmade() -> dict[str, ModelProto]:
             make_node("ConstantOfShape", ["t"], ["f"], value=_tensor("v", [1.5], np.float32)),
             make_node("Expand", ["f", "t"], ["y"]),
         ],
-        [x], "y", initializer=[_tensor("i", 0, np.int64), _tensor("z", [0], np.int64), _tensor("m", [2], np.int64)],
-    )  # fmt: skip
+        [x],
+        "y",
+        initializer=[_tensor("i", 0, np.int64), _tensor("z", [0], np.int64), _tensor("m", [2], np.int64)],
+    )
     found["written_out"] = _model(
         [
             make_node("ReduceMean", ["x", "last"], ["m"]),
@@ -63,20 +67,26 @@ def handmade() -> dict[str, ModelProto]:
             make_node("Mul", ["l", "c"], ["e"]),
             make_node("Mul", ["e", "half"], ["y"]),
         ],
-        [x], "y", initializer=[
-            _tensor("last", [-1], np.int64), _tensor("tiny", 1e-5, np.float32),
-            _tensor("scale", [1, 2, 3, 4], np.float32), _tensor("root", 2**0.5, np.float32),
-            _tensor("one", 1, np.float32), _tensor("half", 0.5, np.float32),
+        [x],
+        "y",
+        initializer=[
+            _tensor("last", [-1], np.int64),
+            _tensor("tiny", 1e-5, np.float32),
+            _tensor("scale", [1, 2, 3, 4], np.float32),
+            _tensor("root", 2**0.5, np.float32),
+            _tensor("one", 1, np.float32),
+            _tensor("half", 0.5, np.float32),
         ],
-    )  # fmt: skip
+    )
     then = helper.make_graph([make_node("Mul", ["x", "x"], ["p"])], "then", [], [_info("p")])
     inner = helper.make_graph([make_node("Add", ["x", "late"], ["r"])], "inner", [], [_info("r")])
     deeper = make_node("If", ["c"], ["q"], then_branch=then, else_branch=inner)
     other = helper.make_graph([deeper], "else", [], [_info("q")])
     found["branches"] = _model(
         [make_node("If", ["c"], ["y"], then_branch=then, else_branch=other), make_node("Neg", ["x"], ["late"])],
-        [x, c], "y",
-    )  # fmt: skip
+        [x, c],
+        "y",
+    )
     body = helper.make_graph(
         [
             make_node("Add", ["v", "x"], ["w1"]),
@@ -89,23 +99,33 @@ def handmade() -> dict[str, ModelProto]:
     )
     found["loop"] = _model(
         [make_node("Loop", ["m", "", "x"], ["y", "scanned"], body=body)],
-        [x], "y", "scanned", initializer=[_tensor("m", 3, np.int64)],
-    )  # fmt: skip
+        [x],
+        "y",
+        "scanned",
+        initializer=[_tensor("m", 3, np.int64)],
+    )
     step = helper.make_graph(
         [make_node("Add", ["h", "r"], ["h1"]), make_node("Tanh", ["h1"], ["o"])],
-        "step", [_info("h"), _info("r")], [_info("h1"), _info("o")],
-    )  # fmt: skip
+        "step",
+        [_info("h"), _info("r")],
+        [_info("h1"), _info("o")],
+    )
     found["scan"] = _model(
         [make_node("Scan", ["b", "x"], ["last", "y"], body=step, num_scan_inputs=1)],
-        [x], "last", "y", initializer=[_tensor("b", [0, 0, 0, 0], np.float32)],
-    )  # fmt: skip
+        [x],
+        "last",
+        "y",
+        initializer=[_tensor("b", [0, 0, 0, 0], np.float32)],
+    )
     scaled = make_node("Mul", ["a", "f"], ["b"])
     factor = make_node("Constant", [], ["f"])
     factor.attribute.add(name="value_float", type=AttributeProto.FLOAT, ref_attr_name="factor")
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("local", 1)]
     scale = helper.make_function("local", "Scale", ["a"], ["b"], [factor, scaled], opsets, ["factor"])
-    twice = [make_node("Scale", ["a"], ["t"], domain="local", factor=2.0),
-             make_node("Scale", ["t"], ["b"], domain="local", factor=0.5)]  # fmt: skip
+    twice = [
+        make_node("Scale", ["a"], ["t"], domain="local", factor=2.0),
+        make_node("Scale", ["t"], ["b"], domain="local", factor=0.5),
+    ]
     found["functions"] = _model([make_node("Twice", ["x"], ["y"], domain="local")], [x], "y")
     found["functions"].functions.extend([scale, helper.make_function("local", "Twice", ["a"], ["b"], twice, opsets)])
     sparse = helper.make_sparse_tensor(
@@ -119,15 +139,19 @@ def handmade() -> dict[str, ModelProto]:
             make_node("SequenceInsert", ["s", "a"], ["t"]),
             make_node("ConcatFromSequence", ["t"], ["y"], axis=1),
         ],
-        [x], "y", initializer=[_tensor("one", 1, np.int64)],
-    )  # fmt: skip
+        [x],
+        "y",
+        initializer=[_tensor("one", 1, np.int64)],
+    )
     found["vendor"] = _model(
         [
             make_node("FusedGemm", ["x", "w"], ["a"], domain="com.microsoft", activation="Relu"),
             make_node("Gelu", ["a"], ["y"], domain="com.microsoft"),
         ],
-        [x], "y", initializer=[weight],
-    )  # fmt: skip
+        [x],
+        "y",
+        initializer=[weight],
+    )
     found["texts"] = _model(
         [make_node("RegexFullMatch", ["t"], ["y"], pattern="(a|b)+c?")],
         [_info("t", TensorProto.STRING, [2])],

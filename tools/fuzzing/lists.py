@@ -1,4 +1,4 @@
-"""Seeds of text, sequences, optional values and maps: what they are made by, carried through and taken apart by."""
+"""Seeds with text, sequences, optional values and maps."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ def _texts() -> dict[str, ModelProto]:
     found = {
         "growing": _model(
             [make_node("StringConcat", [a, a], [b]) for a, b in ("ts", "su", "uv", "vy")],
-            {}, "y", _text("t", "ab", "c"),
+            {},
+            "y",
+            _text("t", "ab", "c"),
         ),
         "joined": _model(
             [
@@ -105,7 +107,10 @@ def _texts() -> dict[str, ModelProto]:
                 make_node("RegexFullMatch", ["b"], ["matched"], pattern=r"[a-z]+\d*"),
                 make_node("Equal", ["b", "t"], ["y"]),
             ],
-            t, "counts matched y", _text("end", ",x1"), _numbers("first", 0),
+            t,
+            "counts matched y",
+            _text("end", ",x1"),
+            _numbers("first", 0),
         ),
         "numbers": _model(
             [
@@ -114,23 +119,40 @@ def _texts() -> dict[str, ModelProto]:
                 make_node("Cast", ["b"], ["c"], to=FLOAT),
                 make_node("Mul", ["c", "x"], ["y"]),
             ],
-            {"x": _tensor(FLOAT, "N", 2)}, "y", _text("zeros", "0", "00"),
+            {"x": _tensor(FLOAT, "N", 2)},
+            "y",
+            _text("zeros", "0", "00"),
         ),
         "normalized": _model(
             [
                 make_node("Concat", ["words", "stops"], ["a"], axis=0),
                 make_node(
-                    "StringNormalizer", ["a"], ["b"], case_change_action="LOWER", stopwords=["The", "a"],
-                    is_case_sensitive=0, locale="en_US",
+                    "StringNormalizer",
+                    ["a"],
+                    ["b"],
+                    case_change_action="LOWER",
+                    stopwords=["The", "a"],
+                    is_case_sensitive=0,
+                    locale="en_US",
                 ),
                 make_node("Unique", ["b"], ["c", "i", "j", "counts"], sorted=1),
                 make_node(
-                    "TfIdfVectorizer", ["b"], ["y"], mode="TFIDF", min_gram_length=1, max_gram_length=2,
-                    max_skip_count=1, ngram_counts=[0, 2], ngram_indexes=[0, 1, 2],
-                    pool_strings=["one", "two", "one", "two"], weights=[1.0, 2.0, 0.5],
+                    "TfIdfVectorizer",
+                    ["b"],
+                    ["y"],
+                    mode="TFIDF",
+                    min_gram_length=1,
+                    max_gram_length=2,
+                    max_skip_count=1,
+                    ngram_counts=[0, 2],
+                    ngram_indexes=[0, 1, 2],
+                    pool_strings=["one", "two", "one", "two"],
+                    weights=[1.0, 2.0, 0.5],
                 ),
             ],
-            {"words": _tensor(STRING, "N")}, "c counts y", _text("stops", "THE", "one", "Two"),
+            {"words": _tensor(STRING, "N")},
+            "c counts y",
+            _text("stops", "THE", "one", "Two"),
         ),
         "moved": _model(
             [
@@ -144,8 +166,14 @@ def _texts() -> dict[str, ModelProto]:
                 make_node("Concat", ["e", "f"], ["h"], axis=0),
                 make_node("Where", ["c?", "h", "g"], ["y"]),
             ],
-            t | {"c?": _tensor(BOOL)}, "y", _numbers("s", [2, -1]), _numbers("pads", [1, 0, 0, 1]), _text("fill", "-"),
-            _numbers("wide", [2, 1, 1]), _numbers("from", [0, 1, 1]), _numbers("to", [9, 9, 2]),
+            t | {"c?": _tensor(BOOL)},
+            "y",
+            _numbers("s", [2, -1]),
+            _numbers("pads", [1, 0, 0, 1]),
+            _text("fill", "-"),
+            _numbers("wide", [2, 1, 1]),
+            _numbers("from", [0, 1, 1]),
+            _numbers("to", [9, 9, 2]),
         ),
         "scattered": _model(
             [
@@ -157,7 +185,11 @@ def _texts() -> dict[str, ModelProto]:
                 make_node("OneHot", ["at", "depth", "pair"], ["y"]),
                 make_node("Shape", ["e"], ["z"]),
             ],
-            t, "y z", _numbers("at", [[0, 1], [1, 0]]), _numbers("keep", [True, False], bool), _numbers("depth", 3),
+            t,
+            "y z",
+            _numbers("at", [[0, 1], [1, 0]]),
+            _numbers("keep", [True, False], bool),
+            _numbers("depth", 3),
             _text("pair", "off", "on"),
         ),
         "encoded": _model(
@@ -168,19 +200,28 @@ def _texts() -> dict[str, ModelProto]:
                 _ml("OneHotEncoder", ["b"], ["y"], cats_strings=["x", "y"], zeros=1),
                 _ml("ArrayFeatureExtractor", ["b", "one"], ["z"]),
             ],
-            t, "c y z", _numbers("one", [1]),
+            t,
+            "c y z",
+            _numbers("one", [1]),
         ),
         "tokens": _model(
             [
                 make_node(
-                    "Tokenizer", ["words"], ["a"], domain="com.microsoft", mark=1, mincharnum=1, pad_value="#",
+                    "Tokenizer",
+                    ["words"],
+                    ["a"],
+                    domain="com.microsoft",
+                    mark=1,
+                    mincharnum=1,
+                    pad_value="#",
                     separators=[" ", "-"],
                 ),
                 make_node("MurmurHash3", ["a"], ["y"], domain="com.microsoft", seed=7, positive=0),
             ],
-            {"words": _tensor(STRING, "N")}, "a y",
+            {"words": _tensor(STRING, "N")},
+            "a y",
         ),
-    }  # fmt: skip
+    }
     return {f"text-{name}": model for name, model in found.items()}
 
 
@@ -194,8 +235,10 @@ def _text_in_graphs() -> dict[str, ModelProto]:
     )
     step = make_graph(
         [make_node("StringConcat", ["h", "r"], ["h1"]), make_node("Identity", ["h1"], ["o"])],
-        "step", [_value("h", _tensor(STRING)), _value("r", _tensor(STRING))], [_value("h1"), _value("o")],
-    )  # fmt: skip
+        "step",
+        [_value("h", _tensor(STRING)), _value("r", _tensor(STRING))],
+        [_value("h1"), _value("o")],
+    )
     upper = make_node("StringNormalizer", ["a"], ["b"])
     upper.attribute.add(name="case_change_action", type=AttributeProto.STRING, ref_attr_name="case")
     stop = make_node("StringNormalizer", ["b"], ["c"])
@@ -203,31 +246,33 @@ def _text_in_graphs() -> dict[str, ModelProto]:
     imports = [helper.make_opsetid("", 21)]
     cleaned = helper.make_function("local", "Clean", ["a"], ["c"], [upper, stop], imports, ["case", "stops"])
     found = {
-        "loop": _model(
-            [make_node("Loop", ["m", "", "t"], ["y", "all"], body=twice)], t, "y all", _numbers("m", 3)
-        ),
+        "loop": _model([make_node("Loop", ["m", "", "t"], ["y", "all"], body=twice)], t, "y all", _numbers("m", 3)),
         "known_loop": _model(
             [make_node("Loop", ["m", "", "t"], ["y"], body=digits)], {}, "y", _numbers("m", 4), _text("t", "a", "b")
         ),
         "scan": _model(
-            [make_node("Scan", ["b", "t"], ["last", "y"], body=step, num_scan_inputs=1)], t, "last y",
+            [make_node("Scan", ["b", "t"], ["last", "y"], body=step, num_scan_inputs=1)],
+            t,
+            "last y",
             helper.make_tensor("b", STRING, [], [b"_"]),
         ),
         "branches": _model(
             [
                 make_node(
-                    "If", ["c"], ["y"],
+                    "If",
+                    ["c"],
+                    ["y"],
                     then_branch=make_graph([make_node("StringConcat", ["t", "t"], ["p"])], "then", [], [_value("p")]),
-                    else_branch=make_graph([make_node("Constant", [], ["q"], value_strings=["no"])], "else", [],
-                                           [_value("q")]),
+                    else_branch=make_graph(
+                        [make_node("Constant", [], ["q"], value_strings=["no"])], "else", [], [_value("q")]
+                    ),
                 )
             ],
-            t | {"c": _tensor(BOOL)}, "y",
+            t | {"c": _tensor(BOOL)},
+            "y",
         ),
-        "function": _model(
-            [make_node("Clean", ["t"], ["y"], domain="local", case="UPPER", stops=["a"])], t, "y"
-        ),
-    }  # fmt: skip
+        "function": _model([make_node("Clean", ["t"], ["y"], domain="local", case="UPPER", stops=["a"])], t, "y"),
+    }
     found["function"].functions.append(cleaned)
     return {f"text-{name}": model for name, model in found.items()}
 
@@ -243,12 +288,15 @@ def _sequences() -> dict[str, ModelProto]:
             make_node("StringConcat", ["item", "item"], ["both"]),
             make_node("SequenceInsert", ["q", "both"], ["next"]),
         ],
-        "q", texts,
-    )  # fmt: skip
+        "q",
+        texts,
+    )
     mapped = make_graph(
         [make_node("Mul", ["e", "f"], ["g"]), make_node("Shape", ["g"], ["h"])],
-        "each", [_value("e", _tensor(FLOAT, "K")), _value("f", _tensor(FLOAT, "K"))], [_value("g"), _value("h")],
-    )  # fmt: skip
+        "each",
+        [_value("e", _tensor(FLOAT, "K")), _value("f", _tensor(FLOAT, "K"))],
+        [_value("g"), _value("h")],
+    )
     found = {
         "pieces": _model(
             [
@@ -258,7 +306,11 @@ def _sequences() -> dict[str, ModelProto]:
                 make_node("SequenceLength", ["s"], ["n"]),
                 make_node("ConcatFromSequence", ["s"], ["y"], axis=-1),
             ],
-            x, "n y", _numbers("sizes", [1, 2, 1]), _numbers("last", -1), _numbers("zero", 0),
+            x,
+            "n y",
+            _numbers("sizes", [1, 2, 1]),
+            _numbers("last", -1),
+            _numbers("zero", 0),
         ),
         "stacked": _model(
             [
@@ -266,7 +318,9 @@ def _sequences() -> dict[str, ModelProto]:
                 make_node("ReverseSequence", ["x", "lengths"], ["back"], batch_axis=1, time_axis=0),
                 make_node("ConcatFromSequence", ["q"], ["y"], axis=0, new_axis=1),
             ],
-            {"x": _tensor(FLOAT, 3, 4)}, "y back", _numbers("lengths", [1, 2, 3, 1]),
+            {"x": _tensor(FLOAT, 3, 4)},
+            "y back",
+            _numbers("lengths", [1, 2, 3, 1]),
         ),
         "of_text": _model(
             [
@@ -276,7 +330,10 @@ def _sequences() -> dict[str, ModelProto]:
                 make_node("SequenceInsert", ["q", "b"], ["r"]),
                 make_node("ConcatFromSequence", ["r"], ["y"], axis=0),
             ],
-            {"t": _tensor(STRING, 4)}, "y", _numbers("one", 1), _numbers("minus", -1),
+            {"t": _tensor(STRING, 4)},
+            "y",
+            _numbers("one", 1),
+            _numbers("minus", -1),
         ),
         "grown": _model(
             [
@@ -284,11 +341,15 @@ def _sequences() -> dict[str, ModelProto]:
                 make_node("Loop", ["m", "", "q"], ["r"], body=longer),
                 make_node("ConcatFromSequence", ["r"], ["y"], axis=0, new_axis=1),
             ],
-            {"x": _tensor(FLOAT, 2, 4)}, "y", _numbers("m", 2),
+            {"x": _tensor(FLOAT, 2, 4)},
+            "y",
+            _numbers("m", 2),
         ),
         "grown_text": _model(
             [make_node("Loop", ["m", "", "q"], ["r"], body=both), make_node("SequenceAt", ["r", "m"], ["y"])],
-            {"q": texts}, "y", _numbers("m", 2),
+            {"q": texts},
+            "y",
+            _numbers("m", 2),
         ),
         "mapped": _model(
             [
@@ -296,7 +357,9 @@ def _sequences() -> dict[str, ModelProto]:
                 make_node("SequenceMap", ["q", "x"], ["r", "shapes"], body=mapped),
                 make_node("ConcatFromSequence", ["r"], ["y"], axis=0),
             ],
-            x, "y shapes", _numbers("one", 1),
+            x,
+            "y shapes",
+            _numbers("one", 1),
         ),
         "given": _model(
             [
@@ -305,21 +368,26 @@ def _sequences() -> dict[str, ModelProto]:
                 make_node("SequenceConstruct", ["a", "a", "a"], ["r"]),
                 make_node("Identity", ["r"], ["y"]),
             ],
-            {"q": rows}, "n y", _numbers("zero", 0),
+            {"q": rows},
+            "n y",
+            _numbers("zero", 0),
         ),
         "branches": _model(
             [
                 make_node("SequenceConstruct", ["x", "x"], ["q"]),
                 make_node(
-                    "If", ["c"], ["r"],
+                    "If",
+                    ["c"],
+                    ["r"],
                     then_branch=make_graph([make_node("SequenceErase", ["q"], ["p"])], "then", [], [_value("p")]),
                     else_branch=make_graph([make_node("SequenceInsert", ["q", "x"], ["s"])], "else", [], [_value("s")]),
                 ),
                 make_node("ConcatFromSequence", ["r"], ["y"], axis=0),
             ],
-            x | {"c": _tensor(BOOL)}, "y",
+            x | {"c": _tensor(BOOL)},
+            "y",
         ),
-    }  # fmt: skip
+    }
     return {f"sequence-{name}": model for name, model in found.items()}
 
 
@@ -336,7 +404,8 @@ def _optionals() -> dict[str, ModelProto]:
                 make_node("OptionalHasElement", ["o"], ["h"]),
                 make_node("If", ["h"], ["y"], then_branch=held, else_branch=absent),
             ],
-            {"o": maybe}, "h y",
+            {"o": maybe},
+            "h y",
         ),
         "made": _model(
             [
@@ -346,7 +415,8 @@ def _optionals() -> dict[str, ModelProto]:
                 make_node("OptionalHasElement", ["nothing"], ["h"]),
                 make_node("Neg", ["a"], ["y"]),
             ],
-            {"x": _tensor(FLOAT, "N")}, "h y",
+            {"x": _tensor(FLOAT, "N")},
+            "h y",
         ),
         "texts": _model(
             [
@@ -356,9 +426,11 @@ def _optionals() -> dict[str, ModelProto]:
                 make_node("SequenceInsert", ["q", "b"], ["r"]),
                 make_node("Optional", ["r"], ["y"]),
             ],
-            {"o": many}, "y", _numbers("one", 1),
+            {"o": many},
+            "y",
+            _numbers("one", 1),
         ),
-    }  # fmt: skip
+    }
     return {f"optional-{name}": model for name, model in found.items()}
 
 
@@ -372,18 +444,21 @@ def _maps() -> dict[str, ModelProto]:
                 _ml("ZipMap", ["p"], ["y"], classlabels_strings=["a", "b", "c"]),
                 _ml("ZipMap", ["p"], ["z"], classlabels_int64s=[0, 1, 5]),
             ],
-            {"x": _tensor(FLOAT, "N", 3)}, "y z",
+            {"x": _tensor(FLOAT, "N", 3)},
+            "y z",
         ),
         "cast": _model(
             [
                 _ml("CastMap", ["m"], ["y"], cast_to="TO_FLOAT", map_form="SPARSE", max_map=4),
                 _ml("CastMap", ["m"], ["z"], cast_to="TO_STRING", map_form="DENSE"),
             ],
-            {"m": codes}, "y z",
+            {"m": codes},
+            "y z",
         ),
         "vector": _model(
             [_ml("DictVectorizer", ["m"], ["y"], string_vocabulary=["0", "1", "b"]), make_node("Neg", ["y"], ["z"])],
-            {"m": words}, "y z",
+            {"m": words},
+            "y z",
         ),
-    }  # fmt: skip
+    }
     return {f"map-{name}": model for name, model in found.items()}

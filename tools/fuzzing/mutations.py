@@ -16,15 +16,75 @@ from google.protobuf.message import Message
 
 #: Numbers at which something changes: signs, widths, what memory can hold and what it cannot.
 INTEGERS = (
-    0, 1, -1, 2, 3, 4, 5, 7, 8, 16, 17, 64, 65, 127, 128, 255, 256, 999, 1 << 15, (1 << 16) + 1, 1 << 20, (1 << 31) - 1,
-    1 << 31, 1 << 32, 1 << 36, 1 << 40, 1 << 48, (1 << 62) + 1, (1 << 63) - 1, -(1 << 31), -(1 << 63), -2, -7,
-)  # fmt: skip
+    0,
+    1,
+    -1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    8,
+    16,
+    17,
+    64,
+    65,
+    127,
+    128,
+    255,
+    256,
+    999,
+    1 << 15,
+    (1 << 16) + 1,
+    1 << 20,
+    (1 << 31) - 1,
+    1 << 31,
+    1 << 32,
+    1 << 36,
+    1 << 40,
+    1 << 48,
+    (1 << 62) + 1,
+    (1 << 63) - 1,
+    -(1 << 31),
+    -(1 << 63),
+    -2,
+    -7,
+)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, 1e10, 3e38, -3e38, float("inf"), float("-inf"), float("nan"), 1e-7, 1e300)
 TEXTS = (
-    "", "x", "y", "N", "N*M+1", "é\u202e", "a" * 300, "\n", "../canary", "/etc/passwd", "(a+)+$", "ai.onnx",
-    "com.microsoft", "ai.onnx.ml", "linear", "LINEAR", "nearest", "reflect", "SAME_UPPER", "tanh", "Sigmoid", "add",
-    "sum", "TF", "bhk,bkd->bhd", "...", "ii->", "RGB", "RIGHT", "1/0", "N//0", "M**9999",
-)  # fmt: skip
+    "",
+    "x",
+    "y",
+    "N",
+    "N*M+1",
+    "é\u202e",
+    "a" * 300,
+    "\n",
+    "../canary",
+    "/etc/passwd",
+    "(a+)+$",
+    "ai.onnx",
+    "com.microsoft",
+    "ai.onnx.ml",
+    "linear",
+    "LINEAR",
+    "nearest",
+    "reflect",
+    "SAME_UPPER",
+    "tanh",
+    "Sigmoid",
+    "add",
+    "sum",
+    "TF",
+    "bhk,bkd->bhd",
+    "...",
+    "ii->",
+    "RGB",
+    "RIGHT",
+    "1/0",
+    "N//0",
+    "M**9999",
+)
 LOCATIONS = ("../canary", "canary", "./../canary", "data.bin", "/dev/zero", "", "a/../../canary", "C:\\canary", "\0")
 
 Field = tuple[Message, FieldDescriptor]
@@ -65,7 +125,7 @@ def enlarged(seeds: Sequence[onnx.ModelProto], site: tuple[int, int, int]) -> tu
 
 
 def _numbers(model: onnx.ModelProto) -> list[Callable[[int], None]]:
-    """What sets each number that sizes may come from: attributes, dims, contents, and all dims that are equal."""
+    """Mutations that set each number that sizes may come from: attributes, dims, contents, and all equal dims."""
     found: list[Callable[[int], None]] = []
     lengths: dict[int, list[Any]] = {}
     for message, field in _fields(model):
@@ -189,8 +249,13 @@ def _scalar(field: FieldDescriptor, old: Any, fields: list[Field], dice: random.
         return held[: len(held) // 2] if way < 0.5 else _junk(held or b"\0", dice)
     if dice.random() < 0.6:  # a name that means something elsewhere
         texts = [getattr(m, f.name) for m, f in fields if f.cpp_type == f.CPPTYPE_STRING and not f.is_repeated]
-        texts += [n for m, f in fields if f.name in ("input", "output") and f.is_repeated
-                  for n in getattr(m, f.name) if isinstance(n, str)]  # fmt: skip
+        texts += [
+            n
+            for m, f in fields
+            if f.name in ("input", "output") and f.is_repeated
+            for n in getattr(m, f.name)
+            if isinstance(n, str)
+        ]
         texts = [text for text in texts if isinstance(text, str)]
         if texts:
             return dice.choice(texts)

@@ -1,4 +1,4 @@
-"""What is tried with one mutant: everything that a person does with a model of which nothing is known."""
+"""The trial of one mutant: everything that a person does with an unknown model."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import tenonnx as tx
-from tenonnx.checks.generate import generate_feeds
-from tenonnx.checks.structure import structure_problems
+from tenonnx_convert.verifying.generate import generate_feeds
+from tenonnx_convert.verifying.structure import structure_problems
 
 #: What lies outside the folder of the mutant, and must never turn up in a model.
 CANARY = b"CANARYCANARYCANARYCANARY"
@@ -39,7 +39,7 @@ class Finding(Exception):
 
 
 def attempt(path: Path, seed: int = 1) -> dict[str, str]:
-    """What came of each step: ``ok``, the name of an error of ours, or ``!`` and what escaped, where from."""
+    """Outcome of each step: ``ok``, the name of an error of ours, or ``!`` and what escaped, where from."""
     outcomes: dict[str, str] = {}
     graph = _step(outcomes, "load", lambda: tx.load(path))
     if graph is None:

@@ -22,6 +22,11 @@ GROUP = "tenonnx.commands"
 #: rows.npy.
 LINES = {
     "inspect": "inspect digits.onnx --json",
+    "doctor": "doctor --json",
+    "help": "help",
+    "version": "version --json",
+    "anonymize": "anonymize digits.onnx -o plain.onnx --json",
+    "reduce": "reduce digits.onnx -o small.onnx --check false --json",
     "check": "check digits.onnx --json",
     "run": "run digits.onnx --inputs digits.npz --json",
     "bench": "bench digits.onnx --json",
@@ -29,9 +34,10 @@ LINES = {
     "plan": "plan digits.onnx --opset 12 --json",
     "compare": "compare digits.onnx digits.onnx --json",
     "verify": "verify digits.onnx digits.onnx --inputs digits.npz --json",
-    "extract": "extract digits.onnx part.onnx -o probabilities --json",
+    "extract": "extract digits.onnx -o part.onnx --output-names probabilities --json",
     "rename": "rename digits.onnx pixels=x -o renamed.onnx --json",
     "compose": "compose part.onnx tail.onnx -o both.onnx --json",
+    "formats": "formats --json",
     "targets": "targets --json",
     "ops": "ops Softmax --json",
     "plugins": "plugins --json",
@@ -42,14 +48,22 @@ LINES = {
     "score": "score cnn.onnx --input rows.npy -o scores --json",
     "serve": "serve --help",
 }
-INSTALLED = sorted({*(name for name in LINES if (Path(tx.__file__).parents[1] / f"tenonnx_cli/{name}.py").is_file()),
-                    *(plugin.name for plugin in plugins(GROUP))})  # fmt: skip
+INSTALLED = sorted(
+    {
+        *(name for name in LINES if (Path(tx.__file__).parents[1] / f"tenonnx_cli/{name}.py").is_file()),
+        *(plugin.name for plugin in plugins(GROUP)),
+    }
+)
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    for source, name in (("digits/digits.onnx", "digits.onnx"), ("digits/samples.npz", "digits.npz"),
-                         ("digits_cnn/digits-cnn.onnx", "cnn.onnx"), ("digits_cnn/digits.npz", "cnn.npz")):  # fmt: skip
+    for source, name in (
+        ("digits/digits.onnx", "digits.onnx"),
+        ("digits/samples.npz", "digits.npz"),
+        ("digits_cnn/digits-cnn.onnx", "cnn.onnx"),
+        ("digits_cnn/digits.npz", "cnn.npz"),
+    ):
         shutil.copy(EXAMPLES / source, tmp_path / name)
     with np.load(tmp_path / "cnn.npz") as digits:
         np.save(tmp_path / "rows.npy", digits["images"][:32])
@@ -66,8 +80,8 @@ def test_help(name, capsys):
 def test_command(name, folder, capsys):
     words = LINES[name].split()
     if name == "compose":
-        assert main(["extract", "cnn.onnx", "part.onnx", "-o", "Relu"]) == 0
-        assert main(["extract", "cnn.onnx", "tail.onnx", "-i", "Relu"]) == 0
+        assert main(["extract", "cnn.onnx", "-o", "part.onnx", "--output-names", "Relu"]) == 0
+        assert main(["extract", "cnn.onnx", "-o", "tail.onnx", "-i", "Relu"]) == 0
         capsys.readouterr()
     code = main(words)
     said = capsys.readouterr()

@@ -46,13 +46,13 @@ def categories(model: Any, column: str) -> list[str]:
     table = model.mapping.get(column) if isinstance(model.mapping, dict) else None
     if table is None or not len(table):
         raise NotRepresentable(
-            f"{type(model).__name__} must know the texts of its columns", given=f'none in column "{column}"'
+            f"{type(model).__name__} does not know the texts of its columns", given=f'none in column "{column}"'
         )
     return [key for key in table.index if isinstance(key, str)]
 
 
 def filled(model: Any, names: list[str], column: str, texts: list[str | None]) -> Any:
-    """What the encoder makes of a table that holds these texts in one column, and a known one in the others."""
+    """Encode a table that holds these texts in one column, and a known one in the others."""
     others = {name: [categories(model, name)[0] if name in model.cols else 0.0] * len(texts) for name in names}
     found = model.transform(pd.DataFrame({**others, column: np.asarray(texts, object)}, columns=names))
     return np.asarray(found, np.float64)

@@ -1,4 +1,4 @@
-"""Rules for imbalanced-learn: what draws rows does so for the fit alone, and leaves rows that are asked as they are."""
+"""Rules for imbalanced-learn: samplers, which act in the fit alone and pass rows through afterwards."""
 
 from __future__ import annotations
 

@@ -28,13 +28,13 @@ def names(model: Any, X: Table) -> list[str]:
     found = [str(name) for name in getattr(model, "feature_names_in_", [])]
     if len(found) != X.shape[1]:
         raise NotRepresentable(
-            f"{type(model).__name__} must know the names of its columns", given=f"{len(found)} for {X.shape[1]}"
+            f"{type(model).__name__} does not know the names of its columns", given=f"{len(found)} for {X.shape[1]}"
         )
     return found
 
 
 def stepped(steps: list[Any], column: Value | Table) -> Value | Table | None:
-    """What the steps of a column make of it, or None where it was dropped."""
+    """Apply the steps of a column, or None where it was dropped."""
     for step in steps:
         if isinstance(step, dict) or type(step).__name__ == "ShortReprDict":  # casts of what is float already
             continue
@@ -48,7 +48,7 @@ def stepped(steps: list[Any], column: Value | Table) -> Value | Table | None:
 def applied(model: Any, X: Table) -> Outputs:
     if not hasattr(model, "transformers_") or getattr(model, "keep_original", False):
         raise NotRepresentable(
-            "ApplyToCols must apply to each column by itself, and keep none", given=repr(model)[:200]
+            "ApplyToCols does not apply to each column by itself, or keeps columns", given=repr(model)[:200]
         )
     parts = []
     for k, name in enumerate(names(model, X)):
@@ -66,9 +66,13 @@ def null_strings(model: Any, X: Table) -> Outputs:
 
 
 @converts(
-    "skrub.ToStr", "skrub.ToCategorical", "skrub.CleanCategories", "skrub.PassThrough", "skrub.DropUninformative",
+    "skrub.ToStr",
+    "skrub.ToCategorical",
+    "skrub.CleanCategories",
+    "skrub.PassThrough",
+    "skrub.DropUninformative",
     table=True,
-)  # fmt: skip
+)
 def kept(model: Any, X: Table) -> Outputs:
     if type(model).__name__ in ("ToStr", "ToCategorical"):
         text(model, X)
@@ -85,7 +89,7 @@ def text(model: Any, X: Table) -> Value:
     """The one column of a table, which must hold text."""
     if X.blocks[0].dtype is not DType.string:
         raise NotRepresentable(
-            f"{type(model).__name__} must get text",
+            f"{type(model).__name__} gets something else than text",
             given=str(X.blocks[0].dtype),
             do="give tx.load an example of the rows that the pipeline takes",
         )
@@ -106,19 +110,20 @@ def string_encoder(model: Any, X: Table) -> Outputs:
 def squashing_scaler(model: Any, X: Value) -> Outputs:
     """A scaled number, bent towards a limit; infinities are at the limit, and a column of one number is 0."""
     features, limit = int(X.shape[1]), float(model.max_absolute_value)
-    centre, factor = np.zeros(features), np.zeros(features)
+    center, factor = np.zeros(features), np.zeros(features)
     if model.robust_cols_.any():
-        centre[model.robust_cols_], factor[model.robust_cols_] = (
-            model.robust_scaler_.center_, 1 / model.robust_scaler_.scale_,
-        )  # fmt: skip
+        center[model.robust_cols_], factor[model.robust_cols_] = (
+            model.robust_scaler_.center_,
+            1 / model.robust_scaler_.scale_,
+        )
     if model.minmax_cols_.any():
-        centre[model.minmax_cols_], factor[model.minmax_cols_] = (
+        center[model.minmax_cols_], factor[model.minmax_cols_] = (
             model.minmax_scaler_.median_,
             model.minmax_scaler_.scale_,
         )
     rows = ops.cast(X, to=DType.float64)
     infinite = ops.isinf(rows)
-    scaled = (ops.where(infinite, np.float64(0), rows) - centre) * factor
+    scaled = (ops.where(infinite, np.float64(0), rows) - center) * factor
     bent = scaled / ops.sqrt(scaled * scaled / limit**2 + 1.0)
     found = ops.where(infinite, ops.where(rows > 0.0, np.float64(limit), np.float64(-limit)), bent)
     return {"transform": ops.cast(found, to=X.dtype)}
@@ -129,7 +134,7 @@ def selected(model: Any, X: Table) -> Outputs:
     kept = [str(name) for name in getattr(model, "columns_", getattr(model, "kept_cols_", []))]
     if not hasattr(model, "feature_names_in_"):
         raise NotRepresentable(
-            f"{type(model).__name__} must know the columns that it gets",
+            f"{type(model).__name__} does not know the columns that it gets",
             given="names of what it keeps alone",
             do="leave it out of the pipeline, and give the columns that it keeps",
         )

@@ -1,4 +1,4 @@
-"""How the inputs and attributes of the operators of Acme are drawn."""
+"""Conformance cases of the operators of Acme."""
 
 from hypothesis import strategies as st
 
@@ -7,5 +7,5 @@ from tenonnx_testing import call, cases, tensors
 
 
 @cases(squareplus)
-def _(draw):
+def squareplus_cases(draw):
     return call(draw(tensors(["float32", "float64"])), b=draw(st.sampled_from([0.5, 1.0, 4.0])))

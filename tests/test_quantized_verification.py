@@ -1,4 +1,4 @@
-"""Quantised models are compared like with like: on one backend, then by what ties between codes can do."""
+"""Quantized models are compared like with like: on one backend, then by what ties between quantized values can do."""
 
 import io
 import warnings
@@ -13,14 +13,14 @@ from tenonnx_cli import main
 
 FILES = sorted(EXAMPLES.rglob("*.onnx"))
 
-#: Every file of these suites whose name speaks of codes, and of the others one in so many.
-CODES, EVERY = ("quantize", "qlinear", "integer", "int4", "int8", "float8"), 25
+#: Every file of these suites whose name speaks of quantized values, and of the others one in so many.
+QUANTIZED, EVERY = ("quantize", "qlinear", "integer", "int4", "int8", "float8"), 25
 
 
 def sampled():
     files = [path for path in suite_files() if "light" not in str(path)]
-    of_codes = [path for path in files if any(word in path.parent.name for word in CODES)]
-    return [*of_codes, *[path for path in files if path not in of_codes][::EVERY]]
+    of_quantized = [path for path in files if any(word in path.parent.name for word in QUANTIZED)]
+    return [*of_quantized, *[path for path in files if path not in of_quantized][::EVERY]]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -39,24 +39,24 @@ def test_files_of_the_suites_convert_to_themselves(path, tmp_path, capfd):
 
 
 @pytest.mark.parametrize("name", ["quantized/resnet-qdq", "llama/llama"])
-def test_backends_may_differ_by_what_codes_allow(name):
+def test_backends_may_differ_by_what_quantized_values_allow(name):
     graph = tx.load(EXAMPLES / f"{name}.onnx")
     found = tx.verify(graph)
     assert found.equal
     (worst,) = {output.grade for output in found.outputs} - {"bit for bit", "within rounding", "within tolerance"}
     assert worst == "within one quantization step" == found.grade
     assert "downstream of quantized values" in found.largest.rule
-    assert not tx.verify(graph, absolute=1e-4, relative=1e-4).equal
+    assert not tx.verify(graph, atol=1e-4, rtol=1e-4).equal
     assert not tx.verify(graph, exact=True).equal
 
 
-def test_what_codes_allow_is_no_excuse_for_another_model():
+def test_what_quantized_values_allow_is_no_excuse_for_another_model():
     graph = tx.load(EXAMPLES / "quantized/resnet-qdq.onnx")
     other = graph.copy()
     weight = next(v for v in other.variables if v.tensor.rank == 4)
-    codes = weight.data.array().copy()
-    codes[0] = -codes[0]
-    weight.data = ArrayConstant(codes)
+    quantized = weight.data.array().copy()
+    quantized[0] = -quantized[0]
+    weight.data = ArrayConstant(quantized)
     assert not tx.verify(graph, other).equal
 
 
@@ -77,4 +77,4 @@ def test_what_inference_could_not_judge_in_the_original_is_a_note(tmp_path, caps
     assert main(["convert", llama, "-o", str(path), "--opset", "21", "--domains", "ai.onnx"]) == 0
     said = capsys.readouterr()
     assert "onnx.checker infers other types than are declared" in said.err
-    assert "verified on numpy, onnxruntime" in said.out
+    assert "in numpy and onnxruntime" in said.out

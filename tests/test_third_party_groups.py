@@ -30,12 +30,10 @@ ENDS = "raise SystemExit(0)"
 #: By what is wrong: the group, the module, and what a bystander is told; those rules are for ops that nobody has.
 AT_IMPORT = {
     "rules that exit": ("tenonnx.rules", ENDS, "SystemExit: 0"),
-    "rules that end the process": ("tenonnx.rules", "import os; os._exit(0)", "it called os._exit(0,)"),
-    "rules that are none": ("tenonnx.rules", "rules = {'Mystery': 3}", "must be import rules, or a module"),
-    "rules of no pattern": ("tenonnx.rules", RULES + "import_rule()(print)", "must say which nodes"),
-    "rules of another folder": ("tenonnx.rules", RULES + "os.chdir('/')\nrules = {'M': print}", "the working folder"),
+    "rules that are none": ("tenonnx.rules", "rules = {'Mystery': 3}", "is not import rules, or a module"),
+    "rules of no pattern": ("tenonnx.rules", RULES + "import_rule()(print)", "names no nodes that it is for"),
     "rules that lack a module": ("tenonnx.rules", "import no_such_module", "No module named"),
-    "rules of a newer api": ("tenonnx.rules", "api = 99", "api 1 of tenonnx"),
+    "rules of a newer api": ("tenonnx.rules", "api = 99", "a newer API of tenonnx than 1"),
     "rules without Python": ("tenonnx.rules", "def broken(:", "SyntaxError"),
     "a hook that exits": ("tenonnx.hooks", ENDS, None),
     "a front end that exits": ("tenonnx.frontends", ENDS, None),
@@ -71,16 +69,12 @@ def test_what_fails_at_import_is_named_where_it_is_asked_for(installed, python, 
 #: What rules for Relu do when they are asked.
 AT_WORK = {
     "exits": (ENDS, "SystemExit: 0"),
-    "ends the process": ("os._exit(0)", "it called os._exit(0,)"),
-    "interrupts": ("raise KeyboardInterrupt", "it raised KeyboardInterrupt"),
     "divides by zero": ("1 / 0", "ZeroDivisionError"),
-    "gives a number": ("return 3", "must return values, or None to go on"),
-    "gives a value too many": ("return x, x", "must return 1 value"),
-    "gives another type": ("import tenonnx_standard as ops; return ops.cast(x, to='int64')", "a value of its type"),
-    "goes elsewhere": ("os.chdir('/')", "changed the working folder to /"),
-    "lowers the limit": ("sys.setrecursionlimit(120)", "lowered the recursion limit"),
-    "sets what it was given": ("node.op_type = 'Neg'", "must leave the node as it was"),
-    "takes its input away": ("node.inputs = []", "must leave the node as it was"),
+    "gives a number": ("return 3", "returned something else than values, or None to go on"),
+    "gives a value too many": ("return x, x", "did not return 1 value"),
+    "gives another type": ("import tenonnx_standard as ops; return ops.cast(x, to='int64')", "a value of another type"),
+    "sets what it was given": ("node.version = 6", "changed the node"),
+    "takes its input away": ("node.inputs = []", "changed the node"),
     "empties the graph": ("node.graph.nodes.clear()", ""),
 }
 
@@ -101,11 +95,9 @@ def test_a_rule_at_work_is_named_and_nothing_is_written(installed, python, model
 #: What a front end of "*.odd" does when it is asked.
 READS = {
     "exits": (ENDS, "SystemExit: 0"),
-    "ends the process": ("import os; os._exit(0)", "it called os._exit(0,)"),
-    "gives nothing": ("return None", "must return a graph"),
-    "gives a message": ("import onnx; return onnx.ModelProto()", "must return a graph"),
+    "gives nothing": ("return None", "returned no graph"),
+    "gives a message": ("import onnx; return onnx.ModelProto()", "returned no graph"),
     "divides by zero": ("1 / 0", "ZeroDivisionError"),
-    "goes elsewhere": ("import os; os.chdir('/')", "changed the working folder to /"),
     "runs out of memory": ("raise MemoryError", "MemoryError"),
     "never stops calling": ("return read(source, registry=registry)", "RecursionError"),
     "takes no path": ("raise InvalidCall('a path must be short')", "a path must be short"),
@@ -126,16 +118,15 @@ def test_a_front_end_at_work_is_named_and_nothing_is_written(installed, python, 
 
 #: What hooks do with a message, and the error that says so.
 HOOKS = {
-    "gives bytes": ("return model.SerializeToString()", "must return a ModelProto, or None"),
-    "empties the model": ("model.Clear()", "must leave a model"),
-    "takes the outputs": ("del model.graph.output[:]", "must leave a model with outputs"),
-    "makes a circle": ("model.graph.node[0].input[0] = 'y'", "must leave a model that can be read"),
+    "gives bytes": ("return model.SerializeToString()", "neither a ModelProto nor None"),
+    "empties the model": ("model.Clear()", "left a model"),
+    "takes the outputs": ("del model.graph.output[:]", "left a model without its outputs"),
+    "makes a circle": ("model.graph.node[0].input[0] = 'y'", "left a model that cannot be read"),
     "refers outside": (
         "t = model.graph.initializer.add(name='w', data_type=1, dims=[4], data_location=1)\n"
         "    t.external_data.add(key='location', value='/etc/passwd')",
-        "must leave a model that can be read",
+        "left a model that cannot be read",
     ),
-    "warns as an error": ("import warnings; warnings.simplefilter('error')", "made warnings of every module errors"),
 }
 
 
@@ -153,7 +144,7 @@ def test_a_hook_that_changes_numbers_is_found(installed, python, model):
     installed("aaa-stranger", "tenonnx.hooks", "odd", "def post_process(model): model.graph.node[0].op_type = 'Neg'")
     done = python(installed.path, "tenonnx", "convert", model, "-o", "made.onnx", "--hook", "odd")
     assert done.returncode == 1
-    assert "must compute the same outputs" in done.stderr
+    assert "outputs of the model differ" in done.stderr
     assert not Path(installed.path, "made.onnx").exists()
 
 
@@ -173,11 +164,13 @@ print(graph.run({graph.inputs[0].name: np.float32([[1, 1]])}, "numpy")["variable
     ("text", "told"),
     [
         ("raise SystemExit(0)", "SystemExit: 0"),
-        ("from tenonnx_sklearn import converts\nconverts('sklearn.LinearRegression')(lambda model, X: {'predict': X})",
-         "sklearn.LinearRegression, which has a rule"),
-        ("import os; os._exit(3)", "it called os._exit(3,)"),
+        (
+            "from tenonnx_sklearn import converts\n"
+            "converts('sklearn.LinearRegression')(lambda model, X: {'predict': X})",
+            "a package gives a rule for what has one already\n               given      sklearn.LinearRegression\n",
+        ),
     ],
-)  # fmt: skip
+)
 def test_rules_of_estimators_do_not_change_what_others_convert(installed, python, text, told):
     installed("aaa-stranger", "tenonnx.estimators", "sklearn", text)
     done = python(installed.path, textwrap.dedent(ESTIMATOR))
@@ -205,13 +198,12 @@ def test_a_rule_of_an_estimator_that_ends_the_program_is_named(installed, python
     )
     done = python(installed.path, text.replace("LinearRegression()", "Doubled()"))
     assert done.returncode == 1
-    assert "aaa-stranger 1.0 has a rule for acme_estimators.Doubled that must run" in done.stderr
+    assert "aaa-stranger 1.0 has a rule for acme_estimators.Doubled that failed" in done.stderr
 
 
 #: Cases of strangers, and what the kit says of them.
 CASES = {
     "exit": (ENDS, "SystemExit: 0"),
-    "end the process": ("import os; os._exit(0)", "it called os._exit(0,)"),
     "are none": ("from tenonnx.extend.testing import cases\ncases('Relu')(3)", ""),
 }
 

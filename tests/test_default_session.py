@@ -22,9 +22,11 @@ def in_plain_session(model, feeds):
 
 
 def blocks(rows=64, columns=48, block=32):
-    """``x`` by weights of four bits in blocks, as quantisers write them."""
+    """``x`` by weights of four bits in blocks, as quantizers write them."""
     random = np.random.default_rng(0)
-    codes = helper.make_tensor("q", TensorProto.UINT4, (rows, columns), random.integers(0, 16, rows * columns).tolist())
+    quantized = helper.make_tensor(
+        "q", TensorProto.UINT4, (rows, columns), random.integers(0, 16, rows * columns).tolist()
+    )
     zeros = helper.make_tensor("z", TensorProto.UINT4, (rows // block, columns), [8] * (rows // block * columns))
     steps = numpy_helper.from_array((random.random((rows // block, columns)) / 10).astype(np.float32), "s")
     nodes = [
@@ -32,7 +34,7 @@ def blocks(rows=64, columns=48, block=32):
         helper.make_node("MatMul", ["x", "w"], ["y"]),
     ]
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", d]) for n, d in (("x", rows), ("y", columns)))
-    graph = helper.make_graph(nodes, "blocks", [x], [y], [codes, zeros, steps])
+    graph = helper.make_graph(nodes, "blocks", [x], [y], [quantized, zeros, steps])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
@@ -40,7 +42,7 @@ def test_what_a_plain_session_spoils_is_said_with_what_helps():
     graph = tx.load(blocks())
     found = tx.verify(graph, blocks())
     assert found.equal
-    (used,) = found.as_used
+    (used,) = found.default_session
     assert not used.equal
     assert used.original_too
     assert "y differs by up to" in used.reason
@@ -56,17 +58,17 @@ def test_what_a_plain_session_spoils_is_said_with_what_helps():
 
 def test_a_model_that_does_not_load_is_said_to():
     found = tx.verify(tx.load(EXAMPLES / "digits_nhwc/digits-nhwc.onnx"), EXAMPLES / "digits_nhwc/digits-nhwc.onnx")
-    (used,) = found.as_used
+    (used,) = found.default_session
     assert found.equal
     assert not used.equal
     assert "does not load the model" in used.reason
-    assert "does not load" in str(found)
+    assert "does not load" in found.summary()
 
 
 @pytest.mark.parametrize("name", ["digits/digits", "quantized/resnet-qdq", "quantized/bert-dynamic", "llama/llama"])
 def test_others_are_the_same_in_a_plain_session(name):
     path = EXAMPLES / f"{name}.onnx"
-    (used,) = tx.verify(tx.load(path), path).as_used
+    (used,) = tx.verify(tx.load(path), path).default_session
     assert used.equal
     assert str(used) == "the same in a plain session of onnxruntime"
 
@@ -77,7 +79,7 @@ def test_the_command_line_tells(tmp_path, capsys):
     assert "not the same in a plain session of onnxruntime, by its default options: logits differs" in said
     assert "so does the original; the config entry session.qdq_matmulnbits_accuracy_level=1 helps" in said
     assert main(["convert", str(SPOILED), "-o", str(tmp_path / "m.onnx"), "--json"]) == 0
-    (used,) = json.loads(capsys.readouterr().out)["verification"]["as_used"]
+    (used,) = json.loads(capsys.readouterr().out)["verification"]["default_session"]
     assert used["backend"] == "onnxruntime"
     assert used["original_too"]
     onnx.load(tmp_path / "m.onnx")
@@ -85,5 +87,5 @@ def test_the_command_line_tells(tmp_path, capsys):
 
 def test_backends_without_plain_sessions_and_graphs_alone_are_not_asked():
     graph = tx.load(EXAMPLES / "digits/digits.onnx")
-    assert tx.verify(graph, graph, backends=["numpy"]).as_used == []
-    assert tx.verify(graph).as_used == []
+    assert tx.verify(graph, graph, backends=["numpy"]).default_session == []
+    assert tx.verify(graph).default_session == []

@@ -1,7 +1,8 @@
-"""Quantised models: products of codes on numpy, weights in blocks in onnxruntime, and ``tenonnx quantize``.
+"""Quantized models: products of quantized values on numpy, weights in blocks in onnxruntime, and ``tenonnx quantize``.
 
-``python benchmarks/quantised.py`` compares with onnxruntime's integer kernels on one thread, with a product of floats,
-and with onnxruntime's quantiser.
+``python benchmarks/quantized_models.py`` compares with onnxruntime's integer kernels on one thread, with a product of
+floats,
+and with onnxruntime's quantizer.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 SIDE, BLOCK = 4096, 32
 
 
-def codes(dtype: type, *shape: int) -> Any:
+def quantized(dtype: type, *shape: int) -> Any:
     kind = np.iinfo(dtype)
     return random.integers(kind.min, kind.max + 1, shape).astype(dtype)
 
@@ -48,10 +49,10 @@ def products() -> Iterator[tuple[str, tx.Graph, Any]]:
         graph.output("y", build(fed, *(graph.variable(name, np.asarray(v)) for name, v in variables.items())))
         return graph, x
 
-    a = codes(np.uint8, 512, 512)
-    weights = {"b": codes(np.int8, 512, 512), "az": np.uint8(128), "bz": np.int8(0)}
+    a = quantized(np.uint8, 512, 512)
+    weights = {"b": quantized(np.int8, 512, 512), "az": np.uint8(128), "bz": np.int8(0)}
     yield "MatMulInteger 512", *graph_of(a, matmul_integer, **weights)
-    image = codes(np.uint8, 1, 64, 56, 56)
+    image = quantized(np.uint8, 1, 64, 56, 56)
     for name, shape, group in (
         ("3x3", (64, 64, 3, 3), 1),
         ("1x1", (64, 64, 1, 1), 1),
@@ -62,17 +63,22 @@ def products() -> Iterator[tuple[str, tx.Graph, Any]]:
             return qlinear_conv(x, *given, pads=[pads] * 4, group=group)
 
         parameters = {
-            "xs": np.float32(0.02), "xz": np.uint8(128), "w": codes(np.int8, *shape),
-            "ws": random.uniform(0.001, 0.01, 64).astype(np.float32), "wz": np.zeros(64, np.int8),
-            "ys": np.float32(0.5), "yz": np.uint8(128), "bias": random.integers(-1000, 1000, 64).astype(np.int32),
-        }  # fmt: skip
+            "xs": np.float32(0.02),
+            "xz": np.uint8(128),
+            "w": quantized(np.int8, *shape),
+            "ws": random.uniform(0.001, 0.01, 64).astype(np.float32),
+            "wz": np.zeros(64, np.int8),
+            "ys": np.float32(0.5),
+            "yz": np.uint8(128),
+            "bias": random.integers(-1000, 1000, 64).astype(np.int32),
+        }
         yield f"QLinearConv {name}", *graph_of(image, convolved, **parameters)
     yield "MatMulNBits 4096, one row", *graph_of(normal(1, SIDE), in_blocks, **blocks())
 
 
 def blocks() -> dict[str, Any]:
     scales = random.uniform(0.001, 0.01, (SIDE, SIDE // BLOCK)).astype(np.float32)
-    return {"B": codes(np.uint8, SIDE, SIDE // BLOCK, BLOCK // 2), "scales": scales}
+    return {"B": quantized(np.uint8, SIDE, SIDE // BLOCK, BLOCK // 2), "scales": scales}
 
 
 def in_blocks(x: Any, packed: Any, scales: Any) -> Any:
@@ -98,7 +104,7 @@ def on_numpy(folder: Path) -> None:
             {"numpy": lambda p=program, x=x: p({"x": x}), "its": lambda r=runtime, x=x: r.run(None, {"x": x})}
         )
         rows.append([name, found["numpy"] * 1e3, found["its"] * 1e3, found["numpy"] / found["its"]])
-    table("Products of codes, one thread", ["op", "numpy ms", "onnxruntime ms", "numpy / onnxruntime"], rows)
+    table("Products of quantized values, one thread", ["op", "numpy ms", "onnxruntime ms", "numpy / onnxruntime"], rows)
 
 
 def timed(contestants: Mapping[str, Callable[[], object]], count: int = 15) -> dict[str, float]:
@@ -132,7 +138,7 @@ def in_onnxruntime(folder: Path) -> None:
     table(f"Weights of four bits in onnxruntime, {SIDE} x {SIDE}", columns, rows)
 
 
-# ----- tenonnx quantize beside onnxruntime's quantiser ----------------------------------------------------------------
+# ----- tenonnx quantize beside onnxruntime's quantizer ----------------------------------------------------------------
 
 MODES = {
     "static, by channel": {"mode": "static", "form": "qdq"},
@@ -148,10 +154,13 @@ MODES = {
 
 
 TYPES = {
-    "uint8": quantization.QuantType.QUInt8, "int8": quantization.QuantType.QInt8,
-    "uint16": quantization.QuantType.QUInt16, "int16": quantization.QuantType.QInt16,
-    "int4": quantization.QuantType.QInt4, "float8e4m3fn": quantization.QuantType.QFLOAT8E4M3FN,
-}  # fmt: skip
+    "uint8": quantization.QuantType.QUInt8,
+    "int8": quantization.QuantType.QInt8,
+    "uint16": quantization.QuantType.QUInt16,
+    "int16": quantization.QuantType.QInt16,
+    "int4": quantization.QuantType.QInt4,
+    "float8e4m3fn": quantization.QuantType.QFLOAT8E4M3FN,
+}
 
 
 class Feeds(quantization.CalibrationDataReader):  # type: ignore[misc]
@@ -163,7 +172,7 @@ class Feeds(quantization.CalibrationDataReader):  # type: ignore[misc]
 
 
 def theirs(source: Path, target: Path, settings: Mapping[str, Any], batches: list[dict[str, Any]]) -> None:
-    """The same by onnxruntime's quantiser."""
+    """The same by onnxruntime's quantizer."""
     weights = settings.get("weight_type", "int8")
     kinds: dict[str, Any] = {"weight_type": TYPES[weights], "per_channel": settings.get("per_channel", True)}
     if settings["mode"] == "static":
@@ -201,7 +210,7 @@ def models() -> Iterator[tuple[str, Path, list[dict[str, Any]], dict[str, Any], 
     yield "ResNet", folder / "resnet.onnx", images, {"image": normal(1000, 3, 16, 16)}, None
 
 
-def quantisers(folder: Path) -> None:
+def quantizers(folder: Path) -> None:
     rows = []
     for name, path, batches, feeds, labels in models():
         (floats,) = session(path).run(None, feeds)
@@ -231,11 +240,11 @@ def quantisers(folder: Path) -> None:
     columns = ["model", "mode"]
     for what in ("right %", "error", "bytes", "seconds"):
         columns += [f"{what}, ours", f"onnxruntime's {what}"]
-    table("tenonnx quantize beside onnxruntime's quantiser", columns, rows)
+    table("tenonnx quantize beside onnxruntime's quantizer", columns, rows)
 
 
 def calibrations(folder: Path, count: int = 20) -> None:
-    """How many digits are read right, and as the floats read them, by the images that ranges are found on."""
+    """Counts of digits that are read right, and as the floats read them, by the images used for calibration."""
     path = EXAMPLES / "digits_cnn" / "digits-cnn.onnx"
     digits, graph = np.load(path.with_name("digits.npz")), tx.load(path)
     images, labels = digits["images"], digits["labels"]
@@ -293,7 +302,7 @@ def main() -> None:
         subprocess.run([sys.executable, __file__, *sys.argv[1:]], env={**os.environ, **ONE_THREAD}, check=True)
         return
     logging.disable(logging.WARNING)
-    parts = {part.__name__: part for part in (on_numpy, in_onnxruntime, quantisers, calibrations, decoder)}
+    parts = {part.__name__: part for part in (on_numpy, in_onnxruntime, quantizers, calibrations, decoder)}
     with tempfile.TemporaryDirectory() as name:
         for part in sys.argv[1:] or parts:
             parts[part](Path(name))

@@ -1,7 +1,7 @@
-"""Codes of quantised ops on numpy beside those of onnxruntime's kernels, over drawn calls full of ties.
+"""Quantized values of quantized ops on numpy beside those of onnxruntime's kernels, over drawn calls full of ties.
 
-``python benchmarks/codes.py [--calls 10000] [--first 0] [op ...]``; the calls are those of the test of codes
-(``quantized/tests/test_codes_of_onnxruntime.py``), which tries the first 60 of each op.
+``python benchmarks/quantized_ops.py [--calls 10000] [--first 0] [op ...]``; the calls are those of the test of
+quantized values (``quantized/tests/test_values_of_onnxruntime.py``), which tries the first 60 of each op.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from measure import table
 
 import tenonnx as tx
 
-TEST = Path(__file__).parents[1] / "quantized" / "tests" / "test_codes_of_onnxruntime.py"
+TEST = Path(__file__).parents[1] / "quantized" / "tests" / "test_values_of_onnxruntime.py"
 
 
 def drawn() -> Any:
@@ -54,9 +54,15 @@ def main() -> None:
         steps = [compared(calls, op, seed, options) for seed in range(given.first, given.first + given.calls)]
         off = [seed for seed, each in enumerate(steps, given.first) if each.any()]
         several = sum(int((each > 1).sum()) for each in steps)
-        codes = sum(each.size for each in steps)
-        rows.append([op, codes, sum(int((each > 0).sum()) for each in steps), several, ", ".join(map(str, off[:5]))])
-    table(f"Codes over {given.calls} calls an op", ["op", "codes", "off", "by more than a step", "seeds"], rows)
+        quantized = sum(each.size for each in steps)
+        rows.append(
+            [op, quantized, sum(int((each > 0).sum()) for each in steps), several, ", ".join(map(str, off[:5]))]
+        )
+    table(
+        f"Quantized values over {given.calls} calls an op",
+        ["op", "quantized values", "off", "by more than a step", "seeds"],
+        rows,
+    )
 
 
 if __name__ == "__main__":

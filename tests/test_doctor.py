@@ -1,0 +1,74 @@
+"""``tenonnx doctor``: what is installed, without names and paths of the machine."""
+
+import getpass
+import json
+import os
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+from tenonnx_cli import main
+from tenonnx_cli.doctor import anonymous
+
+
+@pytest.fixture
+def run(capfd, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def called(*arguments, code=0):
+        capfd.readouterr()
+        assert main([str(each) for each in arguments]) == code
+        return capfd.readouterr().out
+
+    return called
+
+
+def test_it_names_what_matters_and_nothing_of_the_machine(run, monkeypatch):
+    monkeypatch.setenv("TENONNX_BACKEND_CHOICE", str(Path.home() / "choices" / "order.json"))
+    text = run("doctor", "--json")
+    found = json.loads(text)
+    assert found["sound"]
+    assert {"tenonnx-core", "numpy", "onnx"} <= found["versions"].keys()
+    assert {"numpy", "onnxruntime"} <= {each["name"] for each in found["backends"] if each["starts"]}
+    assert found["variables"]["TENONNX_BACKEND_CHOICE"].startswith(("~", "..."))
+    for private in (str(Path.home()), sys.prefix, os.getcwd(), f"/{getpass.getuser()}/"):  # noqa: PTH109
+        assert private not in text or private == "/"
+    assert "everything installed works" in run("doctor")
+
+
+def test_a_backend_that_does_not_start_is_said_with_its_reason(run, monkeypatch):
+    import tenonnx_cli.doctor as module
+
+    def broken(name):
+        return {"name": name, "starts": False, "reason": "no driver", "seconds": 0.0}
+
+    monkeypatch.setattr(module, "_started", broken)
+    said = run("doctor", code=1)
+    assert said.startswith("something does not work\n")
+    assert "backend onnxruntime: does not start: no driver" in said
+
+
+def test_a_model_is_told_what_would_make_it_faster(run, monkeypatch):
+    text = (
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) '
+        "{ a = Identity (x)  b = Neg (a)  y = Neg (b) }"
+    )
+    onnx.save(onnx.parser.parse_model(text), "m.onnx")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    said = run("doctor", "m.onnx")
+    assert "convert --simplify removes" in said
+    assert "OMP_NUM_THREADS=1 leaves processors unused (8 in all)" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("cannot read /opt/private/place/lib.so", "cannot read .../lib.so"),
+        ("a/b is a ratio, and https://example.org/x/y an address", None),
+    ],
+)
+def test_paths_are_cut(text, shown):
+    assert anonymous(text) == (shown or text)

@@ -1,0 +1,144 @@
+"""The language of the code: docstrings, names and the formatter, see ``docs/reference/glossary.md``."""
+
+import ast
+import functools
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
+
+#: First words of a relative clause; a docstring begins with a verb in the imperative, or with a noun.
+CLAUSES = re.compile(r"(What|Which|How|Where|When|Who|Whose|Why)\b")
+
+#: British spellings, where ONNX has the American ones.
+BRITISH = re.compile(
+    r"\b\w*(quantis|normalis|initialis|optimis|serialis|tokenis|canonicalis|specialis|recognis|parallelis)(e|es|ed|er|ers|ing|ation|ations)\b"
+    r"|\b(colour|behaviour|neighbour|favour|honour|labell|modell)(s|ed|ing|ful|able)?\b",
+    re.IGNORECASE,
+)
+
+#: A word of a name: ``AsUsed``, ``as_used`` and ``AS_USED`` have the words ``as`` and ``used``.
+WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+
+
+@functools.cache
+def files() -> tuple[Path, ...]:
+    """Python files that Git knows or would add."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return tuple(path for name in listed.splitlines() if (path := ROOT / name).is_file())
+
+
+@functools.cache
+def parsed() -> dict[str, ast.Module]:
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text("utf-8")) for path in files()}
+
+
+def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and text of each docstring."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield node.body[0].lineno, text
+
+
+def names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and text of each name that a file defines."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
+
+
+def banned() -> dict[str, str]:
+    """Words that names must not have, each with the word to use, from the last table of the glossary."""
+    table = GLOSSARY.read_text("utf-8").partition("## Not used")[2]
+    return dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", table, re.MULTILINE))
+
+
+def has_word(name: str, wanted: str) -> bool:
+    """Whether the words of a name contain those of another, one after the other."""
+    words, sought = [[word.lower() for word in WORD.findall(each)] for each in (name, wanted)]
+    return any(words[k : k + len(sought)] == sought for k in range(len(words) - len(sought) + 1))
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun():
+    clauses = [
+        f"{path}:{line}: {text.splitlines()[0]}"
+        for path, tree in parsed().items()
+        for line, text in docstrings(tree)
+        if CLAUSES.match(text)
+    ]
+    assert clauses == []
+
+
+def test_functions_have_names():
+    """A traceback and a profile print the name of a function."""
+    unnamed = [
+        f"{path}:{node.lineno}"
+        for path, tree in parsed().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.strip("_")
+    ]
+    assert unnamed == []
+
+
+def test_the_formatter_is_obeyed():
+    switched_off = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in files()
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if re.search(r"#\s*fmt: ?(skip|off)", line)
+    ]
+    assert switched_off == []
+
+
+def test_names_have_no_banned_words():
+    words = banned()
+    assert len(words) > 5
+    found = [
+        f"{path}:{line}: {name}: {word} is {words[word]}"
+        for path, tree in parsed().items()
+        for line, name in names(tree)
+        for word in words
+        if has_word(name, word)
+    ]
+    assert found == []
+    modules = [f"{path}: {word}" for path in parsed() for word in words if has_word(Path(path).stem, word)]
+    assert modules == []
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "has"),
+    [
+        ("AsUsed", "as_used", True),
+        ("is_as_used_by", "as_used", True),
+        ("was_used", "as_used", False),
+        ("RespelledCall", "respelled", True),
+        ("unlearned", "learned", False),
+    ],
+)
+def test_words_of_names(name, word, has):
+    assert has_word(name, word) == has
+
+
+def test_words_are_american():
+    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+    pages += [*sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "changes").glob("*.md"))]
+    here = Path(__file__)
+    british = [
+        f"{path.relative_to(ROOT)}:{number}: {found[0]}"
+        for path in (*files(), *pages)
+        if path != here
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if (found := BRITISH.search(line))
+    ]
+    assert british == []

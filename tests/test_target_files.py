@@ -1,0 +1,161 @@
+"""Target files by path, and lists of ops on the command line."""
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+import tenonnx as tx
+import tenonnx_standard as ops
+from tenonnx.errors import InvalidCall, NotRepresentable
+from tenonnx_cli import main
+
+GOOD = """
+opsets = { "ai.onnx" = 17 }
+static_shapes = true
+max_rank = 3
+
+[[ops]]
+names = ["Relu", "Sub", "Add"]
+dtypes = ["float32"]
+
+[[ops]]
+names = ["Reshape"]
+constant = ["shape"]
+
+[[ops]]
+names = ["Softmax"]
+attributes = { axis = [-1] }
+ranks = [2]
+until = 17
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(GOOD)
+    return file
+
+
+@pytest.fixture
+def model(tmp_path):
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    with graph.building():
+        graph.output("y", ops.clip(graph.input("x", "float32", (2, 3)), 0.0, 6.0))
+    tx.export(graph, tmp_path / "model.onnx")
+    return tmp_path / "model.onnx"
+
+
+def kinds(path):
+    return [node.op_type for node in onnx.load(path).graph.node if node.op_type != "Constant"]
+
+
+def test_a_file_is_a_target(path, model, tmp_path):
+    target = tx.Target.load(path)
+    assert (target.name, target.max_rank, target.static_shapes) == ("mine", 3, True)
+    moved = tx.retarget(tx.load(model), target=target)
+    assert [node.op_type for node in moved.nodes] == ["Relu", "Sub", "Relu", "Sub"]
+    assert main(["convert", str(model), "-o", str(tmp_path / "moved.onnx"), "--target", str(path)]) == 0
+    assert kinds(tmp_path / "moved.onnx") == ["Relu", "Sub", "Relu", "Sub"]
+
+
+def test_a_json_file_says_the_same(model, tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({"ops": ["Min", "Max"]}))
+    moved = tx.retarget(tx.load(model), target=str(file))
+    assert [node.op_type for node in moved.nodes] == ["Max", "Min"]
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "reason"),
+    [
+        (lambda x: ops.softmax(x, axis=0), (2, 3), "does not take axis=0"),
+        (lambda x: ops.softmax(x), (2, 3, 4), "does not take rank 3"),
+        (lambda x: ops.relu(x), (2, 3, 4, 5), "has tensors of up to 3 dims"),
+        (lambda x: ops.relu(x), ("n", 3), "takes static shapes alone"),
+        (lambda x: ops.reshape(x, ops.shape(x)), ("n", "m"), "does not take a computed shape"),
+    ],
+)
+def test_limits_of_ops_hold(path, function, shape, reason):
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    with graph.building():
+        graph.output("y", function(graph.input("x", "float32", shape)))
+    with pytest.raises(NotRepresentable) as caught:
+        tx.retarget(graph, target=str(path))
+    assert reason in caught.value.given
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "reason"),
+    [
+        ("max_rank = 3", 'max_rank = "3"', 4, '"max_rank" of target mine is not of type int'),
+        ("static_shapes", "static_shape", 3, '"static_shape" of target mine is none of'),
+        ('["float32"]', '["float33"]', 8, "'float33', which ONNX does not define"),
+        ("ranks = [2]", 'ranks = ["2"]', 17, "are not whole numbers"),
+        ("axis = [-1]", "axis = -1", 16, "is not a list of values"),
+        ("until = 17", "until = ", 18, "Invalid value"),
+    ],
+)
+def test_the_wrong_line_is_named(path, capfd, old, new, line, reason):
+    path.write_text(GOOD.replace(old, new))
+    assert main(["targets", str(path)]) != 0
+    said = capfd.readouterr().err
+    assert f"mine.toml, line {line}" in said
+    assert reason in said
+
+
+def test_a_file_is_shown(path, capfd):
+    assert main(["targets", str(path)]) == 0
+    shown = capfd.readouterr().out
+    for text in ("Add, Relu, Reshape, Softmax, Sub", "up to 17", "static shapes", "most dims"):
+        assert text in shown
+
+
+def test_one_of_several_is_named(tmp_path):
+    file = tmp_path / "two.toml"
+    file.write_text('[targets.a]\nops = ["Relu"]\n[targets.b]\nops = ["Clip"]\n')
+    assert tx.Target.load(f"{file}#b").name == "b"
+    with pytest.raises(InvalidCall, match="has several targets"):
+        tx.Target.load(file)
+    with pytest.raises(InvalidCall, match='has no target "c"'):
+        tx.Target.load(f"{file}#c")
+    with pytest.raises(InvalidCall, match="cannot read"):
+        tx.Target.load(tmp_path / "none.toml")
+
+
+def test_ops_on_the_command_line(model, tmp_path):
+    moved = str(tmp_path / "moved.onnx")
+    assert main(["convert", str(model), "-o", moved, "--ops", "Mul,Add,Sub,Relu"]) == 0
+    assert kinds(moved) == ["Relu", "Sub", "Relu", "Sub"]
+    x = np.array([[-1, 7, 1e30], [np.inf, -np.inf, np.nan]], np.float32)
+    expected = np.array([[0, 6, 6], [6, 0, np.nan]], np.float32)
+    np.testing.assert_array_equal(tx.load(moved).run({"x": x}, backend="numpy")["y"], expected)
+    assert main(["convert", str(model), "-o", moved, "--without", "Clip,Max"]) == 0
+    assert not {"Clip", "Max"} & set(kinds(moved))
+
+
+def test_finite_lowerings_are_asked_for(tmp_path, capfd):
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    with graph.building():
+        pair = [graph.input(name, "float32", (2, 3)) for name in "ab"]
+        graph.output("y", ops.maximum(*pair))
+    source, moved = str(tmp_path / "max.onnx"), str(tmp_path / "moved.onnx")
+    tx.export(graph, source)
+    assert main(["plan", source, "--ops", "Relu,Add,Sub"]) == 1
+    assert main(["plan", source, "--ops", "Relu,Add,Sub", "--assume-finite"]) == 0
+    assert main(["convert", source, "-o", moved, "--ops", "Relu,Add,Sub", "--assume-finite"]) == 0
+    assert kinds(moved) == ["Sub", "Relu", "Add"]
+    capfd.readouterr()
+    assert main(["plan", source, "--target", "tensorrt-10", "--ops", "NoSuchOp"]) != 0
+    assert "does not have the op NoSuchOp" in capfd.readouterr().err
+
+
+def test_packages_that_are_left_out_for_a_time_are_asked_again(model, monkeypatch):
+    target = tx.Target.of_ops(["Relu", "Add", "Mul", "Sub"])
+    monkeypatch.setenv("TENONNX_PLUGINS", "tenonnx-run,tenonnx-targets")
+    with pytest.raises(tx.NotRepresentable):
+        tx.retarget(tx.load(model), target=target)
+    monkeypatch.delenv("TENONNX_PLUGINS")
+    assert tx.retarget(tx.load(model), target=target).nodes

@@ -1,0 +1,77 @@
+"""Run a command under ``strace``, and tell which files it wrote, which it read in a folder, and what it connected to.
+
+    python tools/traced.py --allow /tmp/own -- python -m tenonnx inspect model.keras
+
+Native code is seen as well, which an audit hook of Python does not. The exit code is 1 where a file outside of the
+allowed folders was opened for writing, a socket of the internet was connected, or a program was started that is not
+this Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+#: Files that are written by every process, or are no files.
+_HARMLESS = ("/dev/", "/proc/self/", "/sys/kernel/")
+
+_CALL = re.compile(r"^(?:\[?(?:pid\s+)?\d+\]?\s+)?(?P<call>\w+)\((?P<arguments>.*)$")
+_PATH = re.compile(r'"(?P<path>(?:[^"\\]|\\.)*)"')
+_CHANGES = frozenset({"unlink", "unlinkat", "rename", "renameat", "renameat2", "mkdir", "mkdirat", "rmdir"})
+_WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|O_APPEND")
+
+
+def findings(lines: Iterable[str], allowed: Sequence[str], programs: Sequence[str]) -> list[str]:
+    """Forbidden actions in lines of strace; calls that failed do not count."""
+    found: dict[str, None] = {}
+    for line in lines:
+        match = _CALL.match(line)
+        if match is None or re.search(r"= -1 E\w+", line):
+            continue
+        call, path = match["call"], _PATH.search(match["arguments"])
+        name = "" if path is None else path["path"]
+        inside = name.startswith((*_HARMLESS, *allowed))
+        if call in ("open", "openat", "creat") and _WRITES.search(line) and not inside:
+            found[f"wrote {name}"] = None
+        elif (
+            call in ("unlink", "unlinkat", "rename", "renameat", "renameat2", "mkdir", "mkdirat", "rmdir")
+            and not inside
+        ):
+            found[f"{call} {name}"] = None
+        elif call == "connect" and "AF_INET" in line:
+            found[f"connected {match['arguments'][:80]}"] = None
+        elif call == "execve" and name not in programs:
+            found[f"started {name}"] = None
+    return list(found)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--allow", action="append", default=[], help="a folder that may be written")
+    parser.add_argument("--program", action="append", default=[], help="a program that may be started")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    given = parser.parse_args()
+    command = given.command[1:] if given.command[:1] == ["--"] else given.command
+    tracer = shutil.which("strace")
+    if tracer is None or not command:
+        parser.error("strace is not installed" if tracer is None else "no command")
+    own = [command[0], shutil.which(command[0]) or "", sys.executable, os.path.realpath(sys.executable)]
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        kinds = "trace=open,openat,creat,unlink,unlinkat,rename,renameat,renameat2,mkdir,mkdirat,rmdir,connect,execve"
+        done = subprocess.run([tracer, "-f", "-s", "400", "-e", kinds, "-o", str(log), *command], check=False)  # noqa: S603
+        found = findings(log.read_text("utf-8", "replace").splitlines(), given.allow, [*given.program, *own])
+    for each in found:
+        sys.stdout.write(f"{each}\n")
+    return 1 if found else min(done.returncode, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
