@@ -58,6 +58,27 @@ def address(servers):
 
 
 @pytest.fixture
+def step_down():
+    """Goes down in the drawing of a page, ``times`` boxes, each shown before the next key is pressed."""
+    from playwright.sync_api import expect
+
+    def step(page, times=2, shown=".pane h2"):
+        canvas, place = page.locator("canvas").first, page.locator(shown).first
+        for _ in range(times):
+            before = place.text_content()
+            for seconds in (10, 10, 40):  # a drawing that came anew did not hear the key
+                canvas.press("ArrowDown")
+                try:
+                    expect(place).not_to_have_text(before, timeout=1000 * seconds)
+                    break
+                except AssertionError:
+                    if seconds == 40:
+                        raise
+
+    return step
+
+
+@pytest.fixture
 def opened(browser):
     """Opens pages: ``opened(address)``. What they say on the console is a failure, and so are other hosts."""
     contexts, said = [], []

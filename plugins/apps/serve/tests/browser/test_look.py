@@ -101,7 +101,7 @@ def check(page, what):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_view_fits_every_width_and_keeps_nobody_out(opened, address, scheme):
+def test_every_view_fits_every_width_and_keeps_nobody_out(step_down, opened, address, scheme):
     page = opened(address, color_scheme=scheme)
 
     def everywhere(what):
@@ -127,12 +127,10 @@ def test_every_view_fits_every_width_and_keeps_nobody_out(opened, address, schem
     tab(page, "Compare")
     page.get_by_label("A model").select_option("b.onnx")
     expect(page.locator(".sides .drawing[data-drawn]")).to_have_count(2)
-    page.locator("canvas").first.focus()
     for _ in range(6):  # nodes by layers, from wherever the first drawing begins
         if "MatMul" in page.locator(".both").inner_text():
             break
-        page.keyboard.press("ArrowDown")
-        page.wait_for_timeout(200)
+        step_down(page, 1, ".both")
     expect(page.locator(".both")).to_contain_text("MatMul")
     everywhere("a comparison")
 
@@ -196,7 +194,7 @@ def test_values_lead_from_node_to_node_and_to_pages_of_functions(opened, address
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_drawing_weights_and_values_are_taken_away(opened, address, tmp_path, scheme):
+def test_the_drawing_weights_and_values_are_taken_away(opened, address, tmp_path, scheme, step_down):
     page = opened(address, color_scheme=scheme)
     open_model(page, "a.onnx")
     tab(page, "Look")
@@ -216,9 +214,7 @@ def test_the_drawing_weights_and_values_are_taken_away(opened, address, tmp_path
     assert {"MatMul", "Relu", "ExpNeg", "Softmax", "x", "y"} <= set(texts)
     assert all(contrast(color, box_color(scheme)) >= 4.5 for color in texts.values())
     assert taken("button", "PNG").read_bytes().startswith(b"\x89PNG")
-    page.locator("canvas").focus()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowDown")
+    step_down(page)
     expect(pane(page).locator("h2")).to_contain_text("MatMul")
     assert np.array_equal(np.load(taken("link", "fc.weight as .npy")), np.eye(4, dtype=np.float32))
     pane(page).get_by_role("button", name="hidden", exact=True).click()
@@ -240,7 +236,7 @@ def contrast(one, two):
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def test_a_link_opens_the_same_view_and_a_report_is_offered(opened, address):
+def test_a_link_opens_the_same_view_and_a_report_is_offered(opened, address, step_down):
     page = opened(address)
     open_model(page, "a.onnx")
     page.get_by_role("button", name="Export", exact=True).last.click()
@@ -250,9 +246,7 @@ def test_a_link_opens_the_same_view_and_a_report_is_offered(opened, address):
     assert "Passed ✓" in download.value.path().read_text()
     tab(page, "Look")
     drawn(page, 6)
-    page.locator("canvas").focus()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowDown")
+    step_down(page)
     expect(pane(page).locator("h2")).to_contain_text("MatMul")
     page.get_by_role("button", name="Zoom in").click()
     page.get_by_role("button", name="Copy link").click()
@@ -301,7 +295,7 @@ def test_structure_is_compared_before_numbers_and_drawings_move_together(opened,
     assert page.evaluate(same, both)
 
 
-def test_the_page_comes_back_with_its_model_after_a_restart(opened, folder):
+def test_the_page_comes_back_with_its_model_after_a_restart(opened, folder, step_down):
     command = [sys.executable, "-m", "tenonnx", "serve", "--no-browser", str(folder), "--token", "secret"]
 
     def start(port):
@@ -315,9 +309,7 @@ def test_the_page_comes_back_with_its_model_after_a_restart(opened, folder):
         open_model(page, "a.onnx")
         tab(page, "Look")
         drawn(page, 6)
-        page.locator("canvas").focus()
-        page.keyboard.press("ArrowDown")
-        page.keyboard.press("ArrowDown")
+        step_down(page)
         expect(pane(page).locator("h2")).to_contain_text("MatMul")
         end(server)
         expect(page.locator("#connection")).to_contain_text("does not answer")

@@ -160,7 +160,7 @@ def test_ten_thousand_nodes_are_drawn_searched_and_zoomed(opened, address, large
     expect(page.locator(".drawing")).to_have_attribute("data-drawn", "10002")
 
 
-def test_groups_and_definitions_open_in_the_drawing(opened, address, tmp_path):
+def test_groups_and_definitions_open_in_the_drawing(opened, address, tmp_path, step_down):
     nodes = [
         helper.make_node("Softmax", [f"v{k}" if k else "x"], [f"v{k + 1}"], name=f"/layer.{k // 200}/soft.{k}")
         for k in range(600)
@@ -170,9 +170,7 @@ def test_groups_and_definitions_open_in_the_drawing(opened, address, tmp_path):
     send(page, tmp_path / "groups.onnx")
     tab(page, "Look")
     page.wait_for_selector('.drawing[data-drawn="5"]')
-    page.locator("canvas").focus()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowDown")
+    step_down(page)
     expect(page.locator(".pane h2")).to_have_text("layer.0")
     page.keyboard.press("Enter")
     page.wait_for_selector('.drawing[data-drawn="205"]')
@@ -256,14 +254,12 @@ def test_the_keyboard_alone_exports_a_model(opened, address):
     reach("Download")
 
 
-def test_the_address_keeps_tab_and_node_and_back_leads_there(opened, address):
+def test_the_address_keeps_tab_and_node_and_back_leads_there(opened, address, step_down):
     page = opened(address)
     open_example(page, "iris/iris.onnx")
     tab(page, "Look")
     page.wait_for_selector(".drawing[data-drawn]")
-    page.locator("canvas").focus()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowDown")
+    step_down(page)
     expect(page.locator(".pane h2")).to_contain_text("version")
     chosen = page.locator(".pane h2").inner_text()
     tab(page, "Run")
@@ -351,7 +347,7 @@ def test_values_weights_and_attributes_are_found(opened, address, tmp_path):
     [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 780}}],
     ids=["light", "dark", "phone"],
 )
-def test_nothing_keeps_anyone_out(opened, address, options):
+def test_nothing_keeps_anyone_out(opened, address, options, step_down):
     page = opened(address, **options)
 
     def check(what):
@@ -371,9 +367,7 @@ def test_nothing_keeps_anyone_out(opened, address, options):
     check("result")
     tab(page, "Look")
     page.wait_for_selector(".drawing[data-drawn]")
-    page.locator("canvas").focus()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowDown")
+    step_down(page)
     page.get_by_role("button", name="Histogram").first.click()
     expect(page.locator(".histogram")).to_be_visible()
     check("look")
