@@ -287,7 +287,7 @@ def test_a_model_that_is_read_slowly_does_not_replace_a_later_page(opened, addre
     expect(page.get_by_role("heading", name="In the folder")).to_be_visible()
     with page.expect_response("**/open"):
         held[0].continue_()
-    page.wait_for_timeout(500)
+    page.evaluate("() => fetch('/api/alive').then((answer) => answer.text())")  # the page has read what came before
     expect(page.get_by_role("heading", name="In the folder")).to_be_visible()
     assert not page.locator("#model").is_visible()
 

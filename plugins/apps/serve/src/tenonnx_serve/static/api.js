@@ -14,19 +14,22 @@ async function answered(response) {
   throw new Failure({ what: (await response.text()).trim() || `The server answered ${response.status}.` });
 }
 
-// The words of a failure to reach the server, and who is told of it.
+// The words of a failure to reach the server, and who is told of the request that failed.
 const SILENT = "The server does not answer.";
 let lost = () => {};
 export const when_lost = (told) => { lost = told; };
 
-export async function ask(path, question, method = "POST") {
+// The answer to a question. A connection may end just when it is used, so a question is asked twice before the server
+// counts as lost; a job is not, as it may have started.
+export async function ask(path, question, method = "POST", again = path !== "/jobs") {
   try {
     return await answered(await fetch(`/api${path}`, {
       method, body: method === "GET" ? undefined : JSON.stringify(question || {}),
     }));
   } catch (error) {
     if (error instanceof Failure) throw error;
-    lost();
+    if (again) return ask(path, question, method, false);
+    lost(path);
     throw new Failure({ what: SILENT, do: "Look at the terminal of tenonnx serve, and start it again.", silent: true });
   }
 }

@@ -75,20 +75,17 @@ function numbers({ passed }) {
 // Both drawings: one follows the other, and the nodes that are chosen are shown side by side.
 async function draw(page, models, found, sides, pane) {
   const pairs = [found.pairs, Object.fromEntries(Object.entries(found.pairs).map(([one, two]) => [two, one]))];
-  let leading = null; // the side that moves, while the other follows
   const follow = (k) => {
     const [from, to] = [views[k].drawing, views[1 - k]?.drawing];
-    if (!to || leading !== null && leading !== k) return;
+    if (!to) return;
     const at = `${from.x} ${from.y} ${from.scale} ${from.data.boxes.length}`;
-    if (from.followed === at) return;
+    if (from.followed === at) return; // it moved behind the other
     from.followed = at;
     const box = from.middle((key) => to.places.has(pairs[k][key]));
     if (!box) return;
-    leading = k;
     const partner = to.places.get(pairs[k][box[0]]);
     to.place(partner[2] + partner[4] / 2 + from.x - box[2] - box[4] / 2, partner[3] + from.y - box[3], from.scale);
     to.followed = `${to.x} ${to.y} ${to.scale} ${to.data.boxes.length}`;
-    requestAnimationFrame(() => requestAnimationFrame(() => { leading = null; }));
   };
   const chosen = (k, key) => {
     const partner = pairs[k][key] ?? null, keys = k ? [partner, key] : [key, partner];

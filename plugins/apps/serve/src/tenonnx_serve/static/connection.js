@@ -5,9 +5,12 @@ import { $, announce } from "./dom.js";
 
 const OFTEN = 1000, SELDOM = 5000; // milliseconds between questions, while the server is lost and while it is there
 
-// Watches the server of number `known`; `regained` is told whether another one answers, once one does after a loss.
+const ALIVE = "/alive";
+
+// Watches the server of number `known`. Once a server answers after a loss, `regained` is told whether it is another one,
+// and whether the page missed an answer.
 export function watch(known, regained) {
-  let lost = false, timer = null;
+  let lost = false, missed = false, timer = null;
   const say = (text) => {
     $("connection").hidden = !text;
     $("connection").textContent = text;
@@ -20,12 +23,13 @@ export function watch(known, regained) {
   const check = async () => {
     if (document.hidden && !lost) { ask_again(SELDOM); return; }
     try {
-      const { server } = await ask("/alive", null, "GET");
+      const { server } = await ask(ALIVE, null, "GET");
       const changed = server !== known;
       if (lost || changed) {
+        const told = [changed, missed];
         known = server;
-        lost = false;
-        await regained(changed);
+        lost = missed = false;
+        await regained(...told);
         if (!lost) say("");
       }
       ask_again(SELDOM);
@@ -34,7 +38,8 @@ export function watch(known, regained) {
       ask_again(OFTEN);
     }
   };
-  when_lost(() => {
+  when_lost((path) => {
+    missed ||= path !== ALIVE;
     if (lost) return;
     lost = true;
     say("The server does not answer. The model is opened again as soon as it does.");

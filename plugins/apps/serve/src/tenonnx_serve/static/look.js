@@ -16,14 +16,15 @@ const FUNCTION = /^f(\d+)(\/|$)/;
 export class Look {
   constructor(page, model, label, { chosen = () => {}, line = () => {}, moved = () => {} } = {}) {
     Object.assign(this, { page, model });
-    this.opened = null;
+    this.opened = null; // keys of what is open, once the drawing has come
+    this.asked = 0; // drawings that were asked for: an earlier one that comes late is dropped
     this.function = null; // the number of the function that is drawn instead of the model
     const canvas = h("canvas", { tabIndex: 0, role: "application", "aria-label": `${label}. Arrow keys choose a box, Enter opens it, plus and minus zoom, 0 shows all.` });
     this.drawing = new Drawing(canvas, page.colors, {
       chosen: (key, box) => { if (box) announce(`${box[6]} ${box[7].join(", ")} ${this.drawing.data.faults[key] || ""}`); chosen(key, box); },
       line, moved,
       toggled: (key) => this.toggle(key),
-      drawn: () => { this.element.dataset.drawn = String(this.drawing.data.boxes.length); },
+      drawn: () => { if (this.opened && !this.element.querySelector(".busy")) this.element.dataset.drawn = String(this.drawing.data.boxes.length); },
     });
     const button = (text, name, action) => h("button", { type: "button", title: name, "aria-label": name, onclick: action }, text);
     this.buttons = h("div", { className: "zoom", role: "toolbar", "aria-label": "View" },
@@ -33,30 +34,39 @@ export class Look {
   }
 
   async load({ opened = this.opened, reveal = null, everything = false } = {}) {
-    const first = this.opened === null;
+    const first = this.opened === null, mine = ++this.asked;
     const busy = h("p", { className: "busy", role: "status" }, h("span", { className: "spinner", "aria-hidden": "true" }), "Drawing");
     this.element.append(busy);
     this.element.setAttribute("aria-busy", "true");
+    delete this.element.dataset.drawn;
     try {
       const data = await look(this.model.id, "draw", { opened, reveal, everything, function: this.function });
+      if (mine !== this.asked) return;
       this.opened = data.opened;
       this.drawing.show(data);
     } finally {
       busy.remove();
       if (!this.element.querySelector(".busy")) this.element.removeAttribute("aria-busy");
+      this.drawing.redraw();
     }
     if (first) this.drawing.begin();
   }
 
   async toggle(key) {
-    const open = new Set(this.opened);
+    const before = this.opened, { selected } = this.drawing;
+    const open = new Set(before);
     if (!open.delete(key)) open.add(key);
+    this.opened = [...open];
     const settle = this.drawing.hold(key);
     try {
-      await this.load({ opened: [...open] });
-    } catch (error) { announce(error.what); return; }
+      await this.load();
+    } catch (error) {
+      this.opened = before;
+      announce(error.what);
+      return;
+    }
     settle();
-    this.drawing.select(key);
+    if (this.drawing.selected === selected) this.drawing.select(key);
   }
 
   // Shows a box, a value, or a function of the model.

@@ -70,13 +70,18 @@ async function go() {
   else await again_by_name(place());
 }
 
-// After a server that was lost is back, or another in its place.
-async function regained(changed) {
+// After a server that was lost is back, or another in its place. Where the page missed nothing, it stays as it is.
+async function regained(changed, missed) {
   Object.assign(page, await state());
   if (changed) Object.assign(page, { feeds: {}, statistics: null });
+  else if (!missed) return;
   if (!page.model) welcome(true);
   else if (changed || !page.about) await go();
-  else show(page.tab, true);
+  else {
+    const held = $("view").contains(document.activeElement);
+    show(page.tab, true);
+    if (held) (page.view?.drawing.canvas ?? $("view")).focus({ preventScroll: true });
+  }
 }
 
 // The address is #model/tab/node/name/view: the name finds the model of a server that was started again.
@@ -107,7 +112,7 @@ addEventListener("popstate", () => {
   const { tab, node, ...wanted } = place();
   const known = find(wanted);
   if (!known) welcome(true);
-  else if (known !== page.model || !page.about) open(known, tab, node, true);
+  else if (known.id !== page.model?.id || !page.about) open(known, tab, node, true);
   else {
     page.chosen = node;
     if (tab === page.tab && page.view && node) page.view.reveal(node).catch((error) => announce(error.what));
