@@ -113,6 +113,19 @@ def test_ranks():
     assert '"x" is not a tensor' in refused(shapes(x=""), Value("x", SequenceType(None)))
 
 
+@pytest.mark.parametrize("words", ['""', "[n]", "batch,size", "-1", "4x", "...n"])
+def test_a_word_that_no_axis_can_have_is_refused(words):
+    with pytest.raises(InvalidCall, match=r"unknown word in shapes\(scale=") as caught:
+        shapes(scale=words)
+    assert caught.value.given == words
+    assert '"" as a whole for a scalar' in caught.value.available
+
+
+def test_two_runs_of_axes_are_refused():
+    with pytest.raises(InvalidCall, match="two runs of axes in shapes"):
+        shapes(x="a... 3 ...")
+
+
 def test_runs_of_axes_are_the_same_wherever_they_stand():
     labels = shapes(x="batch sizes...", y="batch classes sizes...")
     check(labels, f32(2, 5, 6), f32(2, 7, 5, 6))

@@ -6,13 +6,14 @@ import hashlib
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 from tenonnx.extend import op
-from tenonnx_testing import call
+from tenonnx_testing import call, pytest_plugin
 from tenonnx_testing.cases import Case
 from tenonnx_testing.kit import check_case
 from tenonnx_testing.report import badge, certificate, markdown, merged, never_left_out, seen_here
@@ -52,12 +53,14 @@ def test_the_certificate_can_be_checked_by_its_hash():
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     assert made["hash"] == hashlib.sha256(text.encode()).hexdigest()
     page = markdown(made)
-    assert "| acme::Twice | 1 | 1 of 2 | its own body alone | types 4 | gradient: it jumps |" in page
+    judged = "not judged: compared with its own body alone"
+    assert f"| acme::Twice | 1 | 1 of 2 | {judged} | types 4 | gradient: it jumps |" in page
     assert "## Never drawn\n\n- acme::Twice@3: by" in page
     assert "## Never left out\n\n- acme::Twice@3: mask" in page
     assert made["hash"] in page
-    assert "1%20ops%2C%204%20calls%2C%201%20unjudged-orange" in page
-    assert "## Judged by their own bodies alone\n\nacme::Twice" in page
+    assert "1%20ops%2C%204%20calls%2C%201%20not%20judged-orange" in page
+    assert "## Not judged\n\nCompared with their own bodies alone: acme::Twice" in page
+    assert made["not judged"] == ["acme::Twice"]
 
 
 def test_optional_inputs_that_no_case_leaves_out_are_named(monkeypatch):
@@ -79,6 +82,33 @@ def test_what_judged_an_op_beside_its_body_is_told(check):
     made = certificate(merged([{"cases": {"a": judged}, "outcomes": {"x": "passed"}}]))
     assert "calls-green" in badge(made)
     assert "alone" not in markdown(made)
+    assert made["not judged"] == []
+
+
+class Terminal:
+    """The part of pytest's terminal reporter that the summary writes to."""
+
+    def __init__(self):
+        self.lines = []
+
+    def write_line(self, line, **_):
+        self.lines.append(line)
+
+
+@pytest.mark.parametrize("keyword", ["", "Once"])
+def test_the_summary_names_the_ops_that_nothing_judged(monkeypatch, keyword):
+    judged = {**CASE, "op": "acme::Judged", "compared": {"types": 4, "expected": 2}}
+    uncompared = {**CASE, "op": "acme::Uncompared", "compared": {"types": 0}}
+    seen = {"cases": dict(zip("abc", (CASE, judged, uncompared), strict=True)), "outcomes": {}}
+    monkeypatch.setattr(pytest_plugin, "_seen", lambda: seen)
+    options = {"keyword": keyword}
+    config = SimpleNamespace(stash=pytest.Stash(), getoption=lambda name, *_: options.get(name))
+    terminal = Terminal()
+    pytest_plugin.pytest_terminal_summary(terminal, config)
+    told = [line for line in terminal.lines if "not judged" in line]
+    # of selected tests, those that judge may be left out
+    wanted = "not judged, compared with their own bodies alone: acme::Twice (give their cases a reference=)"
+    assert told == ([] if keyword else [f"tenonnx conformance: {wanted}"])
 
 
 def test_all_reasons_of_a_check_are_told():
@@ -97,6 +127,7 @@ def test_a_run_writes_it_whether_or_not_it_is_spread_over_processes(tmp_path, pr
         [*command, "--tenonnx-report", "made.json", "test_acme.py"], cwd=tmp_path, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stdout + run.stderr
+    assert "not judged" not in run.stdout
     assert "made.json says so, for a README: ![tenonnx conformance]" in run.stdout
     made = json.loads((tmp_path / "made.json").read_text())
     assert made["packages"] == ["tenonnx-acme 0.1.0"]

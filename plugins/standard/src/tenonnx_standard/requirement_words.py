@@ -34,7 +34,7 @@ def shapes(**patterns: str) -> Requirement:
     ``...`` for any number of axes; ``sizes...`` is the same run of axes wherever it stands. Between alternatives there
     is ``|``, and the empty text is a scalar. ``divides``, ``at_least`` and ``holds`` may speak of the named sizes.
     """
-    parsed: dict[str, Pattern] = {n: tuple(tuple(p.split()) for p in text.split("|")) for n, text in patterns.items()}
+    parsed: dict[str, Pattern] = {n: _parsed(n, text) for n, text in patterns.items()}
     dims = {word for pattern in parsed.values() for axes in pattern for word in axes if word.isidentifier()} - {"_"}
 
     def check(call: Arguments) -> None:
@@ -53,6 +53,26 @@ def shapes(**patterns: str) -> Requirement:
         return _implied(call, fits[0], shape) if len(fits) == 1 else shape
 
     return Requirement("shapes", parsed, check, dims, implies, types_alone=True)
+
+
+def _parsed(name: str, text: str) -> Pattern:
+    """The alternatives of a pattern. Raises ``InvalidCall`` for a word that no axis can have."""
+    pattern = tuple(tuple(axes.split()) for axes in text.split("|"))
+    for axes in pattern:
+        wrong = [word for word in axes if not _is_axis(word)]
+        runs = [word for word in axes if word.endswith("...")]
+        if wrong or len(runs) > 1:
+            raise InvalidCall(
+                f"{'unknown word' if wrong else 'two runs of axes'} in shapes({name}={text!r})",
+                given=", ".join(wrong or runs),
+                available='names, numbers, "_", "...", "sizes...", and "" as a whole for a scalar',
+                do='shapes(x="batch size 4")',
+            )
+    return pattern
+
+
+def _is_axis(word: str) -> bool:
+    return word == "..." or word.isdecimal() or word.removesuffix("...").isidentifier()
 
 
 def _mismatch(call: Arguments, pattern: Pattern, shape: Shape) -> str | None:

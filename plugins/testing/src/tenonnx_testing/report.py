@@ -137,7 +137,8 @@ def certificate(seen: Seen) -> dict[str, Any]:
         "tests": len(seen["outcomes"]),
         "failed": failed,
         "comparisons": comparisons(seen),
-        "ops": _ops(seen["cases"].values()),
+        "ops": (rows := _ops(seen["cases"].values())),
+        "not judged": unjudged({"ops": rows}),
         "never drawn": never_drawn(seen),
         "never left out": never_left_out(seen),
     }
@@ -205,8 +206,8 @@ def unjudged(made: Mapping[str, Any]) -> list[str]:
 def badge(made: Mapping[str, Any]) -> str:
     """One line of Markdown for a README: amber where an op was judged by nothing but its own body."""
     ops, count = len({row["op"] for row in made["ops"]}), sum(made["comparisons"].values())
-    alone = len(unjudged(made))
-    verdict = f"{ops}%20ops%2C%20{count}%20calls" + (f"%2C%20{alone}%20unjudged-orange" if alone else "-green")
+    alone = len(made["not judged"])
+    verdict = f"{ops}%20ops%2C%20{count}%20calls" + (f"%2C%20{alone}%20not%20judged-orange" if alone else "-green")
     if made["failed"]:
         verdict = f"{len(made['failed'])}%20failed-red"
     return f"![tenonnx conformance](https://img.shields.io/badge/tenonnx-{verdict})"
@@ -234,10 +235,10 @@ def markdown(made: Mapping[str, Any]) -> str:
         counts = ", ".join(f"{check} {count}" for check, count in sorted(row["compared"].items()) if count)
         gaps = "; ".join(f"{check}: {reason}" for check, found in sorted(row["gaps"].items()) for reason in found)
         reached = f"{len(set(row['reached']) & set(row['versions']))} of {len(row['versions'])}"
-        judged = ", ".join(judges(row)) or "its own body alone"
+        judged = ", ".join(judges(row)) or "not judged: compared with its own body alone"
         lines.append(f"| {row['op']} | {row['since']} | {reached} | {judged} | {counts} | {gaps} |")
-    if alone := unjudged(made):
-        lines += ["", "## Judged by their own bodies alone", "", ", ".join(alone)]
+    if alone := made["not judged"]:
+        lines += ["", "## Not judged", "", f"Compared with their own bodies alone: {', '.join(alone)}"]
     told = {"Failed": made["failed"], "Never drawn": made["never drawn"], "Never left out": made["never left out"]}
     for heading, entries in told.items():
         if entries:
