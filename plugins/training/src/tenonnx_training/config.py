@@ -11,7 +11,7 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 import tenonnx as tx
-from tenonnx.extend import InvalidCall, did_you_mean
+from tenonnx.extend import Graph, InvalidCall, did_you_mean
 from tenonnx.extend.options import option
 from tenonnx_training.callbacks import Callback
 from tenonnx_training.data import Data
@@ -33,7 +33,9 @@ class StepConfig:
     of outputs to losses trains them together: the loss is their sum by ``loss_weights``, by default 1 each, ``metrics``
     is a mapping, too, and so may ``labels`` be, by default ``OUTPUT/labels``; data may name them like the outputs.
     ``sample_weights`` names an input with a weight for each sample, by which the loss is a weighted mean. ``seed``
-    decides all random numbers. ``Recipe`` tells of those from ``trainable`` to ``recompute``; an infinite
+    decides all random numbers. A ``teacher``, a graph or a file, makes the loss ``(1 - teacher_weight)`` times what it
+    is by labels and ``teacher_weight`` times the distance from the teacher's prediction, see ``Teacher``; evaluation
+    and validation have the same loss. ``Recipe`` tells of those from ``trainable`` to ``recompute``; an infinite
     ``clip_norm`` ends clipping.
 
     Weights that an exporter merged because they were equal are separated, and those that the author tied stay one, as
@@ -80,6 +82,27 @@ class StepConfig:
         "--optimizer",
         kind="optimizer",
         metavar="NAME",
+    )
+    teacher: Graph | str | os.PathLike[str] | None = option(
+        None,
+        "Knowledge distillation: a model whose predictions the loss is compared with, too; its inputs are called like "
+        "those of the model.",
+        "--teacher",
+        kind="text",
+        metavar="FILE",
+    )
+    temperature: float | None = option(
+        None,
+        "Divide the scores of model and teacher by this number before they are compared.  [default: 2]",
+        "--temperature",
+        kind="positive",
+    )
+    teacher_weight: float | None = option(
+        None,
+        "Share of the teacher in the loss, from 0 to 1.  [default: 0.5]",
+        "--teacher-weight",
+        kind="whole_share",
+        metavar="SHARE",
     )
     trainable: str | Sequence[str] | None = option(
         None,

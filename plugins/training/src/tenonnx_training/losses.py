@@ -87,7 +87,7 @@ class _OfClasses:
             return loss, None if self.reduction == "sum" else cast(size(labels), to=DType.float32)
         each = wide(self.reduced(scores, labels, "none"))
         count = counts(labels, self.weights, self.ignore_index)
-        return _mean(each, share, count if share is None else count * cast_like(share, count), self.reduction)
+        return weighted_mean(each, share, count if share is None else count * cast_like(share, count), self.reduction)
 
     def reduced(self, prediction: Value, labels: Value, reduction: str) -> Value:
         """The losses of all labels by that ``reduction``, which may be none."""
@@ -184,7 +184,7 @@ class _Elementwise:
         each = self.each(prediction, beside_numbers(labels, prediction))
         if weights is not None:
             share = spread(weights, each)
-            return _mean(wide(each), share, cast(share, to=DType.float32), self.reduction)
+            return weighted_mean(wide(each), share, cast(share, to=DType.float32), self.reduction)
         if self.reduction == "sum":
             return reduce_sum(each, keepdims=0), None
         return reduce_mean(each, keepdims=0), cast(size(each), to=DType.float32)
@@ -398,7 +398,7 @@ class NoLoss:
         return several and self._kind.dtype.is_integer
 
 
-def _mean(each: Value, share: Value | None, count: Value, reduction: str) -> tuple[Value, Value | None]:
+def weighted_mean(each: Value, share: Value | None, count: Value, reduction: str) -> tuple[Value, Value | None]:
     """The sum of losses by their shares, or what that is for each of ``count``: zero where nothing counts."""
     total = reduce_sum(each if share is None else each * cast_like(share, each), keepdims=0)
     if reduction == "sum":

@@ -14,10 +14,11 @@ import numpy as np
 from tenonnx.extend import DType, Graph, InvalidCall, TenonnxError, TensorType, UnknownType, Value
 from tenonnx.extend.transforms import Builder, interpreting
 from tenonnx_standard.casting import cast
-from tenonnx_standard.shapes import identity
+from tenonnx_training.distillation import Teacher
 from tenonnx_training.losses import LOSSES, FunctionLoss, Loss, NegativeLogLikelihood, NoLoss
 from tenonnx_training.measuring import LABELS, PREDICTIONS, ArrayMetric, Measurement, Scalar, Sum
 from tenonnx_training.metrics import METRICS, Metric, OfClasses
+from tenonnx_training.predictions import before, prediction_of
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Objective:
     ``output`` is by default the first graph output that holds floats; where a loss includes the activation that the
     output ends in, it reads what goes into that. ``sample_weights`` is a graph input with a weight for each sample, by
     which the loss is a weighted mean. With a ``loss`` for each of several outputs, labels and metrics are by output,
-    too, and the total is their sum by ``loss_weights``.
+    too, and the total is their sum by ``loss_weights``. A ``teacher`` adds its distance to each loss.
     """
 
     loss: str | Loss | Callable[[Value, Value], Value] | Mapping[str, Any]
@@ -36,6 +37,7 @@ class Objective:
     metrics: Sequence[str | Metric] | Mapping[str, Sequence[str | Metric]] = ()
     sample_weights: str | None = None
     loss_weights: Mapping[str, float] | None = None
+    teacher: Teacher | None = None
 
     @property
     def label_names(self) -> list[str]:
@@ -51,7 +53,12 @@ class Objective:
         metrics = self.metrics if isinstance(self.metrics, Mapping) else {}
         return {
             output: Objective(
-                loss, output, named.get(output, f"{output}/labels"), metrics.get(output, ()), self.sample_weights
+                loss,
+                output,
+                named.get(output, f"{output}/labels"),
+                metrics.get(output, ()),
+                self.sample_weights,
+                teacher=self.teacher,
             )
             for output, loss in self.loss.items()
         }
@@ -170,7 +177,7 @@ def _add_several(graph: Graph, objective: Objective) -> Measured:
     weights = {output: float((objective.loss_weights or {}).get(output, 1.0)) for output in given}
     if wrong := next((f"{name}: {weight}" for name, weight in weights.items() if not 0 <= weight < math.inf), None):
         raise InvalidCall("a weight of a loss is negative or not finite", given=wrong)
-    shared = _weights(graph, objective.sample_weights, _prediction(graph, next(iter(given))))
+    shared = _weights(graph, objective.sample_weights, prediction_of(graph, next(iter(given))))
     parts = {
         name: _add_one(graph, part, part.metrics, f"{name}/", shared)  # type: ignore[arg-type]
         for name, part in given.items()
@@ -199,10 +206,14 @@ def _add_one(
             raise InvalidCall(
                 "sample weights need a loss of a prediction and labels", given="a loss that the model computes"
             )
+        if objective.teacher is not None:
+            raise InvalidCall(
+                "a teacher needs a loss of a prediction and labels", given="a loss that the model computes"
+            )
         return Measured([Scalar(objective.loss, objective.loss)])
     loss = as_loss(objective.loss, graph)  # type: ignore[arg-type]
-    prediction = _prediction(graph, objective.output)
-    reads = _before(graph, prediction, loss.includes)
+    prediction = prediction_of(graph, objective.output)
+    reads = before(graph, prediction, loss.includes)
     _refuse_probabilities(graph, loss, reads)
     weights = _weights(graph, objective.sample_weights, reads) if shared is None else shared
     labels = graph.input(str(objective.labels), loss.labels_type(reads.tensor))
@@ -213,6 +224,8 @@ def _add_one(
         )
     with interpreting(Builder(graph, prefix="loss")):
         costs, count = _cost(loss, reads, labels, weights)
+        if objective.teacher is not None:
+            costs = objective.teacher.blended(costs, loss, reads, labels, weights, objective.output)
         cost = graph.output(free_name(graph, f"{prefix}loss"), costs)
         weight = None if count is None else graph.output(free_name(graph, f"{prefix}loss/count"), count).name
         made.scalars.append(Scalar(cost.name, cost.name, weight, summed=getattr(loss, "reduction", "") == "sum"))
@@ -234,7 +247,7 @@ def _weights(graph: Graph, name: str | None, prediction: Value) -> Value | None:
 
 def _refuse_probabilities(graph: Graph, loss: Loss, prediction: Value) -> None:
     """Raise ``InvalidCall`` for a loss of logarithms that would read the probabilities themselves."""
-    if isinstance(loss, NegativeLogLikelihood) and _before(graph, prediction, "Softmax") is not prediction:
+    if isinstance(loss, NegativeLogLikelihood) and before(graph, prediction, "Softmax") is not prediction:
         raise InvalidCall(
             "negative_log_likelihood reads probabilities instead of their logarithms",
             given=f'"{prediction.name}", which a Softmax gives',
@@ -245,7 +258,7 @@ def _refuse_probabilities(graph: Graph, loss: Loss, prediction: Value) -> None:
 def _gives_scores(loss: Loss, reads: Value, prediction: Value) -> bool | None:
     """Whether one column of a prediction is of scores, and no probabilities; None where no loss tells."""
     if isinstance(loss, NoLoss):
-        return False if _before(prediction.graph, prediction, "Sigmoid") is not prediction else None  # type: ignore[arg-type]
+        return False if before(prediction.graph, prediction, "Sigmoid") is not prediction else None  # type: ignore[arg-type]
     return loss.includes == "Sigmoid" and reads is prediction
 
 
@@ -288,7 +301,7 @@ def _add_metric(
 ) -> None:
     """Add a metric called ``name``: by ops where its function takes values, else by arrays."""
     metric: Any = beside(given, made.cost, scores=scores)
-    reads = _before(graph, prediction, getattr(metric, "includes", ""))
+    reads = before(graph, prediction, getattr(metric, "includes", ""))
     is_loss = hasattr(metric, "batch")
     try:
         found = metric.batch(reads, labels) if is_loss else metric(reads, labels)
@@ -375,30 +388,6 @@ def _settings_of(metric: Metric, others: Sequence[Metric]) -> str:
     mine = {each.name: getattr(metric, each.name) for each in fields(metric)}
     told = [f"{k}={v}" for k, v in mine.items() if any(getattr(other, k, v) != v for other in others)]
     return f"({', '.join(told)})" if told else ""
-
-
-def _prediction(graph: Graph, name: str | None) -> Value:
-    floats = [v for v in graph.outputs if isinstance(v.type, TensorType) and v.type.dtype.is_float]
-    if name is None and floats:
-        return floats[0]
-    found = next((v for v in graph.values() if v.name == name), None)
-    if found is None:
-        raise InvalidCall(
-            "a loss needs a floating-point value to read" if name is None else f'no value "{name}" to train on',
-            available=", ".join(f"{v.name}: {v.type}" for v in graph.outputs),
-            do="name one: --of / output=",
-        )
-    return found
-
-
-def _before(graph: Graph, value: Value, activation: str) -> Value:
-    """Input of the ``activation`` that computes ``value``, or ``value`` itself where another node does."""
-    node = value.producer
-    while node is not None and node.op is identity and node.inputs[0] is not None:
-        node = node.inputs[0].producer
-    applied = node is not None and bool(activation) and (node.domain, node.op_type) == ("ai.onnx", activation)
-    before = node.inputs[0] if applied and node is not None else None
-    return value if before is None else before
 
 
 def _check_scalar(loss: Value, what: str = "a loss") -> None:

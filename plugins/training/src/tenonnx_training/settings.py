@@ -37,6 +37,8 @@ TYPES: dict[str, Any] = {
     "loss": str | Mapping,
     "loss_weights": Mapping,
     "output": str,
+    "temperature": int | float,
+    "teacher_weight": int | float,
     "trainable": str | list,
     "clip_norm": int | float,
     "clip_value": int | float,

@@ -19,6 +19,7 @@ from tenonnx_training import shards, tied_weights
 from tenonnx_training.classes import axis_by_labels
 from tenonnx_training.config import StepConfig, configured, for_another, takes
 from tenonnx_training.data import samples_of
+from tenonnx_training.distillation import teacher_of
 from tenonnx_training.losses import Loss
 from tenonnx_training.measuring import LABELS, PREDICTIONS, Measurement, Measuring
 from tenonnx_training.modes import settle
@@ -69,7 +70,8 @@ class TrainingStep:
         self._options = {"backend": config.backend, **more}
         separated = tied_weights.separate(graph, config.untie)
         how = [each.name for each in fields(Recipe)]
-        given = {name: getattr(config, name) for name in ("loss", "loss_weights", "output", "optimizer", "seed", *how)}
+        kept = ("loss", "loss_weights", "output", "temperature", "teacher_weight")
+        given = {name: getattr(config, name) for name in (*kept, "optimizer", "seed", *how)}
         chosen, news = settled(graph.training_state, given)
         if config.trainable is None:
             chosen["trainable"] = as_before(graph, chosen["trainable"])
@@ -77,6 +79,7 @@ class TrainingStep:
             chosen["groups"] = groups_as_before(graph, chosen["groups"])
         if chosen["clip_norm"] == math.inf:
             chosen["clip_norm"] = None
+        teacher = teacher_of(config.teacher, graph, chosen["temperature"], chosen["teacher_weight"])
         self._objective = Objective(
             chosen["loss"],
             chosen["output"],
@@ -84,17 +87,21 @@ class TrainingStep:
             config.metrics,
             config.sample_weights,
             chosen["loss_weights"],
+            teacher,
         )
         self.optimizer = as_optimizer(chosen["optimizer"])
         self.recipe = Recipe(**{name: chosen[name] for name in how})
         self.seed = int(chosen["seed"])
-        self._described = {name: described(chosen[name]) for name in ("loss", "loss_weights", "output", *how)}
+        self._described = {name: described(chosen[name]) for name in (*kept, *how)}
         by_casts = must_cast(self.recipe.precision, config.backend, more)
         whole = copy_graph(graph).infer()
         mark_parameters(whole)
         self._made = step_graph(whole, self._objective, self.optimizer, self.recipe, by_casts=by_casts)
         self._compile()
         self._made.notes += [*adopted, *news, *separated.notes(), *folded_note(graph)]
+        if teacher is not None:
+            self._described |= {"temperature": teacher.temperature, "teacher_weight": teacher.weight}
+            self._made.notes.append(teacher.note())
         self._made.notes += _notes_on_lost(chosen["loss"], self.optimizer)
         if config.optimizer is None:
             self._made.notes += self._notes_on_rate()

@@ -26,6 +26,7 @@ class TrainingFiles:
     log: str | None
     best: str | None
     monitor: str | None
+    rates: str | None
     overwrite: bool
 
     @property
@@ -37,6 +38,7 @@ class TrainingFiles:
             "step": self.emit_step,
             "log": self.log,
             "best": self.best,
+            "rates": self.rates,
         }
 
     @property
@@ -62,14 +64,17 @@ class TrainingFiles:
             "--emit-step": (self.emit_step, ("",)),
             "--best": (self.best, SUFFIXES),
             "--log": (self.log, (".csv", ".jsonl")),
+            "--find-learning-rate": (self.rates, (".svg",)),
         }
+        if self.rates is not None and (others := [o for o, (path, _) in kinds.items() if path and path != self.rates]):
+            raise InvalidCall("--find-learning-rate trains no model to write", given=", ".join(others))
         if self.monitor is not None and self.best is None:
             raise InvalidCall("--monitor needs --best", given=f"--monitor {self.monitor}", do="--best best.onnx")
         if not any(path for option, (path, _) in kinds.items() if option != "--log"):
             raise InvalidCall(
                 "no output file is given",
                 given="none of these options",
-                available="--output, --checkpoint, --emit-step, --best",
+                available="--output, --checkpoint, --emit-step, --best, --find-learning-rate",
                 do="name a file: -o tuned.onnx",
             )
         for option, (path, suffixes) in kinds.items():
@@ -81,7 +86,7 @@ class TrainingFiles:
             if not path.lower().endswith(suffixes):
                 raise InvalidCall(f"{option}: unknown file format", given=path, available=", ".join(suffixes))
             if not is_sharded(path):
-                check_output(path, overwrite=self.overwrite and option == "--output")
+                check_output(path, overwrite=self.overwrite and option in ("--output", "--find-learning-rate"))
 
     def take_state(self, graph: Graph) -> None:
         """Give ``graph`` the trained contents and the training state of the file to resume from, if there is one."""
@@ -156,6 +161,15 @@ file_options = in_order(
         metavar="FILE",
         help="Write the best model so far after each epoch, by the (validation) loss or --monitor: a .onnx or "
         ".safetensors file.",
+    ),
+    click.option(
+        "--find-learning-rate",
+        "--find-lr",
+        "rates",
+        type=FILE,
+        metavar="FILE",
+        help="Instead of training, raise the learning rate from batch to batch, print the rate at which the loss falls "
+        "fastest, and draw the loss by rate to a .svg file.",
     ),
     click.option(
         "--monitor",

@@ -35,6 +35,7 @@ from tenonnx_training.recipe import Group
 
 if TYPE_CHECKING:
     from tenonnx_training.fitting import History
+    from tenonnx_training.rate_finder import RateSearch
 
 
 def _patterns(ctx: click.Context, option: click.Parameter, text: str | None) -> list[str] | None:
@@ -74,6 +75,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     "number": {"type": click.IntRange(min=1)},
     "positive": {"type": click.FloatRange(min=0, min_open=True)},
     "share": {"type": click.FloatRange(min=0, max=1, max_open=True)},
+    "whole_share": {"type": click.FloatRange(min=0, max=1)},
 }
 
 
@@ -117,6 +119,7 @@ def command(
     from tenonnx_training.data import samples_of
     from tenonnx_training.data_checks import InvalidSample
     from tenonnx_training.fitting import CheckpointFailed, fit
+    from tenonnx_training.rate_finder import find_learning_rate
     from tenonnx_training.training_step import TrainingStep
 
     files.check()
@@ -132,6 +135,7 @@ def command(
                 graph, samples_of(arrays), options["epochs"], options["batch_size"], options["accumulate"]
             ),
             "validation": None if validation is None else read(validation=validation),
+            "teacher": None if options["teacher"] is None else load_model(options["teacher"]),
             "checkpoint": files.checkpoint,
             "callbacks": files.callbacks,
             "progress": None if as_json else not is_quiet(),
@@ -140,6 +144,9 @@ def command(
         if files.emit_step is not None:
             fields = {} if opset_version is None else {"opset_version": opset_version}
             TrainingStep(graph, config=config, **where.given).export(files.emit_step, domains=domains, **fields)
+        if files.rates is not None:
+            _say_rate(model, find_learning_rate(graph, arrays, config=config, **where.given), files, as_json=as_json)
+            return
         try:
             history = fit(graph, arrays, config=config, **where.given)
         except InvalidSample as error:
@@ -155,7 +162,7 @@ def command(
             raise KeyboardInterrupt
     files.write(graph)
     if as_json:
-        told = {"epochs": history.epochs, "interrupted": history.interrupted}
+        told = {"epochs": history.epochs, "interrupted": history.interrupted, "learning_rate": None}
         say_json({"file": model, **told, **files.written})
     else:
         for note in history.notes:
@@ -166,6 +173,19 @@ def command(
     if history.interrupted:
         _say_how_to_resume(history, files)
         raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _say_rate(model: str, search: RateSearch, files: TrainingFiles, *, as_json: bool) -> None:
+    """Print the rate that a range test suggests, and draw its losses."""
+    assert files.rates is not None
+    suggestion = search.suggestion
+    search.save(files.rates)
+    if as_json:
+        told = {"epochs": [], "interrupted": False, "learning_rate": suggestion}
+        say_json({"file": model, **told, **files.written})
+        return
+    say(f"learning rate: {suggestion:.2g} (--lr {suggestion:.2g})")
+    say(f"rates: {files.rates}")
 
 
 @contextlib.contextmanager
