@@ -158,7 +158,7 @@ def test_a_comparison_is_plotted_by_output_and_backend():
 
 def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(tx.InvalidCall, match="a plot needs the package matplotlib") as caught:
+    with pytest.raises(tx.InvalidCall, match="cannot plot: the package matplotlib is not installed") as caught:
         tx.costs(made()).plot()
     assert "tenonnx-run[plot]" in caught.value.do
 

@@ -55,7 +55,7 @@ def test_freed_dims_run_at_other_sizes(tmp_path):
         (["--fix-shapes", "images"], "is no shape"),
         (["--free-dims", "pixels:0=n"], "no graph input"),
         (["--free-dims", "images:7=n"], "no axis 7"),
-        (["--free-dims", "images:1=a b"], "a dynamic dim needs a name"),
+        (["--free-dims", "images:1=a b"], "the name of a dynamic dim is not an identifier"),
         (["--free-dims", "images:batch"], "is not of the form"),
         (["--free-dims", "images:--1=n"], "is not of the form"),
         (["--free-dims", "images:\N{SUPERSCRIPT TWO}=n"], "is not of the form"),

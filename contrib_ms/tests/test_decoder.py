@@ -99,7 +99,7 @@ def test_heads_are_checked_at_import():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"sliding_window_cache": 1}, "sliding_window_cache needs local_window_size"),
+        ({"sliding_window_cache": 1}, "sliding_window_cache is set, without local_window_size"),
         ({"k_quant_type": "PER_TENSOR"}, "k_quant_type and v_quant_type differ"),
         ({"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR"}, "k_scale or v_scale is missing"),
         ({"k_quant_type": "PER_ROW"}, "unknown k_quant_type"),

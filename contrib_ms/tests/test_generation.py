@@ -170,7 +170,7 @@ def test_other_decoders_are_refused():
     with pytest.raises(tx.TenonnxError, match="model_type is not 0"):
         tx.load(greedy(0, model_type=1)).infer()
     for kind, model_type, said in (
-        ("BeamSearch", 1, "need encoder"),
+        ("BeamSearch", 1, "encoder is missing"),
         ("BeamSearch", 3, "model_type is not 0, 1 or 2"),
         ("WhisperBeamSearch", 0, "model_type is not 2"),
     ):

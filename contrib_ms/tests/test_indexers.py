@@ -219,11 +219,11 @@ def test_packed(mode):
 @pytest.mark.parametrize(
     ("attributes", "said"),
     [
-        ({"policy_mode": "csa"}, "needs index_topk of at least 1"),
+        ({"policy_mode": "csa"}, "index_topk is below 1"),
         ({"policy_mode": "qsa"}, "token_budget is not a multiple"),
         ({"policy_mode": "qsa", "token_budget": 4}, "token_budget is not a multiple"),
-        ({"policy_mode": "qsa", "token_budget": 6, "index_topk": 1}, "need policy_mode csa"),
-        ({"policy_mode": "csa", "index_topk": 1}, "policy_mode csa needs key, gate"),
+        ({"policy_mode": "qsa", "token_budget": 6, "index_topk": 1}, "given, with policy_mode qsa"),
+        ({"policy_mode": "csa", "index_topk": 1}, "position_ids is missing, with policy_mode csa"),
         ({"policy_mode": "other", "token_budget": 6}, "policy_mode"),
     ],
 )

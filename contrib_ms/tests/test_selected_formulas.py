@@ -153,7 +153,7 @@ SHARED = {"attention_mode": "local_plus_selected", "selected_kv_source": "auxili
         ({"attention_mode": "local_plus_selected"}, "attention_mode and selected_kv_source do not"),
         ({"is_causal": 0}, "unknown is_causal"),
         ({"rotary_offset": 4}, "multiple of 8"),
-        ({"do_rotary": 1}, "needs cos_cache"),
+        ({"do_rotary": 1}, "cos_cache and sin_cache are missing"),
     ],
 )
 def test_what_is_refused(attributes, said):

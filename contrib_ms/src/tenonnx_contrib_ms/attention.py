@@ -138,7 +138,7 @@ def hold_mask(batch: Any, numbers: Any) -> str | None:
 
 def _hold_buffer(past: Any, past_sequence_length: Any, past_present_share_buffer: int) -> str | None:
     if past_present_share_buffer and past is not None and past_sequence_length is None:
-        return "past_present_share_buffer needs past_sequence_length"
+        return "past_sequence_length is missing, with past_present_share_buffer 1"
     return None
 
 

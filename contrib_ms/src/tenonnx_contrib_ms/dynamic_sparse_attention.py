@@ -298,14 +298,14 @@ def _hold_mode(attention_mode: str, selected_kv_source: str, local_window_size: 
 def _hold_rotation(do_rotary: int, cos_cache: Any, rotary_offset: int) -> str | None:
     if rotary_offset < 0 or rotary_offset % 8:
         return "rotary_offset is not a multiple of 8"
-    return "do_rotary needs cos_cache and sin_cache" if do_rotary and cos_cache is None else None
+    return "cos_cache and sin_cache are missing, with do_rotary 1" if do_rotary and cos_cache is None else None
 
 
 def _hold_cache(key_cache: Any, k_scale: Any, k_quant_type: str, v_quant_type: str) -> str | None:
     if k_quant_type != v_quant_type or (k_quant_type == "NONE") != (k_scale is None):
         return "k_quant_type and v_quant_type differ, or do not match k_scale and v_scale"
     if key_cache.type is not None and (key_cache.dtype is DType.int8) != (k_scale is not None):
-        return "caches of int8 need k_scale and v_scale, and others have none"
+        return "k_scale and v_scale are missing for caches of int8, or given for others"
     return None
 
 

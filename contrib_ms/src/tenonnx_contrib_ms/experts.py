@@ -196,14 +196,14 @@ mixture_of_experts.requires(
     one_of(activation_type=(*_ACTIVATIONS, "swiglu", "geglu"), swiglu_fusion=(0, 1, 2)),
     holds(
         lambda activation_type, swiglu_fusion, fc3_experts_weights: (
-            "geglu needs swiglu_fusion 1 or 2, and no fc3_experts_weights"
+            "swiglu_fusion is 0 or fc3_experts_weights is given, with activation_type geglu"
             if activation_type == "geglu" and (not swiglu_fusion or fc3_experts_weights is not None)
             else None
         )
     ),
     holds(
         lambda activation_type, swiglu_fusion, fc3_experts_weights: (
-            "swiglu without fusion needs fc3_experts_weights"
+            "fc3_experts_weights is missing, with activation_type swiglu and swiglu_fusion 0"
             if activation_type == "swiglu" and not swiglu_fusion and fc3_experts_weights is None
             else None
         )

@@ -180,7 +180,7 @@ gated_delta_net.requires(
     ),
     holds(
         lambda gate_activation, a_log, dt_bias: (
-            f"gate_activation {gate_activation} needs a_log and dt_bias"
+            f"a_log or dt_bias is missing, with gate_activation {gate_activation}"
             if gate_activation != "none" and (a_log is None or dt_bias is None)
             else None
         )

@@ -408,7 +408,7 @@ def _hold_encoder(
     if model_type == GPT2:
         return None
     if encoder is None:
-        return "model_type 1 and 2 need encoder"
+        return "encoder is missing, with model_type 1 or 2"
     if decoder_start_token_id < 0 and decoder_input_ids is None:
         return "decoder_start_token_id and decoder_input_ids are missing"
     own = len(decoder.outputs) - 1

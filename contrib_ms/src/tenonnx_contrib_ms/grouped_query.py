@@ -167,13 +167,13 @@ def _hold_modes(
     query_seqlens: Any,
 ) -> str | None:
     if do_rotary and cos_cache is None:
-        return "do_rotary needs cos_cache and sin_cache"
+        return "cos_cache and sin_cache are missing, with do_rotary 1"
     if query_seqlens is not None and (past_key is None or not causal):
-        return "query_seqlens needs past_key and past_value, and causal 1"
+        return "query_seqlens is given, without past_key and past_value or with causal 0"
     if not causal and local_window_size != -1:
         return "local_window_size is not -1, with causal 0"
     if sliding_window_cache and (local_window_size < 1 or past_key is None or qk_output):
-        return "sliding_window_cache needs local_window_size, past_key and past_value, and no qk_output"
+        return "sliding_window_cache is set, without local_window_size, without past_key, or with qk_output"
     if sliding_window_cache and isinstance(capacity, int) and capacity < local_window_size:
         return "past_key has fewer than local_window_size positions, with sliding_window_cache"
     return None

@@ -175,12 +175,12 @@ def _hold_policy(
 ) -> str | None:
     if policy_mode == "qsa":
         if index_topk is not None or head_weight_scale is not None:
-            return "index_topk and head_weight_scale need policy_mode csa"
+            return "index_topk or head_weight_scale is given, with policy_mode qsa"
         if token_budget is None or token_budget < 1 or token_budget % compress_ratio:
             return "token_budget is not a multiple of compress_ratio, with policy_mode qsa"
         return None
     if token_budget is not None or index_topk is None or index_topk < 1:
-        return "policy_mode csa needs index_topk of at least 1 and no token_budget"
+        return "index_topk is below 1 or token_budget is given, with policy_mode csa"
     return None
 
 
@@ -190,16 +190,16 @@ def _hold_inputs(
     others = gate, position_bias, head_weights, position_ids
     if policy_mode == "qsa":
         missing = any(x is not None for x in others)
-        return "gate, position_bias, head_weights and position_ids need policy_mode csa" if missing else None
+        return "gate, position_bias, head_weights or position_ids is given, with policy_mode qsa" if missing else None
     if any(x is None for x in (key, *others)):
-        return "policy_mode csa needs key, gate, position_bias, head_weights and position_ids"
+        return "key, gate, position_bias, head_weights or position_ids is missing, with policy_mode csa"
     return None
 
 
 def _hold_mask(policy_mode: str, mask: Any, past_proj_buffer: Any) -> str | None:
     if (policy_mode == "csa") != (past_proj_buffer is not None):
         return "only one of past_proj_buffer and policy_mode csa is given"
-    return "mask needs policy_mode qsa" if policy_mode == "csa" and mask is not None else None
+    return "mask is given, with policy_mode csa" if policy_mode == "csa" and mask is not None else None
 
 
 FLOATS = (

@@ -255,9 +255,9 @@ def _hold_extensions(
 ) -> str | None:
     extended = input_channel_offset or input_channels or state_update_capacity
     if extended and (not channels_last or state_window or (input.rank is not None and input.rank != 3)):
-        return "input_channels and state_update_capacity need channels_last, three axes of input, and no state_window"
+        return "input_channels or state_update_capacity is given, without channels_last, or with state_window"
     if (state_length or state_channels_last >= 0) and (ndim > 1 or state_window):
-        return "state_length and state_channels_last need ndim 1 and no state_window"
+        return "state_length or state_channels_last is given, with ndim above 1 or with state_window"
     size = weight.shape[-1] if weight.rank else None
     if state_length and isinstance(size, int) and state_length < (size - 1) * dilation:
         return "state_length is shorter than the kernel reaches back"
@@ -265,7 +265,7 @@ def _hold_extensions(
     if isinstance(width, int) and input_channel_offset + input_channels > width:
         return "input has fewer than input_channels channels from input_channel_offset on"
     if input_channel_offset and not input_channels:
-        return "input_channel_offset needs input_channels"
+        return "input_channel_offset is given, without input_channels"
     return None
 
 

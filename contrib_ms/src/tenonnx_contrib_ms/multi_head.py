@@ -155,9 +155,9 @@ def _hold_operands(query: Any, key: Any, value: Any, bias: Any) -> str | None:
 
 def _hold_buffer(past_key: Any, past_sequence_length: Any, cache_indirection: Any) -> str | None:
     if past_sequence_length is not None and past_key is None:
-        return "past_sequence_length needs past_key and past_value"
+        return "past_sequence_length is given, without past_key and past_value"
     if cache_indirection is not None and past_sequence_length is None:
-        return "cache_indirection needs past_sequence_length"
+        return "cache_indirection is given, without past_sequence_length"
     return None
 
 
@@ -172,7 +172,7 @@ def _hold_one_query(
     if differ(length, 1):
         return "sequence length of query is not 1"
     if past_present_share_buffer and past_key is not None and past_sequence_length is None:
-        return "past_present_share_buffer needs past_sequence_length"
+        return "past_sequence_length is missing, with past_present_share_buffer 1"
     return None
 
 

@@ -326,8 +326,8 @@ packed_sparse_attention_indexer_merge.requires(
     together("additional_indices", "additional_counts"),
     holds(
         lambda policy_mode, range_starts, additional_indices: (
-            "append_range needs range_starts and range_ends alone, "
-            "append_indices additional_indices and additional_counts"
+            "the inputs are not those of policy_mode: range_starts and range_ends for append_range, "
+            "additional_indices and additional_counts for append_indices"
             if (policy_mode == "append_range") != (range_starts is not None)
             or (policy_mode == "append_indices") != (additional_indices is not None)
             else None
@@ -347,7 +347,7 @@ def _hold_state(
     if not 0 <= state_update_capacity <= 8 or (state_update_capacity and policy_mode == "csa"):
         return "state_update_capacity lies outside 0 to 8, or is not 0 with policy_mode csa"
     if state_update_capacity and state_update_capture_count is None:
-        return "state_update_capacity needs state_update_capture_count"
+        return "state_update_capture_count is missing, with state_update_capacity above 0"
     return None
 
 
@@ -380,7 +380,7 @@ packed_sparse_attention_indexer.requires(
     at_least(max_output_entries=0),
     holds(
         lambda indexshare_mode, max_output_entries: (
-            "indexshare_mode needs max_output_entries"
+            "indexshare_mode is given, without max_output_entries"
             if indexshare_mode is not None and not max_output_entries
             else None
         )

@@ -165,7 +165,7 @@ varlen_causal_conv_with_state.requires(
     together("kernel_delta", "previous_mask"),
     holds(
         lambda kernel_delta, bias, activation, dilation, k: (
-            "kernel_delta needs two taps, no bias, no activation, and dilation 1"
+            "kernel_delta is given, with a bias, an activation, dilation above 1, or other than two taps"
             if kernel_delta is not None and (bias is not None or activation != "none" or dilation != 1 or differ(k, 2))
             else None
         )

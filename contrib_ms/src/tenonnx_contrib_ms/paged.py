@@ -240,15 +240,15 @@ def _hold_layout(kv_cache_layout: str, value: Any, value_cache: Any, kv_num_head
     if kv_cache_layout == "SEPARATE":
         return "value_cache is missing, with kv_cache_layout SEPARATE" if value_cache is None else None
     if value is not None or value_cache is not None or kv_num_heads != 1 or key is None:
-        return "kv_cache_layout LATENT needs key, one kv_num_heads, and neither value nor value_cache"
+        return "key is missing, kv_num_heads is not 1, or value or value_cache is given, with kv_cache_layout LATENT"
     return None
 
 
 def _hold_cache(key_cache: Any, k_scale: Any, do_rotary: int, cos_cache: Any) -> str | None:
     if do_rotary and cos_cache is None:
-        return "do_rotary needs cos_cache and sin_cache"
+        return "cos_cache and sin_cache are missing, with do_rotary 1"
     if key_cache.type is not None and (key_cache.dtype is DType.int8) != (k_scale is not None):
-        return "caches of int8 need k_scale and v_scale, and others have none"
+        return "k_scale and v_scale are missing for caches of int8, or given for others"
     return None
 
 

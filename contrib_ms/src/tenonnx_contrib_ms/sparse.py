@@ -113,7 +113,7 @@ _FLOATS = "query", "key", "value", "past_key", "past_value", "cos_cache", "sin_c
 
 
 def _hold_rotation(do_rotary: int, cos_cache: Any) -> str | None:
-    return "do_rotary needs cos_cache and sin_cache" if do_rotary and cos_cache is None else None
+    return "cos_cache and sin_cache are missing, with do_rotary 1" if do_rotary and cos_cache is None else None
 
 
 sparse_attention.requires(

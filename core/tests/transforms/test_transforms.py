@@ -145,7 +145,7 @@ def test_extract_says_which_inputs_are_missing():
     graph = Graph(opsets={"tiny": 5})
     a, b = graph.input("a", "float32", (2,)), graph.input("b", "float32", (2,))
     graph.output("y", tiny.add(a, b))
-    with pytest.raises(InvalidCall, match="needs more inputs") as caught:
+    with pytest.raises(InvalidCall, match="the part reads inputs of the model") as caught:
         extract(graph, ["a"], ["y"])
     assert "b" in str(caught.value)
 
@@ -268,7 +268,7 @@ def test_every_node_that_breaks_the_path_is_named():
 
 def test_a_gradient_is_that_of_a_scalar():
     graph = build(tiny.exp)
-    with pytest.raises(InvalidCall, match="needs a scalar"):
+    with pytest.raises(InvalidCall, match="it is no scalar"):
         grad(graph, "y", "x")
 
 

@@ -169,10 +169,10 @@ def test_a_process_that_ends_by_a_signal_or_hangs(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "needs one check"),
-        (["--check", "false", "--fails-in", "numpy"], "needs one check"),
+        ([], "not exactly one check"),
+        (["--check", "false", "--fails-in", "numpy"], "not exactly one check"),
         (["--fails-in", "abacus"], 'no installed backend is called "abacus"'),
-        (["--check", ""], "needs one check"),
+        (["--check", ""], "not exactly one check"),
         (["--check", "/no/such/program"], "cannot start the command"),
         (["--check", "true", "--check-output", "["], "no regular expression"),
         (["--check", "true"], "does not fail"),

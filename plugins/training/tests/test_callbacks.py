@@ -161,7 +161,7 @@ def test_the_command_writes_the_log_and_the_best_model(tmp_path, capsys):
     assert train(tmp_path, "--log", tmp_path / "log.txt", "--best", best) == 2
     assert train(tmp_path, "--best", best, "--monitor", "f1") == 2
     assert train(tmp_path, "--monitor", "loss", "-o", best) == 2
-    assert "--monitor needs --best" in capsys.readouterr().err
+    assert "--monitor was given without --best" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

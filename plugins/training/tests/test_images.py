@@ -142,7 +142,7 @@ def test_the_command_line_takes_folders(files, capsys):
         (["--data", "train/cat"], "given      no folder"),
         (["--data", "empty"], "given      no image"),
         (["--data", "broken"], '0.png" is no image'),
-        (["--data", "data.npz", "--image-size", "4"], "need a folder of images"),
+        (["--data", "data.npz", "--image-size", "4"], "without a folder of images"),
     ],
 )
 def test_folders_that_are_no_data(arguments, message, files, capsys):
@@ -168,7 +168,7 @@ def test_classes_that_the_training_has_not(files, capsys):
 def test_models_without_images(tmp_path):
     folder = tt.ImageFolder.of(saved(tmp_path, {"a": [(4, 6)], "b": [(4, 6)]}))
     for graph in (model(5), linear()):
-        with pytest.raises(InvalidCall, match="one input of images"):
+        with pytest.raises(InvalidCall, match="no single input with 1 or 3 channels"):
             folder.feeds(graph)
 
 

@@ -187,7 +187,7 @@ qmoe.requires(
     holds(_unsupported),
     holds(
         lambda activation_type, swiglu_fusion, quant_type, fc3_experts_weights: (
-            "geglu needs quant_type int, swiglu_fusion 1 or 2, and no fc3_experts_weights"
+            "quant_type is not int, swiglu_fusion is 0, or fc3_experts_weights is given, with activation_type geglu"
             if activation_type == "geglu"
             and (quant_type != "int" or not swiglu_fusion or fc3_experts_weights is not None)
             else None

@@ -44,7 +44,7 @@ def spread(op: Op, parameter: Value, x: Value, axis: int, block_size: int) -> Va
 def repeated(parameter: Value, x: Value, axis: int, block_size: int) -> Value:
     """Every element ``block_size`` times along ``axis``; of the last block only as many as ``x`` has left."""
     if block_size < 1:
-        raise TypeMismatch("blocked quantization needs a block_size of at least 1", given=f"block_size={block_size}")
+        raise TypeMismatch("the block_size of blocked quantization is below 1", given=f"block_size={block_size}")
     length = x.shape[axis]
     if isinstance(length, int):
         limits.check_elements([length], "what parameters of blocks are repeated for")

@@ -244,7 +244,7 @@ class AtomicWriter:
 
     def _taken(self, name: str) -> InvalidCall:
         return InvalidCall(
-            "a data file would replace a file, which the old model may need until the new one is in place",
+            "cannot write the data file over a file that the old model may still read",
             given=f"{name!r}, which exists in {self.folder}",
             available=available_name(self.folder, name),
         )

@@ -36,7 +36,7 @@ def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[
     missing = [v.name for v in formals if v in used and v not in cut and v.data is None]
     if missing:
         raise InvalidCall(
-            f"the part needs more inputs than {[value.name for value in cut]}",
+            f"the part reads inputs of the model that are not among {[value.name for value in cut]}",
             given=", ".join(missing),
             do="add them to inputs",
         )

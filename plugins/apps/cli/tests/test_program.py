@@ -280,12 +280,12 @@ def test_a_terminal_gets_tables_and_what_takes_long(tenonnx, model, monkeypatch)
 def test_a_command_of_a_package_that_is_not_installed_names_it(tenonnx):
     result = tenonnx("train", "model.onnx")
     assert result.code == 2
-    assert 'the command "train" needs tenonnx-training' in result.err
+    assert 'cannot run the command "train": tenonnx-training is not installed' in result.err
     assert "tenonnx-training" in result.err
 
 
 def test_an_option_of_a_package_that_is_not_installed_names_it(tenonnx):
     result = tenonnx("convert", "model.onnx", "-o", "other.onnx", "--qdq")
     assert result.code == 2
-    assert "the option --qdq needs tenonnx-quantized" in result.err
+    assert "cannot use --qdq: tenonnx-quantized is not installed" in result.err
     assert "No such option '--qqq'" in tenonnx("convert", "model.onnx", "--qqq").err

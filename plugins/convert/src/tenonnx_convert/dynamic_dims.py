@@ -38,7 +38,7 @@ def with_symbols(graph: Graph, dims: Mapping[str, Mapping[int, str]]) -> Graph:
             if not -len(shape) <= axis < len(shape):
                 raise InvalidCall(f'graph input "{name}" has no axis {axis}', given=str(value.type))
             if not symbol.isidentifier():
-                raise InvalidCall("a dynamic dim needs a name, such as batch", given=repr(symbol))
+                raise InvalidCall("the name of a dynamic dim is not an identifier, such as batch", given=repr(symbol))
             shape[axis] = parse(symbol)
         value._replace_fields(type=TensorType(value.dtype, tuple(shape)))
     return freed

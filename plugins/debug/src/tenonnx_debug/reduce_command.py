@@ -144,7 +144,7 @@ def _check(
     asked = [name for name, given in (("--check", command_line), ("--fails-in", backend), ("--differs", pair)) if given]
     if len(asked) != 1:
         raise InvalidCall(
-            "a search needs one check",
+            "not exactly one check was given",
             given=" and ".join(asked) or "none",
             do="add --check COMMAND, --fails-in BACKEND or --differs BACKEND BACKEND",
         )

@@ -141,7 +141,7 @@ class HalfPrecision:
         if self.float16 and self.bfloat16:
             raise InvalidCall("only one half precision can be chosen", given="--float16 --bfloat16")
         if self.half_interface and not (self.float16 or self.bfloat16):
-            raise InvalidCall("--half-interface needs --float16 or --bfloat16", do="add one of them")
+            raise InvalidCall("--half-interface was given without --float16 or --bfloat16", do="add one of them")
 
     def is_wanted(self, state: ConversionState) -> bool:
         return self.float16 or self.bfloat16

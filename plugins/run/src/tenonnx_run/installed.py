@@ -44,7 +44,7 @@ def compile_by(name: str, graph: Graph, strict: bool, options: Mapping[str, Any]
     module, plugin = load_backend(name), backends()[name]
     if not is_available(module):
         runtime = getattr(module, "runtime", "")
-        raise PluginError(f"the backend {name} needs {runtime}, which is not installed", do=installing(runtime))
+        raise PluginError(f"cannot run on the backend {name}: {runtime} is not installed", do=installing(runtime))
     is_opaque = has_opaque(graph)
     if is_opaque and not takes_opaque(module):
         refuse_opaque(graph, f"run on {name}")

@@ -19,6 +19,6 @@ def plot_axes(given: Any) -> Any:
         pyplot: Any = import_module("matplotlib.pyplot")
     except ImportError as error:
         raise InvalidCall(
-            "a plot needs the package matplotlib, which is not installed", do=installing("tenonnx-run[plot]")
+            "cannot plot: the package matplotlib is not installed", do=installing("tenonnx-run[plot]")
         ) from error
     return pyplot.subplots(layout="constrained")[1]

@@ -203,7 +203,7 @@ def _normalized_batch(X, scale, B, mean, var, axes, epsilon, momentum, *, traini
             return reshape(found, whole[0])
         if any(v.ndim == 1 for v in (mean, var)):
             raise TypeMismatch(
-                f"{batch_normalization_spatial.title}: in training by position, statistics need one element for each",
+                f"{batch_normalization_spatial.title}: mean or var has no element for each position, with spatial 0",
                 given=f"{mean!r}, {var!r}",
             )
         return tuple(reshape(v, sides) for v, sides in zip(found, whole, strict=True))

@@ -162,7 +162,7 @@ def _as_long(mask: Value, K: Value, past_key: Value | None) -> bool:
 def split_heads(x: Value, count: int | None, title: str) -> Value:
     """(batch, sequence, heads * size) as (batch, heads, sequence, size)."""
     if not count:
-        raise InvalidCall(f"{title} needs the number of heads for inputs of rank 3", given=repr(x))
+        raise InvalidCall(f"{title}: the number of heads is missing for an input of rank 3", given=repr(x))
     batch, sequence, width = dims(x)
     if isinstance(width, int) and width % count:
         raise TypeMismatch(f"{title}: last axis is not divisible by the number of heads", given=f"{x!r}, {count}")

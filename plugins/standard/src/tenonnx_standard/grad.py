@@ -125,7 +125,7 @@ def _check_names(
         shape = kind.shape if isinstance(kind, TensorType) else None
         if name not in seeds and shape is not None and any(d != 1 for d in shape):
             raise InvalidCall(
-                f'a gradient needs a scalar, but "{name}" is {kind}',
+                f'cannot differentiate "{name}" of type {kind}: it is no scalar and has no cotangent',
                 do="reduce it to one element, or give its cotangent as an input: --cotangent / seeds=",
             )
 

@@ -394,7 +394,9 @@ def _by_pillow(data: bytes) -> Array:
         from PIL import Image
     except ImportError as error:
         do = installing("tenonnx-standard[image]")
-        raise UnsupportedOp(f"{image_decoder.title} needs Pillow for files of this kind", do=do) from error
+        raise UnsupportedOp(
+            f"{image_decoder.title} cannot decode files of this kind: Pillow is not installed", do=do
+        ) from error
     try:
         with Image.open(io.BytesIO(data), formats=FILE_FORMATS) as image:
             limits.check_elements((image.height, image.width, 3), image_decoder.title)

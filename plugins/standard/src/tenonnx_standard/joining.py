@@ -49,7 +49,7 @@ def concat(*inputs, axis: int):
 @concat.type
 def concat_type(*inputs, axis):
     if not inputs:
-        raise TypeMismatch(f"{concat.title} needs at least one input")
+        raise TypeMismatch(f"{concat.title} has no inputs")
     dtype = same_dtypes(concat, *inputs)
     shapes = [value.tensor.shape for value in inputs]
     known = [s for s in shapes if s is not None]

@@ -287,7 +287,7 @@ def mod_of_integers(A, B, *, fmod=0):
     """Mod that takes floats with ``fmod`` only."""
     if not fmod and A.dtype.is_float:
         raise TypeMismatch(
-            f"{mod_of_integers.title}: floats need fmod=1",
+            f"{mod_of_integers.title}: fmod is 0 for floating-point inputs",
             given=f"fmod={fmod}, {A!r}",
             do="use opset 28, or set fmod=1",
         )

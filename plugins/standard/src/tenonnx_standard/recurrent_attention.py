@@ -239,7 +239,7 @@ def linear_attention_numpy(
 def _gates_fit(update_rule: str, decay: Value | None, beta: Value | None) -> str | None:
     for name, given, wanted in (("decay", decay, update_rule in DECAYING), ("beta", beta, update_rule in CORRECTING)):
         if (given is not None) != wanted:
-            return f'update_rule "{update_rule}" {"needs" if wanted else "does not take"} {name}'
+            return f'{name} is {"missing" if wanted else "given"}, with update_rule "{update_rule}"'
     return None
 
 

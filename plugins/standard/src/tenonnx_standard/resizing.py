@@ -68,7 +68,7 @@ def _method(
         if given not in known:
             raise TypeMismatch(f"{title}: unknown {name}", given=repr(given), available=", ".join(known))
     if mode == "nearest" and antialias:
-        raise TypeMismatch(f"{title}: antialias needs mode linear or cubic", given='mode="nearest"')
+        raise TypeMismatch(f"{title}: antialias is set, with mode nearest", do="use mode linear or cubic")
     return Method(
         mode, coordinate_transformation_mode, nearest_mode, float(cubic_coeff_a), bool(exclude_outside), bool(antialias)
     )
@@ -223,7 +223,7 @@ def resize_type(X, roi=None, scales=None, sizes=None, *, axes, extrapolation_val
     if X.tensor.shape is None:
         return X.tensor
     if method.mode != "nearest" and not X.dtype.is_float and not X.dtype.is_integer:
-        raise TypeMismatch(f'{title}: mode "{method.mode}" needs numbers', given=repr(X))
+        raise TypeMismatch(f'{title}: X is not numeric, with mode "{method.mode}"', given=repr(X))
     chosen = _chosen_axes(title, X.ndim, axes)
     scales, sizes = _given(title, X, scales, sizes, chosen, _length_of_value)
     shape = list(X.shape)

@@ -192,7 +192,7 @@ def concat_from_sequence(input_sequence, *, axis: int, new_axis=0):
 @concat_from_sequence.numpy
 def concat_from_sequence_numpy(input_sequence: list[Any], *, axis: int, new_axis: int) -> Any:
     if not input_sequence:
-        raise InvalidCall("ConcatFromSequence needs at least one element", given="an empty sequence")
+        raise InvalidCall("ConcatFromSequence: the sequence is empty")
     limits.check_elements([sum(each.size for each in input_sequence)], concat_from_sequence.title)
     limits.check_memory(sum(each.nbytes for each in input_sequence), f"the result of {concat_from_sequence.title}")
     return np.stack(input_sequence, axis) if new_axis else np.concatenate(input_sequence, axis)
@@ -242,7 +242,7 @@ def sequence_map_numpy(
 
 def _optional_type(input: Value | None, *, type: Type | None) -> Type:
     if input is None and type is None:
-        raise TypeMismatch("Optional needs an input or the attribute type", given="neither")
+        raise TypeMismatch("Optional has neither an input nor the attribute type")
     return OptionalType(type if input is None else input.type)
 
 

@@ -217,7 +217,7 @@ _unwritten: dict[tuple[str, str], str] = {}
 def unwritten(domain: str, names: Iterable[str], *, reason: str) -> None:
     """Declare ops of ``domain`` that the package owns and does not provide yet. It is strict: written ops must go."""
     if not reason:
-        raise InvalidCall("unwritten ops need a reason")
+        raise InvalidCall("unwritten() got no reason")
     _unwritten.update({(domain, name): reason for name in names})
 
 
@@ -227,7 +227,7 @@ _incomparable: dict[Op, str] = {}
 def incomparable(*ops: Op, reason: str) -> None:
     """Declare ops that have no cases because nothing can compute them, with the reason."""
     if not reason:
-        raise InvalidCall("incomparable ops need a reason")
+        raise InvalidCall("incomparable() got no reason")
     _incomparable.update(dict.fromkeys(ops, reason))
 
 

@@ -185,7 +185,11 @@ class Log(Callback):
         if Path(self.path).suffix.lower() not in (".csv", ".jsonl"):
             raise InvalidCall("unknown format of a log", given=os.fspath(self.path), available=".csv, .jsonl")
         if self.every is not None and (Path(self.path).suffix.lower() == ".csv" or self.every < 1):
-            raise InvalidCall("steps in a log need JSON lines", given=f"every={self.every!r}", do="name it *.jsonl")
+            raise InvalidCall(
+                "cannot log every few steps: the log is not a .jsonl file, or every is below 1",
+                given=f"every={self.every!r}",
+                do="name it *.jsonl",
+            )
 
     def on_start(self, training: Training) -> None:
         path = Path(self.path)
@@ -231,7 +235,7 @@ class TensorBoard(Callback):
             writer: Any = import_module("tensorboardX").SummaryWriter
         except ImportError as error:
             raise InvalidCall(
-                "logs of TensorBoard need the package tensorboardX",
+                "cannot write logs of TensorBoard: the package tensorboardX is not installed",
                 do=installing("tenonnx-training[tensorboard]"),
             ) from error
         self._writer = writer(os.fspath(self.folder))

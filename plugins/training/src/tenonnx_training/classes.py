@@ -31,7 +31,7 @@ def axis_of_classes(kind: TensorType, given: int | None) -> int:
         return 1 if given is None else given
     rank = len(kind.shape)
     if rank < 2:
-        raise InvalidCall("a classification loss needs scores with a class axis", given=str(kind))
+        raise InvalidCall("the scores have no class axis, which a classification loss reads", given=str(kind))
     if given is not None:
         if not (isinstance(given, int) and -rank < given < rank and given != 0):
             raise InvalidCall("class_axis is no axis of the scores, or that of the batch", given=f"{given} of {kind}")

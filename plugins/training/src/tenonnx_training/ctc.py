@@ -63,14 +63,14 @@ class CTC:
 
     def labels_type(self, prediction: TensorType) -> TensorType:
         if prediction.shape is not None and len(prediction.shape) != 3:
-            raise InvalidCall("ctc needs scores of shape [batch, time, classes]", given=str(prediction))
+            raise InvalidCall("ctc: scores are not of shape [batch, time, classes]", given=str(prediction))
         batch = None if prediction.shape is None else prediction.shape[0]
         return TensorType(DType.int64, (batch, None))
 
     def check(self, prediction: TensorType, labels: Array) -> None:
         time, classes = (None, None) if prediction.shape is None else prediction.shape[1:]
         if labels.ndim != 2 or not labels.shape[1]:
-            raise InvalidFeed("ctc needs a sequence of labels for each sample", given=f"labels {list(labels.shape)}")
+            raise InvalidFeed("ctc: labels are not a sequence for each sample", given=f"labels {list(labels.shape)}")
         if (labels == self.blank).any():
             raise InvalidFeed(
                 f"labels of ctc contain the blank {self.blank}",

@@ -117,7 +117,7 @@ def teacher_of(
     if given is None:
         if weight != 0 and not (temperature is None and weight is None):
             raise InvalidCall(
-                "temperature and teacher_weight need a teacher, which training state does not hold",
+                "temperature or teacher_weight was given without a teacher",
                 given="no teacher",
                 do="give it (again): --teacher / teacher=, or go on without: --teacher-weight 0 / teacher_weight=0",
             )

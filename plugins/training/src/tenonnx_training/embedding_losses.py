@@ -28,12 +28,12 @@ class _OfEmbeddings:
 
     def labels_type(self, prediction: TensorType) -> TensorType:
         if prediction.shape is not None and len(prediction.shape) != 2:
-            raise InvalidCall(f"{self.name} needs embeddings of shape [batch, features]", given=str(prediction))
+            raise InvalidCall(f"{self.name}: embeddings are not of shape [batch, features]", given=str(prediction))
         return TensorType(DType.int64, None if prediction.shape is None else prediction.shape[:1])
 
     def check(self, prediction: TensorType, labels: Array) -> None:
         if labels.ndim != 1:
-            raise InvalidFeed(f"{self.name} needs one label for each sample", given=f"labels {list(labels.shape)}")
+            raise InvalidFeed(f"{self.name}: labels are not one for each sample", given=f"labels {list(labels.shape)}")
 
 
 @dataclass(frozen=True)

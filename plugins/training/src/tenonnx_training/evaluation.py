@@ -45,7 +45,7 @@ def evaluate(
     where nothing counts, the mean is NaN.
     """
     if loss is None and not metrics:
-        raise InvalidCall("evaluate needs a loss or a metric", do='metrics=["accuracy"], say')
+        raise InvalidCall("evaluate got neither a loss nor a metric", do='metrics=["accuracy"], say')
     if loss is None and sample_weights is not None:
         raise InvalidCall("sample weights without a loss", given=sample_weights, do="loss=...")
     graph = copy_graph(graph).infer()

@@ -117,7 +117,7 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
     if parts is not None:
         if config.patience is not None:
             raise InvalidCall(
-                "patience needs a checkpoint that is one file",
+                "patience was given with a checkpoint of several files",
                 given=str(parts),
                 do="name it *.safetensors",
             )

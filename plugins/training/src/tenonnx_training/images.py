@@ -150,7 +150,7 @@ def _input(graph: Graph) -> tuple[Value, int, bool]:
             if isinstance(channels, int) and channels in (1, 3):
                 return value, channels, axis == 3
     raise InvalidCall(
-        "a folder of images needs a model with one input of images, of 1 or 3 channels along axis 1 or 3",
+        "cannot feed a folder of images: the model has no single input with 1 or 3 channels along axis 1 or 3",
         given=", ".join(f"{each.name}: {each.type}" for each in graph.inputs) or "no input",
         do="give arrays in a .npz file",
     )

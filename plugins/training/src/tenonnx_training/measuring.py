@@ -118,7 +118,7 @@ class Measuring:
             predictions = [arrays for name, arrays in self.arrays.items() if name.startswith(PREDICTIONS)]
             given = ", ".join(dict.fromkeys(str(array.shape[1:]) for arrays in predictions for array in arrays))
             raise InvalidFeed(
-                "metrics on numpy arrays need predictions of equal shape in all batches",
+                "predictions of different shapes cannot be joined for metrics on numpy arrays",
                 given=f"samples of {given}",
                 do="pad all samples to one length",
             ) from error

@@ -255,7 +255,9 @@ def _area(scores: Array, positive: Array) -> float:
     """By the ranks of the positives, equal scores having their mean rank (Mann and Whitney 1947)."""
     hits, others = int(positive.sum()), int((~positive).sum())
     if not hits or not others:
-        raise InvalidFeed("ROC AUC needs positive and negative samples of each class", given=f"{hits} and {others}")
+        raise InvalidFeed(
+            "ROC AUC is undefined: a class has no positive or no negative samples", given=f"{hits} and {others}"
+        )
     _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     return float((ranks[positive].sum() - hits * (hits + 1) / 2) / (hits * others))

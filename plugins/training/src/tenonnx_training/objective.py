@@ -152,7 +152,7 @@ def add_objective(graph: Graph, objective: Objective) -> Measured:
         return _add_several(graph, objective)
     if isinstance(objective.metrics, Mapping) or objective.loss_weights or not isinstance(objective.labels, str):
         raise InvalidCall(
-            "labels, metrics or loss_weights by output need a loss for each output",
+            "labels, metrics or loss_weights are given for each output, and one loss for all",
             given=f"loss={objective.loss!r}"[:80],
             do='loss={"output": "mean_squared_error"}',
         )
@@ -201,14 +201,17 @@ def _add_one(
     if isinstance(objective.loss, str) and objective.loss in values:
         _check_scalar(values[objective.loss])
         if metrics:
-            raise InvalidCall("metrics need a loss of a prediction and labels", given="a loss that the model computes")
+            raise InvalidCall(
+                "metrics are given without a loss of a prediction and labels", given="a loss that the model computes"
+            )
         if objective.sample_weights is not None:
             raise InvalidCall(
-                "sample weights need a loss of a prediction and labels", given="a loss that the model computes"
+                "sample_weights are given without a loss of a prediction and labels",
+                given="a loss that the model computes",
             )
         if objective.teacher is not None:
             raise InvalidCall(
-                "a teacher needs a loss of a prediction and labels", given="a loss that the model computes"
+                "a teacher is given without a loss of a prediction and labels", given="a loss that the model computes"
             )
         return Measured([Scalar(objective.loss, objective.loss)])
     loss = as_loss(objective.loss, graph)  # type: ignore[arg-type]

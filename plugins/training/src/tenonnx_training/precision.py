@@ -46,7 +46,7 @@ def narrowed(graph: Graph, precision: str, *, by_casts: bool = False) -> Graph:
     made = Rewriter(graph, decide).run()
     if not found:
         raise InvalidCall(
-            f"precision {precision} needs float32 matrix products or convolutions, and the model has none",
+            f"precision {precision}: the model has no float32 matrix product or convolution",
             do="leave out precision",
         )
     return made

@@ -14,7 +14,7 @@ def prediction_of(graph: Graph, name: str | None) -> Value:
     found = next((v for v in graph.values() if v.name == name), None)
     if found is None:
         raise InvalidCall(
-            "a loss needs a floating-point value to read" if name is None else f'no value "{name}" to train on',
+            "the model has no floating-point output for a loss" if name is None else f'no value "{name}" to train on',
             available=", ".join(f"{v.name}: {v.type}" for v in graph.outputs),
             do="name one: --of / output=",
         )

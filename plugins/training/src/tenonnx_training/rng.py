@@ -72,7 +72,7 @@ def seeded(graph: Graph, seed: str, count: str) -> Seeded:
             return (rule(lambda sizes: source.draw(rewriter, sizes), *call.inputs, **call.attributes),)
         if call.op.primitive:
             raise UnsupportedOp(
-                f"training needs random ops with a seeded implementation, and {call.op.title} is none",
+                f"cannot train through {call.op.title}: it has no seeded implementation",
                 available="ops with a body, or with a rule for them",
                 do=f"add one: tenonnx.extend.add_rule(op, {_RULE!r}, function of (draw, *inputs, **attributes))",
             )

@@ -86,7 +86,7 @@ def _labels(
     if len(inputs) == 1 and inputs[0] not in (*table.names, *columns) and labels is None:
         others = [name for name in others if name == "labels"]
     if not others and loss is not None and not (isinstance(loss, str) and loss not in LOSSES):
-        raise InvalidCall(f"{table.path} has no labels, which the loss needs", given=held, do="--labels NAME")
+        raise InvalidCall(f"{table.path} has no labels for the loss", given=held, do="--labels NAME")
     if labels is not None and labels not in others:
         raise InvalidCall(
             f"--labels: no such array or column in {table.path}", given=labels, available=", ".join(others) or held

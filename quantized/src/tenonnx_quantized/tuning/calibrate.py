@@ -60,7 +60,7 @@ def observe(
     if method not in METHODS:
         raise InvalidCall("unknown calibration method", given=method, available=", ".join(METHODS))
     if not batches:
-        raise InvalidCall("calibration needs data", do="give one batch or more")
+        raise InvalidCall("calibration got no data", do="give one batch or more")
     outputs: dict[str, list[Array]] = {value.name: [] for value in graph.outputs}
     program = values_of(graph, list(dict.fromkeys((*outputs, *names))), backend)
     low, high = dict.fromkeys(names, np.inf), dict.fromkeys(names, -np.inf)

@@ -120,7 +120,9 @@ class QuantizeConfig:
         if self.mode == "static" and self.activations.is_float is not self.weights.is_float:
             raise InvalidCall("quantize: only one of activations and weights is of float8", given=both)
         if self.mode == "static" and self.form == "qoperator" and self.version > 13:
-            raise InvalidCall("quantize: form qoperator needs 8-bit integers", given=both, do="use form qdq")
+            raise InvalidCall(
+                "quantize: activations or weights are not of 8 bits, with form qoperator", given=both, do="use form qdq"
+            )
         if self.block_size < 16 or self.block_size & (self.block_size - 1):
             raise InvalidCall("quantize: block_size is not a power of two from 16 on", given=str(self.block_size))
         if self.budget is not None and not self.budget >= 0:
@@ -164,7 +166,7 @@ def quantize(
         feeds = []
     if not feeds and chosen.mode == "static":
         do = "give batches of inputs (on the command line --inputs FILE), or use mode dynamic"
-        raise InvalidCall("static quantization needs calibration data", given="none", do=do)
+        raise InvalidCall("static quantization got no calibration data", given="none", do=do)
     if not feeds and is_measured(graph, feeds, chosen.budget):
         feeds = [generate_feeds(graph)]
     original = graph.copy()

@@ -96,7 +96,7 @@ def _package_of(option: str) -> TenonnxError | None:
     package = provider(group, option.lstrip("-"))
     if package is None or any(plugin.distribution == package for plugin in plugins(group)):
         return None
-    return PluginError(f"the option {option} needs {package}", do=cure([package]))
+    return PluginError(f"cannot use {option}: {package} is not installed", do=cure([package]))
 
 
 def _run(arguments: list[str]) -> int:

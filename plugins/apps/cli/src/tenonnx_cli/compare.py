@@ -80,7 +80,7 @@ def command(
             raise InvalidCall(what, given=given, do=f"leave {given} out")
         return _compare_saved(first, saved, comparison, by_share, verbose, as_json)
     if second is None:
-        raise InvalidCall("compare needs a second model", given=first, do="name it, or give --outputs FILE.npz")
+        raise InvalidCall("compare got no second model", given=first, do="name it, or give --outputs FILE.npz")
     from tenonnx_cli.compare_models import call_alike, compared
 
     with within(comparison.timeout):

@@ -34,7 +34,9 @@ def command(
     from tenonnx.tools import installing
 
     if find_spec("tenonnx_testing") is None:
-        raise PluginError("conformance tests need tenonnx-testing", do=installing("tenonnx-testing"))
+        raise PluginError(
+            "cannot run conformance tests: tenonnx-testing is not installed", do=installing("tenonnx-testing")
+        )
     kit = import_module("tenonnx_testing.suite")
     wanted = name or kit.project_of(Path.cwd())
     kit.conformance(wanted, op=op)  # refuses a name that is none

@@ -122,7 +122,7 @@ class CommandGroup(click.Group):
             package = provider(GROUP, name)
             if package is None:
                 return None
-            raise PluginError(f'the command "{name}" needs {package}', do=cure([package]))
+            raise PluginError(f'cannot run the command "{name}": {package} is not installed', do=cure([package]))
         loaded = found[0].load()
         if not isinstance(loaded, click.Command):
             with found[0].running("could not add its command", passing=()):

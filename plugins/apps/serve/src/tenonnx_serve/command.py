@@ -83,7 +83,7 @@ def command(
     loopback = _is_loopback(host)
     if token is None and not loopback:
         raise InvalidCall(
-            "a server that other machines reach needs a token of yours",
+            "other machines can reach the server, and no --token was given",
             given=f"--host {host}",
             do="add --token with a text that nobody guesses, or leave --host out",
         )

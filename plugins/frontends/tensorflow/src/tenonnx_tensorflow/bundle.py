@@ -87,7 +87,7 @@ class Checkpoint:
                 return _texts(file.read(entry.size), math.prod(shape)).reshape(shape)
             if math.prod(shape) * np.dtype(kind).itemsize != entry.size:
                 raise InvalidModel(
-                    f'"{name}" has not as many bytes as its shape needs', given=f"{entry.size} for {shape}"
+                    f'"{name}" does not have as many bytes as its shape needs', given=f"{entry.size} for {shape}"
                 )
             found = np.empty(math.prod(shape), kind)
             file.readinto(found.view(np.uint8))  # type: ignore[attr-defined]

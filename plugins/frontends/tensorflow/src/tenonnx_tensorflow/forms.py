@@ -33,7 +33,7 @@ class Forms:
         for key in self._given:
             if key not in self._used:
                 raise InvalidCall(
-                    "a key of forms is not the type or name of a node that the outputs need",
+                    "forms: no node that the outputs depend on has this type or name",
                     given=f'"{key}"',
                     available=listing(sorted(set(available))),
                     do=did_you_mean(key, sorted(set(available))),

@@ -164,7 +164,7 @@ class Module:
         if device != "cpu":
             raise InvalidCall("Module runs on the CPU only", given=f"device={device!r}", available="cpu")
         if not isinstance(state, CheckpointState):
-            raise InvalidCall("a module needs a checkpoint state", given=repr(state)[:80])
+            raise InvalidCall("Module: state is not a CheckpointState", given=repr(state)[:80])
         self._options: dict[str, Any] = {}
         if session_options is not None:
             self._options = {"backend": "onnxruntime", "session_options": session_options}
@@ -242,7 +242,7 @@ class Module:
         if self.training:
             return self._train
         if self._eval is None:
-            raise InvalidCall("evaluation needs an evaluation model", do="Module(training_model, state, eval_model)")
+            raise InvalidCall("Module has no evaluation model", do="Module(training_model, state, eval_model)")
         return self._eval
 
     def _parameters(self, trainable_only: bool) -> list[str]:
@@ -262,7 +262,7 @@ class Optimizer:
         missing = [name for name in self._state.trained if f"{name}{BUFFER}" not in held]
         if missing:
             raise InvalidCall(
-                "an optimizer step needs gradients",
+                "no gradients for an optimizer step",
                 given=f"none of {missing[0]}",
                 do="call the module in training mode first",
             )

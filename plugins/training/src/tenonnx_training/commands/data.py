@@ -51,7 +51,9 @@ class DataOptions:
                 raise InvalidCall("a folder of images has no arrays to name", given=given)
             return _from_folder(graph, path, self, output)
         if validation is None and (self.image_size or self.image_mean or self.image_std):
-            raise InvalidCall("--image-size, --image-mean and --image-std need a folder of images", given=path)
+            raise InvalidCall(
+                "--image-size, --image-mean or --image-std was given without a folder of images", given=path
+            )
         return table_arrays(
             graph,
             path,
@@ -82,7 +84,7 @@ class ClassOptions:
             return name
         if name not in OF_CLASSES:
             raise InvalidCall(
-                "--ignore-index and --class-axis need a classification loss",
+                "--ignore-index or --class-axis was given without a classification loss",
                 given=f"--loss {name}",
                 available=", ".join(OF_CLASSES),
             )

@@ -69,7 +69,9 @@ class TrainingFiles:
         if self.rates is not None and (others := [o for o, (path, _) in kinds.items() if path and path != self.rates]):
             raise InvalidCall("--find-learning-rate trains no model to write", given=", ".join(others))
         if self.monitor is not None and self.best is None:
-            raise InvalidCall("--monitor needs --best", given=f"--monitor {self.monitor}", do="--best best.onnx")
+            raise InvalidCall(
+                "--monitor was given without --best", given=f"--monitor {self.monitor}", do="--best best.onnx"
+            )
         if not any(path for option, (path, _) in kinds.items() if option != "--log"):
             raise InvalidCall(
                 "no output file is given",

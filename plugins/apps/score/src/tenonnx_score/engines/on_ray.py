@@ -81,6 +81,6 @@ def _ray() -> Any:
         import ray.data
     except ImportError as error:
         raise InvalidCall(
-            "--on ray needs the package ray", given=str(error), do=installing("tenonnx-score[ray]")
+            "--on ray: the package ray cannot be imported", given=str(error), do=installing("tenonnx-score[ray]")
         ) from error
     return ray

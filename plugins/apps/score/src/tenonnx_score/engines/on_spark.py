@@ -70,7 +70,9 @@ def _session(master: str) -> tuple[Any, bool]:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise InvalidCall(
-            "--on spark needs the package pyspark, and Java", given=str(error), do=installing("tenonnx-score[spark]")
+            "--on spark: the package pyspark cannot be imported",
+            given=str(error),
+            do=installing("tenonnx-score[spark]"),
         ) from error
     if (active := SparkSession.getActiveSession()) is not None:
         return active, False
