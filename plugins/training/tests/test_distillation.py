@@ -120,7 +120,7 @@ def test_resuming_needs_the_teacher_again(tmp_path):
     tt.fit(whole, data, epochs=2, **how)
     tt.fit(student, data, **how)
     student.save(tmp_path / "state.safetensors")
-    with pytest.raises(tx.InvalidCall, match="need a teacher") as caught:
+    with pytest.raises(tx.InvalidCall, match="the teacher is missing") as caught:
         tt.fit(tx.load(tmp_path / "state.safetensors"), data, backend="numpy")
     assert "--teacher-weight 0" in caught.value.do
     resumed = tx.load(tmp_path / "state.safetensors")
@@ -137,7 +137,7 @@ def test_resuming_needs_the_teacher_again(tmp_path):
         ({"teacher": scoring(V), "temperature": 0}, "invalid temperature"),
         ({"teacher": scoring(V), "teacher_weight": 1.5}, "invalid temperature or teacher_weight"),
         ({"teacher": scoring(V), "loss": lambda p, y: reduce_mean((p - y) * p, keepdims=0)}, "unsupported loss"),
-        ({"temperature": 2.0}, "need a teacher"),
+        ({"temperature": 2.0}, "the teacher is missing"),
     ],
 )
 def test_teachers_that_do_not_fit(how, match):

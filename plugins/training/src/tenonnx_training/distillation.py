@@ -117,8 +117,8 @@ def teacher_of(
     if given is None:
         if weight != 0 and not (temperature is None and weight is None):
             raise InvalidCall(
-                "temperature or teacher_weight was given without a teacher",
-                given="no teacher",
+                "the teacher is missing, with temperature or teacher_weight given",
+                given="no teacher; training state does not hold it",
                 do="give it (again): --teacher / teacher=, or go on without: --teacher-weight 0 / teacher_weight=0",
             )
         return None
