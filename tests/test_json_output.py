@@ -58,6 +58,7 @@ LINES = {
     "plugins new tenonnx-new --domain com.new": 0,
     "train cnn.onnx --data cnn.npz --loss softmax_cross_entropy --metric accuracy --epochs 1 -o tuned.onnx": 0,
     "evaluate cnn.onnx --data cnn.npz --metric accuracy --loss softmax_cross_entropy": 0,
+    "evaluate cnn.onnx cnn.onnx --data cnn.npz --metric accuracy": 0,
     "grad cnn.onnx --of scores --wrt images --cotangent g -o slope.onnx": 0,
     "quantize digits.onnx -o small.onnx": 0,
     "score cnn.onnx --input rows.npy -o scores": 0,

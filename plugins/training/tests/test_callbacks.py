@@ -99,6 +99,18 @@ def test_the_best_model_is_kept(tmp_path):
         tt.fit(linear(), (X, Y), callbacks=[tt.BestCheckpoint(path, monitor="accuracy")], **OPTIONS)
 
 
+def test_a_resumed_training_keeps_the_best_model_of_before(tmp_path):
+    graph, path = linear(), tmp_path / "best.onnx"
+    tt.fit(graph, (X, Y), epochs=2, callbacks=[tt.BestCheckpoint(path)], **OPTIONS)
+    best = path.read_bytes()
+    tt.fit(graph, (X, Y), epochs=1, callbacks=[tt.BestCheckpoint(path)], **OPTIONS)
+    assert path.read_bytes() != best
+    best = path.read_bytes()
+    graph.training_state.settings["history"].append({"epoch": 4, "loss": 0.0})
+    tt.fit(graph, (X, Y), epochs=1, callbacks=[tt.BestCheckpoint(path)], **OPTIONS)
+    assert path.read_bytes() == best
+
+
 def test_a_plateau_lowers_the_rate():
     seen = []
 
@@ -122,7 +134,8 @@ def test_logs_are_tables_and_json_lines(tmp_path):
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["epoch"] for row in rows] == ["1", "2", "3"]
-    assert float(rows[2]["loss"]) == history.epochs[0]["loss"]
+    assert [float(row["loss"]) for row in rows] == [epoch["loss"] for epoch in history.epochs]
+    assert history.resumed == 2
     assert rows[2]["step"] == "6"
     found = [json.loads(line) for line in lines.read_text().splitlines()]
     assert [row["step"] for row in found] == [1, 2, 2, 3, 4, 4]

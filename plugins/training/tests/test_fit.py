@@ -1,6 +1,7 @@
 """Fit: epochs, resuming, stopping, checkpoints and what goes wrong."""
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -273,5 +274,6 @@ def test_state_of_another_optimizer_or_model():
 def test_a_bar_is_shown_on_request(capsys):
     tt.fit(linear(), (X, Y), epochs=2, progress=True, **OPTIONS)
     shown = capsys.readouterr().err
-    assert "epoch 1: loss" in shown
-    assert "epoch 2: loss" in shown
+    first, second = shown.splitlines()
+    assert re.fullmatch(r"epoch 1: loss [\d.]+  [\d,]+ samples/s  \d+:\d\d:\d\d left", first)
+    assert re.fullmatch(r"epoch 2: loss [\d.]+  [\d,]+ samples/s", second)

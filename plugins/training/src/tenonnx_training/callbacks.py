@@ -14,6 +14,7 @@ from typing import Any
 
 from tenonnx.extend import Graph, InvalidCall
 from tenonnx.tools import installing
+from tenonnx_training.measuring import finite
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.stopping import better, monitored
 
@@ -119,7 +120,8 @@ class EverySteps(Callback):
 class BestCheckpoint(Callback):
     """Write the model to ``path`` after each epoch that is better than all before, by ``monitor``.
 
-    ``monitor`` and ``larger`` are as in ``Patience``.
+    ``monitor`` and ``larger`` are as in ``Patience``. A file of the training that is resumed stays until an epoch is
+    better than all of that training, too.
     """
 
     path: str | os.PathLike[str]
@@ -129,6 +131,10 @@ class BestCheckpoint(Callback):
 
     def on_epoch(self, training: Training) -> None:
         name, number = monitored(training.measured, self.monitor)
+        if self.best is None and Path(self.path).exists():
+            for epoch in training.epochs[:-1]:
+                if name in epoch and better(name, epoch[name], self.best, larger=self.larger):
+                    self.best = epoch[name]
         if better(name, number, self.best, larger=self.larger):
             self.best = number
             training.save(self.path)
@@ -211,8 +217,7 @@ class Log(Callback):
         path = Path(self.path)
         with path.open("a", newline="", encoding="utf-8") as file:
             if path.suffix.lower() == ".jsonl":
-                finite = {name: number if math.isfinite(number) else None for name, number in row.items()}
-                file.write(json.dumps(finite) + "\n")
+                file.write(json.dumps(finite(row)) + "\n")
                 return
             if not self._columns:
                 self._columns = list(row)

@@ -193,8 +193,9 @@ class TrainingConfig(StepConfig):
     epoch; then the graph is written to ``checkpoint``, a native file, or a folder ``*.shards`` into which each process
     writes what its devices hold. ``checkpoint_every`` so many batches also bring it up to date. ``callbacks`` are
     ``Callback`` objects, or functions of what an epoch measured: what returns True ends the training. ``patience`` ends
-    it after so many epochs without a better loss, and the graph goes back to the best one. ``progress`` shows a line an
-    epoch and a bar on stderr, by default on a terminal.
+    it after so many epochs without a better loss, and the graph goes back to the best one. ``allow_divergence`` goes on
+    where the loss is not finite or a thousand times the first. ``progress`` shows a line an epoch and a bar on stderr,
+    by default on a terminal.
     """
 
     epochs: int = option(1, "Number of epochs to train; with --resume, further ones.", "--epochs", kind="epochs")
@@ -230,6 +231,12 @@ class TrainingConfig(StepConfig):
         "--checkpoint-every",
         kind="number",
         metavar="BATCHES",
+    )
+    allow_divergence: bool = option(
+        False,
+        "Go on where the loss is not finite, or a thousand times the first (of a loss below 0.1: above 100).",
+        "--allow-divergence",
+        kind="flag",
     )
     progress: bool | None = None
 

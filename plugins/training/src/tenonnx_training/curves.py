@@ -46,16 +46,26 @@ def curve(numbers: Sequence[float], title: str) -> str:
     )
 
 
-def plot_curves(losses: Sequence[float], epochs: Sequence[Mapping[str, float]], axes: Any = None) -> Any:
+def plot_curves(
+    losses: Sequence[float], epochs: Sequence[Mapping[str, float]], resumed: int = 0, axes: Any = None
+) -> Any:
     """Draw the loss of each step and of each epoch, that of the validation data too, and metrics on an axis of theirs.
 
-    Returns the axes of matplotlib.
+    The steps of the first ``resumed`` epochs are not known; they take as much room as those of the others. Returns the
+    axes of matplotlib.
     """
     from tenonnx.tools import plot_axes
 
     axes = plot_axes(axes)
-    axes.plot(range(1, len(losses) + 1), losses, color="0.7", linewidth=0.8, label="loss of each step")
-    ends = [(k + 1) * (len(losses) or len(epochs)) / len(epochs) for k in range(len(epochs))]
+    steps = len(losses) / max(len(epochs) - resumed, 1) or 1.0
+    axes.plot(
+        [resumed * steps + k + 1 for k in range(len(losses))],
+        losses,
+        color="0.7",
+        linewidth=0.8,
+        label="loss of each step",
+    )
+    ends = [(k + 1) * steps for k in range(len(epochs))]
     names = [name for name in dict.fromkeys(name for epoch in epochs for name in epoch) if name != "epoch"]
     metrics = [name for name in names if name not in _LOSSES]
     right = axes.twinx() if metrics else axes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
@@ -23,24 +23,28 @@ from tenonnx_training.progress import Progress
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import settled
 from tenonnx_training.shards import is_sharded, make_folder, remove_unfinished
+from tenonnx_training.state import HISTORY
 from tenonnx_training.stopping import Best, Patience
 from tenonnx_training.tables import read_files
 from tenonnx_training.training_step import TrainingStep, check_graph
+
+#: A loss so many times the first one diverges; a first loss below the least counts as that.
+DIVERGED, LEAST = 1000.0, 0.1
 
 #: Ops by which a model handles numbers that are missing from its inputs.
 _MISSING = ("IsNaN", "Imputer")
 
 
 class TrainingFailed(TenonnxError):
-    """Training cannot go on: the loss or a parameter is no number any more."""
+    """The training diverged: the loss is not finite or a thousand times the first, or a parameter is not finite."""
 
 
 class CheckpointFailed(TenonnxError):
-    """A checkpoint cannot be written; the graph has what was trained until then."""
+    """A checkpoint cannot be written; the training goes on."""
 
     def __init__(self, path: str | os.PathLike[str], error: Exception) -> None:
         given = str(getattr(error, "given", "") or error)
-        do = "free some space, or name another file (--checkpoint), and resume from the trained model"
+        do = "free some space, or name another file (--checkpoint / checkpoint=)"
         super().__init__(f'cannot write the checkpoint "{os.fspath(path)}"', given=given, do=do)
 
 
@@ -49,13 +53,17 @@ class History:
     """Measurements: ``losses`` of every step, and a mapping for every epoch in ``epochs``.
 
     An epoch has its number ``epoch``, counted from 1, the means over its samples of ``loss`` and the metrics, and those
-    of the validation data as ``validation_...``. ``interrupted`` tells whether the user stopped the training.
+    of the validation data as ``validation_...``. The first ``resumed`` ones are of the training that this one went on
+    from. ``interrupted`` tells whether the user stopped the training, ``checkpoint_error`` why the last checkpoint was
+    not written.
     """
 
     losses: list[float] = field(default_factory=list)
     epochs: list[dict[str, float]] = field(default_factory=list)
     interrupted: bool = False
     notes: list[str] = field(default_factory=list)
+    resumed: int = 0
+    checkpoint_error: CheckpointFailed | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The history as data for JSON."""
@@ -64,11 +72,13 @@ class History:
             "epochs": self.epochs,
             "interrupted": self.interrupted,
             "notes": self.notes,
+            "resumed": self.resumed,
+            "checkpoint_error": None if self.checkpoint_error is None else str(self.checkpoint_error.what),
         }
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the loss of each step, with losses and metrics of epochs; returns the axes of matplotlib."""
-        return plot_curves(self.losses, self.epochs, axes)
+        return plot_curves(self.losses, self.epochs, self.resumed, axes)
 
     def __str__(self) -> str:
         last = ", ".join(f"{name} {value:.4g}" for name, value in (self.epochs or [{}])[-1].items() if name != "epoch")
@@ -92,9 +102,9 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
     carries training state goes on from it, also in the middle of an epoch, and what is not given is as it was before.
     Ctrl-C ends the training in order.
 
-    Raises ``TrainingFailed`` when the loss, or at the end of an epoch a parameter, is not finite: then graph and
-    checkpoint are as after the last epoch before. Raises ``CheckpointFailed`` when the checkpoint cannot be written:
-    then the graph has the values after the last step.
+    Raises ``TrainingFailed`` when the loss is not finite or a thousand times the first, unless ``allow_divergence``,
+    and when at the end of an epoch a parameter is not finite: then graph and checkpoint are as after the last epoch
+    before. A checkpoint that cannot be written gives a warning, and the training goes on.
     """
     check_graph(graph)
     config, more = configured(TrainingConfig, config, options, "fit")
@@ -138,7 +148,7 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
         config.checkpoint,
         Progress(config.progress),
     )
-    run.cutting, run.every = cutting, every
+    run.cutting, run.every, run.allow_divergence = cutting, every, config.allow_divergence
     run.callbacks = [as_callback(each) for each in config.callbacks]
     for batches in (run.batches, run.validation):
         if batches is not None:
@@ -154,8 +164,8 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
     try:
         with run.interruption.caught():
             run.call("on_start")
-            for _ in range(config.epochs):
-                measured = run.epoch()
+            for left in reversed(range(config.epochs)):
+                measured = run.epoch(left)
                 if run.training.stopped or (best is not None and best.tired(measured, graph)):
                     break
             if best is not None and best.restore(graph):
@@ -184,6 +194,11 @@ def _with_last(batches: Iterable[Batch]) -> Iterator[tuple[Batch, bool]]:
         waiting = following
 
 
+def _numbers(measured: Mapping[str, float]) -> dict[str, float]:
+    """What an epoch measured, in floats of Python, as metrics of the user may be of numpy."""
+    return {name: float(number) for name, number in measured.items() if name != "epoch"}
+
+
 class _Run:
     """A training under way: ``number`` is the epoch, ``done`` how many of its samples are trained on."""
 
@@ -200,9 +215,11 @@ class _Run:
         self.number = int(step._settings.get("epoch", 0))
         self.done = int(step._settings.get("samples", 0))
         self.gathered = step.measuring(going_on=self.done > 0)
-        self.history = History()
+        earlier = [dict(each) for each in step._settings.get(HISTORY, ())]
+        self.history = History(epochs=earlier, resumed=len(earlier))
         self.cutting: dict[str, Any] = {}
         self.every: int | None = None
+        self.allow_divergence = False
         self.interruption = Interruption()
         self.training = Training(step, self._write_back, losses=self.history.losses, epochs=self.history.epochs)
         self.callbacks: list[Callback] = []
@@ -229,9 +246,10 @@ class _Run:
             )
         return found
 
-    def epoch(self) -> dict[str, float]:
-        """Train one epoch, or what is left of one, measure it and save."""
-        self.progress.begin(self.number + 1, self.batches.count(self.done))
+    def epoch(self, left: int = 0) -> dict[str, float]:
+        """Train one epoch, or what is left of one, measure it and save; ``left`` epochs follow."""
+        whole = self.batches.count(0)
+        self.progress.begin(self.number + 1, self.batches.count(self.done), None if whole is None else left * whole)
         empty = True
         batches = self.batches.epoch(self.number, skip=self.done)
         gathers = self.step.recipe.accumulate > 1
@@ -248,7 +266,7 @@ class _Run:
                 self.save(within=True)
         if empty:  # it was left after its last batch
             self._next()
-            return self.epoch()
+            return self.epoch(left)
         found = {"epoch": self.number + 1, **self.gathered.values()}
         self.check()
         if self.validation is not None:
@@ -273,8 +291,9 @@ class _Run:
     def _train(self, batch: Mapping[str, Any], *, last: bool) -> None:
         measured = self.step.train(batch, last=True) if last else self.step.train(batch)
         loss = measured.mean(name := self.step._made.measured.loss)
-        if not math.isfinite(loss) and measured.sums[name][1] != 0:  # where nothing counts, nothing is changed
-            self._fail(f"the loss is {loss}")
+        counts = measured.sums[name][1] != 0  # where nothing counts, nothing is changed
+        if counts and not self.allow_divergence and self._diverges(loss):
+            self._fail(f"the loss is {loss:.4g}")
         samples = samples_of(batch)
         self.done += samples
         self.history.losses.append(loss)
@@ -283,6 +302,10 @@ class _Run:
         if self.callbacks:
             self.training.measured = self.gathered.means()
         self.progress.advance(self.gathered.means(), samples)
+
+    def _diverges(self, loss: float) -> bool:
+        first = next(filter(math.isfinite, self.history.losses), loss)
+        return not math.isfinite(loss) or abs(loss) > DIVERGED * max(abs(first), LEAST)
 
     def _next(self) -> None:
         self.number, self.done, self.gathered = self.number + 1, 0, self.step.measuring()
@@ -301,7 +324,9 @@ class _Run:
         gathered = self.gathered if self.done else self.step.measuring()
         sums = {name: list(each) for name, each in gathered.sums.items()}
         measured = {name: np.concatenate(each) for name, each in gathered.arrays.items()}
-        return {"measured": measured, "epoch": self.number, "samples": self.done, "sums": sums, **self.cutting}
+        epochs = [{"epoch": each["epoch"], **_numbers(each)} for each in self.history.epochs]
+        reached = {"epoch": self.number, "samples": self.done, "sums": sums, HISTORY: epochs}
+        return {"measured": measured, **reached, **self.cutting}
 
     def save(self, *, within: bool = False) -> None:
         """Bring graph and checkpoint up to date; ``within`` an epoch a checkpoint in parts is enough."""
@@ -311,21 +336,26 @@ class _Run:
             self.step.write_back(**progress)
         if sharded:
             assert self.checkpoint is not None
-            try:
-                self.step.write_parts(self.checkpoint, **progress)
-            except (TenonnxError, OSError) as error:
-                self.step.write_back(**progress)
-                raise CheckpointFailed(self.checkpoint, error) from error
+            self._write(partial(self.step.write_parts, self.checkpoint, **progress))
         else:
             self.write()
 
     def write(self) -> None:
         """Write the graph to the checkpoint, if there is one."""
         if self.checkpoint is not None and not is_sharded(self.checkpoint):
-            try:
-                self.step.source.save(self.checkpoint)
-            except (TenonnxError, OSError) as error:
-                raise CheckpointFailed(self.checkpoint, error) from error
+            self._write(partial(self.step.source.save, self.checkpoint))
+
+    def _write(self, write: Callable[[], object]) -> None:
+        """Write a checkpoint; warn where that fails for the first time, or again after one that was written."""
+        assert self.checkpoint is not None
+        try:
+            write()
+            self.history.checkpoint_error = None
+        except (TenonnxError, OSError) as error:
+            known = self.history.checkpoint_error is not None
+            self.history.checkpoint_error = failed = CheckpointFailed(self.checkpoint, error)
+            if not known:
+                self.progress.warn(f"{failed}\nthe training goes on")
 
     def _validate(self) -> dict[str, float]:
         assert self.validation is not None
@@ -341,5 +371,6 @@ class _Run:
             f"{what} at step {self.step.steps}",
             given=f"epoch {self.number + 1}, sample {self.done}, learning rate {rate:g}, losses {losses or 'none'}",
             available="the graph and its checkpoint as of the previous epoch",
-            do="lower the learning rate, clip gradients (--clip-norm / clip_norm=1.0), or check the data for NaN",
+            do="lower the learning rate, clip gradients (--clip-norm / clip_norm=1.0), check the data for NaN, or "
+            "ignore it (--allow-divergence / allow_divergence=True)",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,11 @@ Sum = tuple[float, float | None]
 def mean_of(total: float, weight: float | None) -> float:
     """NaN where nothing counted."""
     return total if weight is None else total / weight if weight else math.nan
+
+
+def finite(measured: Mapping[str, float]) -> dict[str, float | None]:
+    """Numbers for JSON, which has no NaN and no infinity: None in their place."""
+    return {name: number if math.isfinite(number) else None for name, number in measured.items()}
 
 
 #: Names of the arrays of array metrics, followed by the output where several have labels.

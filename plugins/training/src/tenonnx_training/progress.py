@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+import warnings
 from collections.abc import Mapping
+from datetime import timedelta
 from html import escape
 from importlib import import_module
 from typing import Any, Protocol
@@ -22,11 +25,13 @@ class Display(Protocol):
 
     def end(self, text: str) -> None: ...
 
+    def say(self, text: str) -> None: ...
+
     def close(self) -> None: ...
 
 
 class Progress:
-    """A line for every epoch as soon as it is over, and loss and throughput within one.
+    """A line for every epoch as soon as it is over, and within one loss, throughput and the time left of all epochs.
 
     ``wanted`` is None for: on a terminal or in a notebook.
     """
@@ -34,28 +39,49 @@ class Progress:
     def __init__(self, wanted: bool | None) -> None:
         self._display = _display(wanted)
         self._title = ""
-        self._started = 0.0
-        self._samples = 0
+        self._begun = self._started = 0.0
+        self._samples = self._batches = 0
+        self._left: int | None = None
 
-    def begin(self, epoch: int, batches: int | None) -> None:
+    def begin(self, epoch: int, batches: int | None, later: int | None) -> None:
+        """Begin an epoch of so many ``batches``, and ``later`` ones in the epochs behind it; None: not known."""
         self._title = f"epoch {epoch}"
         self._started, self._samples = time.perf_counter(), 0
+        self._begun = self._begun or self._started
+        self._left = None if batches is None or later is None else batches + later
         if self._display is not None:
             self._display.begin(self._title, batches)
 
     def advance(self, measured: Mapping[str, float], samples: int) -> None:
         if self._display is not None:
             self._samples += samples
-            rate = self._samples / max(time.perf_counter() - self._started, 1e-9)
-            self._display.advance(f"{_line(measured)}  {rate:,.0f} samples/s")
+            self._batches += 1
+            self._left = None if self._left is None else self._left - 1
+            self._display.advance(self._measured(measured))
 
     def end(self, measured: Mapping[str, float]) -> None:
         if self._display is not None:
-            self._display.end(f"{self._title}: {_line(measured)}")
+            self._display.end(f"{self._title}: {self._measured(measured)}")
+
+    def warn(self, text: str) -> None:
+        """Show a warning beside the progress; without a display it is one of Python's."""
+        if self._display is not None:
+            self._display.say(f"warning: {text}")
+        else:
+            warnings.warn(text, stacklevel=2)
 
     def close(self) -> None:
         if self._display is not None:
             self._display.close()
+
+    def _measured(self, measured: Mapping[str, float]) -> str:
+        """The numbers, the throughput of the epoch, and the time left, by the mean time of a batch until now."""
+        now = time.perf_counter()
+        parts = [_line(measured), f"{self._samples / max(now - self._started, 1e-9):,.0f} samples/s"]
+        if self._left and self._left > 0 and self._batches:
+            left = math.ceil((now - self._begun) / self._batches * self._left)
+            parts.append(f"{timedelta(seconds=left)} left")
+        return "  ".join(parts)
 
 
 def _display(wanted: bool | None) -> Display | None:
@@ -97,8 +123,11 @@ class _Terminal:
         self._bar.update(self._task, advance=1, measured=measured)
 
     def end(self, text: str) -> None:
-        self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self.say(text)
         self._bar.remove_task(self._task)
+
+    def say(self, text: str) -> None:
+        self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def close(self) -> None:
         if self._bar is not None:
@@ -125,6 +154,9 @@ class _Notebook:
             self._draw(f"{self._title}: {count} batches, {measured}")
 
     def end(self, text: str) -> None:
+        self.say(text)
+
+    def say(self, text: str) -> None:
         self._lines.append(text)
         self._draw(None)
 
@@ -158,10 +190,13 @@ class _Log:
         self._done += 1
         if time.perf_counter() - self._told >= LOGGED:
             count = f"{self._done:,}" + ("" if self._batches is None else f" of {self._batches:,}")
-            self.end(f"{self._title}: {count} batches, {measured}")
+            self.say(f"{self._title}: {count} batches, {measured}")
             self._told = time.perf_counter()
 
     def end(self, text: str) -> None:
+        self.say(text)
+
+    def say(self, text: str) -> None:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 

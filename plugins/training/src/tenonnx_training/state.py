@@ -18,7 +18,8 @@ from tenonnx_training.updates import COUNT, average_name
 
 Array = np.ndarray[Any, Any]
 
-#: Names of what a state holds that was left within an epoch: all that metrics of arrays read of it.
+#: The setting of a state that holds what the epochs until then measured.
+HISTORY = "history"
 
 
 def write_back(
@@ -85,6 +86,8 @@ def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMa
             raise InvalidCall(f'"{key}" of the training state is no count', given=repr(number)[:50], do=forget)
     if not _are_sums(sums := state.settings.get("sums", {})):
         raise InvalidCall('invalid "sums" in the training state', given=repr(sums)[:50], do=forget)
+    if not _are_epochs(epochs := state.settings.get(HISTORY, [])):
+        raise InvalidCall(f'invalid "{HISTORY}" in the training state', given=repr(epochs)[:50], do=forget)
     named = state.settings.get("optimizer")
     name = named.get("name") if isinstance(named, Mapping) else named
     if name != optimizer.name:
@@ -116,6 +119,12 @@ def _are_sums(sums: Any) -> bool:
     """Whether ``sums`` maps names to totals and weights."""
     pairs = sums.values() if isinstance(sums, dict) else [None]
     return all(isinstance(p, list) and len(p) == 2 and all(type(n) in (int, float) for n in p) for p in pairs)
+
+
+def _are_epochs(epochs: Any) -> bool:
+    """Whether ``epochs`` are mappings of names to numbers."""
+    rows = epochs if isinstance(epochs, list) else [None]
+    return all(isinstance(row, dict) and all(type(n) in (int, float) for n in row.values()) for row in rows)
 
 
 def averaged(graph: Graph) -> Graph:

@@ -32,7 +32,7 @@ from tenonnx_training.restored_weights import folded_note, mark_parameters
 from tenonnx_training.scales import following
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.settings import described, lost, named_optimizer, settled
-from tenonnx_training.state import not_finite, restore, settings_of, write_back
+from tenonnx_training.state import HISTORY, not_finite, restore, settings_of, write_back
 from tenonnx_training.step_graph import evaluation_graph, step_graph
 from tenonnx_training.unmarked_state import adopt
 from tenonnx_training.updates import COUNT, LAST, RATE, SEED, UPDATES, average_name, fill
@@ -244,7 +244,8 @@ class TrainingStep:
 
     def _progress(self, progress: Mapping[str, Any]) -> dict[str, Any]:
         """Recipe and progress, for a training state."""
-        told = {name: value if name == "sums" else described(value) for name, value in progress.items()}
+        plain = ("sums", HISTORY)
+        told = {name: value if name in plain else described(value) for name, value in progress.items()}
         if self.recipe.groups:
             members = grouped(self._source, self.recipe.groups)
             places = [members.get(name) for name in self._made.parameters]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -112,13 +113,16 @@ def command(
     """Train a model on data and write it back with new weights and nothing else changed.
 
     Ctrl-C stops the training cleanly, with exit code 130: the model as trained so far is written, if there was a step.
-    So it is where a checkpoint cannot be written, with exit code 2.
+    A training that diverges or fails otherwise, with exit code 2, leaves the model as of its last good epoch. A
+    checkpoint that cannot be written gives a warning.
     """
+    from tenonnx.extend import TenonnxError
     from tenonnx_cli.extend import data_file
     from tenonnx_data import is_table, read_table
     from tenonnx_training.data import samples_of
     from tenonnx_training.data_checks import InvalidSample
-    from tenonnx_training.fitting import CheckpointFailed, fit
+    from tenonnx_training.fitting import fit
+    from tenonnx_training.measuring import finite
     from tenonnx_training.rate_finder import find_learning_rate
     from tenonnx_training.training_step import TrainingStep
 
@@ -147,22 +151,28 @@ def command(
         if files.rates is not None:
             _say_rate(model, find_learning_rate(graph, arrays, config=config, **where.given), files, as_json=as_json)
             return
+        before = graph.training_state
         try:
             history = fit(graph, arrays, config=config, **where.given)
         except InvalidSample as error:
             if is_table(data.data):
                 error.also = read_table(data.data, data_file).place(error.sample)
             raise
-        except CheckpointFailed:
-            files.write(graph)
-            if files.output_file is not None:
-                complain(f"the model as trained so far was written to {files.output_file}")
+        except (TenonnxError, OSError):
+            if graph.training_state is not before and files.output_file is not None:
+                files.write(graph)
+                complain(f"the model of the last good epoch was written to {files.output_file}")
             raise
         if history.interrupted and not history.losses:
             raise KeyboardInterrupt
     files.write(graph)
+    if history.checkpoint_error is not None:
+        if files.output_file is None:
+            raise history.checkpoint_error
+        files = replace(files, checkpoint=None)
     if as_json:
-        told = {"epochs": history.epochs, "interrupted": history.interrupted, "learning_rate": None}
+        epochs = [finite(epoch) for epoch in history.epochs]
+        told = {"epochs": epochs, "interrupted": history.interrupted, "learning_rate": None}
         say_json({"file": model, **told, **files.written})
     else:
         for note in history.notes:
