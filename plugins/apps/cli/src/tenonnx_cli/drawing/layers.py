@@ -173,7 +173,10 @@ def _order(rows: list[list[_Vertex]]) -> None:
                 continue
             for place, vertex in enumerate(row):
                 near = vertex.above if down else vertex.below
-                vertex.x = sum(v.order for v, _ in near) / len(near) if near else place
+                if len(near) == 1:  # nearly all, where lines are long
+                    vertex.x = near[0][0].order
+                else:
+                    vertex.x = sum(v.order for v, _ in near) / len(near) if near else place
             row.sort(key=lambda v: v.x)
             for place, vertex in enumerate(row):
                 vertex.order = place
@@ -197,8 +200,12 @@ def _straighten(rows: list[list[_Vertex]]) -> None:
             wanted, weights = [], []
             for vertex in row:
                 near = vertex.above + vertex.below if both else vertex.above if down else vertex.below
-                weight = sum(w for _, w in near)
-                wanted.append(sum(v.x * w for v, w in near) / weight if weight else vertex.x)
+                if len(near) == 1:
+                    other, weight = near[0]
+                    wanted.append(other.x)
+                else:
+                    weight = sum(w for _, w in near)
+                    wanted.append(sum(v.x * w for v, w in near) / weight if weight else vertex.x)
                 weights.append(weight or 0.05)
             _place(row, wanted, weights)
 
