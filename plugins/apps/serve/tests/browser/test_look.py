@@ -289,6 +289,31 @@ def test_structure_is_compared_before_numbers_and_drawings_move_together(opened,
     page.wait_for_function(same, arg=both)
 
 
+def test_the_address_keeps_a_comparison(opened, servers, folder):
+    page = opened(servers(folder))
+    open_model(page, "a.onnx")
+    tab(page, "Compare")
+    empty = page.url
+    page.get_by_label("A model").select_option("b.onnx")
+    expect(page.locator(".verdict")).to_be_visible()
+    link = page.url
+    assert re.search(r"#\w+/compare/\w+/a\.onnx/b\.onnx$", link)
+    page.reload()
+    expect(page.locator(".verdict")).to_be_visible()
+    expect(page.get_by_label("A model").locator("option:checked")).to_have_text("b.onnx")
+    other = page.context.new_page()  # it knows no job of this page
+    other.goto(link)
+    expect(other.locator(".verdict")).to_be_visible()
+    other.goto(re.sub(r"compare/\w+", "compare/0", link))  # as after a restart of the server
+    expect(other.locator(".verdict")).to_be_visible()
+    tab(page, "Look")
+    page.go_back()
+    expect(page.locator(".verdict")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_text("Nodes that are equal, changed")).to_be_visible()
+    assert page.url == empty
+
+
 def test_the_page_comes_back_with_its_model_after_a_restart(opened, folder, step_down):
     command = [sys.executable, "-m", "tenonnx", "serve", "--no-browser", str(folder), "--token", "secret"]
 

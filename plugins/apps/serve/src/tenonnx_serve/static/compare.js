@@ -9,41 +9,53 @@ import { differences, largest, remarks } from "./results.js";
 import { FATES, fate_tints } from "./tints.js";
 
 export function show_compare(page) {
+  const { model } = page;
   const place = h("section", { className: "card result", "aria-label": "Result" });
   const sides = h("div", { className: "sides" });
   const pane = h("section", { className: "card both", "aria-label": "Both sides", hidden: true });
-  const others = page.models.filter((each) => each.id !== page.model.id);
+  const others = page.models.filter((each) => each.id !== model.id);
   const other = h("select", { id: "other" }, h("option", { value: "" }, "choose a model"),
     others.map((each) => h("option", { value: each.id }, each.name)),
     page.files.filter((file) => !page.models.some((each) => each.name === file)).map((file) => h("option", { value: `/${file}` }, file)));
   const file = h("input", { id: "other-file", type: "file", accept: page.form.suffixes.join(","), onchange: async () => {
     if (!file.files[0]) return;
-    try { go((await page.send(file.files[0])).id); } catch (error) { fill(place, problem(error)); }
+    try { go(await page.send(file.files[0])); } catch (error) { fill(place, problem(error)); }
   } });
   other.onchange = async () => {
     if (!other.value) return;
-    try { go(other.value.startsWith("/") ? (await page.open_file(other.value.slice(1))).id : other.value); }
+    try { go(other.value.startsWith("/") ? await page.open_file(other.value.slice(1)) : others.find(({ id }) => id === other.value)); }
     catch (error) { fill(place, problem(error)); }
   };
-  const go = (id) => {
-    sessionStorage.setItem(`tenonnx-other-${page.model.id}`, id);
+  const question = () => ({ task: "compare", model: model.id, other: page.other.id });
+  const go = (chosen) => {
+    page.compare_with(chosen);
     fill(sides);
     pane.hidden = true;
-    start({ task: "compare", model: page.model.id, other: id }, place, shown);
+    start(question(), place, shown);
+  };
+  // The comparison that the address tells: its last job, or else a new one.
+  const again = async () => {
+    const known = await page.known(page.other);
+    if (!place.isConnected) return;
+    if (!known) { page.compare_with(null, true); return; }
+    page.compare_with(known, true);
+    other.value = [...other.options].find((each) => each.text === known.name)?.value ?? "";
+    if (!await resume(question(), place, shown) && place.isConnected) start(question(), place, shown);
   };
   const shown = (job) => {
-    const models = [page.model, page.models.find((each) => each.id === sessionStorage.getItem(`tenonnx-other-${page.model.id}`))].filter(Boolean);
+    if (!place.isConnected) return;
+    const models = [model, page.other];
     const drawn = draw(page, models, job.result, sides, pane);
     fill(place, result(job.result, (key) => drawn.then((views) => views[1]?.reveal(key)).catch((error) => announce(error.what))));
   };
   fill($("view"), h("div", { className: "comparing" },
-    h("form", { className: "card", "aria-label": "Compare" }, h("h2", {}, `Compare ${page.model.name} with`),
+    h("form", { className: "card", "aria-label": "Compare" }, h("h2", {}, `Compare ${model.name} with`),
       h("div", { className: "row" },
         h("div", { className: "field" }, h("label", { htmlFor: "other" }, "A model"), other),
         h("div", { className: "field" }, h("label", { htmlFor: "other-file" }, "or a file"), file))),
     place, sides, pane));
   fill(place, h("p", { className: "empty" }, "Nodes that are equal, changed, added and removed get colors; then outputs are compared."));
-  resume("compare", page.model.id, place, shown);
+  if (page.other) again();
 }
 
 function result(found, reveal) {

@@ -61,7 +61,7 @@ export function show_export(page) {
   fill($("view"), h("div", { className: "columns" }, shown, place));
   keep(shown, `export-${model.id}`, mark);
   feeds.changed = mark;
-  resume("export", model.id, place, finished);
+  resume({ task: "export", model: model.id }, place, finished);
 }
 
 const ASKED = "tenonnx-asked-";

@@ -5,27 +5,32 @@ import { announce, fill, h, problem } from "./dom.js";
 
 const KEY = "tenonnx-job-";
 
-// Starts a job and shows it in `place`; a page that is opened again finds it by `remember`.
+// Under what the last job of its kind is kept: for a model, or for two.
+const kept = ({ task, model, other }) => `${KEY}${task}${model}${other || ""}`;
+
+// Starts a job and shows it in `place`; a page that is opened again finds it by `resume`.
 export async function start(question, place, show) {
   try {
     const job = await ask("/jobs", question);
-    sessionStorage.setItem(KEY + question.task + question.model, job.id);
+    sessionStorage.setItem(kept(question), job.id);
     await watch(job.id, place, show);
   } catch (error) {
     fill(place, problem(error));
   }
 }
 
-// Shows the last job of a kind for a model, where there was one.
-export async function resume(task, model, place, show) {
-  const id = sessionStorage.getItem(KEY + task + model);
-  if (!id) return;
+// Shows the last job like `question`; tells whether there was one.
+export async function resume(question, place, show) {
+  const id = sessionStorage.getItem(kept(question));
+  if (!id) return false;
   try {
     await ask(`/jobs/${id}`, null, "GET");
-    await watch(id, place, show);
   } catch {
-    sessionStorage.removeItem(KEY + task + model);
+    sessionStorage.removeItem(kept(question));
+    return false;
   }
+  await watch(id, place, show);
+  return true;
 }
 
 // Does a job whose file goes to the downloads of the browser.

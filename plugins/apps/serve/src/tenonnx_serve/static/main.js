@@ -14,6 +14,7 @@ const TABS = { export: show_export, look: show_look, compare: show_compare, run:
 const page = {
   model: null, about: null, models: [], files: [], form: null, colors: null, view: null, tab: "export",
   feeds: {}, chosen: null, // files of inputs by model and tab, and the key of the node that is chosen
+  other: null, // the id and the name of the model that is compared with
   kept: null, // what the eye saw of the drawing, in the link that was opened
 
   async send(file, beside = "", progress, cancelled) {
@@ -37,6 +38,15 @@ const page = {
     page.chosen = key;
     show("look");
   },
+
+  // Notes the model that is compared with in the address; `replace` it where the address had it already.
+  compare_with(other, replace = false) {
+    page.other = other;
+    remember(replace);
+  },
+
+  // The model of an id or, after a restart of the server, of a name.
+  known: ({ id, name }) => page.models.find((model) => model.id === id) || by_name(name),
 
   // A field for the files with the weights of the model.
   missing_data: () => missing_data(page.model),
@@ -66,8 +76,8 @@ async function begin() {
 async function go() {
   const known = find(place()) || (page.models.length === 1 && !page.files.length && !location.hash.slice(1) ? page.models[0] : null);
   page.kept = place().view;
-  if (known) await open(known, place().tab, place().node, true);
-  else await again_by_name(place());
+  if (known) await open(known, place(), true);
+  else await again_by_name();
 }
 
 // After a server that was lost is back, or another in its place. Where the page missed nothing, it stays as it is.
@@ -84,24 +94,31 @@ async function regained(changed, missed) {
   }
 }
 
-// The address is #model/tab/node/name/view: the name finds the model of a server that was started again.
+// The address is #model/tab/node/name/view, or #model/compare/other/name/name of the other: names find the models of a
+// server that was started again.
 function place() {
-  const [id, tab, node, name, view] = location.hash.slice(1).split("/").map(decodeURIComponent);
-  try { return { id, tab, node: node || null, name, view: view ? JSON.parse(view) : null }; } catch { return { id, tab, node: node || null, name, view: null }; }
+  const [id, tab, node, name, last] = location.hash.slice(1).split("/").map(decodeURIComponent);
+  if (tab === "compare") return { id, tab, name, other: node ? { id: node, name: last } : null };
+  try { return { id, tab, node, name, view: last ? JSON.parse(last) : null }; } catch { return { id, tab, node, name }; }
 }
 
 const find = ({ id }) => page.models.find((model) => model.id === id);
 
 // After a restart of the server a model has another id: one of the same name is opened, from the folder where it is there.
-async function again_by_name({ name, tab, node }) {
-  let known = name && page.models.find((model) => model.name === name);
-  if (!known && name && page.files.includes(name)) known = await page.open_file(name).catch(() => null);
-  if (known) await open(known, tab, node, true);
+async function again_by_name() {
+  const known = await by_name(place().name);
+  if (known) await open(known, place(), true);
   else welcome();
 }
 
+async function by_name(name) {
+  const known = page.models.find((model) => model.name === name);
+  return known || (page.files.includes(name) ? page.open_file(name).catch(() => null) : null);
+}
+
 function remember(replace = false, view = null) {
-  const parts = page.model ? [page.model.id, page.tab, page.chosen || "", page.model.name, ...(view ? [JSON.stringify(view)] : [])] : [];
+  const [third, last] = page.tab === "compare" ? [page.other?.id, page.other?.name] : [page.chosen, view && JSON.stringify(view)];
+  const parts = page.model ? [page.model.id, page.tab, third || "", page.model.name, ...(last ? [last] : [])] : [];
   const address = `#${parts.map(encodeURIComponent).join("/")}`;
   if (address === location.hash) return;
   if (replace) history.replaceState(null, "", address);
@@ -109,12 +126,13 @@ function remember(replace = false, view = null) {
 }
 
 addEventListener("popstate", () => {
-  const { tab, node, ...wanted } = place();
+  const wanted = place(), { tab, node } = wanted;
   const known = find(wanted);
   if (!known) welcome(true);
-  else if (known.id !== page.model?.id || !page.about) open(known, tab, node, true);
+  else if (known.id !== page.model?.id || !page.about) open(known, wanted, true);
   else {
-    page.chosen = node;
+    if (tab === "compare") page.other = wanted.other;
+    else page.chosen = node || null;
     if (tab === page.tab && page.view && node) page.view.reveal(node).catch((error) => announce(error.what));
     else show(tab in TABS ? tab : "export", true);
   }
@@ -123,9 +141,10 @@ addEventListener("popstate", () => {
 // The opening that is shown: what comes back of an earlier one is dropped.
 let opening = 0;
 
-async function open(model, tab = "export", node = null, replace = false) {
+// Opens a model at a place.
+async function open(model, { tab = "export", node = null, other = null } = {}, replace = false) {
   const mine = ++opening;
-  Object.assign(page, { model, about: null, costs: null, statistics: null, view: null, chosen: node });
+  Object.assign(page, { model, about: null, costs: null, statistics: null, view: null, chosen: node || null, other });
   $("model").textContent = model.name;
   $("model").hidden = false;
   $("tabs").hidden = $("find").hidden = true;
@@ -176,7 +195,7 @@ function show(tab, replace = false) {
 
 function welcome(replace = false) {
   opening++;
-  Object.assign(page, { model: null, about: null, view: null, chosen: null });
+  Object.assign(page, { model: null, about: null, view: null, chosen: null, other: null });
   $("model").hidden = true;
   $("tabs").hidden = $("find").hidden = true;
   document.title = "tenonnx";

@@ -32,7 +32,7 @@ export function show_run(page) {
       h("button", { type: "submit", className: "main" }, "Run"));
   fill($("view"), h("div", { className: "columns" }, form, place));
   keep(form, `run-${page.model.id}`);
-  resume("run", page.model.id, place, shown);
+  resume({ task: "run", model: page.model.id }, place, shown);
 }
 
 // An image becomes the contents of an input: its size, values from 0 to 1, one archive for all inputs.
