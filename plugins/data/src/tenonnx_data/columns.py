@@ -11,16 +11,12 @@ import pyarrow.compute as pc
 
 from tenonnx.extend import DType
 from tenonnx_data.binding import Field
-from tenonnx_data.fields import NUMBER, field_parser
+from tenonnx_data.fields import MISSING, NUMBER, field_parser
 
 Array = np.ndarray[Any, Any]
 
 #: By row, why it cannot be fed.
 Reasons = dict[int, str]
-
-#: What text of a file says for a number that is missing.
-MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "<NA>")
-
 
 #: Metadata of a column that holds text of a file, and the type that it is read as where it is kept.
 TEXT = b"tenonnx.text"

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from tenonnx.extend import DType
 from tenonnx_data.binding import Binding, Bound, in_dims
-from tenonnx_data.columns import MISSING, TEXT, Array, Reasons, elements, is_list, is_text, loses, tensors
+from tenonnx_data.columns import TEXT, Array, Reasons, elements, is_list, is_text, loses, tensors
 from tenonnx_data.encoded import Pixels, decoded
+from tenonnx_data.fields import MISSING
 
 
 class Group(NamedTuple):

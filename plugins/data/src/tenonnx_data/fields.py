@@ -1,4 +1,4 @@
-"""Fields of text files as values of an element type."""
+"""Fields of text files as values of an element type: the rule of all readers of text."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from tenonnx import DType
 #: What a field of truth values may be.
 BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
+#: What text of a file says for a number that is missing.
+MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "<NA>")
+
+#: Possible delimiters of columns.
+_DELIMITERS = ",;\t"
+
 #: What a field of numbers may be, in the syntax of Python and of RE2.
 NUMBER = r"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$"
 
@@ -21,6 +27,11 @@ _NOT_FINITE = r"[+-]?(inf|infinity|nan)"
 
 #: No element type has whole numbers of more digits.
 _DIGITS = 20
+
+
+def delimiter_of(first_row: str) -> str:
+    """The delimiter of a file: the most frequent one in its first row."""
+    return max(_DELIMITERS, key=first_row.count)
 
 
 def field_parser(dtype: DType) -> Callable[[str], Any]:

@@ -10,15 +10,12 @@ import numpy as np
 
 from tenonnx.extend import DType, InvalidCall
 from tenonnx_data.binding import Field
-from tenonnx_data.fields import BOOLS, field_parser
+from tenonnx_data.fields import BOOLS, MISSING, delimiter_of, field_parser
 from tenonnx_data.table import Array, Opener, Table, opened_file
-
-#: Possible delimiters; the most frequent one in the first row is taken.
-_DELIMITERS = ",;\t"
 
 
 class CsvTable(Table):
-    """A CSV file whose first row names the columns. An empty field is NaN in a column of floats."""
+    """A CSV file whose first row names the columns. An empty field, NA and the like are NaN among floats."""
 
     def __init__(self, path: str, opened: Opener = opened_file) -> None:
         self.path, self._columns = path, _fields(path, opened)
@@ -49,7 +46,7 @@ def _fields(path: str, opened: Opener) -> dict[str, dict[int, str]]:
         with io.TextIOWrapper(opened(path), "utf-8-sig", newline="") as file:
             first = file.readline()
             file.seek(0)
-            reader = csv.reader(file, strict=True, delimiter=max(_DELIMITERS, key=first.count))
+            reader = csv.reader(file, strict=True, delimiter=delimiter_of(first))
             lines = [(reader.line_num, row) for row in reader]
             (_, header), *rows = lines if lines and len(lines[0][1]) == 1 else [each for each in lines if each[1]]
             rows = [(line, row or [""]) for line, row in rows]  # of one column, an empty line is an empty field
@@ -78,7 +75,7 @@ def parsed(fields: Mapping[int, str], dtype: DType, place: str) -> Array:
     for row, (line, field) in enumerate(fields.items()):
         try:
             trimmed = field.strip()
-            number = float("nan") if dtype.is_float and not trimmed else parse(trimmed)
+            number = float("nan") if dtype.is_float and trimmed in MISSING else parse(trimmed)
             with np.errstate(over="ignore"):
                 found[row] = number
             if dtype.is_float and np.isfinite(number) and not np.isfinite(found[row]):

@@ -1,5 +1,6 @@
 """Trains graphs: forward, backward and update are one graph of plain ops, which any backend runs."""
 
+from tenonnx_data.loaders import Samples
 from tenonnx_training.callbacks import (
     BestCheckpoint,
     Callback,
@@ -16,7 +17,6 @@ from tenonnx_training.evaluation import evaluate
 from tenonnx_training.fitting import CheckpointFailed, History, TrainingFailed, fit
 from tenonnx_training.images import ImageFolder
 from tenonnx_training.info import training_info
-from tenonnx_training.loaders import Samples
 from tenonnx_training.lora import load_adapters, lora, merged, save_adapters
 from tenonnx_training.losses import (
     BinaryCrossEntropy,

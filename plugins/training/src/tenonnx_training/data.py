@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import InvalidFeed
-from tenonnx_training.loaders import Samples, as_array, as_data, flat_batch, is_tensor
+from tenonnx_data.loaders import Samples, as_array, as_data, flat_batch, is_tensor
 
 #: Arrays by name, a tuple (inputs ..., labels), an iterable of batches in either form, or what ``as_data`` makes such.
 Data = Any

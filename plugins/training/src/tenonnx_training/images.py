@@ -11,8 +11,8 @@ import numpy as np
 
 from tenonnx.extend import DType, Graph, InvalidCall, InvalidFeed, TensorType, Value
 from tenonnx_data import ClassNames
+from tenonnx_data.loaders import Array, Samples
 from tenonnx_standard.image import image_decoder
-from tenonnx_training.loaders import Array, Samples
 
 #: What names of images end in.
 _SUFFIXES = (".bmp", ".jp2", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -167,11 +167,12 @@ def command(
     """
     import tenonnx as tx
     from tenonnx_cli.extend import read_feeds
+    from tenonnx_data import cut
     from tenonnx_quantized.tuning.quantize import is_measured, quantize
 
     graph = load_model(model)
     before = model_size(graph, model, costs=costs)  # the output may replace the file
-    batches = list(_batches(graph, read_feeds(graph, inputs, archive, columns), batch))
+    batches = list(cut(graph, read_feeds(graph, inputs, archive, columns), batch))
     is_run = is_measured(graph, batches, settings["budget"])
     if not is_run:
         complain("note: a model of this size, or with an op that no package provides, is not run to measure errors")
@@ -233,20 +234,6 @@ def _refuse_loss(report: Report) -> None:
             given=given,
             do="leave the worst nodes in floating point (--budget 0.1), or write the model nevertheless (--allow-loss)",
         )
-
-
-def _batches(graph: Graph, feeds: Mapping[str, Any], size: int) -> Iterator[dict[str, Any]]:
-    """The data in parts of so many rows, where the first dim of every input is free; else whole."""
-    if not feeds:
-        return
-    shapes = [value.tensor.shape for value in graph.inputs if value.name in feeds]
-    free = all(shape and not isinstance(shape[0], int) for shape in shapes)
-    rows = {contents.shape[0] for contents in feeds.values() if getattr(contents, "ndim", 0)}
-    if not free or len(rows) != 1:
-        yield dict(feeds)
-        return
-    for start in range(0, rows.pop(), size):
-        yield {name: contents[start : start + size] for name, contents in feeds.items()}
 
 
 def _say(report: Report, verbose: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, InvalidCall, Node, Op, TensorType, Value, moves_data, static
 from tenonnx.extend.backends import generate_feeds
 from tenonnx.extend.transforms import LARGEST_MEASURED, infer, retarget, weight_bytes
+from tenonnx_data import Data, batches_of
 from tenonnx_quantized.forms.qoperator import LARGEST_BIAS, to_qoperator
 from tenonnx_quantized.forms.quantized_nodes import is_meaning
 from tenonnx_quantized.tuning.accuracy import (
@@ -145,11 +146,19 @@ class QuantizeConfig:
 
 
 def quantize(
-    graph: Graph, batches: Iterable[Batch] | None = None, *, backend: str = "auto", **settings: Any
+    graph: Graph,
+    batches: Data | None = None,
+    *,
+    columns: Mapping[str, Sequence[str]] | None = None,
+    batch_size: int = 32,
+    backend: str = "auto",
+    **settings: Any,
 ) -> tuple[Graph, Report]:
     """``graph`` with quantized weights and activations, and a report; ``settings`` are those of ``QuantizeConfig``.
 
-    ``batches`` are feeds, on which ranges are found and errors measured; modes other than ``static`` can do without.
+    ``batches`` are data on which ranges are found and errors measured; modes other than ``static`` can do without.
+    They are an iterable of feeds, or what training takes: the path of a table, arrays by name, a loader or a data set,
+    which are cut into batches of ``batch_size``; ``columns`` names the columns of an input, and labels are ignored.
     The result is at version 13 of ai.onnx or newer, 19 with float8, 21 with blocks, 16 or 4 bits, whatever the graph is
     at. Raises ``InvalidCall`` for settings that are not known, for a static quantization without data and where nothing
     can be quantized.
@@ -161,7 +170,8 @@ def quantize(
         raise InvalidCall(
             "quantize takes the fields of QuantizeConfig", given=", ".join(settings), available=known
         ) from error
-    feeds = [dict(batch) for batch in batches or ()]
+    given = () if batches is None else batches
+    feeds = list(batches_of(graph, given, columns=columns, batch_size=batch_size))
     if chosen.mode != "static" and chosen.budget is None and not is_measured(graph, feeds, None):
         feeds = []
     if not feeds and chosen.mode == "static":

@@ -15,6 +15,7 @@ import pyarrow.csv
 import pyarrow.json
 
 from tenonnx_data.columns import TEXT, loses
+from tenonnx_data.fields import delimiter_of
 from tenonnx_data.readers.compressed import COMPRESSED_PIECES, is_compressed, opened_text
 from tenonnx_data.readers.slices import Bad, Chunk, Slice, unreadable
 
@@ -24,7 +25,6 @@ BLOCK, LARGEST_ROW = 4 << 20, 64 << 20
 #: Bytes from which the columns of a file are found out.
 HEAD = 1 << 20
 
-_DELIMITERS = b",;\t"
 _QUOTE, _NEWLINE = ord('"'), ord("\n")
 
 
@@ -180,8 +180,9 @@ class Csv:
             lines = (k + 1 for k in range(len(head)) if head[k] == _NEWLINE and not head[:k].count(b'"') % 2)
             end = next(lines, len(head))
             first = head[mark:end]
-            delimiter = chr(max(_DELIMITERS, key=lambda each: first.count(bytes([each]))))
-            (names,) = list(csv.reader(io.StringIO(first.decode("utf-8")), delimiter=delimiter)) or [[]]
+            text = first.decode("utf-8")
+            delimiter = delimiter_of(text)
+            (names,) = list(csv.reader(io.StringIO(text), delimiter=delimiter)) or [[]]
         except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
             raise unreadable(path, self.kind, error) from error
         if not names or len(set(names)) < len(names):

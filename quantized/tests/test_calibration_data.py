@@ -1,0 +1,66 @@
+"""The data of ``tx.quantize``: paths, arrays and loaders, as training takes them."""
+
+import numpy as np
+import pytest
+from pyarrow import Table, parquet
+
+import tenonnx as tx
+import tenonnx_standard as ops
+
+ROWS = np.random.default_rng(0).normal(size=(48, 8)).astype(np.float32)
+WEIGHTS = np.random.default_rng(1).normal(size=(8, 4)).astype(np.float32)
+
+
+def model():
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    graph.output("y", ops.matmul(graph.input("x", "float32", ("n", 8)), graph.variable("w", WEIGHTS)))
+    return graph
+
+
+def npz(folder):
+    np.savez(folder / "rows.npz", x=ROWS, labels=np.zeros(48))
+    return folder / "rows.npz"
+
+
+def table(folder):
+    parquet.write_table(Table.from_pydict({f"c{k}": ROWS[:, k] for k in range(8)}), folder / "rows.parquet")
+    return str(folder / "rows.parquet")
+
+
+SOURCES = {
+    "npz": npz,
+    "parquet": table,
+    "arrays": lambda _: {"x": ROWS},
+    "tuple": lambda _: (ROWS, np.zeros(48)),
+    "loader": lambda _: [(ROWS[k : k + 16], np.zeros(16)) for k in (0, 16, 32)],
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_data_of_any_kind_calibrates_alike(tmp_path, kind):
+    batches = [{"x": ROWS[k : k + 16]} for k in (0, 16, 32)]
+    wanted, report = tx.quantize(model(), batches, mode="static", backend="numpy")
+    found, told = tx.quantize(model(), SOURCES[kind](tmp_path), mode="static", batch_size=16, backend="numpy")
+    assert told.to_dict() == report.to_dict()
+    feeds = {"x": ROWS[:5]}
+    np.testing.assert_array_equal(found.run(feeds, backend="numpy")["y"], wanted.run(feeds, backend="numpy")["y"])
+
+
+def test_the_columns_of_an_input(tmp_path):
+    lines = ["a,b,kind", *(f"{a},{b},{k}" for k, (a, b) in enumerate(ROWS[:, :2].tolist()))]
+    (tmp_path / "rows.csv").write_text("\n".join(lines), "utf-8")
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    graph.output("y", ops.matmul(graph.input("x", "float32", ("n", 2)), graph.variable("w", WEIGHTS[:2])))
+    _, told = tx.quantize(
+        graph, tmp_path / "rows.csv", columns={"x": ["b", "a"]}, mode="static", batch_size=48, backend="numpy"
+    )
+    _, wanted = tx.quantize(graph, [{"x": ROWS[:, 1::-1]}], mode="static", backend="numpy")
+    assert told.to_dict() == wanted.to_dict()
+
+
+def test_a_file_without_the_input(tmp_path):
+    np.savez(tmp_path / "rows.npz", z=ROWS[:, :3])
+    with pytest.raises(tx.InvalidCall, match="is fed with what is not"):
+        tx.quantize(model(), tmp_path / "rows.npz", mode="static")
+    with pytest.raises(tx.InvalidCall, match="needs calibration data"):
+        tx.quantize(model(), [], mode="static")
