@@ -151,6 +151,9 @@ def test_two_models_are_compared(page):
     same = page.done(task="compare", model=one, other=one)["result"]
     assert set(same["fates"][0].values()) == set(same["fates"][1].values()) == {"equal"}
     assert same["passed"] is True
+    others = page.done(task="compare", model=one, other=opened(page, "digits/digits.onnx"))["result"]
+    assert others["passed"] is None, "no output is compared of models with other inputs"
+    assert "inputs are not image" in others["verification"]["problems"][0]
 
 
 def test_a_run_tells_outputs_and_every_value(page):

@@ -289,6 +289,44 @@ def test_structure_is_compared_before_numbers_and_drawings_move_together(opened,
     page.wait_for_function(same, arg=both)
 
 
+def test_a_choice_by_keys_passes_others_on_its_way(opened, address):
+    page = opened(address)
+    open_model(page, "a.onnx")
+    tab(page, "Compare")
+    other = page.get_by_label("A model")
+    for key in ("ArrowDown", "ArrowDown", "ArrowUp"):
+        other.press(key)
+    expect(page.locator(".verdict")).to_be_visible()
+    expect(page.locator("figcaption").last).to_have_text("b.onnx")
+    assert page.url.endswith("/b.onnx")
+    other.press("ArrowDown")
+    expect(page.locator(".result .problem")).to_be_visible()  # the file has a cycle
+    expect(page.locator(".verdict")).to_have_count(0)
+
+
+def test_focus_goes_where_the_eye_goes(opened, address):
+    page = opened(address)
+    open_model(page, "a.onnx")
+    page.get_by_label("Dim 1 of x").press("Enter")
+    expect(page.get_by_role("region", name="Result")).to_be_focused()
+    expect(page.get_by_text("Passed ✓")).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Download")).to_be_focused()
+    tab(page, "Look")
+    pane(page).get_by_role("button", name="MatMul", exact=True).click()
+    page.keyboard.press("Enter")  # what is found first
+    canvas = page.locator("canvas")
+    expect(canvas).to_be_focused()
+    expect(pane(page).locator("h2")).to_contain_text("MatMul")
+    page.keyboard.press("Tab")
+    expect(pane(page)).to_be_focused()
+    page.get_by_role("button", name="Path to the output").press("Enter")
+    expect(pane(page).locator("div:has(> .steps)")).to_be_focused()
+    pane(page).get_by_role("button", name="act", exact=True).first.press("Enter")
+    expect(canvas).to_be_focused()
+    expect(pane(page).locator("h2")).to_contain_text("Relu")
+
+
 def test_the_address_keeps_a_comparison(opened, servers, folder):
     page = opened(servers(folder))
     open_model(page, "a.onnx")

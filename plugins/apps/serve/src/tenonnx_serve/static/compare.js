@@ -1,6 +1,5 @@
 // The page Compare: two drawings side by side, in the colors of what became of each node; structure first, then numbers.
 
-import { look } from "./api.js";
 import { $, announce, fill, h, plural, problem, table } from "./dom.js";
 import { resume, start } from "./jobs.js";
 import { Look } from "./look.js";
@@ -21,14 +20,18 @@ export function show_compare(page) {
     if (!file.files[0]) return;
     try { go(await page.send(file.files[0])); } catch (error) { fill(place, problem(error)); }
   } });
+  // A choice by the keyboard passes others on its way.
   other.onchange = async () => {
-    if (!other.value) return;
-    try { go(other.value.startsWith("/") ? await page.open_file(other.value.slice(1)) : others.find(({ id }) => id === other.value)); }
-    catch (error) { fill(place, problem(error)); }
+    const { value } = other;
+    if (!value) return;
+    try {
+      const chosen = value.startsWith("/") ? await page.open_file(value.slice(1)) : others.find(({ id }) => id === value);
+      if (value === other.value && place.isConnected) go(chosen);
+    } catch (error) { fill(place, problem(error)); }
   };
   const question = () => ({ task: "compare", model: model.id, other: page.other.id });
   const go = (chosen) => {
-    page.compare_with(chosen);
+    page.compare_with(chosen, place.hasAttribute("aria-busy"));
     fill(sides);
     pane.hidden = true;
     start(question(), place, shown);
@@ -105,16 +108,15 @@ async function draw(page, models, found, sides, pane) {
     show_both(pane, models, keys, key && found.fates[k][key]);
   };
   const views = models.map((model, k) => new Look(page, model, `Drawing of the ${k ? "second" : "first"} model, ${model.name}`,
-    { chosen: (key) => chosen(k, key), moved: () => follow(k) }));
+    { chosen: (key) => chosen(k, key), moved: () => follow(k), is_read: k === 0 }));
   fill(sides, views.map((view, k) => h("figure", {}, h("figcaption", {}, models[k].name), view.element)));
-  for (const [k, view] of views.entries()) {
+  await Promise.all(views.map(async (view, k) => {
     try {
-      if (k) await look(view.model.id, "open");
       await view.load();
       view.drawing.tints = fate_tints(found.fates[k]);
       view.drawing.redraw();
     } catch (error) { view.element.replaceWith(problem(error)); }
-  }
+  }));
   if (views[1] && found.diverging?.key) await views[1].reveal(found.diverging.key).catch((error) => announce(error.what));
   return views;
 }

@@ -14,8 +14,16 @@ export function h(tag, properties = {}, ...children) {
 
 export const $ = (id) => document.getElementById(id);
 
+// Replaces what is in an element; the focus stays there if it was.
 export function fill(element, ...children) {
+  const held = element.contains(document.activeElement) && element !== document.activeElement;
   element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  if (held) take_focus(element);
+}
+
+export function take_focus(element) {
+  if (!element.hasAttribute("tabindex")) element.tabIndex = -1;
+  element.focus({ preventScroll: true });
 }
 
 let numbers = 0;

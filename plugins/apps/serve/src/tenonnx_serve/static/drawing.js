@@ -65,6 +65,12 @@ export class Drawing {
     this.redraw();
   }
 
+  // Lets the drawing begin below so many pixels, which tools cover; what is seen moves with them.
+  begin_below(top) {
+    this.move(0, this.top - top);
+    this.top = top;
+  }
+
   zoom(factor, at = null) {
     const { width, height } = this.size();
     const [px, py] = at || [width / 2, height / 2];
@@ -310,8 +316,16 @@ export class Drawing {
     if (box[OPENS] && (around || box[KIND] === "group" || box[KIND] === "control" || chosen)) this.sign(context, box, border, around);
   }
 
+  // The sign that opens or closes: in a group, or at the corner of a node, whose title has no room beside it.
   sign(context, box, color, open) {
-    const [x, y, r] = [box[X] + 13, box[Y] + 12.5, 5];
+    const node = !open && box[KIND] !== "group" && box[KIND] !== "control";
+    const [x, y, r] = node ? [box[X], box[Y], 4] : [box[X] + 13, box[Y] + 12.5, 5];
+    if (node) {
+      context.beginPath();
+      context.roundRect(x - 8, y - 8, 16, 16, 8);
+      context.fillStyle = this.theme().paper;
+      context.fill();
+    }
     context.strokeStyle = color;
     context.lineWidth = 1.6;
     context.beginPath();
@@ -326,7 +340,8 @@ export class Drawing {
     const x = px / this.scale + this.x, y = py / this.scale + this.y;
     let found = null;
     for (const box of this.data.boxes) {
-      if (x >= box[X] && x <= box[X] + box[W] && y >= box[Y] && y <= box[Y] + box[H]) found = box; // inner ones come later
+      const rim = box[OPENS] === 1 && box[KEY] === this.selected ? 9 : 0; // where its sign is
+      if (x >= box[X] - rim && x <= box[X] + box[W] && y >= box[Y] - rim && y <= box[Y] + box[H]) found = box; // inner ones come later
     }
     const mark = found && found[OPENS] && x < found[X] + 13 + MARK / 2 + 3 && y < found[Y] + 12 + MARK / 2 + 3;
     return { box: found, mark };

@@ -1,7 +1,7 @@
 // The page Export: options with their defaults, and what became of the model.
 
 import { resume, start } from "./jobs.js";
-import { $, fill, h, megabytes, number, plural, problem, table, unique } from "./dom.js";
+import { $, fill, h, megabytes, number, plural, problem, table, take_focus, unique } from "./dom.js";
 import { keep } from "./keep.js";
 import { fields } from "./options.js";
 import { differences, largest, remarks, verdict } from "./results.js";
@@ -49,6 +49,7 @@ export function show_export(page) {
     go.disabled = true;
     start(question, place, finished).finally(() => { go.disabled = false; });
     place.scrollIntoView({ block: "nearest", behavior: "smooth" });
+    take_focus(place);
   };
   fill(place, h("p", { className: "empty" }, "Export checks the new model: it runs both on the same inputs and compares every output."));
   const shown = h("form", { className: "card", onsubmit: submit, "aria-label": "Export" },

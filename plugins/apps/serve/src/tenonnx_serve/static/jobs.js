@@ -8,14 +8,30 @@ const KEY = "tenonnx-job-";
 // Under what the last job of its kind is kept: for a model, or for two.
 const kept = ({ task, model, other }) => `${KEY}${task}${model}${other || ""}`;
 
+const cancel = (id) => ask(`/jobs/${id}/cancel`);
+
+// The turn of a job in each place: it shows one at a time.
+const turns = new WeakMap();
+
+// Begins a turn: the one before is over, and its job is cancelled where it goes on.
+function begin_turn(place) {
+  const before = turns.get(place), turn = { place, id: null, over: false };
+  turns.set(place, turn);
+  if (before) before.over = true;
+  if (before?.id) cancel(before.id).catch(() => {});
+  return turn;
+}
+
 // Starts a job and shows it in `place`; a page that is opened again finds it by `resume`.
 export async function start(question, place, show) {
+  const turn = begin_turn(place);
   try {
-    const job = await ask("/jobs", question);
-    sessionStorage.setItem(kept(question), job.id);
-    await watch(job.id, place, show);
+    const { id } = await ask("/jobs", question);
+    if (turn.over) { await cancel(id); return; }
+    sessionStorage.setItem(kept(question), id);
+    await watch(id, turn, show);
   } catch (error) {
-    fill(place, problem(error));
+    if (!turn.over) fill(place, problem(error));
   }
 }
 
@@ -29,7 +45,7 @@ export async function resume(question, place, show) {
     sessionStorage.removeItem(kept(question));
     return false;
   }
-  await watch(id, place, show);
+  await watch(id, begin_turn(place), show);
   return true;
 }
 
@@ -41,24 +57,31 @@ export async function compute(question) {
   h("a", { href: `/api/jobs/${id}/file`, download: job.file }).click();
 }
 
-async function watch(id, place, show) {
+async function watch(id, turn, show) {
+  const { place } = turn;
+  turn.id = id;
   const steps = h("ol", { className: "steps" });
   const heading = h("p", { className: "state" }, h("span", { className: "spinner", "aria-hidden": "true" }), h("span", {}, "Waiting"));
-  const cancel = h("button", { type: "button", onclick: () => ask(`/jobs/${id}/cancel`) }, "Cancel");
   place.setAttribute("aria-busy", "true");
-  fill(place, h("div", { className: "progress" }, heading, steps, cancel));
+  fill(place, h("div", { className: "progress" }, heading, steps,
+    h("button", { type: "button", onclick: () => cancel(id) }, "Cancel")));
   let job;
   try {
     job = await follow(id, (now) => {
+      if (turn.over) return;
       const step = now.steps.at(-1) || (now.state === "waiting" ? "Waiting for another job" : "Starting");
       heading.lastChild.textContent = step;
       fill(steps, now.steps.slice(0, -1).map((text) => h("li", {}, text)));
       announce(step);
     });
   } catch (error) {
-    fill(place, problem(error));
+    if (!turn.over) fill(place, problem(error));
     return;
-  } finally { place.removeAttribute("aria-busy"); }
+  } finally {
+    turn.id = null;
+    if (!turn.over) place.removeAttribute("aria-busy");
+  }
+  if (turn.over) return;
   if (job.state === "cancelled") fill(place, h("p", { className: "note" }, "Cancelled. Nothing was written."));
   else if (job.state === "failed") fill(place, problem(job.error));
   else show(job);

@@ -14,8 +14,8 @@ const FUNCTION = /^f(\d+)(\/|$)/;
 
 // A drawing of a model in an element, with its buttons; it opens groups and nodes as it is told.
 export class Look {
-  constructor(page, model, label, { chosen = () => {}, line = () => {}, moved = () => {} } = {}) {
-    Object.assign(this, { page, model });
+  constructor(page, model, label, { chosen = () => {}, line = () => {}, moved = () => {}, is_read = true } = {}) {
+    Object.assign(this, { page, model, is_read }); // a model that is not read yet is read before it is drawn
     this.opened = null; // keys of what is open, once the drawing has come
     this.asked = 0; // drawings that were asked for: an earlier one that comes late is dropped
     this.function = null; // the number of the function that is drawn instead of the model
@@ -30,7 +30,7 @@ export class Look {
     this.buttons = h("div", { className: "zoom", role: "toolbar", "aria-label": "View" },
       button("+", "Zoom in", () => this.drawing.zoom(1.3)), button("−", "Zoom out", () => this.drawing.zoom(0.77)),
       button("⤢", "Show all", () => this.drawing.fit()), button("⤒", "To the top", () => this.drawing.begin()));
-    this.element = h("div", { className: "drawing" }, canvas, this.buttons);
+    this.element = h("div", { className: "drawing" }, this.buttons, canvas);
   }
 
   async load({ opened = this.opened, reveal = null, everything = false } = {}) {
@@ -40,6 +40,8 @@ export class Look {
     this.element.setAttribute("aria-busy", "true");
     delete this.element.dataset.drawn;
     try {
+      if (!this.is_read) await look(this.model.id, "open");
+      this.is_read = true;
       const data = await look(this.model.id, "draw", { opened, reveal, everything, function: this.function });
       if (mine !== this.asked) return;
       this.opened = data.opened;
@@ -107,7 +109,7 @@ export async function show_look(page) {
   });
   view.drawing.back = about.back;
   const costs = h("div", { className: "costs", hidden: true });
-  const color = h("select", { id: "color", onchange: () => paint(page, view, color.value, pane, costs) },
+  const color = h("select", { id: "color", onchange: () => paint(page, view, color.value, pane, costs).then(below_tools) },
     [["", "kind of op"], ["0", "multiplications"], ["1", "bytes"]].map(([value, text]) => h("option", { value }, text)));
   const again = (question) => view.load(question).then(() => view.drawing.begin()).catch((error) => fill(pane, problem(error)));
   const button = (text, onclick) => h("button", { type: "button", onclick }, text);
@@ -123,8 +125,9 @@ export async function show_look(page) {
     button("SVG", () => save(svg(view.drawing), `${name}.svg`)),
     button("PNG", async () => save(await png(view.drawing), `${name}.png`)),
     button("Copy link", () => copy_link(page, view)), costs);
-  fill($("view"), h("div", { className: "looking" }, h("div", { className: "canvas" }, view.element, tools), pane));
-  view.drawing.top = tools.offsetTop + tools.offsetHeight;
+  fill($("view"), h("div", { className: "looking" }, h("div", { className: "canvas" }, tools, view.element), pane));
+  const below_tools = () => view.drawing.begin_below(tools.offsetTop + tools.offsetHeight);
+  below_tools();
   page.view = view;
   summary();
   const { kept } = page;

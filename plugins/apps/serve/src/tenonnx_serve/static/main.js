@@ -2,7 +2,7 @@
 
 import { ask, look, send, state } from "./api.js";
 import { watch } from "./connection.js";
-import { $, announce, fill, h, problem, unique } from "./dom.js";
+import { $, announce, fill, h, problem, take_focus, unique } from "./dom.js";
 import { show_compare } from "./compare.js";
 import { show_export } from "./export.js";
 import { show_look } from "./look.js";
@@ -32,11 +32,14 @@ const page = {
     return model;
   },
 
-  // Shows a node in the drawing.
+  // Shows a node in the drawing, where arrow keys go on.
   reveal(key) {
-    if (page.tab === "look" && page.view) { page.view.reveal(key).catch((error) => announce(error.what)); return; }
-    page.chosen = key;
-    show("look");
+    if (page.tab === "look" && page.view) page.view.reveal(key).catch((error) => announce(error.what));
+    else {
+      page.chosen = key;
+      show("look");
+    }
+    take_focus(page.view.drawing.canvas);
   },
 
   // Notes the model that is compared with in the address; `replace` it where the address had it already.
@@ -90,7 +93,7 @@ async function regained(changed, missed) {
   else {
     const held = $("view").contains(document.activeElement);
     show(page.tab, true);
-    if (held) (page.view?.drawing.canvas ?? $("view")).focus({ preventScroll: true });
+    if (held) take_focus(page.view?.drawing.canvas ?? $("view"));
   }
 }
 
@@ -161,7 +164,7 @@ async function open(model, { tab = "export", node = null, other = null } = {}, r
   page.about = about;
   $("tabs").hidden = $("find").hidden = false;
   show(about.broken ? "look" : tab in TABS ? tab : "export", replace);
-  $("view").focus({ preventScroll: true });
+  take_focus($("view"));
 }
 
 // Where a model has its weights in another file, that can be sent, too.

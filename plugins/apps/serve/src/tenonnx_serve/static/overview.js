@@ -1,6 +1,7 @@
 // What is known of a model as a whole: faults, interface, ops, functions, documentation and metadata.
 
 import { h, plural, problem } from "./dom.js";
+import { search } from "./search.js";
 
 const FAULTS = 50, OPS = 30;
 
@@ -10,7 +11,7 @@ export function overview(page, view) {
   const values = (title, list, kind) => [h("h3", {}, title), h("ul", { className: "values" }, list.map((each, place) =>
     h("li", {}, link(each.name || "(no name)", `${kind}${place}`), " ", h("code", {}, each.type))))];
   const ops = about.ops.slice(0, OPS).map((each) => h("li", { className: each.known ? "" : "missing" },
-    h("span", { className: "name" }, each.op), ` ${each.count.toLocaleString("en")}`, each.known ? "" : h("span", { className: "help" }, each.missing)));
+    h("button", { type: "button", className: "link name", onclick: () => search(page, `op:${each.op}`) }, each.op), ` ${each.count.toLocaleString("en")}`, each.known ? "" : h("span", { className: "help" }, each.missing)));
   const metadata = Object.entries(about.metadata);
   const one = view.function === null ? null : about.functions[view.function];
   if (one) {

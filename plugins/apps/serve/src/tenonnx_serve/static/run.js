@@ -1,6 +1,6 @@
 // The page Run: inputs made up, from a file, or an image; what comes out, and what every value holds.
 
-import { $, fill, h, number, problem, table, unique } from "./dom.js";
+import { $, fill, h, number, problem, table, take_focus, unique } from "./dom.js";
 import { file_field } from "./export.js";
 import { pixels, npz } from "./arrays.js";
 import { keep } from "./keep.js";
@@ -18,6 +18,7 @@ export function show_run(page) {
     const options = { backend: backend.value, seed: Number(seed.value) };
     page.ran = { options, feeds: feeds.id() };
     start({ task: "run", model: page.model.id, options, feeds: feeds.id() }, place, shown);
+    take_focus(place);
   };
   const shown = (job) => {
     page.statistics = job.result.values;

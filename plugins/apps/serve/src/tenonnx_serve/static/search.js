@@ -4,7 +4,8 @@ import { $, announce, fill, h, plural } from "./dom.js";
 
 const SHOWN = 60;
 
-export function search(page) {
+// Opens the search, for `text` if it is given.
+export function search(page, text = null) {
   const dialog = $("search"), input = $("search-text"), list = $("search-found");
   let found = [], at = 0;
   const choose = (entry) => { dialog.close(); page.reveal(entry[0]); };
@@ -35,6 +36,7 @@ export function search(page) {
     else return;
     event.preventDefault();
   };
+  if (text !== null) input.value = text;
   dialog.showModal();
   input.select();
   look();

@@ -45,7 +45,7 @@ def compare(
     places = {v.name: f"n{k}" for k, node in enumerate(two.nodes) for v in node.outputs if v is not None}
     return {
         **result,
-        "passed": has_passed(found),
+        "passed": has_passed(found) if found.outputs else None,  # other inputs or outputs: nothing was compared
         "verification": found.to_dict(),
         "diverging": None if diverging is None else {**diverging.to_dict(), "key": places.get(diverging.value, "")},
     }
