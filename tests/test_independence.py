@@ -1,5 +1,6 @@
 """Fresh environments and built wheels: each package stands alone, and what is installed is found by itself."""
 
+import ensurepip
 import json
 import os
 import re
@@ -208,3 +209,57 @@ def test_wheels_declare_no_other_vendor_family(wheels):
                 or name == "tenonnx"
             )
             assert not set(needs) & VENDORS, name
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory, wheels):
+    """A shell in a fresh environment with pip and, from a folder WHEELS, the command line. Nothing is downloaded."""
+    pip = next((Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl"), None)
+    if pip is None:
+        pytest.skip("this Python brings no pip")
+    environment = Environment(tmp_path_factory.mktemp("fresh") / "env", wheels)
+    environment.install(*COMMAND_LINE, "tenonnx-standard")
+    (environment.site / "pip.pth").write_text(f"{pip}\n")
+    links = environment.python.parent
+    for name, module in {"pip": "pip._internal.cli.main", "tenonnx": "tenonnx_cli", "pytest": "pytest"}.items():
+        lines = f"#!{environment.python}\nimport sys\nfrom {module} import main\n\nsys.exit(main())\n"
+        (links / name).write_text(lines)
+        (links / name).chmod(0o755)
+    given = {key: v for key, v in os.environ.items() if key not in ("PYTHONPATH", "TENONNX_PLUGINS")}
+    given |= {"PATH": f"{links}{os.pathsep}{os.environ['PATH']}", "VIRTUAL_ENV": str(environment.folder)}
+    given |= {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_COMPILE": "1", "UV_OFFLINE": "1"}
+    given["PYTEST_ADDOPTS"] = "-q -p no:cacheprovider --tenonnx-examples 1 -k types"
+
+    def run(command, place):
+        if not (place / "WHEELS").exists():
+            (place / "WHEELS").symlink_to(next(iter(wheels.values())).parent)
+        done = subprocess.run(
+            ["bash", "-ec", command], cwd=place, env=given, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        return done.stdout
+
+    return run
+
+
+def test_what_the_guide_and_the_command_say_works_word_for_word(shell, tmp_path):
+    page = (ROOT / "docs/how-to/writing-a-plugin.md").read_text("utf-8")
+    block = re.search(r"```console\n(.*?)```", page, re.DOTALL)[1]
+    create, check = (line.removeprefix("$ ") for line in block.splitlines())
+    _, install, test = shell(create, tmp_path).splitlines()
+    assert " passed" in shell(check, tmp_path)
+    assert "pip install --find-links WHEELS" in install
+    shell(install.removeprefix("next: ").partition(" (")[0], tmp_path)
+    assert test == f"then: python -m {check.partition(' && ')[2]}"
+
+
+def test_the_workflow_and_the_readme_of_a_new_package_work(shell, tmp_path):
+    shell("tenonnx plugins new tenonnx-flow --domain com.flow", tmp_path)
+    package = tmp_path / "tenonnx-flow"
+    steps = re.findall(r"^ *- run: (.*)$", (package / ".github/workflows/ci.yml").read_text(), re.M)
+    assert len(steps) == 3
+    for step in steps:
+        shell(step, package)
+    assert (package / "conformance.json").exists()
+    (line,) = re.findall(r"^    (.*)$", (package / "README.md").read_text(), re.M)
+    assert line == f"{steps[0]} && pytest"

@@ -6,6 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
+from tenonnx.tools import installing
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = [*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/**/pyproject.toml")]
 PROJECTS = {
@@ -77,3 +79,31 @@ def test_no_command_of_the_documentation_removes_what_is_installed():
     for line in lines:
         assert "uv sync" not in line or "--inexact" in line, line
         assert not re.search(r"\buninstall\b|--exact\b|--force-reinstall|pip sync", line), line
+
+
+def test_messages_have_the_command_from_one_function():
+    """``installing`` knows whether the interpreter has pip."""
+    sources = [path for path in ROOT.rglob("src/**/*.py") if not any(part.startswith(".") for part in path.parts)]
+    literal = {path.name for path in sources if "pip install" in path.read_text("utf-8")}
+    assert len(sources) > 500
+    assert literal == {"errors.py"}
+
+
+def test_the_command_is_for_the_interpreter_in_use(monkeypatch):
+    def without_pip(name):
+        return None if name == "pip" else object()
+
+    monkeypatch.setattr("importlib.util.find_spec", without_pip)
+    monkeypatch.setattr("sys.executable", "/opt/venv/bin/python3")
+    monkeypatch.setattr("sys.prefix", "/opt/venv")
+    monkeypatch.setenv("VIRTUAL_ENV", "/opt/venv")
+    assert installing("tenonnx[all]").startswith('uv pip install --find-links WHEELS "tenonnx[all]" (WHEELS is')
+    monkeypatch.delenv("VIRTUAL_ENV")
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/python")
+    assert installing("keras>=3.9", "numpy") == 'uv pip install -p /opt/venv/bin/python3 "keras>=3.9" numpy'
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert installing("xgboost") == "/opt/venv/bin/python3 -m pip install xgboost"
+    monkeypatch.setattr("sys.executable", "/my files/bin/python3")
+    assert installing("xgboost") == '"/my files/bin/python3" -m pip install xgboost'
+    monkeypatch.setattr("shutil.which", lambda name: "/my files/bin/python")
+    assert installing("./acme[test]").startswith('python -m pip install --find-links WHEELS "./acme[test]" (')

@@ -100,6 +100,17 @@ def test_a_package_of_a_backend_alone_says_which_api_it_needs(tmp_path, monkeypa
         (["acme", "--domain", 'a"b'], "a domain is not made of words separated by dots"),
         (["acme"], "nothing was chosen for the package to contain"),
         (["there", "--backend"], "the folder exists already"),
+        (["numpy", "--domain", "com.acme"], "the module numpy is installed"),
+        (["json", "--domain", "com.acme"], "json is a word or a module of Python"),
+        (["class", "--domain", "com.acme"], "class is a word or a module of Python"),
+        (["tenonnx", "--domain", "com.acme"], "tenonnx is a package of tenonnx"),
+        (["tenonnx-jax", "--domain", "com.acme"], "tenonnx-jax is a package of tenonnx"),
+        (["tenonnx-verify", "--transform"], "--verify is an option of tenonnx convert"),
+        (["tenonnx-timeout", "--transform"], "--timeout is an option of tenonnx convert"),
+        (["tenonnx-inspect", "--command"], '"inspect" in tenonnx.commands is that of tenonnx'),
+        (["tenonnx-train", "--command"], '"train" in tenonnx.commands is that of tenonnx-training'),
+        (["tenonnx-auto", "--backend"], '"auto" in tenonnx.backends is that of tenonnx itself'),
+        (["tenonnx-own", "--domain", "ai.onnx"], '"ai.onnx" in tenonnx.ops is that of tenonnx-standard'),
     ],
 )
 def test_what_makes_no_package_is_refused_and_writes_nothing(arguments, told, tmp_path, monkeypatch, capsys):

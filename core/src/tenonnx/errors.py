@@ -5,7 +5,12 @@ Every message says what failed, and where it helps what was given, what is avail
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import shutil
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 Kind = TypeVar("Kind", bound="TenonnxError")
@@ -16,10 +21,28 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def interpreter() -> str:
+    """The interpreter in use, for a shell: ``python`` where that is the first one on the path."""
+    here, first = sys.executable or "python", shutil.which("python") or ""
+    if Path(here).parent == Path(first).parent:
+        return "python"
+    return f'"{here}"' if " " in here else here
+
+
 def installing(*packages: str) -> str:
-    """The command for packages of ours, perhaps with extras: no index has them yet, so it takes a folder of wheels."""
-    named = " ".join(f'"{each}"' if "[" in each else each for each in packages)
-    return f"pip install --find-links WHEELS {named} (WHEELS is a folder that tools/wheels.py made)"
+    """The command that installs packages, or folders of such, for the interpreter in use.
+
+    No index has ours yet, so for these it takes a folder of wheels.
+    """
+    named = " ".join(f'"{each}"' if set(each) & set("[<>= ") else each for each in packages)
+    if importlib.util.find_spec("pip") is not None:
+        command = f"{interpreter()} -m pip install"
+    else:
+        active = os.environ.get("VIRTUAL_ENV") == sys.prefix
+        command = "uv pip install" if active else f"uv pip install -p {interpreter()}"
+    if not any(each.startswith(("tenonnx", ".")) for each in packages):
+        return f"{command} {named}"
+    return f"{command} --find-links WHEELS {named} (WHEELS is a folder that tools/wheels.py made)"
 
 
 def listing(names: Iterable[str], most: int = 10) -> str:

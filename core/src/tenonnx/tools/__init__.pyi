@@ -2,6 +2,7 @@
 
 from tenonnx.errors import did_you_mean as did_you_mean
 from tenonnx.errors import installing as installing
+from tenonnx.errors import interpreter as interpreter
 from tenonnx.errors import listing as listing
 from tenonnx.formats.files import write_bytes as write_bytes
 from tenonnx.formats.sniff import LOOKED_AT as LOOKED_AT
@@ -28,6 +29,7 @@ from tenonnx.registry.discovery import refused_plugins as refused_plugins
 from tenonnx.registry.discovery import selection as selection
 from tenonnx.registry.extensions import extension as extension
 from tenonnx.registry.extensions import find_extension as find_extension
+from tenonnx.registry.hints import is_ours as is_ours
 from tenonnx.registry.hints import provider as provider
 from tenonnx.registry.registry import canonical_domain as canonical_domain
 from tenonnx.transforms.missing_ops import absence as absence

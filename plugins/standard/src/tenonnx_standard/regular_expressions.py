@@ -95,7 +95,7 @@ def _compiled_here(title: str, pattern: str) -> RegularExpression:
             return _CLASSES[found["kind"]]
         if found["escape"] is not None:
             if found["escape"][1] in "123456789pPC":
-                raise TypeMismatch(f"{title} does not know {found['escape']} in a pattern", given=pattern, do=_INSTALL)
+                raise TypeMismatch(f"{title} does not know {found['escape']} in a pattern", given=pattern, do=_advice())
             return r"\Z" if found["escape"] == r"\z" else found["escape"]
         if found["group"] != "(?<":
             raise TypeMismatch(f"{title}: a pattern of RE2 does not look around", given=pattern)
@@ -105,10 +105,14 @@ def _compiled_here(title: str, pattern: str) -> RegularExpression:
         tree = _parser.parse(_DIFFERENT.sub(translated, pattern), re.ASCII)
         return _Automaton(title, pattern, tree)
     except (re.error, KeyError, OverflowError) as error:
-        raise TypeMismatch(f"{title}: the pattern cannot be understood: {error}", given=pattern, do=_INSTALL) from error
+        raise TypeMismatch(
+            f"{title}: the pattern cannot be understood: {error}", given=pattern, do=_advice()
+        ) from error
 
 
-_INSTALL = f"{installing('tenonnx-standard[text]')}: it knows all of RE2"
+def _advice() -> str:
+    return f"{installing('tenonnx-standard[text]')}: it knows all of RE2"
+
 
 # ----- automata -------------------------------------------------------------------------------------------------------
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import keyword
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 
@@ -118,7 +121,7 @@ def command(name: str, domain: str | None, as_json: bool, **flags: bool) -> None
 
     It has what the options name, at least one.
     """
-    from tenonnx.tools import write_bytes
+    from tenonnx.tools import installing, interpreter, write_bytes
 
     parts = [_OP] if domain is not None else []
     parts += [_PARTS[flag] for flag, wanted in flags.items() if wanted]
@@ -130,7 +133,9 @@ def command(name: str, domain: str | None, as_json: bool, **flags: bool) -> None
     if as_json:
         say_json({"package": name, "files": [path.as_posix() for path in files]})
         return
-    say(f'{name}: {len(files)} files; next: pip install "./{name}[test]" && pytest {name}')
+    say(f"{name}: {len(files)} files")
+    say(f"next: {installing(f'./{name}[test]')}")
+    say(f"then: {interpreter()} -m pytest {name}")
 
 
 def _refuse(name: str, domain: str | None, parts: list[Part]) -> None:
@@ -147,18 +152,55 @@ def _refuse(name: str, domain: str | None, parts: list[Part]) -> None:
         raise InvalidCall("nothing was chosen for the package to contain", given=name, available=options)
     if Path(name).exists():
         raise InvalidCall("the folder exists already", given=name, do="remove it, or choose another name")
+    if owner := _owner(name, domain, parts):
+        raise InvalidCall(f"the name is taken: {owner}", given=name, do="choose another name")
+
+
+def _owner(name: str, domain: str | None, parts: list[Part]) -> str:
+    """What has the name of a package, its module, its domain, or one of its entry points; empty where nothing has."""
+    from tenonnx.tools import GROUPS, is_ours, plugins, provider
+
+    words = _words(name, domain or "")
+    module, short = words["module"], words["short"]
+    if name == "tenonnx" or is_ours(name):
+        return f"{name} is a package of tenonnx"
+    if module in sys.stdlib_module_names or keyword.iskeyword(module):
+        return f"{module} is a word or a module of Python"
+    found = find_spec(module)
+    if found is not None and {"site-packages", "dist-packages"} & {*Path(found.origin or "").parts}:
+        return f"the module {module} is installed"
+    if _PARTS["transform"] in parts and f"--{short}" in _options_of_convert():
+        return f"--{short} is an option of tenonnx convert"
+    for group, line in dict.fromkeys(entry for part in parts for entry in part.entries):
+        group, entry = f"tenonnx.{group}", Template(line.partition(" = ")[0].strip('"')).substitute(words)
+        kind = GROUPS[group]
+        if not (kind.unique or group == "tenonnx.ops"):
+            continue
+        others = [plugin.distribution for plugin in plugins(group, entry) if plugin.distribution != name]
+        built_in = "tenonnx itself" if entry in kind.reserved else None
+        if owner := provider(group, entry) or provider(entry, "*") or built_in or next(iter(others), None):
+            return f'"{entry}" in {group} is that of {owner}'
+    return ""
+
+
+def _options_of_convert() -> set[str]:
+    from tenonnx_cli.convert import command as convert
+    from tenonnx_cli.plan import command as plan
+
+    both = [each for command in (convert, plan) for each in command.get_params(click.Context(command))]
+    return {name for each in both for name in (*each.opts, *each.secondary_opts)}
+
+
+def _words(name: str, domain: str) -> dict[str, str]:
+    """What the templates call a package and its parts."""
+    short = name.removeprefix("tenonnx-").replace("-", "_")
+    title = short.replace("_", " ").capitalize()
+    return {"name": name, "module": name.replace("-", "_"), "domain": domain, "short": short, "title": title}
 
 
 def _files(name: str, domain: str, parts: list[Part]) -> Iterator[tuple[Path, str]]:
     """The files of a package: where they lie, and what is in them."""
-    short = name.removeprefix("tenonnx-").replace("-", "_")
-    words = {
-        "name": name,
-        "module": name.replace("-", "_"),
-        "domain": domain,
-        "short": short,
-        "title": short.replace("_", " ").capitalize(),
-    }
+    words = _words(name, domain)
 
     def fill(text: str) -> str:
         return Template(text).substitute(words)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tenonnx.extend import InvalidCall, InvalidModel, TenonnxError, limits
 from tenonnx.extend.checks import CallFailed, NoAnswer, ProcessCrashed, worker_for
+from tenonnx.tools import installing
 from tenonnx_sklearn.booster_process import without_parameters
 from tenonnx_sklearn.booster_structure import check_structure
 
@@ -151,5 +152,5 @@ def _package(name: str, path: str | os.PathLike[str]) -> Any:
     except ImportError:
         raise InvalidCall(
             f'cannot read "{os.fspath(path)}": {name} is not installed',
-            do=f"pip install {name}",
+            do=installing(name),
         ) from None

@@ -14,6 +14,7 @@ import numpy as np
 
 from tenonnx.extend import Graph, InvalidCall, Registry
 from tenonnx.extend.checks import Allowed, Verification
+from tenonnx.tools import installing
 from tenonnx_frontends import UnverifiedWarning, chosen_names, named_axes, not_verified, read_dims, unknown_dims
 from tenonnx_tensorflow import table
 from tenonnx_tensorflow.building import graph_of
@@ -202,7 +203,7 @@ def _needs_tensorflow(what: str) -> None:
         raise InvalidCall(
             "cannot trace a function or module: TensorFlow is not installed",
             given=what,
-            do="pip install tensorflow, or give a SavedModel, a frozen graph or a .tflite file, which need none",
+            do=f"{installing('tensorflow')}, or give a SavedModel, a frozen graph or a .tflite file, which need none",
         )
 
 

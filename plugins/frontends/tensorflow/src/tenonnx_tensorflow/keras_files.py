@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tenonnx.extend import InvalidCall, InvalidModel, LimitExceeded, TenonnxError, UnsafePath, limits
+from tenonnx.tools import installing
 from tenonnx_frontends import read_below
 from tenonnx_tensorflow.keras_config import layers_of, refused_objects
 
@@ -39,7 +40,7 @@ def loaded(source: Any, trust: bool = False) -> Any:
         raise InvalidCall(
             "cannot read a file of Keras: Keras is not installed",
             given=f'"{source}"',
-            do="pip install tensorflow, or give a SavedModel, a frozen graph or a .tflite file, which need none",
+            do=f"{installing('tensorflow')}, or give a SavedModel, a frozen graph or a .tflite file, which need none",
         )
     import keras
 
@@ -61,7 +62,7 @@ def _check_version(version: str) -> None:
             "this version of Keras is not safe with files of others",
             given=f"Keras {version}",
             available=f"Keras {'.'.join(map(str, OLDEST))} and later",
-            do="pip install --upgrade keras",
+            do=installing(f"keras>={'.'.join(map(str, OLDEST))}"),
         )
 
 
