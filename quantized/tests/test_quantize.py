@@ -239,12 +239,20 @@ def test_a_budget_leaves_the_worst_nodes_floats(cnn):
         ({"budget": -1.0}, "budget is negative"),
         ({"size": 3}, "fields of QuantizeConfig"),
         ({"ops": ["Relu"]}, "no op can be quantized"),
+        ({"ops": ["Conv", "MatMull"]}, 'cannot quantize ops of the type "MatMull"'),
         ({"mode": "dynamic", "leave_out": ["*"]}, "no op can be quantized"),
     ],
 )
 def test_settings_that_are_refused(cnn, settings, message):
     with pytest.raises(tx.InvalidCall, match=message):
         quantize(cnn, BATCHES, **settings)
+
+
+def test_a_type_of_ops_that_is_misspelled_gets_the_one_that_was_meant(cnn):
+    for name, meant in (("matmul", "MatMul"), ("Convv", "Conv"), ("GlobalAvgPool", "GlobalAveragePool")):
+        with pytest.raises(tx.InvalidCall) as caught:
+            quantize(cnn, BATCHES, ops=[name])
+        assert caught.value.do.startswith(f"did you mean {meant}")
 
 
 def test_ranges_need_data(cnn):

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -55,6 +56,21 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
     """A question that suggests names similar to an unknown one, empty if there are none."""
     near = similar_names(str(name), names)
     return f"did you mean {' or '.join(near)}?" if near else ""
+
+
+def did_you_mean_file(path: str | os.PathLike[str]) -> str:
+    """A question that suggests files of the same folder with similar names; empty for a file that exists."""
+    place = Path(path)
+    try:
+        names = [] if place.exists() else [each.name for each in islice(place.parent.iterdir(), _FILES)]
+    except (OSError, ValueError):  # no such folder, or a NUL in the name
+        return ""
+    near = [str(place.with_name(name)) for name in similar_names(place.name, names)]
+    return f"did you mean {' or '.join(near)}?" if near else ""
+
+
+#: At so many files of a folder ``did_you_mean_file`` looks.
+_FILES = 1000
 
 
 def similar_names(name: str, names: Iterable[str]) -> list[str]:

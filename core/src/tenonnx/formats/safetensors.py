@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable
+from tenonnx.errors import InvalidCall, InvalidModel, NotRepresentable, did_you_mean_file
 from tenonnx.formats.external import DataFile, ExternalDataWriter, Region
 from tenonnx.formats.files import AtomicWriter
 
@@ -100,7 +100,7 @@ def read_tensors(path: str | os.PathLike[str], *, mapped: bool = True) -> tuple[
     """
     name = os.fspath(path)
     if not Path(path).is_file():
-        raise InvalidCall(f'cannot read "{name}": No such file')
+        raise InvalidCall(f'cannot read "{name}": No such file', do=did_you_mean_file(name))
     try:
         file = DataFile(name, os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), mapped=mapped)
     except OSError as error:

@@ -237,3 +237,30 @@ def test_a_failed_conversion_leaves_the_source_as_it_was(tenonnx, model, tmp_pat
     shutil.copy(model, "copy.onnx")
     assert tenonnx("convert", "copy.onnx", "-o", "copy.onnx", "--domains", "ai.onnx").code == 2
     assert (tmp_path / "copy.onnx").read_bytes() == model.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("inspect digts.onnx", "did you mean digits.onnx?"),
+        ("inspect digits", "did you mean digits.onnx?"),
+        ("inspect digits.safetensors", "did you mean digits.onnx?"),
+        ("inspect below/modle.onnx", f"did you mean {Path('below/model.onnx')}?"),
+        ("run digits.onnx --inputs sampels.npz", "did you mean samples.npz?"),
+        ("run digits.onnx --inputs sampels.csv", "did you mean samples.npz?"),
+        ("convert nets.py:make -o out.onnx", "did you mean net.py?"),
+        ("inspect digits.onnx --config tenonn.toml", "did you mean tenonnx.toml?"),
+        ("inspect nowhere/digits.onnx", ""),
+        ("inspect something.else", ""),
+    ],
+)
+def test_a_file_that_is_not_there_gets_its_neighbor_of_a_similar_name(tenonnx, model, line, meant):
+    shutil.move(model, "digits.onnx")
+    Path("below").mkdir()
+    for name in ("samples.npz", "net.py", "tenonnx.toml", "below/model.onnx"):
+        Path(name).touch()
+    result = tenonnx(*line.split())
+    assert result.code == 2
+    assert result.out == ""
+    assert meant in result.err
+    assert ("did you mean" in result.err) == bool(meant)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, InvalidCall, limits
+from tenonnx.extend import DType, InvalidCall, did_you_mean_file, limits
 from tenonnx.tools import LOOKED_AT, looks_like
 from tenonnx_data.binding import Field
 from tenonnx_data.table import Array, Opener, Table, opened_file
@@ -106,7 +106,8 @@ def _refusing(path: str, opened: Opener) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InvalidCall(f'cannot read "{path}": {error.strerror or error}') from error
+        what = f'cannot read "{path}": {error.strerror or error}'
+        raise InvalidCall(what, do=did_you_mean_file(path)) from error
     except (
         ValueError,
         TypeError,

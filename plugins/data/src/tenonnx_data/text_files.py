@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tenonnx.extend import DType, InvalidCall
+from tenonnx.extend import DType, InvalidCall, did_you_mean_file
 from tenonnx_data.binding import Field
 from tenonnx_data.fields import BOOLS, MISSING, delimiter_of, field_parser
 from tenonnx_data.table import Array, Opener, Table, opened_file
@@ -51,7 +51,8 @@ def _fields(path: str, opened: Opener) -> dict[str, dict[int, str]]:
             (_, header), *rows = lines if lines and len(lines[0][1]) == 1 else [each for each in lines if each[1]]
             rows = [(line, row or [""]) for line, row in rows]  # of one column, an empty line is an empty field
     except OSError as error:
-        raise InvalidCall(f'cannot read "{path}": {error.strerror or error}') from error
+        what = f'cannot read "{path}": {error.strerror or error}'
+        raise InvalidCall(what, do=did_you_mean_file(path)) from error
     except (ValueError, csv.Error) as error:
         raise InvalidCall(
             f'"{path}" is not a CSV file in UTF-8 whose first row names the columns', given=str(error)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Graph, InvalidCall, Node, Op, TensorType, Value, moves_data, static
+from tenonnx.extend import DType, Graph, InvalidCall, Node, Op, TensorType, Value, did_you_mean, moves_data, static
 from tenonnx.extend.backends import generate_feeds
 from tenonnx.extend.transforms import LARGEST_MEASURED, infer, retarget, weight_bytes
 from tenonnx_data import Data, batches_of
@@ -63,6 +63,9 @@ _LONG = 32
 
 #: Ops whose activations a static quantization rounds, too.
 _ACTIVATED = (ops.add, ops.mul, ops.average_pool, ops.global_average_pool, ops.concat, ops.sigmoid)
+
+#: The types of ops that can be quantized in some mode.
+_QUANTIZED = [op.name for op in (*_WEIGHTED, ops.gather, *_ACTIVATED)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +187,13 @@ def quantize(
         original.all_inputs = original.inputs
     infer(original, strict=False)
     graph = weights_as_constants(original)
+    _check_ops(graph, chosen)
     nodes = _candidates(graph, chosen)
     if not nodes:
         raise InvalidCall(
             "no op can be quantized",
-            given=f"mode {chosen.mode}, ops {chosen.ops or 'all'}",
-            available=", ".join(op.name for op in (*_WEIGHTED, *_ACTIVATED)),
+            given=f"mode {chosen.mode}, ops {', '.join(chosen.ops) if chosen.ops else 'all'}",
+            available=", ".join(_QUANTIZED),
         )
     found = _observed(graph, nodes, feeds, chosen, backend)
     wanted = {name: list(map(flat, parts)) for name, parts in found.outputs.items()}
@@ -257,6 +261,19 @@ def _is_table(uses: Mapping[Value, Sequence[Node]], node: Node) -> bool:
         return False
     alone = all(is_meaning(n.op, ops.gather) and n.inputs[0] is table for n in uses[table])
     return alone and isinstance(rows := table.shape[0], int) and rows >= _LONG
+
+
+def _check_ops(graph: Graph, chosen: QuantizeConfig) -> None:
+    """Raise ``InvalidCall`` for a type of ops that neither the graph has nor can be quantized."""
+    known = {*_QUANTIZED, *(node.op_type for node in graph.nodes)}
+    for name in chosen.ops or ():
+        if name not in known:
+            raise InvalidCall(
+                f'cannot quantize ops of the type "{name}": the model has none',
+                given=", ".join(chosen.ops or ()),
+                available=", ".join(_QUANTIZED),
+                do=did_you_mean(name, _QUANTIZED),
+            )
 
 
 def _candidates(graph: Graph, chosen: QuantizeConfig) -> list[Node]:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from google.protobuf.message import DecodeError
 
 from tenonnx import limits
-from tenonnx.errors import InvalidCall, InvalidModel
+from tenonnx.errors import InvalidCall, InvalidModel, did_you_mean_file
 from tenonnx.formats.external import ExternalFiles
 from tenonnx.formats.onnx import proto as onnx
 from tenonnx.formats.onnx.attributes import read_attribute
@@ -125,7 +125,8 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:  # a NUL in the name
-        raise InvalidCall(f'cannot read "{os.fspath(path)}": {getattr(error, "strerror", None) or error}') from error
+        what = f'cannot read "{os.fspath(path)}": {getattr(error, "strerror", None) or error}'
+        raise InvalidCall(what, do=did_you_mean_file(path)) from error
 
 
 class DeclaredTypes(Mapping[str, Type]):

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from tenonnx import InvalidCall, TenonnxError
+from tenonnx.extend import did_you_mean_file
 from tenonnx.tools import did_you_mean, listing
 
 
@@ -47,7 +48,7 @@ def telling(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def _run(path: str) -> Iterator[ModuleType]:
     file = Path(path).absolute()
     if not file.is_file():
-        raise InvalidCall("no such Python file", given=path)
+        raise InvalidCall("no such Python file", given=path, do=did_you_mean_file(path))
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise InvalidCall("a file of functions is not a Python file", given=path, do="name it *.py")

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tenonnx import InvalidCall
+from tenonnx.extend import did_you_mean_file
 from tenonnx.tools import did_you_mean, listing
 from tenonnx_cli.printable import printable
 
@@ -84,7 +85,8 @@ def _table(path: str) -> Mapping[str, Any]:
         table: dict[str, Any] = tomllib.loads(Path(path).read_text("utf-8"))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise InvalidCall(f'cannot read "{printable(path)}"', given=printable(str(why))) from error
+        what = f'cannot read "{printable(path)}"'
+        raise InvalidCall(what, given=printable(str(why)), do=printable(did_you_mean_file(path))) from error
     for key in ("tool", "tenonnx") if Path(path).name == PROJECT else ():
         table = _part(table, key)
     return table

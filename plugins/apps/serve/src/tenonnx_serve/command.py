@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from tenonnx import InvalidCall
+from tenonnx.extend import did_you_mean_file
 from tenonnx_cli.extend import Command, complain, say
 from tenonnx_cli.tools import check_reading, is_made, made_options
 
@@ -97,7 +98,7 @@ def command(
             do="python -c 'import secrets; print(secrets.token_hex(16))' makes one",
         )
     if source is not None and not is_made(source) and not Path(source).exists():
-        raise InvalidCall("no model or folder of that name", given=source)
+        raise InvalidCall("no model or folder of that name", given=source, do=did_you_mean_file(source))
     listener = _listening(host, port)
     port = listener.getsockname()[1]
     token = token or secrets.token_urlsafe(32).replace("-", "0").replace("_", "1")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tenonnx import Graph, InvalidCall, InvalidFeed, TensorType
+from tenonnx.extend import did_you_mean_file
 from tenonnx_data.binding import Binding
 from tenonnx_data.columns import is_folder
 from tenonnx_data.datasets import files_of, is_dataset
@@ -178,7 +179,7 @@ def _named(pattern: str) -> list[str]:
             "no files to score",
             given=pattern,
             available=f"files of {', '.join(SUFFIXES)}",
-            do="name a file, a folder, or a pattern such as 'data/*.parquet'",
+            do=did_you_mean_file(pattern) or "name a file, a folder, or a pattern such as 'data/*.parquet'",
         )
     return sorted((str(each.absolute()) for each in files), key=_natural)
 
