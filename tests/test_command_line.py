@@ -201,7 +201,7 @@ def test_ops_that_few_runtimes_have_come_by_name(tenonnx, tmp_path):
     )
     for options, message in (
         (("--fuse-also", "Guess"), "ai.onnx::Guess is not an op with a body"),
-        ((*named, "--no-fuse"), "--no-fuse exclude each other"),
+        ((*named, "--no-fuse"), "--no-fuse were both given"),
     ):
         code, _, error = tenonnx("convert", source, "-o", tmp_path / "none.onnx", *options)
         assert code == 2

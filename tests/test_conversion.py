@@ -172,7 +172,7 @@ def misplaced(graph):
         ({"transforms": [lambda graph: None]}, PluginError, "returned no graph"),
         ({"transforms": [lambda graph: ops.constant_of_shape]}, PluginError, "returned no graph"),
         ({"opset": 13}, InvalidCall, "unknown option: opset"),
-        ({"float16": True, "bfloat16": True}, InvalidCall, "one half precision"),
+        ({"float16": True, "bfloat16": True}, InvalidCall, "two half precisions"),
         ({"verify": "yes"}, InvalidCall, "verify is neither True"),
         ({"functions": "burn"}, InvalidCall, "functions is not one of keep"),
         ({"feeds": {"x": np.zeros((2, 4), np.float32)}}, tx.InvalidFeed, "x"),

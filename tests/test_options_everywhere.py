@@ -98,6 +98,9 @@ def test_what_is_read_only_is_replaced_on_request(run, suffix):
 def test_a_plan_reads_what_convert_reads(run):
     Path("made.py").write_text("import tenonnx as tx\n\ndef make():\n    return tx.load('digits.onnx')\n")
     assert run("plan", "made.py:make", "--opset", "15", "-q").out.startswith("possible: made.py:make")
-    assert "is for a function that returns a model" in run("plan", "digits.onnx", "--task", "x", code=2).err
+    assert (
+        "was given for something other than a function that returns a model"
+        in run("plan", "digits.onnx", "--task", "x", code=2).err
+    )
     found = json.loads(run("plan", "digits.onnx", "--dynamic-batch", "--json").out)
     assert found["possible"] is True

@@ -61,7 +61,7 @@ def test_freed_dims_run_at_other_sizes(tmp_path):
         (["--free-dims", "images:\N{SUPERSCRIPT TWO}=n"], "is not of the form"),
         (["--free-dims", "images:1=channels"], "the model runs only where it is"),
         (["--budget", "0"], "budget"),
-        (["--float16", "--bfloat16"], "one half precision"),
+        (["--float16", "--bfloat16"], "two half precisions"),
         (["--half-interface"], "--half-interface"),
         (["--ir-version", "3"], "IR version"),
         (["--functions", "burn"], "functions"),
@@ -339,7 +339,7 @@ def test_nested_graphs_are_lowered_inside():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda g: tx.lower_precision(g, "float64"), "float16 or bfloat16"),
+        (lambda g: tx.lower_precision(g, "float64"), "unknown half precision"),
         (lambda g: tx.lower_precision(g, "float16", keep=["nothing"]), "by their labels"),
         (lambda g: lower_within(g, "float16", -1.0), "is not positive"),
     ],

@@ -93,7 +93,7 @@ def test_binaries_are_kept_and_refused(op_type, attributes):
             "max_ngram_size is less than 2",
         ),
         ("Rfft", {"normalized": 1}, "unknown normalized"),
-        ("IsAllFinite", {"isinf_only": 1, "isnan_only": 1}, "exclude each other"),
+        ("IsAllFinite", {"isinf_only": 1, "isnan_only": 1}, "are both 1"),
         ("GatedDeltaNet", {"update_rule": "other"}, "unknown update_rule"),
         ("CausalConvWithState", {"ndim": 4}, "unknown ndim"),
     ],

@@ -237,7 +237,7 @@ def test_a_budget_leaves_the_worst_nodes_floats(cnn):
         ({"weight_type": "uint4", "form": "qoperator"}, "not of 8 bits, with form qoperator"),
         ({"mode": "weights", "block_size": 24}, "power of two"),
         ({"budget": -1.0}, "budget is negative"),
-        ({"size": 3}, "fields of QuantizeConfig"),
+        ({"size": 3}, "unknown option"),
         ({"ops": ["Relu"]}, "no op can be quantized"),
         ({"ops": ["Conv", "MatMull"]}, 'cannot quantize ops of the type "MatMull"'),
         ({"mode": "dynamic", "leave_out": ["*"]}, "no op can be quantized"),

@@ -157,9 +157,5 @@ is_all_finite.traits(on_request=True)
 
 is_all_finite.requires(
     floats("input"),
-    holds(
-        lambda isinf_only, isnan_only: (
-            "isinf_only and isnan_only exclude each other" if isinf_only and isnan_only else None
-        )
-    ),
+    holds(lambda isinf_only, isnan_only: "isinf_only and isnan_only are both 1" if isinf_only and isnan_only else None),
 )

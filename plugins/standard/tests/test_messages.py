@@ -19,7 +19,7 @@ def test_running_statistics_are_of_training_alone():
     graph = Graph()
     x, channels = graph.input("x", "float32", (2, 3)), graph.input("channels", "float32", (3,))
     attributes = {"epsilon": 1e-5, "momentum": 0.9, "training_mode": 0}
-    with pytest.raises(TypeMismatch, match="running statistics are an output in training only"):
+    with pytest.raises(TypeMismatch, match="running statistics are outputs without training_mode"):
         infer_call(ops.batch_normalization, [x, channels, channels, channels, channels], attributes, 3)
 
 

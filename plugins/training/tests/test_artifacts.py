@@ -235,5 +235,5 @@ def test_bad_use_of_a_module(tmp_path):
         Module(tmp_path / "training_model.onnx", "checkpoint")
     with pytest.raises(InvalidCall, match="is no checkpoint"):
         CheckpointState.load_checkpoint(tmp_path / "training_model.onnx")
-    with pytest.raises(InvalidCall, match="loaded from a file"):
+    with pytest.raises(InvalidCall, match="not from a checkpoint"):
         CheckpointState(linear())

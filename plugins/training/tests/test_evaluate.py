@@ -24,7 +24,7 @@ def test_a_model_is_measured_on_all_of_a_data_set():
     assert alone == {"accuracy": pytest.approx(found["accuracy"])}
     numbers = tt.evaluate(linear(), (X, Y), ["mean_absolute_error"], batch_size=3)
     assert numbers == {"mean_absolute_error": pytest.approx(np.abs(X @ [[1], [2]] + 0.5 - Y).mean())}
-    with pytest.raises(InvalidCall, match="a loss or a metric"):
+    with pytest.raises(InvalidCall, match="a loss nor a metric"):
         tt.evaluate(graph, (images, labels))
 
 
@@ -57,7 +57,7 @@ def test_samples_have_weights():
     options = {"loss": "softmax_cross_entropy", "optimizer": tt.SGD(0.0), "frozen_statistics": True, "batch_size": 64}
     history = tt.fit(graph, data, sample_weights="importance", validation=data, **options)
     assert history.epochs[0]["validation_loss"] == pytest.approx(plain, rel=1e-5)
-    with pytest.raises(InvalidCall, match="a custom loss with sample weights"):
+    with pytest.raises(InvalidCall, match="the custom loss does not take sample weights"):
         tt.TrainingStep(linear(), lambda a, b: tt.MeanSquaredError()(a, b), sample_weights="weights")
 
 

@@ -120,7 +120,7 @@ def test_a_loss_without_a_value_to_read():
     graph = tx.Graph("counts", opsets={"ai.onnx": 21})
     w = graph.variable("w", np.float32([1]))
     graph.output("y", cast(graph.input("x", "float32", (1,)) * w, to=tx.DType.int64))
-    with pytest.raises(InvalidCall, match="floating-point value") as caught:
+    with pytest.raises(InvalidCall, match="floating-point output") as caught:
         tt.TrainingStep(graph, "mean_squared_error")
     assert "--of / output=" in caught.value.do
 

@@ -123,7 +123,7 @@ def test_a_resumed_training_has_the_losses_of_before(tmp_path):
         ({"loss_weights": {"box": -1.0}}, "negative or not finite"),
         ({"labels": {"boxes": "y"}}, 'labels names "boxes"'),
         ({"metrics": {"boxes": ["huber"]}}, 'metrics names "boxes"'),
-        ({"metrics": ["huber"]}, "metrics of several outputs are named by output"),
+        ({"metrics": ["huber"]}, "metrics of several outputs are not named by output"),
         ({"loss": "huber"}, "and one loss for all"),
         ({"sample_weights": "x"}, 'name "x" is already used'),
     ],

@@ -55,7 +55,7 @@ def _bind_at(node: Node, op: Op, signature: VersionedSignature) -> tuple[list[Va
     variadic = bool(signature.inputs) and signature.inputs[-1].variadic
     if len(node.inputs) > len(signature.inputs) and not variadic:
         raise InvalidModel(
-            f"{node.title} takes at most {counted(len(signature.inputs), 'input')} at this version",
+            f"{node.title} has more than {counted(len(signature.inputs), 'input')}, the most at this version",
             given=counted(len(node.inputs), "input"),
         )
     given = dict(zip((parameter.name for parameter in signature.inputs), node.inputs, strict=False))

@@ -115,7 +115,7 @@ class Signature(NamedTuple):
     def check_inputs(self, of: Titled, inputs: Sequence[Any]) -> None:
         """Raise ``InvalidCall`` unless there are as many inputs as allowed and every required one is present."""
         if len(inputs) > len(self.inputs) and not self.variadic:
-            what = f"{of.title} takes at most {counted(len(self.inputs), 'input')}"
+            what = f"{of.title} got more than {counted(len(self.inputs), 'input')}"
             raise InvalidCall(what, given=counted(len(inputs), "input"), available=self.describe())
         for position, parameter in enumerate(self.inputs):
             if not parameter.optional and (position >= len(inputs) or inputs[position] is None):

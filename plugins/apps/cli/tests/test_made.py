@@ -111,7 +111,7 @@ def test_examples_reach_the_front_end_with_the_names_of_their_dims(tenonnx, read
         (["net.py:Net", "--example", "float7:3"], "an example is neither the shape of an input"),
         (["net.py:Net", "--example", "absent.npy"], 'cannot read "absent.npy"'),
         (["net.py:Net"], "what an installed front end reads"),
-        (["m.onnx", "--example", "3"], "--example is for a function that returns a model"),
+        (["m.onnx", "--example", "3"], "--example was given for something other than a function that returns a model"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(tenonnx, arguments, told):

@@ -117,7 +117,7 @@ def test_two_runs_in_one_folder_are_refused(matrix, data, tmp_path):
     def progress(each):
         if not seen:
             seen.append(each)
-            with pytest.raises(tx.InvalidCall, match="one run at a time"):
+            with pytest.raises(tx.InvalidCall, match="another run is writing"):
                 tx.score(matrix, data, tmp_path / "out", **options())
 
     tx.score(matrix, data, tmp_path / "out", watch=Watch(progress=progress), **options())

@@ -56,7 +56,7 @@ def test_a_folder_of_kserve(matrix, tmp_path):
     ("output", "layout", "said"),
     [
         ("net", "heroku", "unknown server for the option layout"),
-        ("net.onnx", "triton", "the model is written to a folder"),
+        ("net.onnx", "triton", "the output is not a folder"),
         ("Net_1", "kserve", "is no name of a Kubernetes service"),
     ],
 )

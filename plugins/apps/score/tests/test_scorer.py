@@ -77,7 +77,7 @@ def test_a_scorer_of_bytes_and_of_a_graph(scale):
     graph = tx.load(scale)
     for model in (graph, Path(scale).read_bytes()):
         assert pickle.loads(pickle.dumps(Scorer(model)))(one(x=[1.0])).column(0).to_pylist() == [3.0]
-    with pytest.raises(tx.InvalidCall, match="takes the path of a model"):
+    with pytest.raises(tx.InvalidCall, match="the model is not a path"):
         Scorer(3)
 
 

@@ -51,7 +51,7 @@ def check_types(freed: Graph, dims: Mapping[str, Mapping[int, str]]) -> None:
     except InvalidModel as error:
         said = "; ".join(f"{name}: {dict(axes)}" for name, axes in dims.items())
         raise InvalidCall(
-            f"dims can be made dynamic only where no node depends on their sizes: {error.what}",
+            f"cannot make the dims dynamic: a node depends on their sizes: {error.what}",
             given=error.given or said,
             do="keep the static size, or edit that node",
         ) from error

@@ -171,7 +171,9 @@ def _opened(data: bytes, layout: Layout, resize: str | None) -> Any:
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError as error:
-        raise InvalidCall("images are read by the package pillow", do=installing("tenonnx-data[images]")) from error
+        raise InvalidCall(
+            "cannot read images: the package pillow is not installed", do=installing("tenonnx-data[images]")
+        ) from error
     try:
         image: Any = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
         mode = image.mode

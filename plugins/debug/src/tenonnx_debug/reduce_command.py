@@ -149,7 +149,7 @@ def _check(
             do="add --check COMMAND, --fails-in BACKEND or --differs BACKEND BACKEND",
         )
     if pattern is not None and command_line is None:
-        raise InvalidCall("--check-output is of use with --check alone", given=asked[0])
+        raise InvalidCall("--check-output was given without --check", given=asked[0])
     if command_line is not None:
         return CommandCheck(command_line, pattern, timeout)
     backends = [backend] if backend is not None else list(pair or ())

@@ -212,7 +212,7 @@ def test_collections_of_linen_that_may_change_are_named():
         tx.load(module, x, variables=variables)
     graph = tx.load(module, x, variables=variables, mutable="batch_stats")
     assert [v.name for v in graph.outputs] == ["output", "batch_stats.mean_next", "batch_stats.var_next"]
-    with pytest.raises(InvalidCall, match="mutable are for modules of flax"):
+    with pytest.raises(InvalidCall, match="mutable was given for something other than a module of flax"):
         tx.load(nnx.Linear(4, 2, rngs=nnx.Rngs(0)), x, mutable="batch_stats")
 
 

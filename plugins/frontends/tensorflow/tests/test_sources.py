@@ -283,7 +283,7 @@ def test_what_has_no_rule_is_named() -> None:
         (lambda x: tf.random.stateless_poisson([3], [1, 2], x), "of a seed that is given"),
         (
             lambda x: tf.io.decode_jpeg(tf.strings.as_string(tf.cast(x, tf.int32))[0]),
-            "images are read from encoded bytes",
+            "the model decodes or encodes images",
         ),
         (
             lambda x: tf.ragged.cross([tf.RaggedTensor.from_row_splits(tf.as_string(x > 0), [0, 2, 3])]).to_tensor(),

@@ -403,7 +403,7 @@ def test_a_module_that_counts_on_the_size_it_was_traced_at_is_found_out():
         ((torch.ones(2, 3),), {"dims": {"input": {2: "b"}}}, "name an axis that it does not have"),
         ((torch.ones(2, 3),), {"output_names": ["a", "b"]}, "are not 1 different names, one for each of the outputs"),
         ((torch.ones(2, 3),), {"output_names": ["input"]}, 'name "input" is already used'),
-        ((torch.ones(2, 3),), {"output_names": ["a"], "task": "detection"}, "by output_names or by a task"),
+        ((torch.ones(2, 3),), {"output_names": ["a"], "task": "detection"}, "both output_names and a task"),
         ((torch.ones(2, 3),), {"dim": {}}, "does not take these examples and options"),
     ],
 )

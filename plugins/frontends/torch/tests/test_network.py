@@ -193,8 +193,8 @@ def test_where_numpy_computes_no_gradient_is_lost_in_silence():
     [
         ((), {}, 'input "x" is not fed'),
         ((torch.ones(3),), {}, r'input "x" is fed with what is not float32\[2\]'),
-        ((torch.ones(2),) * 2, {}, "takes its inputs in order or by name"),
-        ((torch.ones(2),), {"x": torch.ones(2)}, "takes its inputs in order or by name"),
+        ((torch.ones(2),) * 2, {}, "too many, unknown or repeated inputs"),
+        ((torch.ones(2),), {"x": torch.ones(2)}, "too many, unknown or repeated inputs"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(inputs, named, what):

@@ -96,7 +96,7 @@ def lower_precision(
     """
     half = DType.of(dtype)
     if half not in HALVES:
-        raise InvalidCall("half precision is float16 or bfloat16", given=str(dtype))
+        raise InvalidCall("unknown half precision", given=str(dtype), available="float16, bfloat16")
     graph = inline_functions(graph) if graph.functions else graph
     strange = {*keep, *widen} - {node.label for node in graph.walk()}
     if strange:

@@ -44,7 +44,7 @@ class Fuse:
 
     def __post_init__(self) -> None:
         if self.fuse_also and self.fuse is False:
-            raise InvalidCall("--fuse-also and --no-fuse exclude each other", do="remove one of them")
+            raise InvalidCall("--fuse-also and --no-fuse were both given", do="remove one of them")
 
     def is_wanted(self, state: ConversionState) -> bool:
         """Whether fusion is asked for, or more ops are than the model has."""
@@ -139,7 +139,7 @@ class HalfPrecision:
 
     def __post_init__(self) -> None:
         if self.float16 and self.bfloat16:
-            raise InvalidCall("only one half precision can be chosen", given="--float16 --bfloat16")
+            raise InvalidCall("two half precisions were chosen", given="--float16 --bfloat16")
         if self.half_interface and not (self.float16 or self.bfloat16):
             raise InvalidCall("--half-interface was given without --float16 or --bfloat16", do="add one of them")
 

@@ -33,7 +33,7 @@ def batch_normalization(
     if not training_mode:
         if _outputs is not None and _outputs > 1:
             raise TypeMismatch(
-                f"{batch_normalization.title}: running statistics are an output in training only",
+                f"{batch_normalization.title}: running statistics are outputs without training_mode",
                 given=f"{_outputs} outputs, training_mode=0",
             )
         factor = weight / sqrt(variance + epsilon)

@@ -254,7 +254,9 @@ def col2im_type(input, image_shape, block_shape, **attributes):
         raise TypeMismatch(f"{title}: second axis is not a multiple of the block size {places}", given=repr(input))
     expected = symbolic.product(window.outputs(lengths))
     if isinstance(count, int) and isinstance(expected, int) and count != expected:
-        raise TypeMismatch(f"{title}: {expected} blocks fit into the image", given=repr(input))
+        raise TypeMismatch(
+            f"{title}: last axis is not {expected}, the number of blocks in the image", given=repr(input)
+        )
     return TensorType(input.dtype, (batch, symbolic.floor_div(depth, places), *lengths))
 
 

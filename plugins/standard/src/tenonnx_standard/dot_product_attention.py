@@ -83,7 +83,7 @@ def attention(
     shown = {RAW: raw, CAPPED: capped, BIASED: biased, PROBABILITIES: probabilities}
     if qk_matmul_output_mode not in shown:
         given = f"qk_matmul_output_mode={qk_matmul_output_mode}"
-        raise InvalidCall("Attention: qk_matmul_output_mode is 0, 1, 2 or 3", given=given)
+        raise InvalidCall("Attention: qk_matmul_output_mode is not 0, 1, 2 or 3", given=given)
     results = (join_heads(y) if flat else y, k, v, shown[qk_matmul_output_mode])
     return results if _outputs is None else results[:_outputs]
 

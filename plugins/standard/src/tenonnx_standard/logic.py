@@ -246,7 +246,7 @@ bitwise_not.numpy(np.bitwise_not)
 def _check_integers(op: Any, *inputs: Value) -> None:
     for value in inputs:
         if not value.dtype.is_integer:
-            raise TypeMismatch(f"{op.title} takes integers", given=repr(value))
+            raise TypeMismatch(f"{op.title}: an input is not of integers", given=repr(value))
 
 
 def _ones(dtype: DType) -> Array:

@@ -115,9 +115,9 @@ def _without_ellipsis(x: Value, keys: list[Any]) -> list[Any]:
     places = [k for k, item in enumerate(keys) if item is Ellipsis]
     used = sum(item is not None and item is not Ellipsis for item in keys)
     if len(places) > 1:
-        raise TypeMismatch("an index can hold one ellipsis", given=f"{keys} on {x!r}")
+        raise TypeMismatch("the index holds more than one ellipsis", given=f"{keys} on {x!r}")
     if x.rank is not None and used > x.rank:
-        raise TypeMismatch("an index can have as many entries as there are axes", given=f"{used} entries on {x!r}")
+        raise TypeMismatch("the index has more entries than there are axes", given=f"{used} entries on {x!r}")
     if places:
         keys[places[0] : places[0] + 1] = [slice(None)] * (x.ndim - used)
     return keys

@@ -22,7 +22,7 @@ def generator(seed: float | None) -> np.random.Generator | np.random.RandomState
 def _float_type(what: str, dtype: int) -> DType:
     kind = DType(dtype)
     if not kind.is_float:
-        raise TypeMismatch(f"{what} has a float dtype", given=f"dtype={kind}")
+        raise TypeMismatch(f"{what} is not of floats", given=f"dtype={kind}")
     return kind
 
 
@@ -99,7 +99,9 @@ def bernoulli(input, *, dtype: int | None = None, seed: float | None = None):
 
 def _multinomial_type(input: Value, *, dtype: int, sample_size: int, **_: Any) -> TensorType:
     if input.ndim != 2:
-        raise TypeMismatch("Multinomial takes a matrix of log-probabilities, one row a draw", given=repr(input))
+        raise TypeMismatch(
+            "Multinomial: input is not a matrix [batch, classes] of log-probabilities", given=repr(input)
+        )
     return TensorType(DType(dtype), (input.shape[0], sample_size))
 
 

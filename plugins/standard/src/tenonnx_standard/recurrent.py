@@ -46,7 +46,7 @@ def _functions(
     count = wanted * len(_backwards(layer.made, direction))
     names = list(activations or layer.activations * 2)
     if len(names) < count:
-        raise TypeMismatch(f"{layer.made.title}: {count} activations are needed", given=repr(names))
+        raise TypeMismatch(f"{layer.made.title}: fewer than {count} activations are given", given=repr(names))
     alphas, betas = iter(activation_alpha or ()), iter(activation_beta or ())
     clips = (clip, clip, None)  # of the three functions of LSTM the last one takes no gate
     found = [_function(layer.made, kit, n, alphas, betas, clips[k % wanted]) for k, n in enumerate(names[:count])]

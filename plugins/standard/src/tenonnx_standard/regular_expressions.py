@@ -177,7 +177,10 @@ class _Automaton:
     def _repeat(self, least: int, most: Any, item: Any, greedy: bool, flags: int) -> None:
         unbounded = most is _constants.MAXREPEAT
         if least > _MOST_REPEATED or (not unbounded and most > _MOST_REPEATED):
-            raise TypeMismatch(f"{self.title}: RE2 repeats up to {_MOST_REPEATED} times", given=self.pattern)
+            raise TypeMismatch(
+                f"{self.title}: the pattern repeats more than {_MOST_REPEATED} times, the limit of RE2",
+                given=self.pattern,
+            )
         forks = [self._add(_JUMP, ())] if unbounded and not least else []
         start = len(self.steps)
         for _ in range(max(least, 1) if unbounded else least):  # an empty repetition is one, too, as in RE2

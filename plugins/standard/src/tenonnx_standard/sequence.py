@@ -37,7 +37,7 @@ def _element(title: str, sequence: Value) -> Type | None:
     if isinstance(kind, OptionalType):
         kind = kind.element
     if not isinstance(kind, SequenceType):
-        raise TypeMismatch(f"{title} takes a sequence", given=repr(sequence))
+        raise TypeMismatch(f"{title}: the input is not a sequence", given=repr(sequence))
     return kind.element
 
 
@@ -62,7 +62,7 @@ def place_in(op: Op, position: Any, length: int, *, last: int = -1) -> int:
 def _construct_type(*inputs: Value) -> Type:
     if not inputs or any(v.dtype is not inputs[0].dtype for v in inputs):
         given = ", ".join(map(repr, inputs)) or "none"
-        raise TypeMismatch("SequenceConstruct takes one or more tensors of one dtype", given=given)
+        raise TypeMismatch("SequenceConstruct: the inputs are none, or not tensors of one dtype", given=given)
     return SequenceType(_common([v.type for v in inputs]))
 
 
@@ -86,7 +86,9 @@ def _insert_type(input_sequence: Value, tensor: Value, position: Value | None) -
     held = _element("SequenceInsert", input_sequence)
     if held is not None and getattr(held, "dtype", None) is not tensor.dtype:
         given = f"{tensor!r} into {input_sequence!r}"
-        raise TypeMismatch("SequenceInsert: a sequence holds elements of one dtype", given=given, do="cast it")
+        raise TypeMismatch(
+            "SequenceInsert: the dtype of tensor differs from that of the sequence", given=given, do="cast it"
+        )
     return SequenceType(tensor.type if held is None else join_types(held, tensor.type))
 
 

@@ -135,13 +135,13 @@ def _reshaped(old: tuple[Any, ...] | None, wanted: list[Any], allowzero: int) ->
     """The dims that ``wanted`` asks for, as far as they are known; works on ints and on symbolic dims."""
     problem = ""
     if wanted.count(-1) > 1:
-        problem = "at most one dim can be -1"
+        problem = "several dims are -1"
     elif any(isinstance(item, int) and item < -1 for item in wanted):
-        problem = "dims cannot be negative, except for one -1"
+        problem = "a dim is below -1"
     elif allowzero and -1 in wanted and 0 in wanted:
-        problem = "with allowzero a shape cannot hold both 0 and -1"
+        problem = "dims are both 0 and -1, with allowzero"
     elif not allowzero and old is not None and 0 in wanted[len(old) :]:
-        problem = "a dim can be 0 only where the input has one to copy"
+        problem = "a dim is 0 where the input has no dim to copy"
     if problem:
         raise TypeMismatch(f"{reshape.title}: {problem}", given=f"shape {wanted}")
     copied = [k for k, item in enumerate(wanted) if not allowzero and isinstance(item, int) and item == 0]
@@ -257,7 +257,7 @@ def squeeze_type(data, axes):
     for axis in dropped:
         if isinstance(kind.shape[axis], int) and kind.shape[axis] != 1:
             raise TypeMismatch(
-                f"{squeeze.title}: only axes of length 1 can be squeezed", given=f"axis {axis} of {data!r}"
+                f"{squeeze.title}: the length of a squeezed axis is not 1", given=f"axis {axis} of {data!r}"
             )
     return kind.with_shape(tuple(d for k, d in enumerate(kind.shape) if k not in dropped))
 

@@ -229,7 +229,9 @@ def _axis(made: Op, input: Value, axis: Value | None) -> int:
 def _signal_axis(made: Op, axis: int, rank: int) -> int:
     place = axis_within(made, axis, rank)
     if place == rank - 1:
-        raise TypeMismatch(f"{made.title}: the last axis holds complex numbers", given=f"axis {axis} of {rank}")
+        raise TypeMismatch(
+            f"{made.title}: axis is the last one, which holds the complex numbers", given=f"axis {axis} of {rank}"
+        )
     return place
 
 

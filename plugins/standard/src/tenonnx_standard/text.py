@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 def _check_strings(made: Op, *values: Value) -> None:
     for value in values:
         if value.dtype is not DType.string:
-            raise TypeMismatch(f"{made.title} takes strings", given=repr(value))
+            raise TypeMismatch(f"{made.title}: an input is not of strings", given=repr(value))
 
 
 def _strings(items: list[Any], shape: tuple[int, ...]) -> Array:
@@ -187,7 +187,7 @@ def tf_idf_vectorizer_type(
     if mode not in _MODES:
         raise TypeMismatch(f"{made.title}: unknown mode", given=repr(mode), available=", ".join(_MODES))
     if (pool_int64s is None) == (pool_strings is None):
-        raise TypeMismatch(f"{made.title} takes one pool", do="write either pool_int64s or pool_strings")
+        raise TypeMismatch(f"{made.title}: not exactly one of pool_int64s and pool_strings is given")
     if (X.dtype is DType.string) != (pool_strings is not None):
         raise TypeMismatch(f"{made.title}: element type of X differs from that of the pool", given=repr(X))
     if not ngram_indexes or min(ngram_indexes) < 0:

@@ -93,7 +93,7 @@ class Gap:
 
     def __post_init__(self) -> None:
         if self.check not in CHECKS:
-            raise InvalidCall("a gap names one of the checks", given=repr(self.check), available=", ".join(CHECKS))
+            raise InvalidCall("Gap: unknown check", given=repr(self.check), available=", ".join(CHECKS))
         if not self.reason:
             raise InvalidCall("a gap has no reason")
 
@@ -181,7 +181,7 @@ def cases(
     has these inputs or attributes; it is strict, too.
     """
     if not hasattr(op, "signature"):
-        raise InvalidCall("cases(op) takes an op", given=repr(op))
+        raise InvalidCall("cases() was given something other than an op", given=repr(op))
     if tolerance is not None and not tolerance.reason:
         raise InvalidCall(f"the tolerance of a case of {op.title} has no reason", given=str(tolerance))
     no_gradient = gradient if isinstance(gradient, str) else ""
@@ -196,7 +196,7 @@ def cases(
         *op.signature.attributes,
     }:
         raise InvalidCall(
-            f"cases({op.title}): undrawn takes inputs and attributes with a reason each",
+            f"cases({op.title}): undrawn does not name inputs or attributes, each with a reason",
             given=str(reasons),
             available=op.signature.describe(),
         )

@@ -43,7 +43,7 @@ class PreparedModel(BackendRep):
         all_inputs = required if len(given) <= len(required) else self.graph.all_inputs
         if len(given) > len(all_inputs):
             raise InvalidCall(
-                f'graph "{self.graph.name}" takes {len(all_inputs)} inputs',
+                f'graph "{self.graph.name}" got more than its {len(all_inputs)} inputs',
                 given=f"{len(given)} inputs",
                 available=", ".join(f"{v.name}: {v.type}" for v in all_inputs),
             )

@@ -229,13 +229,13 @@ def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training
         weight, undone = origins[module]
         if others := _readers(copy, weight) - {place.node for place in places}:
             raise InvalidCall(
-                f'adapters are merged into weights that nothing else reads, and "{weight.name}" is read beside them',
+                f'cannot merge adapters into "{weight.name}": other nodes read it, too',
                 given=", ".join(repr(node) for node in others),
                 do="export the graph with its adapters beside it",
             )
         if weight not in copy.variables or weight.data is None or not weight.tensor.dtype.is_float:
             raise InvalidCall(
-                "adapters are merged into weights that are variables of floats",
+                "cannot merge adapters: the weight is not an initializer of floats",
                 given=repr(weight),
                 do="export the graph with its adapters beside it",
             )

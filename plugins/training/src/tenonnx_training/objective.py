@@ -165,7 +165,9 @@ def _add_several(graph: Graph, objective: Objective) -> Measured:
     floats = [v.name for v in graph.outputs if isinstance(v.type, TensorType) and v.type.dtype.is_float]
     if not isinstance(objective.metrics, Mapping) and objective.metrics:
         do = f'metrics={{"{next(iter(given), "output")}": [...]}}'
-        raise InvalidCall("metrics of several outputs are named by output", given=repr(objective.metrics)[:80], do=do)
+        raise InvalidCall(
+            "metrics of several outputs are not named by output", given=repr(objective.metrics)[:80], do=do
+        )
     for what, named in (("loss", given), *((n, getattr(objective, n)) for n in ("labels", "metrics", "loss_weights"))):
         known = [value.name for value in graph.values()] if what == "loss" else list(given)
         unknown = [name for name in named or () if name not in known] if isinstance(named, Mapping) else []
@@ -273,7 +275,9 @@ def _cost(loss: Loss, prediction: Value, labels: Value, weights: Value | None) -
         elif weights is None:
             cost, count = loss(prediction, labels), None
         else:
-            raise InvalidCall("a custom loss with sample weights", given="sample_weights", available=", ".join(LOSSES))
+            raise InvalidCall(
+                "the custom loss does not take sample weights", given="sample_weights", available=", ".join(LOSSES)
+            )
     except (TenonnxError, AttributeError, TypeError, ValueError) as error:
         by_numpy = not isinstance(error, TenonnxError) or isinstance(error, UnknownType)
         if isinstance(error, TenonnxError) and not (by_numpy and isinstance(loss, FunctionLoss)):

@@ -39,7 +39,9 @@ def _groups(op: Op, slots: int, R: Value, T: Value, inputs: Sequence[Value]) -> 
         for other in others:
             if other.dtype is not tensor.dtype:
                 given = f"{tensor!r}, {other!r}"
-                raise TypeMismatch(f"{op.title}: a tensor, its gradient and its slots have one dtype", given=given)
+                raise TypeMismatch(
+                    f"{op.title}: the dtypes of a tensor, its gradient and its slots differ", given=given
+                )
             if tensor.tensor.shape is not None:
                 check_shape(op, "inputs", other, tensor.shape)
     return groups

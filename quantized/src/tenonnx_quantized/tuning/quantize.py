@@ -170,9 +170,7 @@ def quantize(
         chosen = QuantizeConfig(**settings)
     except TypeError as error:
         known = ", ".join(QuantizeConfig.__dataclass_fields__)
-        raise InvalidCall(
-            "quantize takes the fields of QuantizeConfig", given=", ".join(settings), available=known
-        ) from error
+        raise InvalidCall("quantize: unknown option", given=", ".join(settings), available=known) from error
     given = () if batches is None else batches
     feeds = list(batches_of(graph, given, columns=columns, batch_size=batch_size))
     if chosen.mode != "static" and chosen.budget is None and not is_measured(graph, feeds, None):

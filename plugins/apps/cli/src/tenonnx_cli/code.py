@@ -51,7 +51,7 @@ def _run(path: str) -> Iterator[ModuleType]:
         raise InvalidCall("no such Python file", given=path, do=did_you_mean_file(path))
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
-        raise InvalidCall("a file of functions is not a Python file", given=path, do="name it *.py")
+        raise InvalidCall("a file of functions does not end in .py", given=path, do="name it *.py")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.parent))  # as for python FILE.py: it may import what lies beside it
     try:

@@ -155,7 +155,7 @@ def _started(name: str) -> dict[str, Any]:
         graph = tx.Graph("doctor", opsets={"ai.onnx": 17})
         graph.output("y", graph.input("x", "float32", (2,)) + np.float32(1))
         result = compile_graph(graph, name, strict=True)({"x": np.zeros(2, np.float32)})["y"]
-        reason = "" if np.array_equal(result, [1, 1]) else "it adds 0 and 1 to another number than 1"
+        reason = "" if np.array_equal(result, [1, 1]) else "0 + 1 is not 1 on it"
     except (Exception, SystemExit) as error:
         reason = anonymous(" ".join(str(error).split())) or type(error).__name__
     return {"name": name, "starts": not reason, "reason": reason, "seconds": time.perf_counter() - start}

@@ -91,7 +91,9 @@ def check_reading(model: str, examples: Sequence[str], reading: Mapping[str, Any
     given += [f"--{_FLAGS.get(name, name).replace('_', '-')}" for name, value in reading.items() if value is not None]
     if given and not is_made(model):
         raise InvalidCall(
-            f"{given[0]} is for a function that returns a model", given=model, do="name it FILE.py:FUNCTION"
+            f"{given[0]} was given for something other than a function that returns a model",
+            given=model,
+            do="name it FILE.py:FUNCTION",
         )
 
 

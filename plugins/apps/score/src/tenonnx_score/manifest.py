@@ -134,7 +134,7 @@ class Manifest:
 
     def changed(self, given: str) -> InvalidCall:
         return InvalidCall(
-            f'a run goes on in "{self.folder}" only with the model, the input and the options that it was begun with',
+            f'cannot continue the run in "{self.folder}": it was begun with another model, input or option',
             given=given,
             do="restore these, give another output folder, or start again (--overwrite)",
         )
@@ -246,8 +246,7 @@ def held(folder: Path) -> Iterator[None]:
             pass  # a system without such locks
         except OSError as error:
             raise InvalidCall(
-                "one run at a time writes into a folder",
-                given=f'another is writing into "{folder}"',
+                f'another run is writing into "{folder}"',
                 do="wait for its end, or give another folder",
             ) from error
         yield

@@ -35,7 +35,7 @@ class Source(NamedTuple):
             model = stream.getvalue()
         if not isinstance(model, bytes):
             raise InvalidCall(
-                "a scorer takes the path of a model, the bytes of a file, or a graph", given=type(model).__name__
+                "Scorer: the model is not a path, the bytes of a file, or a graph", given=type(model).__name__
             )
         if len(model) > LARGEST_SENT:
             raise InvalidCall(

@@ -268,7 +268,7 @@ class _Tolerated:
 
 def _too_many(bad: int, rows: int, share: float, reason: str, when: str) -> InvalidFeed:
     return InvalidFeed(
-        f"at most {share * 100:g} % of the rows may be bad",
+        f"more than {share * 100:g} % of the rows are bad",
         given=f"{bad:,} of {rows:,} {when}; the first: {reason}",
         do="see errors/ in the output folder; allow more (--max-errors SHARE), and run the command again: it goes on "
         "from there, or correct the input and start again (--overwrite)",

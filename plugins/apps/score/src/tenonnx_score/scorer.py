@@ -136,7 +136,7 @@ class Scorer:
             parts = [self._of_batch(each) for each in batch.combine_chunks().to_batches()]
             return pa.Table.from_batches(parts, None if parts else pa.schema(self.fields or []))
         if not isinstance(batch, pa.RecordBatch):
-            raise InvalidCall("a scorer takes a record batch or a table of Arrow", given=type(batch).__name__)
+            raise InvalidCall("Scorer: the rows are not a record batch or a table of Arrow", given=type(batch).__name__)
         return self._of_batch(batch)
 
     def _of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -158,7 +158,7 @@ class Scorer:
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """The schema of what a table of ``schema`` gives. Raises ``InvalidCall`` before any rows were scored."""
         if self.fields is None:
-            raise InvalidCall("the types of outputs are known once rows were scored", do="score a batch first")
+            raise InvalidCall("the types of outputs are not known before rows are scored", do="score a batch first")
         return pa.schema([*(kept_field(schema.field(name)) for name in self.keep), *self.fields])
 
     # ----- what a batch takes -----------------------------------------------------------------------------------------

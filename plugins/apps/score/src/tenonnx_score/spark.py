@@ -65,7 +65,7 @@ def _first(scorer: Scorer, frame: DataFrame) -> Any:
     """Results of the first rows. Raises ``InvalidCall`` for a frame without rows."""
     rows = frame.limit(FIRST).toArrow()
     if not rows.num_rows:
-        raise InvalidCall("the types of outputs are found out by rows", given="a frame without rows")
+        raise InvalidCall("cannot find the types of outputs: the frame has no rows")
     found = scorer(rows)
     scorer.use(scorer.program.backend, scorer.threads or 1)  # the same in all tasks
     return found

@@ -78,7 +78,7 @@ def tried(scorer: Scorer, sources: Sources, threads: int | None) -> Trial:
     if not first.rows.num_rows:
         reasons = [*(each.reason for each in bad), *first.bad.values()]
         raise InvalidFeed(
-            "the model takes none of the first rows",
+            "the model rejected all of the first rows",
             given=f"{rows.count:,} rows; {reasons[0] if reasons else 'the input has no rows'}",
             do="correct the input, or say which columns make which input (--columns)",
         )

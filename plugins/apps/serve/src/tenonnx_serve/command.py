@@ -89,7 +89,7 @@ def command(
             do="add --token with a text that nobody guesses, or leave --host out",
         )
     if token is not None and not (token.isascii() and token.isalnum()):
-        raise InvalidCall("a token is letters and digits", given=f"{len(token)} characters")
+        raise InvalidCall("the token has characters other than letters and digits", given=f"{len(token)} characters")
     if token is not None and not loopback and len(token) < _TOKEN:
         raise InvalidCall(
             "the token is too short for a server that other machines reach",

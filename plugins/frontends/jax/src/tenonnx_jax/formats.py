@@ -104,7 +104,7 @@ def _check(graph: Graph) -> None:
     size = sum(v.data.nbytes for v in graph.variables if v.data is not None)
     if size > _LARGEST:
         given = f"{size:,} bytes of weights, which StableHLO holds inline"
-        raise NotRepresentable("the message of a StableHLO file is limited to 2 GiB", given=given)
+        raise NotRepresentable("the model is too large for StableHLO, whose files end at 2 GiB", given=given)
 
 
 def _shape(kind: TensorType, name: str, scope: Any) -> tuple[Any, ...]:

@@ -59,7 +59,7 @@ def place(
             raise InvalidCall("a sharding was given without a mesh", do='mesh={"data": 2}')
         return _device(device)
     if device is not None:
-        raise InvalidCall("a graph runs on a device or on a mesh", given="both")
+        raise InvalidCall("both a device and a mesh were given", do="leave one of them out")
     layouts = Layouts(made_mesh(mesh, devices), sharding, batch_axes(graph, state))
     layouts.check(value.name for value in (*graph.all_inputs, *graph.variables))
     for value in graph.variables:

@@ -48,7 +48,7 @@ class Layouts:
                 what, do = f"the mesh has no axis {missing[0]!r}", did_you_mean(missing[0], self.mesh.axis_names)
                 raise InvalidCall(what, available=available, do=do)
             if len(set(axes)) < len(axes):
-                raise InvalidCall("an axis of the mesh can split one axis of an array", given=str(tuple(spec)))
+                raise InvalidCall("an axis of the mesh splits several axes of an array", given=str(tuple(spec)))
 
     def check(self, names: Iterable[str]) -> None:
         """Raise ``InvalidCall`` for a pattern that fits none of the names."""

@@ -53,7 +53,10 @@ def source_of(
     if "flax.linen" in kinds:
         return _linen(given, variables, method, [mutable] if isinstance(mutable, str) else list(mutable))
     if variables is not None or mutable:
-        raise InvalidCall("variables and mutable are for modules of flax.linen", given=type(given).__qualname__)
+        raise InvalidCall(
+            "variables or mutable was given for something other than a module of flax.linen",
+            given=type(given).__qualname__,
+        )
     if "flax.nnx" in kinds:
         return _nnx(given, method)
     function = getattr(given, method) if method else given

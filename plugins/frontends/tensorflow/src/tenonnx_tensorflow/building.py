@@ -87,7 +87,7 @@ def _captured(state: State, name: str, held: Held) -> Held:
 def _input(graph: Graph, given: Input) -> Held:
     if given.shape is None:
         raise InvalidCall(
-            "the number of axes of an input is not known",
+            "the rank of an input is not known",
             given=f'"{given.name}"',
             do='give its shape, shapes={"' + given.name + '": ["batch", 224, 224, 3]}',
         )

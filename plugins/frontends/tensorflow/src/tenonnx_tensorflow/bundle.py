@@ -114,7 +114,7 @@ def _ordered(number: int) -> bytes:
 def _texts(contents: bytes, count: int) -> np.ndarray[Any, Any]:
     """Lengths first, then a checksum, then the texts."""
     if count > len(contents):
-        raise InvalidModel("texts of a checkpoint are cut short", given=f"{count} texts in {len(contents)} bytes")
+        raise InvalidModel("the strings of a checkpoint are truncated", given=f"{count} texts in {len(contents)} bytes")
     lengths, place = [], 0
     for _ in range(count):
         length, place = _varint(contents, place)

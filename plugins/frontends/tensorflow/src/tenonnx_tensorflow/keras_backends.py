@@ -172,7 +172,7 @@ def _on_torch(model: Any, called: Called, arrays: Sequence[Any], options: dict[s
 
     if training:
         raise NotRepresentable(
-            "a model of Keras on PyTorch is read as it predicts",
+            "cannot read a Keras model on PyTorch in training mode",
             given="training=True",
             do="set KERAS_BACKEND=tensorflow or jax, and load the model anew",
         )

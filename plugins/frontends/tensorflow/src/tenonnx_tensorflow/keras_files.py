@@ -99,7 +99,7 @@ def _check_folder(folder: Path) -> Any:
     for each in sorted(folder.rglob("*")):
         if each.is_symlink() or not (each.is_dir() or each.is_file()):
             raise UnsafePath(
-                "a model of Keras holds a link, a device or a pipe", given=str(each), do="copy the file itself"
+                "a file of Keras contains a link, a device or a pipe", given=str(each), do="copy the file itself"
             )
         if each.suffix == ".h5":
             with each.open("rb") as file:

@@ -96,11 +96,11 @@ def test_what_cannot_be_read() -> None:
     with pytest.raises(tx.InvalidCall, match="image"):
         tx.load(convolutional(), dims={"imag": {0: "n"}})
     if keras.backend.backend() == "torch":
-        with pytest.raises(tx.NotRepresentable, match="as it predicts"):
+        with pytest.raises(tx.NotRepresentable, match="in training mode"):
             tx.load(convolutional(), training=True)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="on PyTorch a model is read as it predicts")
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="on PyTorch a model is read in inference mode")
 def test_training_leaves_statistics() -> None:
     model = keras.Sequential([keras.Input((4,)), L.BatchNormalization(name="norm")])
     graph = tx.load(model, training=True)

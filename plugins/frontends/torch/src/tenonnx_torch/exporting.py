@@ -126,7 +126,7 @@ def export(
         examples, path = None, examples
     if not isinstance(path, str | os.PathLike):
         raise InvalidCall(
-            "a module is written to a path", given=repr(path)[:80], do='export(module, examples, "x.onnx")'
+            "the output of export is not a path", given=repr(path)[:80], do='export(module, examples, "x.onnx")'
         )
     arguments = tuple(examples) if isinstance(examples, tuple | list) else () if examples is None else (examples,)
     module = as_module(module, arguments, keywords)

@@ -214,7 +214,7 @@ def _chosen(
     task: str | None = None,
 ) -> list[str]:
     if names is not None and task is not None:
-        raise InvalidCall("outputs are named by output_names or by a task", given="both")
+        raise InvalidCall("both output_names and a task were given", do="leave one of them out")
     if task is not None:
         if task not in (tasks or {}):
             raise InvalidCall("unknown task", given=repr(task), available=", ".join(tasks or ()))

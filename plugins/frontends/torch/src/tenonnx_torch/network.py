@@ -68,7 +68,7 @@ class Network(torch.nn.Module):
         """The outputs for tensors or arrays. Raises ``InvalidFeed`` for what the inputs of the graph do not take."""
         if len(inputs) > len(self.input_names) or set(named) - set(self.input_names[len(inputs) :]):
             raise InvalidCall(
-                "a network takes its inputs in order or by name, each once",
+                "Network got too many, unknown or repeated inputs",
                 given=f"{len(inputs)} in order, {', '.join(named) or 'none'} by name",
                 available=", ".join(f"{v.name}: {v.type}" for v in self._inputs),
             )

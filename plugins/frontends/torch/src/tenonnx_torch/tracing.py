@@ -284,7 +284,7 @@ def _untraceable(module: torch.nn.Module, examples: Examples, error: Exception) 
         return _FixedDim(dim, int(axis), name, given, _lines_that_fix_sizes(module, examples))
     if "Constraints violated" in text or "conflicts between user-specified ranges" in text:
         where = _lines_that_fix_sizes(module, examples)
-        return NotRepresentable("the dims are not free to vary as they are given", given=_reason(error), also=where)
+        return NotRepresentable("the dynamic dims cannot vary as given", given=_reason(error), also=where)
     return NotRepresentable(
         f"PyTorch cannot trace {type(module).__name__}",
         given="\n".join(lines.of_error(error)[-3:]) or _reason(error),

@@ -85,7 +85,9 @@ class CheckpointState:
 
     def __init__(self, graph: Graph) -> None:
         if not isinstance(graph, Graph) or graph.training_state is None:
-            raise InvalidCall("CheckpointState is loaded from a file", do="CheckpointState.load_checkpoint(path)")
+            raise InvalidCall(
+                "CheckpointState: the graph is not from a checkpoint", do="CheckpointState.load_checkpoint(path)"
+            )
         self._graph, settings = graph, graph.training_state.settings
         self.trained = list(settings.get("requires_grad", []))
         self.properties: MutableMapping[str, int | float | str] = dict(settings.get("properties", {}))
@@ -162,7 +164,7 @@ class Module:
         session_options: Any = None,
     ) -> None:
         if device != "cpu":
-            raise InvalidCall("Module runs on the CPU only", given=f"device={device!r}", available="cpu")
+            raise InvalidCall("Module: the device is not the CPU", given=f"device={device!r}", available="cpu")
         if not isinstance(state, CheckpointState):
             raise InvalidCall("Module: state is not a CheckpointState", given=repr(state)[:80])
         self._options: dict[str, Any] = {}

@@ -38,7 +38,9 @@ class Engine:
 
     def __init__(self, where: str) -> None:
         if where and not (where.isascii() and where.isdigit() and int(where) > 0):
-            raise InvalidCall("local takes a number of processes", given=f"local:{where}", available="local, local:2")
+            raise InvalidCall(
+                "the number of processes is not a positive integer", given=f"local:{where}", available="local, local:2"
+            )
         self.processes = int(where) if where else cores()
         self.threads = max(cores() // self.processes, 1)
         self.title = f"local:{self.processes}"

@@ -49,7 +49,7 @@ class Layout:
             raise InvalidCall(f"unknown server for the option layout: {self.layout}", available=", ".join(LAYOUTS))
         if not isinstance(path, str | os.PathLike) or Path(path).is_file() or Path(path).suffix:
             raise InvalidCall(
-                "with a layout the model is written to a folder", given=str(path), do="give a folder: -o repository/net"
+                "with a layout, the output is not a folder", given=str(path), do="give a folder: -o repository/net"
             )
         server = import_module(f"tenonnx_score.layouts.{self.layout}")
         model, texts = server.files(Path(path).absolute(), interface_of(graph))

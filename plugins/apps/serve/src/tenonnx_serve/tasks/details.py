@@ -146,7 +146,7 @@ def histogram(tell: Tell, key: str, place: int) -> dict[str, Any]:
     value, contents = _weight(key, place, "a histogram")
     contents = contents.reshape(-1)
     if contents.dtype.kind in "OSUc" or not contents.size:
-        raise InvalidCall("a histogram is made of real numbers", given=str(value.type))
+        raise InvalidCall("cannot draw a histogram: the weight has no real numbers", given=str(value.type))
     looked_at = contents[:: max(1, contents.size // _LOOKED_AT)].astype(np.float64)
     finite = looked_at[np.isfinite(looked_at)]
     counts, edges = np.histogram(finite, _BARS) if finite.size else (np.zeros(1, int), np.zeros(2))

@@ -271,7 +271,7 @@ def costs(tell: Tell) -> dict[str, Any]:
     """Multiplications and bytes of each node and group, by key. Raises ``UnsupportedOp`` without the optimizer."""
     counted = find_extension("costs")
     if counted is None:
-        raise UnsupportedOp("costs are counted by tenonnx-optimize", do=installing("tenonnx-optimize"))
+        raise UnsupportedOp("cannot count costs: tenonnx-optimize is not installed", do=installing("tenonnx-optimize"))
     graph = model().graph
     found = counted(graph)
     groups = group_keys(graph)

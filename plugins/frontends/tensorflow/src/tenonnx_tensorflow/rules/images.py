@@ -408,7 +408,7 @@ def combined_suppression(
 @rule("DecodeJpeg", "DecodePng", "DecodeImage", "EncodeJpeg", "EncodePng", "DecodeBmp", "DecodeGif")
 def decoded(node: Any, *_: Value) -> Value:
     raise NotRepresentable(
-        "images are read from encoded bytes",
+        "the model decodes or encodes images",
         given=node.title,
-        do="decode them before the model, from its next tensor on",
+        do="decode them before the model, and load it from the decoded tensor on",
     )

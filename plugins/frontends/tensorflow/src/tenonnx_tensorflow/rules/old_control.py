@@ -115,7 +115,7 @@ def _frame(nodes: Mapping[str, Node], node: Node) -> str:
     for reference in merged.inputs:
         if nodes[reference.node].op in _ENTERS:
             return str(nodes[reference.node]["frame_name"])
-    raise NotRepresentable("an Exit does not follow a Switch of what a loop carries", given=node.title)
+    raise NotRepresentable("an Exit belongs to no loop: no Enter leads to it", given=node.title)
 
 
 def _loop(scope: Any, frame: str, node: Node) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def _rows(splits: Value) -> Value:
 def ngrams(node: Any, x: Value, splits: Value) -> list[Value]:
     """Neighbors of a row as one text, those of each width in turn."""
     if node.get("pad_width", 0) or node.get("preserve_short_sequences", False):
-        raise NotRepresentable("rows of neighbors are padded", given=node.title)
+        raise NotRepresentable("StringNGrams pads its rows or keeps short ones", given=node.title)
     rows, total = _rows(splits), _size(x)
     widths = [int(n) for n in node["ngram_widths"]]
     texts, owners, keys = [], [], []
