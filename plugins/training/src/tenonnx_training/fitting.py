@@ -195,7 +195,7 @@ def _with_last(batches: Iterable[Batch]) -> Iterator[tuple[Batch, bool]]:
 
 
 def _numbers(measured: Mapping[str, float]) -> dict[str, float]:
-    """What an epoch measured, in floats of Python, as metrics of the user may be of numpy."""
+    """Results of an epoch as Python floats; metrics of users may return numpy scalars."""
     return {name: float(number) for name, number in measured.items() if name != "epoch"}
 
 
