@@ -159,3 +159,60 @@ def test_packages_that_are_left_out_for_a_time_are_asked_again(model, monkeypatc
         tx.retarget(tx.load(model), target=target)
     monkeypatch.delenv("TENONNX_PLUGINS")
     assert tx.retarget(tx.load(model), target=target).nodes
+
+
+@pytest.fixture
+def affine(tmp_path):
+    """A model with 400 bytes of parameters and a dynamic batch, whose tensors lie in a file of their own."""
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    weights = graph.variable("w", np.arange(100, dtype=np.float32).reshape(10, 10))
+    graph.output("y", ops.matmul(graph.input("x", "float32", ("n", 10)), weights))
+    tx.export(graph, tmp_path / "affine.onnx", external_data_threshold=1)
+    return str(tmp_path / "affine.onnx")
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ("batch = 2", "takes a batch of 2 alone"),
+        ("file_size = 399", "the model is larger than mine takes"),
+        ("file_size = 410", "the model is larger than mine takes"),
+    ],
+)
+def test_limits_of_files_hold(affine, tmp_path, capfd, limit, reason):
+    (tmp_path / "mine.toml").write_text(limit)
+    arguments = ["--target", str(tmp_path / "mine.toml")]
+    assert main(["convert", affine, "-o", str(tmp_path / "moved.onnx"), *arguments]) != 0
+    assert reason in capfd.readouterr().err
+    assert not (tmp_path / "moved.onnx").exists()
+    if "410" not in limit:
+        assert main(["plan", affine, *arguments]) == 1
+        assert reason in capfd.readouterr().out
+
+
+def test_a_batch_is_fixed_as_the_message_says(affine, tmp_path):
+    (tmp_path / "mine.toml").write_text("batch = 2\nfile_size = 1000")
+    moved = str(tmp_path / "moved.onnx")
+    arguments = ["--target", str(tmp_path / "mine.toml"), "--fix-shapes", "x:2,10"]
+    assert main(["convert", affine, "-o", moved, *arguments]) == 0
+    assert tx.load(moved).inputs[0].shape == (2, 10)
+
+
+def test_a_target_without_external_data_gets_one_file(affine, tmp_path, capfd):
+    (tmp_path / "mine.toml").write_text("external_data = false")
+    moved = tmp_path / "only" / "moved.onnx"
+    moved.parent.mkdir()
+    arguments = ["--target", str(tmp_path / "mine.toml")]
+    assert main(["convert", affine, "-o", str(moved), *arguments]) == 0
+    assert [file.name for file in moved.parent.iterdir()] == ["moved.onnx"]
+    assert main(["convert", affine, "-o", str(moved), *arguments, "--external-data-threshold", "1"]) != 0
+    assert "takes no external data" in capfd.readouterr().err
+
+
+def test_measured_failures_are_told(model, tmp_path, capfd):
+    (tmp_path / "mine.toml").write_text('ops = ["Add"]\nfailures = [{ op = "ai.onnx::Clip", outcome = "wrong" }]')
+    assert main(["plan", str(model), "--target", str(tmp_path / "mine.toml")]) == 1
+    assert "Clip is not on the list of ops (measured: wrong)" in capfd.readouterr().out
+    (tmp_path / "mine.toml").write_text('failures = ["Clip"]')
+    assert main(["targets", str(tmp_path / "mine.toml")]) != 0
+    assert "are not tables of op and outcome" in capfd.readouterr().err

@@ -68,5 +68,7 @@ from tenonnx_run.compiling import compile_graph as compile_graph
 from tenonnx_run.feeds import check_feeds as check_feeds
 from tenonnx_run.numpy.backend import NumpyProgram as NumpyProgram
 from tenonnx_run.plotting import plot_axes as plot_axes
+from tenonnx_run.runner import CommandRunner as CommandRunner
+from tenonnx_run.runner import FunctionRunner as FunctionRunner
 from tenonnx_targets.files import find_runtime as find_runtime
 from tenonnx_targets.files import runtimes as runtimes

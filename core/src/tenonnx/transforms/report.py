@@ -122,8 +122,8 @@ def interface_refusals(graph: Graph, target: Target) -> list[Change]:
             if older and version is not None and version < first:
                 reason = f"{dtype} does not exist at version {version} of ai.onnx, but from {first} on"
                 do = f"go to version {first} of ai.onnx or newer"
-            elif runtime is not None and runtime.dtypes is not None and dtype not in runtime.dtypes:
-                reason = f"{runtime.name} has no {dtype}"
+            elif runtime is not None:
+                reason, do = runtime.interface_problem(what, value)
             if reason:
                 found.append(Change(value.name, what, "refused", reason, do=do))
     return found

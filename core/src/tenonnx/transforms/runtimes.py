@@ -20,7 +20,8 @@ class Runtime(Protocol):
     ``opsets`` are the domains that it knows, each with its newest version, None where no limit is documented.
     ``dtypes`` are the element types of graph inputs and outputs. ``ops`` lists all ops that it takes, None where there
     is no such list. ``unspecified`` are ops, by name, that it takes at any version although the specification of their
-    domain has them later or never.
+    domain has them later or never. ``file_size`` is the most bytes of a model, ``external_data`` whether its tensors
+    may lie in files of their own.
     """
 
     name: str
@@ -29,6 +30,8 @@ class Runtime(Protocol):
     dtypes: frozenset[DType] | None
     ops: Mapping[tuple[str, str], Any] | None
     unspecified: frozenset[str]
+    file_size: int | None
+    external_data: bool
 
     def nearest(self, domain: str, version: int) -> int:
         """The version of a domain that is nearest to ``version``."""
@@ -40,6 +43,9 @@ class Runtime(Protocol):
         self, op: Operator, version: int, inputs: Sequence[Value | None], outputs: Sequence[Type | None], given: Any, /
     ) -> str:
         """Reason why this runtime does not take an op on these values, with these attributes, or nothing."""
+
+    def interface_problem(self, what: str, value: Value) -> tuple[str, str]:
+        """Reason why this runtime does not take a "graph input" or "graph output", and what to do; empty else."""
 
     def ways(self, retargeting: Any, call: Any, ways: Ways) -> Ways:
         """The ways to try for a call that the runtime does not take, best first."""

@@ -27,6 +27,7 @@ from tenonnx.transforms.retarget import retarget_where_needed
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx.transforms.target import target_for
 from tenonnx_convert.conversion import ConversionState, Step, abandon
+from tenonnx_convert.file_limits import check_file, data_threshold
 from tenonnx_convert.input_dims import batch_of, changes_sizes, set_dims
 from tenonnx_convert.local_functions import calls_vendor_ops, carry_vendor_ops
 from tenonnx_convert.output_formats import FormatWriter
@@ -135,7 +136,9 @@ def tidy(state: ConversionState) -> ConversionState:
         graph.ir_version = asked
     if state.options.tidy:
         infer(graph, strict=False)
-    return replace(state, graph=graph)
+    state = replace(state, graph=graph)
+    check_file(state)
+    return state
 
 
 def message(state: ConversionState) -> ConversionState:
@@ -164,6 +167,7 @@ def message(state: ConversionState) -> ConversionState:
         from tenonnx_convert.strip import strip
 
         initializers = strip(model, initializers)
+    check_file(state, message=model.ByteSize())
     return replace(state, model=model, initializers=initializers, left_out=left_out)
 
 
@@ -245,7 +249,7 @@ def _temporary(state: ConversionState) -> AtomicWriter | FormatWriter | None:
     writer = AtomicWriter(path, overwrite=options.overwrite)
     writer.__enter__()
     try:
-        write_files(writer, state.model, state.initializers, options.external_data_threshold)
+        write_files(writer, state.model, state.initializers, data_threshold(state))
     except BaseException as error:
         abandon(writer, error)
         raise
@@ -269,8 +273,7 @@ def write(state: ConversionState) -> ConversionState:
         ):
             writer.write(written)
     elif state.path is not None:
-        threshold = options.external_data_threshold
-        write_model(state.path, state.model, state.initializers, threshold, overwrite=options.overwrite)
+        write_model(state.path, state.model, state.initializers, data_threshold(state), overwrite=options.overwrite)
     return state
 
 

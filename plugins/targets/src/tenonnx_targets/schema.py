@@ -23,13 +23,27 @@ _KEYS: Mapping[str, type] = {
     "static_shapes": bool,
     "control_flow": bool,
     "max_rank": int,
+    "batch": int,
+    "external_data": bool,
+    "file_size": int,
+    "failures": list,
 }
 
 #: Limits of whole models, which a target has unchanged.
-_PLAIN = ("static_shapes", "control_flow", "max_rank")
+_PLAIN, _SIZES = ("static_shapes", "control_flow", "external_data"), ("max_rank", "batch", "file_size")
 
 #: What an installed target has; one that is given by path has opsets of any version where it names none.
 _REQUIRED = ("title", "source", "opsets")
+
+#: What a measured failure says, and of which type.
+_FAILURE_KEYS: Mapping[str, type] = {
+    "op": str,
+    "outcome": str,
+    "calls": int,
+    "of": int,
+    "dtypes": list,
+    "reason": str,
+}
 
 #: What a table of ``ops`` may say, and of which type.
 _OP_KEYS: Mapping[str, type] = {
@@ -118,23 +132,33 @@ def _target(name: str, table: Mapping[str, Any], package: str, by_path: bool) ->
             key = group.get("domain", "ai.onnx"), op
             ops[key] = (*ops.get(key, ()), _limits(group, name))
     opsets = {
-        domain: None if version == ANY_VERSION else _version(version, name, "opsets")
+        domain: None if version == ANY_VERSION else _whole_number(version, name, "opsets")
         for domain, version in table["opsets"].items()
     }
+    plain: dict[str, Any] = {key: table[key] for key in _PLAIN if key in table}
+    plain |= {key: _whole_number(table[key], name, key) for key in _SIZES if key in table}
     return Target(
         name,
         table["title"],
         opsets,
-        {domain: _version(version, name, "minimum") for domain, version in table.get("minimum", {}).items()},
-        None if "ir_version" not in table else _version(table["ir_version"], name, "ir_version"),
+        {domain: _whole_number(version, name, "minimum") for domain, version in table.get("minimum", {}).items()},
+        None if "ir_version" not in table else _whole_number(table["ir_version"], name, "ir_version"),
         _dtypes(table, name),
         ops if "ops" in table else None,
         table["source"].strip(),
         table.get("note", "").strip(),
         package,
         frozenset(_strings(table.get("unspecified", []), f'"unspecified" {of}', name, "unspecified")),
-        **{key: table[key] for key in _PLAIN if key in table},
+        failures=tuple(_failure(each, name) for each in table.get("failures", ())),
+        **plain,
     )
+
+
+def _failure(given: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(given, dict) or not {"op", "outcome"} <= given.keys():
+        raise WrongTarget(f'"failures" of target {name} are not tables of op and outcome', name, "failures")
+    _check_types(given, _FAILURE_KEYS, f'in "failures" of target {name}', name)
+    return given
 
 
 def _check_types(table: Mapping[str, Any], keys: Mapping[str, type], of: str, name: str) -> None:
@@ -166,9 +190,9 @@ def _limits(group: Mapping[str, Any], name: str) -> OpLimits:
     )
 
 
-def _version(given: Any, name: str, key: str) -> int:
+def _whole_number(given: Any, name: str, key: str) -> int:
     if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        raise WrongTarget(f"a version of target {name} is not a whole number from 1 on: {given!r}", name, key)
+        raise WrongTarget(f'"{key}" of target {name} is not a whole number from 1 on: {given!r}', name, key)
     return given
 
 

@@ -69,8 +69,10 @@ class Target:
     ``minimum`` the oldest ones. ``dtypes`` are the element types of graph inputs and outputs. ``ops``, where there is a
     list, are all ops that it takes, each with the entries of which one has to fit. ``unspecified`` are ops, by name,
     that it takes at any version although the specification of their domain has them later or never. ``without`` are
-    ops that it does not take. None stands for anything that is not documented. ``accuracy`` is the class of the least
-    accurate lowerings that are allowed.
+    ops that it does not take. None stands for anything that is not documented. ``batch`` is the first dim of all
+    inputs, ``file_size`` the most bytes of a model with its tensors, and ``external_data`` tells whether these may lie
+    in files of their own. ``failures`` are measured ones, of calls of single ops. ``accuracy`` is the class of the
+    least accurate lowerings that are allowed.
     """
 
     name: str
@@ -88,6 +90,10 @@ class Target:
     static_shapes: bool = False
     control_flow: bool = True
     max_rank: int | None = None
+    batch: int | None = None
+    external_data: bool = True
+    file_size: int | None = None
+    failures: tuple[Mapping[str, Any], ...] = ()
     accuracy: Accuracy = Accuracy.ROUNDING
 
     @staticmethod
@@ -154,7 +160,9 @@ class Target:
         title, kinds = f"{op.domain}::{op.name}", [None if v is None else v.type for v in inputs]
         entries = self._entries(op.domain, op.name)
         if entries is None:
-            return f"{title} is not on the list of ops" + (f" of {self.name}" if self.package else "")
+            return (
+                f"{title} is not on the list of ops{f' of {self.name}' if self.package else ''}{self._measured(title)}"
+            )
         kind = next(iter((*kinds, *outputs)), None)
         problems = [entry.problem(op, version, inputs, kind, given) for entry in entries]
         if all(problems):
@@ -169,6 +177,28 @@ class Target:
                     f"{self.name} takes static shapes alone, but {title} has a tensor of ({', '.join(map(str, shape))})"
                 )
         return ""
+
+    def _measured(self, title: str) -> str:
+        """The outcomes of calls of an op that failed, in words."""
+        outcomes = [each["outcome"] for each in self.failures if each["op"] in (title, title.removeprefix("ai.onnx::"))]
+        return f" (measured: {', '.join(outcomes)})" if outcomes else ""
+
+    def interface_problem(self, what: str, value: Value) -> tuple[str, str]:
+        """Reason why this target does not take an input or output of a model, and what to do; empty where it does."""
+        kind = value.type
+        while kind is not None and not hasattr(kind, "dtype"):
+            kind = getattr(kind, "element", None)
+        dtype = getattr(kind, "dtype", None)
+        if self.dtypes is not None and dtype is not None and dtype not in self.dtypes:
+            return f"{self.name} has no {dtype}", "give the model an interface of other element types"
+        shape = kind.shape if isinstance(kind, TensorType) and what == "graph input" else None
+        if self.batch is not None and shape and shape[0] != self.batch:
+            dims = ",".join(map(str, (self.batch, *shape[1:])))
+            return (
+                f"{self.name} takes a batch of {self.batch} alone, but the first dim is {shape[0]}",
+                f"fix it: --fix-shapes {value.name}:{dims}",
+            )
+        return "", ""
 
     def ways(self, retargeting: Any, call: Any, ways: Ways) -> Ways:
         """The ways to try for a call that the target does not take, the cheapest first."""

@@ -204,6 +204,24 @@ def calls(case: Case, count: int) -> list[Call]:
     return [drawn.completed for drawn in _pool(case, count)]
 
 
+def covering_calls(case: Case, count: int) -> list[Call]:
+    """So many completed calls of a case, chosen to cover what is drawn, and one of each further element type."""
+    chosen = _pool(case, count, covering=True)
+    others = [drawn for drawn in _draws(case, max(DRAWS, count)) if drawn not in chosen]
+    known = {first_dtype(drawn.call) for drawn in chosen}
+    found = list(chosen)
+    for drawn in others:
+        if (kind := first_dtype(drawn.call)) not in known:
+            known.add(kind)
+            found.append(drawn)
+    return [drawn.completed for drawn in found]
+
+
+def first_dtype(call: Call) -> str:
+    """The element type of the first input, empty for what is no array."""
+    return next((str(getattr(each, "dtype", "")) for each in call.inputs), "")
+
+
 def pool_size(examples: int) -> int:
     """Number of calls drawn, so that each check sees so many; where they are many, all see the same ones."""
     return 1 + SHARES * (examples - 1) if examples <= EXAMPLES else examples

@@ -27,11 +27,13 @@ class Trial:
     expected: tuple[Any, ...]
 
 
-def single_node(op: Op, drawn: Call, version: int, expected: tuple[Any, ...], newest: int) -> Trial | None:
+def single_node(
+    op: Op, drawn: Call, version: int, expected: tuple[Any, ...], newest: int, *, computed: bool = False
+) -> Trial | None:
     """The call as a model at ``version`` of the op's domain; other domains are at ``newest`` (of ``ai.onnx``).
 
-    None where that version has no form for the call or does not take its element types. Index inputs are initializers,
-    as are those of element types that runtimes cannot be fed with.
+    None where that version has no form for the call or does not take its element types. Index inputs are initializers
+    unless ``computed``, as are those of element types that runtimes cannot be fed with.
     """
     form = signature_at(op, version)
     static: dict[str, Any] = {}
@@ -45,7 +47,7 @@ def single_node(op: Op, drawn: Call, version: int, expected: tuple[Any, ...], ne
             if contents is not None:
                 static[name] = _as_attribute(contents, name in form.vectors)
         else:
-            given.append((contents, is_index(op, position)))
+            given.append((contents, is_index(op, position) and not computed))
     schema = schema_at(op, version)
     kinds = [_type(contents) for contents, _ in given]
     kept = expected if schema is None else expected[: schema.maximum_outputs]

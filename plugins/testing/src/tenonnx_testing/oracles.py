@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,14 +85,19 @@ def _session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
 def run_onnxruntime(trial: Trial) -> list[Any]:
     """The outputs by onnxruntime's own kernels, without optimizations. Raises ``Refused`` where it has none."""
     session = _session(without_output_types(trial.model))
-    kinds = [output.type for output in session.get_outputs()]
     try:
-        if any(kind in _EXTENDED for kind in (*kinds, *(i.type for i in session.get_inputs()))):
-            feeds = {name: _value(array) for name, array in trial.feeds.items()}
-            return [_contents(value) for value in session.run_with_ort_values(None, feeds)]
-        return list(session.run(None, trial.feeds))
+        return run_session(session, trial.feeds)
     except Exception as error:
         raise Refused(_shortened(error)) from error
+
+
+def run_session(session: onnxruntime.InferenceSession, feeds: Mapping[str, Any]) -> list[Any]:
+    """The outputs of a session, of element types that numpy does not have, too."""
+    kinds = [each.type for each in (*session.get_inputs(), *session.get_outputs())]
+    if not any(kind in _EXTENDED for kind in kinds):
+        return list(session.run(None, dict(feeds)))
+    values = session.run_with_ort_values(None, {name: _value(array) for name, array in feeds.items()})
+    return [_contents(value) for value in values]
 
 
 def _shortened(error: Exception) -> str:

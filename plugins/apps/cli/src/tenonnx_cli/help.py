@@ -17,9 +17,10 @@ def command(ctx: click.Context, names: Sequence[str]) -> None:
     shown = ctx.parent or ctx
     for name in names:
         group = shown.command
-        if not isinstance(group, click.Group):
+        inner = getattr(group, "commands", {})
+        if not isinstance(group, click.Group) and name not in inner:
             raise click.UsageError(f"{shown.command_path} has no commands of its own", ctx)
-        found = group.resolve_command(shown, [name])[1]
+        found = group.resolve_command(shown, [name])[1] if isinstance(group, click.Group) else inner[name]
         assert found is not None
         shown = click.Context(found, shown, name)
     click.echo(shown.get_help(), color=ctx.color)

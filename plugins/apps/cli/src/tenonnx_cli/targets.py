@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tenonnx_cli.command import Command
 from tenonnx_cli.options import json_option
 from tenonnx_cli.output import complain, say, say_json, say_lines, say_table
+from tenonnx_cli.probe import command as probe
 
 if TYPE_CHECKING:
     from tenonnx_targets.target import Target
@@ -31,9 +33,22 @@ def _unknown_ops(runtime: Target) -> list[str]:
     return [f"{d}::{op}" for d, op in judged if d in registry.domains() and not registry.meanings(d, op)]
 
 
+class _TargetsCommand(Command):
+    """A command of one argument, in whose place the name of one of ``commands`` may stand."""
+
+    commands = MappingProxyType({str(probe.name): probe})
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args and args[0] in self.commands:
+            return self.commands[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
 @click.command(
     "targets",
-    cls=Command,
+    cls=_TargetsCommand,
     examples=[
         "tenonnx targets tensorrt-10",
         "tenonnx targets mine.toml",
@@ -44,8 +59,8 @@ def _unknown_ops(runtime: Target) -> list[str]:
 def command(name: str | None, as_json: bool) -> None:
     """List the deployment targets, or show the limits of one.
 
-    A target is a runtime or converter, with its documented limits and their source. NAME is one of them, or the path of
-    a target file (.toml, .json).
+    A target is a runtime or converter, with its limits and their source. NAME is one of them, or the path of a target
+    file (.toml, .json). `tenonnx targets probe` measures such a file.
     """
     from tenonnx.tools import find_runtime, runtimes
 
@@ -90,6 +105,13 @@ def command(name: str | None, as_json: bool) -> None:
         facts.append(("control flow", "not supported"))
     if runtime.max_rank is not None:
         facts.append(("most dims", str(runtime.max_rank)))
+    if runtime.batch is not None:
+        facts.append(("batch", str(runtime.batch)))
+    if not runtime.external_data:
+        facts.append(("external data", "not supported"))
+    if runtime.file_size is not None:
+        facts.append(("file size", f"up to {runtime.file_size:,} bytes"))
+    facts += [(f"{each['op']} {each['outcome']}", str(each.get("reason", ""))) for each in runtime.failures]
     facts += [("source", runtime.source), ("package", runtime.package or str(name))]
     say_table(facts)
     if runtime.note:

@@ -1,0 +1,125 @@
+"""``tenonnx targets probe``: a target file measured by running single ops in a consumer."""
+
+from __future__ import annotations
+
+import shlex
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tenonnx_cli.command import Command
+from tenonnx_cli.options import json_option, names_like
+from tenonnx_cli.output import complain, plural, say, say_json, say_table, working
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Words for outcomes, in the order of the summary.
+_OUTCOMES = {
+    "right": "computed rightly",
+    "wrong": "computed wrongly",
+    "refused": "refused",
+    "crashed": "crashed its process",
+    "hung": "did not answer in time",
+}
+
+
+@click.command(
+    "probe",
+    cls=Command,
+    examples=[
+        "tenonnx targets probe --runner my_runner.py:run -o mine.toml",
+        'tenonnx targets probe --command "tool {model} {inputs} {outputs}" -o mine.toml',
+    ],
+)
+@click.option(
+    "--runner",
+    metavar="MODULE:FUNCTION",
+    help="A function, also as FILE.py:FUNCTION, that takes the path of an ONNX file and a mapping of inputs by name, "
+    "and returns the outputs by name or in order.",
+)
+@click.option(
+    "--command",
+    "line",
+    metavar="LINE",
+    help="A program, with {model} for the ONNX file, {inputs} for a .npz file of inputs by name, and {outputs} for the "
+    ".npz file that it writes.",
+)
+@click.option("-o", "--output", required=True, metavar="FILE", help="The target file (.toml) to write.")
+@click.option("--title", help="Name and version of the consumer. By default the runner.")
+@click.option(
+    "--domains", callback=names_like("ai.onnx,ai.onnx.ml"), metavar="A,B", help="Domains. By default ai.onnx."
+)
+@click.option("--ops", callback=names_like("Add,Conv"), metavar="A,B", help="Only these ops.")
+@click.option(
+    "--examples", type=click.IntRange(min=1), default=12, show_default=True, help="Calls of each case of an op."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="Time limit of a call.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the calls.")
+@json_option
+def command(
+    runner: str | None,
+    line: str | None,
+    output: str,
+    title: str | None,
+    domains: Sequence[str] | None,
+    ops: Sequence[str] | None,
+    examples: int,
+    seconds: float,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Measure what a consumer of ONNX files supports, and write a target file.
+
+    Runs the single-op models of the conformance cases in child processes, with a time limit. The file lists the ops,
+    versions, element types and attributes that are computed rightly, and in `failures` those that are computed wrongly,
+    refused, or end the process. An interrupted probe goes on where it stopped, by FILE.partial. Needs tenonnx-testing.
+    """
+    from tenonnx import InvalidCall, PluginError
+    from tenonnx.tools import CommandRunner, FunctionRunner, installing
+
+    if find_spec("tenonnx_testing") is None:
+        raise PluginError("probing needs tenonnx-testing", do=installing("tenonnx-testing"))
+    if (runner is None) == (line is None):
+        raise InvalidCall("give either --runner or --command", do="see tenonnx targets probe --help")
+    if not output.endswith(".toml"):
+        raise InvalidCall("a target file is not called *.toml", given=output)
+    if not Path(output).absolute().parent.is_dir():
+        raise InvalidCall("no such folder", given=str(Path(output).parent))
+    consumer: Any = FunctionRunner(runner, seconds) if runner is not None else CommandRunner(line or "", seconds)
+    probing = import_module("tenonnx_testing.probing.probe")
+    given = ["--runner", runner] if runner is not None else ["--command", line or ""]
+    given += ["-o", Path(output).name, "--examples", str(examples), "--seed", str(seed)]
+    given += [
+        part for name, held in (("--domains", domains), ("--ops", ops)) if held for part in (name, ",".join(held))
+    ]
+    repeat = f"tenonnx targets probe {shlex.join(given)}"
+    request = probing.ProbeRequest(
+        title or consumer.name, repeat, tuple(domains or ("ai.onnx",)), tuple(ops or ()), examples, seed
+    )
+    try:
+        consumer.start()
+        with working(f"probing {consumer.name}"):
+            found = probing.measure(consumer, request, Path(f"{output}.partial"))
+    finally:
+        consumer.close()
+    Path(output).write_text(found.text, "utf-8")
+    Path(f"{output}.partial").unlink(missing_ok=True)
+    if as_json:
+        failed = [{"op": e.op, "outcome": e.outcome, "calls": e.calls, "reason": e.reason} for e in found.failures]
+        counts = {name: found.outcomes[name] for name in _OUTCOMES}
+        say_json({"file": output, "ops": sorted(found.ops), "outcomes": counts, "failures": failed})
+        return
+    say(f"{output}: {plural(len(found.ops), 'op')} supported")
+    say_table([(words, plural(found.outcomes[name], "call")) for name, words in _OUTCOMES.items()])
+    if not found.ops:
+        complain("no op is computed rightly")

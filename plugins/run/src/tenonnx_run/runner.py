@@ -1,0 +1,165 @@
+"""Runners: consumers of ONNX files, which users give as a function or as a command."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tenonnx.errors import InvalidCall
+from tenonnx_run.runner_process import sendable, unsent
+from tenonnx_run.worker import CallFailed, NoAnswer, ProcessCrashed, Worker
+
+#: Seconds that a call of a runner may take.
+SECONDS = 30.0
+
+#: Seconds that its imports may take.
+_IMPORTS = 300.0
+
+#: Characters of what a command wrote last.
+_SHOWN = 300
+
+_FILE = Path(__file__).with_name("runner_process.py")
+
+
+class FunctionRunner:
+    """A consumer as ``MODULE:FUNCTION``, in a child process of its own that a crash or a hang ends.
+
+    The function takes the path of an ONNX file and feeds by name, and returns outputs by name or in order. A Python
+    file is named by its path, ``FILE.py:FUNCTION``. ``seconds`` limit each call.
+    """
+
+    def __init__(self, name: str, seconds: float = SECONDS) -> None:
+        place, _, function = name.rpartition(":")
+        if not place or not function.isidentifier():
+            raise InvalidCall("a runner is not of the form MODULE:FUNCTION", given=name)
+        self.name, self.seconds = name, seconds
+        self._worker = Worker(_FILE, name)
+        self._started: int | None = None
+
+    def start(self) -> None:
+        """Import the function. Raises ``InvalidCall`` where that fails."""
+        if self._started is not None and self._worker.process_id == self._started:
+            return
+        try:
+            self._worker.call("load", self.name, seconds=_IMPORTS)
+        except (CallFailed, ProcessCrashed, NoAnswer) as error:
+            kind = f"{error.kind}: " if isinstance(error, CallFailed) else f"{error.what} "
+            raise InvalidCall(f"cannot import the runner {self.name}", given=f"{kind}{error.given}") from error
+        self._started = self._worker.process_id
+
+    def __call__(self, path: str | os.PathLike[str], feeds: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+        """The outputs called ``names`` of a file.
+
+        Raises ``CallFailed`` for what the function raises, ``ProcessCrashed`` and ``NoAnswer``.
+        """
+        self.start()
+        given = {name: sendable(each) for name, each in feeds.items()}
+        answer = self._worker.call("run", self.name, os.fspath(path), given, seconds=self.seconds)
+        values = [unsent(each) for each in answer["values"]]
+        by_name = None if answer["names"] is None else dict(zip(answer["names"], values, strict=True))
+        return _in_order(self.name, values, by_name, names)
+
+    def close(self) -> None:
+        """End the child process."""
+        self._worker.close()
+
+
+class CommandRunner:
+    """A consumer as a program: a line with ``{model}``, ``{inputs}`` and ``{outputs}`` for three paths.
+
+    The inputs are a ``.npz`` file of arrays by name, and the program writes such a file of outputs.
+    """
+
+    def __init__(self, line: str, seconds: float = SECONDS) -> None:
+        self.name, self.seconds = line, seconds
+        try:
+            self._words = shlex.split(line)
+        except ValueError as error:
+            raise InvalidCall("cannot read the command of a runner", given=f"{line} ({error})") from error
+        missing = [word for word in ("{model}", "{inputs}", "{outputs}") if word not in line]
+        if missing:
+            raise InvalidCall(
+                f"the command of a runner lacks {', '.join(missing)}",
+                given=line,
+                do='write for example "tool {model} {inputs} {outputs}"',
+            )
+
+    def start(self) -> None:
+        """Raise ``InvalidCall`` where there is no such program."""
+        import shutil
+
+        if shutil.which(self._words[0]) is None:
+            raise InvalidCall("no such program", given=self._words[0])
+
+    def __call__(self, path: str | os.PathLike[str], feeds: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+        """The outputs called ``names`` of a file. Raises as ``FunctionRunner`` does; so does an exit code other than 0."""
+        import numpy as np
+
+        with TemporaryDirectory(prefix="tenonnx-") as folder:
+            places = {"model": os.fspath(path), "inputs": f"{folder}/inputs.npz", "outputs": f"{folder}/outputs.npz"}
+            if any(not isinstance(each, np.ndarray) or each.dtype.hasobject for each in feeds.values()):
+                raise CallFailed(f"{self.name} failed", "TypeError", "only arrays of numbers fit into a .npz file")
+            np.savez(places["inputs"], **feeds)
+            self._run([_filled(word, places) for word in self._words])
+            try:
+                with np.load(places["outputs"], allow_pickle=False) as archive:
+                    found = {name: archive[name] for name in archive.files}
+            except (OSError, ValueError) as error:
+                raise CallFailed(f"{self.name} failed", "OSError", f"it wrote no outputs.npz: {error}") from error
+        return _in_order(self.name, list(found.values()), found if set(found) & set(names) else None, names)
+
+    def close(self) -> None:
+        """Nothing is left of a call."""
+
+    def _run(self, words: Sequence[str]) -> None:
+        process = subprocess.Popen(  # noqa: S603
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            said = process.communicate(timeout=self.seconds)[1].decode("utf-8", "replace")
+        except subprocess.TimeoutExpired:
+            _end(process)
+            raise NoAnswer(f"{self.name} did not answer within {self.seconds:g} s") from None
+        except BaseException:
+            _end(process)
+            raise
+        said = " ".join(said.split())[-_SHOWN:]
+        if process.returncode < 0:
+            raise ProcessCrashed(f"{self.name} crashed ({signal.Signals(-process.returncode).name})", given=said)
+        if process.returncode:
+            raise CallFailed(f"{self.name} failed", f"exit code {process.returncode}", said)
+
+
+def _filled(word: str, places: Mapping[str, str]) -> str:
+    for name, place in places.items():
+        word = word.replace(f"{{{name}}}", place)
+    return word
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a program and those that it started, on systems with process groups."""
+    if hasattr(os, "killpg"):
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
+
+
+def _in_order(runner: str, values: Sequence[Any], by_name: Mapping[str, Any] | None, names: Sequence[str]) -> list[Any]:
+    """Outputs in the order of ``names``. Raises ``CallFailed`` where some are missing."""
+    if by_name is not None and all(name in by_name for name in names):
+        return [by_name[name] for name in names]
+    if by_name is not None or len(values) != len(names):
+        known = list(by_name) if by_name is not None else len(values)
+        raise CallFailed(f"{runner} failed", "ValueError", f"outputs are {known}, not {', '.join(names)}")
+    return list(values)

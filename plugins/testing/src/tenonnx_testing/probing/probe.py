@@ -1,0 +1,145 @@
+"""Run of a probe: every trial through the runner, in order, with a journal."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+from tenonnx.extend import InvalidCall, TenonnxError
+from tenonnx.extend.checks import CallFailed, NoAnswer, ProcessCrashed
+from tenonnx.extend.testing import default_registry
+from tenonnx_testing.cases import Case, load
+from tenonnx_testing.kit import seed_draws
+from tenonnx_testing.probing import summary
+from tenonnx_testing.probing.journal import Journal, Result
+from tenonnx_testing.probing.target_text import target_text
+from tenonnx_testing.probing.traits import find_traits
+from tenonnx_testing.probing.trials import Probe, cases_of, newest_versions, probes
+from tenonnx_testing.run import Failure, expect
+
+#: Crashes and hangs of a case after which its other calls are left out.
+_ENOUGH = 3
+
+#: Characters of a reason.
+_LONGEST_REASON = 160
+
+
+class Runner(Protocol):
+    """A consumer that is probed."""
+
+    name: str
+
+    def __call__(self, path: Path, feeds: Mapping[str, Any], names: Sequence[str]) -> list[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """Request of a probe: ops of ``domains``, all or those named, with ``examples`` calls of each case."""
+
+    title: str
+    command: str
+    domains: Sequence[str] = ("ai.onnx",)
+    ops: Sequence[str] = ()
+    examples: int = 12
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class Measured:
+    """Result of a probe: the target file, and the number of calls by outcome."""
+
+    text: str
+    outcomes: Counter[str]
+    ops: Mapping[str, Sequence[summary.OpEntry]]
+    failures: Sequence[summary.OpFailure] = field(default_factory=list)
+
+
+def measure(
+    runner: Runner, request: ProbeRequest, journal: Path, progress: Callable[[str], None] = lambda title: None
+) -> Measured:
+    """Probe a consumer. ``journal`` keeps the results of an interrupted probe, and is removed at the end."""
+    default_registry().load_all()
+    load()
+    seed_draws(request.seed)
+    chosen = cases_of(request.domains, request.ops)
+    if not chosen:
+        unknown = ", ".join(request.ops or request.domains)
+        raise InvalidCall("no op to probe", given=unknown, do="tenonnx ops lists the ops with cases")
+    settings = {"runner": runner.name, "examples": request.examples, "seed": request.seed, "onnx": version("onnx")}
+    held = Journal(journal, settings)
+    if held.traits is None:
+        held.set_traits(asdict(find_traits(runner)))
+    traits: Mapping[str, Any] = held.traits or {}
+    newest = newest_versions(request.domains, traits["opset"])
+    for case in chosen:
+        if case.title not in held.results:
+            progress(case.title)
+            held.add(case.title, _results(runner, case, newest, request.examples, traits["ir_version"]))
+    results = [result for case in chosen for result in held.results[case.title]]
+    ops, failed = summary.entries(results, newest), summary.failures(results)
+    outcomes = Counter(result["outcome"] for result in results)
+    text = target_text(_keys(request, traits, newest, results), ops, failed)
+    return Measured(text, outcomes, ops, failed)
+
+
+def _keys(
+    request: ProbeRequest, traits: Mapping[str, Any], newest: Mapping[str, int], results: Collection[Result]
+) -> dict[str, Any]:
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return {
+        "title": request.title,
+        "source": f"measured on {today} by {request.command}",
+        "note": f"{len(results)} calls of single ops; onnx {version('onnx')}, tenonnx {version('tenonnx-core')}",
+        "opsets": dict(newest),
+        "ir_version": traits["ir_version"],
+        "static_shapes": traits["static_shapes"],
+        "external_data": traits["external_data"],
+    }
+
+
+def _results(runner: Runner, case: Case, newest: Mapping[str, int], examples: int, ir_version: int) -> list[Result]:
+    found: list[Result] = []
+    with TemporaryDirectory(prefix="tenonnx-") as folder:
+        for number, probe in enumerate(probes(case, newest, examples)):
+            model, path = probe.trial.model, Path(folder, f"{number}.onnx")
+            model.ir_version = min(model.ir_version, ir_version)
+            path.write_bytes(model.SerializeToString())
+            outcome, reason = _outcome(runner, probe, path)
+            path.unlink()
+            found.append({**probe.facts, "outcome": outcome, "reason": reason[:_LONGEST_REASON]})
+            if sum(each["outcome"] in (summary.CRASHED, summary.HUNG) for each in found) >= _ENOUGH:
+                break
+    return found
+
+
+def _outcome(runner: Runner, probe: Probe, path: Path) -> tuple[str, str]:
+    names = [output.name for output in probe.trial.model.graph.output]
+    try:
+        outputs = runner(path, probe.trial.feeds, names)
+    except CallFailed as error:
+        return summary.REFUSED, _one_line(f"{error.kind}: {error.given}", path)
+    except ProcessCrashed as error:
+        return summary.CRASHED, _one_line(error.what, path)
+    except NoAnswer as error:
+        return summary.HUNG, _one_line(error.what, path)
+    except InvalidCall:
+        raise
+    except (TenonnxError, TypeError) as error:  # feeds that no process can be sent
+        return summary.REFUSED, _one_line(str(error), path)
+    try:
+        expect(probe.case, probe.call, "it", outputs, probe.trial.expected)
+    except Failure as failure:
+        return summary.WRONG, _one_line(str(failure), path)
+    except Exception as error:  # outputs of any kind
+        return summary.WRONG, _one_line(f"its outputs cannot be compared: {error}", path)
+    return summary.RIGHT, ""
+
+
+def _one_line(text: str, path: Path) -> str:
+    return " ".join(text.replace(str(path), "model.onnx").split())

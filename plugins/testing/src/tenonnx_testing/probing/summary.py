@@ -1,0 +1,150 @@
+"""Limits of ops from the results of single calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tenonnx_testing.probing.journal import Result
+
+RIGHT, WRONG, REFUSED, CRASHED, HUNG = "right", "wrong", "refused", "crashed", "hung"
+
+#: Names of what limits are on, beside attributes.
+DTYPE, RANKS = "element type", "rank"
+
+#: Share of the calls within the limits of an op that may fail: no limit of a target file explains them.
+_TOLERATED = 0.2
+
+#: Failed calls from which on a value that none but they have is taken for the reason.
+_ENOUGH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class OpEntry:
+    """Limits of an op from one version to another, as target files have them; None where there is no limit."""
+
+    since: int | None
+    until: int | None
+    dtypes: tuple[str, ...] | None
+    ranks: tuple[int, ...] | None
+    constant: tuple[str, ...]
+    attributes: tuple[tuple[str, tuple[Any, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpFailure:
+    """Failed calls of an op: the outcome, how many of how many calls, element types that always fail, a reason."""
+
+    op: str
+    outcome: str
+    calls: int
+    of: int
+    dtypes: tuple[str, ...]
+    reason: str
+
+
+def entries(results: Iterable[Result], newest: Mapping[str, int]) -> dict[str, list[OpEntry]]:
+    """The limits of each op within which it is computed rightly; an op without any is left out."""
+    by_op: dict[str, dict[tuple[int, int], list[Result]]] = {}
+    for result in results:
+        by_op.setdefault(result["op"], {}).setdefault((result["first"], result["last"]), []).append(result)
+    found = {}
+    for op, by_span in sorted(by_op.items()):
+        right = [each for of_span in by_span.values() for each in of_span if each["outcome"] == RIGHT]
+        spans = (_entry(*span, of_span, right) for span, of_span in sorted(by_span.items()))
+        held = [made for made in spans if made is not None]
+        if held:
+            oldest = min(first for first, _ in by_span)
+            found[op] = list(_merged(held, oldest, newest[op.partition("::")[0]]))
+    return found
+
+
+def _merged(held: Sequence[OpEntry], oldest: int, newest: int) -> Iterator[OpEntry]:
+    """Entries that follow each other with equal limits as one, without the versions at either end."""
+    joined: list[OpEntry] = []
+    for each in held:
+        last = joined[-1] if joined else None
+        if last is not None and last.until is not None and each.since == last.until + 1 and _alike(last, each):
+            joined[-1] = replace(last, until=each.until)
+        else:
+            joined.append(each)
+    for each in joined:
+        since = None if each.since == oldest else each.since
+        yield replace(each, since=since, until=None if each.until == newest else each.until)
+
+
+def _alike(one: OpEntry, other: OpEntry) -> bool:
+    return replace(one, since=None, until=None) == replace(other, since=None, until=None)
+
+
+def _entry(first: int, last: int, results: Sequence[Result], right_ones: Sequence[Result]) -> OpEntry | None:
+    """The limits that take in right calls and keep out failed ones, None where there are none.
+
+    What was not tried at these versions is taken where it is among ``right_ones`` of any; without failures there is no
+    limit.
+    """
+    fixed = [each for each in results if not each["computed"]]
+    right = [each for each in fixed if each["outcome"] == RIGHT]
+    dtypes = _values(right, DTYPE)
+    failed = [each for each in fixed if each["outcome"] != RIGHT and each["dtype"] in dtypes]
+    limits: dict[str, set[Any]] = {}
+    while explained := _explained(right, failed):
+        name, wrong = explained
+        limits[name] = _values(right, name) | (_values(right_ones, name) - _values(fixed, name))
+        failed = [each for each in failed if not _values([each], name) & wrong]
+    for dtype in sorted(dtypes):
+        failing = sum(each["dtype"] == dtype for each in failed)
+        if failing > sum(each["dtype"] == dtype for each in right):
+            right, failed = ([each for each in held if each["dtype"] != dtype] for held in (right, failed))
+    if not right or len(failed) > min(len(right) - 1, max(1, _TOLERATED * (len(right) + len(failed)))):
+        return None
+    kept = _values(right, DTYPE)
+    if not _values(fixed, DTYPE) <= kept:
+        limits[DTYPE] = kept | (_values(right_ones, DTYPE) - _values(fixed, DTYPE))
+    fed = [each for each in results if each["computed"]]
+    refused = {name for each in fed if each["outcome"] != RIGHT for name in each["computed"]}
+    taken = {name for each in fed if each["outcome"] == RIGHT for name in each["computed"]}
+    held = {name: tuple(sorted(values, key=repr)) for name, values in sorted(limits.items())}
+    return OpEntry(
+        first, last, held.pop(DTYPE, None), held.pop(RANKS, None), tuple(sorted(refused - taken)), tuple(held.items())
+    )
+
+
+def _explained(right: Sequence[Result], failed: Sequence[Result]) -> tuple[str, set[Any]] | None:
+    """The attribute, or the ranks, whose values explain the most failures, and these values."""
+    best: tuple[int, str, set[Any]] = (_ENOUGH - 1, "", set())
+    for name in [RANKS, *dict.fromkeys(name for each in failed for name in each["attributes"])]:
+        known = _values(right, name)
+        wrong = _values(failed, name) - known
+        count = sum(bool(_values([each], name) & wrong) for each in failed)
+        if count > best[0] and known:
+            best = count, name, wrong
+    return (best[1], best[2]) if best[2] else None
+
+
+def _values(results: Iterable[Result], name: str) -> set[Any]:
+    """The values of an attribute, the ranks or the element types of calls."""
+    if name == RANKS:
+        return {rank for each in results for rank in each["ranks"]}
+    if name == DTYPE:
+        return {each["dtype"] for each in results} - {""}
+    return {each["attributes"][name] for each in results if name in each["attributes"]}
+
+
+def failures(results: Iterable[Result]) -> list[OpFailure]:
+    """The failed calls of each op, by outcome."""
+    by_op: dict[str, list[Result]] = {}
+    for result in results:
+        by_op.setdefault(result["op"], []).append(result)
+    found = []
+    for op, held in sorted(by_op.items()):
+        right = {each["dtype"] for each in held if each["outcome"] == RIGHT}
+        for outcome in (WRONG, REFUSED, CRASHED, HUNG):
+            failed = [each for each in held if each["outcome"] == outcome]
+            if failed:
+                never = tuple(sorted({each["dtype"] for each in failed if each["dtype"]} - right))
+                reason = Counter(each["reason"] for each in failed).most_common(1)[0][0]
+                found.append(OpFailure(op, outcome, len(failed), len(held), never, reason))
+    return found

@@ -1,0 +1,138 @@
+"""Single-op models to probe a consumer with, drawn from the conformance cases."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tenonnx.extend import DType, Op, TenonnxError
+from tenonnx_testing import schemas
+from tenonnx_testing.cases import Call, Case, collected
+from tenonnx_testing.kit import covering_calls, first_dtype
+from tenonnx_testing.models import Trial, single_node
+from tenonnx_testing.run import Failure, blaming, evaluate, is_index
+
+#: Versions of ai.onnx below this one are not probed.
+OLDEST = 7
+
+#: Calls of an older version of an op, as a share of those of the newest.
+_OLDER_SHARE = 3
+
+#: Calls of each span whose axes, shapes and the like are fed.
+_COMPUTED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Versions of a domain in which the form of an op stays: the first, and the last that is probed."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One model of one call. ``computed`` tells that inputs such as axes are fed rather than initializers."""
+
+    case: Case
+    span: Span
+    call: Call
+    trial: Trial
+    computed: bool
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Facts that limits of a target may depend on, for JSON: dtype, ranks, attributes and computed inputs."""
+        op, arrays = self.case.op, [each for each in self.call.inputs if isinstance(each, np.ndarray)]
+        first = next(iter([*self.call.inputs, *self.trial.expected]), None)
+        computed = [place for place, each in enumerate(self.call.inputs) if each is not None and is_index(op, place)]
+        return {
+            "op": f"{op.domain}::{op.name}",
+            "first": self.span.first,
+            "last": self.span.last,
+            "dtype": DType.of(first.dtype).name if isinstance(first, np.ndarray) else "",
+            "ranks": sorted({each.ndim for each in arrays if each.ndim}),
+            "attributes": _plain_attributes(op, self.call.attributes),
+            "computed": [op.signature.input_at(place).name for place in computed] if self.computed else [],
+        }
+
+
+def _plain_attributes(op: Op, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes that are texts or whole numbers."""
+    return {name: value for name, value in given.items() if type(value) in (int, str) or isinstance(value, DType)}
+
+
+def newest_versions(domains: Collection[str], newest: int) -> dict[str, int]:
+    """The version of each domain to probe, that of ai.onnx given."""
+    latest = {domain: max(schema_versions(domain), default=1) for domain in domains}
+    return {**latest, "ai.onnx": newest}
+
+
+def schema_versions(domain: str) -> set[int]:
+    """The versions of a domain that the onnx package knows."""
+    wanted = "" if domain == "ai.onnx" else domain
+    return {each.since_version for each in onnx.defs.get_all_schemas_with_history() if each.domain == wanted}
+
+
+def cases_of(domains: Collection[str], ops: Collection[str]) -> list[Case]:
+    """The cases of the ops of some domains, or of those that are named."""
+    found = [case for case in collected() if case.op.domain in domains and not case.op.signature.reads_graph]
+    return [case for case in found if not ops or case.op.name in ops]
+
+
+def spans(op: Op, newest: int) -> list[Span]:
+    """The spans of versions in which the form of a meaning stays, oldest first, up to the newest."""
+    starts = schemas.versions(op)
+    ends = [*(start - 1 for start in starts[1:]), newest if op.before is None else op.before - 1]
+    oldest = OLDEST if op.domain == "ai.onnx" else 1
+    return [
+        Span(max(first, oldest), min(last, newest))
+        for first, last in zip(starts, ends, strict=True)
+        if first <= newest and last >= oldest
+    ]
+
+
+def probes(case: Case, newest: Mapping[str, int], examples: int) -> Iterator[Probe]:
+    """Models of a case at each span of its versions. Calls with empty tensors are left out."""
+    held = spans(case.op, newest[case.op.domain])
+    if not held:
+        return
+    drawn = [call for call in covering_calls(case, examples) if not _has_empty(call.inputs)]
+    for span in held:
+        left = _COMPUTED
+        for call in drawn if span is held[-1] else _fewer(drawn):
+            fixed = _probe(case, span, call, newest, computed=False)
+            if fixed is None:
+                continue
+            yield fixed
+            fed = _probe(case, span, call, newest, computed=True) if left else None
+            if fed is not None and len(fed.trial.feeds) > len(fixed.trial.feeds):
+                left -= 1
+                yield fed
+
+
+def _fewer(drawn: Sequence[Call]) -> list[Call]:
+    """A share of the calls, and one of each further element type."""
+    count = -(-len(drawn) // _OLDER_SHARE)
+    known = {first_dtype(call) for call in drawn[:count]}
+    others = {kind: call for call in reversed(drawn[count:]) if (kind := first_dtype(call)) not in known}
+    return [*drawn[:count], *others.values()]
+
+
+def _probe(case: Case, span: Span, call: Call, newest: Mapping[str, int], *, computed: bool) -> Probe | None:
+    there = replace(call, version=span.last)
+    try:
+        with blaming(case.title):
+            expected = evaluate(case.op, there)
+            trial = single_node(case.op, there, span.last, expected, newest["ai.onnx"], computed=computed)
+    except (Failure, TenonnxError):
+        return None
+    return None if trial is None or _has_empty(trial.expected) else Probe(case, span, there, trial, computed)
+
+
+def _has_empty(contents: Collection[Any]) -> bool:
+    return any(isinstance(each, np.ndarray) and each.size == 0 for each in contents)

@@ -1,0 +1,271 @@
+"""Probes of small consumers: right, wrong, refusing, crashing and hanging ones."""
+
+import json
+import sys
+import textwrap
+
+import numpy as np
+import onnx
+import pytest
+
+import tenonnx as tx
+import tenonnx_standard as ops
+from tenonnx.errors import InvalidCall, NotRepresentable
+from tenonnx_cli import main
+from tenonnx_run.runner import CommandRunner, FunctionRunner
+from tenonnx_run.worker import CallFailed, NoAnswer, ProcessCrashed
+from tenonnx_testing.probing import probe as probing
+from tenonnx_testing.probing.probe import ProbeRequest, measure
+from tenonnx_testing.probing.summary import entries, failures
+
+RUNNER = """
+import os, time
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+
+def right(path, feeds):
+    return ReferenceEvaluator(path).run(None, feeds)
+
+def odd(path, feeds):
+    (node,) = onnx.load(path).graph.node
+    array = next(iter(feeds.values()))
+    if node.op_type == "Neg":
+        os.abort()
+    if node.op_type == "Sign" and array.dtype == np.int64:
+        raise NotImplementedError("no int64")
+    if node.op_type == "Floor":
+        return {node.output[0]: array + 1}
+    return dict(zip(node.output, right(path, feeds)))
+
+def sleep(path, feeds):
+    time.sleep(600)
+
+def broken(path, feeds):
+    raise RuntimeError("no device")
+"""
+
+
+@pytest.fixture
+def runner(tmp_path):
+    file = tmp_path / "my_runner.py"
+    file.write_text(RUNNER)
+    return file
+
+
+def probe(tmp_path, runner, *options):
+    target = tmp_path / "mine.toml"
+    return target, main(["targets", "probe", "--runner", str(runner), "-o", str(target), *options])
+
+
+def test_outcomes_are_told_apart(tmp_path, runner, capfd):
+    options = ("--ops", "Neg,Sign,Floor,Relu", "--examples", "3", "--json")
+    target, code = probe(tmp_path, f"{runner}:odd", *options)
+    assert code == 0
+    told = json.loads(capfd.readouterr().out)
+    assert not {"ai.onnx::Neg", "ai.onnx::Floor"} & {*told["ops"]}
+    outcomes = {(each["op"].removeprefix("ai.onnx::"), each["outcome"]) for each in told["failures"]}
+    assert outcomes >= {("Neg", "crashed"), ("Floor", "wrong"), ("Sign", "refused")}
+    measured = tx.Target.load(target)
+    assert measured.opsets["ai.onnx"] >= 21
+    for sign in measured.ops["ai.onnx", "Sign"]:
+        assert "int64" not in {dtype.name for dtype in sign.dtypes}
+        assert "float32" in {dtype.name for dtype in sign.dtypes}
+    assert ("ai.onnx", "Relu") in measured.ops
+    assert not target.with_name("mine.toml.partial").exists()
+
+
+def test_a_measured_target_is_converted_to(tmp_path, runner):
+    target, _ = probe(tmp_path, f"{runner}:odd", "--ops", "Floor,Neg,Relu,Sub", "--examples", "4")
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    with graph.building():
+        graph.output("y", -graph.input("x", "float32", (2,)))
+    moved = tx.retarget(graph, target=str(target))
+    assert [node.op_type for node in moved.nodes] == ["Sub"]
+    lost = tx.Graph(opsets={"ai.onnx": 17})
+    with lost.building():
+        lost.output("y", ops.floor(lost.input("x", "float32", (2,))))
+    with pytest.raises(NotRepresentable) as caught:
+        tx.retarget(lost, target=str(target))
+    assert "measured: wrong" in caught.value.given
+
+
+def test_an_interrupted_probe_resumes(tmp_path, runner, monkeypatch):
+    options = ("--ops", "Relu,Sqrt", "--examples", "2")
+    whole, _ = probe(tmp_path, f"{runner}:right", *options)
+    text = whole.read_text()
+    real, asked = probing._results, []
+
+    def interrupted(runner, case, *arguments):
+        asked.append(case.op.name)
+        if len(asked) == 2:
+            raise InvalidCall("interrupted")
+        return real(runner, case, *arguments)
+
+    monkeypatch.setattr(probing, "_results", interrupted)
+    assert probe(tmp_path, f"{runner}:right", *options)[1] != 0
+    with (tmp_path / "mine.toml.partial").open("a") as file:
+        file.write('{"case": "torn')
+    assert probe(tmp_path, f"{runner}:right", *options)[1] == 0
+    assert asked[0] not in asked[2:]
+    assert whole.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("my_runner.py:broken", "does not compute a model of one Relu"),
+        ("my_runner.py:none", "cannot import the runner"),
+        ("none.py:run", "cannot import the runner"),
+        ("run", "not of the form MODULE:FUNCTION"),
+    ],
+)
+def test_a_runner_that_cannot_be_probed_is_named(tmp_path, runner, capfd, name, reason):
+    assert probe(tmp_path, name if ":" not in name else f"{tmp_path}/{name}", "--ops", "Relu")[1] == 2
+    assert reason in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["-o", "mine.toml"], "give either --runner or --command"),
+        (["-o", "mine.txt", "--runner", "a:b"], "a target file is not called *.toml"),
+        (["-o", "mine.toml", "--runner", "a:b", "--command", "c"], "give either --runner or --command"),
+        (["-o", "mine.toml", "--command", "tool {model}"], "lacks {inputs}, {outputs}"),
+        (["-o", "mine.toml", "--command", "no-such-tool {model} {inputs} {outputs}"], "no such program"),
+        (["-o", "none/mine.toml", "--runner", "a:b"], "no such folder"),
+    ],
+)
+def test_wrong_options_are_refused(tmp_path, monkeypatch, capfd, options, reason):
+    monkeypatch.chdir(tmp_path)
+    assert main(["targets", "probe", *options]) == 2
+    assert reason in capfd.readouterr().err
+
+
+TOOL = """
+import os, sys
+import numpy as np
+model, inputs, outputs = sys.argv[1:]
+held = open(model, "rb").read()
+if b"Neg" in held:
+    os.abort()
+if b"Relu" not in held or b"ThresholdedRelu" in held:
+    sys.exit("no such kernel")
+np.savez(outputs, y=np.maximum(np.load(inputs)["x"], 0))
+"""
+
+
+@pytest.fixture
+def line(tmp_path):
+    (tmp_path / "tool.py").write_text(TOOL)
+    return f"{sys.executable} {tmp_path / 'tool.py'} {{model}} {{inputs}} {{outputs}}"
+
+
+def test_a_program_is_a_runner(tmp_path, line):
+    runner, model, x = CommandRunner(line), tmp_path / "model.onnx", np.array([-1.0, 2.0])
+    runner.start()
+    model.write_bytes(b"Relu")
+    assert runner(model, {"x": x}, ["y"])[0].tolist() == [0, 2]
+    with pytest.raises(CallFailed, match="failed") as caught:
+        runner(model, {"x": x}, ["y", "z"])
+    assert "not y, z" in caught.value.given
+    model.write_bytes(b"Floor")
+    with pytest.raises(CallFailed) as caught:
+        runner(model, {"x": x}, ["y"])
+    assert "no such kernel" in caught.value.given
+    model.write_bytes(b"Neg")
+    with pytest.raises(ProcessCrashed):
+        runner(model, {"x": x}, ["y"])
+
+
+def test_what_is_no_op_is_named(tmp_path, line, capfd):
+    options = ["-o", str(tmp_path / "mine.toml"), "--ops", "NoSuchOp"]
+    assert main(["targets", "probe", "--command", line, *options]) == 2
+    assert "no op to probe" in capfd.readouterr().err
+
+
+def test_calls_that_hang_are_ended(tmp_path, runner):
+    sleeping = FunctionRunner(f"{runner}:sleep", seconds=0.2)
+    sleeping.start()
+    with pytest.raises(NoAnswer):
+        sleeping("model.onnx", {}, ["y"])
+    sleeping.close()
+
+
+class Late:
+    """A runner whose calls do not end, but for those of Relu."""
+
+    name = "late"
+    calls = 0
+
+    def __call__(self, path, feeds, names):
+        if onnx.load(path).graph.node[0].op_type == "Relu":
+            return [np.maximum(next(iter(feeds.values())), 0)]
+        self.calls += 1
+        raise NoAnswer("late did not answer within 1 s")
+
+
+def test_an_op_that_hangs_is_given_up(tmp_path):
+    late = Late()
+    found = measure(late, ProbeRequest("Late", "late", ops=["Abs"], examples=6), tmp_path / "journal")
+    assert (late.calls, dict(found.outcomes), dict(found.ops)) == (4, {"hung": 3}, {})
+    (tmp_path / "late.toml").write_text(found.text)
+    target = tx.Target.load(tmp_path / "late.toml")
+    assert (target.ops, target.external_data, target.static_shapes) == ({}, False, False)
+
+
+def test_runners_name_outputs(tmp_path):
+    file = tmp_path / "r.py"
+    file.write_text(textwrap.dedent("def run(path, feeds): return {'b': 1.0, 'a': feeds['x']}"))
+    runner = FunctionRunner(f"{file}:run")
+    assert [float(each) for each in runner("m.onnx", {"x": 2.0}, ["a", "b"])] == [2.0, 1.0]
+    with pytest.raises(CallFailed):
+        runner("m.onnx", {"x": 2.0}, ["c"])
+    runner.close()
+    with pytest.raises(InvalidCall, match="cannot read the command"):
+        CommandRunner("tool '{model} {inputs} {outputs}")
+
+
+def result(outcome, dtype="float32", first=7, last=12, computed=(), ranks=(2,), **attributes):
+    return {
+        "op": "ai.onnx::Toy",
+        "first": first,
+        "last": last,
+        "dtype": dtype,
+        "ranks": list(ranks),
+        "attributes": attributes,
+        "computed": list(computed),
+        "outcome": outcome,
+        "reason": "so" if outcome != "right" else "",
+    }
+
+
+def entry_of(*results):
+    (held,) = entries(results, {"ai.onnx": 21}).values()
+    return held
+
+
+def test_limits_are_those_that_explain_failures():
+    right = [result("right", mode="a"), result("right", mode="b"), result("right", "int32", mode="a")]
+    (entry,) = entry_of(*right, result("wrong", mode="c"), result("refused", mode="c"))
+    assert entry.attributes == (("mode", ("a", "b")),)
+    assert (entry.dtypes, entry.ranks, entry.since, entry.until) == (None, None, None, 12)
+    (entry,) = entry_of(*right, result("refused", "int8", mode="a"))
+    assert (entry.dtypes, entry.attributes) == (("float32", "int32"), ())
+    (entry,) = entry_of(*right, *[result("refused", ranks=(5,), mode="a")] * 2)
+    assert entry.ranks == (2,)
+    (entry,) = entry_of(*right, result("refused", computed=["axes"], mode="a"))
+    assert entry.constant == ("axes",)
+    (entry,) = entry_of(*right, *[result("wrong", mode="a")] * 3)
+    assert entry.dtypes == ("int32",)
+    assert not entries([*right[:2], *[result("wrong", mode="a")] * 3], {"ai.onnx": 21})
+
+
+def test_versions_of_equal_limits_are_one_entry():
+    later = [result("right", "int8", 13, 21), result("right", first=13, last=21)]
+    (entry,) = entry_of(result("right"), *later)
+    assert (entry.since, entry.until, entry.dtypes) == (None, None, None)
+    first, second = entry_of(result("right"), *later, result("refused", "uint8", 13, 21))
+    assert (first.until, second.since, second.dtypes) == (12, 13, ("float32", "int8"))
+    (failed,) = failures([result("right"), result("wrong", "int8"), result("wrong")])
+    assert (failed.calls, failed.of, failed.dtypes) == (2, 3, ("int8",))
