@@ -1,4 +1,4 @@
-"""Rows a second and memory beside plain onnxruntime over pandas: processes here, Ray and Spark.
+"""Rows a second and memory beside plain onnxruntime over pyarrow: processes here, Ray and Spark.
 
 ``python throughput.py --scale 0.05`` makes its data in ``--folder``, runs every way once a round, and prints a table by
 case, whose last column tells whether the outputs have the bits of the first way. Ray and Spark are left out where they
@@ -23,7 +23,7 @@ from pyarrow import dataset
 from watched import Watched, watched
 
 #: How each way is run; ``plain`` with one thread, and with as many as onnxruntime takes.
-WAYS = ("plain", "plain, all threads", "local:2", "ray", "spark:local[2]")
+WAYS = ("plain", "plain, all threads", "local", "local:2", "ray", "spark:local[2]")
 
 #: Files of the output of each case.
 PARTS = 40
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--way", action="append", choices=WAYS, help="by default all that are installed")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the rows of the full sizes")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--batch", default="10000", help="rows of a batch of pandas")
+    parser.add_argument("--batch", default="10000", help="rows of a batch of plain")
     parser.add_argument("--folder", type=Path, default=Path("/tmp/tenonnx-score"))
     asked = parser.parse_args()
     ways = asked.way or [way for way in WAYS if way[:3] not in ("ray", "spa") or find_spec(_package(way))]
@@ -59,15 +59,19 @@ def _compare(case: str, ways: list[str], asked: Any) -> None:
     first = ways[0]
     digests = {way: bits(output) for way, output in outputs.items()}
     print(f"\n{case}, {rows:,} rows\n")
-    print("| way | rows/s | times plain | seconds of the processor | peak, MiB | bits |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print("| way | rows/s | times plain | seconds of the processor | of plain | peak, MiB | bits |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     for way, runs in found.items():
         each = statistics.median(run.seconds for run in runs)
         ratio = statistics.median(a.seconds / b.seconds for a, b in zip(found[first], runs, strict=True))
         processor = statistics.median(run.processor for run in runs)
+        share = statistics.median(b.processor / a.processor for a, b in zip(found[first], runs, strict=True))
         peak = max(run.peak for run in runs)
         equal = "equal" if digests[way] == digests[first] else "**differ**"
-        print(f"| {way} | {rows / each:,.0f} | {ratio:.2f} | {processor:.1f} | {peak:,.0f} | {equal} |", flush=True)
+        print(
+            f"| {way} | {rows / each:,.0f} | {ratio:.2f} | {processor:.1f} | {share:.2f} | {peak:,.0f} | {equal} |",
+            flush=True,
+        )
     for output in outputs.values():
         shutil.rmtree(output)
 

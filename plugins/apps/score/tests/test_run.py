@@ -11,7 +11,11 @@ from PIL import Image
 from pyarrow import feather, parquet
 
 import tenonnx as tx
+from tenonnx_data.readers import Slice
 from tenonnx_score import OutputFailed, ScoreConfig, Watch
+from tenonnx_score.engines.engine import engine_of
+from tenonnx_score.engines.on_local import PAYS
+from tenonnx_score.parts import joined
 from tenonnx_score.trial import LARGEST, LONGEST, MOST, Trial, at_once
 
 ONE = {"on": "local:1", "threads": 1}
@@ -237,7 +241,7 @@ def stop_after(parts):
 
 
 def test_a_run_goes_on_where_it_was_stopped(matrix, many, tmp_path):
-    options = {"keep": ["id"], "part_rows": 500, **ONE}
+    options = {"keep": ["id", "name"], "part_rows": 500, **ONE}
     with pytest.raises(Enough):
         tx.score(matrix, many, tmp_path / "out", watch=stop_after(3), **options)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("part-*")}
@@ -268,7 +272,7 @@ def test_a_run_that_is_whole_writes_nothing(matrix, many, tmp_path):
 
 
 def test_a_last_line_of_the_manifest_that_was_cut_does_not_count(matrix, many, tmp_path):
-    options = {"keep": ["id"], "part_rows": 500, **ONE}
+    options = {"keep": ["id", "name"], "part_rows": 500, **ONE}
     tx.score(matrix, many, tmp_path / "out", **options)
     manifest = tmp_path / "out" / "_manifest.jsonl"
     manifest.write_bytes(manifest.read_bytes()[:-40])
@@ -288,7 +292,7 @@ def test_a_last_line_of_the_manifest_that_was_cut_does_not_count(matrix, many, t
     ],
 )
 def test_a_run_that_would_mix_two_is_refused_by_name(change, said, matrix, many, tmp_path):
-    options = {"keep": ["id"], "part_rows": 500, **ONE}
+    options = {"keep": ["id", "name"], "part_rows": 500, **ONE}
     tx.score(matrix, many, tmp_path / "out", **options)
     more = change(tmp_path / "out", many, (many, matrix)) or {}
     more = more if isinstance(more, dict) else {}
@@ -460,3 +464,35 @@ def test_rows_are_held_by_their_bytes_and_by_their_time():
     assert at_once(64, trial._replace(row_bytes=LARGEST // 200)) == 192
     assert at_once(64, trial._replace(row_seconds=LONGEST / 130)) == 128
     assert at_once(64, trial._replace(row_seconds=10.0)) == 64
+
+
+def test_little_work_takes_one_process_unless_somebody_says_more(matrix, table, tmp_path):
+    parquet.write_table(table, tmp_path / "t.parquet")
+    engines = {}
+    for on in ("local", "local:2"):
+        watch = Watch(started=lambda told, on=on: engines.update({on: told.engine}))
+        options = {"keep": ["id", "name"], "part_rows": 500, "watch": watch}
+        tx.score(matrix, tmp_path / "t.parquet", tmp_path / on.replace(":", ""), on=on, **options)
+    assert engines == {"local": "local:1", "local:2": "local:2"}
+    assert written(tmp_path / "local").equals(written(tmp_path / "local2"))
+
+
+def test_much_work_takes_all_cores(monkeypatch):
+    monkeypatch.setattr("tenonnx_score.engines.on_local.cores", lambda: 4)
+    engine = engine_of("local")
+    engine.expect(PAYS)
+    assert (engine.processes, engine.title) == (4, "local:4")
+    engine.expect(PAYS / 2)
+    assert (engine.processes, engine.title) == (1, "local:1")
+
+
+def test_slices_of_rows_that_follow_each_other_are_read_as_one():
+    rows = [Slice("a", at, at + 10, at, 10, 5) for at in (0, 10, 30)]
+    found = joined([*rows, Slice("b", 40, 50, 40, 10, 5), Slice("c", 0, 100, 0, 7, 5), Slice("c", 100, 200, 7, 7, 5)])
+    assert [(each.path, each.start, each.stop, each.rows, each.weight) for each in found] == [
+        ("a", 0, 20, 20, 10),
+        ("a", 30, 40, 10, 5),
+        ("b", 40, 50, 10, 5),
+        ("c", 0, 100, 7, 5),  # text, of which bytes are counted
+        ("c", 100, 200, 7, 5),
+    ]

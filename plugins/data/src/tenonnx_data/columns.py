@@ -76,16 +76,16 @@ def elements(column: Any, dtype: DType, text: bool, reasons: Reasons) -> Array:
         return _parsed(column, dtype, reasons)
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.float64(), safe=False) if dtype.is_float else _whole(column, dtype, reasons)
+    if not column.null_count:
+        return fitting(column.to_numpy(zero_copy_only=False), dtype, reasons)
     missing = column.is_null().to_numpy(zero_copy_only=False)
-    if missing.any() or pa.types.is_null(column.type):
-        if not dtype.is_float:
-            for row in np.flatnonzero(missing):
-                reasons[int(row)] = f"it is missing, and {dtype} has no value for that"
-        column = column.cast(pa.float64()) if pa.types.is_null(column.type) else column
-        column = column.fill_null(np.nan if pa.types.is_floating(column.type) else _zero(column.type))
-    array: Array = column.to_numpy(zero_copy_only=False)
-    cast = fitting(array, dtype, reasons)
-    if missing.any() and dtype.is_float:
+    if not dtype.is_float:
+        for row in np.flatnonzero(missing):
+            reasons[int(row)] = f"it is missing, and {dtype} has no value for that"
+    column = column.cast(pa.float64()) if pa.types.is_null(column.type) else column
+    column = column.fill_null(np.nan if pa.types.is_floating(column.type) else _zero(column.type))
+    cast = fitting(column.to_numpy(zero_copy_only=False), dtype, reasons)
+    if dtype.is_float:
         cast = cast.copy() if not cast.flags.writeable else cast
         cast[missing] = np.nan
     return cast

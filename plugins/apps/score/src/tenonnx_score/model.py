@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import onnx
 
-from tenonnx import Graph, InvalidCall, MapType, Program, SequenceType, TensorType, Value, export, extract, infer, load
+import tenonnx as tx
+from tenonnx import Graph, InvalidCall, MapType, Program, SequenceType, TensorType, Value, extract, infer, load
 
 #: Models of so many bytes are not sent to workers: these read and map the file.
 LARGEST_SENT = 64 << 20
@@ -31,7 +32,7 @@ class Source(NamedTuple):
             return cls(str(Path(os.fspath(model)).absolute()), None)
         if isinstance(model, Graph):
             stream = io.BytesIO()
-            export(model, stream)
+            tx.export(model, stream)  # imported when it is needed: it brings verification, too
             model = stream.getvalue()
         if not isinstance(model, bytes):
             raise InvalidCall(

@@ -111,10 +111,22 @@ class Task:
 
     def _prepared(self, part: Part) -> Iterator[tuple[list[Chunk], Prepared]]:
         reader = READERS[self.kind]
-        found = (chunk for piece in part.slices for chunk in read(reader, piece, self.schema, self.rows))
+        found = (chunk for piece in joined(part.slices) for chunk in read(reader, piece, self.schema, self.rows))
         for chunks in batches(found, self.rows):
             batch = chunks[0].batch if len(chunks) == 1 else pa.concat_batches([chunk.batch for chunk in chunks])
             yield chunks, self.scorer.prepare(batch)
+
+
+def joined(slices: Sequence[Slice]) -> list[Slice]:
+    """Slices with those that follow each other in a file as one, so that it is opened once and batches are whole."""
+    found: list[Slice] = []
+    for piece in slices:
+        before = found[-1] if found else None
+        if before is not None and (whole := before.with_next(piece)) is not None:
+            found[-1] = whole
+        else:
+            found.append(piece)
+    return found
 
 
 def _where(chunks: Sequence[Chunk], row: int) -> tuple[str, int]:

@@ -128,7 +128,8 @@ def _flat(array: Array, kind: pa.DataType) -> Any:
         return pa.array([each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in array], kind)
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         array = array.astype(_wider(array.dtype))
-    return pa.array(np.ascontiguousarray(array)).cast(kind)
+    made = pa.array(np.ascontiguousarray(array))
+    return made if made.type == kind else made.cast(kind)
 
 
 def _differs(name: str, given: str, field: pa.Field) -> InvalidModel:

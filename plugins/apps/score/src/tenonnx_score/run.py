@@ -153,7 +153,7 @@ class _Run:
             return self._done(plan)
 
     def _done(self, plan: Sequence[Part]) -> Scores:
-        manifest = self._manifest()
+        manifest = self._manifest(sum(part.rows for part in plan))
         output = self.scorer.schema(self.sources.schema)
         self.scorer.batch, rows = manifest.run["batch"], manifest.run["at_once"]
         task = Task(
@@ -197,8 +197,8 @@ class _Run:
             self.engine.title, run["backend"], self.threads, run["batch"], len(self.sources.paths), rows, run["exact"]
         )
 
-    def _manifest(self) -> Manifest:
-        """The manifest of the folder, or a new one once the first rows were tried."""
+    def _manifest(self, rows: int) -> Manifest:
+        """The manifest of the folder, or a new one for ``rows`` once the first of them were tried."""
         options = {name: getattr(self.settings, name) for name in _OF_OUTPUT}
         options = {**options, "columns": {k: list(v) for k, v in self.settings.columns.items()}}
         options["keep"], options["outputs"] = (
@@ -220,6 +220,7 @@ class _Run:
                 do="give another folder (-o)",
             )
         trial = tried(self.scorer, self.sources, self.threads)
+        self.engine.expect(rows * trial.row_seconds)
         if self.settings.check:
             self._check()
         assert self.scorer.fields is not None

@@ -168,13 +168,16 @@ class Scorer:
         assert self._bound is not None
         size = self._bound[1].rows
         step = size or self.batch or max(len(group.rows), 1)
+        calls: list[tuple[Any, dict[str, Any]]] = []
         for start in range(0, len(group.rows), step):
             part = slice(start, start + step)
-            yield from self._call(group.rows[part], {name: a[part] for name, a in group.feeds.items()}, size, bad)
+            calls += self._call(group.rows[part], {name: a[part] for name, a in group.feeds.items()}, size, bad)
+        for rows, outputs in _together(calls):
+            yield rows, self._columns(outputs)
 
     def _call(
         self, rows: Any, feeds: dict[str, Any], size: int | None, bad: Reasons
-    ) -> Iterator[tuple[Any, list[Any]]]:
+    ) -> Iterator[tuple[Any, dict[str, Any]]]:
         given, count, program = feeds, len(rows), self.program
         if size is not None and count < size:  # a model of a fixed number of rows: copies of the last fill it up
             places = np.minimum(np.arange(size), count - 1)
@@ -189,7 +192,7 @@ class Scorer:
                 yield from self._call(rows[half], {name: a[half] for name, a in feeds.items()}, size, bad)
             return
         check_rows(self._asked, outputs, size or count)
-        yield rows, self._columns({name: contents[:count] for name, contents in outputs.items()})
+        yield rows, {name: contents[:count] for name, contents in outputs.items()}
 
     def _columns(self, outputs: Mapping[str, Any]) -> list[Any]:
         if self.fields is None:
@@ -201,3 +204,15 @@ class Scorer:
     def _kept_fields(self) -> list[pa.Field]:
         assert self._bound is not None
         return [kept_field(self._bound[0].field(name)) for name in self.keep]
+
+
+def _together(calls: list[tuple[Any, dict[str, Any]]]) -> list[tuple[Any, dict[str, Any]]]:
+    """Calls as one, where their outputs are arrays of the same kind and sizes: columns of many rows are cheaper."""
+    kinds = [
+        [(a.dtype, a.shape[1:]) if isinstance(a, np.ndarray) else None for a in outputs.values()]
+        for _, outputs in calls
+    ]
+    if len(calls) < 2 or None in kinds[0] or any(kind != kinds[0] for kind in kinds):
+        return calls
+    outputs = {name: np.concatenate([found[name] for _, found in calls]) for name in calls[0][1]}
+    return [(np.concatenate([rows for rows, _ in calls]), outputs)]

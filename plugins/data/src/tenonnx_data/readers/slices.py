@@ -29,11 +29,21 @@ class Slice(NamedTuple):
 
     def cut(self, rows: int) -> tuple[Slice, Slice | None]:
         """The first rows and the others, None where there are none, or where the slice does not count rows."""
-        if self.rows <= rows or self.stop - self.start != self.rows or self.names:
+        if self.rows <= rows or not self._counts_rows:
             return self, None
         at, weight = self.start + rows, self.weight * rows // self.rows
         first = self._replace(stop=at, rows=rows, weight=weight)
         return first, self._replace(start=at, row=self.row + rows, rows=self.rows - rows, weight=self.weight - weight)
+
+    @property
+    def _counts_rows(self) -> bool:
+        return self.stop - self.start == self.rows and not self.names
+
+    def with_next(self, other: Slice) -> Slice | None:
+        """Both slices as one, None where the other does not follow, or either does not count rows."""
+        if other.path != self.path or other.start != self.stop or not (self._counts_rows and other._counts_rows):
+            return None
+        return self._replace(stop=other.stop, rows=self.rows + other.rows, weight=self.weight + other.weight)
 
 
 class Bad(NamedTuple):

@@ -30,6 +30,10 @@ class Engine(Protocol):
         """Within it, workers of so many threads get ready for a run, while the first rows are tried."""
         ...
 
+    def expect(self, seconds: float) -> None:
+        """Choose the number of workers for what takes so many seconds of one processor, where nobody says it."""
+        ...
+
     def run(self, task: Task, parts: Iterable[Part], news: Callable[[int], None]) -> Made:
         """Make parts by workers, each with a task of its own; ``news`` is told of rows that are done meanwhile."""
         ...

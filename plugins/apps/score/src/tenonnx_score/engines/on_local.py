@@ -22,6 +22,9 @@ from tenonnx_score.parts import Done, Part, Task
 #: How often a part is begun before its worker's death is its own fault.
 TRIES = 3
 
+#: Seconds of work from which processes pay, each of which takes about two to start.
+PAYS = 5.0
+
 #: What keeps libraries from taking threads of their own.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -34,28 +37,40 @@ class WorkerDied(TenonnxError):
 
 
 class Engine:
-    """So many processes; as many as there are cores, where nobody says. One alone, and one part, need no process."""
+    """So many processes; where nobody says, as many as there are cores, or this one for less work than ``PAYS``.
+
+    One alone, and one part, need no process.
+    """
 
     def __init__(self, where: str) -> None:
         if where and not (where.isascii() and where.isdigit() and int(where) > 0):
             raise InvalidCall(
                 "the number of processes is not a positive integer", given=f"local:{where}", available="local, local:2"
             )
-        self.processes = int(where) if where else cores()
+        self.processes, self._settled = int(where) if where else cores(), bool(where)
         self.threads = max(cores() // self.processes, 1)
         self.title = f"local:{self.processes}"
         self._ready: list[_Process] = []
 
     @contextmanager
     def ready(self, threads: int) -> Iterator[None]:
-        """Within it, processes start that a run takes, which spend about a second on imports."""
-        if self.processes > 1:
+        """Within it, processes start that a run takes, which spend about a second on imports.
+
+        Where their number is not settled, they start after the first rows were tried.
+        """
+        if self.processes > 1 and self._settled:
             self._ready = [_process(threads) for _ in range(self.processes)]
         try:
             yield
         finally:
             while self._ready:
                 _ended(self._ready.pop())
+
+    def expect(self, seconds: float) -> None:
+        """Take no processes for little work, where nobody said how many."""
+        if not self._settled and seconds < PAYS:
+            self.processes = 1
+            self.title = "local:1"
 
     def run(self, task: Task, parts: Iterable[Part], news: Callable[[int], None]) -> Made:
         """Make parts, here or by processes, each of which one of the threads here minds."""

@@ -30,6 +30,9 @@ class Engine:
     def ready(self, threads: int) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def expect(self, seconds: float) -> None:
+        """The cluster has the workers that it has."""
+
     def run(self, task: Task, parts: Iterable[Part], news: Callable[[int], None]) -> Made:
         """Make parts by a pool of actors, as many as the cluster has cores for."""
         ray = _ray()

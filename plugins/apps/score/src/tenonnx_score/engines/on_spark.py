@@ -35,6 +35,9 @@ class Engine:
     def ready(self, threads: int) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def expect(self, seconds: float) -> None:
+        """The cluster has the workers that it has."""
+
     def run(self, task: Task, parts: Iterable[Part], news: Callable[[int], None]) -> Made:
         """Make parts by tasks."""
         session = _session(self.master)
