@@ -1,5 +1,6 @@
 """Discovery of plugins: selection, refusal, and the values of entry points."""
 
+import importlib.metadata
 import sys
 import textwrap
 
@@ -143,3 +144,62 @@ def test_a_package_that_needs_a_newer_api_is_refused(tmp_path, monkeypatch, text
         plugin.load()
     assert caught.value.given == "api = 2"
     assert "upgrade tenonnx, or install an older dist-new" in caught.value.do
+
+
+def test_the_same_entry_points_are_found_as_by_the_standard_library():
+    expected = {
+        (distribution.metadata["Name"], distribution.version, entry.group, entry.name, entry.value)
+        for distribution in importlib.metadata.distributions()
+        for entry in distribution.entry_points
+        if entry.group.startswith("tenonnx.")
+    }
+    found = {(p.distribution, p.version, p.group, p.name, p.value) for p in discovery._everything()}
+    assert {entry for entry in found if entry[2].startswith("tenonnx.")} == expected
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder of installed distributions, the only one of ``sys.path`` that has some."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "nowhere"), str(tmp_path)])
+    discovery._everything.cache_clear()
+    yield tmp_path
+    discovery._everything.cache_clear()
+
+
+def describe(folder, file, metadata, entry_points):
+    folder.mkdir()
+    (folder / file).write_text(metadata)
+    (folder / "entry_points.txt").write_bytes(entry_points)
+
+
+def test_entry_points_are_read_as_they_are_written(site):
+    text = b"""[console_scripts]
+acme = acme:main
+
+# of ours
+[tenonnx.transforms]
+first=acme.one:first
+; not this
+  second = acme.two : Steps.second [extra]
+"""
+    describe(site / "acme_ops-1.5.dist-info", "METADATA", "Name: Acme.Ops\nVersion: 2.0\n\nName: of the text\n", text)
+    found = [(p.name, p.value, p.group, p.source) for p in discovery._everything() if p.group.startswith("tenonnx.")]
+    assert found == [
+        ("first", "acme.one:first", "tenonnx.transforms", "Acme.Ops 2.0"),
+        ("second", "acme.two:Steps.second", "tenonnx.transforms", "Acme.Ops 2.0"),
+    ]
+
+
+def test_older_and_damaged_metadata_is_read(site):
+    (site / "plain.dist-info").write_text("a file, not a folder")
+    describe(site / "old.egg-info", "PKG-INFO", "Name: old\nVersion: 1\n", b"[tenonnx.rules]\na = old\n")
+    describe(site / "lost-3.dist-info", "RECORD", "", b"[tenonnx.rules]\nb = \xff\nno entry\n")
+    assert [(p.name, p.source) for p in discovery._everything()] == [("a", "old 1"), ("b", "lost 3")]
+
+
+def test_a_value_names_an_attribute_of_an_attribute(site):
+    (site / "tenonnx_test_nested.py").write_text("class Steps:\n    def last(graph): return graph\n")
+    plugin = Plugin("last", "tenonnx_test_nested:Steps.last", "tenonnx.transforms", "nested", "1")
+    assert plugin.load()(3) == 3
+    with pytest.raises(PluginError, match="nested 1 could not be imported"):
+        plugin._replace(value="tenonnx_test_nested:Steps.first").load()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import importlib.util
 import inspect
 import os
@@ -14,8 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache, partial
-from importlib.abc import InspectLoader
+from functools import cache, partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -147,7 +145,8 @@ class Plugin(NamedTuple):
         needs.
         """
         self._check_api()  # before an import, which may fail for names that a newer tenonnx has
-        value = self._imported(importlib.metadata.EntryPoint(self.name, self.value, self.group).load)
+        module, _, path = self.value.partition(":")
+        value = self._imported(lambda: reduce(getattr, filter(None, path.split(".")), importlib.import_module(module)))
         self._check_api()
         group = GROUPS[self.group]
         if not group.fits(value):
@@ -200,8 +199,8 @@ class Plugin(NamedTuple):
             return vars(package).get("api", API)  # a flat namespace would look for it
         try:
             spec = importlib.util.find_spec(self.package)
-            loader = None if spec is None else spec.loader
-            text = loader.get_source(self.package) if isinstance(loader, InspectLoader) else None
+            source_of = getattr(None if spec is None else spec.loader, "get_source", None)
+            text = source_of(self.package) if source_of is not None else None
         except (ImportError, ValueError, OSError, SyntaxError):
             return API
         line = re.search(r"^api *= *([0-9]+)", text or "", re.MULTILINE)
@@ -264,23 +263,52 @@ def _installed(group: str) -> tuple[Plugin, ...]:
 
 @cache
 def _everything() -> tuple[Plugin, ...]:
-    """The plugins of all groups by name and rank, found on one way through all that is installed."""
+    """The plugins of all groups by name and rank, found on one way through all that is installed.
+
+    ``importlib.metadata`` finds the same. Its import, which brings email and sockets, takes longer than the search.
+    """
     found: dict[tuple[str, ...], Plugin] = {}
-    for distribution in importlib.metadata.distributions():
-        if "[tenonnx." not in (distribution.read_text("entry_points.txt") or ""):
+    for folder in _metadata_folders():
+        text = _contents(folder / "entry_points.txt")
+        if "[tenonnx." not in text:
             continue  # to parse what hundreds of packages say of themselves takes long
-        name, version = _name_and_version(distribution)
-        for entry in distribution.entry_points:
-            key = name, entry.group, entry.name, entry.value
-            found.setdefault(key, Plugin(entry.name, entry.value, entry.group, name, version))
+        distribution, version = _name_and_version(folder)
+        for group, name, value in _entry_points(text):
+            found.setdefault((distribution, group, name, value), Plugin(name, value, group, distribution, version))
     return tuple(sorted(found.values(), key=lambda plugin: (plugin.name, plugin.rank)))
 
 
-def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
-    """Name of a distribution, from the head of its metadata; parsing the whole takes longer."""
-    head = (distribution.read_text("METADATA") or "").partition("\n\n")[0]
-    told = dict(re.findall(r"^(Name|Version): *(.*)$", head, re.MULTILINE))
-    return told.get("Name") or distribution.metadata["Name"], told.get("Version") or distribution.version
+def _metadata_folders() -> Iterator[Path]:
+    """The folders in which installed distributions describe themselves, in the order of ``sys.path``."""
+    for folder in dict.fromkeys(map(str, sys.path)):
+        with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+            yield from (Path(entry.path) for entry in entries if entry.name.endswith((".dist-info", ".egg-info")))
+
+
+def _entry_points(text: str) -> Iterator[tuple[str, str, str]]:
+    """Group, name and value of the entry points in the text of a file of them."""
+    group = ""
+    for line in map(str.strip, text.splitlines()):
+        name, is_entry, value = line.partition("=")
+        if line.startswith("["):
+            group = line.strip("[]")
+        elif is_entry and not line.startswith(("#", ";")):
+            yield group, name.strip(), value.partition("[")[0].replace(" ", "")  # without extras
+
+
+def _name_and_version(folder: Path) -> tuple[str, str]:
+    """Name and version of a distribution, from the head of its metadata; parsing the whole takes longer."""
+    text = _contents(folder / "METADATA") or _contents(folder / "PKG-INFO")
+    told = dict(re.findall(r"^(Name|Version): *(.*)$", text.partition("\n\n")[0], re.MULTILINE))
+    name, _, version = folder.stem.partition("-")
+    return told.get("Name", name), told.get("Version", version)
+
+
+def _contents(path: Path) -> str:
+    """The text of a file, empty where it cannot be read."""
+    with contextlib.suppress(OSError):
+        return path.read_text("utf-8", errors="replace")
+    return ""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -228,11 +229,12 @@ class Registry:
 
     def add_awaited(self, ops: Iterable[tuple[str, str]]) -> None:
         """Add ops whose modules have been imported."""
+        ops_in = cache(lambda module: ops_of(sys.modules[module]))
         with self._lock:
             contents = self._contents.copy()
             for domain, name in ops:
                 for plugin, module in contents.awaited.pop((domain, name), ()):
-                    own = [op for op in ops_of(sys.modules[module]) if (op.domain, op.name) == (domain, name)]
+                    own = [op for op in ops_in(module) if (op.domain, op.name) == (domain, name)]
                     for meaning in (meaning for op in own for meaning in op.meanings):
                         self._untold += contents.add(meaning, plugin)
             self._contents = contents

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tenonnx.errors import NotRepresentable
 from tenonnx.graph.containers import Operator
@@ -38,8 +37,7 @@ WIDER: Mapping[DType, tuple[DType, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LegalCall:
+class LegalCall(NamedTuple):
     """Form of a call in a file of the target; ``as_written`` where that is what the node has already."""
 
     version: int | None
@@ -48,8 +46,7 @@ class LegalCall:
     as_written: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
+class _Rules(NamedTuple):
     """Decisions about all calls of an op of one version; ``why`` says that none has a form."""
 
     version: int

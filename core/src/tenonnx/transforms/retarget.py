@@ -29,7 +29,7 @@ from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
 from tenonnx.transforms.report import Change, Retargeted, all_kept, interface_refusals, refusal
 from tenonnx.transforms.rewrite import Call, Rewriter, body_nodes
 from tenonnx.transforms.runtimes import Runtime, Ways
-from tenonnx.transforms.target import INTERNAL_DOMAIN, Target, target_for
+from tenonnx.transforms.target import Target, is_as_written, target_for
 
 #: Lowerings of one op within each other beyond this number go in circles.
 MAXIMUM_NESTING = 3
@@ -412,21 +412,6 @@ def retarget_where_needed(
     graph: Graph, target: Target, domains: Collection[str] | None = None, *, refuse: bool = True
 ) -> Retargeted:
     """The graph itself where every node is written for the target already, else as ``retarget_to``."""
-    if target.runtime is None and _is_as_written(graph, target.opsets, domains):
+    if is_as_written(graph, target, domains):
         return Retargeted(graph, list(all_kept(graph)))
     return retarget_to(graph, target, refuse=refuse)
-
-
-def _is_as_written(graph: Graph, opsets: Mapping[str, int], domains: Collection[str] | None) -> bool:
-    """Whether every node is written for these versions already."""
-    if domains is not None and any(n.domain not in opsets for m in graph.walk() for n in (m, *body_nodes(m.op))):
-        return False
-    if any(opsets.get(domain) != version for domain, version in graph.opsets.items() if domain in opsets):
-        return False
-    for node in graph.walk():
-        if node.origin is None and isinstance(node.op, Op) and node.domain != INTERNAL_DOMAIN:
-            if node.domain not in graph.opsets or opsets.get(node.domain) != node.version:
-                return False
-        elif node.domain == INTERNAL_DOMAIN or (node.domain in opsets and node.version != opsets[node.domain]):
-            return False
-    return True

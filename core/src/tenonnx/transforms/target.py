@@ -13,6 +13,7 @@ from tenonnx.graph.types import TensorType, Type
 from tenonnx.op.op import Op
 from tenonnx.registry.extensions import extension
 from tenonnx.registry.registry import canonical_domain, default_registry
+from tenonnx.transforms.rewrite import body_nodes
 from tenonnx.transforms.runtimes import Runtime
 
 #: The domain of ops that are never written to a file.
@@ -167,3 +168,21 @@ def _check_version(domain: str, version: int, graph: Graph, runtime: Runtime | N
     known = _published(domain) if domain in _SPECIFIED else ()
     if known and not 1 <= version <= max(known) and version != graph.opsets.get(domain):
         raise InvalidCall("unknown opset", given=f"{domain} {version}", available=f"{domain} 1 to {max(known)}")
+
+
+def is_as_written(graph: Graph, target: Target, domains: Collection[str] | None = None) -> bool:
+    """Whether every node is written for the versions of a target already, and no runtime limits what it takes."""
+    opsets = target.opsets
+    if target.runtime is not None:
+        return False
+    if domains is not None and any(n.domain not in opsets for m in graph.walk() for n in (m, *body_nodes(m.op))):
+        return False
+    if any(opsets.get(domain) != version for domain, version in graph.opsets.items() if domain in opsets):
+        return False
+    for node in graph.walk():
+        if node.origin is None and isinstance(node.op, Op) and node.domain != INTERNAL_DOMAIN:
+            if node.domain not in graph.opsets or opsets.get(node.domain) != node.version:
+                return False
+        elif node.domain == INTERNAL_DOMAIN or (node.domain in opsets and node.version != opsets[node.domain]):
+            return False
+    return True

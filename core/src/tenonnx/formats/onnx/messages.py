@@ -21,8 +21,7 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.order import check_whole
 from tenonnx.registry.packages import KEY as PACKAGES
 from tenonnx.registry.packages import packages_in_use
-from tenonnx.transforms.retarget import retarget_where_needed
-from tenonnx.transforms.target import target_for
+from tenonnx.transforms.target import is_as_written, target_for
 
 _read_from: ContextVar[tuple[Graph, onnx.ModelProto, Initializers] | None] = ContextVar("tenonnx_message", default=None)
 
@@ -56,7 +55,11 @@ def message_of(graph: Graph, *, training_state: bool = False) -> tuple[onnx.Mode
     for a node that has no form there.
     """
     check_whole(graph)
-    written = retarget_where_needed(graph, target_for(graph)).graph
+    target, written = target_for(graph), graph
+    if not is_as_written(graph, target):
+        from tenonnx.transforms.retarget import retarget_to  # whose import takes longer than the rest of this
+
+        written = retarget_to(graph, target).graph
     model, initializers = as_message(written)
     if written is not graph:
         leave_out_notes(model)

@@ -100,6 +100,6 @@ def remedies(graph: Graph) -> Iterator[tuple[str, Program]]:
 
 def node_seconds(graph: Graph, feeds: Mapping[str, Any], calls: int) -> list[dict[str, float]]:
     """The seconds of each node of the runtime's graph, by its name, in each of so many calls, by its own profiler."""
-    from tenonnx_onnxruntime.compiling import node_seconds
+    from tenonnx_onnxruntime.profiling import node_seconds
 
     return node_seconds(graph, feeds, calls)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
-import json
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime
@@ -31,7 +28,6 @@ from tenonnx.extend.backends import (
     Program,
     Target,
     fall_back,
-    retarget_to,
     target_for,
 )
 from tenonnx.extend.formats import LARGEST_MESSAGE, message_of, write_stream
@@ -45,8 +41,8 @@ from tenonnx_onnxruntime.kernels import (
     has_version,
     is_faulty,
     left_behind,
+    loaded_ir,
     newest,
-    newest_ir,
 )
 from tenonnx_onnxruntime.places import Place
 from tenonnx_onnxruntime.providers import Provider, check_first, chosen
@@ -89,10 +85,6 @@ _NO_QLINEAR = ("session.disable_quant_qdq", "1")
 _GROWING = 8
 
 
-#: Calls before those that are measured.
-_WARMING = 3
-
-
 def compile_graph(
     graph: Graph,
     *,
@@ -113,7 +105,11 @@ def compile_graph(
     try:
         _refuse_growing_text(graph)
         make = functools.partial(
-            _session, providers=wanted, session_options=session_options, optimization=optimization, trains=bool(state)
+            open_session,
+            providers=wanted,
+            session_options=session_options,
+            optimization=optimization,
+            trains=bool(state),
         )
         program: Program
         if state:
@@ -125,23 +121,6 @@ def compile_graph(
             raise
         return fall_back(graph, error, state)
     return program if strict else FallbackProgram(program, graph, state)
-
-
-def node_seconds(graph: Graph, feeds: Mapping[str, Any], calls: int) -> list[dict[str, float]]:
-    """The seconds of each node of the runtime's graph, by its name, in each of so many calls, by its own profiler."""
-    with tempfile.TemporaryDirectory() as folder:
-        options = {"enable_profiling": True, "profile_file_prefix": str(Path(folder) / "nodes")}
-        session, is_plain = _session(graph, [CPU], options, None)
-        program = RuntimeProgram(graph, session, is_plain)
-        for _ in range(calls + _WARMING):
-            program(feeds)
-        events = json.loads(Path(session.end_profiling()).read_text("utf-8"))
-    spent: dict[str, list[float]] = {}
-    for event in events:
-        name, is_kernel, _ = str(event.get("name", "")).rpartition("_kernel_time")
-        if event.get("cat") == "Node" and is_kernel:
-            spent.setdefault(name, []).append(event["dur"] * 1e-6)
-    return [{name: each[-calls + k] for name, each in spent.items() if len(each) >= calls} for k in range(calls)]
 
 
 def _refuse_growing_text(graph: Graph) -> None:
@@ -168,7 +147,7 @@ def _is_spoiled_by_exact_products(node: Node) -> bool:
     return node.op_type == "QGemm"
 
 
-def _session(
+def open_session(
     graph: Graph, providers: list[Any], session_options: Any, optimization: str | None, trains: bool = False
 ) -> tuple[onnxruntime.InferenceSession, bool]:
     """A session of the first form of the graph that the runtime takes, and whether a plain one gives the same."""
@@ -206,6 +185,8 @@ def _candidates(graph: Graph, providers: list[Any], problems: list[str]) -> Iter
         is_faulty(node.op, [v.type if v is not None else None for v in node.inputs]) for node in named
     ):
         yield graph
+    from tenonnx.extend.backends import retarget_to  # most graphs are not rewritten
+
     possible = {
         domain: version if domain in opaque else min(version, newest(domain))
         for domain, version in own.items()
@@ -243,13 +224,13 @@ def _open(
     is_plain = (
         providers == [CPU]
         and graph is given
-        and model.ir_version <= newest_ir()
+        and model.ir_version == loaded_ir(model.ir_version)
         and len(graph.inputs) == len(graph.all_inputs)
         and not graph.functions
         and sum(contents.nbytes for _, contents in initializers) < LARGEST_MESSAGE
         and not any(node.op_type in OPTIONED for node in graph.walk())
     )
-    model.ir_version = min(model.ir_version, newest_ir())
+    model.ir_version = loaded_ir(model.ir_version)
     if model.ir_version >= OPTIONAL_INPUTS_IR and len(graph.inputs) < len(graph.all_inputs):
         inputs = [info for value, info in zip(graph.all_inputs, model.graph.input, strict=True) if value.data is None]
         del model.graph.input[:]

@@ -23,6 +23,9 @@ CPU = "CPUExecutionProvider"
 #: A kernel without a last version serves the version that it starts from, and no newer one.
 _OPEN_END = 2**31 - 1
 
+#: What the oldest onnxruntime that this package takes loads, without asking: an IR version, and a version of ai.onnx.
+_OLDEST_IR, _OLDEST_OPSET = 10, 21
+
 #: Ops that need no kernel: the runtime turns them into initializers.
 _BUILT_IN = frozenset({("ai.onnx", "Constant")})
 
@@ -54,9 +57,16 @@ def newest_ir() -> int:
     return next((version for version in range(IR_VERSION, 4, -1) if _loads("ai.onnx", 13, version)), 4)
 
 
+def loaded_ir(version: int) -> int:
+    """An IR version, or the newest one that the runtime loads where that is older."""
+    return version if version <= _OLDEST_IR else min(version, newest_ir())
+
+
 def has_version(domain: str, version: int) -> bool:
     """Whether the runtime loads a version of a domain; of ai.onnx without a look at all schemas, which takes long."""
-    return _loads(domain, version, 4) if domain == "ai.onnx" else version <= newest(domain)
+    if domain != "ai.onnx":
+        return version <= newest(domain)
+    return version <= _OLDEST_OPSET or _loads(domain, version, 4)
 
 
 @functools.cache
