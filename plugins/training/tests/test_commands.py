@@ -311,6 +311,25 @@ def test_a_resumed_training_numbers_classes_as_before(tmp_path, capsys):
     assert "has 2 classes, and the model 3" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["r.parquet", "r.csv"])
+@pytest.mark.parametrize("settings", [(), ("--ignore-index", 1)], ids=["plain", "ignore"])
+def test_a_resumed_training_knows_that_its_text_labels_are_classes(name, settings, tmp_path, capsys):
+    model, *how = flowers(tmp_path)
+    data = ("--data", tmp_path / name, "--columns", "x=wide,long", "--label", "kind")
+    state, bare = tmp_path / "state.safetensors", (model, *data, "--resume", tmp_path / "state.safetensors")
+    assert run("train", model, *how, *data, *settings, "--checkpoint", state) == 0
+    before = tx.load(state).training_state.settings["loss"]
+    tuned = tmp_path / "tuned.safetensors"
+    for more in (), ("--ignore-index", 2), ("--class-axis", 1):
+        assert run("train", *bare, *more, "-o", tuned) == 0
+        after = tx.load(tuned).training_state.settings["loss"]
+        ignored = 2 if "--ignore-index" in more else 1 if settings else None
+        assert after == before if not more else after["ignore_index"] == ignored
+    capsys.readouterr()
+    assert run("train", *bare, "--loss", "mean_squared_error", "-o", tuned) == 2
+    assert 'the labels "kind" are text, which the loss does not read' in capsys.readouterr().err
+
+
 @pytest.fixture
 def full(tmp_path):
     """A folder with a model of 16 KB, and data for it, where no file over 32 KB fits: its checkpoint has 48 KB."""

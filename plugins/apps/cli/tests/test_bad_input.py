@@ -244,7 +244,7 @@ def test_a_failed_conversion_leaves_the_source_as_it_was(tenonnx, model, tmp_pat
     [
         ("inspect digts.onnx", "did you mean digits.onnx?"),
         ("inspect digits", "did you mean digits.onnx?"),
-        ("inspect digits.safetensors", "did you mean digits.onnx?"),
+        ("inspect digit.onx", "did you mean digits.onnx?"),
         ("inspect below/modle.onnx", f"did you mean {Path('below/model.onnx')}?"),
         ("run digits.onnx --inputs sampels.npz", "did you mean samples.npz?"),
         ("run digits.onnx --inputs sampels.csv", "did you mean samples.npz?"),

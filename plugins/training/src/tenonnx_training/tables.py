@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tenonnx.extend import DType, Graph, InvalidCall, InvalidFeed, TensorType
+from tenonnx.extend.formats import TrainingState
 from tenonnx_data import ClassNames, Table, is_table, read_labels, read_table
 from tenonnx_data.table import Opener, opened_file
 from tenonnx_training.config import TrainingConfig
 from tenonnx_training.embedding_losses import InfoNCE, Triplet
 from tenonnx_training.images import ImageFolder, classes_of
 from tenonnx_training.losses import LOSSES, NegativeLogLikelihood, SoftmaxCrossEntropy
+from tenonnx_training.settings import lost, revived
 
 #: Losses whose labels are the numbers of classes.
 OF_CLASSES = ("softmax_cross_entropy", "negative_log_likelihood")
@@ -102,6 +104,12 @@ def _labels(
     return others
 
 
+def loss_of(state: TrainingState | None) -> Any:
+    """The loss of a training state: a name or an object, None where it is a function, which no file holds."""
+    before = None if state is None else state.settings.get("loss")
+    return None if lost(before) else revived(before, "loss")
+
+
 def _reads_classes(loss: Any) -> bool:
     """Whether the labels of a loss, a name or an object, are numbers of classes."""
     return isinstance(loss, SoftmaxCrossEntropy | NegativeLogLikelihood) or loss in OF_CLASSES
@@ -109,8 +117,7 @@ def _reads_classes(loss: Any) -> bool:
 
 def _label_array(graph: Graph, table: Table, name: str, loss: Any, output: str | None) -> Any:
     """A column of labels: numbers of classes, or numbers as the model predicts them."""
-    settings = {} if graph.training_state is None else graph.training_state.settings
-    loss = loss or settings.get("loss")
+    loss = loss or loss_of(graph.training_state)
     groups = isinstance(loss, Triplet | InfoNCE) or loss in OF_GROUPS
     if groups or _reads_classes(loss) or (loss is None and table.is_text(name)):
         try:
@@ -120,6 +127,12 @@ def _label_array(graph: Graph, table: Table, name: str, loss: Any, output: str |
         except InvalidCall as error:
             error.do = "give the number of each class, from 0 on, as the model counts them"
             raise
+    if table.is_text(name):
+        raise InvalidCall(
+            f'the labels "{name}" are text, which the loss does not read',
+            given=loss if isinstance(loss, str) else type(loss).__name__,
+            available=f"losses of classes: {', '.join((*OF_CLASSES, *OF_GROUPS))}",
+        )
     (kept,) = (field.type for field in table.fields if field.name == name)
     if table.noun == "array" or (loss is None and kept.startswith(("int", "uint"))):
         return table.column(name, DType.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from tenonnx_cli.extend import columns_option, gathered, in_order
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
+    from tenonnx.extend.formats import TrainingState
 
 
 @dataclass(frozen=True)
@@ -73,22 +74,25 @@ class ClassOptions:
     ignore_index: int | None
     class_axis: int | None
 
-    def loss(self, name: str | None) -> Any:
-        """A loss by name, as it is, or with what these options say."""
+    def loss(self, name: str | None, state: TrainingState | None = None) -> Any:
+        """A loss by name, or that of a training state, as it is or with what these options say."""
         from tenonnx.extend import InvalidCall
-        from tenonnx_training.losses import LOSSES
-        from tenonnx_training.tables import OF_CLASSES
+        from tenonnx_training.losses import LOSSES, NegativeLogLikelihood, SoftmaxCrossEntropy
+        from tenonnx_training.tables import OF_CLASSES, loss_of
 
         given = {option: value for option, value in asdict(self).items() if value is not None}
         if not given:
             return name
-        if name not in OF_CLASSES:
+        before = name or loss_of(state)
+        if isinstance(before, NegativeLogLikelihood | SoftmaxCrossEntropy):
+            return replace(before, **given)
+        if before not in OF_CLASSES:
             raise InvalidCall(
                 "--ignore-index or --class-axis was given without a classification loss",
-                given=f"--loss {name}",
+                given=f"--loss {name}" if name else "no --loss",
                 available=", ".join(OF_CLASSES),
             )
-        return LOSSES[name](**given)
+        return LOSSES[before](**given)
 
 
 def _numbers_of(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[float, ...]:

@@ -134,7 +134,7 @@ def command(
         read = partial(data.read, graph, loss, output=options["output"], weights=options["sample_weights"])
         arrays = read()
         options |= {
-            "loss": classes.loss(loss),
+            "loss": classes.loss(loss, graph.training_state),
             "optimizer": optimizer.made(
                 graph, samples_of(arrays), options["epochs"], options["batch_size"], options["accumulate"]
             ),
