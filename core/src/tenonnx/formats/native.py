@@ -104,18 +104,18 @@ def _placeholder(name: str, key: str, contents: Constant) -> TensorProto:
     proto = without_contents(name, contents)
     if key != name:
         proto.external_data.add(key=_TENSOR, value=key)
-    if isinstance(contents, TensorContents) and not _is_plain(contents.proto):
+    if isinstance(contents, TensorContents) and not _is_plain(contents):
         source = contents.proto
         held = [field.name for field, _ in source.ListFields() if field.name in _FIELDS]
-        proto.external_data.add(key=_FIELD, value="raw_data" if contents.region is not None else "".join(held[:1]))
+        proto.external_data.add(key=_FIELD, value="raw_data" if contents.is_raw_outside else "".join(held[:1]))
     return proto
 
 
-def _is_plain(proto: TensorProto) -> bool:
+def _is_plain(contents: TensorContents) -> bool:
     """Whether a message says no more than name, type and contents, which are raw or lie outside."""
-    fields = {field.name for field, _ in proto.ListFields()}
-    outside = {"external_data", "data_location"}
-    return fields <= {"name", "data_type", "dims", "raw_data", *outside} and ("raw_data" in fields or outside <= fields)
+    fields = {field.name for field, _ in contents.proto.ListFields()}
+    known = {"name", "data_type", "dims", "raw_data", "external_data", "data_location"}
+    return fields <= known and ("raw_data" in fields or contents.is_raw_outside)
 
 
 def _tensor(key: str, contents: Constant, source: Any) -> Tensor:

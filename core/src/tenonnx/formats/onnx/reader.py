@@ -15,6 +15,7 @@ from tenonnx.formats.external import ExternalFiles
 from tenonnx.formats.onnx import proto as onnx
 from tenonnx.formats.onnx.attributes import read_attribute
 from tenonnx.formats.onnx.functions import read_functions
+from tenonnx.formats.onnx.large_tensors import without_large_tensors
 from tenonnx.formats.onnx.parameter_roles import take_roles
 from tenonnx.formats.onnx.resolve import Resolver
 from tenonnx.formats.onnx.sort import sorted_nodes
@@ -87,7 +88,8 @@ def _read_path(path: Path, files: ExternalFiles, registry: Registry | None) -> G
     for _ in range(READINGS):
         before = _identity(path)
         try:
-            graph = _read_model(parse_model(_read_file(path), f'"{path}"'), files, (), registry)
+            message, large = without_large_tensors(_read_file(path))
+            graph = _read_model(parse_model(message, f'"{path}"'), files, (), registry, large)
         except InvalidModel:
             if _identity(path) == before:
                 raise
@@ -115,10 +117,14 @@ def read_parts(
 
 
 def _read_model(
-    model: onnx.ModelProto, files: ExternalFiles, apart: Sequence[tuple[str, Constant]], registry: Registry | None
+    model: onnx.ModelProto,
+    files: ExternalFiles,
+    apart: Sequence[tuple[str, Constant]],
+    registry: Registry | None,
+    large: Mapping[int, memoryview] | None = None,
 ) -> Graph:
     with gc_paused():
-        return _ModelReader(model, files, apart, registry or default_registry()).graph()
+        return _ModelReader(model, files, apart, registry or default_registry(), large or {}).graph()
 
 
 def _read_file(path: str | os.PathLike[str]) -> bytes:
@@ -176,8 +182,10 @@ class _ModelReader:
         files: ExternalFiles,
         apart: Sequence[tuple[str, Constant]],
         registry: Registry,
+        large: Mapping[int, memoryview],
     ) -> None:
         self.model = model
+        self.large = large
         self.files = files
         self.apart = apart
         self.registry = registry
@@ -200,7 +208,7 @@ class _ModelReader:
         graph.metadata = {entry.key: entry.value for entry in model.metadata_props}
         graph.origin = model
         reader = GraphReader(model.graph, graph, self.resolver, self.files, None)
-        reader.apart = self.apart
+        reader.apart, reader.large = self.apart, self.large
         reader.read()
         for domain, version in self.resolver.assumed.items():
             graph.opsets.setdefault(domain, version)
@@ -234,6 +242,7 @@ class GraphReader:
         self.level: int = 0 if outer is None else outer.level + 1
         self.scope: dict[str, Value] = {}
         self.apart: Sequence[tuple[str, Constant]] = ()
+        self.large: Mapping[int, memoryview] = {}
 
     def read(self) -> Graph:
         proto, graph, scope = self.proto, self.graph, self.scope
@@ -273,8 +282,8 @@ class GraphReader:
     def _read_initializers(self) -> None:
         for name, contents in self.apart:
             self._add_variable(name, contents)
-        for tensor in self.proto.initializer:
-            self._add_variable(tensor.name, TensorContents(tensor, self.files))
+        for number, tensor in enumerate(self.proto.initializer):
+            self._add_variable(tensor.name, TensorContents(tensor, self.files, self.large.get(number)))
         for sparse in self.proto.sparse_initializer:
             self._add_variable(sparse.values.name, SparseContents(sparse, self.files))
 

@@ -12,6 +12,7 @@ from tenonnx.errors import InvalidCall
 from tenonnx.formats.external import ExternalDataWriter, Pieces, Region
 from tenonnx.formats.files import AtomicWriter, available_name
 from tenonnx.formats.onnx import proto as onnx
+from tenonnx.formats.onnx.large_tensors import varint
 from tenonnx.formats.onnx.proto import TensorProto
 from tenonnx.formats.onnx.tensors import (
     Initializers,
@@ -127,6 +128,8 @@ def packed_source(contents: Constant, name: str) -> Region | Pieces | Any:
     region = contents.region if isinstance(contents, TensorContents | MappedContents) else None
     if region is not None:
         return region
+    if isinstance(contents, TensorContents) and contents.raw is not None:
+        return contents.raw
     size, dims = packed_bytes(contents.type), static_dims(contents)
     if isinstance(contents, RowConstant) and not isinstance(contents, TensorContents) and dims and size > _PIECE:
         return Pieces(size, partial(_pieces, contents, dims[0], name))
@@ -159,12 +162,12 @@ def _write_message(
     copy_fields(model, head, without=("graph",))
     body = graph.SerializeToString()
     sizes = [_size(name, contents, entries, inline) for name, contents in initializers]
-    length = len(body) + sum(1 + len(_varint(size)) + size for size in sizes)
+    length = len(body) + sum(1 + len(varint(size)) + size for size in sizes)
     file.write(head.SerializeToString())
-    file.write(b"\x3a" + _varint(length))
+    file.write(b"\x3a" + varint(length))
     file.write(body)
     for (name, contents), size in zip(initializers, sizes, strict=True):
-        file.write(b"\x2a" + _varint(size))
+        file.write(b"\x2a" + varint(size))
         for chunk in _chunks(name, contents, entries, inline):
             file.write(chunk)
 
@@ -173,13 +176,13 @@ def _size(name: str, contents: Constant, entries: Mapping[str, TensorProto], inl
     size = _message_of(name, contents, entries, inline).ByteSize()
     if _is_streamed(name, contents, inline):
         packed = packed_bytes(contents.type)
-        size += 1 + len(_varint(packed)) + packed
+        size += 1 + len(varint(packed)) + packed
     return int(size)
 
 
 def _is_streamed(name: str, contents: Constant, inline: set[str]) -> bool:
     """Whether the raw contents follow the rest of the tensor's message, from where they lie."""
-    read_inline = isinstance(contents, TensorContents) and contents.region is None
+    read_inline = isinstance(contents, TensorContents) and contents.region is None and contents.raw is None
     return name in inline and not read_inline and contents.type.dtype is not DType.string
 
 
@@ -207,18 +210,9 @@ def _chunks(
 ) -> Iterator[bytes | memoryview]:
     yield _message_of(name, contents, entries, inline).SerializeToString()
     if _is_streamed(name, contents, inline):
-        yield b"\x4a" + _varint(packed_bytes(contents.type))
+        yield b"\x4a" + varint(packed_bytes(contents.type))
         source = packed_source(contents, name)
         if isinstance(source, Pieces):
             yield from source
         else:
             yield source.view() if isinstance(source, Region) else memoryview(source)
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)

@@ -25,15 +25,21 @@ MAXIMUM_ELEMENTS = 1 << 48
 
 
 class TensorContents(Contents):
-    """The contents of a ``TensorProto``: inline, or in a ``region`` of an external file that is mapped on first use."""
+    """The contents of a ``TensorProto``: inline, or in a ``region`` of an external file that is mapped on first use.
 
-    __slots__ = ("_array", "proto", "region", "type")
+    ``raw`` has the bytes of a large one in the place of its message.
+    """
 
-    def __init__(self, proto: TensorProto, files: ExternalFiles | None = None) -> None:
+    __slots__ = ("_array", "proto", "raw", "region", "type")
+
+    def __init__(self, proto: TensorProto, files: ExternalFiles | None = None, raw: memoryview | None = None) -> None:
         self.proto = proto
         self._array: np.ndarray[Any, Any] | None = None
         self.type = tensor_type(proto)
         self.region = self._region(files) if proto.data_location == TensorProto.EXTERNAL else None
+        self.raw = raw
+        if raw is not None and (self.region is not None or self.type.dtype is DType.string or len(raw) != self.nbytes):
+            proto.raw_data, self.raw = bytes(raw), None  # decoding it says what is wrong
 
     @property
     def nbytes(self) -> int:
@@ -42,6 +48,11 @@ class TensorContents(Contents):
     @property
     def is_external(self) -> bool:
         return self.region is not None
+
+    @property
+    def is_raw_outside(self) -> bool:
+        """Whether the bytes lie outside of the message."""
+        return self.region is not None or self.raw is not None
 
     def _region(self, files: ExternalFiles | None) -> Region:
         entries = {entry.key: entry.value for entry in self.proto.external_data}
@@ -64,6 +75,8 @@ class TensorContents(Contents):
                     array = from_raw(self.region.view(), self.type)
                 elif self.type.dtype is DType.string:
                     array = self._texts()
+                elif self.raw is not None:
+                    array = from_raw(self.raw, self.type)
                 elif self.proto.HasField("raw_data"):
                     array = from_raw(memoryview(self.proto.raw_data), self.type)
                 else:
@@ -252,7 +265,9 @@ def from_raw(raw: memoryview, kind: TensorType) -> np.ndarray[Any, Any]:
 
 
 def to_proto(contents: Constant, name: str) -> TensorProto:
-    """Static contents as a message: the one they were read from where there is one."""
+    """Static contents as a message: the one they were read from where there is one that holds or places them."""
+    if isinstance(contents, TensorContents) and contents.raw is not None:
+        return to_inline_proto(contents, name)
     if isinstance(contents, TensorContents):
         if contents.proto.name == name:
             return contents.proto
@@ -265,11 +280,14 @@ def to_proto(contents: Constant, name: str) -> TensorProto:
 
 def to_inline_proto(contents: Constant, name: str) -> TensorProto:
     """Static contents as a message that holds them, wherever they lie."""
-    proto = to_proto(contents, name)
-    if not isinstance(contents, TensorContents) or contents.region is None:
-        return proto
-    inline = TensorProto(raw_data=bytes(contents.region.view()))
-    inline.MergeFrom(proto)
+    outside = None
+    if isinstance(contents, TensorContents):
+        outside = contents.raw if contents.region is None else contents.region.view()
+    if not isinstance(contents, TensorContents) or outside is None:
+        return to_proto(contents, name)
+    inline = TensorProto(raw_data=bytes(outside))
+    inline.MergeFrom(contents.proto)
+    inline.name = name
     inline.ClearField("data_location")
     inline.ClearField("external_data")
     return inline

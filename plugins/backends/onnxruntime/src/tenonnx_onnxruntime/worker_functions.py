@@ -32,6 +32,9 @@ _BITS = {
 _open: dict[tuple[Any, ...], onnxruntime.InferenceSession] = {}
 _MOST_OPEN = 2
 
+#: From so many bytes on, a file is open alone: its session takes as much memory again.
+_LARGE = 1 << 28
+
 
 def version() -> str:
     """The version of the runtime."""
@@ -64,7 +67,7 @@ def _session(path: str, entries: Mapping[str, str], level: str) -> onnxruntime.I
     key = (path, status.st_ino, status.st_mtime_ns, status.st_size, level, *entries.items())
     session = _open.pop(key, None)
     if session is None:
-        while len(_open) >= _MOST_OPEN:
+        while len(_open) >= (1 if status.st_size >= _LARGE else _MOST_OPEN):
             del _open[next(iter(_open))]
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # what fails is raised
