@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,11 @@ import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx_cli import main
 from tenonnx_quantized.tuning.calibrate import METHODS, observe
-from tenonnx_quantized.tuning.quantize import quantize
+from tenonnx_quantized.tuning.quantize import quantize as quantize_graph
 from tenonnx_quantized.tuning.quantized_tensor import by_channel, in_blocks, parameters
+
+#: Quantization of these tests: static unless they say otherwise.
+quantize = partial(quantize_graph, mode="static")
 
 CNN = Path(__file__).parents[2] / "examples" / "digits_cnn"
 DIGITS = np.load(CNN / "digits.npz")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import onnx
@@ -12,7 +13,10 @@ from onnx import numpy_helper
 
 import tenonnx as tx
 from tenonnx_cli import main
-from tenonnx_quantized.tuning.quantize import quantize
+from tenonnx_quantized.tuning.quantize import quantize as quantize_graph
+
+#: Quantization of these tests: static unless they say otherwise.
+quantize = partial(quantize_graph, mode="static")
 
 BIAS = np.array([-138.0, 3.0, 49.0, 44.0], np.float32)
 NODES = {

@@ -28,6 +28,7 @@ from tenonnx_cli.extend import (
     verbosity_options,
     working,
 )
+from tenonnx_quantized.tuning.modes import MODES
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
@@ -52,8 +53,8 @@ SHOWN = 10
 @output_option
 @click.option(
     "--mode",
-    type=click.Choice(["dynamic", "static", "weights"]),
-    default="dynamic",
+    type=click.Choice(MODES),
+    default=MODES[0],
     show_default=True,
     help="dynamic: ranges of activations are computed at run time; static: they are calibrated on --inputs; "
     "weights: only weights are quantized, those of MatMul in blocks, those of Conv and Gemm by channel in 8 bits.",

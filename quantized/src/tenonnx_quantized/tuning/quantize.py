@@ -30,6 +30,7 @@ from tenonnx_quantized.tuning.accuracy import (
 from tenonnx_quantized.tuning.calibrate import METHODS, Batch, Observed, observe
 from tenonnx_quantized.tuning.constants import weights_as_constants
 from tenonnx_quantized.tuning.insert import Insertions, insert
+from tenonnx_quantized.tuning.modes import MODES
 from tenonnx_quantized.tuning.quantized_tensor import (
     SEARCHES,
     Array,
@@ -45,7 +46,6 @@ from tenonnx_quantized.tuning.quantized_tensor import (
 #: From so many bytes on, a matrix is quantized in parts.
 LARGE = 1 << 24
 
-MODES = ("dynamic", "static", "weights")
 FORMS = ("qdq", "qoperator")
 
 _ACTIVATION_TYPES = ("uint8", "int8", "uint16", "int16", "float8e4m3fn")
@@ -86,7 +86,7 @@ class QuantizeConfig:
     that stay there are not quantized.
     """
 
-    mode: str = "static"
+    mode: str = MODES[0]
     bits: int | None = None
     block_size: int = 32
     activation_type: str | None = None
