@@ -10,7 +10,7 @@ from tenonnx_quantized.qlinear import qlinear
 
 
 def channels_first(x: Value, channels_last: int) -> Value:
-    """An image with its channels behind the batch."""
+    """Move the channels of an image from the last axis to axis 1 if ``channels_last`` is set."""
     return ops.transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)]) if channels_last else x
 
 
@@ -44,7 +44,7 @@ def qlinear_average_pool(
 
 @qlinear("QLinearGlobalAveragePool", ops.global_average_pool)
 def qlinear_global_average_pool(X, x_scale, x_zero_point, y_scale, y_zero_point, *, channels_last=0):
-    """The mean of each image of each channel; with ``channels_last`` the channels are the last axis."""
+    """The mean of each channel of each image; with ``channels_last`` the channels are the last axis."""
     return channels_back(ops.global_average_pool(channels_first(X, channels_last)), channels_last)
 
 

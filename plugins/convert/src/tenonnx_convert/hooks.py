@@ -27,12 +27,12 @@ from tenonnx.registry.discovery import plugins
 #: Plugins of this entry-point group are hooks, asked for by name.
 GROUP = "tenonnx.hooks"
 
-#: A hook gets every tensor inline while they have so many bytes together, and otherwise those below ``_SMALL``.
+#: A hook gets all tensors inline if they have at most ``_INLINE`` bytes together, else those below ``_SMALL``.
 _INLINE, _SMALL = 64 << 20, 1 << 16
 
 
 class Hook:
-    """One hook: a function of a message, or of a message and the graph that was exported, or an object with one."""
+    """A hook: a function of a ModelProto, or of it and the exported graph, or an object with ``post_process``."""
 
     def __init__(self, given: Any, name: str = "") -> None:
         value = _made(given) if inspect.isclass(given) and hasattr(given, "post_process") else given
@@ -49,7 +49,7 @@ class Hook:
         self._also = _also_taken(function)
 
     def __call__(self, model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
-        """The message that the hook leaves. Raises ``PluginError`` naming the hook for whatever it raises."""
+        """Run the hook and return the ModelProto. Raises ``PluginError`` naming the hook for any error in it."""
         try:
             left = self._also(self.function, model, graph)
         except TenonnxError as error:
@@ -108,7 +108,7 @@ def _also_taken(function: Callable[..., Any]) -> Callable[..., Any]:
     """Call of a hook with the message and, where it takes that by position or name, the graph."""
     try:
         parameters = inspect.signature(function).parameters
-    except ValueError:  # nobody knows that of what is written in C
+    except ValueError:  # functions written in C may have no signature
         return lambda call, model, graph: call(model)
     places = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     rest = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
@@ -121,10 +121,10 @@ def _also_taken(function: Callable[..., Any]) -> Callable[..., Any]:
 def run_hooks(
     hooks: Sequence[Hook], model: onnx.ModelProto, initializers: Initializers, graph: Graph, registry: Any
 ) -> tuple[onnx.ModelProto, Initializers]:
-    """The message that hooks leave, and its initializers apart.
+    """Run hooks on a message; returns the message without initializers, and the initializers.
 
-    A hook sees all of these in the message. Where they are many bytes, the larger ones are references to files, whose
-    folder is the entry ``basepath``; those that it leaves stay where they lie. Raises ``InvalidModel`` naming the hook
+    A hook sees all initializers in the message. If they are large together, the larger ones are external data, in the
+    folder of the entry ``basepath``; unchanged ones stay where they are. Raises ``InvalidModel`` naming the hook
     whose message cannot be read.
     """
     outputs = len(model.graph.output)
@@ -145,7 +145,7 @@ def run_hooks(
 
 
 class _Placed:
-    """Initializers as hooks see them, each with the message that stands for it."""
+    """Initializers and the TensorProto of each that hooks see."""
 
     def __init__(self, initializers: Initializers, folder: Path) -> None:
         self.initializers = initializers
@@ -191,7 +191,7 @@ class _Placed:
         return place
 
     def take(self, messages: Iterable[TensorProto]) -> None:
-        """Let the initializers be those of a message, with the contents that they had where it says so."""
+        """Replace the initializers by ``messages``; those that hooks left unchanged keep their contents."""
         before = dict(self.initializers)
         files: dict[str, ExternalFiles] = {}
         found: Initializers = []
@@ -205,14 +205,14 @@ class _Placed:
                 own = TensorProto()
                 own.CopyFrom(message)
                 found.append((message.name, TensorContents(own)))
-                found[-1][1].array()  # so that what is none fails here
+                found[-1][1].array()  # raises here if the message is not a tensor
         self.initializers = found
 
     def _is_inline(self, contents: Constant) -> bool:
         return self._inline or contents.nbytes < _SMALL or contents.type.dtype is DType.string
 
     def _referred(self, message: TensorProto, files: dict[str, ExternalFiles]) -> Constant:
-        """The contents of a reference: those that it stood for, or what the hook refers to itself."""
+        """The contents of an external reference: one made here, or one that the hook wrote."""
         held = self._references.get(_place_of(message))
         if held is not None and without_contents("", held) == _bare(message):
             return held
@@ -237,7 +237,7 @@ def _bare(message: TensorProto) -> TensorProto:
 
 
 def _is_still(region: Region) -> bool:
-    """Whether the file of a region is still to be found by its name."""
+    """Whether the path of a region still leads to the same file."""
     try:
         status = Path(region.path).stat()
     except OSError:

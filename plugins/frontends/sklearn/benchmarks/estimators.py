@@ -72,9 +72,10 @@ HEAD = """# Estimators and their cases
 
 Written by
 `python plugins/frontends/sklearn/benchmarks/estimators.py --beside-skl2onnx --beside-hummingbird --table FILE`.
-A case is an estimator in one setting, fitted on small data: by its defaults, and as the lines in
-`plugins/frontends/sklearn/src/tenonnx_sklearn/cases` say. It is right where the file on onnxruntime gives the labels of
-the estimator, its numbers within 1e-4, and no rows for none. What is not right is refused by name.
+A case is an estimator with one choice of settings, fitted on small data: the defaults, and those listed in
+`plugins/frontends/sklearn/src/tenonnx_sklearn/cases`. It is right if the ONNX file, run on onnxruntime, returns the
+labels of the estimator, its numbers within 1e-4, and no rows for an empty batch. Cases that are not right are refused
+by name.
 """
 
 
@@ -83,7 +84,7 @@ def page(rows_of: dict[str, list[dict[str, str]]]) -> str:
     ways = list(next(iter(rows_of.values()))[0])
     lines = [
         HEAD,
-        f"| estimator | cases | {' | '.join(TITLES[way] for way in ways)} | not carried |",
+        f"| estimator | cases | {' | '.join(TITLES[way] for way in ways)} | refused |",
         f"| --- | --- | {' | '.join('---' for _ in ways)} | --- |",
     ]
     everything = [found for each in rows_of.values() for found in each]

@@ -55,7 +55,13 @@ def main() -> None:
     table = pandas.DataFrame({f"n{k}": X[:, k] for k in range(8)})
     for k in range(4):
         table[f"c{k}"] = draw.choice(np.asarray([f"word {n}" for n in range(12)], object), len(X))
-    heads = "model", "scikit-learn, us a row", "tenonnx / it", "skl2onnx / it", "seconds to convert, both"
+    heads = (
+        "model",
+        "scikit-learn, µs per row",
+        "tenonnx / scikit-learn",
+        "skl2onnx / scikit-learn",
+        "seconds to convert: tenonnx, skl2onnx",
+    )
     print(f"| {' | '.join(heads)} |")
     print("| --- | --- | --- | --- | --- |")
     given = dict.fromkeys(models(X, y), X)

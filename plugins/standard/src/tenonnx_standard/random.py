@@ -12,7 +12,7 @@ from tenonnx_standard.logic import less
 
 
 def generator(seed: float | None) -> np.random.Generator | np.random.RandomState:
-    """The generator that a ``seed`` attribute asks for; for whole numbers the one that the suite of ONNX draws with."""
+    """Random generator of a ``seed`` attribute. A whole number seeds numpy's RandomState, as in onnx."""
     if seed is None:
         return np.random.default_rng()
     whole = float(seed).is_integer() and 0 <= seed < 2**32
@@ -35,7 +35,7 @@ def _like_type(input: Value, *, dtype: int | None, **_: Any) -> TensorType:
 
 
 def _uniform(shape: Any, dtype: int, low: float, high: float, seed: float | None) -> Any:
-    # counted from above: what others drew with the same generator and seed is then not compared with itself
+    # From ``high`` downward: onnx's reference draws with the same generator, and equal numbers would test nothing.
     return (high - (high - low) * generator(seed).random(limits.sized(shape, "a random tensor"))).astype(
         DType(dtype).numpy
     )
@@ -53,7 +53,7 @@ def _dtype_of(input: Any, dtype: int | None) -> int:
 
 @primitive("RandomUniform", since=1, pure=False, type=_shaped_type)
 def random_uniform(*, dtype=1, high=1.0, low=0.0, seed: float | None = None, shape: list[int]):
-    """Numbers drawn evenly from ``(low, high]``."""
+    """Random numbers of a shape and element type, drawn evenly from ``(low, high]``; float32 by default."""
 
 
 random_uniform.numpy(lambda *, dtype, high, low, seed, shape: _uniform(shape, dtype, low, high, seed))
@@ -61,7 +61,7 @@ random_uniform.numpy(lambda *, dtype, high, low, seed, shape: _uniform(shape, dt
 
 @primitive("RandomNormal", since=1, pure=False, type=_shaped_type)
 def random_normal(*, dtype=1, mean=0.0, scale=1.0, seed: float | None = None, shape: list[int]):
-    """Numbers drawn from the normal distribution of that mean and standard deviation."""
+    """Random numbers of a shape and element type, from a normal distribution: ``scale`` is its standard deviation."""
 
 
 random_normal.numpy(lambda *, dtype, mean, scale, seed, shape: _normal(shape, dtype, mean, scale, seed))
@@ -69,7 +69,7 @@ random_normal.numpy(lambda *, dtype, mean, scale, seed, shape: _normal(shape, dt
 
 @primitive("RandomUniformLike", since=1, pure=False, type=_like_type)
 def random_uniform_like(input, *, dtype: int | None = None, high=1.0, low=0.0, seed: float | None = None):
-    """``random_uniform`` in the shape of ``input``."""
+    """``random_uniform`` with the shape of ``input`` and, by default, its element type."""
 
 
 random_uniform_like.numpy(
@@ -80,7 +80,7 @@ random_uniform_like.vjp(lambda g, y, input, **_: None)
 
 @primitive("RandomNormalLike", since=1, pure=False, type=_like_type)
 def random_normal_like(input, *, dtype: int | None = None, mean=0.0, scale=1.0, seed: float | None = None):
-    """``random_normal`` in the shape of ``input``."""
+    """``random_normal`` with the shape of ``input`` and, by default, its element type."""
 
 
 random_normal_like.numpy(
@@ -91,7 +91,7 @@ random_normal_like.vjp(lambda g, y, input, **_: None)
 
 @op("Bernoulli", since=15, pure=False)
 def bernoulli(input, *, dtype: int | None = None, seed: float | None = None):
-    """One with the probability that ``input`` holds, else zero."""
+    """1 with the probability given by each element of ``input``, otherwise 0; of the shape of ``input``."""
     wide = cast(input, to=DType.float32) if input.dtype.bits < 32 else input  # where fewer numbers would round to 1
     drawn = less(random_uniform_like(wide, seed=seed), wide)
     return cast(drawn, to=int(input.dtype) if dtype is None else dtype)
@@ -107,7 +107,7 @@ def _multinomial_type(input: Value, *, dtype: int, sample_size: int, **_: Any) -
 
 @primitive("Multinomial", since=7, pure=False, type=_multinomial_type)
 def multinomial(input, *, dtype=6, sample_size=1, seed: float | None = None):
-    """``sample_size`` class numbers for each row, drawn with probabilities that are the exponentials of the row."""
+    """Class numbers ``[batch, sample_size]``, drawn by ``input``: log-probabilities ``[batch, classes]``."""
 
 
 multinomial.requires(one_of(dtype=(int(DType.int32), int(DType.int64))))

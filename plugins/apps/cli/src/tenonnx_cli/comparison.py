@@ -46,9 +46,9 @@ class ComparisonOptions:
         return said_of_inputs(bool(self.inputs or self.archive), self.seed)
 
     def run(self, one: Graph, other: Graph | None, doing: str, **more: Any) -> Verification:
-        """``verify`` of both, or of one on its backends; ``doing`` is shown on a terminal.
+        """Compare two models, or one model across backends, and return the result.
 
-        ``more`` are further arguments.
+        A terminal shows ``doing`` meanwhile; ``more`` are further arguments of ``verify``.
         """
         from tenonnx import verify
         from tenonnx_cli.arrays import read_feeds

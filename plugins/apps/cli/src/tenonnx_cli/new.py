@@ -157,7 +157,7 @@ def _refuse(name: str, domain: str | None, parts: list[Part]) -> None:
 
 
 def _owner(name: str, domain: str | None, parts: list[Part]) -> str:
-    """What has the name of a package, its module, its domain, or one of its entry points; empty where nothing has."""
+    """Owner of the name of a package, its module, its domain or one of its entry points; empty where all are free."""
     from tenonnx.tools import GROUPS, is_ours, plugins, provider
 
     words = _words(name, domain or "")
@@ -192,7 +192,7 @@ def _options_of_convert() -> set[str]:
 
 
 def _words(name: str, domain: str) -> dict[str, str]:
-    """What the templates call a package and its parts."""
+    """Names that the templates use for a package and its parts."""
     short = name.removeprefix("tenonnx-").replace("-", "_")
     title = short.replace("_", " ").capitalize()
     return {"name": name, "module": name.replace("-", "_"), "domain": domain, "short": short, "title": title}

@@ -1,4 +1,4 @@
-"""Lines of the user's code, from which an equation of JAX comes."""
+"""Source lines of JAX equations in the user's code."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import jaxlib
 import tenonnx
 from tenonnx_frontends import UserLines
 
-#: Files of libraries, by a folder that they lie in.
+#: Parts of paths that mark files of libraries.
 _LIBRARIES = ("/flax/", "/equinox/", "/haiku/", "/optax/", "/jaxtyping/", "/functools.py", "/contextlib.py")
 
 USER = UserLines((jax.__file__, jaxlib.__file__, tenonnx.__file__, __file__, traceback.__file__), _LIBRARIES)
 
 
 def of_equation(equation: Any) -> str:
-    """The line of the user that an equation comes from, or nothing."""
+    """Line of the user's code that made an equation; empty where it is not known."""
     held = getattr(equation.source_info, "traceback", None)
     return USER.first((f.file_name, f.line_num, f.function_name) for f in (held.frames if held is not None else ()))

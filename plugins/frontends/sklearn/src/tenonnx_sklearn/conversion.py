@@ -129,7 +129,7 @@ def output(model: Any, X: Value | Table, *methods: str) -> Any:
     for method in methods:
         if method in found:
             return called(found[method])
-    raise refusal(model, f"its rule carries {', '.join(found)}, and not {' or '.join(methods)}")
+    raise refusal(model, f"its rule supports {', '.join(found)}, and not {' or '.join(methods)}")
 
 
 def called(found: Any) -> Any:

@@ -91,17 +91,17 @@ class TracedVector(TracedArray):
             found = super().__array_function__(function, _, arguments, options)
             sizes = [each.size for each in arguments if isinstance(each, TracedVector)]
             return TracedVector(found.value, next((size for size in sizes if size is not None), None))
-        raise TypeError(f"numpy.{function.__name__} of two rows is not carried")
+        raise TypeError(f"numpy.{function.__name__} of two rows is not supported")
 
     def __getattr__(self, name: str) -> Any:
         if name in _OVER_ROW_BY_NAME:
             return lambda *_, **__: _reduced(_OVER_ROW_BY_NAME[name], self)
-        raise AttributeError(f"a row's {name} is not carried")
+        raise AttributeError(f"a row's {name} is not supported")
 
 
 def _reduced(function: Callable[..., Value], x: Any) -> TracedVector:
     if not isinstance(x, TracedVector):
-        raise TypeError("a sum of a row and numbers is not carried; use numpy's on the row")
+        raise TypeError("a sum of a row and numbers is not supported; use numpy's on the row")
     value = x.value if x.value.dtype.is_float else ops.cast(x.value, to="float64")
     return TracedVector(function(value, _LAST, keepdims=1), None)
 

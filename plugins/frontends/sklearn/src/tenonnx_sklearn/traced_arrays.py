@@ -153,12 +153,12 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__" or any(value is not None for value in options.values()):
-            raise TypeError(f"numpy.{ufunc.__name__} with {method} or {', '.join(options)} is not carried")
+            raise TypeError(f"numpy.{ufunc.__name__} with {method} or {', '.join(options)} is not supported")
         return TracedArray(_computed(ufunc, [plain(each) for each in inputs]))
 
     def __array_function__(self, function: Any, _: Any, arguments: Any, options: Any) -> Any:
         if function not in FUNCTIONS:
-            raise TypeError(f"numpy.{function.__name__} is not carried")
+            raise TypeError(f"numpy.{function.__name__} is not supported")
         return FUNCTIONS[function](*arguments, **options)
 
     def __getitem__(self, key: Any) -> TracedArray:
@@ -206,7 +206,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __getattr__(self, name: str) -> Any:
         if name in _METHODS:
             return lambda *arguments, **options: FUNCTIONS[_METHODS[name]](self, *arguments, **options)
-        raise AttributeError(f"an array's {name} is not carried")
+        raise AttributeError(f"an array's {name} is not supported")
 
 
 def plain(each: Any) -> Any:
@@ -300,7 +300,7 @@ def _computed(ufunc: Any, inputs: list[Any]) -> Value:
         return whole if ufunc is np.floor_divide else x - whole * y
     if ufunc in _BINARY:
         return _BINARY[ufunc](*alike(inputs))  # type: ignore[no-any-return]
-    raise TypeError(f"numpy.{ufunc.__name__} is not carried")
+    raise TypeError(f"numpy.{ufunc.__name__} is not supported")
 
 
 def _taken(x: Value, key: tuple[Any, ...]) -> Value:

@@ -69,11 +69,11 @@ def _reshape(x: TracedArray, shape: Any) -> TracedArray:
 def _reduced(kind: str) -> Callable[..., Any]:
     def reduce(x: Any, axis: Any = None, keepdims: Any = False, ddof: int = 0, **options: Any) -> TracedArray:
         if any(value not in (None, 0) for value in options.values()) or axis is None:
-            raise TypeError(f"a {kind} over all rows, or with {', '.join(options) or 'no axis'}, is not carried")
+            raise TypeError(f"a {kind} over all rows, or with {', '.join(options) or 'no axis'}, is not supported")
         rank = x.ndim
         axes = [int(each) % rank for each in np.atleast_1d(axis)]
         if 0 in axes:
-            raise TypeError(f"a {kind} over rows is not carried: one row in is one row out")
+            raise TypeError(f"a {kind} over rows is not supported: one row in is one row out")
         at, held = np.array(axes, np.int64), int(bool(keepdims))
         value = x.value if kind in ("max", "min", "sum", "prod") else floating(x.value)
         if kind in ("std", "var"):
@@ -129,7 +129,7 @@ def _clip(x: Any, a_min: Any = None, a_max: Any = None, **options: Any) -> Trace
     low = next((options.pop(name) for name in ("min", "lower") if name in options), a_min)
     high = next((options.pop(name) for name in ("max", "upper") if name in options), a_max)
     if options:
-        raise TypeError(f"clip with {', '.join(options)} is not carried")
+        raise TypeError(f"clip with {', '.join(options)} is not supported")
     for bound, function in ((low, np.maximum), (high, np.minimum)):
         x = x if bound is None else function(x, bound)
     return x  # type: ignore[no-any-return]
@@ -242,7 +242,7 @@ FUNCTIONS |= {
 
 def _beyond_rows(axis: int) -> int:
     if axis == 0:
-        raise TypeError("a calculation over rows is not carried: one row in is one row out")
+        raise TypeError("a calculation over rows is not supported: one row in is one row out")
     return axis
 
 

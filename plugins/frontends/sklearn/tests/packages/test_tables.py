@@ -187,7 +187,7 @@ def test_bounds_of_pandas_and_dates_that_nothing_reads():
     model = make_pipeline(ColumnTransformer([("a", steps, ["a"])]), LinearRegression()).fit(table, np.arange(15))
     graph = tx.load(model, table)
     np.testing.assert_allclose(graph.run(feeds(graph, table))["variable"], model.predict(table), rtol=1e-5)
-    with pytest.raises(tx.NotRepresentable, match="clip with inplace is not carried"):
+    with pytest.raises(tx.NotRepresentable, match="clip with inplace is not supported"):
         tx.load(FunctionTransformer(lambda rows: rows.clip(0, 1, inplace=True)).fit(table[["a"]]))
 
 

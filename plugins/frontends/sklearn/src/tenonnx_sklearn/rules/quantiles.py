@@ -12,8 +12,8 @@ from tenonnx.extend import DType, Value
 from tenonnx_sklearn.algebra import beside, cast, column, double, interpolate
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
 
-#: Rational functions of Wichura's algorithm AS 241 for quantiles of the normal distribution: about its middle, near
-#: its ends and at them; each a numerator and a denominator, the lowest power first.
+#: Rational functions of Wichura's algorithm AS 241 for quantiles of the normal distribution: in its middle, toward
+#: its tails and in them. Each is a numerator and a denominator, lowest power first.
 _MIDDLE = (
     (
         3.3871328727963666080e0,
@@ -106,7 +106,7 @@ def normal_quantile(p: Value) -> Value:
 
 
 def erf(x: Value) -> Value:
-    """The error function in float64, which runtimes have in float32 alone: by polynomials of Chebyshev."""
+    """The error function in float64, by Chebyshev polynomials; runtimes have Erf in float32 only."""
     from scipy.special import erfcx
 
     def logs(u: Any) -> Any:
@@ -133,7 +133,7 @@ def _normal_limits() -> tuple[float, float]:
 
 @converts("sklearn.QuantileTransformer")
 def quantiles(model: Any, X: Value) -> Outputs:
-    """The mean of interpolating from below and from above, as quantiles that are equal stand for a step."""
+    """The mean of interpolations from below and from above, which differ where quantiles repeat."""
     normal, references = model.output_distribution == "normal", np.asarray(model.references_)
     parts = []
     for k, found in enumerate(np.asarray(model.quantiles_, np.float64).T):
@@ -171,9 +171,7 @@ def splines(model: Any, X: Value) -> Outputs:
     if model.extrapolation not in ("constant", "linear", "continue", "periodic", "error"):
         raise refusal(model, f"extrapolation={model.extrapolation}")
     if model.extrapolation == "linear" and model.degree < 2 and X.shape[1] > 1:
-        raise refusal(
-            model, f"degree={model.degree} with extrapolation=linear, which columns beyond the first have otherwise"
-        )
+        raise refusal(model, f"degree={model.degree} with extrapolation=linear and several columns")
     parts = []
     for k, spline in enumerate(model.bsplines_):
         x = double(column(X, k))

@@ -1,4 +1,4 @@
-"""Loops and branches as TensorFlow 1 has them, Switch, Merge, Enter and Exit, as functions of what they carry."""
+"""Control flow of TensorFlow 1 (Switch, Merge, Enter, Exit) as If and Loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx_tensorflow.loops import Looping, branched, looped
 from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.rules.control import condition_of
 
-#: Ops whose inputs are not computed where they stand: what they are is found by going back from them.
+#: Rules of ops that read their inputs themselves: they walk back to the Switch or Enter where these begin.
 DEFERRED: dict[str, Callable[..., Any]] = {}
 
 _SWITCHES = frozenset({"Switch", "RefSwitch", "_SwitchN"})
@@ -32,12 +32,13 @@ def deferred(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 @rule(*_SWITCHES, outputs="output_false output_true")
 def switch(node: Any, x: Any, condition: Any) -> list[Any]:
-    """Outside of a branch both are the data."""
+    """Both outputs are the input: a Switch is read here only outside of the branches that begin at it."""
     return [x, x]
 
 
 @rule(*_ENTERS, *_NEXT)
 def passed(node: Any, x: Any) -> Any:
+    """The input: outside of the loop it marks."""
     return x
 
 
@@ -74,7 +75,7 @@ def merge(scope: Any, node: Node) -> Any:
 
 
 def _guard(nodes: Mapping[str, Node], start: Reference) -> tuple[Node, int] | None:
-    """The Switch that a branch begins at, and which of its outputs leads here; those of inner branches are passed."""
+    """The Switch at which a branch begins, and the position of the output that leads here; inner branches are skipped."""
     pending: list[tuple[str, int, int]] = [(start.node, start.position, 0)]
     seen = set()
     while pending:
@@ -101,7 +102,7 @@ def _guard(nodes: Mapping[str, Node], start: Reference) -> tuple[Node, int] | No
 
 @deferred("Exit", "RefExit")
 def leave(scope: Any, node: Node) -> Any:
-    """Final values of a loop: all of its Exits are of one loop, which is built once."""
+    """Final value of a loop variable. All Exits of a frame share one loop, which is built once."""
     nodes: Mapping[str, Node] = scope.nodes
     frame = _frame(nodes, node)
     loops = scope.loops
