@@ -137,6 +137,18 @@ def test_nodes_are_timed_and_those_of_an_expanded_op_count_for_its_node(tenonnx,
     assert [each["seconds"] for each in numpy] == sorted((each["seconds"] for each in numpy), reverse=True)
 
 
+def test_nodes_of_the_other_models_are_timed_where_one_fails(tenonnx, model, unknown):
+    result = tenonnx("bench", unknown, model, "--nodes", "--input-shapes", "x:4,3")
+    assert result.code == 0, result.err
+    assert result.out.startswith(f"{model}, numpy: ")
+    assert f"{unknown}, numpy: " in result.err
+    first, second = tenonnx("bench", unknown, model, "--nodes", "--json").json["backends"]
+    assert "acme" in first["problem"]
+    assert second["nodes"]
+    result = tenonnx("bench", unknown, unknown, "--nodes")
+    assert (result.code, result.out) == (2, "")
+
+
 def test_a_backend_that_times_no_nodes_is_refused_with_those_that_do(tenonnx, model, other):
     other(Other())
     result = tenonnx("bench", model, "--nodes", "--backend", "other")

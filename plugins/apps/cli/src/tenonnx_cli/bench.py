@@ -232,34 +232,45 @@ def _time_nodes(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Print the nodes of each model that take longest on each backend."""
+    """Print the nodes of each model that take longest on each backend, and why some are not measured.
+
+    Raises what the first one raised where none is.
+    """
     from tenonnx.tools import compile_graph
     from tenonnx_cli.node_times import measuring_nodes, node_times
     from tenonnx_cli.random_inputs import complete
 
     shown: list[dict[str, Any]] = []
+    failures: list[Exception] = []
     for model, graph in graphs.items():
-        with working(f"timing {model}"), interruptible(), within(timeout, not_finished):
-            given, _ = complete(graph, compile_graph(graph, "numpy"), feeds, seed, input_shapes)
-            times = {name: node_times(graph, given, name) for name in only or measuring_nodes()}
-        shown += [
-            {"file": model, "backend": name, "nodes": [each.to_dict() for each in nodes]}
-            for name, nodes in times.items()
-        ]
-        if not as_json:
-            _say_nodes(model if len(graphs) > 1 else "", times)
+        for name in only or measuring_nodes():
+            try:
+                with working(f"timing {model}"), interruptible(), within(timeout, not_finished):
+                    given, _ = complete(graph, compile_graph(graph, "numpy"), feeds, seed, input_shapes)
+                    nodes = node_times(graph, given, name)
+            except Exception as error:  # of the runtime, too
+                failures.append(error)
+                shown.append({"file": model, "backend": name, "problem": str(error)})
+                continue
+            shown.append({"file": model, "backend": name, "nodes": [each.to_dict() for each in nodes]})
+            if not as_json:
+                _say_nodes(f"{model}, {name}" if len(graphs) > 1 else name, nodes)
+    if len(failures) == len(shown) and failures:
+        raise failures[0]
+    for each in shown if not as_json else ():
+        if "problem" in each:
+            complain(f"{each['file']}, {each['backend']}: {each['problem']}")
     if as_json:
         say_json({"file": next(iter(graphs)), "backends": shown})
 
 
-def _say_nodes(model: str, times: Mapping[str, Sequence[NodeTime]]) -> None:
-    for name, nodes in times.items():
-        total = sum(each.seconds for each in nodes) or 1.0
-        say(f"{f'{model}, ' if model else ''}{name}: {human_seconds(total)} in nodes")
-        rows = [
-            [each.name, each.op or "-", human_seconds(each.seconds), f"{each.seconds / total:.1%}"]
-            for each in nodes[:MOST_NODES]
-        ]
-        say_table(rows, ["node", "op", "time", "share"])
-        if len(nodes) > MOST_NODES:
-            say(f"and {plural(len(nodes) - MOST_NODES, 'node')} more; --json lists all")
+def _say_nodes(title: str, nodes: Sequence[NodeTime]) -> None:
+    total = sum(each.seconds for each in nodes) or 1.0
+    say(f"{title}: {human_seconds(total)} in nodes")
+    rows = [
+        [each.name, each.op or "-", human_seconds(each.seconds), f"{each.seconds / total:.1%}"]
+        for each in nodes[:MOST_NODES]
+    ]
+    say_table(rows, ["node", "op", "time", "share"])
+    if len(nodes) > MOST_NODES:
+        say(f"and {plural(len(nodes) - MOST_NODES, 'node')} more; --json lists all")
