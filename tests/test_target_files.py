@@ -216,3 +216,64 @@ def test_measured_failures_are_told(model, tmp_path, capfd):
     (tmp_path / "mine.toml").write_text('failures = ["Clip"]')
     assert main(["targets", str(tmp_path / "mine.toml")]) != 0
     assert "are not tables of op and outcome" in capfd.readouterr().err
+
+
+RUNNERS = """
+import os
+from onnx.reference import ReferenceEvaluator
+
+def right(path, feeds):
+    return ReferenceEvaluator(path).run(None, feeds)
+
+def wrong(path, feeds):
+    return [each + 1 for each in right(path, feeds)]
+
+def refusing(path, feeds):
+    raise NotImplementedError("no kernel")
+
+def crashing(path, feeds):
+    os.abort()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("right", ""),
+        ("wrong", "differ"),
+        ("refusing", "does not run in"),
+        ("crashing", "does not run in"),
+        ("none", "cannot import the runner"),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--no-verify",)])
+def test_a_file_is_verified_in_a_runner(model, tmp_path, capfd, name, reason, options):
+    (tmp_path / "runners.py").write_text(RUNNERS)
+    moved = tmp_path / "moved.onnx"
+    arguments = ["--ops", "Max,Min", "--verify-with", f"{tmp_path}/runners.py:{name}", *options]
+    code = main(["convert", str(model), "-o", str(moved), *arguments])
+    said = capfd.readouterr().err
+    assert (code == 0, moved.exists()) == ((True, True) if not reason else (False, False)), said
+    assert (reason or "note: in ") in said
+    assert [file.name for file in tmp_path.iterdir() if "moved" in file.name] == ([] if reason else ["moved.onnx"])
+
+
+def test_a_plan_says_what_would_help_and_what_it_costs(tmp_path, model, capfd):
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    with graph.building():
+        x = graph.input("x", "float32", (2, 3))
+        graph.output("y", ops.maximum(x, ops.neg(x)))
+        graph.output("z", ops.erf(x))
+    source = str(tmp_path / "both.onnx")
+    tx.export(graph, source)
+    listed = ["--ops", "Relu,Add,Sub,Mul,Div,Exp"]
+    assert main(["plan", source, *listed]) == 1
+    said = capfd.readouterr().out
+    assert "--assume-finite would leave 1 obstacle" in said
+    assert "possible with --approximate" in said
+    assert main(["plan", source, *listed, "--assume-finite", "--json"]) == 1
+    assert json.loads(capfd.readouterr().out)["would_help"] == {"approximate": 0}
+    assert main(["plan", str(model), "--ops", "Relu,Sub", "--json"]) == 0
+    plan = json.loads(capfd.readouterr().out)
+    assert (plan["before"]["nodes"], plan["after"]["nodes"], plan["would_help"]) == (1, 4, {})
+    assert plan["after"]["ops"] == {"Relu": 2, "Sub": 2}

@@ -41,6 +41,7 @@ from tenonnx_convert.conversion import Conversion as Conversion
 from tenonnx_convert.convert import ending_within as ending_within
 from tenonnx_convert.convert import not_verified as not_verified
 from tenonnx_convert.convert import plan as plan
+from tenonnx_convert.convert import planned as planned
 from tenonnx_convert.hooks import Hook as Hook
 from tenonnx_convert.hooks import installed_hook as installed_hook
 from tenonnx_convert.import_rules import rules_of as rules_of

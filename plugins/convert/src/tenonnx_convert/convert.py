@@ -96,13 +96,20 @@ def _tail(graph: Graph, path: Place | None, config: ExportConfig | None, fields:
 
 def plan(graph: Graph, config: ExportConfig | None = None, **options: Any) -> ConversionPlan:
     """Plan of ``convert`` with these options: the outcome of each node, with all obstacles."""
+    return planned(graph, config, **options)[0]
+
+
+def planned(graph: Graph, config: ExportConfig | None = None, **options: Any) -> tuple[ConversionPlan, Graph]:
+    """Plan of ``convert``, and the graph that it leads to, in which refused nodes are as they were."""
     from tenonnx.formats.onnx.ir import ir_version
 
     conversion = Conversion(graph, None, given_config(ConvertConfig, config, options), STEPS, refuse=False)
     conversion.run(until="tidy")
     try:
         state = conversion.run(until="message").state
-        return ConversionPlan(state.target, list(state.changes), ir_version(state.graph, state.target.runtime))
+        version = ir_version(state.graph, state.target.runtime)
+        return ConversionPlan(state.target, list(state.changes), version), state.graph
     except NotRepresentable as error:
         refused = Change(graph.name, "graph", "refused", f"{error.what}: {error.given}", do=error.do)
-        return ConversionPlan(conversion.state.target, [*conversion.state.changes, refused], None)
+        state = conversion.state
+        return ConversionPlan(state.target, [*state.changes, refused], None), state.graph

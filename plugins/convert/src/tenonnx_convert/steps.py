@@ -260,6 +260,17 @@ def _first(*limits: Limit) -> Limit:
     return next((limit for limit in limits if limit is not None), None)
 
 
+def verify_with(state: ConversionState) -> ConversionState:
+    """Compare the file in the runner that is asked for."""
+    name = state.options.verify_with
+    if name is None:
+        return state
+    from tenonnx_convert.verify_with import compared_in_runner
+
+    note = f"note: in {name} {compared_in_runner(state, name).verdict}"
+    return replace(state, notes=[*state.notes, note])
+
+
 def write(state: ConversionState) -> ConversionState:
     """Write the file, or to the stream."""
     if state.writer is not None:
@@ -279,5 +290,6 @@ def write(state: ConversionState) -> ConversionState:
 
 #: All steps but those of packages, which name the step that they follow.
 STEPS: Mapping[str, Step] = {
-    each.__name__: each for each in (read, dims, functions, retarget, as_functions, tidy, message, hooks, verify, write)
+    each.__name__: each
+    for each in (read, dims, functions, retarget, as_functions, tidy, message, hooks, verify, verify_with, write)
 }

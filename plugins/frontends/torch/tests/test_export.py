@@ -41,7 +41,17 @@ def test_an_export_builds_its_message_once_by_the_table_of_conversions(tmp_path,
     monkeypatch.setattr(convert, "STEPS", noted)
     monkeypatch.setattr(GraphWriter, "write", lambda self: messages.append(self.graph) or write(self))
     tenonnx_torch.export(nn.Linear(3, 2), torch.randn(1, 3), tmp_path / "m.onnx", opset_version=14)
-    assert names == ["functions", "retarget", "as_functions", "tidy", "message", "hooks", "verify", "write"]
+    assert names == [
+        "functions",
+        "retarget",
+        "as_functions",
+        "tidy",
+        "message",
+        "hooks",
+        "verify",
+        "verify_with",
+        "write",
+    ]
     assert len(messages) == 1
 
 

@@ -98,7 +98,7 @@ class CommandRunner:
             raise InvalidCall("no such program", given=self._words[0])
 
     def __call__(self, path: str | os.PathLike[str], feeds: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-        """The outputs called ``names`` of a file. Raises as ``FunctionRunner`` does, for exit codes other than 0, too."""
+        """The outputs called ``names`` of a file. Raises as ``FunctionRunner`` does, for exit codes but 0, too."""
         import numpy as np
 
         with TemporaryDirectory(prefix="tenonnx-") as folder:

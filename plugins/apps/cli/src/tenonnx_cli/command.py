@@ -68,7 +68,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "--rtol",
         "--precision",
     ],
-    "Verification": ["--verify", "--check", "--max-errors"],
+    "Verification": ["--verify", "--verify-with", "--check", "--max-errors"],
     "Performance": [
         "--backend",
         "--provider",

@@ -382,7 +382,7 @@ class TransformingCommand(Command):
 class PlanningCommand(TransformingCommand):
     """A command without the options of steps that only writing needs."""
 
-    without = ("tidy", "message", "hooks", "verify", "write")
+    without = ("tidy", "message", "hooks", "verify", "verify_with", "write")
 
 
 def _transforms() -> list[Plugin]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tenonnx_cli.devices import mesh_options
+from tenonnx_cli.model_size import ModelSize, model_size, say_sizes
 from tenonnx_cli.options import (
     InputShapes,
     PlanningCommand,
@@ -20,6 +21,9 @@ from tenonnx_cli.options import (
 )
 from tenonnx_cli.output import plural, say, say_json, say_lines, working
 from tenonnx_cli.source import SourceOptions, source_options
+
+if TYPE_CHECKING:
+    from tenonnx import Graph
 
 #: What may be asked of the steps that are planned.
 _OPTIONS = (
@@ -70,7 +74,8 @@ def command(
     """Show what `convert` would do, without writing a file.
 
     Lists what would happen to each node, including those of subgraphs, and everything that prevents the conversion.
-    Exit code 1 if it is not possible.
+    For a target or a list of ops, also shows nodes and multiplications before and after, and which of --assume-finite
+    and --approximate would help. Exit code 1 if it is not possible.
 
     With --devices or --mesh, shows instead how the model would be distributed: the bytes on each device, and the data
     that devices exchange in a call. A training step (train --emit-step) includes gradients and optimizer state.
@@ -78,19 +83,21 @@ def command(
     if devices is not None or mesh is not None or sharding is not None:
         return _over_devices(model, source, input_shapes, devices, mesh, sharding, as_json, options)
     from tenonnx import infer
-    from tenonnx.tools import find_extension, plan
+    from tenonnx.tools import find_extension, planned
     from tenonnx_cli.changes import say_changes, say_summary, summarize
 
     graph = source.read(model, seed).graph
     with working(f"planning {model}"):
         infer(graph, input_shapes, strict=False)
-        where, changes, ir_version = plan(graph, transforms=transforms_given(), **options)
+        (where, changes, ir_version), moved = planned(graph, transforms=transforms_given(), **options)
         constant_where_fixed = find_extension("tools.constant_where_fixed")
         fixed = [] if constant_where_fixed is None else constant_where_fixed(graph)
     note_unused(
         options["opset_version"], {"ai.onnx", *graph.opsets, *(change.op.partition("::")[0] for change in changes)}
     )
     refused = sum(change.action == "refused" for change in changes)
+    sizes = [] if where.runtime is None else _sizes(graph, moved, input_shapes)
+    helpful = {} if where.runtime is None or not refused else _helpful(graph, refused, options)
     if as_json:
         say_json(
             {
@@ -102,6 +109,8 @@ def command(
                 "summary": summarize(changes),
                 "nodes": [change.to_dict() for change in changes],
                 "constant_if_shapes_were_fixed": fixed,
+                **{name: size.to_dict() for name, size in zip(("before", "after"), sizes, strict=False)},
+                "would_help": helpful,
             }
         )
         return 1 if refused else 0
@@ -113,9 +122,37 @@ def command(
     say(f"{plural(kept, 'node')} kept, {plural(changed, 'node')} rewritten, {refused:,} refused")
     say_summary(changes)
     say_changes(changes, all_nodes=verbose)
+    if sizes and changed:
+        say_sizes(*sizes)
+    for name, left in helpful.items():
+        flag = f"--{name.replace('_', '-')}"
+        say(f"possible with {flag}" if not left else f"{flag} would leave {plural(left, 'obstacle')}")
     if fixed:
         say(f"with fixed shapes (convert --fix-shapes) {plural(len(fixed), 'node')} more would be constant")
     return 1 if refused else 0
+
+
+def _sizes(graph: Graph, moved: Graph, shapes: InputShapes) -> list[ModelSize]:
+    """Sizes of the model as it is and as it would be, with multiplications where these can be counted."""
+    from tenonnx.tools import find_extension
+
+    costs = find_extension("costs") is not None
+    return [model_size(each, costs=costs, input_shapes=shapes) for each in (graph, moved)]
+
+
+def _helpful(graph: Graph, refused: int, options: dict[str, Any]) -> dict[str, int]:
+    """Accuracy options under which fewer nodes are refused, each with how many are left."""
+    from tenonnx.tools import plan
+
+    found: dict[str, int] = {}
+    for name in ("assume_finite", "approximate"):
+        if options[name] or options["approximate"] or 0 in found.values():
+            continue
+        changes = plan(graph, transforms=transforms_given(), **{**options, name: True}).changes
+        left = sum(change.action == "refused" for change in changes)
+        if left < min([refused, *found.values()]):
+            found[name] = left
+    return found
 
 
 def _over_devices(
