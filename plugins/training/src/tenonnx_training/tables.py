@@ -107,7 +107,7 @@ def _labels(
 def loss_of(state: TrainingState | None) -> Any:
     """The loss of a training state: a name or an object, None where it is a function, which no file holds."""
     before = None if state is None else state.settings.get("loss")
-    return None if lost(before) else revived(before, "loss")
+    return None if before is None or lost(before) else revived(before, "loss")
 
 
 def _reads_classes(loss: Any) -> bool:
