@@ -162,3 +162,17 @@ def test_a_path_is_read(tmp_path):
         found = tt.evaluate(linear(), path, loss="mean_squared_error", backend="numpy")
         assert found == tt.evaluate(linear(), (X, Y), loss="mean_squared_error", backend="numpy")
     assert list(tt.read_data(linear(), tmp_path / "d.npz", loss="mean_squared_error")) == ["x", "labels"]
+
+
+def test_a_loader_whose_length_is_not_known():
+    """As that of a DataLoader over a stream: it has the method, which raises."""
+
+    class Loader:
+        def __len__(self):
+            raise TypeError("object of type 'Streamed' has no len()")
+
+        def __iter__(self):
+            return iter([(X, Y)])
+
+    history = tt.fit(linear(), Loader(), **OPTIONS)
+    assert len(history.losses) == 2

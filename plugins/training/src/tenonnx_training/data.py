@@ -73,7 +73,10 @@ class Batches:
         """Number of batches of an epoch without its first ``skip`` samples, None where that is not known."""
         if self._arrays is not None:
             return max(-(-(self._samples - skip) // self._batch_size), 0)
-        return len(self._source) if hasattr(self._source, "__len__") and not skip else None
+        try:
+            return None if skip else len(self._source)
+        except TypeError:  # also of loaders that have a length for some data sets only
+            return None
 
     def epoch(self, number: int, *, skip: int = 0) -> Iterator[Batch]:
         """The batches of an epoch without the first ``skip`` samples.
