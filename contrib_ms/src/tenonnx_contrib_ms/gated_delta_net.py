@@ -170,7 +170,7 @@ gated_delta_net.requires(
     ),
     at_least(state_update_capacity=0),
     holds(lambda state_update_capacity, capture_count: holds_captures(state_update_capacity, capture_count)),
-    holds(lambda cu_seqlens: holds_bounds(cu_seqlens)),
+    holds(lambda cu_seqlens: holds_bounds("cu_seqlens", cu_seqlens)),
     holds(
         lambda key, cu_seqlens, initial_state: (
             "initial_state is missing, with one input or without cu_seqlens"

@@ -85,7 +85,7 @@ varlen_ngram_hash_mapping.requires(
     same_dtype("input_ids", "multipliers", "vocab_sizes", "past_ids", "head_offsets", "eos_token_id"),
     at_least(max_ngram_size=2, n_head_per_ngram=1, state_update_capacity=0),
     holds(lambda state_update_capacity, capture_count: holds_captures(state_update_capacity, capture_count)),
-    holds(lambda cumulative_sequence_length: holds_bounds(cumulative_sequence_length)),
+    holds(lambda cumulative_sequence_length: holds_bounds("cumulative_sequence_length", cumulative_sequence_length)),
 )
 
 
@@ -180,5 +180,5 @@ varlen_causal_conv_with_state.requires(
     ),
     one_of(activation=("none", "silu", "swish")),
     holds(lambda state_update_capacity, capture_count: holds_captures(state_update_capacity, capture_count)),
-    holds(lambda cumulative_sequence_length: holds_bounds(cumulative_sequence_length)),
+    holds(lambda cumulative_sequence_length: holds_bounds("cumulative_sequence_length", cumulative_sequence_length)),
 )

@@ -62,9 +62,9 @@ def _as_rank(condition: Value, rank: int) -> Value:
     return ops.unsqueeze(condition, list(range(condition.ndim, rank))) if rank > condition.ndim else condition
 
 
-def holds_bounds(bounds: Value | None) -> str | None:
+def holds_bounds(name: str, bounds: Value | None) -> str | None:
     empty = bounds is not None and bounds.tensor.shape == (0,)
-    return "cumulative sequence lengths are empty" if empty else None
+    return f"{name} is empty" if empty else None
 
 
 def holds_captures(capacity: int, count: Value | None) -> str | None:

@@ -124,7 +124,11 @@ def share_beside(sink: Value, scores: Value) -> Value:
 
 def _factor(query: Value) -> Any:
     size = dim_of(query, 3)
-    return ops.reciprocal(ops.sqrt(ops.cast(size, to=query.dtype))) if isinstance(size, Value) else 1 / math.sqrt(size)
+    return (
+        ops.reciprocal(ops.sqrt(ops.cast(size, to=query.dtype)))
+        if isinstance(size, Value)
+        else 1 / math.sqrt(size or 1)
+    )
 
 
 def _by_group(rows: Value, shared: Value) -> Value:

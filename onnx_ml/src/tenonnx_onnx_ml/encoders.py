@@ -241,7 +241,8 @@ def check_categories(*, cats_int64s: Any, cats_strings: Any, **_: Any) -> str | 
     counts = len(cats_strings or ()), len(cats_int64s or ())
     if counts[0] == counts[1] > 0:
         return None
-    return f"categories are missing, or differ in number: {counts[1]} integers for {counts[0]} strings"
+    given = f"{counts[1]} integers for {counts[0]} strings"
+    return f"cats_int64s and cats_strings: categories are missing, or differ in number: {given}"
 
 
 category_mapper.requires(holds(check_categories), dtypes(X="string int64"))
@@ -272,8 +273,8 @@ def _categories(integers: Any, strings: Any) -> Array:
 def check_one_hot(*, cats_int64s: Any, cats_strings: Any, **_: Any) -> str | None:
     """Return the first problem of the attributes, or None."""
     if not cats_int64s and not cats_strings:
-        return "categories are missing"
-    return labels_problem(cats_int64s, cats_strings, "categories")
+        return "categories are missing: neither cats_int64s nor cats_strings is given"
+    return labels_problem(cats_int64s, cats_strings, "cats_int64s and cats_strings")
 
 
 def _is_alike(X: Value, cats_strings: Any) -> str | None:

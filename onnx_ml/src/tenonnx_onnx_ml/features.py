@@ -32,7 +32,7 @@ def array_feature_extractor(X, Y: Index):
 def _positions_fit(X: Value, Y: Value) -> str | None:
     chosen, features = elements(Y), X.shape[-1] if X.rank else None
     if X.rank == 0:
-        return "the input is a scalar"
+        return "X is a scalar"
     if chosen is not None and isinstance(features, int):
         _check_positions([place for place in chosen if isinstance(place, int)], features)
     return None

@@ -90,7 +90,8 @@ def check(
     **_: Any,
 ) -> str | None:
     """Return the first problem of the attributes, or None."""
-    problem = labels_problem(classlabels_ints, classlabels_strings, "class labels") or transform_problem(post_transform)
+    problem = labels_problem(classlabels_ints, classlabels_strings, "classlabels_ints and classlabels_strings")
+    problem = problem or transform_problem(post_transform)
     if problem:
         return problem
     count = _count(classlabels_ints, classlabels_strings)

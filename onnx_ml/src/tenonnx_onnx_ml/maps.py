@@ -67,8 +67,8 @@ def zip_map_numpy(X, *, classlabels_int64s, classlabels_strings):
 def check_zip_map(*, classlabels_int64s: Any, classlabels_strings: Any) -> str | None:
     """Return the first problem of the attributes, or None."""
     if not classlabels_int64s and not classlabels_strings:
-        return "class labels are missing"
-    return labels_problem(classlabels_int64s, classlabels_strings, "class labels")
+        return "class labels are missing: neither classlabels_int64s nor classlabels_strings is given"
+    return labels_problem(classlabels_int64s, classlabels_strings, "classlabels_int64s and classlabels_strings")
 
 
 zip_map.requires(holds(check_zip_map))
@@ -195,8 +195,8 @@ def dict_vectorizer_numpy(X, *, int64_vocabulary, string_vocabulary):
 def check_dict_vectorizer(*, int64_vocabulary: Any, string_vocabulary: Any) -> str | None:
     """Return the first problem of the attributes, or None."""
     if not int64_vocabulary and not string_vocabulary:
-        return "the vocabulary is missing"
-    return labels_problem(int64_vocabulary, string_vocabulary, "the words of the vocabulary")
+        return "the vocabulary is missing: neither int64_vocabulary nor string_vocabulary is given"
+    return labels_problem(int64_vocabulary, string_vocabulary, "int64_vocabulary and string_vocabulary")
 
 
 dict_vectorizer.requires(holds(check_dict_vectorizer))

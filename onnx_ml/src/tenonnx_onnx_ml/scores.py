@@ -35,9 +35,9 @@ def transform_problem(post_transform: str) -> str | None:
     return f"post_transform is not one of {', '.join(TRANSFORMS)}: {post_transform!r}"
 
 
-def labels_problem(integers: Sequence[int] | None, strings: Sequence[str] | None, name: str) -> str | None:
+def labels_problem(integers: Sequence[int] | None, strings: Sequence[str] | None, names: str) -> str | None:
     """Return the problem of labels, integers or strings, or None."""
-    return f"both integers and strings are given for {name}" if integers and strings else None
+    return f"both integers and strings are given: {names}" if integers and strings else None
 
 
 # ----- values ---------------------------------------------------------------------------------------------------------

@@ -233,12 +233,13 @@ def check_classifier(
     vectors_per_class: Any,
 ) -> str | None:
     """Return the first problem of the attributes, or None."""
-    problem = labels_problem(classlabels_ints, classlabels_strings, "class labels") or transform_problem(post_transform)
+    problem = labels_problem(classlabels_ints, classlabels_strings, "classlabels_ints and classlabels_strings")
+    problem = problem or transform_problem(post_transform)
     if problem:
         return problem
     classes, vectors = len(classlabels_ints or classlabels_strings or ()), sum(vectors_per_class or ())
     if not classes:
-        return "class labels are missing"
+        return "class labels are missing: neither classlabels_ints nor classlabels_strings is given"
     problem = _kernel_problem(kernel_type, kernel_params, support_vectors, vectors)
     if problem:
         return problem

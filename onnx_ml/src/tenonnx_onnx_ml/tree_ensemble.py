@@ -249,7 +249,8 @@ def _classified(ensemble: Ensemble, scores: Array, attributes: Mapping[str, Any]
 def check_classifier(**attributes: Any) -> None:
     """Raise ``TypeMismatch`` for attributes that contradict each other."""
     integers, strings = attributes["classlabels_int64s"], attributes["classlabels_strings"]
-    _refuse(labels_problem(integers, strings, "class labels") or transform_problem(attributes["post_transform"]))
+    problem = labels_problem(integers, strings, "classlabels_int64s and classlabels_strings")
+    _refuse(problem or transform_problem(attributes["post_transform"]))
     if not integers and not strings:
         raise TypeMismatch("classlabels_int64s and classlabels_strings are missing")
     if strings and len(strings) == 1:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tenonnx.extend import Requirement, TypeMismatch, at_least, divides, floats, op, same_dtype, shapes, together
+from tenonnx.extend import Requirement, TypeMismatch, at_least, divides, floats, holds, op, same_dtype, shapes, together
 from tenonnx_testing import call, cases
 from tenonnx_testing.run import Failure
 from tenonnx_testing.violations import check_requirements
@@ -40,3 +40,15 @@ def test_an_error_that_does_not_say_what_is_wrong_is_told():
 
     with pytest.raises(Failure, match=r"does not say, where contents are known, that silent\(x\) of tiny::Required@1"):
         check_requirements(required(Requirement("silent", ["x"], check)), 1)
+
+
+def test_a_text_that_names_no_parameter_is_told():
+    """The message shows what was given, which names it; the text alone does not."""
+
+    @holds
+    def few(x):
+        return "too many rows" if x.rank and x.shape[0] != 2 else None
+
+    says = r"the text of holds\(x\) of tiny::Required@1 names no parameter of it: tiny::Required@1: too many rows"
+    with pytest.raises(Failure, match=says):
+        check_requirements(required(few), 1)

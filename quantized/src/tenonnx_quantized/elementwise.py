@@ -73,7 +73,7 @@ def _triples(inputs):
         return "the inputs after the first two are not triples of quantized tensor, scale and zero point"
     for quantized, _, zero_point in zip(*(inputs[k::3] for k in range(3)), strict=True):
         if quantized.dtype.name not in _EIGHT_BITS or zero_point.dtype is not quantized.dtype:
-            return "a quantized input is not int8 or uint8 with a zero point of the same dtype"
+            return "a quantized tensor of inputs is not int8 or uint8 with a zero point of the same dtype"
     return None
 
 

@@ -170,7 +170,7 @@ def _wrong(packed: dict[str, Any], number: int, columns: Any) -> str | None:
     if number in WITH_CODE_BOOKS:
         return f"format {number} looks numbers up in a code book, which a file does not hold"
     if number not in FORMATS:
-        return f"format of {name} is not one of {', '.join(map(str, FORMATS))}"
+        return f"format {number} of {name} is not one of {', '.join(map(str, FORMATS))}"
     if value is None or not isinstance(columns, int):
         return None
     form = FORMATS[number]
@@ -307,11 +307,19 @@ moe_packed.requires(
             else None
         )
     ),
-    holds(lambda gate_experts_weights, gate_type, hidden: _wrong({"gate": gate_experts_weights}, gate_type, hidden)),
     holds(
-        lambda up_experts_weights, up_type, hidden: (
-            None if up_experts_weights is None else _wrong({"up": up_experts_weights}, up_type, hidden)
+        lambda gate_experts_weights, gate_type, hidden: _wrong(
+            {"gate_experts_weights": gate_experts_weights}, gate_type, hidden
         )
     ),
-    holds(lambda down_experts_weights, down_type, inner: _wrong({"down": down_experts_weights}, down_type, inner)),
+    holds(
+        lambda up_experts_weights, up_type, hidden: (
+            None if up_experts_weights is None else _wrong({"up_experts_weights": up_experts_weights}, up_type, hidden)
+        )
+    ),
+    holds(
+        lambda down_experts_weights, down_type, inner: _wrong(
+            {"down_experts_weights": down_experts_weights}, down_type, inner
+        )
+    ),
 )

@@ -16,6 +16,7 @@ from tenonnx.extend import (
     differ,
     dims,
     divides,
+    floats,
     limits,
     op,
     shapes,
@@ -57,10 +58,8 @@ def kernel_of(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) 
             raise TypeMismatch(f"{title}: the shape of the kernel is unknown", given=_shown(W), do="write kernel_shape")
         return known
     if len(kernel_shape) != len(known) or any(map(differ, known, kernel_shape)):
-        raise TypeMismatch(
-            f"{title}: kernel_shape differs from the spatial shape of W",
-            given=f"kernel_shape={list(kernel_shape)}, W {_shown(W)}",
-        )
+        given = f"kernel_shape={list(kernel_shape)}, W {_shown(W)}"
+        raise TypeMismatch(f"{title}: kernel_shape differs from the spatial shape of W", given=given)
     return tuple(kernel_shape)
 
 
@@ -75,9 +74,8 @@ def check_channels(title: str, X: Any, W: Any, B: Any, group: int, channels: Any
         raise TypeMismatch(f"{title}: channels of W are not those of X divided by group", given=given)
     known = B is not None and not (isinstance(B, Value) and B.rank is None)
     if known and (B.ndim != 1 or differ(B.shape[0], results)):
-        raise TypeMismatch(
-            f"{title}: B does not hold one number for each of {results} channels", given=f"B {_shown(B)}"
-        )
+        what = f"{title}: B does not hold one number for each of {results} channels"
+        raise TypeMismatch(what, given=f"B {_shown(B)}")
 
 
 def _shown(tensor: Any) -> str:
@@ -259,7 +257,17 @@ def transposed_to(X: Value, g: Value, W: Value, window: Windows, group: int) -> 
 
 
 @op("ConvWeightGradient", domain="tenonnx")
-def conv_weight_gradient(X, dY, *, kernel_shape, auto_pad="NOTSET", dilations=None, group=1, pads=None, strides=None):
+def conv_weight_gradient(
+    X,
+    dY,
+    *,
+    kernel_shape: list[int],
+    auto_pad="NOTSET",
+    dilations: list[int] | None = None,
+    group=1,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
     """The gradient of a convolution of ``X`` with respect to its kernels, where ``dY`` is that of its output."""
     window = windows(conv.title, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     batch, channels, *sizes = dims(X)
@@ -300,15 +308,8 @@ def _weights_convolved(X: Value, dY: Value, window: Windows, group: int) -> Valu
     pads = [*begins[:-1], begins[-1] * depth, *ends[:-1], ends[-1] * depth]
     if not all(isinstance(p, int) for p in pads):
         images, pads = padded_with(images, pads[:rank], pads[rank:]), None
-    found = conv(
-        images,
-        kernels,
-        group=group,
-        kernel_shape=outputs,
-        pads=pads,
-        strides=[*window.dilations[:-1], 1],
-        dilations=[*window.strides[:-1], window.strides[-1] * depth],
-    )
+    strides, dilations = [*window.dilations[:-1], 1], [*window.strides[:-1], window.strides[-1] * depth]
+    found = conv(images, kernels, group=group, kernel_shape=outputs, pads=pads, strides=strides, dilations=dilations)
     extent, step = window.extents[-1], window.dilations[-1]
     found = found[(..., *(slice(k) for k in window.kernel[:-1]), slice(extent * depth))]
     by_place = reshape(found, [-1, *window.kernel[:-1], extent, depth])[..., ::step, :]
@@ -316,6 +317,7 @@ def _weights_convolved(X: Value, dY: Value, window: Windows, group: int) -> Valu
 
 
 conv_weight_gradient.requires(
+    floats("X", "dY"),
     shapes(X="batch channels sizes...", dY="batch results outputs..."),
     divides("group", "channels"),
     divides("group", "results"),
@@ -326,9 +328,7 @@ conv_weight_gradient.requires(
 def conv_weight_gradient_type(X, dY, *, kernel_shape, group, **_):
     if not X.ndim == dY.ndim == len(kernel_shape) + 2:
         given = f"{X!r}, {dY!r}, kernel_shape={list(kernel_shape)}"
-        raise TypeMismatch(
-            f"{conv_weight_gradient.title}: X, dY and the kernel differ in their number of axes", given=given
-        )
+        raise TypeMismatch(f"{conv_weight_gradient.title}: X, dY and the kernel have other axes", given=given)
     per_group = symbolic.floor_div(X.shape[1], group)
     return TensorType(X.dtype, (dY.shape[1], per_group, *kernel_shape))
 
@@ -418,18 +418,16 @@ def _cropping(
     if len(extra) != window.rank or any(e < 0 for e in extra):
         raise TypeMismatch(f"{window.title}: output_padding is not {window.rank} numbers from 0 on", given=str(extra))
     if output_shape is not None and len(output_shape) not in (window.rank, window.rank + 2):
-        raise TypeMismatch(
-            f"{window.title}: output_shape does not have {window.rank} sizes", given=str(list(output_shape))
-        )
+        what = f"{window.title}: output_shape does not have {window.rank} sizes"
+        raise TypeMismatch(what, given=str(list(output_shape)))
     begins: list[Length] = []
     outputs: list[Length] = []
     for k, size in enumerate(sizes):
         full = None if size is None else size * window.strides[k] + (extra[k] + window.extents[k] - window.strides[k])
         same = window.auto_pad.startswith("SAME")
         if output_shape or same:
-            wanted = (
-                output_shape[k - window.rank] if output_shape else None if size is None else size * window.strides[k]
-            )
+            by_stride = None if size is None else size * window.strides[k]
+            wanted = output_shape[k - window.rank] if output_shape else by_stride
             total = None if full is None or wanted is None else not_negative(full - wanted)
             upper = None if total is None else total // 2
             begins.append(upper if window.auto_pad == "SAME_UPPER" or total is None else total - upper)

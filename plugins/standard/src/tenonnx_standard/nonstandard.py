@@ -209,7 +209,14 @@ for _pool in (adaptive_average_pool, adaptive_max_pool):
 
 
 @op("Im2Col", specified=False, data_movement=True)
-def im2col(X, *, dilations=None, kernel_shape, pads=None, strides=None):
+def im2col(
+    X,
+    *,
+    dilations: list[int] | None = None,
+    kernel_shape: list[int],
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+):
     """The windows of ``X`` as columns: (batch, channels times places of the kernel, windows); Col2Im sums them up."""
     window = windows(im2col.title, kernel_shape, strides=strides, dilations=dilations, pads=pads)
     batch, channels, *sizes = dims(X)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tenonnx.extend import TypeMismatch, Value, constant, dims, floats, limits, op, same_dtype
+from tenonnx.extend import TypeMismatch, Value, constant, dims, floats, holds, limits, op, same_dtype, shapes
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.max_pooling import first_maxima, max_pool, reads
@@ -30,7 +30,16 @@ from tenonnx_standard.windows import (
 
 @op("MaxPoolGradient", domain="tenonnx")
 def max_pool_gradient(
-    X, dY, Y=None, *, auto_pad="NOTSET", ceil_mode=0, dilations=None, kernel_shape, pads=None, strides=None
+    X,
+    dY,
+    Y=None,
+    *,
+    auto_pad="NOTSET",
+    ceil_mode=0,
+    dilations: list[int] | None = None,
+    kernel_shape: list[int],
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
 ):
     """The gradient of MaxPool, which gave ``Y``: each element of ``dY`` is added to the place that held the maximum.
 
@@ -109,7 +118,17 @@ def _places_by_comparing(X: Value, y: Value, window: Windows) -> Value:
     return images * places.size + constant(places[tuple(tap_slices(window, (0,) * window.rank, outputs))]) + inside
 
 
-max_pool_gradient.requires(floats("X", "dY", "Y"), same_dtype("X", "dY", "Y"))
+def _kernel_fits(X: Value, dY: Value, kernel_shape: list[int]) -> str | None:
+    fits = all(value.rank in (None, len(kernel_shape) + 2) for value in (X, dY))
+    return None if fits else "kernel_shape does not have one size for each spatial axis of X and dY"
+
+
+max_pool_gradient.requires(
+    floats("X", "dY", "Y"),
+    same_dtype("X", "dY", "Y"),
+    shapes(X="batch channels sizes...", dY="batch channels outputs...", Y="batch channels outputs..."),
+    holds(_kernel_fits),
+)
 
 
 @max_pool_gradient.numpy

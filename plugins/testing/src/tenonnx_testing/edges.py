@@ -203,7 +203,7 @@ def empty_axes_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
     if len(numbers) > 1 and drawn.turn % 4 == 1:  # once in four calls, as many as there are
         chosen.append(_with_inputs(drawn, numbers))
     for changed in chosen:
-        refuse_or_agree(case, changed, expected, symbolic=False, by_body="broken")
+        refuse_or_agree(case, drawn, changed, expected, symbolic=False, by_body="broken")
     return bool(tried)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from tenonnx.extend import DType, Value, find_rule
 from tenonnx.extend.transforms import Builder, grad
 from tenonnx_testing.cases import Call, Case
-from tenonnx_testing.repetition import gives_the_same_again
+from tenonnx_testing.causes import rests_on_right_rules
 from tenonnx_testing.run import (
     Failure,
     Outputs,
@@ -83,7 +83,7 @@ def equals_differences(case: Case, drawn: Call, expected: tuple[Any, ...]) -> bo
     try:
         _agree(what, list(terms.values()), slope, uncertainty)
     except Failure:
-        _agrees_with_its_body(case, wide, directions, outputs)
+        _rests_on_right_rules(case, wide, directions)
         if is_between(float(sum(np.sum(term) for term in terms.values())), along):
             return True
         for position, term in terms.items():  # which of them is it?
@@ -94,16 +94,11 @@ def equals_differences(case: Case, drawn: Call, expected: tuple[Any, ...]) -> bo
     return True
 
 
-def _agrees_with_its_body(case: Case, wide: Call, directions: Mapping[int, Any], outputs: Outputs) -> None:
-    """Raise ``Failure`` where the op itself is wrong, on which differences rest: it varies, or the numpy rule errs."""
-    gives_the_same_again(case, wide, outputs)
-    if case.op.primitive or find_rule(case.op, "numpy") is None:
-        return
+def _rests_on_right_rules(case: Case, wide: Call, directions: Mapping[int, Any]) -> None:
+    """Raise ``Failure`` where the op itself is wrong, on which differences rest."""
     moved = tuple(v + STEPS[0] * directions[p] if p in directions else v for p, v in enumerate(wide.inputs))
-    for there in (wide, replace(wide, inputs=moved)):
-        with blaming(f"the body of {case.op.title} in float64"):
-            by_body = evaluate(case.op, there, body_of=case.op)
-        expect(case, there, "its body in float64", present(by_body), present(evaluate(case.op, there)))
+    with blaming(f"{case.op.title} in float64"):
+        rests_on_right_rules(case, [wide, replace(wide, inputs=moved)])
 
 
 def _agree(what: str, terms: Sequence[Any], slope: float, uncertainty: float) -> None:

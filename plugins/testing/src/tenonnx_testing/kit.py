@@ -24,6 +24,7 @@ from tenonnx.extend import InvalidCall, Op
 from tenonnx.extend.testing import signature_at
 from tenonnx.extend.transforms import same_attribute
 from tenonnx_testing.cases import EXAMPLES, Call, Case, Gap, collected, load
+from tenonnx_testing.causes import cause_of
 from tenonnx_testing.checks import CHECKS, Check
 from tenonnx_testing.repro import one_line, replay_line
 from tenonnx_testing.run import Failure, Outputs, blaming, completed, evaluate
@@ -270,6 +271,7 @@ class _Seen:
 def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[Gap, _Seen]) -> int:
     compared = 0
     met: set[Gap] = set()
+    whole = None
     try:
         with blaming(f"{case.op.title} on the drawn inputs"):
             whole, expected = drawn.completed, drawn.expected
@@ -289,11 +291,14 @@ def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[G
             if gap is not None and found:
                 met.add(gap)
             compared += found
-    except Failure as failure:
+    except Failure as failed:
+        cause = cause_of(check.name, case, drawn.call if whole is None else whole, failed)
         line = replay_line(check.name, case.op, drawn.call, case.number, turn)
-        failure.add_note(f"reproduce: {line}")
-        failure.add_note(f"written at: {', '.join(_written_at(case.op))}")
-        raise
+        cause.add_note(f"reproduce: {line}")
+        cause.add_note(f"written at: {', '.join(_written_at(case.op))}")
+        if cause is failed:
+            raise
+        raise cause from cause.__cause__
     for gap in met:
         gaps[gap].met += 1
     return compared

@@ -15,15 +15,16 @@ from tenonnx import load
 from tenonnx.extend import DType, Graph, InvalidCall, Known, Op, TenonnxError, Type, TypeMismatch, Value, find_rule
 from tenonnx.extend.backends import compile_graph
 from tenonnx.extend.formats import to_model
+from tenonnx.extend.testing import UNFORESEEN, type_of
 from tenonnx.extend.testing import apply as call
-from tenonnx.extend.testing import type_of
 from tenonnx.extend.transforms import Builder, infer_call, interpreting
 from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.foreign import foreign_cause, missing_requirement
 from tenonnx_testing.inference import contradiction
 from tenonnx_testing.oracles import newest_of_onnx
 from tenonnx_testing.repro import one_line
 from tenonnx_testing.run import Failure, Outputs, evaluate, expect, is_index, present, takes_none, trace, trimmed
-from tenonnx_testing.schemas import schema_at, versions
+from tenonnx_testing.schemas import history, schema_at, versions
 
 #: How many things are done to each drawn call, one at a time.
 MUTATIONS = 3
@@ -42,14 +43,20 @@ def refused_or_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
         mutated = next(filter(None, tried), None)
         if mutated is None:
             return False
-        refuse_or_agree(case, mutated, expected, symbolic=bool(random.integers(2)))
+        refuse_or_agree(case, drawn, mutated, expected, symbolic=bool(random.integers(2)))
     return True
 
 
 def refuse_or_agree(
-    case: Case, mutated: Call, expected: Outputs, *, symbolic: bool, by_body: Literal["", "refused", "broken"] = ""
+    case: Case,
+    drawn: Call,
+    mutated: Call,
+    expected: Outputs,
+    *,
+    symbolic: bool,
+    by_body: Literal["", "refused", "broken"] = "",
 ) -> None:
-    """Raise ``Failure`` unless a call is refused when called, or computed alike in every way to run it.
+    """Raise ``Failure`` unless a drawn call that was mutated is refused, or computed alike in every way to run it.
 
     Where the body computes it, it may not be refused, or the numpy rule may not break on it, as ``by_body`` has it.
     """
@@ -66,6 +73,8 @@ def refuse_or_agree(
         found = {way: outputs for way, run in ways.items() if (outputs := _attempt(way, run)) is not None}
         if symbolic and "called" not in found:  # nobody knows a dim before it is there
             found.pop("in a graph", None)
+        if "called" not in found:
+            _ends_in_our_error(case.op, drawn, mutated)
         if by_body and "called" not in found and _rule_alone_refuses(case.op, mutated, by_body == "broken"):
             raise Failure(f"{case.op.title} refuses, when called, what its body computes")
         if not found:
@@ -95,6 +104,18 @@ def refuse_or_agree(
         failure.add_note(f"mutated: {one_line(case.op, mutated)}")
         failure.call = mutated
         raise
+
+
+def _ends_in_our_error(op: Op, drawn: Call, mutated: Call) -> None:
+    """Raise ``Failure`` where a call that meets all requirements ends in an error of Python or numpy."""
+    try:
+        called(op, mutated)
+    except TenonnxError as error:
+        foreign = foreign_cause(op, error)
+        if foreign is None or history(op.domain, op.name) or broken_requirement(op, mutated):
+            return  # what ops of other domains require is for their schemas to say
+        what = f"{op.title} takes by its requirements a call that ends in {type(foreign).__name__}: {foreign}"
+        raise Failure(f"{what}; what is missing may be {missing_requirement(op, drawn, mutated, foreign)}") from foreign
 
 
 def _rule_alone_refuses(op: Op, drawn: Call, broken: bool) -> bool:
@@ -144,7 +165,7 @@ def broken_requirement(op: Op, drawn: Call) -> str:
         op.requirements.check(contents, op.signature.complete(op, drawn.attributes))
     except TypeMismatch as error:
         return error.what
-    except InvalidCall:
+    except (InvalidCall, *UNFORESEEN):
         return ""
     return ""
 

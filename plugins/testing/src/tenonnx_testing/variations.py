@@ -45,9 +45,9 @@ def varied_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
         others += [_of_rank(given, rank) for rank in range(RANKS)]
     tried = [*_changed(drawn, others), *_without_options(case, drawn)]
     for changed in narrow:
-        refuse_or_agree(case, changed, expected, symbolic=False, by_body="refused")
+        refuse_or_agree(case, drawn, changed, expected, symbolic=False, by_body="refused")
     for changed in tried:
-        refuse_or_agree(case, changed, expected, symbolic=False)
+        refuse_or_agree(case, drawn, changed, expected, symbolic=False)
     return bool(narrow or tried)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -61,9 +62,14 @@ def _expect_refusal(op: Op, broken: Call, requirement: Requirement) -> None:
         try:
             run()
         except TenonnxError as error:
-            if op.title in str(error) and _is_named(requirement, str(error)):
+            said = _words(error.what.removeprefix(op.title))
+            if op.title not in str(error) or not _is_named(requirement, str(error)):
+                told = f"the error does not say, {way}, that {requirement!r} of {op.title} is broken: {error}"
+            elif requirement.names and not _parameters(op, requirement) & said:
+                told = f"the text of {requirement!r} of {op.title} names no parameter of it: {error.what}"
+            else:
                 continue
-            failure = Failure(f"the error does not say, {way}, that {requirement!r} of {op.title} is broken: {error}")
+            failure = Failure(told)
         except Exception as error:
             failure = Failure(
                 f"{way}, {op.title} raises a {type(error).__name__} for what breaks {requirement!r}: {error}"
@@ -76,6 +82,15 @@ def _expect_refusal(op: Op, broken: Call, requirement: Requirement) -> None:
 
 def _is_named(requirement: Requirement, text: str) -> bool:
     return not requirement.names or any(name in text for name in (*requirement.names, *requirement.dims))
+
+
+def _parameters(op: Op, requirement: Requirement) -> set[str]:
+    """The inputs and attributes of an op, and the sizes that a requirement names."""
+    return {*(p.name for p in op.signature.inputs), *op.signature.attributes, *requirement.names, *requirement.dims}
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
 
 
 def first_broken(op: Op, drawn: Call, *, contents: bool = True) -> Requirement | None:
