@@ -236,7 +236,9 @@ class _Run:
         if batches is None:
             return []
         each = -(-batches // self.step.recipe.accumulate)
-        return [f"{epochs} epochs of {batches} batches and {each} updates: {epochs * each} updates"]
+        whole = f"{batches:,} batch" if batches == 1 else f"{batches:,} batches"
+        of_one = f"{whole} and {counted(each, 'update')}"
+        return [f"{counted(epochs, 'epoch')} of {of_one}: {counted(epochs * each, 'update')}"]
 
     def notes(self) -> list[str]:
         """Metrics of a resumed epoch that cannot be measured, and data that may not continue where it was left."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Graph, InvalidCall, TenonnxError, TensorType, UnknownType, Value
+from tenonnx.extend import DType, Graph, InvalidCall, TenonnxError, TensorType, UnknownType, Value, did_you_mean
 from tenonnx.extend.transforms import Builder, interpreting
 from tenonnx_standard.casting import cast
 from tenonnx_training.distillation import Teacher
@@ -347,12 +347,15 @@ def free_name(graph: Graph, name: str) -> str:
 
 def as_loss(loss: str | Loss | Callable[[Value, Value], Value], graph: Graph) -> Loss:
     """A loss by name, an object, or a function of the user."""
+    if loss is None:
+        raise InvalidCall("no loss is given", available=", ".join(LOSSES), do="--loss NAME / loss=")
     if isinstance(loss, str):
         if loss not in LOSSES:
             outputs = ", ".join(value.name for value in graph.outputs)
             raise InvalidCall(
                 f'no loss and no value of the graph is called "{loss}"',
                 available=f"{', '.join(LOSSES)}; graph outputs: {outputs}",
+                do=did_you_mean(loss, LOSSES),
             )
         return LOSSES[loss]()
     if isinstance(loss, type) or not callable(loss):
@@ -368,7 +371,9 @@ def as_metric(metric: str | Metric) -> tuple[str, Metric]:
     if isinstance(metric, str):
         if metric not in METRICS and metric not in LOSSES:
             known = ", ".join(dict.fromkeys([*METRICS, *LOSSES]))
-            raise InvalidCall(f'no metric is called "{metric}"', available=known)
+            raise InvalidCall(
+                f'no metric is called "{metric}"', available=known, do=did_you_mean(metric, (*METRICS, *LOSSES))
+            )
         return metric, METRICS[metric] if metric in METRICS else LOSSES[metric]()
     if isinstance(metric, type) or not callable(metric):
         raise InvalidCall("a metric is neither a name nor a function", given=repr(metric), available=", ".join(METRICS))
