@@ -128,9 +128,9 @@ def test_a_runner_that_cannot_be_probed_is_named(tmp_path, runner, capfd, name, 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["-o", "mine.toml"], "give either --runner or --command"),
+        (["-o", "mine.toml"], "not exactly one of --runner and --command"),
         (["-o", "mine.txt", "--runner", "a:b"], "a target file is not called *.toml"),
-        (["-o", "mine.toml", "--runner", "a:b", "--command", "c"], "give either --runner or --command"),
+        (["-o", "mine.toml", "--runner", "a:b", "--command", "c"], "not exactly one of --runner and --command"),
         (["-o", "mine.toml", "--command", "tool {model}"], "lacks {inputs}, {outputs}"),
         (["-o", "mine.toml", "--command", "no-such-tool {model} {inputs} {outputs}"], "no such program"),
         (["-o", "none/mine.toml", "--runner", "a:b"], "no such folder"),

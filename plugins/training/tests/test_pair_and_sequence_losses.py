@@ -127,7 +127,7 @@ def test_labels_of_none_are_blanks_throughout():
     ("labels", "message"),
     [
         ([[0, 1]] * 3, "contain the blank 0"),
-        ([[4, 1]] * 3, "is no class"),
+        ([[4, 1]] * 3, "is not a class"),
         ([[-1, 1]] * 3, "padded before their end"),
         ([[1, 1, 1, 1]] * 3, "longer than the scores"),
         ([[1, 2, 1, 2, 1, 2]] * 3, "longer than the scores"),

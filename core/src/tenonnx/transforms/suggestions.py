@@ -15,7 +15,7 @@ from tenonnx.transforms.target import Target
 
 
 def newer_targets(graph: Graph, target: Target) -> Iterator[Target]:
-    """The target at each newer version of ai.onnx, up to the graph's, where it is a matter of versions alone."""
+    """The target at each newer version of ai.onnx, up to the graph's; none if it limits more than versions."""
     version = target.version("ai.onnx")
     if version is not None and target.runtime is None and target.accepts is None:
         import onnx
@@ -26,7 +26,7 @@ def newer_targets(graph: Graph, target: Target) -> Iterator[Target]:
 
 
 def advice(node: Node, target: Target, registry: Registry, first: int | None) -> str:
-    """Advice for a refused node, which has a form from version ``first`` of ai.onnx on, if at any."""
+    """Advice for a node that the target refuses; from version ``first`` of ai.onnx on, if given, it is supported."""
     op, version = node.op, target.version(node.domain)
     missing = [n for n in body_nodes(op) if not isinstance(n.op, Op)] if isinstance(op, Op) else [node]
     if missing:

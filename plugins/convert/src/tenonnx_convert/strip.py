@@ -25,9 +25,9 @@ _PATH = re.compile(
 
 
 def strip(model: onnx.ModelProto, initializers: Initializers) -> Initializers:
-    """Strip ``model`` in place; the initializers with stripped messages of their own.
+    """Strip ``model`` in place; returns the initializers, copied where they are stripped.
 
-    Doc strings go, and entries of metadata that are a stack trace or hold a path. Scopes of modules stay. In names of
+    Removes doc strings, stack traces and metadata entries that hold a path. Scopes of modules stay. In names of
     graphs, nodes and producers a path becomes the name of its file. Names of values and attributes stay as they are.
     """
     here = _folders()

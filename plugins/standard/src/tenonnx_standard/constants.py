@@ -171,7 +171,7 @@ def _is_number(value: Value) -> bool:
 
 def _count(start: Array, limit: Array, delta: Array) -> int:
     if delta == 0:
-        raise TypeMismatch(f"{range_.title}: delta cannot be 0", given=f"from {start} to {limit}")
+        raise TypeMismatch(f"{range_.title}: delta is 0", given=f"from {start} to {limit}")
     if start.dtype.kind in "iu":
         first, last, step = int(start), int(limit), int(delta)
         return max(-((first - last) // step), 0)
@@ -221,7 +221,7 @@ eye_like.vjp(lambda g, y, x, **_: None)
 
 @op("Trilu", since=14, data_movement=True)
 def trilu(input, k: Index = None, *, upper=1):
-    """The upper or lower triangle of matrices, 0 elsewhere; it begins or ends at the ``k``-th diagonal."""
+    """The upper or lower triangle of matrices ``[..., rows, columns]`` from or to diagonal ``k``; 0 elsewhere."""
     rows, columns = _places(input)
     rows = ops.unsqueeze(rows if k is None else rows + ops.reshape(k, literal(np.zeros(0, np.int64))), [1])
     inside = columns >= rows if upper else columns <= rows

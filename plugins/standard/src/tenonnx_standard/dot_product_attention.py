@@ -53,7 +53,7 @@ def attention(
     flat = Q.ndim == 3
     if not flat and (q_num_heads is not None or kv_num_heads is not None):
         given = f"q_num_heads={q_num_heads}, kv_num_heads={kv_num_heads}, {Q!r}"
-        raise InvalidCall("Attention: a number of heads is given, and inputs of rank 4 have theirs", given=given)
+        raise InvalidCall("Attention: a number of heads is given for inputs of rank 4", given=given)
     q, k, v = (
         split_heads(x, count, "Attention") if flat else x
         for x, count in ((Q, q_num_heads), (K, kv_num_heads), (V, kv_num_heads))

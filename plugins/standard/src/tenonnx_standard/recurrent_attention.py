@@ -265,9 +265,10 @@ linear_attention.requires(
 
 @define("CausalConvWithState", since=27)
 def causal_conv_with_state(input, weight, bias=None, past_state=None, *, activation="none"):
-    """Convolve each channel with its own kernel over current and past positions.
+    """Convolve each channel of ``input [batch, channels, length]`` with its own kernel over current and past positions.
 
-    ``past_state`` is what came before the input (else zeros), and the second output what the next call takes as such.
+    ``past_state [batch, channels, kernel - 1]`` holds the positions before the input (zeros by default). The second
+    output is the ``past_state`` of the next call.
     """
     batch, channels, length = dims(input)
     size = dims(weight)[2]

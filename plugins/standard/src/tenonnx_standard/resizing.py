@@ -134,7 +134,7 @@ def resize(
     mode="nearest",
     nearest_mode="round_prefer_floor",
 ):
-    """``X`` resampled along its axes, each element a mean of input elements nearby.
+    """Resample ``X`` along its axes to ``sizes``, or to its dims times ``scales``.
 
     Taking the nearest element is a Gather; the other modes multiply by a matrix along each axis.
     """

@@ -262,7 +262,7 @@ def _get_type(input: Value) -> Type | None:
 
 @primitive("OptionalGetElement", since=15, type=_get_type)
 def optional_get_element(input):
-    """The element of an optional; anything else as it is."""
+    """The element of an optional; a tensor or sequence is returned unchanged."""
 
 
 @optional_get_element.numpy

@@ -77,7 +77,9 @@ class CTC:
                 do="pad with -1, or choose another blank: tt.CTC(blank=...)",
             )
         if isinstance(classes, int) and labels.max() >= classes:
-            raise InvalidFeed("a label of ctc is no class", given=str(labels.max()), available=f"0 to {classes - 1}")
+            raise InvalidFeed(
+                "ctc: a label is not a class of the scores", given=str(labels.max()), available=f"0 to {classes - 1}"
+            )
         if (np.diff((labels < 0).astype(np.int8)) < 0).any():
             raise InvalidFeed("labels of ctc are padded before their end", do="put negative labels behind all others")
         needed = (labels >= 0).sum(1) + ((labels[:, 1:] == labels[:, :-1]) & (labels[:, 1:] >= 0)).sum(1)

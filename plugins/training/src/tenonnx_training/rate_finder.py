@@ -42,7 +42,7 @@ class RateSearch:
 
     @property
     def suggestion(self) -> float:
-        """Raises ``InvalidCall`` where the loss does not fall at any rate."""
+        """Rate at which the smoothed loss falls fastest. Raises ``InvalidCall`` if it falls at none."""
         smoothed = self.smoothed
         slopes = np.gradient(smoothed) if len(smoothed) > 1 else np.zeros(1)
         best = int(np.argmin(slopes))
@@ -90,7 +90,7 @@ def find_learning_rate(
     config: TrainingConfig | None = None,
     **options: Any,
 ) -> RateSearch:
-    """Train a copy of ``graph`` while the rate grows from ``low`` to ``high`` in so many steps, on a log scale.
+    """Train a copy of ``graph`` while the learning rate grows from ``low`` to ``high`` in ``steps`` log steps.
 
     ``data`` and ``options`` are those of ``fit``, whose schedule is not used. The search ends early where the loss is
     not finite, or ``DIVERGED`` times as far above the least one as the first was. ``graph`` is not changed.

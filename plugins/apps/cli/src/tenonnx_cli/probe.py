@@ -90,7 +90,7 @@ def command(
     if find_spec("tenonnx_testing") is None:
         raise PluginError("probing needs tenonnx-testing", do=installing("tenonnx-testing"))
     if (runner is None) == (line is None):
-        raise InvalidCall("give either --runner or --command", do="see tenonnx targets probe --help")
+        raise InvalidCall("not exactly one of --runner and --command was given", do="see tenonnx targets probe --help")
     if not output.endswith(".toml"):
         raise InvalidCall("a target file is not called *.toml", given=output)
     if not Path(output).absolute().parent.is_dir():

@@ -72,7 +72,7 @@ def _resized(graph: Graph, examples: Mapping[str, Any], sizes: Mapping[str, int]
 
 
 def array_of(array: Any) -> Any:
-    """An array as the graph has it: parts of complex numbers along a last axis, text as ``str``."""
+    """Convert an array of TensorFlow to the graph's form: complex numbers as a last axis of size 2, text as ``str``."""
     array = np.asarray(array)
     if array.dtype.kind == "c":
         return np.stack([array.real, array.imag], -1)

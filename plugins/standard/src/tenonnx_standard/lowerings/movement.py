@@ -81,7 +81,7 @@ def reshape_by_flatten(data, shape, *, allowzero):
 
 @lowering(ops.reshape)
 def reshape_by_squeeze(data, shape, *, allowzero):
-    """For axes of one element alone that come and go."""
+    """Squeeze and Unsqueeze for a Reshape that only removes or adds axes of length 1."""
     old, new = _new_shape(data, shape, allowzero)
     unless([dim for dim in old if dim != 1] != [dim for dim in new if dim != 1] or list(old) == new)
     ones = [axis for axis, dim in enumerate(old) if dim == 1]

@@ -148,7 +148,7 @@ def dequantized(value: Value, scale: Value, zero: Value | None, **attributes: An
 
 
 def quantized(value: Value, tensor: Tensor) -> Value:
-    """Numbers as quantized values of a tensor."""
+    """Quantize real numbers with the scale and zero point of ``tensor``."""
     quantization = tensor.quantization
     assert quantization is not None
     dtype = DType.of(np.dtype(tensor.dtype))

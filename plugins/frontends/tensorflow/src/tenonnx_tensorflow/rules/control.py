@@ -29,7 +29,7 @@ def foreign(interpreter: Any, node: Any, *_: Any) -> Any:
 
 
 def condition_of(value: Value) -> Value:
-    """A number is true where it is not zero, a text where it is not empty."""
+    """``value`` as a bool scalar: a number is true unless it is zero, a string unless it is empty."""
     if value.dtype is DType.bool:
         return value
     empty = constant(np.asarray("", object)) if value.dtype is DType.string else number(0, value)

@@ -99,7 +99,7 @@ def _rows(splits: Value) -> Value:
 
 @rule("StringNGrams", outputs="ngrams ngrams_splits")
 def ngrams(node: Any, x: Value, splits: Value) -> list[Value]:
-    """Neighbors of a row as one text, those of each width in turn."""
+    """Join neighboring strings of each ragged row to n-grams, for each width in turn."""
     if node.get("pad_width", 0) or node.get("preserve_short_sequences", False):
         raise NotRepresentable("StringNGrams pads its rows or keeps short ones", given=node.title)
     rows, total = _rows(splits), _size(x)

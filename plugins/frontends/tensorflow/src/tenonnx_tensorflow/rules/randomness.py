@@ -46,7 +46,7 @@ def truncated(node: Any, shape: Value) -> Value:
 
 @rule("RandomShuffle")
 def shuffled(node: Any, x: Value) -> Value:
-    """Rows in the order of random numbers."""
+    """Shuffle the rows: sort them by random numbers."""
     count = ops.slice_(ops.shape(x), [0], [1], [0])
     _, order = ops.top_k(ops.random_uniform_like(_like(count, DType.float32), **_seed(node)), count)
     return ops.gather(x, order, axis=0)
