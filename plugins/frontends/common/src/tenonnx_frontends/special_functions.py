@@ -1,4 +1,4 @@
-"""Coefficients of fits of special functions that frameworks have and ONNX has not, the highest power first."""
+"""Coefficients of special functions that frameworks have and ONNX has not: of polynomials the highest power first."""
 
 from __future__ import annotations
 
@@ -67,3 +67,22 @@ ERFINV_FAR = [
     1.00167406,
     2.83297682,
 ]
+
+#: The series of the gamma function for g = 7, a constant and what 1, 2, ... more than z divides (C. Lanczos, 1964).
+LANCZOS = [
+    0.99999999999980993227684700473478,
+    676.520368121885098567009190444019,
+    -1259.13921672240287047156078755283,
+    771.3234287776530788486528258894,
+    -176.61502916214059906584551354,
+    12.507343278686904814458936853,
+    -0.13857109526572011689554707,
+    9.984369578019570859563e-6,
+    1.50563273514931155834e-7,
+]
+
+#: log(x) - 1 / 2x - digamma(x) for a large x, in 1/x².
+DIGAMMA = [-691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12, 0.0]
+
+#: Numbers of Bernoulli over factorials, B2/2!, B4/4! and so on.
+BERNOULLI = [1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600]

@@ -11,6 +11,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, TensorType, Value, subgraph
+from tenonnx_frontends.gamma import digamma_above_zero
 from tenonnx_sklearn.algebra import beside, cast, column, columns, double, is_zero, smallest, total, upright
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
 from tenonnx_sklearn.rules.neighbors import distances
@@ -171,7 +172,7 @@ def topics(model: Any, X: Value) -> Outputs:
     count, tiny = len(words), float(np.finfo(np.float32 if X.dtype is DType.float32 else np.float64).eps)
 
     def expected(topics: Value) -> Value:
-        return ops.exp(digamma(topics) - digamma(total(topics, keepdims=True)))
+        return ops.exp(digamma_above_zero(topics) - digamma_above_zero(total(topics, keepdims=True)))
 
     def step(_: Value, topics: Value, weights: Value, active: Value) -> list[Value]:
         share = rows / (weights @ words + tiny)
@@ -185,20 +186,6 @@ def topics(model: Any, X: Value) -> Outputs:
     active = total(start, keepdims=True) > 0.0
     found, *_ = repeated(step, [start, expected(start), active], model.max_doc_update_iter)
     return {"transform": cast(found / total(found, keepdims=True), X.dtype)}
-
-
-def digamma(x: Value) -> Value:
-    """The derivative of the logarithm of the gamma function, of numbers above 0."""
-    near, sums = x, x * 0.0
-    for _ in range(6):  # a number below 6 is 1/x less than one more
-        low = near < 6.0
-        sums = ops.where(low, sums - 1.0 / near, sums)
-        near = ops.where(low, near + 1.0, near)
-    r = 1.0 / near
-    found = sums + ops.log(near) - r * 0.5
-    r = r * r
-    found = found - r * (1 / 12 - r * (1 / 120 - r * float(1 / 252)))
-    return ops.where(x <= 1e-6, -1.0 / x - float(np.euler_gamma), found)
 
 
 # ----- sparse codes ---------------------------------------------------------------------------------------------------
