@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ class Slope:
             found = self._rule(*arrays, **self._attributes)
             return found if isinstance(found, tuple) else (found,)
         if self._forward is None:
-            graph = self._graph(())
+            graph = self.graph(())
             self._forward = compile_graph(graph, "numpy"), [value.name for value in graph.inputs]
         program, names = self._forward
         return tuple(program({name: arrays[int(name[1:])] for name in names}).values())
@@ -76,14 +76,14 @@ class Slope:
 
     def _made(self, trained: tuple[int, ...]) -> tuple[Any, dict[str, Any]]:
         """A program for the gradients of these inputs, and the element types of what it is fed with, by name."""
-        graph = self._graph(trained)
+        graph = self.graph(trained)
         places = [value.name for value in graph.all_inputs]
         back = pullback(graph, range(len(graph.outputs)), [places.index(f"x{k}") for k in trained])
         back.outputs = back.outputs[len(graph.outputs) :]
         return compile_graph(back, "numpy"), {value.name: value.dtype.numpy for value in back.inputs}
 
-    def _graph(self, trained: tuple[int, ...]) -> Graph:
-        """The node alone. Constants stay constants, but for those that are trained."""
+    def graph(self, trained: Collection[int]) -> Graph:
+        """The node alone. Constants stay constants, except at the positions ``trained``, where they are inputs."""
         graph = Graph(opsets=self._opsets)
         inputs: list[Value | None] = []
         for k, value in enumerate(self._inputs):

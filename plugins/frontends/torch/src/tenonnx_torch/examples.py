@@ -151,4 +151,5 @@ def to_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
     if array.dtype.kind == "V" or DType.of(array.dtype) is DType.bfloat16:
         bits = {1: np.uint8, 2: np.int16}[array.itemsize]
         return torch.from_numpy(array.view(bits).copy()).view(getattr(torch, array.dtype.name))
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+    return tensor if array.size else torch.empty(array.shape, dtype=tensor.dtype)  # with strides that are usual

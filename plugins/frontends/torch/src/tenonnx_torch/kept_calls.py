@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenonnx.extend import TensorType, find_rule
+from tenonnx.extend import Op, TensorType, find_rule
 from tenonnx.extend.transforms import Call
-from tenonnx_torch.plan import gives_quantized
 from tenonnx_torch.rules import arrangement, control, elementwise, layers, recurrent, unsigned  # noqa: F401  (this registers them)
 from tenonnx_torch.values import is_native
 
@@ -33,6 +32,12 @@ def is_computed(call: Call) -> bool:
         return rule is not None
     attributes = {**call.attributes, "_outputs": call.outputs} if call.op.signature.counts_outputs else call.attributes
     return bool(takes(*call.inputs, **attributes))
+
+
+def gives_quantized(op: Op) -> bool:
+    """Whether an op has a gradient that PyTorch does not know, such as that of QuantizeLinear."""
+    known = any(find_rule(op, kind) is not None for kind in ("vjp", "vjp.surrogate"))
+    return known and find_rule(op, "torch") is None
 
 
 def _is_native(call: Call) -> bool:

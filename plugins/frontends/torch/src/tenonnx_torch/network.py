@@ -10,13 +10,12 @@ import numpy as np
 import torch
 
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, TensorType, TypeMismatch, Value, did_you_mean, listing
-from tenonnx.extend.backends import check_feeds
 from tenonnx.extend.transforms import check_made_alike, copy_graph, decompose, infer, opened, trainable_variables
-from tenonnx_torch.autograd_bridge import exact
 from tenonnx_torch.examples import to_numpy
 from tenonnx_torch.kept_calls import has_numpy, is_kept
-from tenonnx_torch.plan import Plan, owner_of
-from tenonnx_torch.values import NATIVE, to_arrays, to_contents
+from tenonnx_torch.plan import Held, Plan, owner_of
+from tenonnx_torch.values import NATIVE, to_contents
+from tenonnx_torch.whole import Whole, run_whole
 
 
 def module(graph: Graph, *, trainable: str | Sequence[str] = ()) -> Network:
@@ -49,7 +48,6 @@ class Network(torch.nn.Module):
         states = {value.name for value in graph.variables if _is_state(value)}
         parameters = states.intersection([*told.parameters, *told.frozen, *chosen])
         plain = _lowered(graph, parameters)
-        self._inputs = plain.inputs
         self._states = [value.name for value in plain.variables if _is_state(value)]
         for value in plain.variables:
             if _is_state(value):
@@ -62,7 +60,12 @@ class Network(torch.nn.Module):
                     )
                 else:
                     owner._buffers[name] = tensor
-        self._plan = Plan(plain, self, set(self._states), told.fixed_rows)
+        plan = Plan(plain, Held(set(self._states)), told.fixed_rows)
+        for name, constant in plan.held.constants.items():
+            owner, name = owner_of(self, name)
+            owner.register_buffer(name, constant, persistent=False)
+        self._whole = Whole(plan, plain.inputs, graph.outputs)
+        self._tensors = [owner_of(self, name) for name in plan.held.names]
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """The outputs for tensors or arrays. Raises ``InvalidFeed`` for what the inputs of the graph do not take."""
@@ -70,11 +73,14 @@ class Network(torch.nn.Module):
             raise InvalidCall(
                 "Network got too many, unknown or repeated inputs",
                 given=f"{len(inputs)} in order, {', '.join(named) or 'none'} by name",
-                available=", ".join(f"{v.name}: {v.type}" for v in self._inputs),
+                available=", ".join(f"{v.name}: {v.type}" for v in self.source.inputs),
             )
         given = {**dict(zip(self.input_names, inputs, strict=False)), **named}
-        found = self._plan([_checked(value, given) for value in self._inputs])
-        found = [exact(contents, value) for contents, value in zip(found, self.source.outputs, strict=True)]
+        tensors = [owner._parameters.get(name, owner._buffers.get(name)) for owner, name in self._tensors]
+        if torch.compiler.is_dynamo_compiling():
+            found = run_whole(self._whole.key, given, tensors)
+        else:
+            found = self._whole(given, tensors)
         return found[0] if len(found) == 1 else tuple(found)
 
     def write_back(self, graph: Graph | None = None) -> Graph:
@@ -116,22 +122,6 @@ def _matching(graph: Graph, patterns: Sequence[str]) -> list[str]:
 
 def _is_state(value: Value) -> bool:
     return isinstance(value.type, TensorType) and value.type.dtype in NATIVE
-
-
-def _checked(value: Value, given: dict[str, Any]) -> Any:
-    """One input, which must be of its type; a tensor is looked at without a copy."""
-    feed = given.get(value.name)
-    kind = value.type
-    if isinstance(feed, torch.Tensor) and isinstance(kind, TensorType) and NATIVE.get(kind.dtype) is feed.dtype:
-        shape = kind.shape
-        if shape is None or (
-            len(shape) == feed.ndim
-            and all(not isinstance(d, int) or d == n for d, n in zip(shape, feed.shape, strict=True))
-        ):
-            return feed
-    feeds = {value.name: to_arrays(feed)} if value.name in given else {}
-    (checked,) = check_feeds([value], feeds)
-    return to_contents(checked)
 
 
 def _lowered(graph: Graph, parameters: Collection[str]) -> Graph:

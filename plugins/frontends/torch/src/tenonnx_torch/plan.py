@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from tenonnx import limits
-from tenonnx.extend import Graph, InvalidCall, Node, Op, TenonnxError, Value, find_rule
-from tenonnx.extend.transforms import bind, known_op
+from tenonnx.extend import Graph, InvalidCall, Node, NotRepresentable, TenonnxError, Value, find_rule
+from tenonnx.extend.transforms import bind, decompose_and_fold, known_op
 from tenonnx_standard.casting import of_quantized
 from tenonnx_torch.autograd_bridge import Slope, exact
-from tenonnx_torch.values import Place, is_native, is_unsigned, tensors_in, to_arrays, to_contents
+from tenonnx_torch.kept_calls import gives_quantized, is_computed
+from tenonnx_torch.shape_numbers import Numbers, as_tensor, computed, known_numbers
+from tenonnx_torch.values import Place, is_native, is_traced, is_unsigned, tensors_in, to_arrays, to_contents
 
 
 def owner_of(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
@@ -30,31 +32,71 @@ def owner_of(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
     return root, last
 
 
-class Function:
-    """A subgraph as rules take it: from contents to a tuple of them. ``graph`` tells the types."""
+class Held:
+    """The tensors that a plan and its subgraphs read beside their inputs: states of a module, and constants."""
 
-    def __init__(self, graph: Graph, run: Callable[..., Sequence[Any]], place: Place) -> None:
-        self.graph, self._run, self._place = graph, run, place
+    def __init__(self, states: Collection[str]) -> None:
+        self.states = states
+        self.names: list[str] = []
+        self.constants: dict[str, torch.Tensor] = {}
+
+    def state(self, name: str) -> int:
+        """Place of a state among the tensors."""
+        if name not in self.names:
+            self.names.append(name)
+        return self.names.index(name)
+
+    def constant(self, tensor: torch.Tensor) -> int:
+        """Place of a new constant."""
+        name = f"(constants).{len(self.constants)}"
+        self.constants[name] = tensor
+        self.names.append(name)
+        return len(self.names) - 1
+
+
+class Function:
+    """A subgraph as rules take it: from contents to a tuple of them. ``graph`` tells the types.
+
+    ``captured`` are contents of the surrounding graph, ``held`` the tensors of the plan.
+    """
+
+    def __init__(self, plan: Plan, captured: Sequence[Any], held: Sequence[torch.Tensor]) -> None:
+        self.graph, self._plan, self._captured, self._held = plan.graph, plan, captured, held
 
     def __call__(self, *contents: Any) -> tuple[Any, ...]:
-        return tuple(map(self._place, self._run([self._place(each) for each in contents])))
+        place = self._plan.place
+        return tuple(map(place, self._plan([*map(place, contents), *self._captured], self._held)))
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """The tensors that a call reads beside its inputs."""
+        captured = [each for each in self._captured if isinstance(each, torch.Tensor)]
+        return captured + [self._held[place] for place in self._plan.used]
+
+    def reading(self, tensors: Sequence[torch.Tensor]) -> Function:
+        """The function that reads other ``tensors``, given in the same order."""
+        left, held = iter(tensors), list(self._held)
+        captured = [next(left) if isinstance(each, torch.Tensor) else each for each in self._captured]
+        for place, tensor in zip(self._plan.used, left, strict=True):
+            held[place] = tensor
+        return Function(self._plan, captured, held)
 
 
 class Step:
     """One node: the rules of PyTorch and of numpy for it, the slots that it reads and writes."""
 
-    def __init__(self, node: Node, plan: Plan, root: torch.nn.Module, states: Collection[str]) -> None:
+    def __init__(self, node: Node, plan: Plan) -> None:
         op, self._place = known_op(node), plan.place
+        self._op = op
         inputs, attributes = bind(node)
         if op.signature.counts_outputs:
             attributes["_outputs"] = len(node.outputs)
         self.node, self.attributes, self.values = node, attributes, inputs
         self.plans = {
-            name: Plan(graph, root, states, place=plan.place)
+            name: Plan(graph, plan.held, place=plan.place)
             for name, graph in attributes.items()
             if isinstance(graph, Graph)
         }
-        self.inputs = [plan.slot(value) for value in inputs]
         self.captures = [plan.slot(value) for value in node.captures]
         self.outputs = [plan.slot(value) for value in node.outputs]
         values = [v for v in (*inputs, *node.outputs) if v is not None]
@@ -70,26 +112,24 @@ class Step:
         moves = getattr(self.torch, "moves", False) or any(v is not None and of_quantized(v) for v in inputs)
         self.quantized = [] if moves else [k for k, v in enumerate(inputs) if v is not None and not _is_float(v)]
         self.slope = Slope(node, inputs, attributes, plan.graph.opsets)
+        self._known = [None if value in plan.trained else known_numbers(value) for value in inputs]
+        numbers = getattr(self.torch, "numbers", ())
+        self._fixed = {k: known for k, known in enumerate(self._known) if known is not None and k in numbers}
+        self._numbers = set(numbers)
+        self.inputs = [-1 if k in self._fixed else plan.slot(value) for k, value in enumerate(inputs)]
+        self._body: Plan | None = None
 
-    def __call__(self, slots: list[Any]) -> None:
-        arguments = [slots[slot] for slot in self.inputs]
+    def __call__(self, slots: list[Any], tensors: Sequence[torch.Tensor]) -> None:
+        arguments = [self._fixed.get(k, slots[slot]) for k, slot in enumerate(self.inputs)]
         attributes = self.attributes
         if self.plans:
             captured = [slots[slot] for slot in self.captures]
-            made = {
-                name: Function(p.graph, lambda given, p=p: p([*given, *captured]), self._place)
-                for name, p in self.plans.items()
-            }
+            made = {name: Function(plan, captured, tensors) for name, plan in self.plans.items()}
             attributes = {**attributes, **made}
         try:
-            found = NotImplemented
-            if self.torch is not None:
-                held = [*arguments]
-                for position in self.quantized:
-                    held[position] = exact(held[position], self.values[position])
-                found = self.torch(*held, **attributes)
+            found = self._by_numbers(arguments)
             if found is NotImplemented:
-                found = self._by_numpy(arguments, attributes)
+                found = self._by_tensors(arguments, attributes)
         except TenonnxError as error:
             error.what = f"{self.node.title}: {error.what}"
             raise
@@ -99,11 +139,50 @@ class Step:
             raise InvalidCall(f"{self.node.title} cannot be computed by PyTorch: {reason}", given=given) from error
         results = found if isinstance(found, tuple) else (found,)
         for slot, contents in zip(self.outputs, results, strict=False):
-            slots[slot] = self._place(contents)
+            slots[slot] = contents if isinstance(contents, Numbers) else self._place(contents)
         slots[-1] = None
 
+    def _by_numbers(self, arguments: list[Any]) -> Any:
+        """The results where all arguments are numbers, one of them at least by shapes."""
+        if self.numpy is None or all(k in self._fixed or not isinstance(a, Numbers) for k, a in enumerate(arguments)):
+            return NotImplemented
+        given = [a if isinstance(a, Numbers) else n for a, n in zip(arguments, self._known, strict=True)]
+        if any(n is None and a is not None for a, n in zip(arguments, given, strict=True)):
+            return NotImplemented
+        return computed(self._op, self.numpy, given, self.attributes)
+
+    def _by_tensors(self, arguments: list[Any], attributes: dict[str, Any]) -> Any:
+        held = [each if k in self._numbers else as_tensor(each) for k, each in enumerate(arguments)]
+        if self.torch is not None:
+            for position in self.quantized:
+                held[position] = exact(held[position], self.values[position])
+            found = self.torch(*held, **attributes)
+            if found is not NotImplemented:
+                return found
+        held = [as_tensor(each) for each in arguments]
+        if is_traced(*(tensor for each in held for tensor in tensors_in(each))):
+            return self._by_body(held)
+        return self._by_numpy(held, attributes)
+
+    def _by_body(self, arguments: list[Any]) -> Any:
+        """The results in a trace, without numpy. Raises ``NotRepresentable`` where PyTorch has no form."""
+        if self._body is None:
+            self._body = self._made_body()
+        given = [a for a, n in zip(arguments, self._known, strict=True) if a is not None and n is None]
+        return tuple(self._body(given, list(self._body.held.constants.values())))
+
+    def _made_body(self) -> Plan:
+        op = self._op
+        refused = NotRepresentable(f"PyTorch has no form of {op.title} for these arguments, and traces nothing else")
+        if op.primitive or self.plans:
+            raise refused
+        graph = self.slope.graph([k for k, known in enumerate(self._known) if known is None])
+        plan = Plan(decompose_and_fold(graph, keep=lambda call: call.op is not op and is_computed(call)), Held(()))
+        if plan.by_numpy:
+            raise refused
+        return plan
+
     def _by_numpy(self, arguments: list[Any], attributes: dict[str, Any]) -> Any:
-        self._place.check_numpy()
         trained = torch.is_grad_enabled() and any(t.requires_grad for each in arguments for t in tensors_in(each))
         if trained and self.passes:
             return self.slope(arguments)
@@ -112,46 +191,52 @@ class Step:
 
 
 class Plan:
-    """Runs a graph. The last slot is the absent input; ``states`` are looked up in ``root`` on every run.
+    """Runs a graph on contents of its inputs and on tensors of ``held.names``. The last slot is the absent input.
 
-    Of those with ``fixed_rows`` no gradient comes to these. Without states nothing is trained, and what is static is
-    constant.
+    No gradient comes to the ``fixed_rows`` of states. Without states nothing is trained, and static values are
+    constants.
     """
 
     def __init__(
         self,
         graph: Graph,
-        root: torch.nn.Module,
-        states: Collection[str],
+        held: Held,
         fixed_rows: Mapping[str, Sequence[int]] | None = None,
         place: Place | None = None,
     ) -> None:
-        self.graph, self._states, self.place = graph, states, place or Place()
-        self._root = [root]  # in a list, as a module would take it for a part of itself
-        self._rows = {owner_of(root, name): list(rows) for name, rows in (fixed_rows or {}).items()}
+        self.graph, self.held, self.place = graph, held, place or Place()
+        self._rows = dict(fixed_rows or {})
         self._permutations: dict[int, tuple[int, ...]] = {}
         self._slots: dict[Value, int] = {}
         self._contents: list[Any] = []
         self._constants: list[tuple[int, Any]] = []
-        self._variables: list[tuple[int, torch.nn.Module, str]] = []
+        self._variables: list[tuple[int, int]] = []
         self._inputs = [self.slot(value) for value in (*graph.inputs, *graph.captures)]
-        trained = _depending(graph) if states else set()
-        static = [n for n in graph.nodes if known_op(n).pure and _is_static(n) and not trained.intersection(n.outputs)]
+        self.trained: set[Any] = _depending(graph) if held.states else set()
+        static = [
+            n for n in graph.nodes if known_op(n).pure and _is_static(n) and not self.trained.intersection(n.outputs)
+        ]
         for node in static:
             for value in node.outputs:
                 self.slot(value)
         skipped = {id(node) for node in static}
-        self._steps = [Step(node, self, root, states) for node in graph.nodes if id(node) not in skipped]
+        self._steps = [Step(node, self) for node in graph.nodes if id(node) not in skipped]
         self._outputs = [self.slot(value) for value in graph.outputs]
         self._contents.append(None)
+        inner = [plan for step in self._steps for plan in step.plans.values()]
+        #: Places of the tensors that the plan reads.
+        self.used: list[int] = sorted({place for _, place in self._variables}.union(*(plan.used for plan in inner)))
         self._mark_dead()
 
-    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+    def __deepcopy__(self, memo: Any) -> Plan:
+        return self  # its tensors are those of whoever calls it
+
+    def __call__(self, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
         slots = self._contents.copy()
-        for slot, owner, name in self._variables:
-            slots[slot] = owner._parameters.get(name, owner._buffers.get(name))
-            if (owner, name) in self._rows:
-                slots[slot] = _without_gradient(slots[slot], self._rows[owner, name])
+        for slot, place in self._variables:
+            slots[slot] = tensors[place]
+            if rows := self._rows.get(self.held.names[place]):
+                slots[slot] = _without_gradient(slots[slot], rows)
             if slot in self._permutations:
                 slots[slot] = slots[slot].permute(self._permutations[slot])
         for slot, contents in zip(self._inputs, inputs, strict=True):
@@ -160,7 +245,7 @@ class Plan:
         for step, dead in zip(self._steps, self._dead, strict=True):
             if end is not None and time.monotonic() > end:
                 raise limits.out_of_time()
-            step(slots)
+            step(slots, tensors)
             for slot in dead:
                 slots[slot] = None
         return [_in_order(slots[slot]) for slot in self._outputs]
@@ -183,25 +268,20 @@ class Plan:
         return slot
 
     def _fill(self, slot: int, value: Value) -> None:
-        (root,) = self._root
-        if value.producer is None and value.name in self._states:
-            self._variables.append((slot, *owner_of(root, value.name)))
+        if value.producer is None and value.name in self.held.states:
+            self._variables.append((slot, self.held.state(value.name)))
             if value.role is not None and value.role.permutation is not None:
                 self._permutations[slot] = value.role.permutation
         elif value.data is not None:
             contents = to_contents(value.data.array())
             if isinstance(contents, torch.Tensor):
-                constants = root._modules.setdefault("(constants)", torch.nn.Module())
-                assert constants is not None
-                name = str(len(constants._buffers))
-                constants.register_buffer(name, contents, persistent=False)
-                self._variables.append((slot, constants, name))
+                self._variables.append((slot, self.held.constant(contents)))
             else:
                 self._contents[slot] = contents
 
     def _mark_dead(self) -> None:
         """After which step nobody needs a slot any more."""
-        kept = {-1, *self._outputs, *(slot for slot, *_ in self._variables)}
+        kept = {-1, *self._outputs, *(slot for slot, _ in self._variables)}
         kept |= {slot for slot, contents in enumerate(self._contents) if contents is not None}
         last: dict[int, int] = {}
         for place, step in enumerate(self._steps):
@@ -213,6 +293,7 @@ class Plan:
 
 def _in_order(contents: Any) -> Any:
     """An image with its axes one after the other in memory, whatever order convolutions are fastest in."""
+    contents = as_tensor(contents)
     if isinstance(contents, torch.Tensor) and contents.ndim == 4 and not contents.is_contiguous():
         return contents.contiguous() if contents.is_contiguous(memory_format=torch.channels_last) else contents
     return contents
@@ -225,12 +306,6 @@ def _without_gradient(tensor: torch.Tensor, rows: Sequence[int]) -> torch.Tensor
     mask = torch.zeros([len(tensor), *[1] * (tensor.ndim - 1)], dtype=torch.bool, device=tensor.device)
     mask[rows] = True
     return torch.where(mask, tensor.detach(), tensor)
-
-
-def gives_quantized(op: Op) -> bool:
-    """Whether an op has a gradient that PyTorch does not know, such as that of QuantizeLinear."""
-    known = any(find_rule(op, kind) is not None for kind in ("vjp", "vjp.surrogate"))
-    return known and find_rule(op, "torch") is None
 
 
 def _is_float(value: Value) -> bool:

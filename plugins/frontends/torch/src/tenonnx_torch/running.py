@@ -23,8 +23,7 @@ from tenonnx.extend.backends import Bindable, DefaultsProgram, Program, Results,
 from tenonnx.extend.transforms import decompose_and_fold
 from tenonnx_torch.arrays import Owned, TensorFeeds, giver
 from tenonnx_torch.kept_calls import has_numpy, is_computed
-from tenonnx_torch.plan import Plan
-from tenonnx_torch.rules import remember_ints
+from tenonnx_torch.plan import Held, Plan
 from tenonnx_torch.values import Place, to_arrays
 
 
@@ -86,15 +85,12 @@ class Runner:
     def __init__(self, graph: Graph, settings: Settings) -> None:
         self._settings = settings
         self.place = Place(settings.device)
-        root, plain = torch.nn.Module(), _lowered(graph)
-        self._plan = Plan(plain, root, (), place=self.place)
-        sources = list(root.buffers())
+        self._plan = Plan(_lowered(graph), Held(()), place=self.place)
+        self._constants = list(self._plan.held.constants.values())
         if settings.device is not None:
-            root.to(settings.device)
+            self._constants = [constant.to(settings.device) for constant in self._constants]
             self._tell_of_numpy()
-        for constant, source in zip(root.buffers(), sources, strict=True):
-            remember_ints(constant, source)
-        self.own = Owned([list(root.buffers())])
+        self.own = Owned([self._constants])
         self._function: Callable[..., Any] | None = None
         self._compiles = bool(settings.compiler) and all(map(_is_static, graph.inputs))
 
@@ -128,9 +124,9 @@ class Runner:
 
     def _run(self, given: Sequence[Any]) -> list[Any]:
         if self._settings.device is None:
-            return self._plan(given)
+            return self._plan(given, self._constants)
         with self._settings.device:  # what rules make is there
-            return self._plan(given)
+            return self._plan(given, self._constants)
 
     def _compile(self, given: Sequence[Any]) -> None:
         """Raises ``UnsupportedOp`` where that cannot be and ``strict`` holds."""
@@ -149,13 +145,9 @@ class Runner:
             warnings.warn(FallbackWarning(f"PyTorch runs the graph node by node: {told}"), stacklevel=2)
 
     def _traced(self, given: Sequence[Any]) -> Callable[..., Any]:
-        self.place.by_numpy = False
         with warnings.catch_warnings(action="ignore"):  # they are of use to PyTorch's authors alone
-            try:
-                tracer = make_fx(lambda *each: self._run(each), tracing_mode="fake", _allow_non_fake_inputs=True)
-                traced = tracer(*given)
-            finally:
-                self.place.by_numpy = True
+            tracer = make_fx(lambda *each: self._run(each), tracing_mode="fake", _allow_non_fake_inputs=True)
+            traced = tracer(*given)
             made = torch.compile(traced, fullgraph=True, dynamic=False, backend=self._settings.compiler)
             made(*given)
         return made

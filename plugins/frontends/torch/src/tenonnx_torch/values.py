@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
-from tenonnx.extend import DType, NotRepresentable, TensorType
+from tenonnx.extend import DType, TensorType
 from tenonnx_torch.examples import to_numpy, to_tensor
 
 #: The element types that PyTorch has kernels for. What is of others (text, integers of 4 bits, floats of 8, unsigned
@@ -57,6 +60,16 @@ def to_arrays(held: Any) -> Any:
     return [to_arrays(each) for each in held] if isinstance(held, list) else held
 
 
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a program is traced, so that the contents of a tensor are not known."""
+    return isinstance(tensor, FakeTensor | FunctionalTensor) or detect_fake_mode([tensor]) is not None
+
+
+def is_traced(*tensors: Any) -> bool:
+    """Whether a program is traced, by ``torch.jit`` or another tracer."""
+    return torch.jit.is_tracing() or any(isinstance(each, torch.Tensor) and is_fake(each) for each in tensors)
+
+
 def tensors_in(held: Any) -> list[torch.Tensor]:
     """The tensors of some contents."""
     if isinstance(held, torch.Tensor):
@@ -66,13 +79,9 @@ def tensors_in(held: Any) -> list[torch.Tensor]:
 
 @dataclass
 class Place:
-    """Device of the tensors of a plan, that of the processor where ``device`` is None.
-
-    ``by_numpy`` may be False for a while; then what only numpy computes is refused.
-    """
+    """Device of the tensors of a plan, that of the processor where ``device`` is None."""
 
     device: torch.device | None = None
-    by_numpy: bool = True
 
     def __call__(self, held: Any) -> Any:
         """Contents that a rule gave, as they run through the plan."""
@@ -82,11 +91,6 @@ class Place:
         if isinstance(held, list | tuple):
             return type(held)(map(self, held))
         return to_device(held, self.device) if isinstance(held, torch.Tensor) else held
-
-    def check_numpy(self) -> None:
-        """Raise ``NotRepresentable`` unless numpy may compute."""
-        if not self.by_numpy:
-            raise NotRepresentable("numpy computes a node of the graph, and not PyTorch")
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
-from tenonnx.extend import Op, add_rule, rule_kind
+from tenonnx.extend import NotRepresentable, Op, add_rule, rule_kind
+from tenonnx_torch.shape_numbers import Numbers
+from tenonnx_torch.values import is_fake
 
 TORCH = rule_kind("torch", "tensors, then attributes; a tensor, a tuple, or NotImplemented")
 
@@ -21,11 +23,12 @@ UNSIGNED = rule_kind("torch.unsigned", "as torch, but some tensors are uint32, o
 
 
 def rule(
-    *ops: Op, takes: Callable[..., bool] | None = None, moves: bool = False
+    *ops: Op, takes: Callable[..., bool] | None = None, moves: bool = False, numbers: Sequence[int] = ()
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give ops a rule. Calls for which ``takes``, called with values and attributes, is False go by the body.
 
-    Ops that only move elements take floats in place of quantized values, through which gradients pass then.
+    Ops that only move elements take floats in place of quantized values, through which gradients pass then. At the
+    positions ``numbers`` a rule takes ``Numbers`` where they are known, and tensors elsewhere: ``ints`` reads both.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,39 +37,36 @@ def rule(
             def held(*args: Any, **attributes: Any) -> Any:
                 return function(*args, **attributes)
 
-            held.takes, held.moves = takes, moves  # type: ignore[attr-defined]
+            held.takes, held.moves, held.numbers = takes, moves, numbers  # type: ignore[attr-defined]
             add_rule(op, TORCH.name, held)
         return function
 
     return register
 
 
-def ints(tensor: torch.Tensor) -> list[int]:
-    """The contents of a small tensor of sizes, positions or axes."""
-    known: list[int] | None = getattr(tensor, _INTS, None)
-    return [int(n) for n in tensor.reshape(-1).tolist()] if known is None else known
+def ints(held: torch.Tensor | Numbers) -> list[Any]:
+    """Sizes, positions or axes, each an ``int`` or a ``torch.SymInt``.
+
+    Raises ``NotRepresentable`` where a trace would have to know the contents of a tensor.
+    """
+    if isinstance(held, Numbers):
+        return held.ints
+    if is_fake(held):
+        raise NotRepresentable("sizes or positions depend on the contents of tensors, which a trace does not know")
+    return [int(n) for n in held.reshape(-1).tolist()]
 
 
-#: What a constant on a device is known to hold, so that a rule need not wait for that.
-_INTS = "_tenonnx_ints"
+def is_empty(x: torch.Tensor) -> bool:
+    """Whether a tensor is known to have no elements; symbolic sizes are taken for positive ones."""
+    return any(isinstance(n, int) and not n for n in x.shape)
 
 
-def remember_ints(tensor: torch.Tensor, held: torch.Tensor) -> None:
-    """Let ``ints`` know what a constant holds, of which ``held`` is a copy that can be read at once."""
-    if held.numel() <= LONGEST and not held.is_floating_point() and not held.is_complex():
-        setattr(tensor, _INTS, ints(held))
-
-
-#: Constants of more elements are no sizes.
-LONGEST = 64
-
-
-def axes_of(axes: torch.Tensor | None, rank: int) -> list[int]:
+def axes_of(axes: torch.Tensor | Numbers | None, rank: int) -> list[int]:
     """Axes counted from the front, all of them where none are given."""
     return list(range(rank) if axes is None else dict.fromkeys(axis % rank if rank else 0 for axis in ints(axes)))
 
 
-def wrapped(indices: torch.Tensor, length: int) -> torch.Tensor:
+def wrapped(indices: torch.Tensor, length: Any) -> torch.Tensor:
     """Indices counted from the front."""
     indices = indices.long()
     return torch.where(indices < 0, indices + length, indices)

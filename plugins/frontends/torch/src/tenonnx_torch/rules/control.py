@@ -11,6 +11,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import InvalidCall, Op, TensorType, find_rule
 from tenonnx_standard.control_flow import counter_shape
 from tenonnx_torch.rules import filled, ints, rule
+from tenonnx_torch.shape_numbers import Numbers
 from tenonnx_torch.values import NATIVE, to_arrays
 
 #: The rules of numpy for these take elements as they come.
@@ -40,9 +41,10 @@ for _op in (ops.sequence_insert, ops.sequence_erase, ops.sequence_at):
     _at_a_position(_op)
 
 
-@rule(ops.if_)
-def if_rule(condition: torch.Tensor, *, then_branch: Any, else_branch: Any) -> tuple[Any, ...]:
-    return then_branch() if bool(condition) else else_branch()
+@rule(ops.if_, numbers=[0])
+def if_rule(condition: torch.Tensor | Numbers, *, then_branch: Any, else_branch: Any) -> tuple[Any, ...]:
+    taken = bool(condition.array if isinstance(condition, Numbers) else condition)
+    return then_branch() if taken else else_branch()
 
 
 @rule(ops.loop)

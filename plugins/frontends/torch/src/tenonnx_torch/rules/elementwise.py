@@ -11,7 +11,7 @@ from torch.nn import functional
 import tenonnx_standard as ops
 from tenonnx.extend import DType
 from tenonnx_torch.rules import rule
-from tenonnx_torch.values import NATIVE
+from tenonnx_torch.values import NATIVE, is_traced
 
 #: Functions of PyTorch that take what the op takes.
 _SAME: dict[Any, Any] = {
@@ -96,12 +96,17 @@ def mean_rule(*data_0: torch.Tensor) -> torch.Tensor:
 def div_rule(a: torch.Tensor, b: torch.Tensor) -> Any:
     if a.is_floating_point() or a.is_complex():
         return torch.div(a, b)
-    return NotImplemented if bool((b == 0).any()) else torch.div(a, b, rounding_mode="trunc")
+    return NotImplemented if _has_zero(b) else torch.div(a, b, rounding_mode="trunc")
+
+
+def _has_zero(divisor: torch.Tensor) -> bool:
+    """Whether numpy has to divide; a trace, which does not know that, takes divisors for other numbers than zero."""
+    return not is_traced(divisor) and bool((divisor == 0).any())
 
 
 @rule(ops.mod)
 def mod_rule(a: torch.Tensor, b: torch.Tensor, *, fmod: int) -> Any:
-    if not a.is_floating_point() and bool((b == 0).any()):
+    if not a.is_floating_point() and _has_zero(b):
         return NotImplemented
     return torch.fmod(a, b) if fmod else torch.remainder(a, b)
 
@@ -109,7 +114,7 @@ def mod_rule(a: torch.Tensor, b: torch.Tensor, *, fmod: int) -> Any:
 @rule(ops.pow_)
 def pow_rule(x: torch.Tensor, y: torch.Tensor) -> Any:
     if not x.is_floating_point():
-        return NotImplemented
+        return torch.pow(x, y).to(x.dtype) if is_traced(x) else NotImplemented
     return (
         torch.pow(x, y.to(x.dtype)) if y.dtype != x.dtype and not y.is_floating_point() else torch.pow(x, y).to(x.dtype)
     )

@@ -12,6 +12,8 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
 from tenonnx_standard.convolution import conv_weight_gradient
 from tenonnx_torch.rules import filled, rule
+from tenonnx_torch.shape_numbers import larger
+from tenonnx_torch.values import is_traced
 
 
 @rule(ops.matmul)
@@ -23,7 +25,7 @@ def matmul_rule(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def gemm_rule(
     a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None, *, alpha: float, beta: float, transA: int, transB: int
 ) -> Any:
-    if not a.is_floating_point():
+    if not a.is_floating_point() and not is_traced(a):
         return NotImplemented
     a, b = a.T if transA else a, b.T if transB else b
     if c is None:
@@ -33,7 +35,7 @@ def gemm_rule(
 
 @rule(ops.einsum)
 def einsum_rule(*inputs: torch.Tensor, equation: str) -> Any:
-    return torch.einsum(equation, *inputs) if inputs[0].is_floating_point() else NotImplemented
+    return torch.einsum(equation, *inputs) if inputs[0].is_floating_point() or is_traced(*inputs) else NotImplemented
 
 
 @rule(ops.softmax)
@@ -66,7 +68,7 @@ def _pads(
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         both = []
         for size, k, s, d in zip(x.shape[2:], kernel, strides, dilations, strict=True):
-            missing = max(0, (-(-size // s) - 1) * s + (k - 1) * d + 1 - size)
+            missing = larger(0, (-(-size // s) - 1) * s + (k - 1) * d + 1 - size)
             less = missing // 2
             both.append((less, missing - less) if auto_pad == "SAME_UPPER" else (missing - less, less))
     else:
@@ -76,13 +78,17 @@ def _pads(
 
 
 def _symmetric(flat: Sequence[int]) -> list[int] | None:
+    if not all(isinstance(n, int) for n in flat):
+        return None
     before, behind = list(flat[0::2])[::-1], list(flat[1::2])[::-1]
     return before if before == behind and min(before, default=0) >= 0 else None
 
 
 def _channels_last(x: torch.Tensor) -> torch.Tensor:
     """An image in the order of memory that the processor convolves fastest; what is done to elements keeps it."""
-    return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 and x.device.type == "cpu" else x
+    if x.ndim != 4 or x.device.type != "cpu" or is_traced(x):
+        return x
+    return x.contiguous(memory_format=torch.channels_last)
 
 
 @rule(ops.conv, takes=lambda x, w, b=None, **attributes: _is_image(x))

@@ -9,7 +9,7 @@ import torch
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Op, Value
-from tenonnx_torch.rules import rule
+from tenonnx_torch.rules import is_empty, rule
 
 #: A layer of PyTorch: of a sequence, its first states, parameters, and whether it goes both ways.
 Layer = Callable[..., tuple[torch.Tensor, ...]]
@@ -37,7 +37,7 @@ def _rule(op: Op, order: Sequence[int], layers: dict[tuple[str, ...], Layer]) ->
 
     @rule(op, takes=takes)
     def op_rule(x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, *more: Any, **given: Any) -> Any:
-        if 0 in x.shape:
+        if is_empty(x):
             return NotImplemented
         states = [more[place] if place < len(more) else None for place in range(2 if op is ops.lstm else 1)]
         if given["layout"]:
