@@ -2,6 +2,8 @@
 
 import csv
 import json
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -193,3 +195,38 @@ def test_schedules_of_the_command(tmp_path, schedule, kind):
 def test_schedules_that_there_are_not(tmp_path, schedule, capsys):
     assert train(tmp_path, "--schedule", schedule, "-o", tmp_path / "o.onnx") == 2
     assert "one-cycle" in capsys.readouterr().err
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """The pages that a notebook would show, in order."""
+    pages = []
+    handle = SimpleNamespace(update=pages.append)
+
+    def display(page, *, display_id):
+        assert display_id is True
+        pages.append(page)
+        return handle
+
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(HTML=str, display=display))
+    return pages
+
+
+def test_a_live_plot_is_drawn_in_place(shown):
+    how = {"loss": "mean_squared_error", "optimizer": tt.SGD(0.01), "backend": "numpy", "batch_size": 1}
+    tt.fit(linear(), (X, Y), epochs=3, metrics=["mean_absolute_error"], callbacks=[tt.LivePlot(every=2)], **how)
+    # one at the start, after steps 2, 4 ... 12, after each epoch, and at the end
+    assert len(shown) == 1 + 6 + 3 + 1
+    assert shown[0] == ""
+    assert "loss of each step" in shown[2]
+    assert "of each epoch" not in shown[2]
+    for name in ("loss of each step", "loss of each epoch", "mean_absolute_error of each epoch"):
+        assert name in shown[-1]
+
+
+def test_a_live_plot_needs_a_notebook(monkeypatch):
+    monkeypatch.setitem(sys.modules, "IPython.display", None)
+    with pytest.raises(tx.InvalidCall, match="needs a notebook"):
+        tt.fit(linear(), (X, Y), loss="mean_squared_error", backend="numpy", callbacks=[tt.LivePlot()])
+    with pytest.raises(tx.InvalidCall, match="invalid number of steps"):
+        tt.LivePlot(every=0)

@@ -42,7 +42,7 @@ class _Generated:
 
 
 class _Indexed:
-    """The batches of a ``PyDataset`` of Keras, which are indexed and have no iterator."""
+    """The batches of a ``PyDataset`` of Keras, which are indexed and shuffled at the end of an epoch."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -51,6 +51,7 @@ class _Indexed:
         return len(self._source)
 
     def __iter__(self) -> Iterator[Any]:
+        getattr(self._source, "on_epoch_begin", lambda: None)()
         yield from (self._source[k] for k in range(len(self._source)))
         self._source.on_epoch_end()
 
@@ -91,6 +92,8 @@ def as_data(source: Any, names: Sequence[str], labels: str | None, **cutting: An
 
     A function is called for the batches of each epoch; a data set that is indexed by sample is cut as ``cutting`` says.
     """
+    if hasattr(source, "on_epoch_end") and hasattr(source, "__getitem__"):
+        return _Indexed(source)  # its iterator, where it has one, does not end its epochs
     if isinstance(source, Mapping | Iterable) and not hasattr(source, "column_names"):
         return source
     if hasattr(source, "select_columns") and len(source):
@@ -100,7 +103,7 @@ def as_data(source: Any, names: Sequence[str], labels: str | None, **cutting: An
         chosen = wanted if labels is None or labels in wanted or len(others) != 1 else [*wanted, *others]
         return {name: _Column(source, name) for name in chosen}
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
-        return _Indexed(source) if hasattr(source, "on_epoch_end") else _MapDataset(source, **cutting)
+        return _MapDataset(source, **cutting)
     return _Generated(source) if callable(source) else source
 
 

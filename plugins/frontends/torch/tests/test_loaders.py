@@ -89,6 +89,6 @@ def test_loaders_validate_and_evaluate():
 
 
 def test_loaders_calibrate():
-    expected, wanted = tx.quantize(graph(), [{"x": X[k : k + 8]} for k in (0, 8, 16)], mode="static", backend="numpy")
-    found, report = tx.quantize(graph(), DataLoader(TENSORS, batch_size=8), mode="static", backend="numpy")
+    _, wanted = tx.quantize(graph(), [{"x": X[k : k + 8]} for k in (0, 8, 16)], mode="static", backend="numpy")
+    _, report = tx.quantize(graph(), DataLoader(TENSORS, batch_size=8), mode="static", backend="numpy")
     assert report.to_dict() == wanted.to_dict()

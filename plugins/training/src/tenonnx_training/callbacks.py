@@ -14,6 +14,7 @@ from typing import Any
 
 from tenonnx.extend import Graph, InvalidCall
 from tenonnx.tools import installing
+from tenonnx_training.curves import curve
 from tenonnx_training.measuring import finite
 from tenonnx_training.schedules import rate_at
 from tenonnx_training.stopping import better, monitored
@@ -257,6 +258,53 @@ class TensorBoard(Callback):
     def on_end(self, training: Training) -> None:
         if self._writer is not None:
             self._writer.close()
+
+
+@dataclass
+class LivePlot(Callback):
+    """Draw the loss of the steps and the numbers of the epochs in a notebook while the training runs.
+
+    The picture is drawn anew after ``every`` steps, and after each epoch. Raises ``InvalidCall`` outside of IPython.
+    """
+
+    every: int = 20
+    _shell: Any = field(default=None, init=False, repr=False)
+    _handle: Any = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.every, int) and self.every > 0):
+            raise InvalidCall("LivePlot: invalid number of steps", given=repr(self.every))
+
+    def on_start(self, training: Training) -> None:
+        try:
+            self._shell = import_module("IPython.display")  # of the kernel that runs this
+        except ImportError as error:
+            do = "in a program, history.plot() draws the curves afterwards"
+            raise InvalidCall("a live plot needs a notebook: IPython is not installed", do=do) from error
+        self._handle = self._shell.display(self._page(training), display_id=True)
+
+    def on_step(self, training: Training) -> None:
+        if training.steps % self.every == 0:
+            self._draw(training)
+
+    def on_epoch(self, training: Training) -> None:
+        self._draw(training)
+
+    def on_end(self, training: Training) -> None:
+        self._draw(training)
+
+    def _draw(self, training: Training) -> None:
+        if self._handle is not None:
+            self._handle.update(self._page(training))
+
+    def _page(self, training: Training) -> Any:
+        """The loss of all steps, and a curve of each number that epochs measured."""
+        names = [name for name in dict.fromkeys(name for each in training.epochs for name in each) if name != "epoch"]
+        drawn = [curve(training.losses, "loss of each step")]
+        drawn += [
+            curve([each[name] for each in training.epochs if name in each], f"{name} of each epoch") for name in names
+        ]
+        return self._shell.HTML("".join(f"<div>{each}</div>" for each in drawn if each))
 
 
 @dataclass
