@@ -50,6 +50,7 @@ _OUTCOMES = {
 )
 @click.option("-o", "--output", required=True, metavar="FILE", help="The target file (.toml) to write.")
 @click.option("--title", help="Name and version of the consumer. By default the runner.")
+@click.option("--name", default="", help="Write the target of this name, for a package that installs the file.")
 @click.option(
     "--domains", callback=names_like("ai.onnx,ai.onnx.ml"), metavar="A,B", help="Domains. By default ai.onnx."
 )
@@ -71,6 +72,7 @@ def command(
     line: str | None,
     output: str,
     title: str | None,
+    name: str,
     domains: Sequence[str] | None,
     ops: Sequence[str] | None,
     examples: int,
@@ -99,12 +101,11 @@ def command(
     probing = import_module("tenonnx_testing.probing.probe")
     given = ["--runner", runner] if runner is not None else ["--command", line or ""]
     given += ["-o", Path(output).name, "--examples", str(examples), "--seed", str(seed)]
-    given += [
-        part for name, held in (("--domains", domains), ("--ops", ops)) if held for part in (name, ",".join(held))
-    ]
+    for flag, value in {"--title": title, "--name": name, "--domains": domains, "--ops": ops}.items():
+        given += [flag, value if isinstance(value, str) else ",".join(value)] if value else []
     repeat = f"tenonnx targets probe {shlex.join(given)}"
     request = probing.ProbeRequest(
-        title or consumer.name, repeat, tuple(domains or ("ai.onnx",)), tuple(ops or ()), examples, seed
+        title or consumer.name, repeat, tuple(domains or ("ai.onnx",)), tuple(ops or ()), examples, seed, name
     )
     try:
         consumer.start()

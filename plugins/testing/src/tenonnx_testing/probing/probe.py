@@ -48,6 +48,7 @@ class ProbeRequest:
     ops: Sequence[str] = ()
     examples: int = 12
     seed: int = 0
+    name: str = ""
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ def measure(
     results = [result for case in chosen for result in held.results[case.title]]
     ops, failed = summary.entries(results, newest), summary.failures(results)
     outcomes = Counter(result["outcome"] for result in results)
-    text = target_text(_keys(request, traits, newest, results), ops, failed)
+    text = target_text(_keys(request, traits, newest, results), ops, failed, request.name)
     return Measured(text, outcomes, ops, failed)
 
 

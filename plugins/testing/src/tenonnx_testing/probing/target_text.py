@@ -12,9 +12,16 @@ from tenonnx_testing.probing.summary import OpEntry, OpFailure
 _WIDTH = 118
 
 
-def target_text(keys: Mapping[str, Any], ops: Mapping[str, Sequence[OpEntry]], failed: Iterable[OpFailure]) -> str:
-    """A target file in TOML: its ``keys``, the failures one a line, and tables of ops with equal limits."""
-    lines = [f"{key} = {_value(value)}" for key, value in keys.items()]
+def target_text(
+    keys: Mapping[str, Any], ops: Mapping[str, Sequence[OpEntry]], failed: Iterable[OpFailure], name: str = ""
+) -> str:
+    """A target file in TOML: its ``keys``, the failures one a line, and tables of ops with equal limits.
+
+    With a ``name`` it is a table of targets, as packages install it.
+    """
+    table = f"targets.{_key(name)}"
+    lines = [f"[{table}]"] if name else []
+    lines += [f"{key} = {_value(value)}" for key, value in keys.items()]
     lines.append("failures = [")
     for each in failed:
         entry = {"op": each.op, "outcome": each.outcome, "calls": each.calls, "of": each.of}
@@ -23,11 +30,11 @@ def target_text(keys: Mapping[str, Any], ops: Mapping[str, Sequence[OpEntry]], f
     lines += ["]"] if ops else ["]", "ops = []"]
     groups: dict[tuple[str, OpEntry], list[str]] = {}
     for op, held in ops.items():
-        domain, _, name = op.partition("::")
+        domain, _, op_type = op.partition("::")
         for limit in held:
-            groups.setdefault((domain, limit), []).append(name)
+            groups.setdefault((domain, limit), []).append(op_type)
     for (domain, limit), names in groups.items():
-        lines += ["", "[[ops]]", *_listed("names", names)]
+        lines += ["", f"[[{table}.ops]]" if name else "[[ops]]", *_listed("names", names)]
         limits = {
             "domain": None if domain == "ai.onnx" else domain,
             "since": limit.since,
@@ -61,4 +68,4 @@ def _value(value: Any) -> str:
 
 
 def _key(key: str) -> str:
-    return key if key.replace("_", "").isalnum() and key.isascii() else json.dumps(key)
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)
