@@ -226,3 +226,11 @@ def test_zeros_that_are_multiplied_at_one_place_have_the_slope_of_a_product(upda
     derived = tx.grad(graph, of="y", wrt=["u"], seeds={"y": "g"})
     found = derived.run({"x": [1.5, -2.0], "u": updates, "g": [1.0, 10.0]}, backend="numpy")
     assert found["u/grad"].tolist() == slopes
+
+
+def test_integers_of_gemm_wrap_and_are_exact():
+    large = np.array([[2**60 + 1]], np.int64)
+    one = np.ones_like(large)
+    assert ops.gemm(large, one, alpha=2.0).tolist() == [[2**61 + 2]]
+    assert ops.gemm(one, one, large, beta=2.0).tolist() == [[2**61 + 3]]
+    assert ops.gemm(np.array([[2**30]], np.int32), np.ones((1, 1), np.int32), alpha=3.0).tolist() == [[-(2**30)]]

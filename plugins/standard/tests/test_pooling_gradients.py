@@ -63,3 +63,13 @@ def test_memory_grows_with_the_images(kind, opset):
     assert 2 * 4 * 6 * 72**2 < costs.peak < 64 * 6 * 72**2
     file = tx.retarget(slope, opset)
     assert tx.costs(file).peak == costs.peak
+
+
+def test_squares_beyond_half_floats_have_a_slope():
+    """300 squared is beyond float16, and powers are of float32 in the body, too."""
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x = graph.input("x", "float16", (1, 1, 2))
+    graph.output("y", ops.lp_pool(x, kernel_shape=[2], p=3))
+    slope = tx.grad(graph, of="y", wrt="x", seeds={"y": "g"})
+    feeds = {"x": np.float16([[[300, 300]]]), "g": np.ones((1, 1, 1), np.float16)}
+    np.testing.assert_allclose(slope.run(feeds, backend="numpy")["x/grad"], 2 ** (-2 / 3), rtol=2e-3)

@@ -204,11 +204,18 @@ def gemm_numpy(
     y = product(A.T if transA else A, B.T if transB else B)
     exact = A.dtype.kind in "iu"
     if alpha != 1:
-        y = (y * alpha).astype(A.dtype) if exact else np.multiply(y, y.dtype.type(alpha), out=y)
+        y = _scaled_integers(y, alpha) if exact else np.multiply(y, y.dtype.type(alpha), out=y)
     if C is not None:
-        scaled = C if beta == 1 else (C * beta).astype(C.dtype) if exact else C.astype(y.dtype) * y.dtype.type(beta)
+        scaled = _scaled_integers(C, beta) if exact else C.astype(y.dtype) * y.dtype.type(beta)
         np.add(y, scaled, out=y)
     return y.astype(A.dtype, copy=False)
+
+
+def _scaled_integers(x: Array, factor: float) -> Array:
+    """Integers times a factor: they wrap where it is whole, and never pass through floats."""
+    if float(factor).is_integer():
+        return x * np.asarray(int(factor)).astype(x.dtype)  # type: ignore[no-any-return]
+    return (x * factor).astype(x.dtype)
 
 
 @gemm.specialize

@@ -111,6 +111,8 @@ def lp_pool_vjp(g, y, X, *, kernel_shape, p, **attributes):
     window = windows(lp_pool.title, kernel_shape, **attributes)
     if p == 1:
         return spread_over_windows(g, X, window) * sign(X)
+    g, y, x = (cast(v, to=DType.float32) if v.dtype.bits < 32 else v for v in (g, y, X))  # as the body does
     scaled = where(equal(y, 0), 0, g / where(equal(y, 0), 1, power(y, p - 1)))
-    slope = X if p == 2 else sign(X) * power(absolute(X), p - 1)
-    return spread_over_windows(scaled, X, window) * slope
+    slope = x if p == 2 else sign(x) * power(absolute(x), p - 1)
+    gradient = spread_over_windows(scaled, x, window) * slope
+    return gradient if x is X else cast(gradient, to=X.dtype)

@@ -39,15 +39,7 @@ def broadcast_to(m, n):
     return [(m, n), (n,), (1, n), (m, 1), (1,), (), (1, 1)]
 
 
-def overflows(call):
-    integers = (v for v in call.inputs if v is not None and v.dtype.kind in "iu")
-    return any(bool((v.astype(object) ** 2 > 2**20).any()) for v in integers)
-
-
-@cases(
-    gemm,
-    gaps=[Gap("special values", "beyond the range of its integers the rule saturates, and the body wraps", overflows)],
-)
+@cases(gemm)
 def gemm_cases(draw):
     a, b, c, attributes = product(draw, WIDE, broadcast_to)
     return call(a, b, draw(st.sampled_from([c, None])), **attributes)
