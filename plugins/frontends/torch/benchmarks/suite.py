@@ -42,7 +42,7 @@ def run(case):
             found = network(*inputs)
         found = found if isinstance(found, tuple) else (found,)
         onnx_suites.compare_outputs(case, map(to_arrays, found), outputs)
-    return "torch" if all(step.torch is not None for step in steps(network._plan)) else "numpy"
+    return "torch" if all(step.torch is not None for step in steps(network._whole.plan)) else "numpy"
 
 
 def main():

@@ -20,7 +20,7 @@ class Whole:
     """Inputs by name and the tensors of a plan in, outputs out. ``key`` stands for it in programs of the compiler."""
 
     def __init__(self, plan: Plan, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
-        self._plan, self._inputs, self._outputs = plan, inputs, outputs
+        self.plan, self._inputs, self._outputs = plan, inputs, outputs
         self.key = str(next(_COUNT))
         _BY_KEY[self.key] = self
 
@@ -29,7 +29,7 @@ class Whole:
 
     def __call__(self, given: Mapping[str, Any], tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         """Raises ``InvalidFeed`` for what the inputs of the graph do not take."""
-        found = self._plan([_checked(value, given) for value in self._inputs], tensors)
+        found = self.plan([_checked(value, given) for value in self._inputs], tensors)
         return tuple(exact(contents, value) for contents, value in zip(found, self._outputs, strict=True))
 
 
