@@ -42,7 +42,7 @@ REPLACED = (
 
 
 def printed(line: str) -> str:
-    """What a command prints, its results and notes in one, and how it ends."""
+    """Output of a command, results and notes in one, and its exit code."""
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
         code = main(shlex.split(line)[1:])
