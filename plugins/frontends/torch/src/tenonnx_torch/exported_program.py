@@ -86,8 +86,13 @@ def _examples(graph: Graph, network: Network) -> tuple[torch.Tensor, ...]:
 
     Where none is found, as the model takes no contents made up at random, they are of usual sizes.
     """
+    varying = [
+        (v.name, axis) for v in graph.inputs for axis, n in enumerate(v.tensor.shape or ()) if not isinstance(n, int)
+    ]
 
     def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
+        if any(feeds[name].shape[axis] == 1 for name, axis in varying):
+            raise InvalidFeed("PyTorch takes a dim of 1 for a fixed one")
         with torch.no_grad():
             network(*(to_contents(feeds[name]) for name in network.input_names))
         return {}

@@ -67,20 +67,6 @@ class Function:
         place = self._plan.place
         return tuple(map(place, self._plan([*map(place, contents), *self._captured], self._held)))
 
-    @property
-    def tensors(self) -> list[torch.Tensor]:
-        """The tensors that a call reads beside its inputs."""
-        captured = [each for each in self._captured if isinstance(each, torch.Tensor)]
-        return captured + [self._held[place] for place in self._plan.used]
-
-    def reading(self, tensors: Sequence[torch.Tensor]) -> Function:
-        """The function that reads other ``tensors``, given in the same order."""
-        left, held = iter(tensors), list(self._held)
-        captured = [next(left) if isinstance(each, torch.Tensor) else each for each in self._captured]
-        for place, tensor in zip(self._plan.used, left, strict=True):
-            held[place] = tensor
-        return Function(self._plan, captured, held)
-
 
 class Step:
     """One node: the rules of PyTorch and of numpy for it, the slots that it reads and writes."""
@@ -223,9 +209,6 @@ class Plan:
         self._steps = [Step(node, self) for node in graph.nodes if id(node) not in skipped]
         self._outputs = [self.slot(value) for value in graph.outputs]
         self._contents.append(None)
-        inner = [plan for step in self._steps for plan in step.plans.values()]
-        #: Places of the tensors that the plan reads.
-        self.used: list[int] = sorted({place for _, place in self._variables}.union(*(plan.used for plan in inner)))
         self._mark_dead()
 
     def __deepcopy__(self, memo: Any) -> Plan:
