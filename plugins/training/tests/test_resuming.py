@@ -10,7 +10,6 @@ import tenonnx as tx
 import tenonnx_training as tt
 from tenonnx.errors import InvalidCall
 from tenonnx.graph.training import TrainingState
-from tenonnx_training import fitting
 
 
 def reloaded(graph):
@@ -151,26 +150,3 @@ def test_a_class_is_no_optimizer_of_a_resumed_run_either():
     tt.fit(graph, (X, Y), **HOW)
     with pytest.raises(InvalidCall, match="optimizer is neither"):
         tt.fit(graph, (X, Y), optimizer=tt.Adam)
-
-
-def test_checkpoints_within_an_epoch_take_a_tenth_of_the_time(tmp_path, monkeypatch):
-    """By a clock on which a step takes a second and a write three; the end of an epoch is always written."""
-    now, written = [0.0], []
-    monkeypatch.setattr(fitting, "perf_counter", lambda: now[0])
-
-    class Slow(tt.Callback):
-        def on_step(self, training):
-            now[0] += 1.0
-
-    def save(graph, path):
-        now[0] += 3.0
-        written.append(graph.training_state.settings["samples"])
-
-    monkeypatch.setattr(tx.Graph, "save", save)
-    graph = linear()
-    data = (np.tile(X, (25, 1)), np.tile(Y, (25, 1)))
-    how = {"loss": "mean_squared_error", "optimizer": tt.SGD(1e-3), "backend": "numpy", "shuffle": False}
-    path = tmp_path / "c.safetensors"
-    tt.fit(graph, data, batch_size=1, checkpoint=path, checkpoint_every=1, callbacks=[Slow()], **how)
-    # after steps 1, 27 (27 seconds and 3 of the first write), 54 and 81, then at the end of the epoch
-    assert written == [1, 27, 54, 81, 0]

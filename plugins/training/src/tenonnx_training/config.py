@@ -191,8 +191,7 @@ class TrainingConfig(StepConfig):
 
     Arrays are cut into shuffled batches of ``batch_size``, by default 32. ``validation`` are data, measured after each
     epoch; then the graph is written to ``checkpoint``, a native file, or a folder ``*.shards`` into which each process
-    writes what its devices hold. ``checkpoint_every`` so many batches also bring it up to date, as long as that takes
-    at most a tenth of the time: a training that is killed loses ten times a write of it, or less. ``callbacks`` are
+    writes what its devices hold. ``checkpoint_every`` so many batches also bring it up to date. ``callbacks`` are
     ``Callback`` objects, or functions of what an epoch measured: what returns True ends the training. ``patience`` ends
     it after so many epochs without a better loss, and the graph goes back to the best one. ``allow_divergence`` goes on
     where the loss is not finite or a thousand times the first. ``progress`` shows a line an epoch and a bar on stderr,
@@ -228,8 +227,7 @@ class TrainingConfig(StepConfig):
     )
     checkpoint_every: int | None = option(
         None,
-        "Write the checkpoint after so many batches, too, so that a training that is killed goes on from there; a file "
-        "is left out while writing takes more than a tenth of the time.",
+        "Write the checkpoint after so many batches, too, so that a training that is killed goes on from there.",
         "--checkpoint-every",
         kind="number",
         metavar="BATCHES",

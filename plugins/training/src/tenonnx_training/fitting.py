@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -34,10 +33,6 @@ DIVERGED, LEAST = 1000.0, 0.1
 
 #: Ops by which a model handles numbers that are missing from its inputs.
 _MISSING = ("IsNaN", "Imputer")
-
-
-#: Share of the time that checkpoints within epochs may take.
-SHARE = 0.1
 
 
 class TrainingFailed(TenonnxError):
@@ -223,7 +218,6 @@ class _Run:
         earlier = [dict(each) for each in step._settings.get(HISTORY, ())]
         self.history = History(epochs=earlier, resumed=len(earlier))
         self.cutting: dict[str, Any] = {}
-        self.begun, self.writing = perf_counter(), 0.0
         self.every: int | None = None
         self.allow_divergence = False
         self.interruption = Interruption()
@@ -271,7 +265,7 @@ class _Run:
                 self.save()
                 return {"epoch": self.number + 1, **self.gathered.means()}
             if self.every is not None and len(self.history.losses) % self.every == 0:
-                self._save_within()
+                self.save(within=True)
         if empty:  # it was left after its last batch
             self._next()
             return self.epoch(left)
@@ -335,16 +329,6 @@ class _Run:
         epochs = [{"epoch": each["epoch"], **_numbers(each)} for each in self.history.epochs]
         reached = {"epoch": self.number, "samples": self.done, "sums": sums, HISTORY: epochs}
         return {"measured": measured, **reached, **self.cutting}
-
-    def _save_within(self) -> None:
-        """Write a checkpoint within an epoch, unless such have taken more than their share of the time.
-
-        Parts are always written, as every process must write its own.
-        """
-        start = perf_counter()
-        if is_sharded(self.checkpoint) or self.writing <= SHARE * (start - self.begun):
-            self.save(within=True)
-            self.writing += perf_counter() - start
 
     def save(self, *, within: bool = False) -> None:
         """Bring graph and checkpoint up to date; ``within`` an epoch a checkpoint in parts is enough."""
