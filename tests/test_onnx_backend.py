@@ -81,7 +81,7 @@ def test_inputs_go_by_position_or_by_name(backend):
 
 def test_the_number_of_inputs_must_fit(backend):
     prepared = backend.prepare(linear())
-    with pytest.raises(tx.InvalidCall, match="takes 3 inputs"):
+    with pytest.raises(tx.InvalidCall, match="got more than its 3 inputs"):
         prepared.run([X] * 4)
     with pytest.raises(tx.InvalidFeed, match="scale"):
         prepared.run([X])

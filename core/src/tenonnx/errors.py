@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import sys
 from collections.abc import Iterable
 from itertools import islice
@@ -24,6 +23,8 @@ def counted(count: int, noun: str) -> str:
 
 def interpreter() -> str:
     """The interpreter in use, for a shell: ``python`` where that is the first one on the path."""
+    import shutil  # which brings compressions; seldom is anything missing
+
     here, first = sys.executable or "python", shutil.which("python") or ""
     if Path(here).parent == Path(first).parent:
         return "python"
