@@ -75,7 +75,7 @@ def test_shapes_that_do_not_broadcast_are_refused():
     ("args", "kwargs", "message"),
     [
         ((), {}, 'input "x" is missing'),
-        ((X, X, X), {}, "at most 2 inputs"),
+        ((X, X, X), {}, "got more than 2 inputs"),
         ((X,), {"slope": 1.0}, '"slope" is not one of its'),
         ((X,), {"x": X}, '"x" is given twice'),
     ],
