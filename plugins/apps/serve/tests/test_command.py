@@ -44,7 +44,7 @@ def test_it_prints_an_address_serves_it_and_leaves_nothing_behind(tmp_path):
         (["--token", "a b"], "letters and digits"),
         (["nowhere.onnx"], "no model or folder"),
         (["--host", "no.such.host.invalid", "--token", "a" * 22], "listen"),
-        (["--example", "1,3"], "--example is for a function"),
+        (["--example", "1,3"], "--example was given for something other than a function"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments, said, capsys):
