@@ -60,7 +60,7 @@ def test_models_of_every_age_run(opset, ir):
 
 
 def test_a_graph_that_the_runtime_takes_is_not_rewritten(monkeypatch):
-    monkeypatch.setattr(compiling, "retarget_to", None)
+    monkeypatch.setattr("tenonnx.extend.backends.retarget_to", None)
     graph(AFFINE, opset=18, ir=8).compile("onnxruntime", strict=True)
     graph(AFFINE, opset=18, ir=14).compile("onnxruntime", strict=True)
 
