@@ -209,6 +209,7 @@ def test_the_steps_stand_in_their_order():
         "message",
         "hooks",
         "verify",
+        "verify_with",
         "write",
     ]
 
