@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -102,6 +103,37 @@ def test_no_link_leads_nowhere():
     assert len(known) > 40
     dead = {str(path): pages.resolved(path, known)[1] for path in known}
     assert not {path: links for path, links in dead.items() if links}
+
+
+PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
+
+
+@pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.stem)
+def test_a_picture_is_small_and_right_in_light_and_dark_and_holds_no_path_of_the_machine(path):
+    text = path.read_text("utf-8")
+    assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
+    assert len(text) < 32_768
+    assert "@media(prefers-color-scheme:dark)" in text
+    assert 'class="ground"' in text, "a page may be dark where the system is light"
+    found = re.findall(r"(?<![\w.])(?:[A-Za-z]:\\|/)(?:Users|home|root|tmp|var|opt|usr|mnt|private)\b.*", text)
+    assert not found
+    assert str(ROOT) not in text
+    assert not re.findall(r"(?:href|src|url)=|@import|@font-face", text), "nothing is loaded from elsewhere"
+
+
+def test_every_picture_is_on_a_page():
+    shown = "".join((ROOT / name).read_text("utf-8") for name in PAGES)
+    assert not [path.name for path in PICTURES if f"pictures/{path.name})" not in shown]
+
+
+def test_pictures_of_terminals_show_the_commands_of_the_page():
+    """``tools/pictures.py`` draws them anew."""
+    page = (ROOT / "docs" / "start" / "command-line.md").read_text("utf-8")
+    shown = re.findall(r"^\$ (.*)\n```\n\n!\[.*\]\(\.\./(pictures/.*)\)$", page, re.MULTILINE)
+    assert len(shown) == page.count("```console") == 6
+    for command, picture in shown:
+        texts = ElementTree.parse(ROOT / "docs" / picture).iter("{http://www.w3.org/2000/svg}text")
+        assert "".join(text.text for text in texts).startswith(f"$ {command}"), "run tools/pictures.py"
 
 
 def test_every_group_of_entry_points_has_its_part_of_a_page(tmp_path, monkeypatch):

@@ -1,21 +1,33 @@
-"""Write the pictures of the documentation into ``docs/pictures``: graphs and charts, as SVG for light and dark pages.
+"""Write the pictures of the documentation into ``docs/pictures``, for light and dark pages: graphs, charts, terminals.
 
     uv run python tools/pictures.py
 
-Each picture shows the example of a page, computed anew. ``plugins/apps/serve/tests/browser/pictures.py`` takes the
-pictures of the page in the browser.
+Each picture shows the example of a page, computed anew; a terminal shows the command above it in
+``docs/start/command-line.md``. ``plugins/apps/serve/tests/browser/pictures.py`` takes the pictures of the page in the
+browser.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
+import re
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
+from rich.text import Text
 
 import tenonnx as tx
 import tenonnx_training as tt
+from tenonnx_cli import main as run_command
+from tenonnx_cli import output
 from tenonnx_cli.drawing import escape, to_svg
 from tenonnx_quantized.tuning.quantize import quantize
 
@@ -30,6 +42,13 @@ STYLE = (
     "@media(prefers-color-scheme:dark){.ground{fill:#14181f;stroke:#3a4250}.words{fill:#e8ebf0}.note{fill:#aab3c2}"
     ".rule{stroke:#3a4250}.first{fill:#6d9ef0;stroke:#6d9ef0}.second{fill:#dd9d55;stroke:#dd9d55}}"
     ".curve.first,.curve.second{fill:none}</style>"
+)
+
+#: What terminals have beside that.
+TERMINAL_STYLE = (
+    "<style>.red{fill:#b3261e}.green{fill:#1a7338}.yellow{fill:#8a5a00}.bold{font-weight:bold}.line{stroke:#566072}"
+    "@media(prefers-color-scheme:dark){.red{fill:#ff8d85}.green{fill:#63d68d}.yellow{fill:#e6b84a}"
+    ".line{stroke:#aab3c2}}</style>"
 )
 
 
@@ -160,6 +179,59 @@ def sizes_and_errors() -> str:
     return bars("Size and error of llama.onnx", rows)
 
 
+#: A command on the page, and the picture below it.
+SHOWN = re.compile(
+    r"^```console(?: fails)?\n\$ (tenonnx .*)\n```\n\n!\[[^]]*\]\(\.\./pictures/(\w+\.svg)\)$", re.MULTILINE
+)
+
+#: Characters in a line of a terminal, the width of one, and the distance of lines.
+COLUMNS, ADVANCE, LINE = 100, 7.8, 18.0
+
+#: Names of the colors that commands print, by their numbers.
+COLORS = {1: "red", 2: "green", 3: "yellow"}
+
+
+def printed(command: str) -> str:
+    """Output of a command on a terminal, escape sequences included, in a folder with the examples."""
+    os.environ.pop("NO_COLOR", None)
+    os.environ.update({"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"})
+    output.PATIENCE = 3600.0  # no line about progress, however slow the machine is
+    shown = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("examples").symlink_to(EXAMPLES)
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+            run_command(shlex.split(command)[1:])
+    return shown.getvalue()
+
+
+def parts_of_line(line: Text, y: float) -> Iterator[str]:
+    """Drawings of the words of a line, each at its column, whatever the font of the reader is."""
+    column = 0
+    for text, style, _ in line.render(Console()):
+        number = style.color.number if style and style.color else None
+        kind = (COLORS[number] if number else "words") + (" bold" if style and style.bold else "")
+        for match in re.finditer(r"─+|[^\s─]+(?: [^\s─]+)*", text):
+            x, wide = 16 + ADVANCE * (column + match.start()), ADVANCE * len(match[0])
+            if match[0][0] == "─":
+                yield f'<path class="line" d="M{x:.1f} {y - 4:.1f}h{wide:.1f}"/>'
+            else:
+                yield f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" textLength="{wide:.1f}">{escape(match[0])}</text>'
+        column += len(text)
+
+
+def terminal(command: str) -> str:
+    """A picture of a terminal: a command, and what it prints."""
+    lines = [
+        Text.assemble((f"$ {command}", "bold")),
+        *Text.from_ansi(printed(command).rstrip()).split("\n", allow_blank=True),
+    ]
+    rows = [row for line in lines for row in line.divide(range(COLUMNS, len(line), COLUMNS))]
+    parts = [part for k, row in enumerate(rows) for part in parts_of_line(row, 28 + LINE * k)]
+    font = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+    group = [TERMINAL_STYLE, f'<g font-family="{font}">', *parts, "</g>"]
+    return picture(32 + ADVANCE * COLUMNS, 40 + LINE * (len(rows) - 1), group)
+
+
 PICTURES = {
     "before-and-after.svg": before_and_after,
     "loss.svg": loss_curve,
@@ -169,7 +241,9 @@ PICTURES = {
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for name, made in PICTURES.items():
+    page = (ROOT / "docs" / "start" / "command-line.md").read_text("utf-8")
+    terminals = {name: partial(terminal, command) for command, name in SHOWN.findall(page)}
+    for name, made in {**PICTURES, **terminals}.items():
         (FOLDER / name).write_text(made(), "utf-8")
         sys.stdout.write(f"{FOLDER / name}\n")
 
