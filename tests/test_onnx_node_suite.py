@@ -67,8 +67,8 @@ expect(
 def occurs(found, probability):
     """Events occur as often as their probabilities say. With a seed the runs may be the same, or hang together."""
     deviation = np.sqrt(np.broadcast_to(probability * (1 - probability), found[0].shape))
-    assert abs(found.mean() - np.mean(probability)) <= 3 * np.sqrt((deviation**2).sum()) / deviation.size
-    return (abs(found.mean(0) - probability) <= 5 * deviation / np.sqrt(len(found))).all()
+    assert abs(found.mean() - np.mean(probability)) <= 6 * np.sqrt((deviation**2).sum()) / deviation.size
+    return (abs(found.mean(0) - probability) <= 7 * deviation / np.sqrt(len(found))).all()
 
 
 def draws_bernoulli(inputs, runs, *, flipped=False, seeded=False):

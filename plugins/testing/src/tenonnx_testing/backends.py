@@ -99,10 +99,16 @@ def _compiled(graph: Graph, backend: str, **options: Any) -> Any:
 # ----- models of ONNX -------------------------------------------------------------------------------------------------
 
 
+#: Ops whose stored outputs are of one generator among many; those of Dropout are of the generator that onnx has, too.
+_OTHER_GENERATOR = ("Bernoulli", "RandomUniformLike")
+
+
 def _run_onnx(case: Any, backend: str, examples: int) -> None:
     graph = tx.load(case.model)
     if not all(isinstance(node.op, Op) for node in graph.walk()):
         pytest.skip("no installed package provides the op")
+    if any(node.op.name in _OTHER_GENERATOR for node in graph.walk()):
+        pytest.skip("what is drawn at random is not compared")
     program, names = _compiled(graph, backend), [value.name for value in graph.inputs]
     for inputs, outputs in case.data_sets:
         found = program(dict(zip(names, map(_contents, inputs), strict=False))).values()
