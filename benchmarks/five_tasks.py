@@ -44,7 +44,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the commands of a tool did: the last exit code, all that they printed, and the file they wrote."""
+    """Last exit code of the commands of a tool, all that they printed, and the file that they wrote."""
 
     code: int
     text: str

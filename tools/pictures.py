@@ -44,7 +44,7 @@ STYLE = (
     ".curve.first,.curve.second{fill:none}</style>"
 )
 
-#: What terminals have beside that.
+#: Colors of terminals, beside the style of every picture.
 TERMINAL_STYLE = (
     "<style>.red{fill:#b3261e}.green{fill:#1a7338}.yellow{fill:#8a5a00}.bold{font-weight:bold}.line{stroke:#566072}"
     "@media(prefers-color-scheme:dark){.red{fill:#ff8d85}.green{fill:#63d68d}.yellow{fill:#e6b84a}"
