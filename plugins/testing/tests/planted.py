@@ -17,7 +17,7 @@ from tenonnx_testing.run import Failure
 
 @dataclass(frozen=True)
 class Defect:
-    """``make`` gives a case of an op with the defect; ``check`` is the one that finds it first."""
+    """A defect: ``make`` returns a case of an op that has it; ``check`` is the first check that finds it."""
 
     kind: str
     what: str
@@ -25,14 +25,14 @@ class Defect:
     make: Callable[[], Case]
 
 
-#: Gives an op that is right, anew each time, and how calls of it are drawn.
+#: A function that makes a new correct op, and a function that draws calls of it.
 Base = Callable[[], tuple[Op, Callable]]
 
 DEFECTS: list[Defect] = []
 
 
 def plant(kind: str, check: str, base: Base, rule: str, wrong: dict[str, Callable]) -> None:
-    """Plant rules that are wrong in an op that is right, one each."""
+    """Plant each of these wrong rules in a correct op."""
     for what, function in wrong.items():
         DEFECTS.append(Defect(kind, what, check, functools.partial(_with_rule, base, rule, function)))
 
@@ -44,7 +44,7 @@ def _with_rule(base: Base, rule: str, function: Callable) -> Case:
 
 
 def planted(kind: str, check: str) -> Callable[[Callable[[], Case]], Callable[[], Case]]:
-    """Plant the case that the decorated function makes; its docstring says what is wrong."""
+    """Plant the case that the decorated function makes; its docstring describes the defect."""
 
     def declare(make: Callable[[], Case]) -> Callable[[], Case]:
         DEFECTS.append(Defect(kind, make.__doc__, check, make))
@@ -73,10 +73,13 @@ def found(case: Case) -> dict[str, str]:
 
 INTRODUCTION = """# Planted defects
 
-Does the [conformance kit](../how-to/plugin-tests.md) find mistakes? Its tests plant one defect at a time in a
-correct op, and require a check to fail at the default number of calls; without the defect, all checks must pass.
-{count} of {count} defects are found, with no false alarm. The table names the check that finds each: `numpy=body`
-compares the numpy rule with the body on random inputs, `variations` on other ranks, sizes and element types.
+Does the [conformance kit](../how-to/plugin-tests.md) find mistakes? Its tests plant one defect at a time in a rule or
+the body of a correct op, and require that a check fails with the default number of random calls. Without the defect,
+all checks must pass. {count} of {count} defects are found, with no false alarm.
+
+The first column is the rule or the situation. The second is what the rule does wrong: `NaN as 0` returns 0 where it
+should return NaN. The third is the check that finds it: `numpy=body` compares the numpy rule with the body on random
+inputs, `variations` does so on other ranks, sizes and element types.
 `tools/generate_planted_defects.py` writes this page.
 
 | kind | what is wrong | found by |
@@ -85,6 +88,6 @@ compares the numpy rule with the body on random inputs, `variations` on other ra
 
 
 def page() -> str:
-    """The page of the docs that tells of them."""
+    """The page of the docs with a table of all defects."""
     rows = (f"| {each.kind} | {each.what} | {each.check} |\n" for each in DEFECTS)
     return INTRODUCTION.format(count=len(DEFECTS)) + "".join(rows)

@@ -67,7 +67,7 @@ plant(
     lambda: (weighted()[0], lambda draw: call(*draw(broadcastable(2, min_rank=2, max_rank=2)), by=0.5)),
     "type",
     {
-        f"one too much at rank {rank}": lambda X, W, *, by, rank=rank: (
+        f"one axis too many at rank {rank}": lambda X, W, *, by, rank=rank: (
             like(X, W) if max(X.rank, W.rank) != rank else X.tensor.with_shape((7,) * (rank + 1))
         )
         for rank in (0, 1, 3, 4)
@@ -190,7 +190,7 @@ def rounded_root(X):
 
 
 def soft(X):
-    """log(1 + exp(X)), that does not overflow."""
+    """log(1 + exp(X)), without overflow."""
     return ops.softplus(X)
 
 
@@ -205,10 +205,10 @@ plant(
     "vjp",
     {
         "3 y / x, which is NaN at 0": lambda g, y, X: g * y * 3.0 / X,
-        "by the logarithm of x, which is NaN at 0": lambda g, y, X: (
+        "computed by log(x), which is NaN at 0": lambda g, y, X: (
             g * 3.0 * ops.exp(ops.log(ops.abs_(X)) * 2.0) * (X / X)
         ),
-        "1 at 0": lambda g, y, X: ops.where(ops.equal(X, 0.0), g, g * X * X * 3.0),
+        "1 at 0, of x ** 3": lambda g, y, X: ops.where(ops.equal(X, 0.0), g, g * X * X * 3.0),
     },
 )
 plant(
@@ -217,8 +217,8 @@ plant(
     of_one(rounded_root),
     "vjp",
     {
-        "x / |x|, which is NaN at 0": lambda g, y, X: g * ops.abs_(X) / y * (X / ops.abs_(X)),
-        "1 at 0": lambda g, y, X: ops.where(ops.equal(X, 0.0), g, g * X / y),
+        "a factor x / abs(x), which is NaN at 0": lambda g, y, X: g * ops.abs_(X) / y * (X / ops.abs_(X)),
+        "1 at 0, of sqrt(1 + x * x)": lambda g, y, X: ops.where(ops.equal(X, 0.0), g, g * X / y),
     },
 )
 plant(
@@ -227,10 +227,8 @@ plant(
     of_one(soft),
     "vjp",
     {
-        "exp(x) / (1 + exp(x)), which overflows": lambda g, y, X: (
-            g * ops.exp(X * 8.0) / (ops.exp(X * 8.0) + 1.0)
-            if False
-            else g * ops.exp(X * 8.0) / ops.exp(X * 8.0) * ops.sigmoid(X)
+        "a factor exp(8 x) / exp(8 x), which overflows": lambda g, y, X: (
+            g * ops.exp(X * 8.0) / ops.exp(X * 8.0) * ops.sigmoid(X)
         ),
         "0 above 20": lambda g, y, X: ops.where(X > 20.0, 0.0, g * ops.sigmoid(X)),
         "1 below -20": lambda g, y, X: ops.where(X < -20.0, g, g * ops.sigmoid(X)),
@@ -240,7 +238,7 @@ plant(
 
 @planted("gradient", "gradient")
 def gradient_planted():
-    """other outputs by the rule residuals"""
+    """the rule residuals returns different outputs"""
     made, drawn = broadcasting()
     made.residuals(lambda demand, X, W, *, by: ((X * W - by,), (X, W)))
     made.vjp(lambda g, kept, X, W, *, by: (g * kept[1], g * kept[0]))
@@ -328,7 +326,7 @@ DEFECTS += [
 
 @planted("older meaning", "own versions")
 def older_meaning_planted():
-    """an addition for a subtraction"""
+    """addition instead of subtraction"""
     return taken(right, lambda X, W: X + W)
 
 
@@ -404,7 +402,7 @@ def claim_planted_2():
 
 @planted("claim", "symbolic")
 def claim_planted_3():
-    """a wrong rule symbolic"""
+    """the rule symbolic is wrong"""
 
     @op("Longer", domain="com.example")
     def longer(X):

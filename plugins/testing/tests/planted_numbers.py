@@ -24,7 +24,7 @@ plant(
         "wrong sign": lambda X, W, *, by: times(X, -W, by),
         "an input added to the result": lambda X, W, *, by: times(X, W, by) + X,
         "an attribute is ignored": lambda X, W, *, by: np.asarray(X * W),
-        "the default of an attribute, whatever is given": lambda X, W, *, by: times(X, W, 2.0),
+        "the default of an attribute instead of its value": lambda X, W, *, by: times(X, W, 2.0),
         "an input repeated instead of broadcast": lambda X, W, *, by: times(X, np.resize(W, X.shape), by),
         "the result in float32": lambda X, W, *, by: times(X, W, by).astype(np.float32),
         "a KeyError at some ranks": lambda X, W, *, by: {0: 1, 1: 1, 3: 1}[X.ndim] and times(X, W, by),
@@ -136,8 +136,8 @@ plant(
     weighted,
     "numpy",
     {
-        "one too much in float16": when(lambda X, W: X.dtype == np.float16),
-        "one too much in bfloat16": when(lambda X, W: X.dtype.name == "bfloat16"),
+        "1 added in float16": when(lambda X, W: X.dtype == np.float16),
+        "1 added in bfloat16": when(lambda X, W: X.dtype.name == "bfloat16"),
         "float32 results for float16": lambda X, W, *, by: (
             np.asarray(X * np.float32(1) * W + np.float32(by)) if X.dtype.itemsize < 4 else times(X, W, by)
         ),
@@ -152,10 +152,7 @@ plant(
     "variations",
     lambda: (weighted()[0], lambda draw: call(*draw(broadcastable(2, min_rank=2, max_rank=2)), by=0.5)),
     "numpy",
-    {
-        f"one too much at rank {rank}": when(lambda X, W, rank=rank: max(X.ndim, W.ndim) == rank)
-        for rank in (0, 1, 3, 4)
-    },
+    {f"1 added at rank {rank}": when(lambda X, W, rank=rank: max(X.ndim, W.ndim) == rank) for rank in (0, 1, 3, 4)},
 )
 
 plant(
@@ -164,8 +161,8 @@ plant(
     weighted,
     "numpy",
     {
-        "one too much where an axis is longer than 16": when(lambda X, W: max(X.shape, default=0) > 16),
-        "one too much from a thousand elements on": when(lambda X, W: X.size >= 1000),
+        "1 added where an axis is longer than 16": when(lambda X, W: max(X.shape, default=0) > 16),
+        "1 added from 1,000 elements on": when(lambda X, W: X.size >= 1000),
         "blocks of 16, without the remainder": lambda X, W, *, by: (
             times(X, W, by)
             * (1 if not X.ndim or X.shape[-1] < 16 else np.arange(X.shape[-1]) < X.shape[-1] // 16 * 16).astype(X.dtype)
@@ -275,7 +272,7 @@ plant(
         "a negative axis off by one": lambda X, *, axis: X.sum(
             axis if axis >= 0 else max(-X.ndim, axis - 1), keepdims=True
         ),
-        "one too much for negative axes": lambda X, *, axis: X.sum(axis, keepdims=True) + (axis < 0),
+        "1 added for negative axes": lambda X, *, axis: X.sum(axis, keepdims=True) + (axis < 0),
     },
 )
 
@@ -301,28 +298,28 @@ def _in_place(X, W, *, by):
     return X + X.dtype.type(by)
 
 
-plant("around the call", "numpy=body", weighted, "numpy", {"the input is overwritten": _in_place})
+plant("side effects", "numpy=body", weighted, "numpy", {"the input is overwritten": _in_place})
 
 
-@planted("around the call", "repeated")
+@planted("side effects", "repeated")
 def around_the_call_planted():
-    """another last bit in every second call"""
+    """a different last bit in every second call"""
     count = itertools.count()
     made, drawn = weighted()
     made.numpy(lambda X, W, *, by: np.nextafter(times(X, W, by), X.dtype.type(np.inf if next(count) % 2 else -np.inf)))
     return Case(made, drawn)
 
 
-@planted("around the call", "repeated")
+@planted("side effects", "repeated")
 def around_the_call_planted_2():
-    """another result in another thread"""
+    """a different result in another thread"""
     made, drawn = weighted()
     main = threading.main_thread()
     made.numpy(lambda X, W, *, by: times(X, W, by) + X.dtype.type(threading.current_thread() is not main))
     return Case(made, drawn)
 
 
-@planted("around the call", "repeated")
+@planted("side effects", "repeated")
 def around_the_call_planted_3():
     """a thread-local table that only one thread has"""
     table = threading.local()
@@ -332,7 +329,7 @@ def around_the_call_planted_3():
     return Case(made, drawn)
 
 
-@planted("around the call", "layout")
+@planted("side effects", "layout")
 def around_the_call_planted_4():
     """an output buffer that the next call overwrites"""
     kept = {}
@@ -348,7 +345,7 @@ def around_the_call_planted_4():
     return Case(made, drawn)
 
 
-@planted("around the call", "special values")
+@planted("side effects", "special values")
 def around_the_call_planted_5():
     """results cached by shape"""
     kept = {}
@@ -357,7 +354,7 @@ def around_the_call_planted_5():
     return Case(made, drawn)
 
 
-@planted("around the call", "numpy=body")
+@planted("side effects", "numpy=body")
 def around_the_call_planted_6():
     """a wrong result in every fifth call"""
     count = itertools.count(1)
@@ -371,7 +368,7 @@ def around_the_call_planted_6():
 
 @planted("constants", "numpy=body")
 def constants_planted():
-    """another body where a weight is constant"""
+    """a body that differs where a weight is constant"""
 
     @op("Weighted", domain="com.example")
     def made(X, W, *, by=2.0):
@@ -383,7 +380,7 @@ def constants_planted():
 
 @planted("constants", "constants")
 def constants_planted_2():
-    """another body where a weight is constant, of an op without a numpy rule"""
+    """a body that differs where a weight is constant, in an op without a numpy rule"""
 
     @op("Weighted", domain="com.example")
     def made(X, W, *, by=2.0):
@@ -394,7 +391,7 @@ def constants_planted_2():
 
 @planted("constants", "constants")
 def constants_planted_3():
-    """another body where an input is constant"""
+    """a body that differs where an input is constant"""
 
     @op("Weighted", domain="com.example")
     def made(X, W, *, by=2.0):
@@ -406,7 +403,7 @@ def constants_planted_3():
 
 
 def judged(body, drawn, reference):
-    """An op of a vendor that nothing but the reference of its case judges."""
+    """A vendor op without a numpy rule, which only the reference of its case checks."""
     return Case(op("Vendor", domain="com.example")(body), drawn, reference=reference)
 
 

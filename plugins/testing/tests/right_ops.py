@@ -95,5 +95,5 @@ def times(X, W, by):
 
 
 def when(holds):
-    """Right, but for one more where something holds."""
+    """The right result, with 1 added where a condition holds."""
     return lambda X, W, *, by: times(X, W, by) + X.dtype.type(bool(holds(X, W)))

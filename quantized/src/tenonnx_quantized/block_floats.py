@@ -1,8 +1,8 @@
-"""QuantizeBFP and DequantizeBFP: numbers that share an exponent with the others of their box.
+"""QuantizeBFP and DequantizeBFP: block floating point, where the numbers of a box share an exponent.
 
 ONNX Runtime declares these ops and ships no kernel for them; its documentation names the formats (the bits of the
 sign, of the mantissa and of the exponent, and the size of a box) and leaves the order of the bits open. Here a box is
-its exponent, as float32 stores it, and then the numbers of the box, each a mantissa below its sign, lowest bit first.
+stored as its exponent, biased as in float32, and then its numbers, lowest bit first: a mantissa, then its sign bit.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from tenonnx.extend import (
 from tenonnx_quantized.granularity import wrong_count
 from tenonnx_quantized.quantize import to
 
-#: The bits of a mantissa by type of block floating point.
+#: Bits of a mantissa by ``bfp_type``.
 _MANTISSAS = {0: 8, 1: 4}
 _BOX = 16
 
 
 def _turned(x: Value, block_dim: int) -> tuple[Value, list[int]]:
-    """``x`` with the axis of the boxes last, and the order of its axes."""
+    """``x`` transposed so that the axis of the boxes is last, and the permutation."""
     last = block_dim % x.ndim
     order = [*(k for k in range(x.ndim) if k != last), last]
     return (x if order == sorted(order) else ops.transpose(x, perm=order)), order
 
 
 def _powers(exponent: Value, mantissa: int) -> Value:
-    """The unit of the lowest bit of a mantissa, by the exponent of the box."""
+    """Value of the lowest bit of the mantissas in a box, given its exponent."""
     return ops.gather(constant(np.exp2(np.arange(256.0) - 126 - mantissa), DType.float32), to(exponent, DType.int32))
 
 
 @op("QuantizeBFP", domain="com.microsoft")
 def quantize_bfp(x, *, bfp_type: int, block_dim=-1):
-    """Numbers in boxes of 16 along an axis, as mantissas of the greatest exponent in the box, rounded half to even.
+    """Quantize boxes of 16 numbers along an axis to mantissas that share the largest exponent, rounded half to even.
 
-    The other outputs are the shape of ``x`` and its strides in elements. Numbers below the least normal float32 are 0.
+    The other outputs are the shape of ``x`` and its strides in elements. Subnormal float32 numbers become 0.
     """
     mantissa = _MANTISSAS[bfp_type]
     turned, _ = _turned(to(x, DType.float32), block_dim)
@@ -92,7 +92,7 @@ def _number(size: Value | int) -> Value:
 
 @op("DequantizeBFP", domain="com.microsoft")
 def dequantize_bfp(x, shape: Index, strides: Index, *, bfp_type: int, block_dim=-1, dtype=1):
-    """The numbers that QuantizeBFP wrote, of a tensor of that ``shape``, which lay in memory in order."""
+    """Dequantize the output of QuantizeBFP to a contiguous tensor of ``shape``; ``strides`` are not read."""
     mantissa = _MANTISSAS[bfp_type]
     boxes = ops.reshape(x, [-1, 1 + _BOX * (mantissa + 1) // 8])
     data = to(boxes[:, 1:], DType.int32)
@@ -115,7 +115,7 @@ dequantize_bfp.traits(on_request=True)
 
 @dequantize_bfp.type
 def dequantize_bfp_type(x, shape, strides, *, bfp_type, block_dim, dtype):
-    """The type where not even the number of axes is known, which the body must know."""
+    """Type of the output, also where its rank, which the body needs, is unknown."""
     sides, rank = elements(shape), shape.shape[0]
     if sides is None and isinstance(rank, int):
         sides = [None] * rank

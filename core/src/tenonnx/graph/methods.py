@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """Data and HTML of a graph or a part of one, as an installed package makes them."""
+    """JSON data and HTML of a graph or a part of one, made by an installed package."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The contents as data that JSON can hold; weights are told by type and size."""
+        """The contents as data for JSON; a weight is given by its type and size."""
         return lazy_import("extension")("tools.to_dict")(self)  # type: ignore[no-any-return]
 
     def _repr_html_(self) -> str | None:
@@ -34,7 +34,7 @@ class Methods(Shown):
     """Methods of a graph that are functions of higher layers, and of installed packages."""
 
     def __getattr__(self, name: str) -> Any:
-        """A method that an installed package adds. Raises ``AttributeError`` naming the package that would."""
+        """A method that an installed package adds. Raises ``AttributeError`` naming the package to install."""
         if not name.startswith("_"):
             found = lazy_import("find_extension")(f"Graph.{name}")
             if found is not None:
@@ -45,16 +45,16 @@ class Methods(Shown):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def editing(self) -> AbstractContextManager[None]:
-        """A scope whose edits count together: at its end nodes are put in order and types are checked.
+        """A context for several edits: nodes are sorted and types are checked once, at its end.
 
-        After an error, nothing has changed. Each of the edits below is such a scope of its own.
+        After an error, the graph is unchanged. Outside of such a context, each edit is checked by itself.
         """
         return lazy_import("editing")(self)  # type: ignore[no-any-return]
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """The graph as a function: on values of another graph it is put into that one, on arrays it is computed.
+        """Call the graph as a function: with arrays it computes, with values of another graph it is inlined there.
 
-        Inputs are those that must be fed, in order or by name. One result, or a tuple where there are several outputs.
+        Give the inputs without defaults, in order or by name. Returns one result, or a tuple for several outputs.
         """
         return lazy_import("apply_graph")(self, inputs, named)
 
@@ -78,19 +78,19 @@ class Methods(Shown):
         return lazy_import("summary")(self, nodes=nodes)  # type: ignore[no-any-return]
 
     def building(self, prefix: str = "") -> AbstractContextManager[None]:
-        """A scope in which every op that is called adds its node here, also one without inputs or on arrays.
+        """A context in which each call of an op adds a node to this graph, also a call without inputs or with arrays.
 
-        ``prefix`` begins the names of new values. After an error inside, there is nothing of what the block added.
+        The names of new values begin with ``prefix``. After an error inside, all that the block added is removed.
         """
         return lazy_import("building")(self, prefix)  # type: ignore[no-any-return]
 
     def infer(self, input_shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Self:
-        """Give every value its type; ``input_shapes`` are further facts about the inputs. Returns the graph itself."""
+        """Infer the type of every value; ``input_shapes`` narrows the shapes of inputs. Returns the graph itself."""
         lazy_import("infer")(self, input_shapes)
         return self
 
     def extract(self, inputs: Sequence[str] | str | None, outputs: Sequence[str] | str) -> Self:
-        """The part of the graph that computes ``outputs`` from ``inputs``, names of values; None for those it needs."""
+        """The subgraph from ``inputs`` to ``outputs``, names of values; None stands for the inputs that it needs."""
         return lazy_import("extract")(self, inputs, outputs)  # type: ignore[no-any-return]
 
     def copy(self) -> Self:
@@ -110,7 +110,7 @@ class Methods(Shown):
     ) -> dict[str, Any]:
         """The outputs for ``feeds``, by name. For many calls, ``compile`` once.
 
-        ``outputs`` are other values to compute, inner ones, too: what these do not need is neither fed nor run.
+        ``outputs`` are other values to compute, also inner ones: inputs and nodes that they do not need are left out.
         """
         return lazy_import("extension")("Graph.run")(self, feeds, backend, outputs=outputs)  # type: ignore[no-any-return]
 
@@ -118,7 +118,7 @@ class Methods(Shown):
         """Write the graph at its own opsets: ``*.safetensors`` as a native file, other paths as ONNX.
 
         An ONNX file has the bytes that ``tenonnx.export`` without options writes. ``overwrite`` replaces a read-only
-        file, too. ``training_state`` says whether the file has what an optimizer needs to go on; if None, a native
-        file has it.
+        file, too. ``training_state`` says whether to write what an optimizer needs to resume; None writes it to native
+        files only.
         """
         lazy_import("save")(self, path, overwrite=overwrite, training_state=training_state)

@@ -58,10 +58,10 @@ class StepGraph:
 
 @dataclass
 class Differentiated:
-    """A graph as it is trained, with an output ``{name}/grad`` for each of ``parameters``.
+    """A graph in training mode, with an output ``{name}/grad`` for each of ``parameters``.
 
     ``statistics`` maps variables to the values that replace them. All of these variables are inputs. ``biases`` are
-    those whose quantized values and scales follow the parameters.
+    the quantized biases, whose quantized values and scales depend on the parameters.
     """
 
     graph: Graph
@@ -76,7 +76,7 @@ class Differentiated:
 def step_graph(
     graph: Graph, objective: Objective, optimizer: Optimizer, recipe: Recipe, *, by_casts: bool = False
 ) -> StepGraph:
-    """The step that minimizes ``objective`` of ``graph`` as ``recipe`` says; see ``differentiated``."""
+    """Build the step that minimizes ``objective`` on the outputs of ``graph``; see ``differentiated``."""
     made = differentiated(graph, objective, recipe, by_casts=by_casts)
     updates = _updated(made, graph, optimizer, recipe)
     names = made.parameters, list(made.statistics), updates.slots, updates.state
@@ -86,12 +86,12 @@ def step_graph(
 def differentiated(
     graph: Graph, objective: Objective, recipe: Recipe, *, without: Collection[str] = (), by_casts: bool = False
 ) -> Differentiated:
-    """The gradients of ``objective`` of ``graph`` as ``recipe`` says; variables of ``without`` are not trained.
+    """Differentiate ``objective`` with respect to the parameters that ``recipe`` trains, except those in ``without``.
 
     For ``by_casts`` see ``narrowed``.
 
-    Raises ``InvalidCall`` where nothing matches or the loss is no scalar, ``NotDifferentiable`` with every node that
-    breaks the path from the loss to a parameter.
+    Raises ``InvalidCall`` if no variable matches or the loss is not a scalar, and ``NotDifferentiable`` with every node
+    that breaks the path from the loss to a parameter.
     """
     refuse_opaque(graph, "trained")
     plain = without_functions(graph)
@@ -129,9 +129,9 @@ def differentiated(
 def evaluation_graph(
     graph: Graph, objective: Objective, changing: Sequence[str], more: Sequence[str] = ()
 ) -> tuple[Graph, Measured]:
-    """The loss, the metrics and values called ``more`` of ``graph`` as it is used, variables ``changing`` being inputs.
+    """Build the loss, the metrics and the values named in ``more`` in evaluation mode.
 
-    What it draws at random is a function of two more inputs, ``SEED`` and ``COUNT``.
+    The variables ``changing`` are inputs. Random ops become functions of two more inputs, ``SEED`` and ``COUNT``.
     """
     used = seeded(evaluation_form(_with_inputs(without_functions(graph), changing)), SEED, COUNT).graph
     measured = add_objective(used, objective)
@@ -156,7 +156,7 @@ def _idle_note(graph: Graph, loss: str, parameters: Sequence[str]) -> list[str]:
 def _with_gradients(
     graph: Graph, measured: Measured, parameters: Sequence[str], statistics: Mapping[str, str], recipe: Recipe
 ) -> Graph:
-    """``graph`` with the gradients of the parameters, and all that is measured or kept alive as outputs."""
+    """Add the gradients of the parameters, and make all measured values and new statistics outputs."""
     of = measured.loss
     if recipe.scales or recipe.loss_scale != 1.0:
         with interpreting(Builder(graph, prefix="loss/scaled")):
@@ -167,13 +167,13 @@ def _with_gradients(
     values = {value.name: value for value in graph.values()}
     kept = dict.fromkeys([*measured.outputs, *statistics.values()])
     graph.outputs += [values[name] for name in kept if name not in shown]
-    if recipe.recompute:  # whose patterns name nodes
+    if recipe.recompute:  # its patterns name nodes, which simplification might replace
         return merge_common_subexpressions(tx.grad(graph, of=of, wrt=parameters))
     return tx.simplify(tx.grad(tx.fuse(graph, [gelu]), of=of, wrt=parameters))
 
 
 def _updated(made: Differentiated, source: Graph, optimizer: Optimizer, recipe: Recipe) -> Updates:
-    """Let a graph that has gradients replace every input that training changes."""
+    """Add the new value of every input that training changes to a graph with gradients."""
     values = {value.name: value for value in made.graph.values()}
     gradients = {name: values[f"{name}/grad"] for name in made.parameters}
     made.graph.outputs = [values[name] for name in made.measured.outputs]

@@ -1,4 +1,4 @@
-"""``tenonnx plugins new``: a package that installs, tests and certifies itself, to go on from."""
+"""``tenonnx plugins new``: create a package of plugins that installs and passes its own tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenonnx_cli.output import say, say_json
 
 @dataclass(frozen=True)
 class Part:
-    """Part of a new package: its entry points, its files by template, a sentence for its README, and packages."""
+    """Part of a new package: entry points, files by template, a sentence for the README, and dependencies."""
 
     entries: tuple[tuple[str, str], ...]
     files: Mapping[str, str]
@@ -29,12 +29,12 @@ class Part:
 
 
 def _entry(group: str, target: str, name: str = "$short") -> tuple[tuple[str, str], ...]:
-    """The group by which a part is found, and its line in ``pyproject.toml``."""
+    """Entry-point group of a part, with its line in ``pyproject.toml``."""
     return ((group, f'{name} = "{target}"'),)
 
 
 def _entries(parts: list[Part]) -> str:
-    """The tables of ``pyproject.toml`` by which parts are found, those of one group together."""
+    """Entry-point tables of ``pyproject.toml``, one for each group."""
     lines = [entry for part in parts for entry in part.entries]
     tables = {group: [line for of, line in lines if of == group] for group, _ in lines}
     return "".join(
@@ -119,7 +119,7 @@ _COMMON = {"pyproject.toml": "pyproject.toml", "README.md": "README.md", "ci.yml
 def command(name: str, domain: str | None, as_json: bool, **flags: bool) -> None:
     """Create a package in a new folder NAME, such as tenonnx-acme, with tests and a CI workflow.
 
-    It has what the options name, at least one.
+    The options choose its contents; give at least one.
     """
     from tenonnx.tools import installing, interpreter, write_bytes
 
@@ -139,7 +139,7 @@ def command(name: str, domain: str | None, as_json: bool, **flags: bool) -> None
 
 
 def _refuse(name: str, domain: str | None, parts: list[Part]) -> None:
-    """Raise ``InvalidCall`` for what makes no package."""
+    """Raise ``InvalidCall`` for an invalid name or domain, a name that is taken, and a package without parts."""
     from tenonnx import InvalidCall
 
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
@@ -199,7 +199,7 @@ def _words(name: str, domain: str) -> dict[str, str]:
 
 
 def _files(name: str, domain: str, parts: list[Part]) -> Iterator[tuple[Path, str]]:
-    """The files of a package: where they lie, and what is in them."""
+    """Paths and contents of the files of a package."""
     words = _words(name, domain)
 
     def fill(text: str) -> str:

@@ -66,7 +66,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     cls=Command,
     examples=[
         "tenonnx score model.onnx --input 'data/*.parquet' -o scores",
-        "tenonnx score model.onnx --input images -o scores --pixels unit",
+        "tenonnx score model.onnx --input images -o scores --pixels 0:1",
     ],
 )
 @click.argument("model", type=FILE, metavar="MODEL")

@@ -1,4 +1,4 @@
-"""Default sessions: a model as users run it, on a backend with the options that it has by default."""
+"""Default sessions: a model on a backend with default options, as most users run it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def _part(backend: str, name: str) -> Any:
 
 
 def start_default_sessions(chosen: Sequence[str]) -> None:
-    """Let backends start the processes of their default sessions, which takes them as long as their imports."""
+    """Start the processes of default sessions ahead of their use, since their imports take long."""
     for backend in chosen:
         if (start := _part(backend, "start_default_sessions")) is not None:
             start()
 
 
 def has_default_session(backend: str) -> bool:
-    """Whether a backend runs files in sessions of default options."""
+    """Whether a backend can run files in a session with default options."""
     return _part(backend, "plain") is not None
 
 
@@ -39,9 +39,9 @@ def default_program(graph: Graph, backend: str) -> Program:
 
 
 def safe_program(graph: Graph, backend: str) -> Program:
-    """A graph in a default session where the backend's own would give the same, else in its own.
+    """Program in a default session if the backend's own session would give the same outputs, else in the latter.
 
-    A default session runs in another process, which it may end.
+    A default session runs in another process, so that a crash of the runtime does not end this one.
     """
     if has_default_session(backend) and not _part(backend, "differs_by_default")(graph):
         try:

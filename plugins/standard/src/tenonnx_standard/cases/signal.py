@@ -1,4 +1,4 @@
-"""Cases of signals."""
+"""Cases of signal ops: windows, Fourier transforms and mel weights."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def mel_weight_matrix_cases(draw):
 
 
 def transform(draw):
-    """A signal, an axis of it, a length or none, and attributes."""
+    """Draw a signal, one of its axes, a length or None, and attributes of a Fourier transform."""
     kind = draw(st.sampled_from(["real", "complex", "onesided", "inverse", "onesided inverse"]))
     inverse, onesided = int("inverse" in kind), int("onesided" in kind)
     last = 1 if kind in ("real", "onesided") else 2

@@ -38,6 +38,7 @@ def conj_of_parts(equation: Any, z: Any, **_: Any) -> Any:
 
 
 def _by_part(*names: str) -> None:
+    """Register, for linear primitives, rules that treat the real and the imaginary part alike."""
     for name in names:
 
         def each(equation: Any, *values: Any, _name: str = name, **params: Any) -> Any:
@@ -65,7 +66,7 @@ def square_of_parts(equation: Any, a: Any, **_: Any) -> Any:
 
 @of_parts("div")
 def div_of_parts(equation: Any, a: Any, b: Any, **_: Any) -> Any:
-    """Both scaled by the longer part of the divisor, so that squares do not overflow."""
+    """Divide with both scaled by the larger part of the divisor, so that squares do not overflow."""
     longest = ops.maximum(ops.absolute(b[0]), ops.absolute(b[1]))
     scale = ops.where(ops.equal(longest, scalar(0, longest)), scalar(1, longest), longest)
     b = Parts(ops.div(part, scale) for part in b)
@@ -143,16 +144,17 @@ def cos_of_parts(equation: Any, z: Any, **_: Any) -> Any:
 
 
 def _tanh(z: Any) -> Any:
-    x, y = jnp.clip(lax.real(z), -20, 20), lax.imag(z)  # beyond, the rest is below the last digit
+    x, y = jnp.clip(lax.real(z), -20, 20), lax.imag(z)  # beyond 20, tanh is 1 or -1 to the last digit
     below = jnp.cosh(2 * x) + jnp.cos(2 * y)
     return lax.complex(jnp.sinh(2 * x) / below, jnp.sin(2 * y) / below)
 
 
 def _by_parts(real: Any, imaginary: Any) -> Any:
+    """Build a function of ``z`` from two functions of its real and imaginary parts."""
     return lambda z: lax.complex(real(lax.real(z), lax.imag(z)), imaginary(lax.real(z), lax.imag(z)))
 
 
-#: What others mean, which JAX traces.
+#: Definitions of further primitives in terms of those above, which JAX traces.
 _COMPOSED: dict[str, Any] = {
     "tanh": _tanh,
     "tan": lambda z: -1j * _tanh(1j * z),

@@ -14,7 +14,7 @@ from tenonnx_jax.rules.elementwise import SIXTEEN_BITS, scalar, widened
 
 
 def reshaped(equation: Any, x: Value, shape: Any) -> Value:
-    """``x`` in a shape in dims of JAX."""
+    """Reshape ``x``; the dims of ``shape`` are those of JAX, ints or symbolic."""
     unknown = [axis for axis, dim in enumerate(shape) if not is_static((dim,))]
     if len(unknown) == 1 and all(dim for axis, dim in enumerate(shape) if axis not in unknown):
         return ops.reshape(x, [-1 if axis in unknown else int(dim) for axis, dim in enumerate(shape)])
@@ -24,7 +24,7 @@ def reshaped(equation: Any, x: Value, shape: Any) -> Value:
 @rule("reshape", moves=True)
 def reshape_rule(equation: Any, x: Value, *, dimensions: Any = None, **_: Any) -> Value:
     before, after = equation.ins[0].shape, equation.shape
-    if dimensions is not None:  # the order in which axes are read
+    if dimensions is not None:  # lax.reshape reads the axes in this order
         x, before = transposed(x, dimensions), [before[axis] for axis in dimensions]
     if len(before) == len(after) and all(map(same, before, after)):
         return x
@@ -39,7 +39,7 @@ def reshape_rule(equation: Any, x: Value, *, dimensions: Any = None, **_: Any) -
 
 
 def unsqueezed(x: Value, axes: list[int]) -> Value:
-    """``x`` with further axes; a reduction keeps those that it takes away."""
+    """Insert axes of size 1; where a reduction has just removed them, it keeps them instead (``keepdims``)."""
     node = x.producer
     op = _REDUCTIONS.get(node.op_type) if node is not None else None
     if op is None or node is None or node.attributes.get("keepdims", 1) or static(node.inputs[1]) is None:
@@ -159,7 +159,7 @@ def pad_rule(equation: Any, x: Value, filling: Value, *, padding_config: Any, **
 
 
 def padded(equation: Any, x: Value, filling: Value, config: Any) -> Value:
-    """Padded at both ends of each axis by (low, high, between): negative numbers cut off."""
+    """Pad each axis by (low, high, interior), as ``lax.pad`` does; negative ``low`` and ``high`` cut elements off."""
     for axis, (_, _, inner) in enumerate(config):
         if not same(inner, 0):
             x = _dilated(equation, x, filling, axis, inner)
@@ -182,7 +182,7 @@ def _padded(x: Value, pads: Any, filling: Value) -> Value:
 
 
 def _dilated(equation: Any, x: Value, filling: Value, axis: int, inner: Any) -> Value:
-    """Between two elements ``inner`` of the filling."""
+    """Insert ``inner`` elements of the filling between two elements along an axis."""
     rank = len(equation.ins[0].shape) if x.rank is None else x.ndim
     apart = ops.unsqueeze(x, [axis + 1])
     pads = [0] * (2 * rank + 2)
@@ -204,7 +204,7 @@ def iota_rule(equation: Any, *_: Any, dtype: Any, shape: Any, dimension: int, **
 
 
 def counted(equation: Any, shape: Any, axis: int, dtype: DType = DType.int64) -> Value:
-    """Positions along an axis, in a shape of dims of JAX."""
+    """Positions along an axis, broadcast to ``shape``, whose dims are those of JAX."""
     length = equation.sizes.size(shape[axis])
     row = constant(np.arange(length)) if isinstance(length, int) else ops.range_(0, length, 1)
     row = ops.cast(row, to=dtype) if row.dtype is not dtype else row
@@ -224,11 +224,11 @@ def empty_rule(equation: Any, *_: Any, **__: Any) -> Value:
     return ops.expand(zero, equation.sizes.vector(equation.shape)) if equation.shape else zero
 
 
-# ----- windows whose place is computed --------------------------------------------------------------------------------
+# ----- slices at computed positions -----------------------------------------------------------------------------------
 
 
 def clamped_start(equation: Any, start: Value, length: Any, size: Any) -> Size:
-    """Start of a window of ``size`` along an axis of ``length``, moved inside as XLA does."""
+    """Start of a slice of ``size`` along an axis of ``length``, clamped so that the slice fits, as XLA does."""
     if same(length, size):
         return 0
     known = static(start)

@@ -1,4 +1,4 @@
-"""Neighbors, densities and outliers by neighbors."""
+"""Nearest neighbors, kernel densities, and outliers by local density."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tenonnx_sklearn.tracing import traced
 
 
 def weights_of(model: Any, distance: Value) -> Value:
-    """The weight of each neighbor; those at no distance leave the others none."""
+    """Weight of each neighbor; if some are at distance 0, the others get weight 0."""
     if model.weights in (None, "uniform"):
         return distance * 0.0 + 1.0
     if callable(model.weights):
@@ -50,7 +50,7 @@ def _neighbors(model: Any, X: Value) -> tuple[Value, Value]:
 
 
 def _several(model: Any, votes: list[Value]) -> Outputs:
-    """The classes of one output, or of several, of the weights that speak for each."""
+    """Classes and probabilities of one or several outputs, from the sum of weights for each class."""
     if not isinstance(model.classes_, list):
         (one,) = votes
         return {"predict": label(model.classes_, position(one)), "predict_proba": one / total(one, keepdims=True)}
@@ -59,7 +59,7 @@ def _several(model: Any, votes: list[Value]) -> Outputs:
 
 
 def _targets(model: Any) -> list[Any]:
-    """For each output, a row of zeros and a one for each fitted row."""
+    """One-hot classes of the fitted rows, for each output."""
     several = model.classes_ if isinstance(model.classes_, list) else [model.classes_]
     y = np.asarray(model._y).reshape(-1, len(several))
     return [np.eye(len(classes))[y[:, k]] for k, classes in enumerate(several)]
@@ -67,7 +67,7 @@ def _targets(model: Any) -> list[Any]:
 
 @converts("sklearn.NearestNeighbors")
 def nearest_neighbors(model: Any, X: Value) -> Outputs:
-    """Distances and indices by ``kneighbors`` for other rows."""
+    """Distances and indices, as ``kneighbors`` returns them for new rows."""
     distance, place = _neighbors(model, X)
     return {"distances": distance, "indices": place}
 
@@ -93,7 +93,7 @@ def nearest_regressor(model: Any, X: Value) -> Outputs:
 
 
 def _within(model: Any, X: Value) -> Value:
-    """The weight of each point: those beyond the radius have none."""
+    """Weight of each fitted point, 0 beyond the radius."""
     distance = distances(model, X)
     inside = cast(distance <= float(model.radius), DType.float64)
     return inside * weights_of(model, distance) if model.weights == "distance" else inside
@@ -111,7 +111,7 @@ def radius_regressor(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.RadiusNeighborsClassifier")
 def radius_classifier(model: Any, X: Value) -> Outputs:
-    """Class by radius, or the outlier label where no point is near; scikit-learn raises an error without one."""
+    """Class by the points within the radius, or the outlier label if there are none; without one sklearn raises."""
     if model.weights not in (None, "uniform", "distance"):
         raise refusal(model, "weights that are a function")
     weights = _within(model, X)
@@ -139,7 +139,7 @@ def radius_classifier(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.KNeighborsTransformer")
 def nearest_graph(model: Any, X: Value) -> Outputs:
-    """A row of distances, or of ones, at the places of the nearest points."""
+    """Dense neighbor graph: rows with distances, or ones, in the columns of the nearest points, and zeros elsewhere."""
     by_distance = model.mode == "distance"
     distance, place = smallest(ordered_distances(model, X), model.n_neighbors + by_distance)
     numbers = distance if by_distance else distance * 0.0 + 1.0
@@ -203,7 +203,7 @@ def kernel_density(model: Any, X: Value) -> Outputs:
 
 
 def _inside(square: Value, logs: Value | float) -> Value:
-    """A kernel that ends at a distance of 1: its logarithm is -inf beyond."""
+    """Logarithm of a kernel that is 0 beyond distance 1: ``logs`` within, -inf beyond."""
     far = np.float64(-np.inf)
     return ops.where(square < 1.0, square * 0.0 + logs, far)
 
@@ -219,7 +219,7 @@ _DENSITIES: dict[str, Callable[[Value], Value]] = {
 
 
 def _log_volume(kernel: str, size: int) -> float:
-    """The logarithm of what a kernel of width 1 sums to in so many dimensions."""
+    """Logarithm of the integral of a kernel of bandwidth 1 in ``size`` dimensions."""
     ball = 0.5 * size * np.log(np.pi) - lgamma(0.5 * size + 1)
     shell = np.log(2 * np.pi) + 0.5 * (size - 2) * np.log(np.pi) - lgamma(0.5 * size)
     found = {
@@ -234,7 +234,7 @@ def _log_volume(kernel: str, size: int) -> float:
 
 
 def _log_cosines(size: int) -> float:
-    """The logarithm of what ``r ** (size - 1) * cos(r * pi / 2)`` sums to between 0 and 1, in parts."""
+    """Logarithm of the integral of ``r ** (size - 1) * cos(r * pi / 2)`` from 0 to 1, by parts."""
     part, found = 2 / np.pi, 0.0
     for k in range(1, size + 1, 2):
         found += part
