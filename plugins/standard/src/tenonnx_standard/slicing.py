@@ -435,7 +435,7 @@ def gather_nd_numpy(x, indices, *, batch_dims):
     for axis in range(batch_dims):
         grid = np.arange(x.shape[axis])
         key.insert(axis, grid.reshape([-1] + [1] * (places.ndim - 2 - axis)))
-    return np.asarray(x[tuple(key)])
+    return np.asarray(x[tuple(key)], x.dtype)
 
 
 @gather_nd.vjp

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx_standard.lowerings.registry import integers, like, lowering, numbers, of_floats, unless
+from tenonnx_standard.lowerings.registry import integers, like, lowering, not_of_half, numbers, of_floats, unless
 
 
 @lowering(ops.relu)
@@ -78,14 +78,16 @@ def leaky_relu_by_maximum(X, *, alpha):
 
 @lowering(ops.leaky_relu)
 def leaky_relu_by_prelu(X, *, alpha):
-    return ops.prelu(X, like(X, [alpha]))
+    return ops.prelu(X, like(X, [alpha] if X.rank else alpha))
 
 
 @lowering(ops.prelu)
 def prelu_by_leaky_relu(X, slope):
     array = numbers(slope)
     unless(array.size != 1 or array.ndim > len(X.shape or ()))
-    return ops.leaky_relu(X, alpha=float(array.reshape(-1)[0]))
+    alpha = float(array.reshape(-1)[0])
+    unless(alpha != float(np.float32(alpha)), "an attribute has 32 bits")
+    return ops.leaky_relu(X, alpha=alpha)
 
 
 @lowering(ops.prelu)
@@ -115,8 +117,9 @@ def sigmoid_by_tanh(X):
     return ops.add(ops.mul(ops.tanh(ops.mul(X, half)), half), half)
 
 
-@lowering(ops.sigmoid)
+@lowering(ops.sigmoid, "rounding")
 def sigmoid_by_swapped_exp(X):
+    """Off by 4 ulps."""
     return ops.reciprocal(ops.add(ops.exp(ops.neg(X)), like(X, 1)))
 
 
@@ -136,11 +139,13 @@ def tanh_by_exp(X):
 
 @lowering(ops.softplus, "finite")
 def softplus_by_log(X):
+    not_of_half(X)
     return ops.log(ops.add(ops.exp(X), like(X, 1)))
 
 
 @lowering(ops.softmax, "finite")
 def softmax_without_maximum(input, *, axis):
+    not_of_half(input)
     powers = ops.exp(input)
     return ops.div(powers, ops.reduce_sum(powers, integers([axis])))
 
@@ -161,6 +166,7 @@ def hard_sigmoid_by_clip(X, *, alpha, beta):
     return ops.clip(ops.add(ops.mul(X, like(X, alpha)), like(X, beta)), like(X, 0), like(X, 1))
 
 
-@lowering(ops.hard_swish)
+@lowering(ops.hard_swish, "rounding")
 def hard_swish_by_hard_sigmoid(X):
+    """Off by 4 ulps."""
     return ops.mul(X, ops.hard_sigmoid(X, alpha=1 / 6, beta=0.5))

@@ -115,12 +115,12 @@ def mul_by_square(A, B):
 
 def _reciprocal(value: Value) -> tuple[Any, bool]:
     """The reciprocals of constant numbers, and whether they are exact."""
-    of_floats(value)
+    unless(value.dtype not in (DType.float16, DType.float32, DType.float64))
     array = numbers(value)
     with np.errstate(all="ignore"):
         inverse = (1 / array.astype(np.float64)).astype(array.dtype)
         sane = np.isfinite(array) & np.isfinite(inverse) & (np.abs(inverse) >= np.finfo(array.dtype).tiny)
-    unless(not np.all(sane & (array != 0)) or value.dtype not in (DType.float16, DType.float32, DType.float64))
+    unless(not np.all(sane & (array != 0)))
     return inverse, bool(np.all(np.frexp(array)[0] % 0.5 == 0))
 
 
@@ -238,6 +238,7 @@ def _exponent(x: Value, y: Value) -> float:
 
 @lowering(ops.absolute)
 def absolute_by_maximum(X):
+    unless(not (X.dtype.is_float or X.dtype in (DType.int32, DType.int64)))
     return ops.maximum(X, ops.neg(X))
 
 

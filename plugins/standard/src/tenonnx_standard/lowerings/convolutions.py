@@ -97,7 +97,7 @@ def conv_of_padded(X, W, B, *, auto_pad, dilations, group, kernel_shape, pads, s
     return ops.conv(_padded(X, window), W, B, group=group, dilations=window.dilations, strides=window.strides)
 
 
-@lowering(ops.conv)
+@lowering(ops.conv, "rounding")
 def conv_and_bias(X, W, B, **attributes):
     unless(B is None)
     return ops.add(ops.conv(X, W, **attributes), reshaped(B, (*B.shape, *[1] * (X.rank - 2))))
@@ -165,14 +165,14 @@ def average_pool_by_sums(X, **attributes):
     return ops.mul(total, like(X, 1 / np.prod(window.kernel)))
 
 
-@lowering(ops.average_pool)
+@lowering(ops.average_pool, "rounding")
 def average_pool_of_all(X, **attributes):
     window = _averages(X, attributes)
     unless(window.out != [1] * len(window.out) or window.kernel != list(sizes(X)[2:]))
     return ops.global_average_pool(X)
 
 
-@lowering(ops.global_average_pool)
+@lowering(ops.global_average_pool, "rounding")
 def global_average_pool_by_average_pool(X):
     unless(X.rank < 3)
     return ops.average_pool(X, kernel_shape=list(sizes(X)[2:]))

@@ -7,7 +7,18 @@ import string
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx_standard.lowerings.registry import count, cut, joined, like, lowering, of_floats, reshaped, sizes, unless
+from tenonnx_standard.lowerings.registry import (
+    count,
+    cut,
+    joined,
+    like,
+    lowering,
+    not_of_half,
+    of_floats,
+    reshaped,
+    sizes,
+    unless,
+)
 
 
 @lowering(ops.matmul)
@@ -92,10 +103,12 @@ def matmul_by_einsum(A, B):
     return ops.einsum(A, B, equation=f"{batch}xy,{batch}yz->{batch}xz")
 
 
-@lowering(ops.gemm)
+@lowering(ops.gemm, "rounding")
 def gemm_of_plain_matrices(A, B, C, *, alpha, beta, transA, transB):
     """With transposed operands, factors and the bias apart."""
     unless(not (transA or transB or alpha != 1 or C is not None))
+    if alpha != 1:
+        not_of_half(A)
     a = ops.transpose(A, perm=[1, 0]) if transA else A
     b = ops.transpose(B, perm=[1, 0]) if transB else B
     product = ops.gemm(a, b)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Value, constant
+from tenonnx.extend import DType, Value, constant
 from tenonnx_standard.lowerings.registry import (
     count,
     cut,
@@ -301,7 +301,8 @@ def constant_pads(data: Value, pads: Value, filling: Value | None, axes: Value |
     begin, end = [0] * rank, [0] * rank
     for place, axis in enumerate(chosen):
         begin[axis], end[axis] = given[place], given[place + len(chosen)]
-    return begin, end, 0 if filling is None else numbers(filling).reshape(-1)[0]
+    default = "" if data.dtype is DType.string else 0
+    return begin, end, default if filling is None else numbers(filling).reshape(-1)[0]
 
 
 @lowering(ops.pad)
@@ -311,6 +312,7 @@ def pad_by_concat(data, pads, constant_value, axes, *, mode):
     found, shape = data, list(sizes(data))
     for axis, (before, behind) in enumerate(zip(begin, end, strict=True)):
         if before < 0 or behind < 0:
+            unless(max(-before, 0) + max(-behind, 0) > shape[axis], "more is taken away than there is")
             found = cut(found, axis, max(-before, 0), shape[axis] - max(-behind, 0))
             shape[axis] -= max(-before, 0) + max(-behind, 0)
         blocks = [

@@ -15,6 +15,7 @@ from tenonnx_standard.lowerings.registry import (
     integers,
     like,
     lowering,
+    not_of_half,
     numbers,
     of_floats,
     reshaped,
@@ -137,12 +138,14 @@ lowering(ops.reduce_min)(partial(_by_slices, ops.minimum))
 @lowering(ops.reduce_log_sum_exp, "finite")
 def reduce_log_sum_exp_without_maximum(data, axes, **attributes):
     of_floats(data)
+    not_of_half(data)
     return ops.log(ops.reduce_sum(ops.exp(data), axes, **attributes))
 
 
 @lowering(ops.reduce_l2, "rounding")
 def reduce_l2_by_squares(data, axes, **attributes):
     of_floats(data)
+    not_of_half(data)
     return ops.sqrt(ops.reduce_sum(ops.mul(data, data), axes, **attributes))
 
 

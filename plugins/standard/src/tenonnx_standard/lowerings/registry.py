@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import NotRepresentable, Op, Value, constant
+from tenonnx.extend import DType, NotRepresentable, Op, Value, constant
 
 Function = Callable[..., Any]
 
@@ -73,6 +73,12 @@ def of_floats(*values: Value | None) -> None:
     """Raise ``NotRepresentable`` unless the values hold floating-point numbers."""
     if not all(value is None or value.dtype.is_float for value in values):
         raise NotRepresentable("an input does not hold floating-point numbers")
+
+
+def not_of_half(value: Value) -> None:
+    """Raise ``NotRepresentable`` for float16, in which intermediate results of ordinary values overflow."""
+    if value.dtype is DType.float16:
+        raise NotRepresentable("an intermediate result would overflow in float16")
 
 
 def count(dims: Sequence[int], most: int = 256) -> int:

@@ -28,6 +28,7 @@ def _sources(x: Value, roi: Value | None, scales: Value | None, given: Value | N
     unless(not 0 < np.prod(shape) < 1 << 20)
     places = constant(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), DType.float32)
     taken = numbers(ops.resize(places, None, scales, given, **attributes)).astype(np.int64)
+    unless(not taken.size)
     found = np.unravel_index(taken, shape)
     return [np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1)[:, 0] for axis, each in enumerate(found)]
 
