@@ -23,7 +23,9 @@ _SINGLE = (
     [1.12837922573089600, 0.27980682253837585, 0.04264654964208603, 0.0021782810799777508],
     [1.0, 0.15689256787300110, 0.02368992008268833, 0.00032492418540641665],
 )
-_DOUBLE = (
+
+#: Coefficients by rising powers, of the numerator and of the denominator, in float64.
+DOUBLE = (
     [
         1.1283791670955126,
         0.2190711002961796,
@@ -56,6 +58,9 @@ _DOUBLE = (
     ],
 )
 
+#: Beyond this number the error function is 1 in float64.
+LAST_DOUBLE = 5.93
+
 
 def error_function(x: Array) -> Array:
     """erf of every element, in the dtype of ``x``."""
@@ -83,8 +88,8 @@ def _single(x: Array, out: Array, square: Array, denominator: Array) -> None:
 
 
 def _double(x: Array, out: Array, square: Array, denominator: Array) -> None:
-    bounded = np.minimum(np.maximum(x, scalar(-5.93, x.dtype)), scalar(5.93, x.dtype))
-    _quotient(_DOUBLE, bounded, out, square, denominator)
+    bounded = np.minimum(np.maximum(x, scalar(-LAST_DOUBLE, x.dtype)), scalar(LAST_DOUBLE, x.dtype))
+    _quotient(DOUBLE, bounded, out, square, denominator)
     np.clip(out, -1.0, 1.0, out=out)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenonnx.extend import elementwise
-from tenonnx_standard.math import neg, sqrt
+from tenonnx.extend import DType, Value, elementwise
+from tenonnx_standard.math import div, neg, sqrt
 
 
 @elementwise("Sin", since=7)
@@ -21,6 +21,12 @@ def cos(input):
 @elementwise("Tan", since=7)
 def tan(input):
     """The tangent of an angle in radians."""
+
+
+@tan.lower()
+def tan_lowering(input: Value) -> Value | None:
+    """Tan in float64, which some runtimes have in float32 alone, with the digits of their sine and cosine."""
+    return div(sin(input), cos(input)) if input.dtype is DType.float64 else None
 
 
 @elementwise("Asin", since=7)
