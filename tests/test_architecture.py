@@ -1,4 +1,4 @@
-"""The floors of the house: imports go down only, core names no op, and no file grows too long."""
+"""The layers of core: imports go down only, core names no op, and no file grows too long."""
 
 import ast
 import importlib
@@ -18,7 +18,7 @@ from tenonnx.registry.hints import provider
 ROOT = Path(__file__).parent.parent
 CORE = ROOT / "core" / "src" / "tenonnx"
 
-#: From the ground up, as docs/why/architecture.md tells it; the values are the folders and files of one floor.
+#: From the ground up, as docs/why/architecture.md tells it; the values are the folders and files of one layer.
 FLOORS = [
     {"errors", "limits", "graph"},
     {"op"},

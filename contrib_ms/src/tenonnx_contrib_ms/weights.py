@@ -1,4 +1,4 @@
-"""In which inputs models keep what they learned: constants there are trained, and others are not."""
+"""Inputs of ops that hold trainable weights; constants at other inputs are not trained."""
 
 from tenonnx.extend import Op
 from tenonnx_contrib_ms import (

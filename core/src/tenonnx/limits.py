@@ -111,7 +111,7 @@ ELEMENT = 1 << 12
 #: What a text is counted as beside its characters.
 TEXT = 1 << 6
 
-#: Bytes after which it is looked how far the process has grown.
+#: Resident memory is checked each time that so many bytes were allocated.
 _STEP = 1 << 26
 
 #: Of the piece of work at hand: bytes made since the last look, the bytes of the process at the first (-1 ahead of
@@ -188,7 +188,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 # ----- work -----------------------------------------------------------------------------------------------------------
 
-#: What the size of the work justifies is more calls than expansions: bodies call much that is none.
+#: So many more calls than expansions are allowed, since most calls in a body are of primitives.
 _CALLS = 4
 
 #: What the piece of work at hand has expanded, how deep it is, and how many calls that made.

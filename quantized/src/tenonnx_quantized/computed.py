@@ -1,4 +1,4 @@
-"""Constants that are computed from others when they are written, some rows at a time."""
+"""Lazy constants, which are computed from others while a file is written, some rows at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of what attention and its caches are made of."""
+"""Cases of the parts of attention and its key-value caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of what generation asks of tokens."""
+"""Cases of token ops for text generation."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Floor 4: reading and writing graphs."""
+"""Layer 4: reading and writing graphs."""

@@ -1,1 +1,1 @@
-"""Floor 0: types, values, nodes and graphs. Nothing here knows an operator by name or a file format."""
+"""Layer 0: types, values, nodes and graphs. Nothing here knows an operator by name or a file format."""

@@ -72,7 +72,7 @@ class Operators(NamedTuple):
 
 
 class Definitions(Protocol):
-    """A registry, as floors below it see it."""
+    """The part of a registry that lower layers use."""
 
     def load(self, domain: str) -> None:
         """Import the packages that serve a domain."""

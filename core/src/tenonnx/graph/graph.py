@@ -139,7 +139,7 @@ class Value(Typed, Shown):
 class Node(Shown):
     """One use of an operator.
 
-    ``version`` is the opset version in whose spelling ``inputs`` and ``attributes`` are written. ``attributes`` holds
+    ``version`` is the opset version whose signature ``inputs`` and ``attributes`` follow. ``attributes`` holds
     those that were written. ``captures`` are the outer values that the node's subgraphs use; an absent optional input
     or output is None. ``origin`` is the reader's record of the node, from which an untouched node is written back
     verbatim.

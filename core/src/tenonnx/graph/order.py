@@ -1,4 +1,4 @@
-"""The order of nodes: each after what it reads, near where it stands."""
+"""Stable topological sort of nodes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tenonnx.graph.properties import check_kinds
 
 
 def ordered(graph: Graph) -> list[Node]:
-    """The nodes of ``graph``, those that stand after a reader of theirs moved ahead of it.
+    """The nodes of ``graph`` in topological order; a node that stands after one of its consumers is moved ahead of it.
 
-    Raises ``InvalidCall`` for a cycle, naming the way round, and for a value that nothing in the graph gives.
+    Raises ``InvalidCall`` for a cycle, naming its nodes, and for a value that nothing in the graph produces.
     """
     if _is_ordered(graph):
         return graph.nodes.copy()

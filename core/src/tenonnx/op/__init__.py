@@ -1,4 +1,4 @@
-"""Floor 1: the operator protocol, tracing, evaluation and type inference."""
+"""Layer 1: the operator protocol, tracing, evaluation and type inference."""
 
 from tenonnx.op.dispatch import apply
 

@@ -1,4 +1,4 @@
-"""From a node as it is written to a call in today's spelling, and to the functions that take such a call."""
+"""Map a node at its opset version to a call by the op's newest signature, and to the functions that take it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def known_op(node: Node) -> Op:
 
 
 def bind(node: Node) -> tuple[list[Value | None], dict[str, Any]]:
-    """The node's inputs and complete attributes by today's spelling.
+    """The node's inputs and complete attributes by the op's newest signature.
 
     Attributes that are inputs today become loose constants. Raises ``InvalidModel`` for what the op does not take.
     """

@@ -1,4 +1,4 @@
-"""Calling an operator: on values it is traced into their graph, on arrays it is computed.
+"""Calls of operators: with values they are traced into a graph, with arrays they are computed.
 
 What a call does is decided by the ambient interpreter. Transforms install their own, so one body serves them all.
 """
@@ -171,7 +171,7 @@ def constant(array: Any, dtype: DType | str | None = None, *, made_of: Sequence[
 
 
 def is_trainable(value: Value | None) -> bool:
-    """Whether a constant is a parameter, or made of some, as far as its maker told: its numbers are to change."""
+    """Whether a constant is a parameter or derives from parameters, trained or frozen, by its ``role``."""
     role = value.role if value is not None and value.is_constant else None
     return role is not None and role.kind in ("parameter", "frozen")
 

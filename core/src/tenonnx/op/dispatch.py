@@ -1,6 +1,6 @@
 """Dispatch of calls: values are traced, arrays are type-checked and evaluated.
 
-Here the parts of this floor come together: interpreters below know of each other through the one that is at work.
+This module imports all parts of the layer; the interpreters reach each other through the active one.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Op(Generic[Parameters]):
     as others know the op by then. One that is made by a program, or in a function, stays open until it is registered.
     """
 
-    #: What a call does: where the parts of this floor come together (``op/dispatch.py``), it is set.
+    #: The function that carries out a call; ``op/dispatch.py``, which imports all of this layer, sets it.
     apply: ClassVar[Callable[[Op, Sequence[Any], Mapping[str, Any]], Any]]
 
     function: Callable[Parameters, Any]
@@ -339,9 +339,9 @@ class Op(Generic[Parameters]):
     ) -> Any:
         """The call in simpler ops, for ``simplify``: ``(*inputs, **attributes)`` to results, or None.
 
-        ``alone``: asked where no other call reads what is computed for this one, so that it may take in the call before
-        it. ``if_fewer``: kept where the graph has fewer nodes for it in all. ``together``: a function of the inputs of
-        several calls that have the first in common, and constants beside it, to one result for each.
+        ``alone``: only used if the inputs have no other consumer, so that the rewrite may absorb their producers.
+        ``if_fewer``: kept if the graph has fewer nodes afterwards. ``together``: a function of the inputs of several
+        calls, which share the first input and have constants otherwise, to one result for each.
         """
         variants = {"alone": alone, "if_fewer": if_fewer, "together": together}
         return self.rule(".".join(["rewrite", *(name for name, chosen in variants.items() if chosen)]), function)

@@ -52,7 +52,7 @@ class HasSignature(Protocol):
 
 
 class VersionedSignature(NamedTuple):
-    """The spelling of an op at one version.
+    """The signature of an op at one version.
 
     ``inputs`` are today's input parameters that are inputs there; ``attributes`` maps each attribute name there to
     today's parameter; ``defaults`` holds the defaults there by today's name.
@@ -70,7 +70,7 @@ class VersionedSignature(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def signature_at(op: HasSignature, version: int) -> VersionedSignature:
-    """The spelling of ``op`` at ``version``."""
+    """The signature of ``op`` at ``version``."""
     steps = sorted((step for step in op.signature_changes if step.before > version), key=lambda step: -step.before)
 
     def named(word: str) -> frozenset[str]:

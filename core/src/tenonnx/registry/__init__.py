@@ -1,1 +1,1 @@
-"""Floor 2: which operators exist, and finding the packages that define them."""
+"""Layer 2: the registry of operators, and the discovery of packages that define them."""

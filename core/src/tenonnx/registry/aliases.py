@@ -1,4 +1,4 @@
-"""Names that files and people use for an op that is called otherwise, as the family says that knows them."""
+"""Alternative names of ops, declared by packages of ops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tenonnx.errors import PluginError
 from tenonnx.op.op import Op
 
-#: For each domain and name the op that is meant, as ``domain::Name``.
+#: The op, as ``domain::Name``, for each domain and alternative name.
 Aliases = Mapping[tuple[str, str], str]
 
 

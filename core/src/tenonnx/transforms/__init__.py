@@ -1,1 +1,1 @@
-"""Floor 3: graph to graph. Everything here is one walk with another decision per call."""
+"""Layer 3: transforms of graphs. They share one rewriter, and differ in what they decide about a call."""

@@ -192,11 +192,11 @@ def _types(values: Sequence[Value | None]) -> list[Type | None]:
 
 
 def allowed_at(entries: Sequence[Any], position: int) -> Any:
-    """The quantized values allowed at a position; the last entry holds for all further (variadic) ones."""
+    """Element types, as ONNX numbers, allowed at a position; the last entry holds for all further (variadic) ones."""
     return entries[min(position, len(entries) - 1)] if entries else None
 
 
-# ----- spelling -------------------------------------------------------------------------------------------------------
+# ----- signatures -----------------------------------------------------------------------------------------------------
 
 
 def _written_inputs(call: Call, version: int) -> tuple[list[Value | None], dict[str, Any]]:

@@ -287,7 +287,7 @@ class Retargeting(Rewriter):
         raise _Refused(reasons)
 
     def _must_hold(self, call: Call, reasons: Sequence[str]) -> None:
-        """Nothing may stand for a call of the wrong types; to try all ways for each call in its body takes for ever."""
+        """Fail early on type errors: trying every lowering of each call in a body takes exponential time."""
         try:
             call.known  # noqa: B018
         except TypeMismatch as error:

@@ -1,4 +1,4 @@
-"""The walk that all transforms share: copy a graph and decide, call by call, what becomes of it."""
+"""The rewriter that all transforms share: it copies a graph and keeps or replaces each call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALLOWANCE = 64
 
 
 class Call:
-    """One application of an op by today's spelling: from a node of the source (``node``), or from a body (None).
+    """One call of an op by its newest signature: from a node of the source (``node``), or from a body (None).
 
     ``inputs`` are values of the new graph.
     """

@@ -1,4 +1,4 @@
-"""The file to be against the model as it was read, before anything is written."""
+"""Comparison of the converted model with its source, before anything is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of Arrow as arrays of an element type, and the rows of them that are none."""
+"""Arrow columns as arrays of an element type, and the rows that cannot be converted."""
 
 from __future__ import annotations
 

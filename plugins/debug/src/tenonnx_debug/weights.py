@@ -1,4 +1,4 @@
-"""Random numbers that keep what matters of a weight to those who run it."""
+"""Random weights that keep the properties of the original that affect running it."""
 
 from __future__ import annotations
 

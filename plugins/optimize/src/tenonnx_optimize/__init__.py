@@ -1,4 +1,4 @@
-"""Graphs that compute the same by less: fusion, simplification, half precision, and what a graph costs."""
+"""Optimization of graphs: fusion, simplification, half precision, and costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A normal form, in which graphs that say one thing in different words say it alike.
+"""Normal form of graphs, in which equivalent subgraphs look the same.
 
 Families give the words: an op's rule ``normal`` says a call by other ops (a difference as a sum, a square as a
 product), or returns None. Older meanings are said by today's. What is computed twice from the same is one value.

@@ -1,4 +1,4 @@
-"""Half precision: float32 made float16 or bfloat16, but for what needs the range or the digits."""
+"""Half precision: float32 to float16 or bfloat16, except nodes that need the range or precision of float32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A graph with calls in the place of what they stand for: the one door to the search, its proofs and its places."""
+"""Replacement of subgraphs by calls: the entry point to search, match verification and rewrite regions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search for calls that may stand in a graph, of which those are chosen that replace most."""
+"""Search for calls that can replace subgraphs; those that replace most nodes are chosen."""
 
 from __future__ import annotations
 

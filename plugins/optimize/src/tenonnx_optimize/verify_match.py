@@ -1,4 +1,4 @@
-"""The proof of a call: its body, in normal form and on these very values, is what the graph computes."""
+"""Match verification: the body of a proposed call, in normal form, must equal the subgraph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folding that knows which variable a weight was: it keeps the name, and tells how it lies."""
+"""Constant folding of weights, which keeps the name of a variable and records how it was transposed."""
 
 from __future__ import annotations
 

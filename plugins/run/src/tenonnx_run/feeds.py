@@ -1,4 +1,4 @@
-"""Feeds of a graph: whether they are of the types of its inputs, and what the nodes that read them ask of numbers."""
+"""Feeds of a graph: checks of their types, and of the requirements of the nodes that read them."""
 
 from __future__ import annotations
 

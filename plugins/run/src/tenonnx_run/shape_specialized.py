@@ -1,4 +1,4 @@
-"""Programs made for the shapes of their feeds: lengths are constants there, and what is computed from them is gone."""
+"""Programs specialized for the shapes of feeds: dims are constants there, and computations on shapes are folded."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tenonnx_run.feeds import FeedCheck
 from tenonnx_run.folding import fold
 from tenonnx_run.state import MovingState, State
 
-#: So many kinds of feeds have a program of their own; those that come later share one for all shapes. A training has
-#: two, as its last batch is shorter.
+#: Number of shape-specialized programs; further shapes share the generic one. Training has two, as its last batch is
+#: shorter.
 KINDS = 2
 
 Make = Callable[[Graph, Mapping[str, str]], Program]

@@ -1,4 +1,4 @@
-"""One word for what can be said in several: the rules ``normal``, by which fusion finds a body in other words."""
+"""Canonicalization rules (``normal``), by which fusion finds the body of an op in other, equivalent forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Export: the op keeps its numbers at every opset, and what was read is written back as it was."""
+"""Checks of export: outputs are the same at every opset, and a file that was read is written back unchanged."""
 
 from __future__ import annotations
 

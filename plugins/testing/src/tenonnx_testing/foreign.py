@@ -1,4 +1,4 @@
-"""Errors of Python and numpy in which a call ends that meets all requirements, and the requirement that is missing."""
+"""Errors of Python and numpy from calls that meet all requirements, with the requirement that is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single-node models: one drawn call in the spelling of one version."""
+"""Single-node models: one drawn call by the signature of one version."""
 
 from __future__ import annotations
 

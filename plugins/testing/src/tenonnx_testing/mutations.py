@@ -1,4 +1,4 @@
-"""Calls that are nearly right: each is refused with an error of the family, or computed, and then everywhere alike."""
+"""Calls with a small error: each must be refused with a tenonnx error, or give the same outputs everywhere."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def schema_at(op: Op, version: int) -> Schema | None:
 
 
 def versions(op: Op) -> list[int]:
-    """The versions within a meaning at which its schema or spelling changes, the first one included."""
+    """The versions within a meaning at which its schema or signature changes, the first one included."""
     steps = {op.since, *(step.before for step in op.signature_changes)}
     steps.update(since for since, schema in history(op.domain, op.name).items() if not schema.ends)
     return sorted(version for version in steps if op.holds_at(version))

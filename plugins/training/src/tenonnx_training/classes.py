@@ -1,4 +1,4 @@
-"""Scores of classes: along which axis they lie, and which labels count. Losses and metrics share it."""
+"""Class scores of losses and metrics: their axis, and the labels that are not ignored."""
 
 from __future__ import annotations
 

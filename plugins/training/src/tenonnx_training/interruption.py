@@ -1,4 +1,4 @@
-"""Ctrl-C that does not cut in two what belongs together: an update and what is known of it."""
+"""Deferred Ctrl-C: an update and its bookkeeping are finished before a run is interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Low-rank adapters (Hu et al. 2021): beside a frozen weight a product of two thin ones, which alone are trained."""
+"""Low-rank adapters (Hu et al. 2021): a trainable product of two thin matrices, added to a frozen weight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixed precision: matrix products and convolutions of narrow numbers, everything else as it is."""
+"""Mixed precision: matrix products and convolutions in half precision, everything else unchanged."""
 
 from __future__ import annotations
 

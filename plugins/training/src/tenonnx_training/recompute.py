@@ -1,4 +1,4 @@
-"""Recomputation: of some nodes the way back does not keep what they gave, and computes it again (Chen et al. 2016)."""
+"""Gradient checkpointing (Chen et al. 2016): the backward pass recomputes the outputs of chosen nodes."""
 
 from __future__ import annotations
 

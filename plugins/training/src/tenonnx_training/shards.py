@@ -1,4 +1,4 @@
-"""Checkpoints in parts: a folder ``*.shards``, into which each process writes what its devices hold.
+"""Sharded checkpoints: each process writes the parts on its devices to a folder ``*.shards``.
 
 It has a folder for each checkpoint, named by the number of steps: ``graph.safetensors`` is the graph without what is
 trained, ``state.json`` the rest of its training state, ``part-00000-of-00002.safetensors`` what the first of two

@@ -1,4 +1,4 @@
-"""Constant propagation of weights: what only moves or casts a constant becomes a constant."""
+"""Constant propagation of weights through ops that move or cast them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``quantize``: a model of floats as one of quantized values, with a report of what that costs."""
+"""``quantize``: quantize a float model, with a report of the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tenonnx check``: everything that is wrong with a model."""
+"""``tenonnx check``: list all errors in a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory that a command may take for a model, whoever takes it: a runtime in C++ is held to it, too."""
+"""Memory limit of a command, which also holds for runtimes in C++."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes and weights in which the nodes of two graphs differ."""
+"""Differences of attributes and weights between the nodes of two graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tenonnx ops``: the ops that are installed."""
+"""``tenonnx ops``: list the installed ops, or show one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``module.py:make_model``: a model that a function of the user's makes, and what it is read with."""
+"""``module.py:make_model``: a model that a function of the user returns, and the options for reading it."""
 
 from __future__ import annotations
 

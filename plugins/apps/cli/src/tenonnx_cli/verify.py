@@ -1,4 +1,4 @@
-"""``tenonnx verify``: whether one model computes what another does."""
+"""``tenonnx verify``: compare the outputs of two models."""
 
 from __future__ import annotations
 

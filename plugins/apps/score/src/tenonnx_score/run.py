@@ -1,4 +1,4 @@
-"""A run: from files to files, on the engine that is asked for, from where an earlier run was stopped."""
+"""A run: files are scored on the chosen engine, and a stopped run is resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first rows: on which backend a model runs, how many rows a batch has, and whether rows are independent."""
+"""Trial on the first rows: the backend, the batch size, and whether rows are independent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiling a graph for onnxruntime: as it is where the runtime takes it, else rewritten for what it has."""
+"""Compiling a graph for onnxruntime: unchanged if the runtime supports it, else rewritten for the ops that it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices on which tensors of the runtime lie."""
+"""Devices of the tensors of the runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that OpenVINO converts, but to other numbers than ONNX defines: found by the cases of all ops."""
+"""Calls for which OpenVINO deviates from ONNX, found by running the cases of all ops."""
 
 from __future__ import annotations
 

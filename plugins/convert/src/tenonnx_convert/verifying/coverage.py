@@ -1,4 +1,4 @@
-"""Further runs of a verification: what the first run missed of branches, trips of loops and sizes of dims."""
+"""Further runs of a verification, for branches, loop trip counts and dims that the first run did not cover."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ def structure_problems(
     Of ops that the specification lacks and an installed package knows it judges no more than their place, and then
     infers no shapes, as it would miss theirs; of a file these are told by the ``graph`` that was loaded from it.
 
-    It infers all shapes, unless ``inferred`` is False. As some models end its process, and some it never leaves,
-    it is asked in a process of its own, for the seconds of a limit; that it came to no end is an objection, too.
+    It infers all shapes, unless ``inferred`` is False. It runs in a subprocess with a timeout, since it crashes or
+    hangs on some models; both are objections, too.
     """
     if not isinstance(source, Graph):
         return _objections(str(Path(source)), b"", inferred, _declared(graph))

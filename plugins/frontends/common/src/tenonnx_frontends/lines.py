@@ -1,4 +1,4 @@
-"""Lines of the user's code, for what is said of them."""
+"""Lines of the user's code, for messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls on tensors without elements or without axes, for which what the exporter writes does not hold.
+"""Calls on empty tensors and scalars, for which the exporter writes wrong nodes.
 
 ONNX lets no axis of a scalar be named and knows no mean of nothing, and of its products over an inner size of 0
 runtimes leave out what is added.

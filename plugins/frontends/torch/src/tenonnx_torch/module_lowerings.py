@@ -1,4 +1,4 @@
-"""Forms of module classes: to the tracer a call of such a module is one operator, whatever its ``forward`` does."""
+"""Lowerings of module classes: the tracer takes a call of such a module as one operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that the exporter writes by formulas which lose digits, overflow or forget signed zeros and NaN."""
+"""Accurate forms of functions for which the exporter loses digits, overflows, or ignores signed zeros and NaN."""
 
 from __future__ import annotations
 

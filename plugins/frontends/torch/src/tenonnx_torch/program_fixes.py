@@ -1,4 +1,4 @@
-"""Programs in which the exporter would get something wrong, said otherwise, by operations that it gets right."""
+"""Fixes of programs: operations that the exporter gets wrong are replaced by ones that it gets right."""
 
 from __future__ import annotations
 

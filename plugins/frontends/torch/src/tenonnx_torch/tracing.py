@@ -1,4 +1,4 @@
-"""Tracing: a module as the exporter's program, then as a model, whatever the exporter makes of it set right."""
+"""Tracing: a module becomes the exporter's program, then a model, in which errors of the exporter are fixed."""
 
 from __future__ import annotations
 

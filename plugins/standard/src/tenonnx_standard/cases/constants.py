@@ -1,4 +1,4 @@
-"""Cases of tensors that are written down or counted."""
+"""Cases of Constant, ConstantOfShape, Range, EyeLike and Trilu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of what tells numbers that are infinite, or none."""
+"""Cases of IsInf and IsNaN."""
 
 from __future__ import annotations
 

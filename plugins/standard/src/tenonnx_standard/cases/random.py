@@ -1,4 +1,4 @@
-"""Cases of random ops, with the laws of what they draw."""
+"""Cases of random ops, with the distributions that they draw from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of attention and what belongs to it."""
+"""Cases of RotaryEmbedding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that ``tenonnx train`` reads its state from and writes what it learns to."""
+"""Files from which ``tenonnx train`` reads its state, and to which it writes the trained model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--layout``: the step of a conversion that gives the file its place in the folder of a server."""
+"""``--layout``: the step of a conversion that writes the folder of a model server."""
 
 from __future__ import annotations
 

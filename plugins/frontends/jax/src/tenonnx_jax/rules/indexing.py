@@ -1,4 +1,4 @@
-"""Gathering and scattering, with every way of XLA to treat what is out of bounds."""
+"""Gather and scatter, with all modes of XLA for indices out of bounds."""
 
 from __future__ import annotations
 

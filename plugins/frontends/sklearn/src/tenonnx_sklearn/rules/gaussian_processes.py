@@ -1,4 +1,4 @@
-"""Gaussian processes, with the deviation of what they predict."""
+"""Gaussian processes, with the standard deviation of predictions."""
 
 from __future__ import annotations
 

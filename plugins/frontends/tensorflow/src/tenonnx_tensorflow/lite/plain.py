@@ -1,4 +1,4 @@
-"""Operators of TFLite that are ops of TensorFlow by other names."""
+"""Operators of TFLite that equal ops of TensorFlow with other names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of matrices, and what solves them."""
+"""Matrix products, and solvers of linear systems."""
 
 from __future__ import annotations
 

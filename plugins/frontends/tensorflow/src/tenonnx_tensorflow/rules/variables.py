@@ -1,4 +1,4 @@
-"""Variables: handles, and what is read and assigned."""
+"""Variables: handles, reads and assignments."""
 
 from __future__ import annotations
 
