@@ -1,4 +1,4 @@
-"""Ops that are of one device alone: files with them are read and written, and do not run here."""
+"""Ops of a single device: files with them are read and written, but do not run here."""
 
 from __future__ import annotations
 

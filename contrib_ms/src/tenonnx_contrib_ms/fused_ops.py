@@ -1,4 +1,4 @@
-"""Convolutions, matrix products and Softmax fused with what comes before or after them."""
+"""Convolutions, matrix products and Softmax fused with the ops before or after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run of a conversion through its steps, and what is known between two of them."""
+"""Run of a conversion through its steps, and its state between two of them."""
 
 from __future__ import annotations
 

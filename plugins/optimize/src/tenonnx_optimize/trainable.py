@@ -1,4 +1,4 @@
-"""Initializers that are trainable, and reasons why others are not."""
+"""Trainable initializers, and the reasons why others are not."""
 
 from __future__ import annotations
 

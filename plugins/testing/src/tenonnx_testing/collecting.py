@@ -1,4 +1,4 @@
-"""Finding what is to be tested: the cases of installed packages, and what concerns an op or a package as a whole."""
+"""Test collection: the cases of installed packages, and checks of an op or a package as a whole."""
 
 from __future__ import annotations
 

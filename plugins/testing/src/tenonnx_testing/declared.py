@@ -1,4 +1,4 @@
-"""Checks of what an author declares of an op and its cases, beside any one call."""
+"""Checks of the declarations of an op and its cases, independent of single calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selecting, among the drawn calls of a case, few that cover what is drawn."""
+"""Selection of a few drawn calls of a case that cover the features of all."""
 
 from __future__ import annotations
 

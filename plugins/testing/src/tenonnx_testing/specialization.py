@@ -1,4 +1,4 @@
-"""Kernels that are prepared for certain shapes, against the numpy rule."""
+"""Comparison of kernels for known shapes with the numpy rule."""
 
 from __future__ import annotations
 

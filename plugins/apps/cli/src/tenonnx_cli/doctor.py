@@ -1,4 +1,4 @@
-"""``tenonnx doctor``: what is installed, what starts, and what could make a model slow."""
+"""``tenonnx doctor``: versions, backends that start, and reasons why a model may be slow."""
 
 from __future__ import annotations
 

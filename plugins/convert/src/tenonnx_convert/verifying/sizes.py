@@ -1,4 +1,4 @@
-"""Sizes at which a graph runs: inputs are made up until it does.
+"""Search for sizes of dims at which a graph runs, with random inputs.
 
 A file says of its dims that they are free, not what its nodes then demand: that a mask is as long as the past and the
 new tokens together, or that an image has a multiple of 32 pixels. What fails tells more: numbers in the error that are

@@ -1,4 +1,4 @@
-"""CSV files and JSON lines: text that is cut between rows, and lines of it that are no rows."""
+"""CSV files and JSON lines: text is split between rows, and invalid lines are reported."""
 
 from __future__ import annotations
 

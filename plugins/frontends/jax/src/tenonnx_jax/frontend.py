@@ -1,4 +1,4 @@
-"""The front end: ``tx.load(function, *examples)`` gives the graph of what a function of JAX computes."""
+"""The front end: ``tx.load(function, *examples)`` returns the graph of a JAX function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front end: ``tx.load(pipeline)`` gives the graph that a fitted estimator computes."""
+"""The front end: ``tx.load(pipeline)`` returns the graph of a fitted estimator."""
 
 from __future__ import annotations
 

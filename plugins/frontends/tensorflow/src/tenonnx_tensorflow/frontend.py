@@ -1,4 +1,4 @@
-"""The front end: ``tx.load`` of what comes from TensorFlow, Keras and their files."""
+"""The front end: ``tx.load`` of models and files of TensorFlow and Keras."""
 
 from __future__ import annotations
 

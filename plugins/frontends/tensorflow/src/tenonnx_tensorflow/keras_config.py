@@ -1,4 +1,4 @@
-"""Configs of Keras models: what they name, checked before Keras sees them.
+"""Configs of Keras models: the classes and functions that they name are checked before Keras sees them.
 
 Keras imports and calls what a config names. So a config may name nothing but what ``keras_objects.txt`` lists, and
 classes and functions that the user's own code has registered.

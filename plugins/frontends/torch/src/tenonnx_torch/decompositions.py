@@ -1,4 +1,4 @@
-"""Operations for which the exporter has no form, or none that can be used, in terms of others."""
+"""Decompositions of operations that the exporter lacks, or exports in a form that cannot be used."""
 
 from __future__ import annotations
 

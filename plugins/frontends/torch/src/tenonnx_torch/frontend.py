@@ -1,4 +1,4 @@
-"""The front end: ``tx.load(module, *examples)`` gives the graph that a module computes."""
+"""The front end: ``tx.load(module, *examples)`` returns the graph of a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operations of ``torch.ops.prims``, to which PyTorch's references lead, as those of ``torch.ops.aten``."""
+"""Lowerings of ``torch.ops.prims``, which PyTorch's reference implementations call, to ``torch.ops.aten``."""
 
 from __future__ import annotations
 

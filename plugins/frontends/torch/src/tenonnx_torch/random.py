@@ -1,4 +1,4 @@
-"""Random fills, for which the exporter has no form, by numbers that are uniform or normal."""
+"""Random fills that the exporter lacks, from uniform or normal numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiling a graph for numpy: expand what has no numpy rule, fold what is static, plan the rest."""
+"""Compiling a graph for numpy: expand ops without a numpy rule, fold constants, plan the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Details of one node or value of the model that is looked at."""
+"""Details of one node or value of the open model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes, and what moves elements: slices, gathers, joins."""
+"""Shapes, and ops that move elements: slices, gathers, joins."""
 
 from __future__ import annotations
 
