@@ -133,6 +133,8 @@ _BINARY = {
         for way in ("left", "right")
         for kind in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
     },
+    "bitcast": (lambda x, y: tf.bitcast(x, tf.int32) + y, X, N),
+    "bitcast_back": (lambda x, y: tf.bitcast(tf.bitcast(x, tf.int32) + y, tf.float32), X, N),
     "right_shift": (tf.bitwise.right_shift, N, J),
     "where": (lambda x, y: tf.where(x > y, x, y), X, Y),
     "where_rows": (lambda x, y: tf.where(x[:, :1] > 0, x, y), X, Y),

@@ -19,6 +19,12 @@ from cases.lite_quantized import single
 X = (2, 4, 6, 3)
 
 
+def bits_there_and_back(floats: Any, integers: Any) -> Path:
+    """Floats as integers of the same bits, and these as floats again."""
+    tensors = [T(shape=X, dtype=floats), T(shape=X, dtype=integers), T(shape=X, dtype=floats)]
+    return built(tensors, [Op("BITCAST", [0], [1]), Op("BITCAST", [1], [2])], [0], [1, 2])
+
+
 def _ints(*contents: Any) -> T:
     return T(np.asarray(contents[0] if len(contents) == 1 else contents, np.int32))
 
@@ -102,6 +108,8 @@ _CONV3D = {
 CASES = {
     "add_n": _case("ADD_N", [_of(F), _of(F), _of(F)], [_of(F)], "AddNOptions"),
     "bitwise_xor": _case("BITWISE_XOR", [_of(N), _of(N)], [_of(N)], "BitwiseXorOptions"),
+    "bitcast": Case(lambda: bits_there_and_back(np.float32, np.int32)),
+    "bitcast_unsigned": Case(lambda: bits_there_and_back(np.float32, np.uint32)),
     "right_shift": _case("RIGHT_SHIFT", [_of(N), _of(N)], [_of(N)], "RightShiftOptions"),
     "broadcast_args": _case("BROADCAST_ARGS", [_ints(2, 1, 3), _ints(4, 1)], [_of(N, 3)]),
     "bucketize": _case("BUCKETIZE", [_of(F)], [_of(N)], "BucketizeOptions", boundaries=[-1.0, 0.0, 0.5]),

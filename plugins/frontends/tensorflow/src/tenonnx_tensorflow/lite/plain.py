@@ -338,6 +338,11 @@ def _number_of(dtype: Any) -> int:
     return next(number for number, kind in _DTYPES.items() if kind is dtype)
 
 
+@lite_rule("BITCAST")
+def bitcast(call: Call) -> Any:
+    return call.as_rule("Bitcast", call.raw(0), type=_number_of(call.outs[0].dtype))
+
+
 @lite_rule("SHAPE")
 def shape(call: Call) -> Value:
     return as_dtype(ops.shape(call.raw(0)), DType.of(np.dtype(call.outs[0].dtype)))

@@ -10,7 +10,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant
-from tenonnx_frontends import numerics
+from tenonnx_frontends import bits, numerics
 from tenonnx_tensorflow.attributes import dtype_of, is_complex
 from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.tracked_values import Complex, as_dtype, by_wider, number, where
@@ -318,7 +318,8 @@ def bitcast(node: Any, x: Value) -> Value:
         raise NotRepresentable(
             "a bitcast is between types of different widths", given=f"{x.dtype.name} to {target.name}"
         )
-    return ops.bitcast(x, to=target)
+    known = all(each.is_integer or each in bits.FORMATS for each in (x.dtype, target))
+    return bits.bitcast(x, target) if known else ops.bitcast(x, to=target)
 
 
 # ----- activations ----------------------------------------------------------------------------------------------------
