@@ -17,6 +17,7 @@ from tenonnx.extend import (
     one_of,
     op,
     same_dtype,
+    shapes,
     subgraph,
     together,
 )
@@ -159,6 +160,7 @@ def _repeated(x: Value, times: Any) -> Value:
 
 
 gated_delta_net.requires(
+    shapes(cu_seqlens="_", initial_state="_ _ _ _"),
     floats("query"),
     same_dtype("query", "key", "value"),
     dtypes(cu_seqlens="int32", capture_count="int32", state_update_active="int32"),

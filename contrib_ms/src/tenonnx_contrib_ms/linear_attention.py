@@ -66,6 +66,17 @@ def linear_attention(
     return _windowed(attend, before, length, state_window, ahead)
 
 
+linear_attention.requires(
+    shapes(
+        query="batch length _",
+        key="batch length _",
+        value="batch length _",
+        decay="batch length _",
+        beta="batch length _",
+    )
+)
+
+
 def _repeated(x: Value, heads: int, times: int) -> Value:
     """Each head of the last axis so many times in a row."""
     batch, length, width = dims(x)

@@ -9,6 +9,7 @@ from tenonnx.extend import (
     REQUIRED,
     DType,
     Value,
+    at_least,
     constant,
     divides,
     floats,
@@ -165,6 +166,7 @@ packed_attention.requires(
     floats("input", "weights", "bias", "attention_bias"),
     same_dtype("input", "weights", "bias", "attention_bias"),
     integers("token_offset", "cumulative_sequence_length"),
+    at_least(num_heads=1),
     holds(hold_sizes),
 )
 packed_multi_head_attention.requires(

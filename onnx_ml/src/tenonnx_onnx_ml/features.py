@@ -78,6 +78,8 @@ def _features(x: Value, size: int | None) -> Value:
 @feature_vectorizer.type
 def feature_vectorizer_type(*X, inputdimensions):
     sizes = _sizes(X, inputdimensions)
+    if not X:
+        raise TypeMismatch(f"{feature_vectorizer.title} has no inputs")
     if len(sizes) != len(X):
         raise TypeMismatch(
             f"{feature_vectorizer.title}: inputdimensions does not have one size for each input",

@@ -152,6 +152,8 @@ def _blocked(
         width, sizes = bits or expert_weight_bits, quantized.tensor.shape
         if sizes is None or scales is None or scales.tensor.shape is None:
             continue
+        if len(sizes) != 3:
+            return f"{name}_experts_weights does not have three axes"
         by_block = len(scales.shape) == 3
         if width == 3 and (not by_block or not isinstance(sizes[2], int)):
             continue

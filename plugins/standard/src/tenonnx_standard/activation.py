@@ -67,6 +67,15 @@ def _masked(x: Array, mask: Array) -> Array:
     return bits.view(x.dtype)
 
 
+def _chosen(mask: Array, x: Array, y: Array) -> Array:
+    """``x`` where ``mask`` holds, else ``y``, of one shape and dtype; by their bits."""
+    integer = np.dtype(f"i{x.dtype.itemsize}")
+    bits = np.bitwise_xor(x.view(integer), y.view(integer))
+    bits &= np.negative(mask.astype(integer))
+    bits ^= y.view(integer)
+    return bits.view(x.dtype)
+
+
 def _above(x: Array) -> Array:
     """Floats with the negative ones replaced by 0; numpy has a faster loop for it than that of ``np.maximum``."""
     return np.maximum(x, scalar(0, x.dtype)) if x.size <= _SMALL else np.clip(x, 0, np.inf)
@@ -130,9 +139,10 @@ def prelu(X, slope):
 @prelu.numpy
 @np.errstate(all="ignore")
 def prelu_numpy(x, slope):
-    if x.dtype.kind != "f" or not np.isfinite(slope).all():  # an infinity times 0 must not reach the result
-        return np.asarray(np.where(x < 0, x * slope, x))
-    return np.asarray(_below(x) * slope + _above(x))
+    y = np.asarray(x * slope)
+    if x.dtype.kind != "f" or x.size <= _SMALL or y.shape != x.shape:
+        return np.asarray(np.where(x < 0, y, x))
+    return _chosen(x < 0, y, x)
 
 
 @prelu.vjp

@@ -24,6 +24,7 @@ from tenonnx_standard.windows import (
     covering,
     end_in_padding,
     floored,
+    of_nothing,
     one_axis,
     padded_with,
     plainly,
@@ -61,6 +62,8 @@ def average_pool(
         auto_pad=auto_pad,
         ceil_mode=ceil_mode,
     )
+    if 0 in X.shape:
+        return of_nothing(X, window)
     sizes = dims(X)[2:]
     begins, ends = window.padding(sizes)
     plain = plainly(window, X.shape[2:])

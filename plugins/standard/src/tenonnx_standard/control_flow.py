@@ -22,6 +22,7 @@ from tenonnx.extend import (
     constant,
     counted,
     dims,
+    holds,
     inline,
     join_types,
     limits,
@@ -223,6 +224,8 @@ def _without(kind: Type | None, axis: int) -> TensorType | None:
         return None
     if kind.shape is None:
         return TensorType(kind.dtype)
+    if not kind.shape:
+        raise TypeMismatch("Scan: an input has no axis to take slices along", given=str(kind))
     position = axis % len(kind.shape)
     return TensorType(kind.dtype, (*kind.shape[:position], *kind.shape[position + 1 :]))
 
@@ -382,6 +385,12 @@ def _padded(y: Value, behind: Value) -> Value:
     return ops.concat(y, ops.expand(zero, [behind, *dims(y)[1:]]), axis=0)  # type: ignore[no-any-return]
 
 
+def _directions_fit(num_scan_inputs: int, directions: list[int] | None) -> str | None:
+    fits = directions is None or len(directions) == num_scan_inputs
+    return None if fits else "directions does not have one number for each scanned input"
+
+
+scan_in_batches.requires(holds(_directions_fit))
 scan_in_batches.type(_batch_type)
 
 

@@ -37,6 +37,7 @@ from tenonnx_standard.windows import (
     Windows,
     floored,
     not_negative,
+    of_no_products,
     one_float_dtype,
     padded_with,
     spatial,
@@ -107,13 +108,13 @@ def conv(
         pads=pads,
         auto_pad=auto_pad,
     )
+    if 0 in (*X.shape, W.shape[0]):
+        return of_no_products(X, B, [*dims(X)[:1], *dims(W)[:1], *window.outputs(dims(X)[2:])])
     if window.auto_pad != "NOTSET":
-        explicit = window.explicit(X.shape[2:])
+        x, explicit = X, window.explicit(X.shape[2:])
         if explicit is None:
             x = padded_with(X, *window.padding(dims(X)[2:]))
             explicit = floored(window, [0] * (2 * window.rank))
-        else:
-            x = X
         return conv(x, W, B, group=group, **explicit.attributes)
     batch, channels, *sizes = dims(X)
     outputs = window.outputs(sizes)
@@ -134,8 +135,7 @@ through_float32(conv)
 
 @conv.type
 def conv_type(X, W, B=None, *, group, kernel_shape, **attributes):
-    title = conv.title
-    dtype = one_float_dtype(title, X, W, B)
+    title, dtype = conv.title, one_float_dtype(conv.title, X, W, B)
     shape, weights = X.tensor.shape, W.tensor.shape
     sizes = spatial(title, X)
     if shape is None or weights is None:
@@ -273,7 +273,7 @@ def conv_weight_gradient(
     batch, channels, *sizes = dims(X)
     _, results, *outputs = dims(dY)
     places = math.prod(window.kernel)
-    if 0 in (channels, results):
+    if 0 in (batch, channels, results):
         return expand(constant(np.zeros(()), X.dtype), [results, channels // group, *window.kernel])
     if tuning.convolves_weights(X, dY, window, group):
         return _weights_convolved(X, dY, window, group)
@@ -393,6 +393,9 @@ def conv_transpose(
     )
     sizes = dims(X)[2:]
     begins, outputs = _cropping(window, sizes, output_padding, output_shape)
+    channels, per_group, *_ = dims(W)
+    if 0 in (*X.shape, *W.shape):
+        return of_no_products(X, B, [dims(X)[0], per_group * group, *outputs])
     x = X
     for k, stride in enumerate(window.strides):
         if stride > 1:
@@ -402,7 +405,6 @@ def conv_transpose(
             x = reshape(apart, [*dims(x)[: k + 2], sizes[k] * stride, *dims(x)[k + 3 :]])
     before = [e - 1 - b for e, b in zip(window.extents, begins, strict=True)]
     after = [m - n * s + b for m, n, s, b in zip(outputs, sizes, window.strides, begins, strict=True)]
-    channels, per_group, *_ = dims(W)
     places = int(np.prod(window.kernel))
     weights = reshape(W, [group, channels // group, per_group, places])
     turned = transpose(gather(weights, list(reversed(range(places))), axis=3), perm=[0, 2, 1, 3])

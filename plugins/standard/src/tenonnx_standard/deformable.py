@@ -10,7 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Index, TensorType, TypeMismatch, Value, constant, dims, elements, limits, op, symbolic
+from tenonnx.extend import (
+    DType,
+    Index,
+    TensorType,
+    TypeMismatch,
+    Value,
+    constant,
+    dims,
+    elements,
+    limits,
+    op,
+    shapes,
+    symbolic,
+)
 from tenonnx_standard.casting import cast
 from tenonnx_standard.checking import dim_of, length
 from tenonnx_standard.composites import as_shape
@@ -107,6 +120,8 @@ def deform_conv_numpy(X, W, offset, B=None, mask=None, *, group, kernel_shape, o
     rank, places = window.rank, int(np.prod(window.kernel))
     batch, channels, *sizes = x.shape
     outputs = offset.shape[2:]
+    if not offset.size:
+        return np.zeros((batch, w.shape[0], *outputs), X.dtype)
     moved = moved.reshape(batch * offset_group, places, rank, *outputs)
     positions = []
     for k in range(rank):
@@ -228,6 +243,9 @@ def _spread(
         before.append(offset[k] * window.dilations[k])
         after.append(lengths[k] - before[k] - counts[k] * stride)
     return pad(x, [0, 0, *before, 0, 0, *after])
+
+
+col2im.requires(shapes(image_shape="_", block_shape="_"))
 
 
 @col2im.type

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from tenonnx.extend import Value, op, shapes
+from tenonnx.extend import DType, Value, op, shapes
+from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import equal, where
 from tenonnx_standard.math import absolute, pow_, sign, sqrt
 from tenonnx_standard.reduction import PLAIN_ROW, reduce_max, reduce_mean, reduce_sum, worst
@@ -92,7 +93,9 @@ def global_lp_pool(X, *, p=2):
 
 
 def _norm_of_images(X: Value, p: float) -> Value:
-    return root(reduce_sum(power(absolute(X), p), _image_axes(X), keepdims=1), p)
+    x = cast(X, to=DType.float32) if X.dtype.bits < 32 else X  # powers leave the range of half floats soon
+    y = root(reduce_sum(power(absolute(x), p), _image_axes(x), keepdims=1), p)
+    return y if y.dtype is X.dtype else cast(y, to=X.dtype)
 
 
 @global_lp_pool.until(2)
@@ -121,5 +124,7 @@ def global_lp_pool_numpy(X, *, p):
 def global_lp_pool_vjp(g, y, X, *, p):
     if p == 1:
         return g * sign(X)
+    g, y, x = (cast(v, to=DType.float32) if v.dtype.bits < 32 else v for v in (g, y, X))  # as the body does
     scaled = where(equal(y, 0), 0, g / where(equal(y, 0), 1, power(y, p - 1)))
-    return scaled * (X if p == 2 else sign(X) * power(absolute(X), p - 1))
+    gradient = scaled * (x if p == 2 else sign(x) * power(absolute(x), p - 1))
+    return gradient if x is X else cast(gradient, to=X.dtype)

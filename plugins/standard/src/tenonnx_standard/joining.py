@@ -243,7 +243,9 @@ split_exactly.until(11, positive=["axis"])
 
 
 def _cut(input: Value, lengths: Value | None, axis: int, outputs: int | None) -> Any:
-    whole = None if lengths is not None or input.rank is None else input.shape[axis]
+    whole = (
+        None if lengths is not None or input.rank is None else input.shape[axis_within(split_exactly, axis, input.ndim)]
+    )
     if isinstance(whole, int) and outputs and whole % outputs:
         raise TypeMismatch(f"{split_exactly.title}: pieces are not equal", given=f"{outputs} of {whole} elements")
     return split(input, lengths, axis=axis, num_outputs=outputs if lengths is None else None, _outputs=outputs)

@@ -20,6 +20,7 @@ from tenonnx_standard.windows import (
     covering,
     end_in_padding,
     floored,
+    of_nothing,
     padded_with,
     pool,
     pools_floats,
@@ -59,6 +60,8 @@ end_in_padding(lp_pool)
 
 
 def _norm_of_windows(X: Value, window: Windows, p: float) -> Value:
+    if 0 in X.shape:
+        return of_nothing(X, window)
     begins, ends = covering(window, dims(X)[2:])
     x = cast(X, to=DType.float32) if X.dtype.bits < 32 else X  # powers leave the range of half floats soon
     powers = padded_with(power(absolute(x), p), begins, ends)

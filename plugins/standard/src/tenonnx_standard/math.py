@@ -382,6 +382,8 @@ minimum.vjp(_extreme_gradient)
 @op("Sum", broadcasts=True)
 def sum_(*data_0):
     """The sum of the inputs, element by element."""
+    if not data_0:
+        raise TypeMismatch(f"{sum_.title} has no inputs")
     return functools.reduce(add, data_0)
 
 

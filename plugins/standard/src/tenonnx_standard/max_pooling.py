@@ -20,7 +20,7 @@ from tenonnx_standard.joining import concat
 from tenonnx_standard.math import maximum
 from tenonnx_standard.reduction import reduce_max
 from tenonnx_standard.selection import argmax
-from tenonnx_standard.shapes import reshape, unsqueeze
+from tenonnx_standard.shapes import expand, reshape, shape, unsqueeze
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.windows import (
     Array,
@@ -30,6 +30,7 @@ from tenonnx_standard.windows import (
     covering,
     end_in_padding,
     lowest,
+    of_nothing,
     padded_with,
     plainly,
     pool,
@@ -67,12 +68,15 @@ def max_pool(
         auto_pad=auto_pad,
         ceil_mode=ceil_mode,
     )
-    plain = plainly(window, X.shape[2:])
     indexed = _outputs is not None and _outputs > 1
+    if 0 in X.shape:
+        least = of_nothing(X, window, lowest(X.dtype.numpy))
+        return (least, expand(constant(0), shape(least))) if indexed else least
+    plain = plainly(window, X.shape[2:])
     if plain is not None and (plain != window or bool(storage_order) > indexed):
         return max_pool(X, **plain.attributes, storage_order=storage_order * indexed, _outputs=_outputs)
-    sizes = dims(X)[2:]
     window = plain or window
+    sizes = dims(X)[2:]
     begins, ends = covering(window, sizes)
     outputs = window.outputs(sizes)
     x = padded_with(X, begins, ends, lowest(X.dtype.numpy))
@@ -124,6 +128,8 @@ def max_pool_numpy(X, *, kernel_shape, storage_order, _outputs, **attributes):
     values = pool(X.shape, window, np.maximum, lowest(X.dtype))(X)
     if _outputs is None or _outputs < 2:
         return values
+    if not X.size:
+        return values, np.zeros(values.shape, np.int64)
     return values, _places_of(first_maxima(X, values, window), X.shape, window, storage_order)
 
 

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, limits, one_of, op, primitive
+from tenonnx.extend import DType, TensorType, TypeMismatch, Value, at_least, limits, one_of, op, primitive
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import less
+
+#: A number that is one of an element type; rules tell which of them they take.
+_DTYPE = one_of(dtype=tuple(map(int, DType)))
 
 
 def generator(seed: float | None) -> np.random.Generator | np.random.RandomState:
@@ -56,6 +59,7 @@ def random_uniform(*, dtype=1, high=1.0, low=0.0, seed: float | None = None, sha
     """Random numbers of a shape and element type, drawn evenly from ``(low, high]``; float32 by default."""
 
 
+random_uniform.requires(_DTYPE, at_least(shape=0))
 random_uniform.numpy(lambda *, dtype, high, low, seed, shape: _uniform(shape, dtype, low, high, seed))
 
 
@@ -64,6 +68,7 @@ def random_normal(*, dtype=1, mean=0.0, scale=1.0, seed: float | None = None, sh
     """Random numbers of a shape and element type, from a normal distribution: ``scale`` is its standard deviation."""
 
 
+random_normal.requires(_DTYPE, at_least(shape=0))
 random_normal.numpy(lambda *, dtype, mean, scale, seed, shape: _normal(shape, dtype, mean, scale, seed))
 
 
@@ -72,6 +77,7 @@ def random_uniform_like(input, *, dtype: int | None = None, high=1.0, low=0.0, s
     """``random_uniform`` with the shape of ``input`` and, by default, its element type."""
 
 
+random_uniform_like.requires(_DTYPE)
 random_uniform_like.numpy(
     lambda input, *, dtype, high, low, seed: _uniform(input.shape, _dtype_of(input, dtype), low, high, seed)
 )
@@ -83,6 +89,7 @@ def random_normal_like(input, *, dtype: int | None = None, mean=0.0, scale=1.0, 
     """``random_normal`` with the shape of ``input`` and, by default, its element type."""
 
 
+random_normal_like.requires(_DTYPE)
 random_normal_like.numpy(
     lambda input, *, dtype, mean, scale, seed: _normal(input.shape, _dtype_of(input, dtype), mean, scale, seed)
 )

@@ -19,11 +19,13 @@ from tenonnx.extend import (
     Type,
     TypeMismatch,
     Value,
+    axis,
     constant,
     inline,
     join_types,
     limits,
     primitive,
+    shapes,
     static,
     subgraph,
 )
@@ -148,6 +150,9 @@ def _split_type(input: Value, split: Value | None, *, axis: int, keepdims: int) 
 @primitive("SplitToSequence", since=11, type=_split_type)
 def split_to_sequence(input, split: Index = None, *, axis=0, keepdims=1):
     """Pieces of ``input`` along ``axis``: of sizes ``split``, of one size, or single slices."""
+
+
+split_to_sequence.requires(shapes(split="|_"), axis("axis", of="input"))
 
 
 @split_to_sequence.numpy

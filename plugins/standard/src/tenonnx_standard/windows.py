@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, limits, symbolic
+from tenonnx.extend import DType, Op, TensorType, TypeMismatch, Value, constant, dims, limits, symbolic
 from tenonnx_standard.casting import cast
 from tenonnx_standard.math import maximum, minimum
 from tenonnx_standard.padding import pad
+from tenonnx_standard.shapes import expand, reshape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -242,6 +243,18 @@ def padded_with(x: Value, begins: Sequence[Length], ends: Sequence[Length], fill
         return x
     pads = [0, 0, *begins, 0, 0, *ends]
     return pad(x, pads) if fill is None else pad(x, pads, constant(np.asarray(fill), x.dtype))
+
+
+def of_nothing(X: Value, window: Windows, fill: Any = 0) -> Value:
+    """``fill`` for every window of an ``X`` without elements; Reshape would take its axes of 0 for axes to copy."""
+    batch, channels, *sizes = dims(X)
+    return expand(constant(np.asarray(fill), X.dtype), [batch, channels, *window.outputs(sizes)])
+
+
+def of_no_products(X: Value, B: Value | None, sizes: Sequence[Length]) -> Value:
+    """The biases, or zeros, which empty tensors give; Reshape would take their axes of 0 for axes to copy."""
+    y = expand(constant(np.zeros(()), X.dtype), sizes)
+    return y if B is None else y + reshape(B, [-1, *(1,) * (len(sizes) - 2)])
 
 
 def along_axes(x: Value, window: Windows, outputs: Sequence[Length], combine: Any) -> Value:

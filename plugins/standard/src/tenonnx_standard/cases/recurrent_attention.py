@@ -37,7 +37,7 @@ def holds_zero(call):
 
 @cases(
     causal_conv_with_state,
-    gaps=[Gap("special values", "its body adds up from 0, and 0 + -0 is 0", when=holds_zero)],
+    gaps=[Gap("special values", "the body's product adds up from 0, and 0 + -0 is 0", when=holds_zero)],
 )
 def causal_conv_with_state_cases(draw):
     dtype = draw(st.sampled_from(["float32", "float16"]))
