@@ -39,6 +39,7 @@ from tenonnx_standard.slicing import slice_
 from tenonnx_standard.windows import (
     Length,
     Windows,
+    of_no_products,
     one_float_dtype,
     spatial,
     tap_slices,
@@ -70,6 +71,8 @@ def deform_conv(
     rank, places = window.rank, int(np.prod(window.kernel))
     batch, channels, *sizes = dims(X)
     outputs = dims(offset)[2:]
+    if 0 in (*X.shape, *W.shape, *offset.shape):
+        return of_no_products(X, B, [batch, dims(W)[0], *outputs])
     moved = reshape(offset, [batch * offset_group, places, rank, *outputs])
     positions = []
     for k in range(rank):
@@ -120,8 +123,9 @@ def deform_conv_numpy(X, W, offset, B=None, mask=None, *, group, kernel_shape, o
     rank, places = window.rank, int(np.prod(window.kernel))
     batch, channels, *sizes = x.shape
     outputs = offset.shape[2:]
-    if not offset.size:
-        return np.zeros((batch, w.shape[0], *outputs), X.dtype)
+    if 0 in (*x.shape, *w.shape, *offset.shape):
+        y = np.zeros((batch, w.shape[0], *outputs), X.dtype)
+        return y if B is None else y + B.reshape(-1, *(1,) * rank)
     moved = moved.reshape(batch * offset_group, places, rank, *outputs)
     positions = []
     for k in range(rank):
