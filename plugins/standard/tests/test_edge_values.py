@@ -17,7 +17,7 @@ EMPTY = {
 
 
 def both(op, *inputs, _outputs=None, **attributes):
-    """What an op gives by its numpy rule, and what by its body."""
+    """The results of an op by its numpy rule, and by its body."""
     drawn = call(*inputs, _outputs=_outputs, **op.signature.complete(op, attributes))
     return evaluate(op, drawn), evaluate(op, drawn, body_of=op)
 
