@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenonnx import InvalidCall
+from tenonnx.extend.checks import end_with_children, run_command
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -76,7 +75,7 @@ class CommandCheck(Check):
         if line == self._command:
             line.append(path)
         try:
-            ended = _run(line, self.seconds)
+            ended = run_command(line, self.seconds, reads_stdout=True)
         except OSError as error:
             raise InvalidCall("cannot start the command of --check", given=f"{line[0]}: {error.strerror}") from error
         if ended is None:
@@ -85,32 +84,6 @@ class CommandCheck(Check):
         if self._pattern is not None:
             return ("output",) if self._pattern.search(output) else None
         return (str(status),) if status else None
-
-
-def _run(line: Sequence[str], seconds: float) -> tuple[int, str] | None:
-    """The status and output of a command; None where it took too long, and was ended with its children."""
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(  # noqa: S603  the user's own command
-            line, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
-            status = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            _kill(process)
-            return None
-        except BaseException:
-            _kill(process)
-            raise
-        output.seek(0)
-        return status, output.read().decode("utf-8", "replace")
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        process.kill()
-    process.wait()
 
 
 class BackendCheck(Check):
@@ -164,7 +137,7 @@ class BackendCheck(Check):
 
     def close(self) -> None:
         if self._process is not None:
-            _kill(self._process)
+            end_with_children(self._process)
             for stream in (self._process.stdin, self._process.stderr):
                 if stream is not None:
                     stream.close()

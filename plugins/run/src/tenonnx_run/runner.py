@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from tenonnx.errors import InvalidCall
+from tenonnx_run.commands import run_command
 from tenonnx_run.runner_process import sendable, unsent
 from tenonnx_run.worker import CallFailed, NoAnswer, ProcessCrashed, Worker
 
@@ -118,41 +118,21 @@ class CommandRunner:
         """Nothing is left of a call."""
 
     def _run(self, words: Sequence[str]) -> None:
-        process = subprocess.Popen(  # noqa: S603
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        try:
-            said = process.communicate(timeout=self.seconds)[1].decode("utf-8", "replace")
-        except subprocess.TimeoutExpired:
-            _end(process)
-            raise NoAnswer(f"{self.name} did not answer within {self.seconds:g} s") from None
-        except BaseException:
-            _end(process)
-            raise
+        ended = run_command(words, self.seconds)
+        if ended is None:
+            raise NoAnswer(f"{self.name} did not answer within {self.seconds:g} s")
+        code, said = ended
         said = " ".join(said.split())[-_SHOWN:]
-        if process.returncode < 0:
-            raise ProcessCrashed(f"{self.name} crashed ({signal.Signals(-process.returncode).name})", given=said)
-        if process.returncode:
-            raise CallFailed(f"{self.name} failed", f"exit code {process.returncode}", said)
+        if code < 0:
+            raise ProcessCrashed(f"{self.name} crashed ({signal.Signals(-code).name})", given=said)
+        if code:
+            raise CallFailed(f"{self.name} failed", f"exit code {code}", said)
 
 
 def _filled(word: str, places: Mapping[str, str]) -> str:
     for name, place in places.items():
         word = word.replace(f"{{{name}}}", place)
     return word
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a program and those that it started, on systems with process groups."""
-    if hasattr(os, "killpg"):
-        os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
-    process.wait()
 
 
 def _in_order(runner: str, values: Sequence[Any], by_name: Mapping[str, Any] | None, names: Sequence[str]) -> list[Any]:
