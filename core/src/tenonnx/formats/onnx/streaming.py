@@ -12,7 +12,6 @@ from tenonnx.errors import InvalidCall
 from tenonnx.formats.external import ExternalDataWriter, Pieces, Region
 from tenonnx.formats.files import AtomicWriter, available_name
 from tenonnx.formats.onnx import proto as onnx
-from tenonnx.formats.onnx.large_tensors import varint
 from tenonnx.formats.onnx.proto import TensorProto
 from tenonnx.formats.onnx.tensors import (
     Initializers,
@@ -23,6 +22,7 @@ from tenonnx.formats.onnx.tensors import (
     static_dims,
     to_proto,
 )
+from tenonnx.formats.onnx.wire import GRAPH, INITIALIZER, RAW_DATA, header
 from tenonnx.formats.onnx.writer import copy_fields
 from tenonnx.graph.constants import Constant, RowConstant
 from tenonnx.graph.dtypes import DType
@@ -162,12 +162,12 @@ def _write_message(
     copy_fields(model, head, without=("graph",))
     body = graph.SerializeToString()
     sizes = [_size(name, contents, entries, inline) for name, contents in initializers]
-    length = len(body) + sum(1 + len(varint(size)) + size for size in sizes)
+    length = len(body) + sum(len(header(INITIALIZER, size)) + size for size in sizes)
     file.write(head.SerializeToString())
-    file.write(b"\x3a" + varint(length))
+    file.write(header(GRAPH, length))
     file.write(body)
     for (name, contents), size in zip(initializers, sizes, strict=True):
-        file.write(b"\x2a" + varint(size))
+        file.write(header(INITIALIZER, size))
         for chunk in _chunks(name, contents, entries, inline):
             file.write(chunk)
 
@@ -176,7 +176,7 @@ def _size(name: str, contents: Constant, entries: Mapping[str, TensorProto], inl
     size = _message_of(name, contents, entries, inline).ByteSize()
     if _is_streamed(name, contents, inline):
         packed = packed_bytes(contents.type)
-        size += 1 + len(varint(packed)) + packed
+        size += len(header(RAW_DATA, packed)) + packed
     return int(size)
 
 
@@ -210,7 +210,7 @@ def _chunks(
 ) -> Iterator[bytes | memoryview]:
     yield _message_of(name, contents, entries, inline).SerializeToString()
     if _is_streamed(name, contents, inline):
-        yield b"\x4a" + varint(packed_bytes(contents.type))
+        yield header(RAW_DATA, packed_bytes(contents.type))
         source = packed_source(contents, name)
         if isinstance(source, Pieces):
             yield from source
