@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
 import tenonnx as tx
 import tenonnx_standard as ops
@@ -35,15 +35,6 @@ def model(text, **values):
 
 def graph(text, **values):
     return tx.load(model(text, **values))
-
-
-def single(name, inputs, output, opset=22, **attributes):
-    """A graph of one node; inputs and output are given as (dtype, shape)."""
-    infos = [helper.make_tensor_value_info(f"x{k}", tx.DType.of(d), s) for k, (d, s) in enumerate(inputs)]
-    node = helper.make_node(name, [i.name for i in infos], ["y"], **attributes)
-    result = helper.make_tensor_value_info("y", tx.DType.of(output[0]), output[1])
-    made = helper.make_graph([node], "g", infos, [result])
-    return tx.load(helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)], ir_version=10))
 
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -105,7 +96,7 @@ def test_auto_is_onnxruntime_where_that_can_run_the_graph():
 # ----- element types --------------------------------------------------------------------------------------------------
 
 
-def test_a_node_without_a_kernel_is_cast_wider():
+def test_a_node_without_a_kernel_is_cast_wider(single):
     a, b = np.array([[1, 2], [3, 4]], np.int8), np.array([[5, 6], [7, 8]], np.int8)
     program = single("Add", [("int8", [2, 2])] * 2, ("int8", [2, 2])).compile("onnxruntime", strict=True)
     result = program({"x0": a, "x1": b})["y"]
@@ -113,7 +104,7 @@ def test_a_node_without_a_kernel_is_cast_wider():
     assert result.dtype == np.int8
 
 
-def test_extended_element_types_are_arrays_of_ml_dtypes():
+def test_extended_element_types_are_arrays_of_ml_dtypes(single):
     a = np.array([[1, 2], [3, 4]], ml_dtypes.bfloat16)
     program = single("MatMul", [("bfloat16", ["N", 2])] * 2, ("bfloat16", ["N", 2])).compile("onnxruntime", strict=True)
     result = program({"x0": a, "x1": a})["y"]
@@ -122,7 +113,7 @@ def test_extended_element_types_are_arrays_of_ml_dtypes():
 
 
 @pytest.mark.parametrize("name", ["int4", "uint4", "float8_e4m3fn", "float8_e5m2", "bfloat16", "int2", "uint2"])
-def test_extended_element_types_go_in_and_come_out(name):
+def test_extended_element_types_go_in_and_come_out(name, single):
     dtype = np.dtype(getattr(ml_dtypes, name))
     code = tx.DType.of(dtype)
     values = np.array([[1, 0, 1], [0, 1, 1]], np.float32)
@@ -142,7 +133,7 @@ def test_extended_element_types_go_in_and_come_out(name):
     assert program({"x0": np.zeros((0, 3), dtype)})["y"].shape == (0, 3)
 
 
-def test_strings():
+def test_strings(single):
     program = single("Identity", [("string", ["N"])], ("string", ["N"])).compile("onnxruntime", strict=True)
     result = program({"x0": np.array(["a", "", "été"])})["y"]
     assert result.dtype == object
@@ -166,15 +157,16 @@ def test_sequences_are_lists_and_an_absent_optional_is_none():
 # ----- what it cannot run ---------------------------------------------------------------------------------------------
 
 
-def no_kernel():
+@pytest.fixture
+def no_kernel(single):
     """Atan has a kernel of float32 alone, and nothing is wider than float64."""
     return single("Atan", [("float64", ["N"])], ("float64", ["N"]))
 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "auto"])
-def test_numpy_takes_over_with_one_warning(name):
+def test_numpy_takes_over_with_one_warning(name, no_kernel):
     with pytest.warns(tx.FallbackWarning, match="numpy runs the graph") as caught:
-        program = no_kernel().compile(name)
+        program = no_kernel.compile(name)
     assert len(caught) == 1
     assert re.search(r"Atan at version \d+ for \(float64\)", str(caught[0].message))
     assert program.backend == "numpy"
@@ -182,9 +174,9 @@ def test_numpy_takes_over_with_one_warning(name):
 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "auto"])
-def test_strict_refuses_instead(name):
+def test_strict_refuses_instead(name, no_kernel):
     with pytest.raises(tx.UnsupportedOp, match=r"onnxruntime .* cannot run the graph") as caught:
-        no_kernel().compile(name, strict=True)
+        no_kernel.compile(name, strict=True)
     assert caught.value.do
 
 
@@ -252,20 +244,21 @@ def test_a_feed_of_another_dtype_is_cast():
     np.testing.assert_array_equal(program({"x": np.asfortranarray(X)})["y"], Y)
 
 
-def reshape():
+@pytest.fixture
+def reshape(single):
     return single("Reshape", [("float32", ["N"]), ("int64", ["K"])], ("float32", None))
 
 
-def test_what_the_runtime_refuses_names_the_inputs(capfd):
+def test_what_the_runtime_refuses_names_the_inputs(capfd, reshape):
     with pytest.raises(tx.InvalidCall, match="onnxruntime cannot compute the graph") as caught:
-        reshape().compile("onnxruntime", strict=True)({"x0": np.ones(3, np.float32), "x1": np.array([2])})
+        reshape.compile("onnxruntime", strict=True)({"x0": np.ones(3, np.float32), "x1": np.array([2])})
     assert "x0: float32[3]" in caught.value.given
     assert capfd.readouterr().err == ""
 
 
-def test_what_numpy_refuses_too_names_the_node():
+def test_what_numpy_refuses_too_names_the_node(reshape):
     with pytest.raises(tx.InvalidCall, match=r"ai\.onnx::Reshape"):
-        reshape().compile("onnxruntime")({"x0": np.ones(3, np.float32), "x1": np.array([2])})
+        reshape.compile("onnxruntime")({"x0": np.ones(3, np.float32), "x1": np.array([2])})
 
 
 EMPTY = (
@@ -439,9 +432,9 @@ def test_several_threads_may_call_one_program():
     assert not wrong
 
 
-def test_compiling_is_quiet(capfd):
+def test_compiling_is_quiet(capfd, no_kernel):
     with pytest.raises(tx.UnsupportedOp):
-        no_kernel().compile("onnxruntime", strict=True)
+        no_kernel.compile("onnxruntime", strict=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         graph(AFFINE, opset=28, ir=14).compile("onnxruntime", strict=True)

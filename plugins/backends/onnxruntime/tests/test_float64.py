@@ -4,9 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from onnx import helper
-
-import tenonnx as tx
 
 #: Calls of float64 that have kernels of float32 alone: input shape, shapes of weights, attributes.
 FLOAT64 = {
@@ -21,17 +18,8 @@ FLOAT64 = {
 }
 
 
-def single(name, inputs, output, opset=22, **attributes):
-    """A graph of one node; inputs and output are given as (dtype, shape)."""
-    infos = [helper.make_tensor_value_info(f"x{k}", tx.DType.of(d), s) for k, (d, s) in enumerate(inputs)]
-    node = helper.make_node(name, [i.name for i in infos], ["y"], **attributes)
-    result = helper.make_tensor_value_info("y", tx.DType.of(output[0]), output[1])
-    made = helper.make_graph([node], "g", infos, [result])
-    return tx.load(helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)], ir_version=10))
-
-
 @pytest.mark.parametrize("name", FLOAT64)
-def test_float64_without_a_kernel_is_lowered_to_ops_of_float64(name):
+def test_float64_without_a_kernel_is_lowered_to_ops_of_float64(name, single):
     shapes, attributes = FLOAT64[name]
     lowered = single(name.split()[0], [("float64", s) for s in shapes], ("float64", None), **attributes)
     sizes = {"L": 201, "N": 2, "H": 9, "W": 8}
@@ -42,7 +30,7 @@ def test_float64_without_a_kernel_is_lowered_to_ops_of_float64(name):
     np.testing.assert_allclose(found, lowered.compile("numpy")(feeds)["y"], rtol=1e-12, atol=1e-13)
 
 
-def test_erf_of_float64_keeps_signs_and_ends():
+def test_erf_of_float64_keeps_signs_and_ends(single):
     ends = np.array([-np.inf, -6.0, -5.9, -0.0, 0.0, 1e-300, 5.9, 6.0, 1e200, np.inf, np.nan])
     lowered = single("Erf", [("float64", ["N"])], ("float64", ["N"]))
     found = lowered.compile("onnxruntime", strict=True)({"x0": ends})["y"]
