@@ -1,8 +1,8 @@
 """Write the files that map names and ops to their modules.
 
 ``names.json`` of each package with flat namespaces has the module of each name, ``__init__.pyi`` of a family says the
-same to type checkers, and ``ops.json`` of each family has the modules of each op. The stubs of core are by hand:
-its ``names.json`` has the names of core, and packages declare the others as entry points. Run
+same to type checkers, and ``ops.json`` of each family has the modules of each op. The stubs of core and of other
+packages are by hand: ``names.json`` of core has its names, and packages declare the others as entry points. Run
 ``python tools/generate_namespaces.py`` after an op is added, renamed or moved, or a rule is given in another module;
 ``--check`` only says whether the files are true.
 """
@@ -28,6 +28,9 @@ ROOT = Path(__file__).parent.parent
 
 #: For each file the module whose functions stand beside the ops.
 NAMESPACES = {"plugins/standard/src/tenonnx_standard/__init__.pyi": "composites"}
+
+#: Packages without ops whose names are imported when they are first used; their stubs are by hand.
+LAZY = ("plugins/data/src/tenonnx_data", "plugins/training/src/tenonnx_training")
 
 FAMILIES = ("plugins/standard", "contrib_ms", "onnx_ml", "quantized")
 
@@ -74,14 +77,18 @@ def core_names() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     others: dict[str, str] = {}
     for path in sorted(CORE.rglob("*.pyi")):
         space = ".".join(path.relative_to(CORE.parent).with_suffix("").parts).removesuffix(".__init__")
-        for node in ast.parse(path.read_text("utf-8")).body:
-            if isinstance(node, ast.ImportFrom) and node.module is not None:
-                for name in (alias.name for alias in node.names):
-                    if node.module.partition(".")[0] == "tenonnx":
-                        own.setdefault(space, {})[name] = node.module
-                    else:
-                        others[f"{space}.{name}".removeprefix("tenonnx.")] = f"{node.module}:{name}"
+        for name, module in stub_names(path).items():
+            if module.partition(".")[0] == "tenonnx":
+                own.setdefault(space, {})[name] = module
+            else:
+                others[f"{space}.{name}".removeprefix("tenonnx.")] = f"{module}:{name}"
     return own, others
+
+
+def stub_names(path: Path) -> dict[str, str]:
+    """The modules of the names that a stub imports."""
+    imports = (each for each in ast.parse(path.read_text("utf-8")).body if isinstance(each, ast.ImportFrom))
+    return {alias.name: each.module for each in imports if each.module is not None for alias in each.names}
 
 
 def undeclared(others: dict[str, str]) -> list[str]:
@@ -142,6 +149,8 @@ def main() -> None:
         modules, also = names(package, composites)
         texts[name] = stub(modules)
         texts[str(Path(name).with_name("names.json"))] = as_json({package: dict(sorted(modules.items())), "also": also})
+    for folder in map(Path, LAZY):
+        texts[f"{folder}/names.json"] = as_json({folder.name: stub_names(folder / "__init__.pyi")})
     for family in FAMILIES:
         (package,) = Path(family, "src").glob("tenonnx_*")
         texts[f"{package}/ops.json"] = index(package.name)

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from dataclasses import fields
 
 import numpy as np
@@ -15,6 +16,7 @@ from tenonnx_cli import main
 from tenonnx_standard.casting import cast
 from tenonnx_training.losses import LOSSES
 from tenonnx_training.metrics import METRICS
+from tenonnx_training.names import LOSS_NAMES, METRIC_NAMES, OPTIMIZER_NAMES
 from tenonnx_training.optimizers import OPTIMIZERS
 
 CNN = EXAMPLES / "digits_cnn" / "digits-cnn.onnx"
@@ -130,8 +132,14 @@ def test_a_loss_without_a_value_to_read():
 
 def test_help_names_what_there_is(capsys):
     assert main(["train", "--help"]) == 0
-    words = capsys.readouterr().out.replace(",", " ").split()
+    words = re.findall(r"\w+", capsys.readouterr().out)
     assert {*LOSSES, *OPTIMIZERS, *METRICS} <= {*words}
+
+
+def test_completion_offers_what_there_is():
+    assert [*LOSS_NAMES] == [*LOSSES]
+    assert [*METRIC_NAMES] == [*METRICS]
+    assert [*OPTIMIZER_NAMES] == [*OPTIMIZERS]
 
 
 def test_a_bare_resume_goes_on_in_the_same_way(train, tmp_path, output):

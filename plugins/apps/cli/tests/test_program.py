@@ -43,7 +43,19 @@ def test_help_imports_neither_numpy_nor_onnx():
     assert all(command in result.stdout for command in COMMANDS)
 
 
-@pytest.mark.parametrize("words", ["tenonnx con", "tenonnx convert --opt", "tenonnx convert --target ten"])
+def test_commands_of_all_packages_are_read_without_numpy():
+    code = (
+        "import sys; from tenonnx_cli.program import program; import click; context = click.Context(program); "
+        "[program.get_command(context, name) for name in program.list_commands(context)]; "
+        "heavy = {'numpy', 'onnx', 'rich'} & sys.modules.keys(); sys.exit(f'imported: {heavy}' if heavy else 0)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    "words", ["tenonnx con", "tenonnx convert --opt", "tenonnx convert --target ten", "tenonnx train --loss "]
+)
 def test_completion_imports_no_packages_that_work_on_models(words):
     code = (
         "import sys; from tenonnx_cli import main; code = main([]); "

@@ -18,9 +18,6 @@ from tenonnx_cli.extend import (
     say_json,
     working,
 )
-from tenonnx_debug.anonymize import anonymize
-from tenonnx_debug.failures import CommandCheck
-from tenonnx_debug.files import read_message, write_message
 
 
 @click.command(
@@ -63,6 +60,10 @@ def command(
     small integer tensors, which are shapes, axes and indices. Weights become random numbers with the same zeros, range
     and special values. Names of inputs and outputs change, too.
     """
+    from tenonnx_debug.anonymize import anonymize
+    from tenonnx_debug.failures import CommandCheck
+    from tenonnx_debug.files import read_message, write_message
+
     with working(f"anonymizing {model}"):
         source = read_message(model)
         made = anonymize(source, keep=keep, seed=seed)

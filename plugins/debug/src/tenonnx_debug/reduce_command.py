@@ -23,12 +23,11 @@ from tenonnx_cli.extend import (
     say_json,
     working,
 )
-from tenonnx_debug.failures import BackendCheck, Check, CommandCheck
-from tenonnx_debug.files import read_message, write_message
-from tenonnx_debug.reduce import Reducer, sizes
 
 if TYPE_CHECKING:
     import onnx
+
+    from tenonnx_debug.failures import Check
 
 
 @click.command(
@@ -101,6 +100,9 @@ def command(
     smallest model so far is written to the output at once, and results are kept beside it in OUTPUT.progress, so that
     an interrupted search continues where it was.
     """
+    from tenonnx_debug.files import read_message, write_message
+    from tenonnx_debug.reduce import Reducer, sizes
+
     check = _check(command_line, pattern, backend, pair, tolerance, seed, timeout)
     message = read_message(model)
     before = sizes(message)
@@ -141,6 +143,8 @@ def _check(
     timeout: float,
 ) -> Check:
     """The check that is asked for. Raises ``InvalidCall`` unless it is one."""
+    from tenonnx_debug.failures import BackendCheck, CommandCheck
+
     asked = [name for name, given in (("--check", command_line), ("--fails-in", backend), ("--differs", pair)) if given]
     if len(asked) != 1:
         raise InvalidCall(

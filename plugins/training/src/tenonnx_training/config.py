@@ -8,20 +8,27 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import tenonnx as tx
-from tenonnx.extend import Graph, InvalidCall, did_you_mean
+from tenonnx.extend import InvalidCall, did_you_mean
 from tenonnx.extend.options import option
-from tenonnx_training.callbacks import Callback
-from tenonnx_training.data import Data
-from tenonnx_training.losses import Loss
-from tenonnx_training.metrics import Metric
-from tenonnx_training.optimizers import Optimizer
-from tenonnx_training.recipe import Group
-from tenonnx_training.stopping import Patience
+from tenonnx_training.names import LOSS_NAMES, METRIC_NAMES, OPTIMIZER_NAMES
+
+if TYPE_CHECKING:
+    from tenonnx import Graph
+    from tenonnx_training.callbacks import Callback
+    from tenonnx_training.data import Data
+    from tenonnx_training.losses import Loss
+    from tenonnx_training.metrics import Metric
+    from tenonnx_training.optimizers import Optimizer
+    from tenonnx_training.recipe import Group
+    from tenonnx_training.stopping import Patience
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _alternatives(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +53,7 @@ class StepConfig:
 
     loss: str | Loss | Callable[..., Any] | Mapping[str, Any] | None = option(
         None,
-        "softmax_cross_entropy, negative_log_likelihood, mean_squared_error, mean_absolute_error, huber, "
-        "binary_cross_entropy, focal, dice, kl_divergence, triplet, info_nce, ctc, or the name of a scalar value of "
-        "the model. Required unless --resume is given.",
+        f"{', '.join(LOSS_NAMES)}, or the name of a scalar value of the model. Required unless --resume is given.",
         "--loss",
         kind="loss",
         metavar="NAME",
@@ -71,14 +76,14 @@ class StepConfig:
     )
     metrics: Sequence[str | Metric] | Mapping[str, Sequence[str | Metric]] = option(
         (),
-        "accuracy, top_5, f1, roc_auc, perplexity or mean_absolute_error; repeatable.",
+        f"{_alternatives(METRIC_NAMES)}; repeatable.",
         "--metric",
         kind="metrics",
         metavar="NAME",
     )
     optimizer: Optimizer | str | None = option(
         None,
-        "sgd, momentum, adagrad, adam, adamw, rmsprop, lion or lamb.  [default: adam, or that of --resume]",
+        f"{_alternatives(OPTIMIZER_NAMES)}.  [default: adam, or that of --resume]",
         "--optimizer",
         kind="optimizer",
         metavar="NAME",
@@ -309,7 +314,7 @@ def _refuse_unknown(options: Mapping[str, Any], backend: str, known: Sequence[st
         ) from error
 
 
-def for_another(graph: tx.Graph, options: Mapping[str, Any]) -> dict[str, Any]:
+def for_another(graph: Graph, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a training's backend for another of its graphs: without the sharding of arrays that it lacks."""
     sharding, names = options.get("sharding"), [value.name for value in (*graph.all_inputs, *graph.variables)]
     if not isinstance(sharding, Mapping):
@@ -317,8 +322,9 @@ def for_another(graph: tx.Graph, options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, "sharding": {key: axes for key, axes in sharding.items() if fnmatch.filter(names, key)}}
 
 
-def _nothing() -> tx.Graph:
+def _nothing() -> Graph:
     """A graph that compiles at once."""
+    import tenonnx as tx
     import tenonnx_standard as ops
 
     graph = tx.Graph(opsets={"ai.onnx": 21})

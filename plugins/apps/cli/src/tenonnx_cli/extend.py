@@ -29,6 +29,7 @@ from tenonnx_cli.options import (
 )
 from tenonnx_cli.output import complain, data_file, is_quiet, plural, results_aside, say, say_json, say_table, working
 from tenonnx_cli.parts import opened, output_option
+from tenonnx_cli.python_model import check_reading, is_made, made_options
 
 if TYPE_CHECKING:
     from tenonnx_cli.arrays import read_feeds
@@ -41,6 +42,7 @@ __all__ = [
     "SUFFIXES",
     "Command",
     "DeviceOptions",
+    "check_reading",
     "columns_option",
     "complain",
     "config_options",
@@ -51,9 +53,11 @@ __all__ = [
     "in_order",
     "input_columns",
     "input_options",
+    "is_made",
     "is_quiet",
     "json_option",
     "load_model",
+    "made_options",
     "model_argument",
     "model_size",
     "names_like",

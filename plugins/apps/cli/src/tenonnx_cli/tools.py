@@ -10,13 +10,12 @@ from tenonnx_cli.node_times import measuring_nodes, node_times
 from tenonnx_cli.ops import op_row
 from tenonnx_cli.options import common_sizes, load_model, transforms_given
 from tenonnx_cli.program import program
-from tenonnx_cli.python_model import Made, check_reading, is_made, load_made, made_options
+from tenonnx_cli.python_model import Made, is_made, load_made
 from tenonnx_cli.random_inputs import complete
 from tenonnx_cli.verifications import has_passed, said_of_inputs, said_verdict
 
 __all__ = [
     "Made",
-    "check_reading",
     "common_sizes",
     "complete",
     "convert",
@@ -25,7 +24,6 @@ __all__ = [
     "is_made",
     "load_made",
     "load_model",
-    "made_options",
     "measuring_nodes",
     "node_times",
     "op_name",

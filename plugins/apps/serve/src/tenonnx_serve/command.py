@@ -14,8 +14,7 @@ import click
 
 from tenonnx import InvalidCall
 from tenonnx.extend import did_you_mean_file
-from tenonnx_cli.extend import Command, complain, say
-from tenonnx_cli.tools import check_reading, is_made, made_options
+from tenonnx_cli.extend import Command, check_reading, complain, is_made, made_options, say
 
 #: How long a token is at least where other machines reach the server: letters and digits of more than 128 bits.
 _TOKEN = 22

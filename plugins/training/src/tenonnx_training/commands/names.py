@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tenonnx_training.names import LOSS_NAMES, METRIC_NAMES, OPTIMIZER_NAMES
+
 if TYPE_CHECKING:
     import click
 
 
 def losses(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
     """The losses whose names begin so."""
-    from tenonnx_training.losses import LOSSES
-
-    return [name for name in LOSSES if name.startswith(incomplete)]
+    return [name for name in LOSS_NAMES if name.startswith(incomplete)]
 
 
 def metrics(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
     """The metrics whose names begin so, and the losses, which are metrics, too."""
-    from tenonnx_training.metrics import METRICS
-
-    return [name for name in METRICS if name.startswith(incomplete)] + losses(ctx, option, incomplete)
+    return [name for name in dict.fromkeys((*METRIC_NAMES, *LOSS_NAMES)) if name.startswith(incomplete)]
 
 
 def optimizers(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
     """The optimizers whose names begin so."""
-    from tenonnx_training.optimizers import OPTIMIZERS
-
-    return [name for name in OPTIMIZERS if name.startswith(incomplete)]
+    return [name for name in OPTIMIZER_NAMES if name.startswith(incomplete)]

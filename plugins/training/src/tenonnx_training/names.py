@@ -1,0 +1,23 @@
+"""Names of losses, metrics and optimizers, for help and completion, which import none of them."""
+
+#: Those of ``LOSSES``.
+LOSS_NAMES = (
+    "softmax_cross_entropy",
+    "negative_log_likelihood",
+    "mean_squared_error",
+    "mean_absolute_error",
+    "huber",
+    "binary_cross_entropy",
+    "focal",
+    "dice",
+    "kl_divergence",
+    "triplet",
+    "info_nce",
+    "ctc",
+)
+
+#: Those of ``METRICS``; the losses are metrics, too.
+METRIC_NAMES = ("accuracy", "top_5", "mean_absolute_error", "perplexity", "f1", "roc_auc")
+
+#: Those of ``OPTIMIZERS``.
+OPTIMIZER_NAMES = ("sgd", "momentum", "adagrad", "adam", "adamw", "rmsprop", "lion", "lamb")
