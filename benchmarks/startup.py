@@ -52,7 +52,7 @@ def _in_turn(programs: dict[str, str]) -> dict[str, list[float]]:
 
 
 #: Lines of which a shell asks how they go on.
-LINES = ("tenonnx con", "tenonnx convert --opt", "tenonnx convert --target ")
+LINES = ("tenonnx con", "tenonnx convert --opt", "tenonnx convert --target ", "tenonnx train --loss ")
 
 
 def without_a_model() -> None:

@@ -42,8 +42,10 @@ def test_all_backends_stand_side_by_side_and_nothing_is_written(tenonnx, model, 
     before = set(tmp_path.rglob("*"))
     result = tenonnx("bench", model, "--seconds", "0.01", "--input-shapes", "x:4,3")
     assert result.code == 0, result.err
-    header, numpy, line, kept = result.out.splitlines()
+    header, *calls, second, numpy, line, kept = result.out.splitlines()
     assert header.split()[:5] == ["backend", "median", "p90", "p99", "calls/s"]
+    assert [each.split()[0] for each in calls] == ["numpy", "other"]
+    assert second.split()[:3] == ["backend", "first", "call"]
     assert (numpy.split()[0], line.split()[0], line.split()[-1]) == ("numpy", "other", "0")
     assert kept == 'the backend "auto" goes by rank: nothing was kept (--choose FILE keeps this order)'
     assert "random inputs from seed 0: x" in result.err
@@ -89,7 +91,7 @@ def test_a_backend_that_cannot_run_the_model_says_why(tenonnx, model, other):
     result = tenonnx("bench", model, "--seconds", "0.01")
     assert result.code == 0
     assert "other: no kernel of Double" in result.err
-    assert [line.split()[0] for line in result.out.splitlines()] == ["backend", "numpy", "the"]
+    assert [line.split()[0] for line in result.out.splitlines()] == ["backend", "numpy", "backend", "numpy", "the"]
 
 
 class Broken(Other):
@@ -112,7 +114,7 @@ def test_a_backend_that_breaks_is_named_and_the_others_are_timed(tenonnx, model,
     assert result.code == 0
     assert 'other: plugin "other" of tenonnx-other 1 cannot ' in result.err
     assert str(error) in result.err
-    assert [line.split()[0] for line in result.out.splitlines()] == ["backend", "numpy", "the"]
+    assert [line.split()[0] for line in result.out.splitlines()] == ["backend", "numpy", "backend", "numpy", "the"]
 
 
 def test_a_backend_that_is_not_installed_is_refused(tenonnx, model, other):
@@ -162,7 +164,7 @@ def test_models_threads_and_batch_sizes_stand_side_by_side(tenonnx, model, other
     line = ["bench", model, model, "--seconds", "0.01", "--batch-size", "1,2", "--backend", "numpy"]
     result = tenonnx(*line)
     assert result.code == 0, result.err
-    header, *rows, _ = result.out.splitlines()
+    header, *rows = result.out.splitlines()[:5]
     assert header.split()[:4] == ["backend", "batch", "median", "p90"]
     assert [row.split()[1] for row in rows] == ["1", "2", "1", "2"]
     assert [row["batch_size"] for row in tenonnx(*line, "--json").json["backends"]] == [1, 2, 1, 2]

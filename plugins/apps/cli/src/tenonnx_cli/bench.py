@@ -193,28 +193,43 @@ def _said_of_choice(written: str | None) -> str:
 
 
 def _say(found: Benchmark) -> None:
-    """Print the settings that ran as a table, without columns that are the same or empty for all."""
-    rows = [_row(timing) for timing in found.measured]
+    """Print the settings that ran as two tables: the calls, and what comes before them, its memory and its numbers."""
+    timings = found.measured
+    settings = [_setting(timing) for timing in timings]
     several = {"model": len({timing.model for timing in found.timings}) > 1}
-    names = [name for name in (rows or [{}])[0] if several.get(name, any(row[name] for row in rows))]
-    if rows:
-        say_table([[row[name] for name in names] for row in rows], names)
+    for part in (_calls, _apart):
+        rows = [setting | part(timing) for setting, timing in zip(settings, timings, strict=True)]
+        # Columns that are the same or empty for all say nothing.
+        names = [name for name in (rows or [{}])[0] if several.get(name, any(row[name] for row in rows))]
+        if rows:
+            say_table([[row[name] for name in names] for row in rows], names)
 
 
-def _row(timing: Timing) -> dict[str, str]:
-    ratio = timing.ratio
+def _setting(timing: Timing) -> dict[str, str]:
     return {
         "backend": timing.backend,
         "model": timing.model,
         "provider": timing.provider or "",
         "threads": str(timing.threads or ""),
         "batch": str(timing.batch_size or ""),
+    }
+
+
+def _calls(timing: Timing) -> dict[str, str]:
+    ratio, quartiles = timing.ratio, ""
+    if ratio is not None and ratio.low != ratio.high:
+        quartiles = f" ({ratio.low:.3g}-{ratio.high:.3g})"
+    return {
         "median": human_seconds(timing.seconds),
         "p90": human_seconds(timing.quantile(0.9)),
         "p99": human_seconds(timing.quantile(0.99)),
         "calls/s": f"{1 / max(timing.seconds, 1e-12):,.3g}" if timing.seconds > 1e-3 else f"{1 / timing.seconds:,.0f}",
-        "ratio": "" if ratio is None else f"{ratio.median:.3g}",
-        "spread": "" if ratio is None else f"{ratio.low:.3g}-{ratio.high:.3g}",
+        "ratio": "" if ratio is None else f"{ratio.median:.3g}{quartiles}",
+    }
+
+
+def _apart(timing: Timing) -> dict[str, str]:
+    return {
         "first call": human_seconds(timing.first_call),
         "compiling": human_seconds(timing.compiling),
         "memory": "" if timing.memory is None else human_bytes(timing.memory)[0],
