@@ -43,3 +43,17 @@ def test_a_polynomial_begins_with_the_highest_power():
     with graph.building():
         graph.output("y", numerics.polynomial([2.0, 0.0, -1.0], graph.input("x", "float64", ("n",))))
     np.testing.assert_array_equal(graph.run({"x": np.array([0.0, 1.0, 3.0])}, "numpy")["y"], [-1, 1, 17])
+
+
+@pytest.mark.parametrize("equation", ["...ij,...j->...i", "...ij,...j", "...ij,j->...i", "i...j,...j->...i"])
+def test_an_einsum_broadcasts_ellipses_of_different_ranks(equation):
+    a, b = np.arange(24.0).reshape(2, 3, 4), np.arange(4.0)
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    with graph.building():
+        graph.output(
+            "y",
+            numerics.einsum(equation, *(graph.input(n, "float64", x.shape) for n, x in zip("ab", (a, b), strict=True))),
+        )
+    expected = np.einsum(equation, a, b)
+    for backend in ("numpy", "onnxruntime"):
+        np.testing.assert_allclose(graph.run({"a": a, "b": b}, backend)["y"], expected)

@@ -27,7 +27,7 @@ def einsum(*Inputs, equation: str):
     """The sum over all products of elements whose subscripts, as ``equation`` gives them, agree.
 
     Subscripts are letters; those behind ``->`` remain, by default those that occur once, in alphabetical order. An
-    ellipsis stands for axes that broadcast.
+    ellipsis stands for the same number of axes in each term, which broadcast.
     """
     terms, wanted = _parsed(equation, [v.ndim for v in Inputs])
     operands = [_diagonal(x, labels) for x, labels in zip(Inputs, terms, strict=True)]
@@ -51,6 +51,13 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
             given=f'"{equation}" for {len(ranks)} inputs',
         )
     terms = [_labels(equation, text, rank) for text, rank in zip(texts, ranks, strict=True)]
+    dotted = [term for term, text in zip(terms, texts, strict=True) if "..." in text]
+    covered = {sum(isinstance(label, int) for label in term) for term in dotted}
+    if len(covered) > 1:
+        raise TypeMismatch(
+            f"{einsum.title}: the ellipsis stands for different numbers of axes",
+            given=f'"{equation}" for inputs of rank {", ".join(map(str, ranks))}',
+        )
     counts = Counter(label for term in terms for label in term)
     ellipsis = sorted((label for label in counts if isinstance(label, int)), reverse=True)
     if not arrow:

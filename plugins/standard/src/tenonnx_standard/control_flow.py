@@ -239,9 +239,17 @@ def _scan_type(
     elements = [_without(v.type, axis) for v, axis in zip(scanned, where, strict=True)]
     initial = [v.type for v in initial_state_and_scan_inputs[:states]]
     carried, rest = _carried_types("Scan", body, [], initial, elements)
-    length = next((v.shape[a] for v, a in zip(scanned, where, strict=True) if v.rank is not None), None)
+    length = _common_length([v.shape[a] for v, a in zip(scanned, where, strict=True) if v.rank is not None])
     outputs = _axes(axes["scan_output_axes"], len(rest))
     return (*carried, *(inserted(kind, axis, length) for kind, axis in zip(rest, outputs, strict=True)))
+
+
+def _common_length(lengths: Sequence[Any]) -> Any:
+    """The number of slices of all scanned inputs: a number where one is known. Raises ``TypeMismatch`` for several."""
+    known = dict.fromkeys(each for each in lengths if isinstance(each, int))
+    if len(known) > 1:
+        raise TypeMismatch("Scan: the scanned inputs differ in length", given=" and ".join(map(str, known)))
+    return next(iter(known), next(iter(lengths), None))
 
 
 @primitive("Scan", since=8, type=_scan_type)
@@ -265,7 +273,7 @@ def _scan(*inputs: Any, body: Any, num_scan_inputs: int, **attributes: Any) -> t
     slices = [np.moveaxis(x, axis, 0) for x, axis in zip(inputs[states:], where, strict=True)]
     slices = [x[::-1] if reverse else x for x, reverse in zip(slices, backward, strict=True)]
     carried, scanned = list(inputs[:states]), [[] for _ in range(len(body.graph.outputs) - states)]
-    for step in range(len(slices[0])):
+    for step in range(_common_length([len(x) for x in slices])):
         found = body(*carried, *(x[step, ...] for x in slices))  # an array, of text as well
         carried = list(found[:states])
         limits.made(sum([_counted(each) for each in found]))
@@ -319,7 +327,7 @@ def _batch_type(
     plain = [_without(v.type, 0) for v in inputs]
     elements = [_without(kind, 0) for kind in plain[states:]]
     carried, rest = _carried_types("Scan", body, [], plain[:states], elements)
-    batch, length = inputs[-1].shape[:2]
+    batch, length = inputs[-1].shape[0], _common_length([v.shape[1] for v in inputs[states:]])
     for value in (*inputs, *([] if sequence_lens is None else [sequence_lens])):
         if isinstance(batch, int) and isinstance(value.shape[0], int) and value.shape[0] != batch:
             raise TypeMismatch(f"Scan: batch of an input differs from that of the last, {batch}", given=repr(value))
@@ -399,7 +407,7 @@ def scan_in_batches_numpy(
     sequence_lens: Any, *inputs: Any, body: Any, num_scan_inputs: int, directions: list[int] | None
 ) -> tuple[Any, ...]:
     states = _states(inputs, num_scan_inputs)
-    batch, length = inputs[-1].shape[:2]
+    batch, length = len(inputs[-1]), _common_length([x.shape[1] for x in inputs[states:]])
     lengths = [length] * batch if sequence_lens is None else [int(n) for n in sequence_lens]
     plain = dict.fromkeys(("scan_input_axes", "scan_output_axes", "scan_output_directions"))
     rows = []

@@ -19,6 +19,7 @@ from tenonnx.extend import (
     limits,
     op,
     primitive,
+    same_dtype,
     symbolic,
     vector,
 )
@@ -264,9 +265,7 @@ def split_to_split_exactly(input, lengths, *, axis, num_outputs):
 
 
 @split_exactly.until(2)
-def split_by_either(
-    input, lengths: Index = None, *, axis: int | None = None, split: list[int] | None = None, _outputs=None
-):
+def split_by_either(input, lengths=None, *, axis: int | None = None, split: list[int] | None = None, _outputs=None):
     """``input`` cut along ``axis`` (0 by default) into pieces whose lengths are an input or an attribute."""
     sizes = split if lengths is None else ops.cast(lengths, to=DType.int64)
     return split_exactly(input, sizes, axis=axis or 0, _outputs=_outputs)
@@ -275,3 +274,4 @@ def split_by_either(
 # Python has no function whose second and fifth parameter have one name; the operator has.
 _inputs = split_by_either.signature.inputs
 split_by_either.signature = split_by_either.signature._replace(inputs=(_inputs[0], replace(_inputs[1], name="split")))
+split_by_either.requires(same_dtype("input", "split"))

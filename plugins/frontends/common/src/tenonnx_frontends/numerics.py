@@ -104,3 +104,23 @@ def ndtri(x: Value) -> Value:
         better = ops.sub(found, ops.div(ops.sub(mass, tail), density))
         found = ops.where(ops.or_(ops.isinf(found), ops.equal(density, scalar(0, x))), found, better)
     return ops.where(is_above, ops.neg(found), found)
+
+
+def einsum(equation: str, *values: Value) -> Value:
+    """``ops.einsum`` of terms whose ellipses stand for different numbers of axes, too, which broadcast as in numpy.
+
+    ONNX has one number for all, so that axes of length 1 are put in front of the shorter ones.
+    """
+    terms = equation.replace(" ", "").partition("->")[0].split(",")
+    covered = {
+        k: value.ndim - len(term) + len("...")
+        for k, (term, value) in enumerate(zip(terms, values, strict=True))
+        if "..." in term
+    }
+    longest = max(covered.values(), default=0)
+    padded = list(values)
+    for k, count in covered.items():
+        first = terms[k].index("...")
+        if count < longest:
+            padded[k] = ops.unsqueeze(values[k], list(range(first, first + longest - count)))
+    return ops.einsum(*padded, equation=equation)

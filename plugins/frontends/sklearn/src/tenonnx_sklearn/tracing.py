@@ -11,6 +11,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, TenonnxError, Value
+from tenonnx_frontends.numerics import einsum
 from tenonnx_sklearn import traced_arrays, traced_texts
 from tenonnx_sklearn.algebra import smallest
 from tenonnx_sklearn.traced_arrays import FUNCTIONS, Rows, TracedArray, alike, floating, number, plain, truth
@@ -218,7 +219,7 @@ FUNCTIONS |= {
     np.isin: lambda x, among: _among(x, among),
     np.interp: lambda x, xp, fp: _interpolated(x, xp, fp),
     np.polyval: lambda p, x: _polynomial(p, x),
-    np.einsum: lambda words, *parts: TracedArray(ops.einsum(*alike([plain(each) for each in parts]), equation=words)),
+    np.einsum: lambda words, *parts: TracedArray(einsum(words, *alike([plain(each) for each in parts]))),
     np.tile: lambda x, reps: _tiled(x, reps),
     np.flip: lambda x, axis: x[..., ::-1] if axis in (1, -1) else _down(),
     np.fliplr: lambda x: x[:, ::-1],

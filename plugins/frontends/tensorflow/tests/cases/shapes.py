@@ -131,6 +131,7 @@ _FUNCTIONS = {
     "matvec": lambda x: tf.linalg.matvec(x, x[0, 0]),
     "tensordot": lambda x: tf.tensordot(x, x, [[1, 2], [1, 2]]),
     "einsum": lambda x: tf.einsum("bij,bkj->bik", x, x),
+    "einsum of ellipses": lambda x: tf.einsum("...ij,...j->...i", x, x[0, 0]),
     "cross": lambda x: tf.linalg.cross(x[..., :3], x[..., 2:]),
     "batch_gather": lambda x: tf.compat.v1.batch_gather(x, tf.argsort(x[..., 0])),
     "unique": lambda x: tf.unique(tf.cast(x[0, 0] * 2, tf.int32)),

@@ -8,6 +8,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant
+from tenonnx_frontends import numerics
 from tenonnx_tensorflow.attributes import dtype_of
 from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.tracked_values import as_dtype, number
@@ -36,7 +37,7 @@ def matmul(node: Any, a: Value, b: Value) -> Value:
 
 @rule("Einsum")
 def einsum(node: Any, *values: Value) -> Value:
-    return ops.einsum(*values, equation=node["equation"])
+    return numerics.einsum(node["equation"], *values)
 
 
 @rule("_FusedMatMul", "_FusedConv2D")
