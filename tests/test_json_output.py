@@ -62,6 +62,7 @@ LINES = {
     "evaluate cnn.onnx cnn.onnx --data cnn.npz --metric accuracy": 0,
     "grad cnn.onnx --of scores --wrt images --cotangent g -o slope.onnx": 0,
     "quantize digits.onnx -o small.onnx": 0,
+    "quantize digits.onnx -o small.onnx --recipe onnxruntime-cpu --inputs digits.npz --report": 0,
     "score cnn.onnx --input rows.npy -o scores": 0,
     "anonymize digits.onnx -o plain.onnx": 0,
     "reduce digits.onnx -o small.onnx --check false": 0,

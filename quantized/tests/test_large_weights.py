@@ -12,8 +12,9 @@ from tenonnx import errors
 from tenonnx.extend import transforms
 from tenonnx_cli import main
 from tenonnx_quantized.tuning import quantize as tuning
-from tenonnx_quantized.tuning.quantize import LARGE, quantize
+from tenonnx_quantized.tuning.quantize import quantize
 from tenonnx_quantized.tuning.quantized_tensor import in_blocks
+from tenonnx_quantized.tuning.weights import LARGE
 
 ROWS, COLUMNS = 2063, 2100
 

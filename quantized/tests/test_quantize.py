@@ -226,7 +226,7 @@ def test_a_budget_leaves_the_worst_nodes_floats(cnn):
     ("settings", "message"),
     [
         ({"mode": "integer"}, "unsupported mode"),
-        ({"bits": 4}, "unsupported bits"),
+        ({"bits": 3}, "unsupported bits"),
         ({"bits": 8, "weight_type": "int4"}, "unsupported bits"),
         ({"activation_type": "int4"}, "unsupported activation_type"),
         ({"mode": "dynamic", "activation_type": "uint8"}, "unsupported activation_type"),

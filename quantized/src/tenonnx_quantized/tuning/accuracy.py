@@ -5,15 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenonnx.extend import Constant, Graph, TensorType, Value, counted, html_of, static
+from tenonnx.extend import Constant, Graph, InvalidCall, TensorType, Value, counted, html_of, static
 from tenonnx.extend.backends import compile_graph
 from tenonnx_quantized.forms.quantized_nodes import is_dequantize, is_quantize
-from tenonnx_quantized.tuning.calibrate import Batch
 from tenonnx_quantized.tuning.quantized_tensor import QuantizedTensor
+from tenonnx_quantized.tuning.statistics import Batch
+
+if TYPE_CHECKING:
+    from tenonnx_quantized.tuning.sensitivity import LayerSensitivity, ParetoPoint
+
+
+#: Of so many layers the errors are drawn.
+_DRAWN = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +39,8 @@ class Report:
 
     ``reached`` is the share of the numbers of the model's weights that are quantized values now; ``kept`` are the
     weights that are not, with the types of the nodes that use them: largest first. ``sqnr`` is the
-    signal-to-quantization-noise ratio of each output of floats, in decibels.
+    signal-to-quantization-noise ratio of each output of floats, in decibels. ``layers`` have the sensitivity of each
+    layer where it was measured, and ``notes`` say what is doubtful about the calibration data.
     """
 
     tensors: list[TensorError] = field(default_factory=list)
@@ -42,6 +50,8 @@ class Report:
     reached: float = 1.0
     kept: dict[str, str] = field(default_factory=dict)
     sqnr: dict[str, float] = field(default_factory=dict)
+    layers: list[LayerSensitivity] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         said = f"{counted(len(self.quantized), 'node')} quantized"
@@ -64,8 +74,52 @@ class Report:
             "outputs": self.outputs,
             "reached": self.reached,
             "kept": self.kept,
-            "sqnr": {name: ratio if math.isfinite(ratio) else None for name, ratio in self.sqnr.items()},
+            "sqnr": {name: _finite(ratio) for name, ratio in self.sqnr.items()},
+            **({"layers": [layer.to_dict() for layer in self.layers]} if self.layers else {}),
+            **({"pareto": [[point.bits, _finite(point.sqnr)] for point in self.pareto]} if self.layers else {}),
+            **({"notes": self.notes} if self.notes else {}),
         }
+
+    @property
+    def pareto(self) -> list[ParetoPoint]:
+        """Sizes of the weights and the errors that come with them, from the fewest bits to the most."""
+        from tenonnx_quantized.tuning.sensitivity import pareto_curve
+
+        return [point for point, _ in pareto_curve(self.layers)] if self.layers else []
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the error of each layer alone by its bits, and in a figure of its own the curve of size and error, too.
+
+        Returns the axes of matplotlib. Raises ``InvalidCall`` where the sensitivity of layers was not measured."""
+        from tenonnx.tools import plot_axes
+
+        if not self.layers:
+            raise InvalidCall("the sensitivity of layers was not measured", do="quantize with report=True")
+        own, axes = axes is None, plot_axes(axes)
+        layers = sorted(self.layers, key=lambda layer: -max(layer.errors.values()))[:_DRAWN]
+        for bits in sorted({bits for layer in layers for bits in layer.errors}):
+            known = [(sqnr(layer.errors[bits]), k) for k, layer in enumerate(layers) if bits in layer.errors]
+            axes.plot(*zip(*known, strict=True), "o", label=f"{bits} bits")
+        axes.set_yticks(range(len(layers)), [f"{layer.name} ({layer.op})" for layer in layers])
+        axes.invert_yaxis()
+        axes.set_xlabel("SQNR of the outputs (dB)")
+        axes.set_title("Error that each layer alone causes")
+        axes.legend()
+        if own:
+            figure = axes.figure
+            figure.set_size_inches(8, 4 + 0.25 * len(layers))
+            figure.set_layout_engine("tight")
+            places = figure.add_gridspec(2, 1, height_ratios=[1 + len(layers) / 8, 1])
+            axes.set_subplotspec(places[0])
+            curve = figure.add_subplot(places[1])
+            curve.plot([point.bits for point in self.pareto], [_finite(point.sqnr) for point in self.pareto], ".-")
+            curve.set_xlabel("bits of a weight, scales included")
+            curve.set_ylabel("estimated SQNR (dB)")
+        return axes
+
+
+def _finite(ratio: float) -> float | None:
+    return ratio if math.isfinite(ratio) else None
 
 
 def sqnr(error: float) -> float:

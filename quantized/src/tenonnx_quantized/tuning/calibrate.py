@@ -2,44 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tenonnx.extend import DType, Graph, InvalidCall
-from tenonnx.extend.backends import Program, compile_graph
-from tenonnx.extend.transforms import copy_graph
+from tenonnx.extend.backends import Program
 from tenonnx_quantized.tuning.quantized_tensor import encode, parameters
+from tenonnx_quantized.tuning.statistics import Batch, Moments, check_batch, watching
 
 Array = np.ndarray[Any, Any]
-Batch = Mapping[str, Any]
 
 #: How finely the values of an activation are counted.
 BINS = 2048
+
+#: Bytes of batches, with what the graph gives for them, that are kept for counting and for measuring errors.
+BATCH_BYTES = 1 << 28
+
+#: Numbers as the quantized values of a range represent them.
+Rounding = Callable[[Array, float, float], Array]
 
 #: The part of all values that the range of method ``percentile`` holds.
 PERCENTILE = 0.9999
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Observed:
-    """Observations of a float graph: the range of each watched value over all batches, its contents in the
-    first one, and every output of the graph, batch by batch."""
+    """Observations of a float graph: the range of each watched value over all batches, its contents in the first one,
+    and batches with every output of the graph.
 
-    ranges: dict[str, tuple[float, float]]
-    first: dict[str, Array]
-    outputs: dict[str, list[Array]]
+    The batches are all of them, or as many as fit into ``BATCH_BYTES``, drawn at random from all.
+    """
+
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    first: dict[str, Array] = field(default_factory=dict)
+    batches: list[Batch] = field(default_factory=list)
+    results: list[dict[str, Array]] = field(default_factory=list)
+    count: int = 0
+
+    @property
+    def outputs(self) -> dict[str, list[Array]]:
+        """The contents of every output, batch by batch."""
+        names = self.results[0] if self.results else {}
+        return {name: [each[name] for each in self.results] for name in names}
 
 
-def values_of(graph: Graph, names: Sequence[str], backend: str) -> Program:
-    """A program that gives these values of a graph."""
-    watched = copy_graph(graph)
-    values = {value.name: value for value in watched.values()}
-    watched.outputs = [values[name] for name in names]
-    return compile_graph(watched, backend)
+class _Sample:
+    """Batches drawn at random, each as likely as the others, in bounded memory (Vitter 1985, algorithm R)."""
+
+    def __init__(self, found: Observed) -> None:
+        self.found, self.size, self.capacity = found, 0, 0
+        self.random = np.random.default_rng(0)
+
+    def add(self, batch: Batch, results: dict[str, Array]) -> None:
+        found, place = self.found, self.found.count
+        found.count += 1
+        self.size += sum(np.asarray(each).nbytes for each in (*batch.values(), *results.values()))
+        if not self.capacity:
+            found.batches.append(batch)
+            found.results.append(results)
+            if self.size > BATCH_BYTES:
+                self.capacity = len(found.batches)
+        elif (other := int(self.random.integers(place + 1))) < self.capacity:
+            found.batches[other], found.results[other] = batch, results
 
 
 def observe(
@@ -51,47 +80,65 @@ def observe(
     *,
     dtype: DType = DType.uint8,
     symmetric: bool = False,
+    moments: Moments | None = None,
+    check: bool = False,
 ) -> Observed:
-    """Run a graph over all batches; returns the ranges of ``names`` by a method of ``METHODS``, for a type.
+    """Run a graph over all batches once; returns the ranges of ``names`` by a method of ``METHODS``, for a type.
 
-    The batches are gone through twice where values have to be counted. Raises ``InvalidCall`` without a batch.
+    The extremes are those of all batches; numbers are counted on the batches that are kept. ``moments`` takes in the
+    inputs of its layers on the way. With ``check``, raises ``InvalidCall`` for a batch with NaN or infinite numbers
+    and for a watched value that becomes NaN. Raises ``InvalidCall`` without a batch, too.
     """
-    batches = list(batches)
     if method not in METHODS:
         raise InvalidCall("unknown calibration method", given=method, available=", ".join(METHODS))
-    if not batches:
-        raise InvalidCall("calibration got no data", do="give one batch or more")
-    outputs: dict[str, list[Array]] = {value.name: [] for value in graph.outputs}
-    program = values_of(graph, list(dict.fromkeys((*outputs, *names))), backend)
+    found = Observed()
+    sample = _Sample(found)
+    inputs = [] if moments is None else moments.begin()
+    outputs = [value.name for value in graph.outputs]
+    program = watching(graph, list(dict.fromkeys((*outputs, *names, *inputs))), backend)
     low, high = dict.fromkeys(names, np.inf), dict.fromkeys(names, -np.inf)
-    first: dict[str, Array] = {}
-    for batch in batches:
-        found = program(batch)
+    for number, batch in enumerate(batches):
+        if check:
+            check_batch(batch, number)
+        values = program(batch)
         for name in names:
-            if found[name].size:
-                low[name] = min(low[name], float(found[name].min()))
-                high[name] = max(high[name], float(found[name].max()))
-        for name, parts in outputs.items():
-            parts.append(found[name])
-        first = first or {name: found[name] for name in names}
-    ranges = {name: (min(low[name], 0.0), max(high[name], 0.0)) for name in names}
-    choose = METHODS[method]
-    if choose is not None and names:
-        counts = {name: np.zeros(BINS, np.int64) for name in names}
-        for batch in batches:
-            found = program(batch)
-            for name in names:
-                counts[name] += np.histogram(found[name], BINS, ranges[name])[0]
-        rounded = partial(_rounded, dtype=dtype, symmetric=symmetric)
-        ranges |= {n: choose(counts[n], *ranges[n], rounded) for n in names if ranges[n][0] < ranges[n][1]}
-    return Observed(ranges, first, outputs)
+            if values[name].size:
+                low[name] = min(low[name], float(values[name].min()))
+                high[name] = max(high[name], float(values[name].max()))
+                if check and math.isnan(float(values[name].max())):
+                    raise InvalidCall(
+                        f'"{name}" is NaN on the calibration data',
+                        given=f"batch {number}",
+                        do="look for the first such value with tenonnx debug, or leave the batch out",
+                    )
+        if moments is not None:
+            moments.add(values)
+        sample.add(batch, {name: values[name] for name in outputs})
+        found.first = found.first or {name: values[name] for name in names}
+    if not found.count:
+        raise InvalidCall("calibration got no data", do="give one batch or more")
+    if moments is not None:
+        moments.batches = found.batches
+    found.ranges = {name: (min(low[name], 0.0), max(high[name], 0.0)) for name in names}
+    _choose(program, found, names, method, partial(_rounded, dtype=dtype, symmetric=symmetric))
+    return found
+
+
+def _choose(program: Program, found: Observed, names: Sequence[str], method: str, rounded: Rounding) -> None:
+    """Replace the extremes by the ranges that a method finds from counts."""
+    choose, ranges = METHODS[method], found.ranges
+    counted = [name for name in names if ranges[name][0] < ranges[name][1] and np.isfinite(ranges[name]).all()]
+    if choose is None or not counted:
+        return
+    counts = {name: np.zeros(BINS, np.int64) for name in counted}
+    for batch in found.batches:
+        values = program(batch)
+        for name in counted:
+            counts[name] += np.histogram(values[name], BINS, ranges[name])[0]
+    ranges |= {name: choose(counts[name], *ranges[name], rounded) for name in counted}
 
 
 # ----- how a range is chosen from counts ------------------------------------------------------------------------------
-
-
-#: Numbers as the quantized values of a range stand for them.
-Rounding = Callable[[Array, float, float], Array]
 
 
 def _rounded(numbers: Array, low: float, high: float, *, dtype: DType, symmetric: bool) -> Array:

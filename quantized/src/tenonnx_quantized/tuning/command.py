@@ -28,11 +28,11 @@ from tenonnx_cli.extend import (
     verbosity_options,
     working,
 )
-from tenonnx_quantized.tuning.modes import MODES
+from tenonnx_quantized.tuning.modes import GRANULARITIES, MODES, PREPARATIONS, RANGES, ROUNDINGS, SEARCHES
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
-    from tenonnx_quantized.tuning.quantize import Report
+    from tenonnx_quantized.tuning.accuracy import Report
 
 #: Below this signal-to-quantization-noise ratio, in decibels, an output is taken for lost.
 LEAST_SQNR = 10.0
@@ -47,10 +47,17 @@ SHOWN = 10
     examples=[
         "tenonnx quantize model.onnx -o small.onnx",
         "tenonnx quantize model.onnx -o small.onnx --mode static --inputs samples.npz",
+        "tenonnx quantize model.onnx -o small.onnx --recipe gptq-4bit --inputs samples.npz",
     ],
 )
 @model_argument
 @output_option
+@click.option(
+    "--recipe",
+    metavar="NAME|FILE",
+    help="Settings by the name of a recipe, or from a TOML file; other options override them. "
+    "An unknown name lists the recipes.",
+)
 @click.option(
     "--mode",
     type=click.Choice(MODES),
@@ -61,18 +68,20 @@ SHOWN = 10
 )
 @click.option(
     "--bits",
-    type=click.Choice(["4", "8"]),
+    type=click.Choice(["2", "4", "8"]),
     help="Bits of a weight in blocks, of Gemm too. Default: 4 in mode weights, else 8.",
 )
 @click.option(
     "--activation-type",
-    type=click.Choice(["uint8", "int8", "uint16", "int16", "float8e4m3fn"]),
+    type=click.Choice(["uint8", "int8", "uint16", "int16", "float8e4m3fn", "float8e5m2"]),
     help="Type of quantized activations in mode static. Default: uint8, or int8 with --symmetric.",
 )
 @click.option(
     "--weight-type",
-    type=click.Choice(["int8", "uint8", "int16", "uint16", "int4", "uint4", "float8e4m3fn"]),
-    help="Type of quantized weights in modes static and dynamic. Default: int8.",
+    type=click.Choice(
+        ["int8", "uint8", "int16", "uint16", "int4", "uint4", "int2", "uint2", "float8e4m3fn", "float8e5m2"]
+    ),
+    help="Type of quantized weights; in mode weights a float8. Default: int8.",
 )
 @click.option(
     "--block-size",
@@ -86,20 +95,32 @@ SHOWN = 10
     default=True,
     help="One scale for each output channel of a weight, or one for the whole tensor.",
 )
+@click.option(
+    "--granularity",
+    type=click.Choice(GRANULARITIES),
+    help="The part of every weight that shares a scale. Default: blocks of MatMul in mode weights, else channels.",
+)
 @click.option("--symmetric", is_flag=True, help="Symmetric quantization: zero point in the middle of the range.")
 @click.option(
     "--calibration",
-    type=click.Choice(["minmax", "percentile", "entropy", "mse"]),
+    type=click.Choice(RANGES),
     default="minmax",
     show_default=True,
     help="How the ranges of activations are calibrated.",
 )
 @click.option(
-    "--search",
-    type=click.Choice(["rtn", "hqq"]),
+    "--method",
+    metavar="A,B",
     default="rtn",
     show_default=True,
-    help="How block-quantized weights are rounded: to nearest (rtn), or by half-quadratic quantization (hqq).",
+    help=f"How weights are rounded: {', '.join(ROUNDINGS)}; what is done before: {', '.join(PREPARATIONS)}; and "
+    "bias-correction. All but rtn, hqq and equalize need --inputs.",
+)
+@click.option(
+    "--search",
+    type=click.Choice(SEARCHES),
+    help="How the scales of weights are found: by their extremes (rtn), half-quadratic quantization (hqq) or the least "
+    "square error (mse). Default: rtn, or mse for methods that read data.",
 )
 @click.option("--ops", metavar="A,B", help="The op types to quantize; by default all that can be.")
 @click.option(
@@ -107,9 +128,17 @@ SHOWN = 10
 )
 @click.option(
     "--budget",
-    type=float,
-    metavar="ERROR",
-    help="Keep the nodes with the largest errors in floating point until the error of the outputs is below this.",
+    metavar="ERROR|SIZE",
+    help="An error such as 0.05: the nodes with the largest errors stay in floating point until that of the outputs is "
+    "below it. A size such as 4.5bits (of a weight) or 20MiB (of all): each layer gets 2, 4 or 8 bits.",
+)
+@click.option("--report", is_flag=True, help="Measure and print the error that each layer alone causes.")
+@click.option(
+    "--plot",
+    "picture",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Draw the errors of layers and the curve of size and error to a file. Needs matplotlib. Implies --report.",
 )
 @click.option(
     "--form",
@@ -150,7 +179,10 @@ def command(
     archive: str | None,
     columns: Mapping[str, Sequence[str]],
     ops: str | None,
+    recipe: str | None,
     bits: str | None,
+    report: bool,
+    picture: str | None,
     leave_out: Sequence[str],
     batch: int,
     overwrite: bool,
@@ -170,24 +202,28 @@ def command(
     from tenonnx_cli.extend import read_feeds
     from tenonnx_data import cut
     from tenonnx_quantized.tuning.quantize import is_measured, quantize
+    from tenonnx_quantized.tuning.recipe import config_of
 
+    settings |= {"bits": None if bits is None else int(bits), "leave_out": leave_out}
+    settings["ops"] = None if ops is None else [name.strip() for name in ops.split(",")]
+    settings = _given(settings)
+    chosen = config_of(recipe, settings)
     graph = load_model(model)
     before = model_size(graph, model, costs=costs)  # the output may replace the file
     batches = list(cut(graph, read_feeds(graph, inputs, archive, columns), batch))
-    is_run = is_measured(graph, batches, settings["budget"])
+    is_run = is_measured(graph, batches, chosen.budget)
     if not is_run:
         complain("note: a model of this size, or with an op that no package provides, is not run to measure errors")
-    elif not batches and settings["mode"] != "static":
+    elif not batches and not chosen.calibrates:
         complain("note: errors are measured on random inputs (give data with --inputs)")
-    if settings["initializers_as_constants"]:
+    if chosen.initializers_as_constants:
         _say_closed(sum(value.data is not None for value in graph.all_inputs))
-    settings |= {"bits": None if bits is None else int(bits), "leave_out": leave_out}
-    settings["ops"] = None if ops is None else [name.strip() for name in ops.split(",")]
     with working(f"quantizing {model}"):
-        made, report = quantize(graph, batches, **settings)
-
+        made, found = quantize(graph, batches, recipe=recipe, report=report or picture is not None, **settings)
+    for note in found.notes:
+        complain(f"note: {note}")
     if not allow_loss:
-        _refuse_loss(report)
+        _refuse_loss(found)
 
     def verify(written: Graph) -> None:
         if not is_run:
@@ -202,16 +238,25 @@ def command(
             complain(f"note: a session of {session.backend} with default options differs: {session.reason}{helps}")
 
     tx.export(made, opened(output), verify=verify, overwrite=overwrite)
-    verdict = _verdict(report, is_run)
+    verdict = _verdict(found, is_run)
     after = model_size(made, output, costs=costs)
+    if picture is not None:
+        found.plot().figure.savefig(picture)
     if as_json:
         both = {"before": before.to_dict(), "after": after.to_dict()}
-        say_json({"file": model, "output": output, "verdict": verdict, **both, **report.to_dict()})
+        say_json({"file": model, "output": output, "verdict": verdict, **both, **found.to_dict()})
         return
     say(f"{output}: {verdict}", style="green" if is_run else "yellow")
     say_sizes(before, after)
     say()
-    _say(report, verbose)
+    _say(found, verbose)
+
+
+def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings whose options are given, so that a recipe keeps the others."""
+    default = click.core.ParameterSource.DEFAULT
+    context = click.get_current_context()
+    return {name: value for name, value in settings.items() if context.get_parameter_source(name) is not default}
 
 
 def _say_closed(count: int) -> None:
@@ -253,7 +298,29 @@ def _say(report: Report, verbose: bool) -> None:
         say_table([[t.name, t.kind, t.dtype, f"{t.error:.3%}"] for t in worst], ["tensor", "kind", "type", "error"])
     if more := len(report.tensors) - len(worst):
         say(f"  and {more} more, with smaller errors (-v lists all)")
+    _say_layers(report)
     rows = [(n, f"{e:.3%}", f"{report.sqnr[n]:.1f} dB" if n in report.sqnr else "-") for n, e in report.outputs.items()]
     if rows:
         say()
         say_table(rows, ("output", "error", "SQNR"))
+
+
+def _say_layers(report: Report) -> None:
+    """The sensitivity of each layer, and the curve of size and error."""
+    from tenonnx_quantized.tuning.accuracy import sqnr
+
+    if not report.layers:
+        return
+    widths = sorted({bits for layer in report.layers for bits in layer.errors})
+    names = [f"SQNR at {bits} bits" for bits in widths]
+    rows = []
+    for layer in sorted(report.layers, key=lambda each: -max(each.errors.values())):
+        ratios = {bits: f"{sqnr(error):.1f} dB" for bits, error in layer.errors.items()}
+        rows.append(
+            [layer.name, layer.op, f"{layer.elements:,}", str(layer.bits), *(ratios.get(bits, "-") for bits in widths)]
+        )
+    say()
+    say_table(rows, ["layer", "op", "weights", "bits", *names])
+    say()
+    points = [(f"{point.bits:.2f}", f"{point.sqnr:.1f} dB") for point in report.pareto]
+    say_table(points, ["bits of a weight", "estimated SQNR"])

@@ -1,4 +1,22 @@
-"""Modes of quantization."""
+"""Names of the choices of a quantization, without anything that takes long to import."""
 
 #: The modes; the first one, which needs no data, is the default.
 MODES = ("dynamic", "static", "weights")
+
+FORMS = ("qdq", "qoperator")
+
+GRANULARITIES = ("tensor", "channel", "block")
+
+#: How the range of an activation is chosen.
+RANGES = ("minmax", "percentile", "entropy", "mse")
+
+#: How the scales of a weight are found: by its extremes, half-quadratic quantization or the least square error.
+SEARCHES = ("rtn", "hqq", "mse")
+
+#: Methods that round weights; the first one is the default.
+ROUNDINGS = ("rtn", "hqq", "gptq", "quantease", "ada-round", "auto-round")
+
+#: Methods that rescale the model before, and change nothing that it computes in floating point.
+PREPARATIONS = ("equalize", "smooth-quant", "awq")
+
+METHODS = (*ROUNDINGS, *PREPARATIONS, "bias-correction")

@@ -10,13 +10,15 @@ import numpy as np
 
 from tenonnx.extend import DType, Value
 from tenonnx_quantized.computed import Computed, rows
-from tenonnx_quantized.formats import float8
 from tenonnx_quantized.quantize import encode_array
 
 Array = np.ndarray[Any, Any]
 
 #: How many numbers of a large matrix are quantized at a time.
 _AT_ONCE = 1 << 18
+
+#: Types of quantized values in blocks.
+_OF_BITS = {2: DType.uint2, 4: DType.uint4, 8: DType.uint8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,8 @@ def parameters(low: Any, high: Any, dtype: DType, *, symmetric: bool) -> Quantiz
     least, greatest = _range(dtype)
     if symmetric or dtype.is_float:
         middle = 0 if dtype.is_signed else 1 << dtype.bits - 1
-        # of 16 quantized values the odd one out counts: half a step of the largest number is clipped for a smaller step
-        steps = (greatest - least) / 2 if dtype.bits == 4 else greatest - middle
+        # of 4 or 16 quantized values the odd one out counts: half a step of the largest is clipped for a smaller step
+        steps = (greatest - least) / 2 if dtype.bits <= 4 and dtype.is_integer else greatest - middle
         scale = np.maximum(-low, high) / steps
         zero = np.full(np.shape(scale), middle)
     else:
@@ -50,7 +52,8 @@ def parameters(low: Any, high: Any, dtype: DType, *, symmetric: bool) -> Quantiz
 def _range(dtype: DType) -> tuple[float, float]:
     if dtype.is_integer:
         return dtype.bounds
-    greatest = float(np.nanmax(float8()))
+    every = np.arange(256, dtype=np.uint8).view(dtype.numpy).astype(np.float32)
+    greatest = float(every[np.isfinite(every)].max())
     return -greatest, greatest
 
 
@@ -128,7 +131,7 @@ def _ranged(
     x: Array, bits: int, block_size: int, *, symmetric: bool, search: str
 ) -> tuple[Array, QuantizationParameters]:
     """The blocks of rows of a matrix, and their parameters."""
-    dtype, parts = {4: DType.uint4, 8: DType.uint8}[bits], _apart(x, block_size)
+    dtype, parts = _OF_BITS[bits], _apart(x, block_size)
     found = parameters(parts.min(1), parts.max(1), dtype, symmetric=symmetric)
     if search == "hqq":
         held = (np.arange(parts.shape[0] * block_size) < len(x)).reshape(-1, block_size, 1)
@@ -158,8 +161,7 @@ def in_blocks_of_rows(weights: Value, bits: int, block_size: int, *, symmetric: 
     """``in_blocks`` of a large matrix along its rows, read in parts, and again when the result is written."""
     length, columns = (int(d) for d in weights.tensor.shape or ())  # type: ignore[arg-type]
     count = max(1, _AT_ONCE // max(1, columns * block_size)) * block_size
-    dtype = {4: DType.uint4, 8: DType.uint8}[bits]
-    blocks = -(-length // block_size)
+    dtype, blocks = _OF_BITS[bits], -(-length // block_size)
     scale, zero = np.empty((blocks, columns), np.float32), np.empty((blocks, columns), dtype.numpy)
     lost = size = 0.0
     for start in range(0, length, count):
@@ -198,9 +200,6 @@ def in_blocks_of_rows(weights: Value, bits: int, block_size: int, *, symmetric: 
 def _held(found: Array, dtype: DType) -> Computed:
     """Contents that nobody needs to copy."""
     return Computed(dtype, found.shape, lambda start, stop: found[start:stop])
-
-
-SEARCHES = ("rtn", "hqq")
 
 
 #: How much of a range the search tries.

@@ -1,0 +1,262 @@
+"""Settings of a quantization."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, InvalidCall, Node, did_you_mean
+from tenonnx_quantized.forms.quantized_nodes import is_meaning
+from tenonnx_quantized.tuning.budget import Budget
+from tenonnx_quantized.tuning.modes import FORMS, GRANULARITIES, METHODS, MODES, RANGES, ROUNDINGS, SEARCHES
+
+_FLOAT8 = ("float8e4m3fn", "float8e5m2")
+_ACTIVATION_TYPES = ("uint8", "int8", "uint16", "int16", *_FLOAT8)
+_WEIGHT_TYPES: dict[str, tuple[str, ...]] = {
+    "static": (*_ACTIVATION_TYPES, "int4", "uint4", "int2", "uint2"),
+    "dynamic": ("int8", "uint8"),
+    "weights": _FLOAT8,
+}
+_BITS = {"static": (2, 4, 8), "dynamic": (8,), "weights": (2, 4, 8)}
+
+#: Integer types of so many bits, of numbers from 0 on and of both signs.
+_OF_BITS = {
+    2: (DType.uint2, DType.int2),
+    4: (DType.uint4, DType.int4),
+    8: (DType.uint8, DType.int8),
+    16: (DType.uint16, DType.int16),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSettings:
+    """Settings of the layers whose node or weights have a name that matches ``pattern``; None: those of the model.
+
+    ``bits`` is 2, 4 or 8, ``granularity`` tensor, channel or block, ``method`` how the weights are rounded. Where
+    ``keep_float`` is set, the layers are not quantized.
+    """
+
+    pattern: str
+    bits: int | None = None
+    granularity: str | None = None
+    block_size: int | None = None
+    method: str | None = None
+    keep_float: bool = False
+
+    def __post_init__(self) -> None:
+        _check_choices(
+            f'layers "{self.pattern}"',
+            self,
+            {"bits": (None, 2, 4, 8), "granularity": (None, *GRANULARITIES), "method": (None, *ROUNDINGS)},
+        )
+        if self.block_size is not None:
+            _check_block_size(self.block_size)
+
+    def matches(self, node: Node) -> bool:
+        names = (node.name or "", *(value.name for value in node.inputs[1:2] if value is not None))
+        return any(fnmatch.fnmatchcase(name, self.pattern) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightSettings:
+    """Settings of the weights of one node: the type of their values, and the part of them that shares a scale."""
+
+    dtype: DType
+    granularity: str
+    block_size: int
+    symmetric: bool
+    rounding: str
+    search: str
+
+    def with_bits(self, bits: int) -> WeightSettings:
+        """The same for another number of bits of integers of the same sign."""
+        return replace(self, dtype=_OF_BITS[bits][self.dtype.is_signed])
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeConfig:
+    """Settings of a quantization.
+
+    ``mode``: ``dynamic`` (weights, and activations by ranges found while it runs), ``static`` (by ranges found on data)
+    or ``weights`` alone: those of MatMul in blocks of ``block_size`` rows, by default of 4 ``bits``, those of Conv by
+    channel in 8, and those of Gemm, the layers that a model ends in, likewise unless ``bits`` says otherwise.
+    ``granularity`` (tensor, channel or block) sets the part of a weight that shares a scale for all of them.
+    ``activation_type`` and ``weight_type`` say more of them in mode ``static``, the latter in ``dynamic``, too: by
+    default uint8 (int8 where ``symmetric``) and int8. float8 goes with float8. Quantized values of signed types are
+    symmetric in weights, those of all types where ``symmetric`` or in form ``qoperator``, which has quantized values of
+    8 bits alone. ``method`` names methods, one or several: how weights are rounded (``rtn``, ``hqq``, ``gptq``,
+    ``quantease``, ``ada-round`` or ``auto-round``), how the model is rescaled before (``awq``, ``smooth-quant``,
+    ``equalize``), and ``bias-correction``. ``calibration`` is a method of ``calibrate.METHODS``, ``search`` how the
+    scales of blocks are found. ``ops`` are the types to quantize (None: those with weights, and in mode ``static`` what
+    lies between these), ``leave_out`` patterns of names of nodes that stay floats, ``layers`` settings by pattern, the
+    first that matches counts. ``budget`` is the greatest error of the outputs, relative to their size, for which the
+    worst nodes stay floats, or a size, such as ``"4.5 bits"`` for each weight or ``"20 MiB"`` for all of them, for
+    which each layer gets 2, 4 or 8 bits by its sensitivity. ``form`` is that of the result.
+    ``initializers_as_constants`` takes initializers off the list of graph inputs, which no call can feed then; those
+    that stay there are not quantized.
+    """
+
+    mode: str = MODES[0]
+    bits: int | None = None
+    block_size: int = 32
+    activation_type: str | None = None
+    weight_type: str | None = None
+    per_channel: bool = True
+    granularity: str | None = None
+    symmetric: bool = False
+    calibration: str = "minmax"
+    method: str | Sequence[str] = ()
+    search: str | None = None
+    ops: Sequence[str] | None = None
+    leave_out: Sequence[str] = ()
+    layers: Sequence[LayerSettings] = ()
+    budget: float | str | None = None
+    form: str = "qdq"
+    initializers_as_constants: bool = True
+
+    def __post_init__(self) -> None:
+        bits = _BITS.get(self.mode, ())
+        _check_choices(
+            f"in mode {self.mode}",
+            self,
+            {
+                "mode": MODES,
+                "form": FORMS,
+                "calibration": RANGES,
+                "search": (None, *SEARCHES),
+                "granularity": (None, *GRANULARITIES),
+                "bits": (None, *bits) if self.weight_type is None else (None,),
+                "activation_type": (None, *_ACTIVATION_TYPES) if self.mode == "static" else (None,),
+                "weight_type": (None, *_WEIGHT_TYPES.get(self.mode, ())),
+            },
+        )
+        both = f"{self.activations} and {self.weights}"
+        if self.mode == "static" and self.activations.is_float is not self.weights.is_float:
+            raise InvalidCall("quantize: only one of activations and weights is of float8", given=both)
+        if self.mode == "static" and self.form == "qoperator" and self.version > 13:
+            raise InvalidCall(
+                "quantize: activations or weights are not of 8 bits, with form qoperator", given=both, do="use form qdq"
+            )
+        _check_block_size(self.block_size)
+        self._check_methods()
+        if self.budget is not None:
+            Budget.of(self.budget)
+
+    def _check_methods(self) -> None:
+        for name in self.methods:
+            if name not in METHODS:
+                raise InvalidCall(
+                    f'quantize: unknown method "{name}"',
+                    given=", ".join(self.methods),
+                    available=", ".join(METHODS),
+                    do=did_you_mean(name, METHODS),
+                )
+        if len(rounding := [name for name in self.methods if name in ROUNDINGS]) > 1:
+            raise InvalidCall("quantize: several methods round the weights", given=", ".join(rounding), do="choose one")
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The names in ``method``."""
+        given = self.method.replace("+", ",").split(",") if isinstance(self.method, str) else self.method
+        return tuple(name.strip() for name in given if name.strip())
+
+    @property
+    def rounding(self) -> str:
+        return next((name for name in self.methods if name in ROUNDINGS), ROUNDINGS[0])
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether a method reads the inputs of layers."""
+        every = {*self.methods, *(rule.method for rule in self.layers if rule.method)}
+        return bool(every - {"rtn", "hqq", "equalize"})
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether data are needed."""
+        return self.mode == "static" or self.needs_data
+
+    @property
+    def activations(self) -> DType:
+        return DType.of(self.activation_type or ("int8" if self.symmetric else "uint8"))
+
+    @property
+    def weights(self) -> DType:
+        """The quantized values of weights that are not in blocks."""
+        if self.weight_type is not None:
+            return DType.of(self.weight_type)
+        return _OF_BITS[self.bits or 8][1] if self.activations.is_integer else self.activations
+
+    @property
+    def version(self) -> int:
+        """The version of ai.onnx that has all quantized values asked for, blocks apart."""
+        return max(map(first_version, (self.activations, self.weights)))
+
+    def rule(self, node: Node) -> LayerSettings | None:
+        """The settings by pattern of a node."""
+        return next((rule for rule in self.layers if rule.matches(node)), None)
+
+    def of(self, node: Node) -> WeightSettings:
+        """The settings of the weights of a node."""
+        rule = self.rule(node) or LayerSettings("*")
+        rounding = rule.method or self.rounding
+        search = self.search or ("hqq" if rounding == "hqq" else "mse" if self.needs_data else "rtn")
+        weights, size = node.inputs[1], rule.block_size or self.block_size
+        flat = weights is not None and weights.ndim == 2
+        chosen = rule.granularity or self.granularity
+        if self.mode != "weights":
+            dtype = self.weights if rule.bits is None else _OF_BITS[rule.bits][self.weights.is_signed]
+            granularity = chosen or ("channel" if self.per_channel else "tensor")
+            # onnxruntime makes QLinearMatMul of these, which takes no scales by column for a stack of matrices
+            if not flat and is_meaning(node.op, ops.matmul):
+                granularity = "tensor"
+            granularity = "channel" if granularity == "block" and not (flat and dtype.is_integer) else granularity
+            symmetric = dtype.is_signed or self.symmetric or self.form == "qoperator"
+            return WeightSettings(dtype, granularity, size, symmetric, rounding, search)
+        # kernels are too small for blocks, and the few outputs of a last layer want more bits
+        in_blocks = is_meaning(node.op, ops.matmul) or (is_meaning(node.op, ops.gemm) and self.bits is not None)
+        granularity = chosen or ("block" if in_blocks else "channel")
+        granularity = "channel" if not flat and granularity == "block" else granularity
+        if self.weight_type is not None:
+            kept = "channel" if granularity == "block" else granularity
+            return WeightSettings(DType.of(self.weight_type), kept, size, True, rounding, search)
+        if granularity == "block":
+            return WeightSettings(
+                _OF_BITS[rule.bits or self.bits or 4][0], "block", size, self.symmetric, rounding, search
+            )
+        bits = rule.bits or ((self.bits or 8) if self.granularity is not None else 8)
+        return WeightSettings(_OF_BITS[bits][1], granularity, size, True, rounding, search)
+
+
+def first_version(dtype: DType) -> int:
+    """The first version of ai.onnx whose QuantizeLinear has a type."""
+    if dtype.bits == 8:
+        return 19 if dtype.is_float else 13
+    return 25 if dtype.bits == 2 else 21
+
+
+def _check_block_size(size: int) -> None:
+    if size < 16 or size & (size - 1):
+        raise InvalidCall("quantize: block_size is not a power of two from 16 on", given=str(size))
+
+
+def _check_choices(where: str, settings: Any, choices: dict[str, Iterable[Any]]) -> None:
+    """Raise ``InvalidCall`` for a setting that is none of its choices."""
+    for name, known in choices.items():
+        value = getattr(settings, name)
+        if value in known:
+            continue
+        there = ", ".join(str(each) for each in known if each is not None)
+        more = (
+            f"; bits={' or bits='.join(map(str, _BITS['weights']))}"
+            if getattr(settings, "mode", "") == "weights"
+            else ""
+        )
+        raise InvalidCall(
+            f"quantize: unsupported {name} {where}",
+            given=f"{name}={value!r}",
+            available=there or None,
+            do="" if there else f"leave {name} out{more}",
+        )

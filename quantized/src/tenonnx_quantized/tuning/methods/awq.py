@@ -1,0 +1,54 @@
+"""AWQ: input channels with large activations get a larger share of the quantized values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_quantized.tuning.config import QuantizeConfig, WeightSettings
+from tenonnx_quantized.tuning.methods.layer import Layer, grid
+from tenonnx_quantized.tuning.methods.rescale import Group, Rescaling
+
+Array = np.ndarray[Any, Any]
+
+#: Exponents of the activations' mean magnitudes that are tried.
+_POWERS = np.linspace(0.0, 1.0, 21)
+
+
+def awq(rescaling: Rescaling, chosen: QuantizeConfig) -> None:
+    """Scale input channels by a power of their mean magnitude (Lin et al. 2023, arXiv:2306.00978).
+
+    The power is that of the least error of the outputs of all layers that read the value, rounded to nearest."""
+    assert rescaling.moments is not None
+    for group in rescaling.groups():
+        magnitudes = np.max(
+            [rescaling.by_channel(k, rescaling.moments.of(k).magnitude, np.mean) for k in group.layers.values()], axis=0
+        )
+        tried = (_normalized(np.maximum(magnitudes, 1e-6) ** power) for power in _POWERS)
+        scale = min(tried, key=lambda each: _error(rescaling, group, each, chosen))
+        if np.ptp(scale) > 0:
+            rescaling.apply(group, scale)
+
+
+def _normalized(scale: Array) -> Array:
+    return np.clip(scale / np.sqrt(scale.max() * scale.min()), 1e-4, 1e4)  # type: ignore[no-any-return]
+
+
+def _error(rescaling: Rescaling, group: Group, scale: Array, chosen: QuantizeConfig) -> float:
+    """The error of the outputs of a group's layers with scaled weights, by that of their outputs."""
+    assert rescaling.moments is not None
+    total = 0.0
+    for node, key in group.layers.items():
+        rows, moment = rescaling.by_row(key, scale), rescaling.moments.of(key).moment
+        for part, by, held in zip(rescaling.matrices(node), rows, moment, strict=True):
+            layer = _scaled_layer(part * by[:, None], held / np.outer(by, by), chosen.of(node))
+            total += float(layer.errors(layer.nearest()).sum())
+    return total
+
+
+def _scaled_layer(weights: Array, moment: Array, settings: WeightSettings) -> Layer:
+    size = settings.block_size if settings.granularity == "block" else len(weights)
+    importance = np.diagonal(moment) if settings.search == "mse" else None
+    found = grid(weights, settings.dtype, size, symmetric=settings.symmetric, importance=importance)
+    return Layer(weights, found.scale, found.zero_point.astype(np.float32), settings.dtype, size, moment)

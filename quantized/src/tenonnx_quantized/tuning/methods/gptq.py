@@ -1,0 +1,49 @@
+"""GPTQ: rounding row by row, each error made up for by the rows that follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenonnx_quantized.tuning.methods.layer import Layer
+
+Array = np.ndarray[Any, Any]
+
+#: Rows whose updates of later ones are done at once.
+_BLOCK = 128
+
+
+def gptq(layer: Layer) -> Array:
+    """Round by GPTQ (Frantar et al. 2022, arXiv:2210.17323): the rows of greatest second moment come first ("act
+    order"), by the Cholesky factor of the inverse moment; scales of groups are those of the original weights, so that
+    the result needs no index of groups. A column that the nearest values serve better keeps these."""
+    rows = len(layer.weights)
+    order = np.argsort(-np.diagonal(layer.moment), kind="stable")
+    moment = layer.damped()[np.ix_(order, order)].astype(np.float64)
+    factor = _upper_factor_of_inverse(moment)
+    weights = layer.weights[order].astype(np.float64)
+    scale, zero = (layer.spread(each)[order].astype(np.float64) for each in (layer.scale, layer.zero_point))
+    quantized = np.empty_like(weights)
+    for start in range(0, rows, _BLOCK):
+        stop = min(start + _BLOCK, rows)
+        errors = np.empty((stop - start, weights.shape[1]))
+        for row in range(start, stop):
+            near = np.clip(np.rint(weights[row] / scale[row]) + zero[row], *layer.dtype.bounds)
+            error = (weights[row] - (near - zero[row]) * scale[row]) / factor[row, row]
+            weights[row + 1 : stop] -= factor[row, row + 1 : stop, None] * error
+            quantized[row], errors[row - start] = near, error
+        weights[stop:] -= factor[start:stop, stop:].T @ errors
+    result = np.empty_like(quantized)
+    result[order] = quantized
+    return better_of(layer, result, layer.nearest())
+
+
+def _upper_factor_of_inverse(moment: Array) -> Array:
+    """The upper triangular U with Uᵀ U the inverse of a positive definite matrix."""
+    return np.linalg.cholesky(np.linalg.inv(moment)).T
+
+
+def better_of(layer: Layer, one: Array, other: Array) -> Array:
+    """For each column the one with the smaller error of the layer's output."""
+    return np.where(layer.errors(one) <= layer.errors(other), one, other)

@@ -1,0 +1,92 @@
+"""A layer as a product of matrices, and the protocol of methods that round its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import DType
+from tenonnx_quantized.tuning.quantized_tensor import QuantizationParameters, parameters
+
+Array = np.ndarray[Any, Any]
+
+#: Parts of a range of numbers that are tried for the least square error.
+_PARTS = np.linspace(1.0, 0.5, 26)
+
+
+@dataclass(slots=True)
+class Layer:
+    """``x @ weights`` with the grid of its quantized values.
+
+    ``weights`` are ``[rows, columns]``; ``scale`` and ``zero_point``, ``[blocks, columns]``, hold for ``block_size``
+    rows each, and must stay as they are where there is ``one_scale`` for all columns. ``moment``, ``[rows, rows]``, is
+    the mean of x xᵀ over the inputs of the layer: the mean square error of its outputs is the trace of
+    Dᵀ · moment · D, where D is the change of the weights.
+    """
+
+    weights: Array
+    scale: Array
+    zero_point: Array
+    dtype: DType
+    block_size: int
+    moment: Array
+    one_scale: bool = False
+
+    def spread(self, parameter: Array) -> Array:
+        """The parameter of each weight."""
+        return parameter.repeat(self.block_size, axis=0)[: len(self.weights)]
+
+    def nearest(self, weights: Array | None = None) -> Array:
+        """Weights rounded to the nearest quantized values, as whole numbers."""
+        given = self.weights if weights is None else weights
+        return np.clip(np.rint(given / self.spread(self.scale)) + self.spread(self.zero_point), *self.dtype.bounds)
+
+    def numbers(self, quantized: Array) -> Array:
+        """The numbers that quantized values represent."""
+        return (quantized - self.spread(self.zero_point)) * self.spread(self.scale)
+
+    def errors(self, quantized: Array) -> Array:
+        """The mean square error of the layer's output, for each column."""
+        change = self.numbers(quantized) - self.weights
+        return np.einsum("rc,rc->c", change, self.moment @ change)
+
+    def damped(self, share: float = 0.01) -> Array:
+        """The moment with a part of its mean diagonal added, so that it can be inverted."""
+        diagonal = np.diagonal(self.moment)
+        mean = float(diagonal.mean()) or 1.0
+        return self.moment + np.eye(len(self.moment)) * (share * mean)
+
+
+#: Rounds the weights of a layer to whole numbers ``[rows, columns]``; it may replace the layer's scale and zero point.
+Rounding = Callable[[Layer], Array]
+
+
+def grid(
+    weights: Array, dtype: DType, block_size: int, *, symmetric: bool, importance: Array | None = None
+) -> QuantizationParameters:
+    """Scales and zero points ``[blocks, columns]`` of a matrix.
+
+    With the ``importance`` of each row, such as the mean square of the input that it is multiplied by, each range is
+    clipped to that of the least weighted square error, as AWQ clips (Lin et al. 2023, arXiv:2306.00978, section 5.1).
+    """
+    missing = -len(weights) % block_size
+    parts = np.pad(weights, [(0, missing), (0, 0)], mode="edge").reshape(-1, block_size, weights.shape[1])
+    low, high = parts.min(1), parts.max(1)
+    found = parameters(low, high, dtype, symmetric=symmetric)
+    if importance is None:
+        return found
+    weight = np.pad(importance, (0, missing)).reshape(-1, block_size, 1)
+    scale, zero = found.scale.copy(), found.zero_point.copy()
+    least = np.full(low.shape, np.inf)
+    for part in _PARTS:
+        tried = parameters(low * part, high * part, dtype, symmetric=symmetric)
+        step, shift = tried.scale[:, None], tried.zero_point.astype(np.float32)[:, None]
+        near = np.clip(np.rint(parts / step) + shift, *dtype.bounds)
+        lost = (weight * np.square((near - shift) * step - parts)).sum(1)
+        better = lost < least * (1 - 1e-6)
+        scale, zero = np.where(better, tried.scale, scale), np.where(better, tried.zero_point, zero)
+        least = np.minimum(least, lost)
+    return QuantizationParameters(scale, zero, dtype)

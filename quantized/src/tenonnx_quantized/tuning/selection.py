@@ -1,0 +1,164 @@
+"""Selection of the nodes to quantize, and of the activations between them."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Graph, InvalidCall, Node, Op, Value, did_you_mean, moves_data
+from tenonnx_quantized.forms.quantized_nodes import is_meaning
+from tenonnx_quantized.tuning.config import QuantizeConfig
+
+#: Ops with weights, and the position and the axis of channels of these.
+_WEIGHTED: dict[Op, tuple[int, int]] = {ops.conv: (1, 0), ops.matmul: (1, -1), ops.gemm: (1, 1)}
+
+#: From so many rows on, a table is quantized that rows are taken of.
+_LONG = 32
+
+#: Ops whose activations a static quantization rounds, too.
+_ACTIVATED = (ops.add, ops.mul, ops.average_pool, ops.global_average_pool, ops.concat, ops.sigmoid)
+
+#: The types of ops that can be quantized in some mode.
+QUANTIZED_OPS = [op.name for op in (*_WEIGHTED, ops.gather, *_ACTIVATED)]
+
+
+def weight_place(node: Node) -> tuple[int, int] | None:
+    """The position of the weights of a node and the axis of their channels."""
+    found = next((place for op, place in _WEIGHTED.items() if is_meaning(node.op, op)), None)
+    if found is None:
+        return None
+    position, axis = found
+    weights = node.inputs[position] if len(node.inputs) > position else None
+    if weights is None or not weights.is_constant or weights.dtype is not DType.float32 or weights.ndim < 2:
+        return None
+    if is_meaning(node.op, ops.gemm) and node.attributes.get("transB"):
+        axis = 0
+    return position, axis % weights.ndim
+
+
+def _is_table(uses: Mapping[Value, Sequence[Node]], node: Node) -> bool:
+    """Whether a node takes rows of a constant that only such nodes read, and that is long enough to be worth it."""
+    if not is_meaning(node.op, ops.gather) or node.attributes.get("axis"):
+        return False
+    table = node.inputs[0]
+    if table is None or not table.is_constant or table.dtype is not DType.float32 or table.ndim != 2:
+        return False
+    alone = all(is_meaning(n.op, ops.gather) and n.inputs[0] is table for n in uses[table])
+    return alone and isinstance(rows := table.shape[0], int) and rows >= _LONG
+
+
+def check_ops(graph: Graph, chosen: QuantizeConfig) -> None:
+    """Raise ``InvalidCall`` for a type of ops that neither the graph has nor can be quantized."""
+    known = {*QUANTIZED_OPS, *(node.op_type for node in graph.nodes)}
+    for name in chosen.ops or ():
+        if name not in known:
+            raise InvalidCall(
+                f'cannot quantize ops of the type "{name}": the model has none',
+                given=", ".join(chosen.ops or ()),
+                available=", ".join(QUANTIZED_OPS),
+                do=did_you_mean(name, QUANTIZED_OPS),
+            )
+
+
+def candidates(graph: Graph, chosen: QuantizeConfig) -> list[Node]:
+    """The nodes to quantize."""
+    found, uses = [], graph.uses()
+    defaults = {value for value in graph.all_inputs if value.data is not None}
+    for node in graph.nodes:
+        wanted = (chosen.ops is None or node.op_type in chosen.ops) and defaults.isdisjoint(node.inputs)
+        rule = chosen.rule(node)
+        if rule is not None and rule.keep_float:
+            continue
+        if not wanted or any(fnmatch.fnmatchcase(node.name or "", pattern) for pattern in chosen.leave_out):
+            continue
+        weighted = weight_place(node) is not None
+        if chosen.mode == "weights":
+            weights = node.inputs[1] if weighted else None
+            chosen_node = weights is not None and (is_meaning(node.op, ops.conv) or weights.ndim == 2)
+        else:
+            chosen_node = weighted or _is_table(uses, node) or (chosen.mode == "static" and _is_activated(node))
+        if chosen_node:
+            found.append(node)
+    return _between_quantized(graph, found) if chosen.ops is None else found
+
+
+def _is_activated(node: Node) -> bool:
+    return is_meaning(node.op, *_ACTIVATED) and all(map(_is_activation, node.inputs[:1]))
+
+
+def _between_quantized(graph: Graph, nodes: list[Node]) -> list[Node]:
+    """``nodes`` without ops that others of them neither feed nor read: to round for these alone would save nothing."""
+    while True:
+        made, read = _flow(graph, nodes)
+        kept = [
+            node
+            for node in nodes
+            if not _is_activated(node)
+            or (made.issuperset(filter(_is_activation, node.inputs)) and not read.isdisjoint(node.outputs))
+        ]
+        if len(kept) == len(nodes):
+            return kept
+        nodes = kept
+
+
+def _flow(graph: Graph, nodes: Sequence[Node]) -> tuple[set[Value | None], set[Value | None]]:
+    """Outputs and inputs of these nodes, read directly or through ops that can work on quantized values."""
+    passing = [n for n in graph.nodes if is_meaning(n.op, ops.relu) or _moves(n)]
+    products = [node for node in nodes if not is_meaning(node.op, ops.gather)]
+    made: set[Value | None] = {node.outputs[0] for node in products}
+    read: set[Value | None] = {value for node in products for value in node.inputs}
+    for node in passing:
+        if node.inputs[0] in made:
+            made.add(node.outputs[0])
+    for node in reversed(passing):
+        if node.outputs[0] in read:
+            read.add(node.inputs[0])
+    return made, read
+
+
+def _moves(node: Node) -> bool:
+    moves = isinstance(node.op, Op) and moves_data(node.op, node.attributes)
+    return moves and not is_meaning(node.op, ops.where, ops.concat)
+
+
+def _is_activation(value: Value | None) -> bool:
+    return value is not None and not value.is_constant and value.type is not None and value.dtype is DType.float32
+
+
+def activations_of(graph: Graph, nodes: Sequence[Node]) -> list[Value]:
+    """The values that a static quantization rounds: what the nodes read and give, the latter behind a Relu.
+
+    Products of matrices give floats where no other of the nodes reads them: kernels of integers do so, too.
+    """
+    uses, (_, read) = graph.uses(), _flow(graph, nodes)
+    found: dict[Value, None] = {}
+    for node in nodes:
+        if is_meaning(node.op, ops.gather):
+            continue
+        for value in node.inputs:
+            if value is not None and _is_activation(value):
+                found[value] = None
+        result = node.outputs[0]
+        if is_meaning(node.op, ops.matmul, ops.gemm) and result not in read:
+            continue
+        while result is not None and len(uses.get(result, ())) == 1 and is_meaning(uses[result][0].op, ops.relu):
+            result = uses[result][0].outputs[0]
+        if result is not None and _is_activation(result):
+            found[result] = None
+    for _, result in handed_on(graph, found):
+        found[result] = None
+    hidden = {
+        n.inputs[0]
+        for n in graph.nodes
+        if is_meaning(n.op, ops.relu) and len(uses.get(n.inputs[0], ())) == 1  # type: ignore[arg-type]
+    }
+    return [value for value in found if value not in hidden]
+
+
+def handed_on(graph: Graph, found: Collection[Value]) -> Iterator[tuple[Value, Value]]:
+    """Values of which ops only move or choose elements, with the results of these, which can stay quantized."""
+    for node in graph.nodes:
+        value, result = (*node.inputs, None)[0], node.outputs[0]
+        if _moves(node) and value in found and value is not None and result is not None and _is_activation(result):
+            yield value, result

@@ -1,0 +1,181 @@
+"""Statistics of the inputs of layers, gathered batch by batch in bounded memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import Graph, InvalidCall, Node
+from tenonnx.extend.backends import Program, compile_graph
+from tenonnx.extend.transforms import bind, copy_graph
+from tenonnx_quantized.forms.quantized_nodes import is_meaning
+from tenonnx_standard.conv_kernels import columns
+from tenonnx_standard.windows import Windows, windows
+
+Array = np.ndarray[Any, Any]
+Batch = Mapping[str, Any]
+
+#: Bytes of the second moments that are held at a time; layers beyond take further runs over the batches kept.
+MOMENT_BYTES = 1 << 30
+
+#: Up to so many rows, second moments are summed in float64.
+_DOUBLE = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class LayerInput:
+    """The input of a layer as rows of a matrix: one for each input feature, or for each place of a kernel."""
+
+    value: str
+    groups: int
+    rows: int
+    window: Windows | None = None
+    transposed: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        return self.groups * self.rows**2 * (8 if self.rows <= _DOUBLE else 4)
+
+    def unfold(self, x: Array) -> Iterator[Array]:
+        """Parts of the matrix, ``[groups, rows, positions]``."""
+        if self.window is None:
+            yield (x if self.transposed else x.reshape(-1, self.rows).T)[None]
+        elif x.size:
+            for _, _, part in columns(x.shape, x.dtype, self.window, joined=True)(x):
+                yield part.reshape(self.groups, self.rows, -1)
+
+
+def layer_input(node: Node) -> LayerInput | None:
+    """The input of a Conv, Gemm or MatMul with constant weights; None where its shape does not say enough."""
+    (x, weights, *_), attributes = bind(node)
+    shape = None if weights is None else weights.tensor.shape
+    if x is None or weights is None or shape is None or not all(isinstance(d, int) for d in shape):
+        return None
+    sizes = [int(d) for d in shape if isinstance(d, int)]
+    if is_meaning(node.op, ops.conv):
+        given = {name: attributes[name] for name in ("strides", "dilations", "pads", "auto_pad")}
+        window = windows("Conv", sizes[2:], **given)
+        return LayerInput(x.name, attributes["group"], math.prod(sizes[1:]), window)
+    if len(sizes) != 2:
+        return None
+    if is_meaning(node.op, ops.gemm):
+        rows = sizes[1] if attributes["transB"] else sizes[0]
+        return LayerInput(x.name, 1, rows, transposed=bool(attributes["transA"]))
+    return LayerInput(x.name, 1, sizes[0])
+
+
+@dataclass(slots=True)
+class InputStatistics:
+    """Moments of the rows of a layer's input: ``moment`` is the mean of x xᵀ, ``[groups, rows, rows]``; the means of
+    the numbers and of their magnitudes, and the greatest of these, have one number for each row."""
+
+    moment: Array
+    mean: Array
+    magnitude: Array
+    greatest: Array
+    count: int = 0
+
+    @staticmethod
+    def of(key: LayerInput) -> InputStatistics:
+        dtype = np.float64 if key.rows <= _DOUBLE else np.float32
+        moment = np.zeros((key.groups, key.rows, key.rows), dtype)
+        return InputStatistics(moment, *(np.zeros((key.groups, key.rows)) for _ in range(3)))
+
+    def add(self, key: LayerInput, x: Array) -> None:
+        """Take in the numbers of a batch."""
+        for given in key.unfold(x):
+            part = np.ascontiguousarray(given, np.float32)
+            size = np.abs(part)
+            before, self.count = self.count, self.count + part.shape[-1]
+            old = before / self.count if self.count else 0.0
+            for held, summed in (
+                (self.moment, part @ part.swapaxes(1, 2)),
+                (self.mean, part.sum(-1, dtype=np.float64)),
+                (self.magnitude, size.sum(-1, dtype=np.float64)),
+            ):
+                held *= old
+                held += summed / max(self.count, 1)
+            np.maximum(self.greatest, size.max(-1, initial=0.0), out=self.greatest)
+
+    def divided(self, by: Array) -> InputStatistics:
+        """The statistics of an input whose rows are divided by numbers ``[groups, rows]``."""
+        moment = self.moment / (by[:, :, None] * by[:, None, :])
+        return InputStatistics(moment, self.mean / by, self.magnitude / by, self.greatest / by, self.count)
+
+
+def watching(graph: Graph, names: Sequence[str], backend: str) -> Program:
+    """A program that gives these values of a graph."""
+    watched = copy_graph(graph)
+    values = {value.name: value for value in watched.values()}
+    watched.outputs = [values[name] for name in names]
+    return compile_graph(watched, backend)
+
+
+@dataclass(slots=True)
+class Moments:
+    """Statistics of the inputs of layers, as many at a time as fit into ``MOMENT_BYTES``.
+
+    The first of them are gathered while ranges are; the others run the graph again on ``batches`` when they are asked
+    for, in the order of the layers.
+    """
+
+    graph: Graph
+    keys: Sequence[LayerInput]
+    backend: str = "auto"
+    batches: Sequence[Batch] = ()
+    held: dict[LayerInput, InputStatistics] = field(default_factory=dict)
+    divisors: dict[LayerInput, Array] = field(default_factory=dict)
+
+    def begin(self, first: LayerInput | None = None) -> list[str]:
+        """Make room for the statistics of the next layers; returns the names of their inputs."""
+        start = 0 if first is None else self.keys.index(first)
+        self.held, size = {}, 0
+        for key in self.keys[start:]:
+            size += key.nbytes
+            if self.held and size > MOMENT_BYTES:
+                break
+            self.held[key] = InputStatistics.of(key)
+        return list(dict.fromkeys(key.value for key in self.held))
+
+    def add(self, found: Mapping[str, Array]) -> None:
+        for key, statistics in self.held.items():
+            statistics.add(key, np.asarray(found[key.value]))
+
+    def of(self, key: LayerInput) -> InputStatistics:
+        """The statistics of one input, divided as it is by now."""
+        if key not in self.held:
+            names = self.begin(key)
+            program = watching(self.graph, names, self.backend)
+            for batch in self.batches:
+                self.add(program(batch))
+        found = self.held[key]
+        return found.divided(self.divisors[key]) if key in self.divisors else found
+
+    def divide(self, key: LayerInput, by: Array) -> None:
+        """Note that an input is divided by more."""
+        self.divisors[key] = self.divisors.get(key, np.ones_like(by)) * by
+
+
+def inputs_of(nodes: Iterable[Node]) -> dict[Node, LayerInput]:
+    """The inputs of those of the nodes that are layers of a matrix."""
+    found = {node: layer_input(node) for node in nodes if is_meaning(node.op, ops.conv, ops.gemm, ops.matmul)}
+    return {node: key for node, key in found.items() if key is not None}
+
+
+def check_batch(batch: Batch, number: int) -> None:
+    """Raise ``InvalidCall`` for a batch with numbers that are not finite."""
+    for name, given in batch.items():
+        contents = np.asarray(given)
+        if contents.dtype.kind != "f":
+            continue
+        if bad := int(contents.size - np.isfinite(contents.astype(np.float32, copy=False)).sum()):
+            raise InvalidCall(
+                "the calibration data have numbers that are NaN or infinite",
+                given=f'{bad} of {contents.size} numbers of "{name}" in batch {number}',
+                do="remove these samples, or fill in their missing values",
+            )

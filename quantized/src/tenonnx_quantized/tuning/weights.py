@@ -1,0 +1,194 @@
+"""Quantized weights of nodes, by the settings and the statistics of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Graph, Node, Value, static
+from tenonnx_quantized.forms.qoperator import LARGEST_BIAS
+from tenonnx_quantized.forms.quantized_nodes import is_meaning
+from tenonnx_quantized.tuning.config import QuantizeConfig, WeightSettings
+from tenonnx_quantized.tuning.insert import Insertions, insert
+from tenonnx_quantized.tuning.methods.layer import Layer, grid
+from tenonnx_quantized.tuning.methods.registry import ROUNDING
+from tenonnx_quantized.tuning.methods.rescale import matrices
+from tenonnx_quantized.tuning.quantized_tensor import (
+    Array,
+    QuantizationParameters,
+    QuantizedTensor,
+    by_channel,
+    in_blocks,
+    in_blocks_of_rows,
+    parameters,
+)
+from tenonnx_quantized.tuning.selection import activations_of, handed_on, weight_place
+from tenonnx_quantized.tuning.statistics import LayerInput, Moments
+
+#: From so many bytes on, a matrix is quantized in parts.
+LARGE = 1 << 24
+
+Ranges = Mapping[str, tuple[float, float]]
+
+
+@dataclass(slots=True)
+class Quantizer:
+    """Quantizes nodes of a graph; the weights of a node are rounded once for each of its settings."""
+
+    graph: Graph
+    ranges: Ranges
+    chosen: QuantizeConfig
+    moments: Moments | None = None
+    inputs: Mapping[Node, LayerInput] = field(default_factory=dict)
+    _rounded: dict[Any, QuantizedTensor] = field(default_factory=dict)
+
+    def apply(
+        self, nodes: Sequence[Node], bits: Mapping[Node, int] | None = None
+    ) -> tuple[Graph, dict[str, tuple[Value, QuantizedTensor]]]:
+        """The graph with these nodes quantized, and the weights with their quantized values.
+
+        ``bits`` replaces the number of bits of the weights of some nodes."""
+        weights: dict[str, tuple[Value, QuantizedTensor]] = {}
+        plan = Insertions()
+        if self.chosen.mode == "static":
+            plan.activations = self.parameters(nodes)
+        for node in nodes:
+            if is_meaning(node.op, ops.gather) and (table := node.inputs[0]) is not None:
+                axis = 1 if self.chosen.per_channel else None
+                quantized = by_channel(static(table), DType.int8, axis, symmetric=True)
+                weights[table.name], plan.tables[node] = (table, quantized), quantized
+            place = weight_place(node)
+            if place is None:
+                continue
+            position, axis = place
+            value = node.inputs[position]
+            assert value is not None
+            settings = self.chosen.of(node)
+            if bits is not None and node in bits:
+                settings = settings.with_bits(bits[node])
+            least = _least_scale(value, nodes, plan.activations) if settings.dtype.is_integer else 0.0
+            quantized = self._weights(node, value, axis, settings, least)
+            weights[value.name] = value, quantized
+            plan.weights[node] = position, quantized
+        if self.chosen.mode == "dynamic":
+            plan.dynamic_inputs = dict.fromkeys(plan.weights, 0)
+        return insert(self.graph, plan), weights
+
+    def parameters(self, nodes: Sequence[Node]) -> dict[Value, QuantizationParameters]:
+        """The parameters of each activation; what only moves elements hands its own on."""
+        values, dtype = activations_of(self.graph, nodes), self.chosen.activations
+        symmetric = self.chosen.symmetric
+        found = {value: parameters(*self.ranges[value.name], dtype, symmetric=symmetric) for value in values}
+        for value, result in handed_on(self.graph, found):
+            if result in found:
+                found[result] = found[value]
+        return found
+
+    def widths(self, node: Node) -> tuple[int, ...]:
+        """The numbers of bits that the weights of a node can have in the form of the result."""
+        if not self.chosen.of(node).dtype.is_integer:
+            return (8,)
+        if self.chosen.form == "qoperator":
+            return (4, 8) if self.chosen.mode == "weights" and is_meaning(node.op, ops.matmul) else (8,)
+        return (2, 4, 8)
+
+    def _weights(
+        self, node: Node, value: Value, axis: int, settings: WeightSettings, least: Array | float
+    ) -> QuantizedTensor:
+        key = self.inputs.get(node)
+        by_input = key if self.moments is not None and settings.rounding not in ("rtn", "hqq") else None
+        memo = (value, settings, by_input, np.asarray(least).tobytes())
+        if memo not in self._rounded:
+            self._rounded[memo] = self._round(node, value, axis, settings, least, key)
+        return self._rounded[memo]
+
+    def _round(
+        self,
+        node: Node,
+        value: Value,
+        axis: int,
+        settings: WeightSettings,
+        least: Array | float,
+        key: LayerInput | None,
+    ) -> QuantizedTensor:
+        blocked = settings.granularity == "block"
+        simple = settings.rounding in ("rtn", "hqq") and settings.search in ("rtn", "hqq")
+        simple &= not (blocked and settings.dtype.is_signed)
+        if not simple and key is not None and settings.dtype.is_integer:
+            found = self._by_matrix(node, value, axis, settings, key)
+            if not np.any(np.asarray(least) > found.parameters.scale):
+                return found
+        if blocked:
+            assert value.data is not None
+            options: dict[str, Any] = {"symmetric": settings.symmetric, "search": settings.search}
+            if options["search"] == "mse":
+                options["search"] = "rtn"
+            bits, size = settings.dtype.bits, settings.block_size
+            if axis == 1 and value.data.nbytes >= LARGE:
+                return in_blocks_of_rows(value, bits, size, **options)
+            return in_blocks(static(value), bits, size, 1 - axis, **options)
+        channels = axis if settings.granularity == "channel" else None
+        return by_channel(static(value), settings.dtype, channels, symmetric=settings.symmetric, least_scale=least)
+
+    def _by_matrix(
+        self, node: Node, value: Value, axis: int, settings: WeightSettings, key: LayerInput
+    ) -> QuantizedTensor:
+        """Weights rounded as matrices, one for each group of a convolution."""
+        contents, dtype = static(value), settings.dtype
+        assert contents is not None
+        moment = None if self.moments is None else self.moments.of(key).moment
+        size = settings.block_size if settings.granularity == "block" else key.rows
+        whole = None
+        if settings.granularity == "tensor":
+            whole = parameters(contents.min(), contents.max(), dtype, symmetric=settings.symmetric)
+        quantized, scales, zeros = [], [], []
+        for group, part in enumerate(matrices(node, key, contents)):
+            held = np.eye(key.rows) if moment is None else moment[group]
+            importance = np.diagonal(held) if settings.search == "mse" else None
+            found = whole or grid(part, dtype, size, symmetric=settings.symmetric, importance=importance)
+            shape = (-(-key.rows // size), part.shape[1])
+            scale = np.broadcast_to(found.scale, shape).astype(np.float32)
+            zero = np.broadcast_to(found.zero_point, shape).astype(np.float32)
+            layer = Layer(part, scale, zero, dtype, size, held, one_scale=whole is not None)
+            quantized.append(ROUNDING[settings.rounding](layer))
+            scales.append(layer.scale)
+            zeros.append(zero)
+        numbers = np.stack(quantized).swapaxes(1, 2).reshape(-1, key.rows)  # [columns of all groups, rows]
+        columns_first = axis == 0
+        numbers = numbers.reshape(contents.shape) if columns_first else numbers.T.reshape(contents.shape)
+        made = _whole_numbers(numbers, dtype)
+        if whole is not None:
+            return QuantizedTensor(made, whole, None)
+        scale, zero = (np.concatenate(each, axis=1) for each in (scales, zeros))
+        if settings.granularity == "channel":
+            return QuantizedTensor(made, QuantizationParameters(scale[0], _whole_numbers(zero[0], dtype), dtype), axis)
+        scale, zero = (scale.T, zero.T) if columns_first else (scale, zero)
+        kept = QuantizationParameters(np.ascontiguousarray(scale), _whole_numbers(zero, dtype), dtype)
+        return QuantizedTensor(made, kept, 1 - axis, size)
+
+
+def _whole_numbers(numbers: Array, dtype: DType) -> Array:
+    """Whole numbers in a type of quantized values."""
+    return numbers.astype(np.int32).astype(dtype.numpy)
+
+
+def _least_scale(
+    weights: Value, nodes: Sequence[Node], activations: Mapping[Value, QuantizationParameters]
+) -> Array | float:
+    """The scale from which on the bias beside weights, in steps of input times weight, is an int32.
+
+    There is one for each channel, or one for all. Nodes that share weights share the scale.
+    """
+    least: Array | float = 0.0
+    for node in nodes:
+        given, held, bias = (*node.inputs, None, None)[:3]
+        known = None if bias is None or held is not weights else static(bias)
+        if known is not None and given is not None and given in activations:
+            steps = np.abs(known.astype(np.float64)) / activations[given].scale / LARGEST_BIAS
+            steps *= abs(node.attributes.get("beta", 1.0) / (node.attributes.get("alpha", 1.0) or 1.0))
+            least = np.maximum(least, steps.reshape(-1, steps.shape[-1]).max(0) if steps.ndim else steps)
+    return least
