@@ -392,6 +392,7 @@ PACKAGES = (
     "plugins/training",
     "plugins/data",
     "plugins/debug",
+    "plugins/compat",
     "plugins/testing",
     "contrib_ms",
     "onnx_ml",

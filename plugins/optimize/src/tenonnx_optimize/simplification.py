@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from tenonnx.extend import Dim, Graph, TenonnxError, TensorType, Type, Value, inline, operators
@@ -30,7 +30,7 @@ ROUNDS = 8
 
 @leaving_defaults
 @in_registry_of_graph
-def simplify(graph: Graph, *, join: bool = True) -> Graph:
+def simplify(graph: Graph, *, join: bool = True, keep: Collection[str] = ()) -> Graph:
     """Fold constants, merge equal nodes, and remove nodes that have no effect or whose outputs are unused.
 
     Families say which calls change nothing, which two can be one, and which subgraph of a call can stand in its place,
@@ -39,10 +39,12 @@ def simplify(graph: Graph, *, join: bool = True) -> Graph:
     stay. Of zeros the sign may be another, and where weights take in others numbers are rounded otherwise: these are
     new weights, so that what is to be trained further is better left as it is. They keep the name of the first
     parameter that they are made of, of which ``Value.role`` tells all. Without ``join`` several weights that are read
-    side by side do not become one.
+    side by side do not become one. ``keep`` are op types whose nodes stay as they are, such as ``BatchNormalization``
+    where its statistics are read from the file later.
     """
-    settled = _settled(graph)
-    found = pack(settled, _settled) if join else settled
+    settle = functools.partial(_settled, keep=keep)
+    settled = settle(graph)
+    found = pack(settled, settle) if join else settled
     return retarget(found) if _is_newer(found) and not _is_newer(graph) else found  # rules speak in today's words
 
 
@@ -51,12 +53,12 @@ def _is_newer(graph: Graph) -> bool:
     return any(node.version > graph.opsets.get(node.domain, node.version) for node in graph.walk())
 
 
-def _settled(graph: Graph) -> Graph:
-    """``graph`` simplified call by call until it gets no smaller."""
+def _settled(graph: Graph, keep: Collection[str] = ()) -> Graph:
+    """``graph`` simplified call by call until it gets no smaller, without the nodes of the op types ``keep``."""
     for _ in range(ROUNDS):
         before = size(graph)
         steps = folding_weights(), _simpler, _absorbing(graph), merging()
-        graph = prune(Rewriter(graph, functools.partial(_first_of, steps)).run())
+        graph = prune(Rewriter(graph, functools.partial(_first_of, steps, keep)).run())
         keep_names(graph)
         _drop_copies(graph)
         if size(graph) == before:
@@ -127,7 +129,11 @@ def _constants(graph: Graph) -> set[str]:
     return found
 
 
-def _first_of(steps: Sequence[Decision], rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+def _first_of(
+    steps: Sequence[Decision], keep: Collection[str], rewriter: Rewriter, call: Call
+) -> Sequence[Value | None] | None:
+    if call.op.name in keep:
+        return None
     return next((found for step in steps if (found := step(rewriter, call)) is not None), None)
 
 

@@ -14,7 +14,7 @@ import tenonnx as tx
 from tenonnx.extend import ArrayConstant, Graph, InvalidCall
 from tenonnx.extend.formats import TrainingState, export
 from tenonnx.extend.transforms import copy_graph
-from tenonnx_training.artifacts.generating import BUFFER, GATHERED, GRADIENT, RESET, STATE
+from tenonnx_compat.training.artifacts import BUFFER, GATHERED, GRADIENT, RESET, STATE
 from tenonnx_training.modes import settle
 from tenonnx_training.updates import RATE
 

@@ -13,10 +13,11 @@ import tenonnx as tx
 import tenonnx_standard as ops
 import tenonnx_training as tt
 from tenonnx.errors import InvalidCall
-from tenonnx_training import artifacts
-from tenonnx_training.artifacts import CheckpointState, LinearLRScheduler, LossType, Module, Optimizer, OptimType
+from tenonnx_compat.training import artifacts
+from tenonnx_compat.training.api import CheckpointState, LinearLRScheduler, Module, Optimizer
+from tenonnx_compat.training.artifacts import LossType, OptimType
 
-FOLDER = Path(__file__).parent / "pytorch"
+FOLDER = Path(__file__).parents[2] / "training" / "tests" / "pytorch"
 
 
 def test_the_documented_example_with_the_import_changed(tmp_path):

@@ -1,0 +1,84 @@
+"""Models of users as graphs, and what tools print and write of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import tenonnx as tx
+
+if TYPE_CHECKING:
+    import onnx
+
+#: The largest message that protocol buffers hold.
+_LARGEST_MESSAGE = (1 << 31) - (1 << 20)
+
+
+def graph_of(model: Any) -> tx.Graph:
+    """The graph of a message or of a path."""
+    return model if isinstance(model, tx.Graph) else tx.load(model)
+
+
+def message_of(graph: tx.Graph, shapes: str | None = "all", **options: Any) -> onnx.ModelProto:
+    """The message of a graph, with the types of all values; ``options`` are those of ``tx.export``."""
+    return graph.to_proto(shapes=shapes, **options)
+
+
+def save(model: onnx.ModelProto, path: str | os.PathLike[str], threshold: int = _LARGEST_MESSAGE) -> None:
+    """Write a message, with its weights in one file beside it where it has more than ``threshold`` bytes."""
+    size = model.ByteSize()
+    beside = 0 if size > min(threshold, _LARGEST_MESSAGE) else None
+    tx.export(tx.load(model), path, external_data_threshold=beside, overwrite=True)
+
+
+def same_outputs(
+    original: tx.Graph,
+    changed: tx.Graph,
+    *,
+    runs: int,
+    feeds: Mapping[str, Any] | None = None,
+    input_shapes: Mapping[str, Sequence[int | str | None]] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> bool:
+    """Whether two graphs compute the same for ``feeds``, or for so many random inputs; outputs that are gone apart."""
+    if not runs:
+        return True
+    names = [value.name for value in changed.outputs]
+    if len(names) < len(original.outputs):
+        original = original.extract([value.name for value in original.inputs], names)
+    known = {value.name: value for value in original.inputs}
+    shapes = {name: dims for name, dims in (input_shapes or {}).items() if name in known}
+    return all(
+        tx.verify(
+            original, changed, feeds=feeds, input_shapes=shapes, seed=seed, rtol=rtol, atol=atol, structure=False
+        ).equal
+        for seed in range(1 if feeds else runs)
+    )
+
+
+def counts(graph: tx.Graph) -> dict[str, int]:
+    """Number of nodes of each op type, with those of subgraphs."""
+    found: dict[str, int] = {}
+    for node in graph.walk():
+        found[node.op_type] = found.get(node.op_type, 0) + 1
+    return found
+
+
+def print_table(graphs: Mapping[str, tx.Graph]) -> None:
+    """Print the op types of several graphs side by side, with the bytes of their weights."""
+    found = [counts(graph) for graph in graphs.values()]
+    rows = [[name, *(str(each.get(name, 0)) for each in found)] for name in sorted(set().union(*found))]
+    rows.append(["nodes", *(str(sum(each.values())) for each in found)])
+    rows.append(["bytes of weights", *(f"{_weights(graph):,}" for graph in graphs.values())])
+    rows.insert(0, ["", *graphs])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _weights(graph: tx.Graph) -> int:
+    from tenonnx.tools import weight_bytes
+
+    return weight_bytes(graph)

@@ -1,0 +1,272 @@
+"""``simplify`` with the arguments of onnxsim, and its command."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tenonnx as tx
+from tenonnx_compat.models import graph_of, message_of, print_table, same_outputs, save
+from tenonnx_compat.refusal import announce, announce_command, refuse_options
+
+if TYPE_CHECKING:
+    import onnx
+
+Shapes = Mapping[str | None, Sequence[int | str]]
+
+#: The passes that take a BatchNormalization into the layer before it, by the names that users leave out.
+_NORM_PASSES = {"fuse_bn_into_conv"}
+
+_UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "B": 1}
+
+#: A threshold for folded tensors that onnxsim has by default, and that no model reaches.
+_NO_THRESHOLD = "1.5GB"
+
+
+def simplify(
+    model: onnx.ModelProto | str | os.PathLike[str],
+    check_n: int = 0,
+    perform_optimization: bool = True,
+    skip_fuse_bn: bool = False,
+    overwrite_input_shapes: Shapes | None = None,
+    test_input_shapes: Shapes | None = None,
+    skipped_optimizers: list[str] | None = None,
+    skip_constant_folding: bool = False,
+    skip_shape_inference: bool = False,
+    input_data: Mapping[str, Any] | None = None,
+    dynamic_input_shape: bool = False,
+    custom_lib: str | None = None,
+    include_subgraph: bool = False,
+    unused_output: Sequence[str] | None = None,
+    tensor_size_threshold: str = _NO_THRESHOLD,
+    mutable_initializer: bool = False,
+    *,
+    initializers_as_constants: bool = True,
+    inline_functions: bool = False,
+    import_custom_schemas: bool = True,
+    input_shapes: Shapes | None = None,
+    target_opset_version: int | str | None = None,
+    extra_optimizers: list[str] | None = None,
+    custom_rewriter: Callable[[onnx.ModelProto], onnx.ModelProto | bool | None] | None = None,
+    function_rewrite_rules: Sequence[Any] | None = None,
+    check_rtol: float = 1e-4,
+    check_atol: float = 1e-5,
+    input_fill: str = "random",
+    providers: Sequence[Any] | None = None,
+    gemm_fusion_backend: str = "ort_cpu",
+    profile: str | None = None,
+    ort_profile: str | None = None,
+    merge_ort_profile: bool = False,
+    output_path: str | None = None,
+    external_data_threshold: str = "100MB",
+    certify: bool | None = None,
+) -> tuple[onnx.ModelProto, bool]:
+    """Simplify a model, and compare it with the original on ``check_n`` random inputs.
+
+    Returns the simplified model and whether outputs agreed, True where ``check_n`` is 0. Subgraphs are always
+    simplified, custom ops need no library, and a result keeps the opset of the model, or has ``target_opset_version``.
+    Raises ``NotSupported`` for what has no translation, ``RuntimeError`` for an unknown input or output.
+    """
+    announce("onnxsim.simplify", "tx.simplify(tx.load(model))")
+    skipped = set(skipped_optimizers or ()) - _NORM_PASSES
+    refuse_options(
+        "onnxsim.simplify",
+        {
+            "skipped_optimizers": sorted(skipped),
+            "skip_constant_folding": skip_constant_folding and perform_optimization,
+            "initializers_as_constants": "False" if not initializers_as_constants else None,
+            "extra_optimizers": extra_optimizers,
+            "custom_rewriter": custom_rewriter,
+            "function_rewrite_rules": function_rewrite_rules,
+            "profile": profile,
+            "ort_profile": ort_profile,
+            "merge_ort_profile": merge_ort_profile,
+            "certify": certify,
+            "input_fill": None if input_fill == "random" else input_fill,
+            "tensor_size_threshold": None if tensor_size_threshold == _NO_THRESHOLD else tensor_size_threshold,
+        },
+    )
+    original = graph_of(model)
+    shapes = _named(original, overwrite_input_shapes or input_shapes)
+    graph = tx.fix_shapes(original, shapes) if shapes else original.copy()
+    if unused_output:
+        graph = _without_outputs(graph, unused_output)
+    if not mutable_initializer:
+        graph.all_inputs = graph.inputs
+    if target_opset_version is not None:
+        graph = tx.retarget(graph, opset_version=_opset(target_opset_version))
+    keeps_norms = skip_fuse_bn or not _NORM_PASSES.isdisjoint(skipped_optimizers or ())
+    if perform_optimization:
+        graph = tx.simplify(graph, keep=["BatchNormalization"] if keeps_norms else [])
+    elif not skip_constant_folding:
+        graph = tx.prune(tx.fold(graph))
+    written = message_of(
+        graph,
+        shapes="interface" if skip_shape_inference else "all",
+        functions="inline" if inline_functions else "keep",
+    )
+    sizes = _named(original, test_input_shapes) or shapes
+    agreed = same_outputs(
+        original,
+        tx.load(written),
+        runs=check_n,
+        feeds=input_data,
+        input_shapes=sizes,
+        rtol=check_rtol,
+        atol=check_atol,
+    )
+    if output_path is not None:
+        save(written, output_path, threshold=_bytes(external_data_threshold))
+    return written, agreed
+
+
+def _named(graph: tx.Graph, shapes: Shapes | None) -> dict[str, list[int | str | None]]:
+    """Dims by name of input; the key None stands for the only one."""
+    found: dict[str, list[int | str | None]] = {}
+    names = [value.name for value in graph.inputs]
+    for key, dims in (shapes or {}).items():
+        if key is None and len(names) != 1:
+            raise RuntimeError(
+                'The model has more than 1 inputs, please use the format "input_name:dim0,dim1,...,dimN" in '
+                "--overwrite-input-shape"
+            )
+        name = names[0] if key is None else key
+        if name not in names:
+            raise RuntimeError(f'The model doesn\'t have input named "{name}"')
+        found[name] = [None if isinstance(dim, int) and dim <= 0 else dim for dim in dims]
+    return found
+
+
+def _without_outputs(graph: tx.Graph, unused: Sequence[str]) -> tx.Graph:
+    names = [value.name for value in graph.outputs]
+    for name in unused:
+        if name not in names:
+            raise RuntimeError(f'The model doesn\'t have output named "{name}"')
+    graph.outputs = [value for value in graph.outputs if value.name not in unused]
+    return tx.prune(graph)
+
+
+def _opset(version: int | str) -> int:
+    if version == "latest":
+        from onnx.defs import onnx_opset_version
+
+        return onnx_opset_version()
+    return int(version)
+
+
+def _bytes(size: str) -> int:
+    found = re.fullmatch(r"([\d.]+)\s*([KMGT]?B)?", size.strip(), re.IGNORECASE)
+    if found is None:
+        raise ValueError(size)
+    return int(float(found[1]) * _UNITS[(found[2] or "").upper()])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="onnxsim", description="onnxsim, carried out by tenonnx")
+    parser.add_argument("input_model", help="model to read")
+    parser.add_argument("output_model", help="file to write")
+    parser.add_argument("check_n", nargs="?", type=int, default=0, help="number of random inputs to compare on")
+    parser.add_argument("--skip-fuse-bn", action="store_true", help="leave BatchNormalization as it is")
+    parser.add_argument("--skip-optimization", nargs="*", help="only fold constants; or leave out these passes")
+    parser.add_argument("--skip-optimizer", nargs="+", help="leave out these passes")
+    parser.add_argument("--enable-optimization", nargs="+", help="not supported")
+    parser.add_argument("--skip-constant-folding", action="store_true", help="leave constants; needs no optimization")
+    parser.add_argument("--skip-shape-inference", action="store_true", help="write no types of inner values")
+    parser.add_argument("--overwrite-input-shape", "--input-shape", nargs="+", metavar="NAME:DIMS", help="fix dims")
+    parser.add_argument("--test-input-shape", nargs="+", metavar="NAME:DIMS", help="dims of the inputs to compare on")
+    parser.add_argument("--input-data-path", nargs="+", metavar="NAME:FILE", help="binary inputs to compare on")
+    parser.add_argument("--input-fill", default="random", choices=["random", "ones", "zeros", "arange"])
+    parser.add_argument("--check-rtol", type=float, default=1e-4)
+    parser.add_argument("--check-atol", type=float, default=1e-5)
+    parser.add_argument("--unused-output", nargs="+", help="outputs to drop")
+    parser.add_argument("--target-opset", type=lambda text: text if text == "latest" else int(text))
+    parser.add_argument("--inline-functions", action="store_true", help="inline model-local functions")
+    parser.add_argument("--mutable-initializer", action="store_true", help="initializers that are inputs stay so")
+    parser.add_argument("--initializers-as-non-constants", action="store_true", help="not supported")
+    parser.add_argument("--no-large-tensor", nargs="?", const="1KB", default=_NO_THRESHOLD, help="not supported")
+    parser.add_argument("--save-as-external-data", action="store_true", help="write weights beside the model")
+    parser.add_argument("--external-data-threshold", default="100MB")
+    for flag in ("--enable-fuse-bn", "--dynamic-input-shape", "--include-subgraph", "--skip-schema-import"):
+        parser.add_argument(flag, action="store_true", help="without effect")
+    parser.add_argument("--enable-onnxruntime-optimization", action="store_true", help="not supported")
+    parser.add_argument("--custom-lib", help="without effect")
+    parser.add_argument("-v", "--version", action="version", version=f"onnxsim of tenonnx {tx.__version__}")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command ``onnxsim``. Exits with 1 where outputs differ or the model cannot be simplified."""
+    given = _parser().parse_args(arguments)
+    announce_command("onnxsim", "onnxsim.simplify", "tenonnx convert IN -o OUT --simplify")
+    try:
+        agreed = _run(given)
+    except (tx.TenonnxError, RuntimeError, ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+    if not agreed:
+        print("Check failed: outputs of the simplified model differ. See --skip-fuse-bn and --skip-optimization.")
+        sys.exit(1)
+
+
+def _run(given: argparse.Namespace) -> bool:
+    refuse_options("onnxsim", {"--enable-onnxruntime-optimization": given.enable_onnxruntime_optimization})
+    before = tx.load(given.input_model)
+    print("Simplifying...")
+    skipped = [*(given.skip_optimization or ()), *(given.skip_optimizer or ())]
+    written, agreed = simplify(
+        given.input_model,
+        given.check_n,
+        perform_optimization=given.skip_optimization != [],
+        skip_fuse_bn=given.skip_fuse_bn,
+        overwrite_input_shapes=_shapes(given.overwrite_input_shape),
+        test_input_shapes=_shapes(given.test_input_shape),
+        skipped_optimizers=skipped,
+        skip_constant_folding=given.skip_constant_folding,
+        skip_shape_inference=given.skip_shape_inference,
+        input_data=_arrays(before, given.input_data_path),
+        unused_output=given.unused_output,
+        tensor_size_threshold=given.no_large_tensor,
+        mutable_initializer=given.mutable_initializer,
+        initializers_as_constants=not given.initializers_as_non_constants,
+        inline_functions=given.inline_functions,
+        target_opset_version=given.target_opset,
+        extra_optimizers=given.enable_optimization,
+        check_rtol=given.check_rtol,
+        check_atol=given.check_atol,
+        input_fill=given.input_fill,
+    )
+    threshold = 0 if given.save_as_external_data else _bytes(given.external_data_threshold)
+    save(copy.deepcopy(written), given.output_model, threshold=threshold)
+    if agreed:
+        print("Finish! Here is the difference:")
+    print_table({"Original Model": before, "Simplified Model": tx.load(written)})
+    return agreed
+
+
+def _shapes(texts: Sequence[str] | None) -> dict[str | None, list[int | str]]:
+    found: dict[str | None, list[int | str]] = {}
+    for text in texts or ():
+        name, colon, dims = text.rpartition(":")
+        sizes = [int(dim) if dim.lstrip("-").isdigit() else dim for dim in dims.split(",")]
+        found[name if colon else None] = sizes
+    return found
+
+
+def _arrays(graph: tx.Graph, texts: Sequence[str] | None) -> dict[str, np.ndarray[Any, Any]] | None:
+    """Inputs from raw files, in the types and shapes that the model declares."""
+    found = {}
+    inputs = {value.name: value for value in graph.inputs}
+    for text in texts or ():
+        name, _, path = text.partition(":")
+        if name not in inputs:
+            raise RuntimeError(f'The model doesn\'t have input named "{name}"')
+        shape = [dim if isinstance(dim, int) else -1 for dim in inputs[name].shape]
+        found[name] = np.fromfile(path, inputs[name].dtype.numpy).reshape(shape)
+    return found or None

@@ -1,0 +1,159 @@
+"""``slim`` with the arguments of onnxslim, and its command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tenonnx as tx
+from tenonnx_compat.models import graph_of, message_of, print_table, same_outputs, save
+from tenonnx_compat.refusal import announce, announce_command, refuse_options
+
+if TYPE_CHECKING:
+    import onnx
+
+#: The element types that onnxslim knows, by the names that it has for them.
+_HALF, _FULL = ("fp16", "float16"), ("fp32", "float32")
+
+OPTIMIZATIONS = (
+    "constant_folding",
+    "graph_fusion",
+    "dead_node_elimination",
+    "subexpression_elimination",
+    "weight_tying",
+)
+
+
+def slim(
+    model: str | os.PathLike[str] | onnx.ModelProto | list[Any],
+    output_model: str | None = None,
+    *,
+    model_check: bool = False,
+    input_shapes: Sequence[str] | Mapping[str, Sequence[int]] | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    no_shape_infer: bool = False,
+    skip_optimizations: Sequence[str] | None = None,
+    dtype: str | None = None,
+    skip_fusion_patterns: Sequence[str] | None = None,
+    size_threshold: int | None = None,
+    inspect: bool = False,
+    dump_to_disk: bool = False,
+    save_as_external_data: bool = False,
+    model_check_inputs: Sequence[str] | None = None,
+    verbose: bool = False,
+) -> onnx.ModelProto | None:
+    """Simplify a model. Returns it, or writes it to ``output_model`` and prints what changed.
+
+    A list of models is printed side by side. With ``model_check`` outputs are compared with those of the model, and
+    None is returned where they differ. Raises ``NotSupported`` for what has no translation.
+    """
+    announce("onnxslim.slim", "tx.simplify(tx.load(model))")
+    refuse_options(
+        "onnxslim.slim",
+        {
+            "inputs": inputs,
+            "skip_fusion_patterns": skip_fusion_patterns,
+            "size_threshold": size_threshold,
+            "dump_to_disk": dump_to_disk,
+            "skip_optimizations": skip_optimizations if set(skip_optimizations or ()) != set(OPTIMIZATIONS) else None,
+            "dtype": None if dtype in (None, *_HALF, *_FULL) else dtype,
+            "outputs": [each for each in outputs or () if ":" in each],
+        },
+    )
+    if isinstance(model, list) or inspect:
+        models = model if isinstance(model, list) else [model]
+        print_table({_title(each, place): graph_of(each) for place, each in enumerate(models)})
+        return None
+    original = graph_of(model)
+    shapes = _shapes(input_shapes)
+    graph = tx.fix_shapes(original, shapes) if shapes else original.copy()
+    if outputs:
+        graph = graph.extract([value.name for value in graph.inputs], list(outputs))
+        original = graph
+    graph.all_inputs = graph.inputs
+    if not skip_optimizations:
+        graph = tx.simplify(graph)
+    if dtype in _HALF:
+        graph = tx.lower_precision(graph, "float16").graph
+    written = message_of(graph, shapes="interface" if no_shape_infer else "all")
+    if model_check:
+        sizes, feeds = _check_inputs(model_check_inputs)
+        changed = tx.load(written)
+        if not same_outputs(original, changed, runs=1, feeds=feeds, input_shapes={**shapes, **sizes}, atol=1e-4):
+            return None
+    if output_model is None:
+        return written
+    save(written, output_model, **({"threshold": 0} if save_as_external_data else {}))
+    print_table({_title(model, 0): original, os.fspath(output_model): tx.load(written)})
+    return None
+
+
+def _title(model: Any, place: int) -> str:
+    return Path(model).name if isinstance(model, str | os.PathLike) else f"OnnxModel {place}"
+
+
+def _shapes(given: Sequence[str] | Mapping[str, Sequence[int]] | None) -> dict[str, list[int | str | None]]:
+    """Dims by name, from ``x:1,3,224,224`` or from a mapping."""
+    if isinstance(given, Mapping):
+        return {name: list(dims) for name, dims in given.items()}
+    found: dict[str, list[int | str | None]] = {}
+    for text in given or ():
+        name, _, dims = text.rpartition(":")
+        found[name] = [int(dim) if dim.lstrip("-").isdigit() else dim for dim in dims.split(",")]
+    return found
+
+
+def _check_inputs(given: Sequence[str] | None) -> tuple[dict[str, list[int | str | None]], dict[str, Any] | None]:
+    """Shapes and arrays from ``x:1,3,224,224`` and ``x:data.npy``."""
+    files = {text.partition(":")[0]: text.partition(":")[2] for text in given or () if text.endswith(".npy")}
+    shapes = _shapes([text for text in given or () if not text.endswith(".npy")])
+    return shapes, {name: np.load(path) for name, path in files.items()} or None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="onnxslim", description="onnxslim, carried out by tenonnx")
+    parser.add_argument("input_model", nargs="+", help="model to read, and the file to write; several with --inspect")
+    parser.add_argument("--no-shape-infer", action="store_true", help="write no types of inner values")
+    parser.add_argument("--skip-optimizations", nargs="+", choices=OPTIMIZATIONS, help="all of them, or none")
+    parser.add_argument("--skip-fusion-patterns", nargs="+", help="not supported")
+    parser.add_argument("--size-threshold", type=int, help="not supported")
+    parser.add_argument("--input-shapes", nargs="+", metavar="NAME:DIMS", help="fix dims of inputs")
+    parser.add_argument("--inputs", nargs="+", help="not supported")
+    parser.add_argument("--outputs", nargs="+", metavar="NAME", help="the outputs to keep")
+    parser.add_argument("--dtype", choices=["fp16", "fp32"], help="write half precision")
+    parser.add_argument("--save-as-external-data", action="store_true", help="write weights beside the model")
+    parser.add_argument("--model-check", action="store_true", help="compare outputs with those of the model")
+    parser.add_argument("--model-check-inputs", nargs="+", metavar="NAME:DIMS|NAME:FILE.npy")
+    parser.add_argument("--inspect", action="store_true", help="print the ops of one or several models")
+    parser.add_argument("--dump-to-disk", action="store_true", help="not supported")
+    parser.add_argument("--verbose", action="store_true", help="without effect")
+    parser.add_argument("-v", "--version", action="version", version=f"onnxslim of tenonnx {tx.__version__}")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command ``onnxslim``; returns 0, or exits with 1 where the model cannot be read or simplified."""
+    parser = _parser()
+    given = vars(parser.parse_intermixed_args(arguments))
+    models = given.pop("input_model")
+    if given["dump_to_disk"] and not given["inspect"]:
+        parser.error("dump_to_disk can only be used with --inspect")
+    if not given["inspect"] and len(models) > 2:
+        parser.error(f"unrecognized arguments: {' '.join(models[2:])}")
+    announce_command("onnxslim", "onnxslim.slim", "tenonnx convert IN -o OUT --simplify")
+    try:
+        if given["inspect"]:
+            slim(models, **given)
+        else:
+            slim(models[0], *models[1:], **given)
+    except (tx.TenonnxError, OSError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+    return 0

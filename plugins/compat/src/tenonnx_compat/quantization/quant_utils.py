@@ -1,0 +1,52 @@
+"""The names of types and forms of quantized models."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Self
+
+from onnx import TensorProto
+
+
+class _Named(Enum):
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def from_string(cls, name: str) -> Self:
+        """The member of this name. Raises ``ValueError`` where there is none."""
+        try:
+            return cls[name]
+        except KeyError:
+            raise ValueError(name) from None
+
+
+class QuantizationMode(_Named):
+    """Whether activations are quantized while the model runs, or by ranges from data."""
+
+    IntegerOps = 0
+    QLinearOps = 1
+
+
+class QuantFormat(_Named):
+    """Form of a quantized model: ops of quantized values, or floats between QuantizeLinear and DequantizeLinear."""
+
+    QOperator = 0
+    QDQ = 1
+
+
+class QuantType(_Named):
+    """Type of quantized values."""
+
+    QInt8 = 0
+    QUInt8 = 1
+    QFLOAT8E4M3FN = 2
+    QInt16 = 3
+    QUInt16 = 4
+    QInt4 = 5
+    QUInt4 = 6
+
+    @property
+    def tensor_type(self) -> int:
+        """The element type of ONNX."""
+        return int(TensorProto.DataType.Value(self.name.removeprefix("Q").upper()))

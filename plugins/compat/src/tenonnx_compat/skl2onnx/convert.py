@@ -1,0 +1,223 @@
+"""``to_onnx`` and ``convert_sklearn``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tenonnx as tx
+from tenonnx_compat.models import message_of
+from tenonnx_compat.refusal import announce, refuse_options
+from tenonnx_compat.skl2onnx.common.data_types import DataType, StringTensorType, TensorType, type_of_dtype
+from tenonnx_compat.skl2onnx.common.exceptions import MissingConverter
+from tenonnx_compat.skl2onnx.interface import Output, with_interface
+from tenonnx_compat.skl2onnx.proto import get_latest_tested_opset_version
+
+if TYPE_CHECKING:
+    import onnx
+
+InitialTypes = Sequence[tuple[str, DataType]]
+
+#: Options of converters that choose between ways to compute the same, or that name classes.
+_WITHOUT_EFFECT = ("optim", "nocl")
+
+
+def to_onnx(
+    model: Any,
+    X: Any = None,
+    name: str | None = None,
+    initial_types: InitialTypes | None = None,
+    target_opset: int | Mapping[str, int] | None = None,
+    options: Mapping[Any, Any] | None = None,
+    white_op: Collection[str] | None = None,
+    black_op: Collection[str] | None = None,
+    final_types: InitialTypes | None = None,
+    dtype: Any = None,
+    naming: str | Callable[..., str] | None = None,
+    model_optim: bool = True,
+    verbose: int = 0,
+) -> onnx.ModelProto:
+    """Convert a fitted estimator for rows like ``X``; the result is compared with the estimator.
+
+    Arguments, names and shapes of outputs are those of skl2onnx. Raises ``MissingConverter`` for an estimator without
+    a form in ONNX, ``NotSupported`` for an option without a translation, ``VerificationFailed`` where numbers differ.
+    """
+    if initial_types is None:
+        initial_types = _guessed(X)
+    return convert_sklearn(
+        model,
+        name or f"ONNX({type(model).__name__})",
+        initial_types,
+        target_opset=target_opset,
+        options=options,
+        white_op=white_op,
+        black_op=black_op,
+        final_types=final_types,
+        dtype=dtype,
+        naming=naming,
+        model_optim=model_optim,
+        verbose=verbose,
+    )
+
+
+def convert_sklearn(
+    model: Any,
+    name: str | None = None,
+    initial_types: InitialTypes | None = None,
+    doc_string: str = "",
+    target_opset: int | Mapping[str, int] | None = None,
+    custom_conversion_functions: Mapping[Any, Any] | None = None,
+    custom_shape_calculators: Mapping[Any, Any] | None = None,
+    custom_parsers: Mapping[Any, Any] | None = None,
+    options: Mapping[Any, Any] | None = None,
+    intermediate: bool = False,
+    white_op: Collection[str] | None = None,
+    black_op: Collection[str] | None = None,
+    final_types: InitialTypes | None = None,
+    dtype: Any = None,
+    naming: str | Callable[..., str] | None = None,
+    model_optim: bool = True,
+    verbose: int = 0,
+) -> onnx.ModelProto:
+    """Convert a fitted estimator for inputs of ``initial_types``, pairs of a name and a type.
+
+    ``options`` are those of one estimator, or by its class or ``id``: ``zipmap`` (True, False), ``raw_scores``,
+    ``score_samples``. ``black_op`` are op types that the result does without. Raises what ``to_onnx`` does, and
+    ``ValueError`` without types.
+    """
+    announce("skl2onnx.to_onnx", "tx.load(estimator, X)")
+    if initial_types is None:
+        raise ValueError("Initial types are required. See usage of convert(...) in skl2onnx.convert for details")
+    refuse_options(
+        "skl2onnx.convert_sklearn",
+        {
+            "custom_conversion_functions": custom_conversion_functions,
+            "custom_shape_calculators": custom_shape_calculators,
+            "custom_parsers": custom_parsers,
+            "intermediate": intermediate,
+            "naming": naming,
+            "white_op": white_op,
+        },
+    )
+    types = [(key, kind) for key, kind in initial_types if isinstance(kind, TensorType)]
+    refuse_options("skl2onnx.convert_sklearn", {"initial_types": [k for k, t in initial_types if (k, t) not in types]})
+    chosen = _options(model, options)
+    outputs = _outputs(model, chosen)
+    try:
+        graph = tx.load(
+            model, **_reading(model, types), outputs=[each.method for each in outputs], zipmap=chosen["zipmap"]
+        )
+        graph = with_interface(graph, types, outputs, _names(final_types))
+        graph.name = name or "model"
+        opsets = _opsets(target_opset)
+        return message_of(graph, shapes=None, opset_version=opsets, without=set(black_op or ()) or None)
+    except (tx.NotRepresentable, tx.UnsupportedOp) as error:
+        raise error.as_a(MissingConverter) from error
+
+
+def _guessed(X: Any) -> InitialTypes:
+    """The types of the columns of a table, or of an array, whose input is called ``X``."""
+    if X is None:
+        raise ValueError("Initial types must be specified if X is None.")
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        return [(str(n), type_of_dtype(dtype, [None, 1])) for n, dtype in zip(X.columns, X.dtypes, strict=True)]
+    array = X if hasattr(X, "dtype") else np.asarray(X)
+    return [("X", type_of_dtype(array.dtype, [None, *array.shape[1:]]))]
+
+
+def _reading(model: Any, types: Sequence[tuple[str, TensorType]]) -> dict[str, Any]:
+    """How the front end reads an estimator for these types."""
+    texts = [isinstance(kind, StringTensorType) for _, kind in types]
+    double = any(type(kind).__name__ == "DoubleTensorType" for _, kind in types)
+    options: dict[str, Any] = {"dtype": "float64" if double else "float32"}
+    if not any(texts) and not _selects_by_name(model):
+        options["inputs"] = "matrix"
+    elif len(types) > 1 or _selects_by_name(model):
+        options["inputs"] = "columns"
+    return options
+
+
+def _selects_by_name(model: Any) -> bool:
+    """Whether a step of an estimator takes columns by their names, or each column has a type of its own."""
+    steps = [step for _, step in getattr(model, "steps", [])] or [model]
+    return any(hasattr(step, "transformers") for step in steps)
+
+
+def _options(model: Any, options: Mapping[Any, Any] | None) -> dict[str, Any]:
+    """The options that concern the estimator, or the last step of a pipeline."""
+    found: dict[str, Any] = {}
+    steps = [model]
+    while getattr(steps[-1], "steps", None):
+        steps.append(steps[-1].steps[-1][1])
+    for key, value in (options or {}).items():
+        if isinstance(value, Mapping):
+            mine = any(key == id(step) or key is type(step) for step in steps)
+            given = dict(value) if mine else {}
+            others = set(value) - set(_WITHOUT_EFFECT) - {"zipmap"} if not mine else set()
+        else:
+            given, others = {str(key).rpartition("__")[2]: value}, set()
+        refuse_options("skl2onnx.convert_sklearn", dict.fromkeys(sorted(others), "for an inner step"))
+        found.update(given)
+    known = {"zipmap", "raw_scores", "score_samples", *_WITHOUT_EFFECT}
+    refuse_options("skl2onnx.convert_sklearn", {k: v for k, v in found.items() if k not in known})
+    if found.get("zipmap") == "columns":
+        refuse_options("skl2onnx.convert_sklearn", {"zipmap": "columns"})
+    last = steps[-1]
+    maps = found.get("zipmap", True) and hasattr(last, "predict_proba") and _is_classifier(last)
+    maps = bool(maps and not found.get("raw_scores") and not isinstance(getattr(last, "classes_", None), list))
+    return {**found, "zipmap": maps}
+
+
+def _is_classifier(model: Any) -> bool:
+    from sklearn.base import is_classifier
+
+    return bool(is_classifier(model))
+
+
+def _outputs(model: Any, options: Mapping[str, Any]) -> list[Output]:
+    """The outputs that skl2onnx gives for a kind of estimator, in its names and shapes."""
+    from sklearn.base import is_classifier, is_regressor
+
+    last = model
+    while getattr(last, "steps", None):
+        last = last.steps[-1][1]
+    kind = getattr(last, "_estimator_type", None) or getattr(_tags(last), "estimator_type", None)
+    if is_classifier(last):
+        names = ("output_label", "output_probability") if options["zipmap"] else ("label", "probabilities")
+        scores = "predict_proba" if hasattr(last, "predict_proba") else "decision_function"
+        if options.get("raw_scores"):
+            scores = "decision_function"
+        found = [Output("predict", names[0])]
+        several = isinstance(getattr(last, "classes_", None), list)
+        return [*found, Output(scores, names[1], True, several)] if hasattr(last, scores) else found
+    if is_regressor(last):
+        return [Output("predict", "variable", column=True)]
+    samples = [Output("score_samples", "score_samples", column=True)] if options.get("score_samples") else []
+    if kind == "outlier_detector":
+        return [Output("predict", "label", column=True), Output("decision_function", "scores", column=True), *samples]
+    if hasattr(last, "predict_proba"):
+        return [Output("predict", "label", column=True), Output("predict_proba", "probabilities"), *samples]
+    if hasattr(last, "predict"):
+        found = [Output("predict", "label")]
+        return [*found, Output("transform", "scores")] if hasattr(last, "transform") else found
+    return [Output("transform", "variable", column=True)]
+
+
+def _tags(model: Any) -> Any:
+    from sklearn.utils import get_tags
+
+    return get_tags(model)
+
+
+def _names(types: InitialTypes | None) -> list[str] | None:
+    return None if types is None else [name for name, _ in types]
+
+
+def _opsets(target: int | Mapping[str, int] | None) -> Mapping[str, int]:
+    if target is None:
+        return {"ai.onnx": get_latest_tested_opset_version()}
+    if isinstance(target, Mapping):
+        return {name or "ai.onnx": version for name, version in target.items()}
+    return {"ai.onnx": int(target)}

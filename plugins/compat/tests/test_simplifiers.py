@@ -1,0 +1,217 @@
+"""onnxsim and onnxslim: arguments, results and exit codes."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime import InferenceSession
+
+from tenonnx_compat import CompatWarning, NotSupported, onnxsim, onnxslim
+from tenonnx_compat.onnxsim import onnx_simplifier
+from tenonnx_compat.onnxslim import cli
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+DIGITS = EXAMPLES / "digits_cnn" / "digits-cnn.onnx"
+
+
+def types(model):
+    return [node.op_type for node in model.graph.node]
+
+
+def outputs(model, feeds):
+    return InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+
+
+def two_outputs():
+    """y = relu(x + (1 + 1)), z = -x, with open dims."""
+    dims = ["batch", 3]
+    nodes = [
+        helper.make_node("Add", ["one", "one"], ["two"]),
+        helper.make_node("Add", ["x", "two"], ["sum"]),
+        helper.make_node("Relu", ["sum"], ["y"]),
+        helper.make_node("Neg", ["x"], ["z"]),
+    ]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "two",
+        [info("x", TensorProto.FLOAT, dims)],
+        [info("y", TensorProto.FLOAT, dims), info("z", TensorProto.FLOAT, dims)],
+        [numpy_helper.from_array(np.ones(3, np.float32), "one")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_simplify_returns_a_model_and_whether_it_agrees():
+    model = onnx.load(DIGITS)
+    found, agrees = onnxsim.simplify(model, check_n=2)
+    assert agrees is True
+    assert "BatchNormalization" not in types(found)
+    assert "BatchNormalization" in types(model)
+    x = np.random.default_rng(0).random((3, 1, 8, 8), np.float32)
+    for one, other in zip(outputs(found, {"images": x}), outputs(model, {"images": x}), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_simplify_takes_a_path_and_writes_one(tmp_path):
+    found, _ = onnxsim.simplify(str(DIGITS), output_path=str(tmp_path / "out.onnx"))
+    assert types(onnx.load(tmp_path / "out.onnx")) == types(found)
+
+
+@pytest.mark.parametrize("options", [{"skip_fuse_bn": True}, {"skipped_optimizers": ["fuse_bn_into_conv"]}])
+def test_normalizations_stay_on_request(options):
+    found, agrees = onnxsim.simplify(DIGITS, 1, **options)
+    assert agrees
+    assert types(found).count("BatchNormalization") == 2
+
+
+def test_without_optimization_constants_alone_are_folded():
+    found, _ = onnxsim.simplify(DIGITS, perform_optimization=False)
+    assert "BatchNormalization" in types(found)
+    found, _ = onnxsim.simplify(two_outputs(), perform_optimization=False)
+    assert types(found) == ["Add", "Relu", "Neg"]
+    found, _ = onnxsim.simplify(two_outputs(), perform_optimization=False, skip_constant_folding=True)
+    assert types(found) == types(two_outputs())
+
+
+def test_shapes_outputs_and_opset():
+    model = two_outputs()
+    found, agrees = onnxsim.simplify(
+        model, 1, overwrite_input_shapes={None: [5, 3]}, unused_output=["z"], target_opset_version=13
+    )
+    assert agrees
+    assert [dim.dim_value for dim in found.graph.input[0].type.tensor_type.shape.dim] == [5, 3]
+    assert [value.name for value in found.graph.output] == ["y"]
+    assert found.opset_import[0].version == 13
+    assert [value.name for value in found.graph.value_info] == ["sum"]
+    assert not onnxsim.simplify(model, skip_shape_inference=True)[0].graph.value_info
+
+
+def test_a_model_that_computes_something_else_is_reported(monkeypatch):
+    wrong = two_outputs()
+    wrong.graph.node[2].op_type = "Neg"
+    monkeypatch.setattr(onnx_simplifier, "message_of", lambda *_, **__: wrong)
+    assert onnxsim.simplify(two_outputs(), check_n=1)[1] is False
+    assert onnxsim.simplify(two_outputs(), check_n=0)[1] is True
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"custom_rewriter": print}, NotSupported, "does not support custom_rewriter"),
+        ({"skipped_optimizers": ["eliminate_nop_pad"]}, NotSupported, "does not support skipped_optimizers"),
+        ({"skip_constant_folding": True}, NotSupported, "does not support skip_constant_folding"),
+        ({"initializers_as_constants": False}, NotSupported, "does not support initializers_as_constants"),
+        ({"overwrite_input_shapes": {"w": [1]}}, RuntimeError, 'have input named "w"'),
+        ({"unused_output": ["w"]}, RuntimeError, 'have output named "w"'),
+    ],
+)
+def test_what_onnxsim_has_and_we_lack_is_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        onnxsim.simplify(two_outputs(), **options)
+
+
+def test_functions_that_do_not_simplify_are_refused_by_name():
+    with pytest.raises(NotSupported, match=r"does not have onnxsim\.quantize_dynamic"):
+        onnxsim.quantize_dynamic(two_outputs())
+    with pytest.raises(AttributeError):
+        _ = onnxsim.nonsense
+
+
+def test_a_warning_names_our_call_once_at_the_line_of_the_user():
+    with pytest.warns(CompatWarning, match=r"tx\.simplify") as caught:
+        onnxsim.simplify(two_outputs())
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings(action="error"):
+        onnxsim.simplify(two_outputs())
+
+
+def test_onnxsim_command(tmp_path, capsys):
+    out = tmp_path / "out.onnx"
+    onnx_simplifier.main([str(DIGITS), str(out), "1", "--overwrite-input-shape", "images:2,1,8,8"])
+    text = capsys.readouterr().out
+    assert "Simplified Model" in text
+    assert "BatchNormalization  2" in text
+    assert onnx.load(out).graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
+    onnx_simplifier.main([str(DIGITS), str(out), "--overwrite-input-shape", "2,1,8,8", "--save-as-external-data"])
+    assert (tmp_path / "out.onnx.data").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["missing.onnx", "out.onnx"], 1),
+        ([str(DIGITS), "out.onnx", "--overwrite-input-shape", "w:1"], 1),
+        ([str(DIGITS), "out.onnx", "--initializers-as-non-constants"], 1),
+        ([str(DIGITS)], 2),
+    ],
+)
+def test_exit_codes_of_onnxsim(arguments, status, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        onnx_simplifier.main(arguments)
+    assert caught.value.code == status
+    assert "Traceback" not in capsys.readouterr().err
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_a_failed_check_of_the_command_exits_with_1(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(onnx_simplifier, "same_outputs", lambda *_, **__: False)
+    with pytest.raises(SystemExit) as caught:
+        onnx_simplifier.main([str(DIGITS), str(tmp_path / "out.onnx"), "1"])
+    assert caught.value.code == 1
+    assert "Check failed" in capsys.readouterr().out
+    assert (tmp_path / "out.onnx").exists()
+
+
+def test_slim_returns_a_model_or_writes_it(tmp_path, capsys):
+    found = onnxslim.slim(onnx.load(DIGITS), model_check=True)
+    assert "BatchNormalization" not in types(found)
+    assert onnxslim.slim(str(DIGITS), str(tmp_path / "out.onnx")) is None
+    assert "digits-cnn.onnx" in capsys.readouterr().out
+    assert types(onnx.load(tmp_path / "out.onnx")) == types(found)
+
+
+def test_options_of_slim(tmp_path):
+    found = onnxslim.slim(two_outputs(), input_shapes=["x:4,3"], outputs=["sum"])
+    assert [dim.dim_value for dim in found.graph.input[0].type.tensor_type.shape.dim] == [4, 3]
+    assert [value.name for value in found.graph.output] == ["sum"]
+    half = onnxslim.slim(two_outputs(), dtype="fp16")
+    assert any(tensor.data_type == TensorProto.FLOAT16 for tensor in half.graph.initializer)
+    assert types(onnxslim.slim(two_outputs(), skip_optimizations=cli.OPTIMIZATIONS)) == types(two_outputs())
+    np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
+    checked = onnxslim.slim(two_outputs(), model_check=True, model_check_inputs=[f"x:{tmp_path / 'x.npy'}"])
+    assert types(checked) == ["Add", "Relu", "Neg"]
+
+
+def test_slim_returns_none_where_outputs_differ(monkeypatch):
+    monkeypatch.setattr(cli, "same_outputs", lambda *_, **__: False)
+    assert onnxslim.slim(two_outputs(), model_check=True) is None
+
+
+def test_several_models_are_printed_side_by_side(capsys):
+    assert onnxslim.slim([str(DIGITS), two_outputs()], inspect=True) is None
+    assert "OnnxModel 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "options", [{"skip_fusion_patterns": ["FusionGelu"]}, {"dtype": "int8"}, {"outputs": ["y:fp16"]}, {"inputs": ["x"]}]
+)
+def test_what_onnxslim_has_and_we_lack_is_refused(options):
+    with pytest.raises(NotSupported, match=f"does not support {next(iter(options))}"):
+        onnxslim.slim(two_outputs(), **options)
+
+
+def test_onnxslim_command(tmp_path, capsys):
+    out = tmp_path / "out.onnx"
+    assert cli.main([str(DIGITS), str(out), "--model-check"]) == 0
+    assert "BatchNormalization" not in types(onnx.load(out))
+    assert cli.main(["--inspect", str(DIGITS), str(out)]) == 0
+    capsys.readouterr()
+    for arguments, status in ((["missing.onnx"], 1), ([str(DIGITS), "a", "b"], 2), (["--dump-to-disk", "a"], 2)):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(arguments)
+        assert caught.value.code == status
