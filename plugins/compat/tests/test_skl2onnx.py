@@ -34,8 +34,8 @@ from tenonnx_compat.skl2onnx.helpers.onnx_helper import (
     select_model_inputs_outputs,
 )
 
-X, Y = load_iris(return_X_y=True)
-X = X.astype(np.float32)
+ROWS, Y = load_iris(return_X_y=True)
+X = ROWS.astype(np.float32)
 
 
 def run(model, feeds):

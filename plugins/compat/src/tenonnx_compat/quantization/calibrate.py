@@ -8,7 +8,7 @@ from typing import Any
 
 
 class CalibrationMethod(Enum):
-    """How the range of an activation is found on data."""
+    """Methods that find the range of an activation on data."""
 
     MinMax = 0
     Entropy = 1

@@ -22,7 +22,7 @@ class _Named(Enum):
 
 
 class QuantizationMode(_Named):
-    """Whether activations are quantized while the model runs, or by ranges from data."""
+    """Modes: activations are quantized while the model runs, or by ranges from data."""
 
     IntegerOps = 0
     QLinearOps = 1

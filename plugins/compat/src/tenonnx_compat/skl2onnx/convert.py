@@ -128,7 +128,7 @@ def _guessed(X: Any) -> InitialTypes:
 
 
 def _reading(model: Any, types: Sequence[tuple[str, TensorType]]) -> dict[str, Any]:
-    """How the front end reads an estimator for these types."""
+    """Options of the front end for these types."""
     texts = [isinstance(kind, StringTensorType) for _, kind in types]
     double = any(type(kind).__name__ == "DoubleTensorType" for _, kind in types)
     options: dict[str, Any] = {"dtype": "float64" if double else "float32"}
