@@ -50,8 +50,8 @@ source_options = in_order(
     click.option(
         "--trust",
         is_flag=True,
-        help="Run what the file brings: a pickle or joblib file of an estimator, Lambda layers of Keras, ops of "
-        "TensorFlow with effects. Files of skops need no trust.",
+        help="Run what the file brings: pickles of estimators and modules, TorchScript, Lambda layers of Keras, "
+        "ops with effects. Files of skops and torch.export need no trust.",
     ),
     click.option(
         "--load",

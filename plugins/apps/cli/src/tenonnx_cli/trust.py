@@ -29,7 +29,7 @@ def trust_options(command: _Command) -> _Command:
             is_flag=True,
             expose_value=False,
             callback=_trust,
-            help="Run what the file brings: pickles, Lambda layers of Keras, ops of TensorFlow with effects.",
+            help="Run what the file brings: pickles, TorchScript, Lambda layers of Keras, ops with effects.",
         ),
         click.option(
             "--load",

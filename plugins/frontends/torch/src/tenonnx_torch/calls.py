@@ -45,7 +45,7 @@ def examples_of(
     if input_shape is not None:
         if arguments or keywords:
             raise InvalidCall("a call is given by examples or by shapes", given="both")
-        arguments, keywords, symbols = _made_up(module, input_shape)
+        arguments, keywords, symbols = made_up(module, input_shape)
         named = {**symbols, **named}
     given = Examples.of(module, arguments, keywords, named, input_names)
     if dynamic_batch:
@@ -61,7 +61,7 @@ def _channels(module: torch.nn.Module) -> int:
     return next(found, 3)
 
 
-def _made_up(
+def made_up(
     module: torch.nn.Module, shapes: Shapes
 ) -> tuple[tuple[Any, ...], dict[str, Any], dict[str | int, dict[int, str]]]:
     """Arguments of these shapes, those with a name apart, and the axes that have a symbol for a size."""

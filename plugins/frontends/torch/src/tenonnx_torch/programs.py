@@ -37,7 +37,10 @@ def as_module(source: Any, examples: Sequence[Any] = (), keywords: Mapping[str, 
 def _program_of_script(module: Any, examples: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """A scripted module as an exported program that gives the same for its examples."""
     if not examples and not keywords:
-        raise InvalidCall("a scripted module was given no examples", do="tx.load(module, *examples)")
+        raise InvalidCall(
+            "a scripted module was given no examples",
+            do="give tx.load examples, or input_shape=[2, 3] (--load input_shape=[2,3])",
+        )
     try:
         converter = importlib.import_module("torch._export.converter").TS2EPConverter(module, examples, keywords)
         with torch.no_grad():

@@ -1,0 +1,98 @@
+"""The front end for ``.pt2`` files, and for files of TorchScript and pickled modules, which need trust."""
+
+from __future__ import annotations
+
+import os
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tenonnx.extend import Graph, InvalidCall, InvalidModel, Registry
+from tenonnx.extend.frontends import Verification
+from tenonnx_torch import frontend
+from tenonnx_torch.calls import made_up
+from tenonnx_torch.pt2.reader import program_of_file
+
+for_files: Mapping[str, Any] = frontend.for_files
+
+
+def read(
+    path: str | os.PathLike[str],
+    *examples: Any,
+    registry: Registry | None = None,
+    trust: bool = False,
+    **options: Any,
+) -> Graph:
+    """The graph of the program or module in a file, with the options of ``tenonnx_torch.frontend.read``.
+
+    A ``.pt2`` file that ``torch.export.save`` has written is read without running anything of it, as long as its
+    operators are on a list of those without effects; examples are made up at the sizes of its own unless they are
+    given. Other files, TorchScript and pickles of modules, are refused unless ``trust`` is True, as reading them runs
+    code. Raises ``InvalidCall`` for what is refused, ``InvalidModel`` for a broken file, and what
+    ``tenonnx_torch.frontend.read`` raises.
+    """
+    held, examples, options = _with_examples(_held(path, trust), examples, options)
+    return frontend.read(held, *examples, registry=registry, **options)
+
+
+def verifier(
+    path: str | os.PathLike[str], *examples: Any, trust: bool = False, **options: Any
+) -> Callable[..., Verification]:
+    """Verifier of a graph against the program or module in a file."""
+    held, examples, options = _with_examples(_held(path, trust), examples, options)
+    return frontend.verifier(held, *examples, **options)
+
+
+def _with_examples(
+    held: Any, examples: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Examples of a scripted module by ``input_shape``, as it is traced with some before they are looked at."""
+    if examples or not isinstance(held, torch.jit.ScriptModule) or not options.get("input_shape"):
+        return held, examples, options
+    made, keywords, _ = made_up(held, options["input_shape"])
+    return held, made, {**options, "input_shape": None, "keywords": keywords or None}
+
+
+def _held(path: str | os.PathLike[str], trust: bool) -> Any:
+    is_program = Path(path).suffix.lower() == ".pt2"
+    if trust:
+        return _trusted(path, is_program)
+    if is_program:
+        return program_of_file(path)
+    raise InvalidCall(
+        "a file of TorchScript or a pickled module is not read without trust, as reading it runs its code",
+        given=f'"{os.fspath(path)}"',
+        do="give trust=True (--trust) for a file of your own, or save the program with torch.export.save",
+    )
+
+
+def _trusted(path: str | os.PathLike[str], is_program: bool) -> Any:
+    """A program or module that PyTorch itself reads. Raises ``InvalidModel``, and ``InvalidCall`` for bare weights."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            if is_program:
+                return torch.export.load(path)
+            if _is_script(path):
+                return torch.jit.load(path, map_location="cpu").eval()
+            found = torch.load(path, map_location="cpu", weights_only=False)
+    except Exception as error:  # whatever the file raises
+        given = " ".join(str(error).split())[:300]
+        raise InvalidModel(f'PyTorch cannot read "{os.fspath(path)}"', given=given) from error
+    if not isinstance(found, torch.nn.Module | torch.export.ExportedProgram):
+        raise InvalidCall(
+            "the file holds no module",
+            given=f'"{os.fspath(path)}", which holds a {type(found).__name__}',
+            do="load the weights into their module, and give that: tx.load(module, *examples)",
+        )
+    return found
+
+
+def _is_script(path: str | os.PathLike[str]) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(name.endswith("/constants.pkl") for name in archive.namelist())

@@ -1,0 +1,189 @@
+"""Files of ``torch.export`` are read without running anything of them; others need trust."""
+
+import os
+import warnings
+import zipfile
+
+import hostile_programs
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
+
+import tenonnx as tx
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(3, 4)
+        self.register_buffer("b", torch.arange(4.0))
+        self.c = torch.ones(4)
+
+    def forward(self, x, n, *, more):
+        y = self.l(x) * self.b + self.c
+        return {"y": y.reshape(x.shape[0] * 2, 2), "k": [more["s"] * n, torch.cat([x, x])]}
+
+
+def saved(module, arguments, path, keywords=None, shapes=None):
+    with warnings.catch_warnings(action="ignore"):
+        program = export(module.eval(), arguments, keywords, dynamic_shapes=shapes)
+    torch.export.save(program, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory):
+    torch.manual_seed(0)
+    shapes = {"x": {0: Dim("batch", max=100)}, "n": None, "more": {"s": None}}
+    path = tmp_path_factory.mktemp("honest") / "m.pt2"
+    return saved(Net(), (torch.randn(4, 3), torch.ones(2)), path, {"more": {"s": torch.ones(2)}}, shapes)
+
+
+def test_a_file_is_read_and_verified(honest):
+    graph = tx.load(honest)
+    assert [value.name for value in graph.inputs] == ["x", "n", "more_s"]
+    assert [value.name for value in graph.outputs] == ["y", "k_0", "k_1"]
+    assert {"l.weight", "l.bias", "b"} <= {value.name for value in graph.variables}
+    assert not isinstance(graph.inputs[0].shape[0], int)
+    x, s = torch.randn(7, 3), torch.tensor([2.0, 3.0])
+    wanted = torch.export.load(honest).module()(x, s, more={"s": s})
+    found = graph.run({"x": x.numpy(), "n": s.numpy(), "more_s": s.numpy()})
+    np.testing.assert_allclose(found["y"], wanted["y"].detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(found["k_1"], wanted["k"][1].numpy())
+    assert tx.load(honest, trust=True).run({"x": x.numpy(), "n": s.numpy(), "more_s": s.numpy()}).keys() == found.keys()
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x * 2, (x,))
+
+
+class Mixed(nn.Module):
+    """Layers whose programs have several results, functions of sizes, dtypes, and parameters that share memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(11, 8)
+        self.lstm = nn.LSTM(8, 8, batch_first=True)
+        self.norm = nn.BatchNorm1d(8)
+        self.head = nn.Linear(8, 11, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, ids):
+        x, (h, _) = self.lstm(self.embedding(ids))
+        x = self.norm(x.transpose(1, 2)).transpose(1, 2)
+        values, places = torch.topk(self.head(x), 3)
+        return values, places, h, x.unfold(1, 2, 1).mean(-1).half()
+
+
+@pytest.mark.parametrize(
+    ("module", "argument", "shapes"),
+    [
+        (Branch(), torch.randn(3), None),
+        (Mixed(), torch.randint(0, 11, (2, 6)), ({0: Dim("batch")},)),
+        (nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.MaxPool2d(2), nn.GELU()), torch.randn(1, 3, 9, 9), None),
+        (nn.TransformerEncoderLayer(8, 2, batch_first=True), torch.randn(2, 5, 8), ({0: Dim("batch")}, None, None)),
+    ],
+    ids=["branch", "mixed", "convolution", "transformer"],
+)
+def test_usual_layers_are_read(module, argument, shapes, tmp_path):
+    if isinstance(shapes, tuple):
+        shapes = shapes[:1]
+    path = saved(module, (argument,), tmp_path / "m.pt2", None, shapes)
+    graph = tx.load(path)
+    (name,) = (value.name for value in graph.inputs)
+    wanted = torch.export.load(path).module()(argument)
+    for found, each in zip(
+        graph.run({name: argument.numpy()}).values(), wanted if isinstance(wanted, tuple) else (wanted,), strict=True
+    ):
+        np.testing.assert_allclose(found, each.detach().numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_examples_may_be_given(honest):
+    arguments, keywords = (torch.randn(5, 3), torch.ones(2)), {"more": {"s": torch.ones(2)}}
+    assert len(tx.load(honest, *arguments, keywords=keywords).inputs) == 3
+
+
+NAMES = list(hostile_programs.hostile(os.devnull))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hostile_files_are_refused(name, honest, tmp_path):
+    marker = tmp_path / "marker"
+    path = hostile_programs.edited(honest, tmp_path / "m.pt2", hostile_programs.hostile(marker)[name])
+    with pytest.raises((tx.InvalidModel, tx.InvalidCall, tx.LimitExceeded)):
+        tx.load(path)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("name", list(hostile_programs.harmless(os.devnull)))  # type: ignore[arg-type]
+def test_what_is_not_needed_is_not_looked_at(name, honest, tmp_path):
+    marker = tmp_path / "marker"
+    path = hostile_programs.edited(honest, tmp_path / "m.pt2", hostile_programs.harmless(marker)[name])
+    assert len(tx.load(path).outputs) == 3
+    assert not marker.exists()
+
+
+def test_a_refusal_names_the_operators_and_the_option(honest, tmp_path):
+    edit = hostile_programs.hostile(tmp_path / "marker")["operator maps a file"]
+    with pytest.raises(tx.InvalidCall, match=r"(?s)torch\.ops\.aten\.from_file\.default.*--trust"):
+        tx.load(hostile_programs.edited(honest, tmp_path / "m.pt2", edit))
+
+
+def test_archives_that_are_none_are_refused(honest, tmp_path):
+    members = hostile_programs.members_of(honest)
+    path = hostile_programs.write(tmp_path / "deflated.pt2", members, zipfile.ZIP_DEFLATED)
+    with pytest.raises(tx.InvalidModel, match="compressed"):
+        tx.load(path)
+    whole = honest.read_bytes()
+    for size in (0, 10, len(whole) // 2, len(whole) - 30):
+        path.write_bytes(whole[:size])
+        with pytest.raises(tx.InvalidModel):
+            tx.load(path)
+    pipe = tmp_path / "pipe.pt2"
+    os.mkfifo(pipe)
+    with pytest.raises(tx.TenonnxError):
+        tx.load(pipe)
+    with zipfile.ZipFile(tmp_path / "old.pt2", "w") as archive:
+        archive.writestr("serialized_exported_program.json", b"{}")
+        archive.writestr("serialized_state_dict.pt", b"")
+    with pytest.raises(tx.InvalidCall, match=r"before 2\.9"):
+        tx.load(tmp_path / "old.pt2")
+
+
+def test_mutants_end_in_our_errors(honest, tmp_path):
+    """Bytes of the JSON are changed; what is read then has to be read without an error of another family."""
+    members, random = hostile_programs.members_of(honest), np.random.default_rng(0)
+    for _ in range(40):
+        data = bytearray(members[hostile_programs.PROGRAM])
+        for place in random.integers(0, len(data), 3):
+            data[place] = random.choice(list(b'0129{}[]",:ab'))
+        path = hostile_programs.write(tmp_path / "m.pt2", {**members, hostile_programs.PROGRAM: bytes(data)})
+        try:
+            tx.load(path, verify=False)
+        except tx.TenonnxError:
+            continue
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_torchscript_and_pickled_modules_need_trust(tmp_path):
+    module, x = nn.Sequential(nn.Linear(3, 2), nn.ReLU()).eval(), torch.randn(4, 3)
+    torch.jit.script(module).save(tmp_path / "script.pt")
+    torch.save(module, tmp_path / "module.pth")
+    torch.save(module.state_dict(), tmp_path / "weights.pt")
+    for name in ("script.pt", "module.pth"):
+        with pytest.raises(tx.InvalidCall, match=r"(?s)is not read without trust.*--trust"):
+            tx.load(tmp_path / name, x)
+        graph = tx.load(tmp_path / name, x, trust=True)
+        (found,) = graph.run({graph.inputs[0].name: x.numpy()}).values()
+        np.testing.assert_allclose(found, module(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+    assert tx.load(tmp_path / "script.pt", input_shape=[2, 3], trust=True).inputs[0].shape[1] == 3
+    with pytest.raises(tx.InvalidCall, match="was given no examples"):
+        tx.load(tmp_path / "script.pt", trust=True)
+    with pytest.raises(tx.InvalidCall, match="holds no module"):
+        tx.load(tmp_path / "weights.pt", x, trust=True)
+    (tmp_path / "broken.pt").write_bytes(b"PK\x03\x04 broken")
+    with pytest.raises(tx.InvalidModel, match="cannot read"):
+        tx.load(tmp_path / "broken.pt", x, trust=True)
