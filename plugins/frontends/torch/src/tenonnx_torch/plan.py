@@ -67,6 +67,17 @@ class Function:
         place = self._plan.place
         return tuple(map(place, self._plan([*map(place, contents), *self._captured], self._held)))
 
+    @property
+    def outside(self) -> list[Any]:
+        """What the subgraph reads beside its inputs, and None for tensors that it does not."""
+        read = self._plan.places
+        return [*self._captured, *(each if place in read else None for place, each in enumerate(self._held))]
+
+    def moved(self, outside: Sequence[Any]) -> Function:
+        """The same subgraph with other contents ``outside``."""
+        count = len(self._captured)
+        return Function(self._plan, outside[:count], outside[count:])
+
 
 class Step:
     """One node: the rules of PyTorch and of numpy for it, the slots that it reads and writes."""
@@ -232,6 +243,12 @@ class Plan:
             for slot in dead:
                 slots[slot] = None
         return [_in_order(slots[slot]) for slot in self._outputs]
+
+    @property
+    def places(self) -> set[int]:
+        """Places of the tensors of ``held`` that the plan reads, in subgraphs as well."""
+        inner = (plan.places for step in self._steps for plan in step.plans.values())
+        return {place for _, place in self._variables}.union(*inner)
 
     @property
     def by_numpy(self) -> list[Node]:

@@ -12,7 +12,14 @@ from tenonnx.extend import InvalidCall, Op, TensorType, find_rule
 from tenonnx_standard.control_flow import counter_shape
 from tenonnx_torch.rules import filled, ints, rule
 from tenonnx_torch.shape_numbers import Numbers
-from tenonnx_torch.values import NATIVE, to_arrays
+from tenonnx_torch.traced_control import (
+    depends_on_contents,
+    goes_on_always,
+    is_written_out,
+    traced_if,
+    traced_loop,
+)
+from tenonnx_torch.values import NATIVE, is_traced, tensors_in, to_arrays
 
 #: The rules of numpy for these take elements as they come.
 for _op in (
@@ -43,12 +50,17 @@ for _op in (ops.sequence_insert, ops.sequence_erase, ops.sequence_at):
 
 @rule(ops.if_, numbers=[0])
 def if_rule(condition: torch.Tensor | Numbers, *, then_branch: Any, else_branch: Any) -> tuple[Any, ...]:
+    if depends_on_contents(condition):
+        return traced_if(condition, then_branch, else_branch)
     taken = bool(condition.array if isinstance(condition, Numbers) else condition)
     return then_branch() if taken else else_branch()
 
 
-@rule(ops.loop)
+@rule(ops.loop, numbers=[0])
 def loop_rule(limit: Any, condition: Any, *initial: Any, body: Any, _outputs: int | None) -> tuple[Any, ...]:
+    if is_traced(limit, condition, *initial, *tensors_in(body.outside)) and not is_written_out(limit, condition, body):
+        return traced_loop(limit, condition, initial, body)
+    ends_by_limit = goes_on_always(condition, body)
     carried, kinds = list(initial), [value.type for value in body.graph.outputs[1 + len(initial) :]]
     rows: list[tuple[Any, ...]] = []
     going_on = condition is None or bool(condition)
@@ -56,7 +68,7 @@ def loop_rule(limit: Any, condition: Any, *initial: Any, body: Any, _outputs: in
     number, condition = (counter_shape(value) for value in body.graph.inputs[:2])
     while going_on and (last is None or len(rows) < last):
         found = body(torch.full(number, len(rows)), torch.full(condition, going_on), *carried)
-        going_on = bool(found[0])
+        going_on = ends_by_limit or bool(found[0])
         carried = list(found[1 : 1 + len(carried)])
         rows.append(tuple(found[1 + len(carried) :]))
     return (*carried, *(_stacked([row[k] for row in rows], kind, 0) for k, kind in enumerate(kinds)))
