@@ -58,6 +58,7 @@ def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
         "ops",
         "conformance",
         "backends",
+        "formats",
         "frontends",
         "targets",
         "commands",

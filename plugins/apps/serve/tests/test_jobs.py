@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -101,6 +102,17 @@ def test_what_the_page_may_not_ask_for_is_refused(page, asked):
     assert job["state"] == "failed"
     assert job["error"]["what"]
     assert not any(page.server.folder.rglob("*.onnx"))
+
+
+def test_an_export_may_have_another_format(page):
+    model = opened(page, "digits/digits.onnx")
+    result = page.done(task="export", model=model, options={"convert": {}, "format": ".safetensors"})["result"]
+    assert (result["passed"], result["file"]) == (True, "digits.safetensors")
+    assert result["command"].endswith("-o digits.safetensors")
+    for options in ({"format": ".exe"}, {"format": ".safetensors", "quantize": {}}):
+        job = page.done(task="export", model=model, options={"convert": {}, **options})
+        assert job["state"] == "failed"
+        assert re.search("format|quantized", job["error"]["what"])
 
 
 def test_a_quantized_export_tells_its_errors(page):

@@ -66,9 +66,10 @@ _PARTS = {
         '- `backend.py`: `graph.run(feeds, backend="$short")`, of a few ops.',
     ),
     "format": Part(
-        _entry("frontends", "$module.format"),
+        _entry("frontends", "$module.format") + _entry("formats", "$module.format"),
         {"format.py": "src/$module/format.py", "test_format.py": "tests/test_format.py"},
-        "- `format.py`: `tenonnx.load` reads files named `*.$short`.",
+        "- `format.py`: `tenonnx.load` reads files named `*.$short`; `tenonnx convert -o m.$short` writes\n"
+        "  them, runs them, and compares.",
     ),
     "frontend": Part(
         _entry("frontends", "$module.frontend", name="$module"),
@@ -109,7 +110,7 @@ _COMMON = {"pyproject.toml": "pyproject.toml", "README.md": "README.md", "ci.yml
 @click.argument("name")
 @click.option("--domain", metavar="DOMAIN", help="Include an op of this domain, such as com.acme.")
 @click.option("--backend", is_flag=True, help="Include a backend.")
-@click.option("--format", is_flag=True, help="Include a front end for a file format.")
+@click.option("--format", is_flag=True, help="Include a file format that is read and written.")
 @click.option("--frontend", is_flag=True, help="Include a front end for a framework.")
 @click.option("--target", is_flag=True, help="Include a deployment target.")
 @click.option("--rules", is_flag=True, help="Include import rules, which replace nodes while a model is read.")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tenonnx import InvalidCall, PluginError
-from tenonnx.tools import backends, runtimes
+from tenonnx.tools import backends, output_formats, runtimes
 from tenonnx_cli.tools import program
 from tenonnx_serve.sources import read_suffixes
 
@@ -44,15 +44,21 @@ READING = {"task": "task", "input_names": "input_names", "output_names": "output
 
 @cache
 def form() -> dict[str, Any]:
-    """The options of ``convert`` and, where its package is there, of ``quantize``; targets with titles and opsets."""
+    """The options of ``convert`` and, where its package is there, of ``quantize``; formats, and targets with opsets."""
     found, _ = runtimes()
     return {
         "convert": [_described(option, context) for option, context in _options("convert")],
         "quantize": [_described(option, context) for option, context in _options("quantize")],
         "suffixes": read_suffixes(),
+        "formats": written_formats(),
         "backends": ["auto", "numpy", *backends()],
         "targets": {name: {"title": runtime.title, "opsets": runtime.opsets} for name, runtime in found.items()},
     }
+
+
+def written_formats() -> dict[str, str]:
+    """Titles of the formats that an export can have, by suffix: those whose runtimes are installed."""
+    return {each["suffix"]: each["title"] for each in output_formats() if each["installed"]}
 
 
 def arguments(command: str, options: Mapping[str, Any]) -> list[str]:

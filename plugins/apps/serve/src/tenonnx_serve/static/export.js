@@ -13,6 +13,7 @@ export function show_export(page) {
   const { model, about, form } = page;
   const place = h("section", { className: "card result", "aria-label": "Result" });
   const target = select("Target", "target", [["", "any runtime"], ...Object.keys(form.targets).map((name) => [name, name])]);
+  const format = select("Format", "format", Object.entries(form.formats).map(([suffix, title]) => [suffix, `${title} (${suffix})`]));
   const opset = opset_field(about, form, target.control);
   const batch = check("Dynamic batch", "dynamic-batch", true);
   const simplify = has(form.convert, "--simplify") ? check("Simplify", "simplify", true) : null;
@@ -27,6 +28,7 @@ export function show_export(page) {
     if (opset.asked()) convert["--opset"] = [opset.control.value];
     if (simplify && simplify.control.checked) convert["--simplify"] = true;
     const options = { convert };
+    if (format.control.value !== ".onnx") options.format = format.control.value;
     if (quantize && quantize.read()) options.quantize = quantize.read();
     return { task: "export", model: model.id, options, feeds: feeds.id() };
   };
@@ -54,7 +56,7 @@ export function show_export(page) {
   fill(place, h("p", { className: "empty" }, "Export checks the new model: it runs both on the same inputs and compares every output."));
   const shown = h("form", { className: "card", onsubmit: submit, "aria-label": "Export" },
     h("h2", {}, "Export"),
-    h("div", { className: "row" }, opset.shown, target.shown),
+    h("div", { className: "row" }, format.shown, opset.shown, target.shown),
     dims.shown,
     h("div", { className: "checks" }, batch.shown, simplify && simplify.shown),
     h("details", { className: "more" }, h("summary", {}, "More"), feeds.shown, quantize && quantize.shown, more.shown),

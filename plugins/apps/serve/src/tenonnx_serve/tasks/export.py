@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from tenonnx import ConvertConfig, Graph, NotRepresentable, VerificationFailed, load, verify
+from tenonnx import ConvertConfig, Graph, InvalidCall, NotRepresentable, VerificationFailed, load, verify
 from tenonnx.tools import STEPS, Change, Conversion, ending_within, given_config, options_of, plan, step_options
 from tenonnx_cli.tools import (
     convert,
@@ -26,7 +26,7 @@ from tenonnx_cli.tools import (
     summarize,
     transforms_given,
 )
-from tenonnx_serve.form import READING, arguments, command_named
+from tenonnx_serve.form import READING, arguments, command_named, written_formats
 from tenonnx_serve.tasks import Tell
 from tenonnx_serve.tasks.failures import described
 from tenonnx_serve.tasks.keys import keyed
@@ -138,7 +138,20 @@ def _named(name: str, options: Mapping[str, Any]) -> str:
     asked = options.get("convert") or {}
     opset, target = "".join(map(str, asked.get("--opset") or ())), str(asked.get("--target") or "")
     end = f"-opset{opset}" if opset.isdigit() else f"-{target}" if target.replace("-", "").isalnum() else "-converted"
-    return f"{stem[:100]}{end}.onnx"
+    suffix = _suffix(options)
+    return f"{stem[:100]}{end if suffix == '.onnx' else ''}{suffix}"
+
+
+def _suffix(options: Mapping[str, Any]) -> str:
+    """Suffix of the format that is asked for. Raises ``InvalidCall`` for another, and where it cannot be quantized."""
+    suffix = options.get("format") or ".onnx"
+    if suffix not in written_formats():
+        raise InvalidCall("unknown output format", given=str(suffix)[:80], available=", ".join(written_formats()))
+    if suffix != ".onnx" and options.get("quantize") is not None:
+        raise InvalidCall(
+            "only ONNX files are quantized", given=suffix, do="export ONNX, and convert the quantized model"
+        )
+    return str(suffix)
 
 
 def _told(step: str, function: Any, tell: Tell) -> Any:
