@@ -5,6 +5,7 @@ import pytest
 from lists_of_ops import APPROXIMATE, LISTS
 
 import tenonnx as tx
+import tenonnx_standard as ops
 from tenonnx.errors import NotRepresentable
 from tenonnx_targets.files import narrowed_target
 
@@ -75,3 +76,46 @@ def test_special_values_survive_unless_finite_ones_are_assumed(name):
     for special in SPECIAL:
         feeds = drawn(shapes, special)
         np.testing.assert_allclose(outputs(moved, feeds), outputs(graph, feeds), rtol=1e-4, atol=1e-6)
+
+
+def test_calls_that_are_alike_are_replaced_alike():
+    def twice(x):
+        first = ops.softmax(ops.relu(x), axis=-1)
+        return ops.add(ops.softmax(first, axis=-1), ops.softmax(ops.neg(x), axis=0))
+
+    graph = graph_of(twice, [(3, 4)])
+    moved = retargeted(graph, "Exp,ReduceSum,ReduceMax,Sub,Div,Relu,Neg,Add", "rounding")
+    names = [value.name for node in moved.nodes for value in node.outputs]
+    assert len(set(names)) == len(names)
+    assert sum(node.op_type == "Exp" for node in moved.nodes) == 3
+    feeds = drawn([(3, 4)])
+    np.testing.assert_allclose(outputs(moved, feeds), outputs(graph, feeds), rtol=1e-6)
+
+
+def test_new_dims_of_like_calls_stay_apart():
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x, y = (graph.input(name, "float32", (4,)) for name in "xy")
+    with graph.building():
+        for name, value in {"p": x, "q": y}.items():
+            graph.output(name, ops.compress(value, ops.greater(value, 0.0), axis=0))
+    target = narrowed_target(None, graph.opsets, None, ["Compress"], "rounding")
+    moved = tx.retarget(graph, target=target)
+    feeds = {"x": np.float32([1, -1, 2, 3]), "y": np.float32([-1, -1, 2, -3])}
+    found = moved.run(feeds, backend="numpy")
+    assert (found["p"].tolist(), found["q"].tolist()) == ([1, 2, 3], [2])
+    p, q = (output.type.shape for output in moved.outputs)
+    assert p != q or p == (None,)
+
+
+def test_like_calls_on_other_large_constants_have_their_own():
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x = graph.input("x", "float32", (2, 300))
+    weights = [graph.variable(f"w{k}", np.full((300, 2), k + 1, np.float32)) for k in range(2)]
+    with graph.building():
+        for k, weight in enumerate(weights):
+            graph.output(f"y{k}", ops.gemm(x, weight, None, alpha=0.5))
+    target = narrowed_target(None, graph.opsets, ["MatMul", "Mul", "Transpose", "Reshape"], (), "rounding")
+    moved = tx.retarget(graph, target=target)
+    feeds = {"x": np.ones((2, 300), np.float32)}
+    for name, wanted in graph.run(feeds, backend="numpy").items():
+        np.testing.assert_allclose(moved.run(feeds, backend="numpy")[name], wanted, rtol=1e-6)

@@ -1,8 +1,11 @@
 """Probes of small consumers: right, wrong, refusing, crashing and hanging ones."""
 
 import json
+import subprocess
 import sys
 import textwrap
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -90,6 +93,15 @@ def test_a_measured_target_is_converted_to(tmp_path, runner):
     assert "measured: wrong" in caught.value.given
 
 
+def test_json_holds_what_toml_does(tmp_path, runner):
+    options = ("--runner", f"{runner}:odd", "--ops", "Sign,Relu,ReduceSum", "--examples", "3", "--name", "odd")
+    assert main(["targets", "probe", "-o", str(tmp_path / "mine.json"), *options]) == 0
+    assert main(["targets", "probe", "-o", str(tmp_path / "mine.toml"), *options]) == 0
+    read, also = (tx.Target.load(tmp_path / f"mine{suffix}#odd") for suffix in (".json", ".toml"))
+    assert read.failures
+    assert replace(read, source="") == replace(also, source="")
+
+
 def test_an_interrupted_probe_resumes(tmp_path, runner, monkeypatch):
     options = ("--ops", "Relu,Sqrt", "--examples", "2")
     whole, _ = probe(tmp_path, f"{runner}:right", *options)
@@ -129,7 +141,7 @@ def test_a_runner_that_cannot_be_probed_is_named(tmp_path, runner, capfd, name, 
     ("options", "reason"),
     [
         (["-o", "mine.toml"], "not exactly one of --runner and --command"),
-        (["-o", "mine.txt", "--runner", "a:b"], "a target file is not called *.toml"),
+        (["-o", "mine.txt", "--runner", "a:b"], "neither *.toml nor *.json"),
         (["-o", "mine.toml", "--runner", "a:b", "--command", "c"], "not exactly one of --runner and --command"),
         (["-o", "mine.toml", "--command", "tool {model}"], "lacks {inputs}, {outputs}"),
         (["-o", "mine.toml", "--command", "no-such-tool {model} {inputs} {outputs}"], "no such program"),
@@ -140,6 +152,28 @@ def test_wrong_options_are_refused(tmp_path, monkeypatch, capfd, options, reason
     monkeypatch.chdir(tmp_path)
     assert main(["targets", "probe", *options]) == 2
     assert reason in capfd.readouterr().err
+
+
+def test_an_interpreter_of_another_environment_runs_the_runner(tmp_path, capfd):
+    home = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    site = next(home.glob("lib/python*/site-packages"))
+    (site / "numpy.pth").write_text(str(Path(np.__file__).parents[1]))
+    (site / "consumer.py").write_text("import sys\nprefix = sys.prefix")
+    file = tmp_path / "my_runner.py"
+    file.write_text("def run(path, feeds):\n import consumer\n return [consumer.prefix]")
+    runner = FunctionRunner(f"{file}:run", python=str(home / "bin/python"))
+    assert runner("model.onnx", {}, ["y"]) == [str(home)]
+    runner.close()
+    by_module = FunctionRunner("tenonnx_testing.runners:reference", python=str(home / "bin/python"))
+    by_module.start()  # the environment has no tenonnx_testing
+    by_module.close()
+    target = str(tmp_path / "mine.toml")
+    assert main(["targets", "probe", "--runner", "a:b", "--python", f"{home}/bin/none", "-o", target]) == 2
+    assert "no such Python interpreter" in capfd.readouterr().err
+    line = "tool {model} {inputs} {outputs}"
+    assert main(["targets", "probe", "--command", line, "--python", "python", "-o", target]) == 2
+    assert "--python was given without --runner" in capfd.readouterr().err
 
 
 TOOL = """

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,15 +33,20 @@ class FunctionRunner:
     """A consumer as ``MODULE:FUNCTION``, in a child process of its own that a crash or a hang ends.
 
     The function takes the path of an ONNX file and feeds by name, and returns outputs by name or in order. A Python
-    file is named by its path, ``FILE.py:FUNCTION``. ``seconds`` limit each call.
+    file is named by its path, ``FILE.py:FUNCTION``. ``seconds`` limit each call. ``python`` is the interpreter of the
+    consumer's environment, if that is another: it imports a module of this environment by its file, so that the
+    consumer needs numpy alone beside its own packages.
     """
 
-    def __init__(self, name: str, seconds: float = SECONDS) -> None:
+    def __init__(self, name: str, seconds: float = SECONDS, python: str = "") -> None:
         place, _, function = name.rpartition(":")
         if not place or not function.isidentifier():
             raise InvalidCall("a runner is not of the form MODULE:FUNCTION", given=name)
+        if python and shutil.which(python) is None:
+            raise InvalidCall("no such Python interpreter", given=python, do="give the path of one: ENV/bin/python")
         self.name, self.seconds = name, seconds
-        self._worker = Worker(_FILE, name)
+        self._place = f"{_file_of(place)}:{function}" if python else name
+        self._worker = Worker(_FILE, name, python=python)
         self._started: int | None = None
 
     def start(self) -> None:
@@ -47,7 +54,7 @@ class FunctionRunner:
         if self._started is not None and self._worker.process_id == self._started:
             return
         try:
-            self._worker.call("load", self.name, seconds=_IMPORTS)
+            self._worker.call("load", self._place, seconds=_IMPORTS)
         except (CallFailed, ProcessCrashed, NoAnswer) as error:
             kind = f"{error.kind}: " if isinstance(error, CallFailed) else f"{error.what} "
             raise InvalidCall(f"cannot import the runner {self.name}", given=f"{kind}{error.given}") from error
@@ -60,7 +67,7 @@ class FunctionRunner:
         """
         self.start()
         given = {name: sendable(each) for name, each in feeds.items()}
-        answer = self._worker.call("run", self.name, os.fspath(path), given, seconds=self.seconds)
+        answer = self._worker.call("run", self._place, os.fspath(path), given, seconds=self.seconds)
         values = [unsent(each) for each in answer["values"]]
         by_name = None if answer["names"] is None else dict(zip(answer["names"], values, strict=True))
         return _in_order(self.name, values, by_name, names)
@@ -92,8 +99,6 @@ class CommandRunner:
 
     def start(self) -> None:
         """Raise ``InvalidCall`` where there is no such program."""
-        import shutil
-
         if shutil.which(self._words[0]) is None:
             raise InvalidCall("no such program", given=self._words[0])
 
@@ -127,6 +132,15 @@ class CommandRunner:
             raise ProcessCrashed(f"{self.name} crashed ({signal.Signals(-code).name})", given=said)
         if code:
             raise CallFailed(f"{self.name} failed", f"exit code {code}", said)
+
+
+def _file_of(module: str) -> str:
+    """The file of a module of this environment; the name itself where there is none."""
+    try:
+        spec = None if module.endswith(".py") else find_spec(module)
+    except ModuleNotFoundError:
+        spec = None
+    return module if spec is None or spec.origin is None else spec.origin
 
 
 def _filled(word: str, places: Mapping[str, str]) -> str:

@@ -58,12 +58,13 @@ class NoAnswer(TenonnxError):
 class Worker:
     """A child process that calls functions of a Python file; ``name`` is what it is called in messages.
 
-    ``memory`` limits the address space of the child in bytes, on systems that can. Several threads may call it: their
-    calls wait for each other.
+    ``memory`` limits the address space of the child in bytes, on systems that can. ``python`` is the interpreter of
+    another environment, whose packages the child imports; by default it imports those of this process. Several threads
+    may call it: their calls wait for each other.
     """
 
-    def __init__(self, file: str | os.PathLike[str], name: str, memory: int = 0) -> None:
-        self.file, self.name, self.memory = os.fspath(file), name, memory
+    def __init__(self, file: str | os.PathLike[str], name: str, memory: int = 0, python: str = "") -> None:
+        self.file, self.name, self.memory, self.python = os.fspath(file), name, memory, python
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
         self._started_by = 0
@@ -81,7 +82,8 @@ class Worker:
                 return
             self._forget()
             program = Path(__file__).with_name("worker_process.py")
-            command = [sys.executable, "-I", "-S", str(program), self.file, str(self.memory)]
+            interpreter = [self.python, "-I"] if self.python else [sys.executable, "-I", "-S"]
+            command = [*interpreter, str(program), self.file, str(self.memory)]
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115
             try:
                 self._process = subprocess.Popen(  # noqa: S603
@@ -93,7 +95,8 @@ class Worker:
             self._started_by = os.getpid()
             atexit.register(self.close)
             with contextlib.suppress(OSError):  # it died at once, as the call will find
-                send(self._process.stdin, packed([path for path in sys.path if path]))  # type: ignore[arg-type]
+                paths = [] if self.python else [path for path in sys.path if path]
+                send(self._process.stdin, packed(paths))  # type: ignore[arg-type]
 
     def call(self, function: str, *arguments: Any, seconds: float | None = None) -> Any:
         """Result of the function, within so many seconds and the limit of ``limits.within``.

@@ -27,9 +27,10 @@ def runtimes() -> tuple[dict[str, Target], list[PluginError]]:
     found: dict[str, Target] = {}
     failures: list[PluginError] = []
     for package, folder in _folders(failures):
-        for file in sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name):
+        for file in sorted((f for f in folder.iterdir() if f.name.endswith(SUFFIXES)), key=lambda f: f.name):
             try:
-                made = list(read_targets(file.read_text("utf-8"), package=package))
+                text, is_json = file.read_text("utf-8"), file.name.endswith(".json")
+                made = list(read_targets(text, json=is_json, package=package))
                 taken = [p for p in made if p.name in found]
                 if taken:
                     raise WrongTarget(f'"{taken[0].name}" is a target of {found[taken[0].name].package} too')

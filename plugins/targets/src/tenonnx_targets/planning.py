@@ -14,15 +14,13 @@ from tenonnx.extend import Graph, Op, TenonnxError, TensorType, Value, find_rule
 from tenonnx.extend.transforms import ALLOWANCE, Call, Retargeting, RetargetState, Ways, defined_by, work
 from tenonnx.tools import Plugin, plugins
 from tenonnx_targets.accuracy import Accuracy
+from tenonnx_targets.recipes import SMALL, Recipe, recipe
 
 #: Plugins of this entry-point group are modules with ``LOWERINGS``: by op, pairs of an accuracy class and a function.
 GROUP = "tenonnx.lowerings"
 
 #: Kinds of calls that are looked at for one call.
 MOST_KINDS = 600
-
-#: Contents up to this size are part of the kind of a call.
-_SMALL = 1024
 
 #: Multiply-adds, nodes, and ways within each other, by which a way is dearer than what it leads to.
 _Cost = tuple[int, int, int]
@@ -58,14 +56,18 @@ def ways_by_cost(target: Any, retargeting: Retargeting, call: Call, own: Ways) -
     planner = retargeting.context.plans.get(target.name)
     if planner is None:
         planner = retargeting.context.plans[target.name] = _Planner(target, retargeting.context)
-    kind, ways = kind_of_call(call), list(_all_ways(retargeting, call, own, target.accuracy))
+    kind = kind_of_call(call)
+    if kind is not None and (known := planner.recipes.get(kind)) is not None:
+        return [(known.action, functools.partial(known.replay, retargeting, call))]
+    ways = list(_all_ways(retargeting, call, own, target.accuracy))
     if kind is None:
         return [(way.action, way.take) for way in sorted(ways, key=lambda way: way.accuracy)]
     order = planner.order(kind, call)
     if not order:
         return own  # for the reasons
-    found = {way.key: (way.action, way.take) for way in ways}
-    return [found[key] for key in order if key in found][:_TRIED]
+    found = {way.key: way for way in ways}
+    chosen = [found[key] for key in order if key in found][:_TRIED]
+    return [(way.action, functools.partial(planner.take, way, kind, retargeting, call)) for way in chosen]
 
 
 def _all_ways(retargeting: Retargeting, call: Call, own: Ways, most: Accuracy) -> Iterator[_Way]:
@@ -119,7 +121,7 @@ def _frozen_value(value: Value | None) -> Hashable:
     symbols = None if value.symbolic_contents is None else repr(value.symbolic_contents)
     if value.data is None:
         return value.type, symbols
-    if value.data.nbytes > _SMALL:
+    if value.data.nbytes > SMALL:
         return value.type, True
     array = value.data.array()
     return value.type, repr(array.tolist()) if array.dtype == object else array.tobytes()
@@ -160,6 +162,15 @@ class _Planner:
         self.target, self.legalizer = target, context.legalizer
         self.kinds: dict[Hashable, _Kind] = {}
         self.orders: dict[Hashable, list[Hashable]] = {}
+        self.recipes: dict[Hashable, Recipe] = {}
+
+    def take(self, way: _Way, kind: Hashable, retargeting: Retargeting, call: Call) -> Any:
+        """The results of a way, whose nodes are kept for further calls of the kind."""
+        start = len(retargeting.nodes)
+        results = way.take()
+        if results is not None and (made := recipe(way.action, call, retargeting.nodes[start:], results)) is not None:
+            self.recipes[kind] = made
+        return results
 
     def order(self, root: Hashable, call: Call) -> list[Hashable]:
         """The keys of the ways that lead to the target, by class and cost."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import warnings
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 
-from tenonnx.extend import DType
 from tenonnx_testing.models import Trial, without_output_types
+from tenonnx_testing.runners import run_session
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -91,54 +89,8 @@ def run_onnxruntime(trial: Trial) -> list[Any]:
         raise Refused(_shortened(error)) from error
 
 
-def run_session(session: onnxruntime.InferenceSession, feeds: Mapping[str, Any]) -> list[Any]:
-    """The outputs of a session, of element types that numpy does not have, too."""
-    kinds = [each.type for each in (*session.get_inputs(), *session.get_outputs())]
-    if not any(kind in _EXTENDED for kind in kinds):
-        return list(session.run(None, dict(feeds)))
-    values = session.run_with_ort_values(None, {name: _value(array) for name, array in feeds.items()})
-    return [_contents(value) for value in values]
-
-
 def _shortened(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
-
-
-#: Element types that numpy does not have, as onnxruntime calls their tensors.
-_EXTENDED = {
-    f"tensor({dtype.name})" for dtype in DType if dtype.name.startswith(("bfloat", "float8", "float6", "float4"))
-} | {f"tensor({name})" for name in ("int4", "uint4", "int2", "uint2")}
-
-
-def _value(array: np.ndarray[Any, Any]) -> Any:
-    """An array as a tensor of the runtime, by its bits where that does not know the numpy dtype."""
-    import onnxruntime
-
-    if array.dtype.isbuiltin == 1:
-        return onnxruntime.OrtValue.ortvalue_from_numpy(array)
-    dtype = DType.of(array.dtype)
-    if dtype.bits < 8:
-        packed = onnx.numpy_helper.from_array(array).raw_data
-        value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(array.shape, int(dtype))
-        ctypes.memmove(value.data_ptr(), packed, len(packed))
-        return value
-    bits = array.view(f"u{array.dtype.itemsize}")
-    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, int(dtype))
-
-
-def _contents(value: Any) -> np.ndarray[Any, Any]:
-    """A tensor of the runtime as an array, read from its memory where numpy does not know the element type."""
-    if value.data_type() not in _EXTENDED:
-        return value.numpy()  # type: ignore[no-any-return]
-    dtype = DType[value.data_type().removeprefix("tensor(").removesuffix(")")]
-    shape: Sequence[int] = value.shape()
-    count = int(np.prod(shape, dtype=np.int64))
-    size = (count * dtype.bits + 7) // 8
-    raw = np.frombuffer(ctypes.string_at(value.data_ptr(), size), np.uint8)
-    if dtype.bits >= 8:
-        return raw.view(dtype.numpy).reshape(shape)
-    packed = onnx.TensorProto(dims=shape, data_type=int(dtype), raw_data=raw.tobytes())
-    return onnx.numpy_helper.to_array(packed)
 
 
 def check(trial: Trial) -> None:

@@ -48,7 +48,13 @@ _OUTCOMES = {
     help="A program, with {model} for the ONNX file, {inputs} for a .npz file of inputs by name, and {outputs} for the "
     ".npz file that it writes.",
 )
-@click.option("-o", "--output", required=True, metavar="FILE", help="The target file (.toml) to write.")
+@click.option(
+    "--python",
+    default="",
+    metavar="PATH",
+    help="Python interpreter of the consumer's environment, for --runner. By default this one.",
+)
+@click.option("-o", "--output", required=True, metavar="FILE", help="The target file to write (.toml or .json).")
 @click.option("--title", help="Name and version of the consumer. By default the runner.")
 @click.option("--name", default="", help="Write the target of this name, for a package that installs the file.")
 @click.option(
@@ -70,6 +76,7 @@ _OUTCOMES = {
 def command(
     runner: str | None,
     line: str | None,
+    python: str,
     output: str,
     title: str | None,
     name: str,
@@ -93,20 +100,25 @@ def command(
         raise PluginError("probing needs tenonnx-testing", do=installing("tenonnx-testing"))
     if (runner is None) == (line is None):
         raise InvalidCall("not exactly one of --runner and --command was given", do="see tenonnx targets probe --help")
-    if not output.endswith(".toml"):
-        raise InvalidCall("a target file is not called *.toml", given=output)
+    if python and runner is None:
+        raise InvalidCall("--python was given without --runner", do="name the interpreter in --command")
+    if not output.endswith((".toml", ".json")):
+        raise InvalidCall("a target file is called neither *.toml nor *.json", given=output)
     if not Path(output).absolute().parent.is_dir():
         raise InvalidCall("no such folder", given=str(Path(output).parent))
-    consumer: Any = FunctionRunner(runner, seconds) if runner is not None else CommandRunner(line or "", seconds)
+    consumer: Any = (
+        FunctionRunner(runner, seconds, python) if runner is not None else CommandRunner(line or "", seconds)
+    )
     probing = import_module("tenonnx_testing.probing.probe")
     given = ["--runner", runner] if runner is not None else ["--command", line or ""]
+    given += ["--python", "ENV/bin/python"] if python else []
     given += ["-o", Path(output).name, "--examples", str(examples), "--seed", str(seed)]
     for flag, value in {"--title": title, "--name": name, "--domains": domains, "--ops": ops}.items():
         given += [flag, value if isinstance(value, str) else ",".join(value)] if value else []
     repeat = f"tenonnx targets probe {shlex.join(given)}"
-    request = probing.ProbeRequest(
-        title or consumer.name, repeat, tuple(domains or ("ai.onnx",)), tuple(ops or ()), examples, seed, name
-    )
+    places = tuple(domains or ("ai.onnx",)), tuple(ops or ())
+    as_file = {"name": name, "json": output.endswith(".json")}
+    request = probing.ProbeRequest(title or consumer.name, repeat, *places, examples, seed, **as_file)
     try:
         consumer.start()
         with working(f"probing {consumer.name}"):

@@ -18,7 +18,7 @@ from tenonnx_testing.cases import Case, load
 from tenonnx_testing.kit import seed_draws
 from tenonnx_testing.probing import summary
 from tenonnx_testing.probing.journal import Journal, Result
-from tenonnx_testing.probing.target_text import target_text
+from tenonnx_testing.probing.target_text import json_text, target_table, toml_text
 from tenonnx_testing.probing.traits import find_traits
 from tenonnx_testing.probing.trials import Probe, cases_of, newest_versions, probes
 from tenonnx_testing.run import Failure, expect
@@ -27,7 +27,7 @@ from tenonnx_testing.run import Failure, expect
 _ENOUGH = 3
 
 #: Characters of a reason.
-_LONGEST_REASON = 160
+_LONGEST_REASON = 120
 
 
 class Runner(Protocol):
@@ -40,7 +40,10 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """Request of a probe: ops of ``domains``, all or those named, with ``examples`` calls of each case."""
+    """Request of a probe: ops of ``domains``, all or those named, with ``examples`` calls of each case.
+
+    The target is called ``name``; its text is TOML, or with ``json`` JSON, which is faster to read.
+    """
 
     title: str
     command: str
@@ -49,6 +52,7 @@ class ProbeRequest:
     examples: int = 12
     seed: int = 0
     name: str = ""
+    json: bool = False
 
 
 @dataclass(slots=True)
@@ -85,8 +89,8 @@ def measure(
     results = [result for case in chosen for result in held.results[case.title]]
     ops, failed = summary.entries(results, newest), summary.failures(results)
     outcomes = Counter(result["outcome"] for result in results)
-    text = target_text(_keys(request, traits, newest, results), ops, failed, request.name)
-    return Measured(text, outcomes, ops, failed)
+    table = target_table(_keys(request, traits, newest, results), ops, failed)
+    return Measured((json_text if request.json else toml_text)(table, request.name), outcomes, ops, failed)
 
 
 def _keys(

@@ -12,40 +12,63 @@ from tenonnx_testing.probing.summary import OpEntry, OpFailure
 _WIDTH = 118
 
 
-def target_text(
-    keys: Mapping[str, Any], ops: Mapping[str, Sequence[OpEntry]], failed: Iterable[OpFailure], name: str = ""
-) -> str:
-    """A target file in TOML: its ``keys``, the failures one a line, and tables of ops with equal limits.
-
-    With a ``name`` it is a table of targets, as packages install it.
-    """
-    table = f"targets.{_key(name)}"
-    lines = [f"[{table}]"] if name else []
-    lines += [f"{key} = {_value(value)}" for key, value in keys.items()]
-    lines.append("failures = [")
-    for each in failed:
-        entry = {"op": each.op, "outcome": each.outcome, "calls": each.calls, "of": each.of}
-        entry |= ({"dtypes": list(each.dtypes)} if each.dtypes else {}) | {"reason": each.reason}
-        lines.append(f"    {_value(entry)},")
-    lines += ["]"] if ops else ["]", "ops = []"]
+def target_table(
+    keys: Mapping[str, Any], ops: Mapping[str, Sequence[OpEntry]], failed: Iterable[OpFailure]
+) -> dict[str, Any]:
+    """The contents of a target file: its ``keys``, the failures, and tables of ops with equal limits."""
     groups: dict[tuple[str, OpEntry], list[str]] = {}
     for op, held in ops.items():
         domain, _, op_type = op.partition("::")
         for limit in held:
             groups.setdefault((domain, limit), []).append(op_type)
-    for (domain, limit), names in groups.items():
-        lines += ["", f"[[{table}.ops]]" if name else "[[ops]]", *_listed("names", names)]
-        limits = {
-            "domain": None if domain == "ai.onnx" else domain,
-            "since": limit.since,
-            "until": limit.until,
-            "ranks": None if limit.ranks is None else list(limit.ranks),
-            "constant": list(limit.constant) or None,
-            "attributes": {name: list(values) for name, values in limit.attributes} or None,
-        }
-        if limit.dtypes is not None:
-            lines += _listed("dtypes", limit.dtypes)
-        lines += [f"{key} = {_value(value)}" for key, value in limits.items() if value is not None]
+    listed = [_op_table(domain, limit, names) for (domain, limit), names in groups.items()]
+    return {**keys, "failures": [_failure(each) for each in failed], "ops": listed}
+
+
+def _op_table(domain: str, limit: OpEntry, names: Sequence[str]) -> dict[str, Any]:
+    table = {
+        "names": list(names),
+        "dtypes": None if limit.dtypes is None else list(limit.dtypes),
+        "domain": None if domain == "ai.onnx" else domain,
+        "since": limit.since,
+        "until": limit.until,
+        "ranks": None if limit.ranks is None else list(limit.ranks),
+        "constant": list(limit.constant) or None,
+        "attributes": {name: list(values) for name, values in limit.attributes} or None,
+    }
+    return {key: value for key, value in table.items() if value is not None}
+
+
+def _failure(each: OpFailure) -> dict[str, Any]:
+    table = {"op": each.op, "outcome": each.outcome, "calls": each.calls, "of": each.of}
+    return table | ({"dtypes": list(each.dtypes)} if each.dtypes else {}) | {"reason": each.reason}
+
+
+def json_text(table: Mapping[str, Any], name: str = "") -> str:
+    """A target file in JSON, of one line for each failure and each table of ops.
+
+    With a ``name`` it is a table of targets, as packages install it.
+    """
+    lines = []
+    for key, value in table.items():
+        rows = [f"  {json.dumps(row)}" for row in value] if key in ("failures", "ops") else []
+        held = "[\n" + ",\n".join(rows) + "\n]" if rows else json.dumps(value)
+        lines.append(f"{json.dumps(key)}: {held}")
+    text = "{\n" + ",\n".join(lines) + "\n}"
+    return f'{{"targets": {{{json.dumps(name)}: {text}}}}}\n' if name else f"{text}\n"
+
+
+def toml_text(table: Mapping[str, Any], name: str = "") -> str:
+    """A target file in TOML. With a ``name`` it is a table of targets, as packages install it."""
+    head = f"targets.{_key(name)}"
+    lines = [f"[{head}]"] if name else []
+    lines += [f"{key} = {_value(value)}" for key, value in table.items() if key not in ("failures", "ops")]
+    lines += ["failures = [", *(f"    {_value(each)}," for each in table["failures"])]
+    lines += ["]"] if table["ops"] else ["]", "ops = []"]
+    for each in table["ops"]:
+        lines += ["", f"[[{head}.ops]]" if name else "[[ops]]"]
+        for key, value in each.items():
+            lines += _listed(key, value) if key in ("names", "dtypes") else [f"{key} = {_value(value)}"]
     return "\n".join(lines) + "\n"
 
 
