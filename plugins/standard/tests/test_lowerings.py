@@ -11,7 +11,7 @@ import pytest
 
 import tenonnx as tx
 import tenonnx_standard as ops
-from tenonnx.extend import NotRepresentable, TypeMismatch, UnsupportedOp
+from tenonnx.extend import NotRepresentable, TypeMismatch, UnsupportedOp, subgraph
 from tenonnx_standard.lowerings import LOWERINGS
 from tenonnx_testing.cases import call, collected, load
 from tenonnx_testing.kit import covering_calls
@@ -37,10 +37,27 @@ IMAGE = np.arange(-6, 6, dtype=np.float32).reshape(1, 3, 2, 2) / 2
 BY_CHANNEL = np.float32([0.5, -3, 7]).reshape(3, 1, 1)
 TRUTH = np.array([True, False, False, True])
 
+NUMBER, CONDITION = tx.TensorType(tx.DType.int64, ()), tx.TensorType(tx.DType.bool, ())
+
+
+def growing(step, going_on, state):
+    """One iteration of a loop that ends where a sum grows large."""
+    return ops.less(ops.reduce_max(state, keepdims=0), 9.0), state * 2.0
+
+
+GROWING = subgraph(
+    growing, [("step", NUMBER), ("going_on", CONDITION), ("state", tx.TensorType(tx.DType.float32, (4,)))]
+)
+
+
 #: Calls with the contents that lowerings of an op ask for, and that its cases do not draw.
 FURTHER = {
     ops.leaky_relu: [call(ROW, alpha=0.25)],
     ops.clip: [call(ROW, np.float32(0))],
+    ops.loop: [
+        call(np.int64(5), None, ROW, body=GROWING, _outputs=1),
+        call(np.int64(0), np.array(True), ROW, body=GROWING, _outputs=1),
+    ],
     ops.add: [call(IMAGE, BY_CHANNEL), call(BY_CHANNEL, IMAGE)],
     ops.mul: [
         call(ROW, ROW),

@@ -202,7 +202,7 @@ class Target:
 
     def ways(self, retargeting: Any, call: Any, ways: Ways) -> Ways:
         """The ways to try for a call that the target does not take, the cheapest first."""
-        if self.ops is None:
+        if self.ops is None and self.control_flow:
             return ways
         from tenonnx_targets.planning import ways_by_cost
 

@@ -9,6 +9,7 @@ and zeros of either sign are equal. A function returns None where it does not se
 from tenonnx_standard.lowerings import (  # noqa: F401
     activations,
     arithmetic,
+    control_flow,
     convolutions,
     functions,
     logic,

@@ -110,14 +110,16 @@ def tvm(path: str, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def mnn(path: str, feeds: Mapping[str, Any]) -> list[Any]:
-    """The CPU of MNN, by its converter of ONNX files."""
-    expr, nn = import_module("MNN.expr"), import_module("MNN.nn")
-    converter = import_module("MNN.tools.mnnconvert")
+    """The CPU of MNN, by its converter of ONNX files.
+
+    The converter is the extension module: its wrapper in Python installs a package and sends what was converted.
+    """
+    expr, nn, converter = import_module("MNN.expr"), import_module("MNN.nn"), import_module("_tools")
     inputs, outputs = _input_names(path, feeds), [value.name for value in _model(path).graph.output]
     with TemporaryDirectory() as folder:
         converted = f"{folder}/model.mnn"
         arguments = ["-f", "ONNX", "--modelFile", path, "--MNNModel", converted, "--bizCode", "tenonnx"]
-        converter.Tools.mnnconvert(["mnnconvert", *arguments])
+        converter.mnnconvert(["mnnconvert", *arguments])
         if not Path(converted).exists():
             raise RuntimeError("the converter wrote no file")
         module = nn.load_module_from_file(converted, inputs, outputs)
@@ -233,8 +235,10 @@ def onnxruntime_web(path: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
 
 
 #: Element types of onnxruntime-web by those of numpy, and the other way round.
-_WEB = {name: name for name in ("float16", "float32", "float64", "bool")}
-_WEB |= {f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_WEB = {
+    **{name: name for name in ("float16", "float32", "float64", "bool")},
+    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
 _NUMPY = {web: name for name, web in _WEB.items()}
 
 
