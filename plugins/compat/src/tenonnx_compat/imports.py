@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -89,7 +90,19 @@ def own_name(name: str) -> str | None:
 def _replace_functions(module: ModuleType) -> None:
     for (name, function), ours in FUNCTIONS.items():
         if name == module.__name__:
-            setattr(module, function, getattr(importlib.import_module(ours), function))
+            setattr(module, function, _unless_called_by_ours(getattr(module, function), ours))
+
+
+def _unless_called_by_ours(original: Callable[..., Any], ours: str) -> Callable[..., Any]:
+    """The function of the same name in the module ``ours`` for users, and ``original`` for packages of tenonnx."""
+
+    @functools.wraps(original)
+    def call(*arguments: Any, **options: Any) -> Any:
+        if sys._getframe(1).f_globals.get("__name__", "").startswith("tenonnx"):
+            return original(*arguments, **options)
+        return getattr(importlib.import_module(ours), original.__name__)(*arguments, **options)
+
+    return call
 
 
 def redirect_imports() -> None:
