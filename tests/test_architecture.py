@@ -389,6 +389,7 @@ PACKAGES = (
     "plugins/apps/serve",
     "plugins/frontends/sklearn",
     "plugins/frontends/torch",
+    "plugins/frontends/transformers",
     "plugins/training",
     "plugins/data",
     "plugins/debug",

@@ -30,10 +30,12 @@ OF_FRAMEWORKS = {
     "docs/how-to/jax.md": "jax",
     "docs/how-to/pytorch.md": "torch",
     "docs/how-to/tensorflow.md": "tensorflow",
+    "docs/how-to/transformers.md": "transformers",
     "docs/start/a-module.md": "torch",
     "plugins/frontends/jax/README.md": "jax",
     "plugins/frontends/tensorflow/README.md": "tensorflow",
     "plugins/frontends/torch/README.md": "torch",
+    "plugins/frontends/transformers/README.md": "transformers",
 }
 PAGES = sorted(
     str(path.relative_to(ROOT))

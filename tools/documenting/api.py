@@ -18,6 +18,7 @@ MODULES = {
     "tenonnx_training": "Train graphs: losses, optimizers, `fit`.",
     "tenonnx_score": "Score files of tables, images and arrays with a model.",
     "tenonnx_torch": "Modules of PyTorch as graphs, and graphs as modules.",
+    "tenonnx_transformers": "Models of transformers as folders that a runtime serves.",
     "tenonnx_jax": "Functions of JAX as graphs, and graphs as functions of JAX.",
     "tenonnx_tensorflow": "Rules for ops of TensorFlow and TFLite; `tx.load` reads the models.",
     "tenonnx_sklearn": "Estimators of scikit-learn as graphs, and rules for those of others.",
@@ -38,7 +39,7 @@ MODULES = {
 APART = {
     f"tenonnx_{path.parts[-3]}": path.parent
     for path in Path(__file__).parents[2].glob("plugins/**/src/tenonnx_*")
-    if path.parts[-3] in ("jax", "score", "sklearn", "tensorflow", "torch")
+    if path.parts[-3] in ("jax", "score", "sklearn", "tensorflow", "torch", "transformers")
 }
 
 

@@ -47,6 +47,11 @@ TOLD = {
         "the suffix of its files",
         "../how-to/leave-onnx.md#a-format-of-your-own",
     ),
+    "tenonnx.layouts": (
+        "a folder that a server or runtime takes",
+        "what `--layout` takes",
+        f"{_REST}#entry-point-groups",
+    ),
     "tenonnx.frameworks": (
         "a framework that computes graphs, for the conformance kit",
         "the kind of rules that it reads",

@@ -73,6 +73,11 @@ GROUPS: Mapping[str, EntryPointGroup] = {
         True,
         frozenset({"onnx", "safetensors"}),
     ),
+    "tenonnx.layouts": EntryPointGroup(
+        "an object with a function files or export",
+        lambda value: callable(getattr(value, "files", getattr(value, "export", None))),
+        True,
+    ),
     "tenonnx.conformance": EntryPointGroup(),
     "tenonnx.commands": EntryPointGroup("a click command, or a function that adds one to a group", callable, True),
     "tenonnx.frameworks": EntryPointGroup(

@@ -45,6 +45,7 @@ from tenonnx_convert.convert import planned as planned
 from tenonnx_convert.hooks import Hook as Hook
 from tenonnx_convert.hooks import installed_hook as installed_hook
 from tenonnx_convert.import_rules import rules_of as rules_of
+from tenonnx_convert.layouts import folder_export as folder_export
 from tenonnx_convert.options import TIMEOUT as TIMEOUT
 from tenonnx_convert.options import ConvertConfig as ConvertConfig
 from tenonnx_convert.options import Option as Option

@@ -55,7 +55,7 @@ def test_a_folder_of_kserve(matrix, tmp_path):
 @pytest.mark.parametrize(
     ("output", "layout", "said"),
     [
-        ("net", "heroku", "unknown server for the option layout"),
+        ("net", "heroku", "unknown layout"),
         ("net.onnx", "triton", "the output is not a folder"),
         ("Net_1", "kserve", "is no name of a Kubernetes service"),
     ],

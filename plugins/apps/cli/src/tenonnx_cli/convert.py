@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from tenonnx_cli.changes import removed_nodes, say_changes
 from tenonnx_cli.deadline import within
@@ -30,7 +32,7 @@ from tenonnx_cli.source import SourceOptions, source_options
 from tenonnx_cli.verifications import said_of_inputs, said_verdict, say_comparison, say_verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 #: What a model can be written as.
@@ -76,17 +78,21 @@ def command(
 
     MODEL is a file, or FILE.py:FUNCTION for a function that returns a model, such as a PyTorch module (needs
     tenonnx-torch). The Python file is executed: use only files that you trust. A .joblib, .pkl or .skops file of an
-    estimator is read by tenonnx-sklearn, and compared with the estimator.
+    estimator is read by tenonnx-sklearn, and compared with the estimator. A folder of transformers is read by
+    tenonnx-transformers; with --layout, it becomes the folder that a runtime serves.
 
     Prints the verdict, then what changed: nodes by type, parameters, bytes. -v lists each changed node. Nothing is
     written if a node cannot be expressed in the target, or if the outputs
     of the converted model differ from the original's.
     """
     from tenonnx import ConvertConfig
-    from tenonnx.tools import STEPS, Conversion, given_config, writes_folder
+    from tenonnx.tools import STEPS, Conversion, folder_export, given_config, writes_folder
     from tenonnx_cli.arrays import read_feeds
 
     config: ConvertConfig = given_config(ConvertConfig, None, {"transforms": transforms_given(), **options})
+    if (exported := folder_export(config)) is not None:
+        export_folder(exported, model, output, as_json=as_json)
+        return
     if not writes_folder(config):
         check_output(output, model, formats=True)
     with within(config.timeout):
@@ -122,6 +128,36 @@ def command(
     if verbose:
         removed = removed_nodes(state.read, state.graph, report.changes, transforms_given())
         say_changes([*report.changes, *removed], all_nodes=True)
+
+
+def export_folder(exported: Callable[..., Any], model: str, output: str, *, as_json: bool) -> None:
+    """Let a layout read a model and write its folder; it takes the options that were given by their names."""
+    from tenonnx import ExportConfig, InvalidCall
+    from tenonnx.tools import options_of
+
+    context = click.get_current_context()
+    taken = {*inspect.signature(exported).parameters, *options_of(ExportConfig)}
+    given = {}
+    for option in context.command.get_params(context):
+        name = str(option.name)
+        if name in _OF_COMMAND or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        if name not in taken:
+            raise InvalidCall(
+                f"the layout {context.params['layout']} does not take the option {option.opts[-1]}",
+                do="leave it out, or convert a file of the folder afterwards",
+            )
+        given[name] = context.params[name]
+    with working(f"converting {model}"):
+        report = exported(model, output, **given)
+    if as_json:
+        say_json({"file": model, **report.to_dict()})
+    else:
+        say_lines(str(report))
+
+
+#: Parameters of ``convert`` that are not those of a layout.
+_OF_COMMAND = {"model", "output", "as_json", "verbose"}
 
 
 def check_output(output: str, *inputs: str, formats: bool = False) -> None:

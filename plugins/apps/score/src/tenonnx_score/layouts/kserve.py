@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tenonnx import InvalidCall
 from tenonnx_score.layouts import triton
-from tenonnx_score.layouts.interface import Interface
+
+if TYPE_CHECKING:
+    from tenonnx import Graph
 
 #: Names of Kubernetes.
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
-def files(folder: Path, interface: Interface) -> tuple[Path, dict[Path, str]]:
+def files(folder: Path, graph: Graph) -> tuple[Path, dict[Path, str]]:
     """Path of the model, and the texts beside it. Raises ``InvalidCall`` for a name that is not valid in Kubernetes."""
     name = folder.name
     if not _NAME.fullmatch(name):
@@ -24,7 +27,7 @@ def files(folder: Path, interface: Interface) -> tuple[Path, dict[Path, str]]:
             available="up to 63 small letters, digits and hyphens, with a letter first",
             do="give another folder (-o)",
         )
-    model, texts = triton.files(folder / "models" / name, interface)
+    model, texts = triton.files(folder / "models" / name, graph)
     return model, {**texts, folder / "inference-service.yaml": service(name)}
 
 

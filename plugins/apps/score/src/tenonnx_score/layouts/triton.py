@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tenonnx import NotRepresentable
-from tenonnx_score.layouts.interface import Interface, Tensor
+from tenonnx_score.layouts.interface import Interface, Tensor, interface_of
+
+if TYPE_CHECKING:
+    from tenonnx import Graph
 
 #: Rows that the server puts together at most, where a model takes any number.
 LARGEST_BATCH = 64
@@ -30,9 +34,9 @@ TYPES = {
 }
 
 
-def files(folder: Path, interface: Interface) -> tuple[Path, dict[Path, str]]:
+def files(folder: Path, graph: Graph) -> tuple[Path, dict[Path, str]]:
     """Path of the model, and the texts beside it."""
-    return folder / "1" / "model.onnx", {folder / "config.pbtxt": config(folder.name, interface)}
+    return folder / "1" / "model.onnx", {folder / "config.pbtxt": config(folder.name, interface_of(graph))}
 
 
 def config(name: str, interface: Interface) -> str:

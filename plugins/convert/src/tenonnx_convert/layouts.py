@@ -1,0 +1,85 @@
+"""``--layout``: the step of a conversion that writes the folder of a server or runtime."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tenonnx.errors import InvalidCall
+from tenonnx.formats.files import write_bytes
+from tenonnx.registry.discovery import Plugin, cure, plugins
+from tenonnx.registry.hints import provider
+from tenonnx.transforms.decorators import step_behind
+from tenonnx_convert.conversion import StepResult
+from tenonnx_convert.options import ConvertConfig, option
+
+if TYPE_CHECKING:
+    from tenonnx.graph.graph import Graph
+    from tenonnx_convert.conversion import ConversionState
+
+#: Plugins of this entry-point group write folders, and are named as ``--layout`` takes them. ``files(folder, graph)``
+#: returns the path of the model and the texts beside it, by path. A layout of several graphs has
+#: ``export(source, folder, **options)`` instead: it reads the source itself, and returns a report with ``to_dict``.
+LAYOUTS = "tenonnx.layouts"
+
+
+@step_behind("verify")
+@dataclass(frozen=True)
+class Layout:
+    """Write the folder that a server or runtime takes.
+
+    Raises ``InvalidCall`` for an unknown layout, and where the output is no folder, and ``NotRepresentable`` for inputs
+    and outputs that it cannot describe; then nothing is written.
+    """
+
+    writes_folder: ClassVar[bool] = True
+
+    layout: str | None = option(
+        None,
+        "Write the folder that a server or runtime takes; the output is then a folder. tenonnx-score has triton and "
+        "kserve; tenonnx-transformers has genai, transformers.js and onnxruntime, where MODEL is a folder of "
+        "transformers.",
+        "--layout",
+        kind="text",
+        metavar="NAME",
+    )
+
+    def __call__(self, graph: Graph, state: ConversionState) -> StepResult:
+        path, plugin = state.path, layout_named(str(self.layout))
+        if not isinstance(path, str | os.PathLike) or Path(path).is_file() or Path(path).suffix:
+            raise InvalidCall(
+                "with a layout, the output is not a folder", given=str(path), do="give a folder: -o repository/net"
+            )
+        files = getattr(plugin.load(), "files", None)
+        if files is None:
+            raise InvalidCall(
+                f"the layout {self.layout} is for a model that becomes several graphs, and was given one graph",
+                do="convert the folder of the model by tenonnx convert, or call export of its package",
+            )
+        model, texts = files(Path(path).absolute(), graph)
+        model.parent.mkdir(parents=True, exist_ok=True)
+        for place, text in texts.items():
+            write_bytes(place, [text.encode("utf-8")])
+        return StepResult(graph, path=model)
+
+
+def layout_named(name: str) -> Plugin:
+    """The layout of a name. Raises ``InvalidCall`` where no installed package has it."""
+    found = {plugin.name: plugin for plugin in plugins(LAYOUTS)}
+    if name not in found:
+        package = provider(LAYOUTS, name)
+        raise InvalidCall(
+            f"unknown layout: {name}",
+            available=", ".join(found) or "none; tenonnx-score and tenonnx-transformers have some",
+            do=cure([package]) if package else "",
+        )
+    return found[name]
+
+
+def folder_export(config: ConvertConfig) -> Callable[..., Any] | None:
+    """The function of the layout that options ask for, where the layout reads the source itself."""
+    name = config.step_options.get("layout")
+    return None if name is None else getattr(layout_named(name).load(), "export", None)

@@ -1,0 +1,131 @@
+"""Models of one call: encoders, classifiers and detectors, with inputs made up from their config."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tenonnx.extend import NotRepresentable
+from tenonnx_transformers.generation import prompts_for
+from tenonnx_transformers.parts import Part
+from tenonnx_transformers.sources import Source
+from tenonnx_transformers.states import BATCH, LENGTH
+
+#: Inputs that are made up here, in the order in which graphs list them.
+KNOWN = (
+    "input_ids", "attention_mask", "token_type_ids", "pixel_values", "pixel_mask", "input_values", "input_features",
+)  # fmt: skip
+
+#: Samples of sound: as many as the convolutions before an encoder of speech make a few frames of.
+_SAMPLES = 8000
+
+
+def call_part(source: Source) -> Part:
+    """The part of a model of one call: its tensors by name, and outputs by the keys of what it returns.
+
+    Raises ``NotRepresentable`` for a model whose inputs are unknown.
+    """
+    model: Any = source.model
+    examples = inputs_for(source, batch=2, length=7)
+    dims = {name: _dims(name, tensor) for name, tensor in examples.items()}
+    returned = _returned(model, examples)
+
+    def call(given: Mapping[str, Tensor]) -> list[Tensor]:
+        found = model(**given, return_dict=True)
+        return [found[name] for name in returned]
+
+    return Part("model", model, call, examples, list(returned), dims)
+
+
+def _returned(model: Any, examples: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    with torch.no_grad():
+        found = model(**examples, return_dict=True)
+    return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+
+
+def inputs_for(source: Source, batch: int, length: int, seed: int = 0) -> dict[str, Tensor]:
+    """Inputs of a model, made up for a batch of texts of ``length`` tokens, the last of which is padded."""
+    model: Any = source.model
+    known = inspect.signature(model.forward).parameters
+    wanted = [name for name in KNOWN if name in known and _is_used(name, source)]
+    if not wanted or "inputs_embeds" in wanted:
+        raise NotRepresentable(f"the inputs of {type(model).__name__} are unknown", given=", ".join(known))
+    return {name: _example(name, source, batch, length, seed) for name in wanted}
+
+
+def _is_used(name: str, source: Source) -> bool:
+    """Whether users of a model give an input: of several that ``forward`` takes, those of its tokenizer."""
+    config = source.config
+    main = getattr(source.model, "main_input_name", "input_ids")
+    if name in ("input_values", "input_features"):
+        return bool(name == main)
+    if name == "pixel_mask":
+        return False
+    if name == "attention_mask":
+        return bool(main != "pixel_values" and _masks_sound(source))
+    if name != "token_type_ids":
+        return True
+    path = None if source.folder is None else source.folder / "tokenizer_config.json"
+    if path is not None and path.is_file():
+        names = json.loads(path.read_text("utf-8")).get("model_input_names")
+        if names:
+            return name in names
+    return bool(getattr(config.get_text_config(), "type_vocab_size", 0) > 1)
+
+
+def _masks_sound(source: Source) -> bool:
+    """Whether a model of sound is given masks; those with group normalization are not."""
+    return getattr(source.config, "feat_extract_norm", "layer") != "group"
+
+
+def _example(name: str, source: Source, batch: int, length: int, seed: int) -> Tensor:
+    config = source.config
+    generator = torch.Generator().manual_seed(seed)
+    sound = getattr(source.model, "main_input_name", "") == "input_values"
+    if name == "input_ids":
+        return prompts_for(config, [length] * batch, seed).tokens
+    if name == "attention_mask":
+        mask = torch.ones(batch, _SAMPLES + 400 * length if sound else length, dtype=torch.int64)
+        if batch > 1:
+            mask[-1, mask.shape[1] * 2 // 3 :] = 0
+        return mask
+    if name == "token_type_ids":
+        kinds = torch.zeros(batch, length, dtype=torch.int64)
+        kinds[:, length // 2 :] = 1
+        return kinds
+    if name == "pixel_values":
+        return torch.randn(batch, *_image(config), generator=generator)
+    if name == "input_values":
+        return torch.randn(batch, _SAMPLES + 400 * length, generator=generator)
+    return torch.randn(batch, *_features(config, length), generator=generator)
+
+
+def _image(config: Any) -> tuple[int, int, int]:
+    """Channels, height and width of the images that a config describes."""
+    vision = getattr(config, "vision_config", None) or getattr(config, "backbone_config", None) or config
+    size = next((found for each in (config, vision) if (found := getattr(each, "image_size", None)) is not None), 224)
+    height, width = (size, size) if isinstance(size, int) else tuple(size)[:2]
+    channels = getattr(vision, "num_channels", None) or getattr(config, "num_channels", None) or 3
+    return int(channels), int(height), int(width)
+
+
+def _features(config: Any, length: int) -> tuple[int, int]:
+    """Sizes of the spectrum of a sound: those of an encoder that takes one length, or frames of any number."""
+    bins: Any = getattr(config, "num_mel_bins", None) or getattr(config, "input_feat_per_channel", 80)
+    positions: Any = getattr(config, "max_source_positions", None)
+    if getattr(config, "model_type", "") == "whisper" or positions is None:
+        return int(bins), 2 * int(positions or length)
+    return 8 * length, int(bins)
+
+
+def _dims(name: str, tensor: Tensor) -> dict[int, str]:
+    if name == "input_values" or (name == "attention_mask" and tensor.shape[1] > 1000):
+        return {0: BATCH, 1: "num_samples"}
+    if name in ("input_ids", "attention_mask", "token_type_ids"):
+        return {0: BATCH, 1: LENGTH}
+    return {0: BATCH}

@@ -1,0 +1,29 @@
+"""The front end: ``tx.load(folder)`` returns the graph of a folder of transformers that becomes one."""
+
+from __future__ import annotations
+
+import os
+
+from tenonnx.extend import Graph, NotRepresentable, Registry
+from tenonnx_transformers.exporting import parts_of
+from tenonnx_transformers.sources import quiet, source_of
+
+
+def read(
+    source: str | os.PathLike[str], *, registry: Registry | None = None, task: str | None = None, trust: bool = False
+) -> Graph:
+    """Read a folder of ``save_pretrained`` as the graph of its task, not compared with the model.
+
+    Raises ``NotRepresentable`` for models that become several graphs, and otherwise as ``export``.
+    """
+    model = source_of(source, task, trust)
+    with quiet():
+        parts = parts_of(model)
+    if len(parts) > 1:
+        raise NotRepresentable(
+            "the model becomes several graphs",
+            given=", ".join(part.name for part in parts),
+            do="write all of them to a folder: tenonnx convert --layout onnxruntime, or tenonnx_transformers.export",
+        )
+    with quiet():
+        return parts[0].graph()

@@ -1,0 +1,67 @@
+"""Layouts of folders: which files a runtime expects beside the graphs, and where."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tenonnx_transformers import genai
+from tenonnx_transformers.sources import CONFIG, Source
+from tenonnx_transformers.states import State
+
+#: Files of a tokenizer or processor, which are copied.
+FILES = (
+    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja",
+    "chat_template.json", "preprocessor_config.json", "processor_config.json", "image_processor_config.json",
+    "feature_extractor_config.json", "normalizer.json",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Files of a runtime. ``subfolder`` has the graphs; ``external`` is the suffix of data files behind ``.onnx``.
+
+    ``check`` refuses states of a decoder that the runtime cannot keep. ``write`` adds what it reads beside the graphs.
+    """
+
+    name: str
+    subfolder: str = ""
+    check: Callable[[str, Sequence[State]], None] = lambda model_type, states: None
+    write: Callable[[Source, Path, Mapping[str, Sequence[str]], Sequence[State]], None] = lambda *_: None
+
+
+def write_configs(source: Source, folder: Path) -> None:
+    """Write the configs of the model and of its generation, and copy the files of its tokenizer."""
+    write_json(folder / CONFIG, {**source.config.to_dict(), "architectures": [type(source.model).__name__]})
+    chosen = getattr(source.model, "generation_config", None)
+    if chosen is not None:
+        write_json(folder / "generation_config.json", chosen.to_diff_dict())
+    if source.folder is not None:
+        for name in FILES:
+            if (source.folder / name).is_file():
+                shutil.copyfile(source.folder / name, folder / name)
+
+
+def write_json(path: Path, contents: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(contents, indent=2, sort_keys=True, default=str) + "\n", "utf-8")
+
+
+def _write_genai(source: Source, folder: Path, graphs: Mapping[str, Sequence[str]], states: Sequence[State]) -> None:
+    ((name, inputs),) = graphs.items()
+    write_json(folder / "genai_config.json", genai.genai_config(source.model, inputs, states, name))
+
+
+#: By name.
+LAYOUTS: Mapping[str, Layout] = {
+    layout.name: layout
+    for layout in (
+        Layout("onnxruntime"),
+        Layout("genai", check=genai.check_states, write=_write_genai),
+        Layout("transformers.js", subfolder="onnx"),
+    )
+}

@@ -1,0 +1,177 @@
+"""Models to export: modules in memory, and folders as transformers saves them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoConfig
+
+from tenonnx.extend import InvalidCall, InvalidModel, NotRepresentable
+from tenonnx_transformers.tasks import Task, class_for, task_named, task_of
+
+#: The file that makes a folder one of transformers.
+CONFIG = "config.json"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model with its task; ``folder`` has its tokenizer and other files, None for a module in memory."""
+
+    model: torch.nn.Module
+    task: Task
+    folder: Path | None
+
+    @property
+    def config(self) -> Any:
+        return self.model.config
+
+    @property
+    def name(self) -> str:
+        return str(self.folder or type(self.model).__name__)
+
+
+def source_of(model: torch.nn.Module | str | os.PathLike[str], task: str | None = None, trust: bool = False) -> Source:
+    """A module or folder as a source. Nothing is downloaded, and without ``trust`` no code of the folder runs.
+
+    Weights become float32. Raises ``InvalidCall`` for what is neither, for an unknown task, and for folders that need
+    trust: those with code of their own, and with pickled weights. Raises ``InvalidModel`` for a folder whose files do
+    not fit together.
+    """
+    if isinstance(model, torch.nn.Module):
+        if not isinstance(getattr(model, "config", None), transformers.PreTrainedConfig):
+            raise InvalidCall(
+                "the module is no model of transformers",
+                given=type(model).__name__,
+                do="export it by tenonnx_torch.export",
+            )
+        chosen = task_of(type(model).__name__) if task is None else task_named(task)
+        return Source(model.eval(), chosen, None)
+    if not isinstance(model, str | os.PathLike):
+        raise InvalidCall("the model is neither a module nor the path of a folder", given=repr(model)[:80])
+    folder = Path(model)
+    config = _config(folder, trust)
+    names = getattr(config, "architectures", None) or []
+    chosen = task_named(task) if task is not None else _task_of_folder(folder, names)
+    class_name = names[0] if names and _fits(names[0], chosen) else class_for(chosen, config.model_type)
+    return Source(_weights(folder, config, class_name, trust), chosen, folder)
+
+
+def _task_of_folder(folder: Path, names: list[str]) -> Task:
+    if not names:
+        raise InvalidCall(
+            f'"{folder / CONFIG}" names no architecture', do="give the task: task=, or --task of a command"
+        )
+    return task_of(names[0])
+
+
+def _fits(class_name: str, task: Task) -> bool:
+    return any(name == class_name for _, name in task.classes())
+
+
+def _config(folder: Path, trust: bool) -> Any:
+    if not folder.is_dir():
+        raise InvalidCall("the model is not a folder", given=str(folder), do=f"give a folder that has a {CONFIG}")
+    path = folder / CONFIG
+    if not path.is_file():
+        adapter = (folder / "adapter_config.json").is_file()
+        raise InvalidCall(
+            f'"{folder}" has no {CONFIG}',
+            given="adapters without their base model" if adapter else "no folder of transformers",
+            do="merge the adapters into the base model first" if adapter else "give the folder of save_pretrained",
+        )
+    try:
+        read = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidModel(f'cannot read "{path}"', given=str(error)) from error
+    if not isinstance(read, dict):
+        raise InvalidModel(f'"{path}" is no JSON object', given=type(read).__name__)
+    if read.get("auto_map") and not trust and not _is_known(read):
+        raise InvalidCall(
+            f'"{folder}" brings code of its own',
+            given=", ".join(map(str, read["auto_map"].values() if isinstance(read["auto_map"], dict) else ())),
+            do="read that code, then pass --trust of a command, or trust=True",
+        )
+    if read.get("quantization_config"):
+        raise NotRepresentable(
+            "the weights of the folder are quantized",
+            given=str(read["quantization_config"])[:200],
+            do="export the original weights, then quantize the file: tenonnx quantize",
+        )
+    try:
+        with quiet():
+            return AutoConfig.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=trust and not _is_known(read)
+            )
+    except Exception as error:  # of whatever the fields of the file cause
+        raise InvalidModel(f'transformers cannot read "{path}"', given=_first_line(error)) from error
+
+
+def _is_known(read: Mapping[str, Any]) -> bool:
+    """Whether transformers has classes of its own for a config."""
+    names = read.get("architectures")
+    first = names[0] if isinstance(names, list) and names else ""
+    return isinstance(first, str) and hasattr(transformers, first) and first.isidentifier()
+
+
+def _weights(folder: Path, config: Any, class_name: str, trust: bool) -> torch.nn.Module:
+    """The model of a folder with its weights, in evaluation mode. Raises where some are missing."""
+    if not any(folder.glob("*.safetensors")) and not trust:
+        pickled = sorted(each.name for each in (*folder.glob("*.bin"), *folder.glob("*.pt")))
+        raise InvalidCall(
+            f'"{folder}" has no weights in safetensors files',
+            given=", ".join(pickled) or "no weights",
+            do="a pickle runs code when it is read: pass --trust of a command, or trust=True, if you trust it"
+            if pickled
+            else "give the folder of save_pretrained",
+        )
+    kind = getattr(transformers, class_name, None)
+    options: dict[str, Any] = {"config": config, "local_files_only": True, "dtype": torch.float32}
+    if kind is None:  # of code of the folder
+        kind, options = transformers.AutoModelForCausalLM, {**options, "trust_remote_code": trust}
+    if not trust:
+        options["use_safetensors"] = True
+    try:
+        with quiet():
+            model, told = kind.from_pretrained(folder, output_loading_info=True, **options)
+    except Exception as error:
+        raise InvalidModel(f'transformers cannot read the weights of "{folder}"', given=_first_line(error)) from error
+    missing = sorted(told.get("missing_keys", ()))
+    wrong = sorted(map(str, told.get("mismatched_keys", ())))
+    if missing or wrong:
+        raise InvalidModel(
+            f'the weights of "{folder}" are not those of {class_name}',
+            given=", ".join([*missing, *wrong][:5]),
+            do="give the task that the weights are for: task=, or --task of a command",
+        )
+    found: torch.nn.Module = model.eval()
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep back what transformers logs and warns of: errors tell it."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    bars = transformers.utils.logging.is_progress_bar_enabled()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logging.disable(disabled)
+        if bars:
+            transformers.utils.logging.enable_progress_bar()

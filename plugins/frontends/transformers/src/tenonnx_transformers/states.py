@@ -1,0 +1,142 @@
+"""States of a decoder between two calls: the tensors of its cache as named inputs and outputs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import cache_utils
+
+from tenonnx.extend import NotRepresentable
+
+#: Names of dims of inputs and outputs.
+BATCH, LENGTH, PAST, TOTAL = "batch_size", "sequence_length", "past_sequence_length", "total_sequence_length"
+
+#: Layers that keep every token, in the place of those that keep a window: masks of the model leave out the others.
+_WHOLE = {
+    "DynamicSlidingWindowLayer": lambda layer: cache_utils.DynamicLayer(),
+    "LinearAttentionAndSlidingWindowAttentionLayer": lambda layer: cache_utils.LinearAttentionAndFullAttentionLayer(
+        number_of_states=layer.number_of_states
+    ),
+}
+
+#: Layers whose tensors are read and set here.
+_KNOWN = (
+    "DynamicLayer",
+    "DynamicIndexedLayer",
+    "LinearAttentionLayer",
+    "LinearAttentionAndFullAttentionLayer",
+    "DummyLayer",
+)
+
+
+@dataclass(frozen=True)
+class State:
+    """One tensor of a cache: of ``layer``, of a ``kind`` such as ``key``; ``axes`` are those that vary, by name."""
+
+    layer: int
+    kind: str
+    axes: Mapping[int, str]
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def past(self) -> str:
+        """The name of the input."""
+        return f"past_key_values.{self.layer}.{self.kind}"
+
+    @property
+    def present(self) -> str:
+        """The name of the output."""
+        return f"present.{self.layer}.{self.kind}"
+
+    def empty(self, batch: int, past: int = 0) -> Tensor:
+        """Zeros for a batch, with ``past`` tokens where the state grows with these."""
+        sizes = {BATCH: batch, PAST: past}
+        shape = [sizes[self.axes[axis]] if axis in self.axes else size for axis, size in enumerate(self.shape)]
+        return torch.zeros(shape, dtype=self.dtype)
+
+
+def cache_parameter(model: torch.nn.Module) -> str:
+    """The parameter of ``forward`` that takes the cache. Raises ``NotRepresentable`` where there is none."""
+    known = inspect.signature(model.forward).parameters
+    for name in ("cache", "past_key_values", "cache_params"):
+        if name in known:
+            return name
+    raise NotRepresentable(
+        f"{type(model).__name__} takes no cache, so that it cannot generate step by step",
+        given=", ".join(known),
+        do="choose another task, such as --task feature-extraction",
+    )
+
+
+def new_cache(config: Any) -> Any:
+    """An empty cache whose attention layers keep every token."""
+    cache = cache_utils.DynamicCache(config=config)
+    cache.layers = [
+        _WHOLE[type(layer).__name__](layer) if type(layer).__name__ in _WHOLE else layer for layer in cache.layers
+    ]
+    for place, layer in enumerate(cache.layers):
+        if type(layer).__name__ not in _KNOWN:
+            raise NotRepresentable(
+                "a layer of the cache keeps states of an unknown kind",
+                given=f"layer {place} is a {type(layer).__name__}",
+                available=", ".join(_KNOWN),
+            )
+    return cache
+
+
+def tensors_of(cache: Any) -> dict[tuple[int, str], Tensor]:
+    """Tensors of a cache by layer and kind."""
+    found: dict[tuple[int, str], Tensor | None] = {}
+    for place, layer in enumerate(cache.layers):
+        if getattr(layer, "is_initialized", False):
+            found[place, "key"], found[place, "value"] = layer.keys, layer.values
+        if getattr(layer, "is_indexer_initialized", False):
+            found[place, "indexer_key"] = layer.indexer_keys
+        for kind in ("conv", "recurrent"):
+            for index, tensor in getattr(layer, f"{kind}_states", {}).items():
+                found[place, f"{kind}_state{index or ''}"] = tensor
+    return {key: tensor for key, tensor in found.items() if isinstance(tensor, Tensor)}
+
+
+def fill(cache: Any, tensors: Mapping[tuple[int, str], Tensor]) -> None:
+    """Set tensors of an empty cache, which is then as after the calls that made them."""
+    for (place, kind), tensor in tensors.items():
+        layer = cache.layers[place]
+        layer.dtype, layer.device = tensor.dtype, tensor.device
+        if kind in ("key", "value"):
+            setattr(layer, f"{kind}s", tensor)
+            layer.is_initialized = True
+        elif kind == "indexer_key":
+            layer.indexer_keys, layer.is_indexer_initialized = tensor, True
+        else:
+            name, _, index = kind.partition("_state")
+            at = int(index or 0)
+            getattr(layer, f"{name}_states")[at] = tensor.clone()  # layers write to it
+            getattr(layer, f"is_{name}_states_initialized")[at] = True
+            layer.has_previous_state[at] = True
+            if name == "conv":
+                layer.conv_kernel_size[at] = tensor.shape[-1]
+
+
+def states_of(caches: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> list[State]:
+    """The states in two caches, made by calls of two ``sizes``, batch and length, which tell what the axes are."""
+    first, second = (tensors_of(cache) for cache in caches)
+    names = {(a, b): name for name, a, b in zip((BATCH, PAST), *sizes, strict=True)}
+    found = []
+    for key, tensor in first.items():
+        other = second[key]
+        pairs = list(zip(tensor.shape, other.shape, strict=True))
+        axes = {axis: names.get(pair, "") for axis, pair in enumerate(pairs) if pair[0] != pair[1]}
+        if not all(axes.values()):
+            raise NotRepresentable(
+                "a state of the cache has an axis that is neither the batch nor the number of tokens",
+                given=f"layer {key[0]}, {key[1]}: {tuple(tensor.shape)} and {tuple(other.shape)}",
+            )
+        found.append(State(*key, axes, tuple(tensor.shape), tensor.dtype))
+    return found

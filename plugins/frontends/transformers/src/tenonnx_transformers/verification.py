@@ -1,0 +1,166 @@
+"""Comparison of exported decoders with the model, on logits and on greedy tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+
+from tenonnx import Graph, VerificationFailed
+from tenonnx.extend.checks import Tolerance, accumulation, compare, tolerance_for
+from tenonnx_torch.examples import to_numpy
+from tenonnx_transformers.calls import inputs_for
+from tenonnx_transformers.decoders import positions_of, token_inputs
+from tenonnx_transformers.generation import (
+    Generated,
+    Prompts,
+    Run,
+    compare_tokens,
+    ends_of,
+    generated_by_graph,
+    generated_by_model,
+    prompts_for,
+    steps_for,
+)
+from tenonnx_transformers.parts import Part
+from tenonnx_transformers.sources import Source
+from tenonnx_transformers.states import State
+
+#: Masks of padding, 1 for a token, and the new tokens of one call after the other: the first call has no past, and
+#: padding is on the left, on the right, or there is none.
+CALLS: Sequence[tuple[Sequence[str], Sequence[int]]] = (
+    (["1" * 6], (1, 3, 2)),
+    (["1" * 12, "11111000" + "1111"], (8, 1, 3)),
+    (["1" * 14, "0" * 5 + "1" * 9, "0" * 8 + "1" * 6], (9, 1, 4)),
+)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The largest difference of one output in the calls of one kind, such as ``batch 2, past 8, new 1``."""
+
+    part: str
+    output: str
+    where: str
+    absolute: float
+    relative: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Session:
+    """A file in onnxruntime: arrays by input name, those of other inputs left out, to arrays of the outputs."""
+
+    session: Any
+
+    @classmethod
+    def of(cls, path: Path) -> Session:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        return cls(onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]))
+
+    @property
+    def inputs(self) -> list[str]:
+        return [each.name for each in self.session.get_inputs()]
+
+    def __call__(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
+        known = set(self.inputs)
+        found: Sequence[Any] = self.session.run(None, {name: feeds[name] for name in feeds if name in known})
+        return found
+
+
+def near(graph: Graph, atol: float | None = None, rtol: float | None = None) -> Tolerance:
+    """How near the numbers of a graph are to those of its model: by the length of its sums, or as given."""
+    usual = tolerance_for(next(v.dtype for v in graph.outputs if v.dtype is not None), accumulation(graph))
+    return Tolerance(
+        usual.absolute if atol is None else atol,
+        usual.relative if rtol is None else rtol,
+        usual.reason or "rounding in sums of this length",
+    )
+
+
+def check(part: str, output: str, where: str, actual: Any, expected: Any, allowed: Tolerance) -> Compared:
+    """The difference of two arrays. Raises ``VerificationFailed`` where it is not allowed."""
+    scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
+    found = compare(actual, expected, tolerance=Tolerance(allowed.absolute * scale, allowed.relative, allowed.reason))
+    if not found.equal:
+        raise VerificationFailed(
+            f'output "{output}" of {part} differs from the model', given=f"{where}: {found.reason}"
+        )
+    return Compared(part, output, where, found.absolute, found.relative)
+
+
+def compare_logits(
+    model: torch.nn.Module, states: Sequence[State], run: Run, part: str, allowed: Tolerance, seed: int = 0
+) -> list[Compared]:
+    """Compare a decoder with one call of the model for the whole text, at several batches, pasts and new lengths.
+
+    Texts of a batch have unlike lengths, padded on either side. Raises ``VerificationFailed``.
+    """
+    found = []
+    for rows, news in CALLS:
+        mask = torch.tensor([[int(each) for each in row] for row in rows])
+        tokens = prompts_for(model.config, [mask.shape[1]] * len(mask), seed).tokens
+        with torch.no_grad():
+            whole = model(**token_inputs(model, tokens, mask), use_cache=False).logits.float().numpy()
+        held = {state.past: state.empty(len(tokens)).numpy() for state in states}
+        begin = 0
+        for new in news:
+            end = begin + new
+            inputs = token_inputs(model, tokens[:, begin:end], mask[:, :end], positions_of(mask)[:, begin:end])
+            logits, *after = run({**{name: tensor.numpy() for name, tensor in inputs.items()}, **held})
+            held = {state.past: array for state, array in zip(states, after, strict=True)}
+            seen = mask[:, begin:end].numpy() == 1
+            where = f"batch {len(tokens)}, past {begin}, new {new}"
+            expected = whole[:, begin:end][seen]
+            found.append(check(part, "logits", where, np.asarray(logits, np.float32)[seen], expected, allowed))
+            begin = end
+    return found
+
+
+def compare_generation(
+    model: Any, states: Sequence[State], run: Session, allowed: Tolerance, steps: int | None = None
+) -> Generated:
+    """Compare greedy tokens of a decoder, called in a loop, with those of ``generate``. Raises where they differ."""
+    prompts = prompts_for(model.config)
+    count = steps_for(model.config) if steps is None else steps
+    expected = generated_by_model(model, prompts, count)
+    ends = ends_of(model.generation_config)
+    actual = generated_by_graph(run, run.inputs, states, prompts, count, ends)
+    return compare_tokens("onnxruntime", actual, expected, logits_after(model, prompts, expected), allowed)
+
+
+def logits_after(model: Any, prompts: Prompts, expected: np.ndarray[Any, Any]) -> Any:
+    """A function of a prompt and a step to the logits of the model at that step."""
+
+    def logits(row: int, step: int) -> np.ndarray[Any, Any]:
+        given = prompts.tokens[row][prompts.mask[row] == 1]
+        tokens = torch.cat([given, torch.from_numpy(expected[row, :step])])[None]
+        with torch.no_grad():
+            found = model(**token_inputs(model, tokens, torch.ones_like(tokens)), use_cache=False)
+        return np.asarray(found.logits[0, -1].float())
+
+    return logits
+
+
+def compare_calls(source: Source, part: Part, run: Run, allowed: Tolerance) -> list[Compared]:
+    """Compare a model of one call at several batches and lengths. Raises ``VerificationFailed``."""
+    found = []
+    for seed, (batch, length) in enumerate(((2, 7), (1, 1), (3, 12))):
+        inputs = inputs_for(source, batch, length, seed)
+        with torch.no_grad():
+            expected = part.call(inputs)
+        actual = run({name: tensor.numpy() for name, tensor in inputs.items()})
+        where = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in inputs.items())
+        found += [
+            check(part.name, name, where, a, to_numpy(e), allowed)
+            for name, a, e in zip(part.outputs, actual, expected, strict=True)
+        ]
+    return found

@@ -1,0 +1,198 @@
+"""Decoders of text as folders: logits, greedy tokens, the files of each layout."""
+
+import json
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+import transformers
+from configurations import make
+
+import tenonnx as tx
+import tenonnx_transformers
+from tenonnx_cli import REFUSED, main
+from tenonnx_transformers.genai import check_states
+from tenonnx_transformers.generation import compare_tokens
+from tenonnx_transformers.states import BATCH, PAST, State
+from tenonnx_transformers.verification import check
+
+ROUNDING = tx.extend.checks.Tolerance(1e-5, 1e-5, "rounding")
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    """A folder of transformers with sharded weights, and the one that it becomes by the command."""
+    folder = tmp_path_factory.mktemp("llama")
+    make("llama").save_pretrained(folder / "model", max_shard_size="40KB")
+    (folder / "model" / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
+    assert len(list((folder / "model").glob("*.safetensors"))) > 1
+    command = ["convert", str(folder / "model"), "-o", str(folder / "out"), "--layout", "genai", "--opset", "18"]
+    assert main(command) == 0
+    return folder
+
+
+def test_a_folder_becomes_that_of_genai(llama):
+    config = json.loads((llama / "out" / "genai_config.json").read_text())
+    assert config["model"]["type"] == "llama"
+    assert config["model"]["decoder"]["head_size"] == 8
+    assert config["model"]["decoder"]["num_key_value_heads"] == 2
+    assert config["model"]["decoder"]["inputs"]["past_key_names"] == "past_key_values.%d.key"
+    assert (config["model"]["eos_token_id"], config["search"]["max_length"]) == (2, 256)
+    assert (llama / "out" / "tokenizer_config.json").is_file()
+    graph = tx.load(llama / "out" / "model.onnx")
+    assert graph.opsets == {"ai.onnx": 18}
+    names = [f"past_key_values.{layer}.{kind}" for layer in (0, 1) for kind in ("key", "value")]
+    assert [v.name for v in graph.inputs] == ["input_ids", "attention_mask", "position_ids", *names]
+    assert str(graph["past_key_values.1.value"].type) == "float32[batch_size, 2, past_sequence_length, 8]"
+    assert [v.name for v in graph.outputs][:2] == ["logits", "present.0.key"]
+    assert "model.layers.0.mlp.gate_proj.weight" in {v.name for v in graph.variables}
+
+
+def test_a_beam_is_followed_by_reordering_the_states(llama):
+    """Rows of the states are hypotheses: in another order they continue those."""
+    session = onnxruntime.InferenceSession(str(llama / "out" / "model.onnx"))
+    model = make("llama")
+    tokens = np.array([[5, 6, 7, 8], [9, 10, 11, 12]])
+    ones = np.ones((2, 4), np.int64)
+    empty = {i.name: np.zeros((2, 2, 0, 8), np.float32) for i in session.get_inputs()[3:]}
+    first = session.run(
+        None, {"input_ids": tokens, "attention_mask": ones, "position_ids": np.tile(np.arange(4), (2, 1)), **empty}
+    )
+    held = {name: state[[1, 1]] for name, state in zip(empty, first[1:], strict=True)}
+    step = {
+        "input_ids": np.array([[3], [4]]),
+        "attention_mask": np.ones((2, 5), np.int64),
+        "position_ids": np.full((2, 1), 4),
+    }
+    found = session.run(["logits"], {**step, **held})[0][:, 0]
+    whole = torch.tensor([[9, 10, 11, 12, 3], [9, 10, 11, 12, 4]])
+    with torch.no_grad():
+        expected = model(whole).logits[:, -1].numpy()
+    assert np.allclose(found, expected, atol=1e-4)
+
+
+def test_a_window_of_attention_and_a_module_in_memory(tmp_path):
+    """The past is longer than the window, which masks what the states keep beyond it."""
+    done = tenonnx_transformers.export(make("gemma3_text"), tmp_path / "out")
+    (generated,) = done.generated
+    assert (generated.equal, generated.tokens, generated.ties) == (192, 192, 0)
+    assert {each.where for each in done.compared} >= {"batch 3, past 9, new 1", "batch 1, past 0, new 1"}
+    assert done.max_difference < 1e-4
+    assert done.files == ["config.json", "generation_config.json", "model.onnx"]
+    assert str(done).startswith(f"{tmp_path / 'out'}: text-generation for onnxruntime")
+
+
+# ----- refusals -------------------------------------------------------------------------------------------------------
+
+
+def state(layer, kind, *shape):
+    return State(layer, kind, {0: BATCH, 2: PAST} if kind in ("key", "value") else {0: BATCH}, shape, torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "states", "said"),
+    [
+        ("bert", [], "bert"),
+        ("mamba", [state(3, "recurrent_state", 2, 8, 4)], 'layer 3 of "mamba": recurrent_state'),
+        ("deepseek", [state(0, "key", 2, 4, 4, 12), state(0, "value", 2, 4, 4, 8)], "layer 0 value"),
+    ],
+)
+def test_genai_refuses_states_by_layer(model_type, states, said):
+    with pytest.raises(tx.NotRepresentable, match="onnxruntime-genai") as error:
+        check_states(model_type, states)
+    assert said in str(error.value)
+
+
+def test_other_tokens_are_an_error_but_for_ties():
+    expected = np.array([[1, 2, 3], [1, 2, 3]])
+    actual = np.array([[1, 2, 3], [1, 0, 3]])
+    found = compare_tokens("x", actual, expected, lambda row, step: np.array([4.0, 0.0, 4.00001]), ROUNDING)
+    assert (found.equal, found.tokens, found.ties) == (4, 6, 1)
+    with pytest.raises(tx.VerificationFailed, match="generates other tokens") as error:
+        compare_tokens("x", actual, expected, lambda row, step: np.array([3.9, 0.0, 4.0]), ROUNDING)
+    assert "prompt 2, token 2: 0 instead of 2" in str(error.value)
+
+
+def test_other_logits_are_an_error():
+    with pytest.raises(tx.VerificationFailed, match='"logits" of model differs'):
+        check("model", "logits", "batch 1", np.float32([1, 2.1]), np.float32([1, 2]), ROUNDING)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of a small model, which tests damage."""
+    config = transformers.GPT2Config(vocab_size=9, n_embd=4, n_layer=1, n_head=1, n_positions=80)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def change(folder, **fields):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def _code(folder):
+    change(folder, auto_map={"AutoConfig": "code.Config"}, architectures=["Own"], model_type="own")
+    (folder / "code.py").write_text("raise SystemExit('ran')")
+
+
+def _pickle(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x04.")
+
+
+def _text(text):
+    return lambda folder: (folder / "config.json").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind", "said"),
+    [
+        (_code, tx.InvalidCall, "brings code of its own"),
+        (_pickle, tx.InvalidCall, "has no weights in safetensors files"),
+        (lambda f: (f / "model.safetensors").unlink(), tx.InvalidCall, "no weights"),
+        (lambda f: (f / "model.safetensors").write_bytes(b"\0" * 40), tx.InvalidModel, "cannot read the weights"),
+        (lambda f: change(f, n_layer=2), tx.InvalidModel, "are not those of GPT2LMHeadModel"),
+        (lambda f: change(f, n_embd=8), tx.InvalidModel, "weights"),
+        (lambda f: change(f, architectures=[]), tx.InvalidCall, "names no architecture"),
+        (lambda f: change(f, architectures=["GPT2DoubleHeadsModel"]), tx.InvalidCall, "task of the model is unknown"),
+        (lambda f: change(f, model_type="gpt3"), tx.InvalidModel, "transformers cannot read"),
+        (lambda f: change(f, quantization_config={"quant_method": "gptq"}), tx.NotRepresentable, "are quantized"),
+        (lambda f: (f / "config.json").unlink(), tx.InvalidCall, "has no config.json"),
+        (_text("{"), tx.InvalidModel, "cannot read"),
+        (_text("[1]"), tx.InvalidModel, "no JSON object"),
+    ],
+)
+def test_folders_that_are_refused(folder, tmp_path, damage, kind, said):
+    damage(folder)
+    with pytest.raises(kind, match=said):
+        tenonnx_transformers.export(folder, folder / "out")
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"layout": "vllm"}, "unknown layout"),
+        ({"task": "poetry"}, "unknown task"),
+        ({"task": "image-classification"}, "have no head for the task"),
+    ],
+)
+def test_options_that_are_refused(folder, options, said):
+    with pytest.raises(tx.InvalidCall, match=said):
+        tenonnx_transformers.export(folder, folder / "out", **options)
+
+
+def test_modules_of_others_are_refused(tmp_path):
+    with pytest.raises(tx.InvalidCall, match="no model of transformers"):
+        tenonnx_transformers.export(torch.nn.Linear(2, 2), tmp_path / "out")
+
+
+def test_the_command_names_what_it_does_not_take(folder, capsys):
+    assert main(["convert", str(folder), "-o", str(folder / "out"), "--layout", "genai", "--simplify"]) == REFUSED
+    assert "the layout genai does not take the option --simplify" in capsys.readouterr().err
+    assert main(["convert", str(folder), "-o", str(folder / "out.onnx"), "--layout", "genai"]) == REFUSED
+    assert "the output of a model folder is not a folder" in capsys.readouterr().err
+    assert main(["convert", str(folder), "-o", str(folder / "out"), "--layout", "gena"]) == REFUSED
+    assert "unknown layout: gena" in capsys.readouterr().err
