@@ -393,6 +393,7 @@ PACKAGES = (
     "plugins/training",
     "plugins/data",
     "plugins/debug",
+    "plugins/explain",
     "plugins/compat",
     "plugins/testing",
     "contrib_ms",

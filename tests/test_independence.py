@@ -28,6 +28,7 @@ FOLDERS = {
     "tenonnx-testing": "plugins/testing",
     "tenonnx-training": "plugins/training",
     "tenonnx-debug": "plugins/debug",
+    "tenonnx-explain": "plugins/explain",
     "tenonnx-compat": "plugins/compat",
     "tenonnx-contrib-ms": "contrib_ms",
     "tenonnx-onnx-ml": "onnx_ml",

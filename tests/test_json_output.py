@@ -66,6 +66,7 @@ LINES = {
     "score cnn.onnx --input rows.npy -o scores": 0,
     "anonymize digits.onnx -o plain.onnx": 0,
     "reduce digits.onnx -o small.onnx --check false": 0,
+    "explain digits.onnx -o explained.onnx": 0,
 }
 
 

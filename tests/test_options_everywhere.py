@@ -26,6 +26,7 @@ QUIET = {
     "grad digits.onnx --of probabilities --wrt pixels --cotangent g -o new.onnx": "new.onnx: ",
     "anonymize digits.onnx -o new.onnx": "new.onnx: ",
     "reduce digits.onnx -o new.onnx --check false": "new.onnx: ",
+    "explain digits.onnx -o new.onnx": "new.onnx: ",
 }
 
 

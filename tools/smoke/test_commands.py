@@ -26,6 +26,7 @@ LINES = {
     "help": "help",
     "version": "version --json",
     "anonymize": "anonymize digits.onnx -o plain.onnx --json",
+    "explain": "explain digits.onnx -o explained.onnx --json",
     "reduce": "reduce digits.onnx -o small.onnx --check false --json",
     "check": "check digits.onnx --json",
     "run": "run digits.onnx --inputs digits.npz --json",

@@ -36,7 +36,7 @@ def _read(made: Op, read: Callable[[Mapping[str, Any]], Ensemble], *values: Any)
     return read(dict(zip(made.signature.attributes, values, strict=True)))
 
 
-def _ensemble(made: Op, attributes: Mapping[str, Any]) -> Ensemble:
+def ensemble_of(made: Op, attributes: Mapping[str, Any]) -> Ensemble:
     """The ensemble that attributes of ``made`` describe, read once."""
     return _read(made, _READERS[made.name], *[attributes[name] for name in made.signature.attributes])
 
@@ -54,7 +54,7 @@ def _titled(made: Op) -> Iterator[None]:
 def _checked(made: Op, X: Value, attributes: Mapping[str, Any]) -> tuple[Ensemble, Dim]:
     """The ensemble, and how many rows ``X`` has. Raises ``TypeMismatch`` unless all fits."""
     with _titled(made):
-        ensemble = _ensemble(made, attributes)
+        ensemble = ensemble_of(made, attributes)
         if X.rank is None:
             return ensemble, None
         ensemble.check_features(X.shape)
@@ -94,7 +94,7 @@ def tree_ensemble(
 
     A target that no leaf has a weight for is 0. Without ``n_targets`` the greatest of the ids is the last target.
     """
-    scores = _ensemble(tree_ensemble, locals()).scores(X, _accumulated(X.dtype))
+    scores = ensemble_of(tree_ensemble, locals()).scores(X, _accumulated(X.dtype))
     scores = transformed(scores, TRANSFORMS[post_transform])
     return scores if scores.dtype is X.dtype else cast(scores, to=X.dtype)
 
@@ -118,13 +118,13 @@ def tree_ensemble_type(X, **attributes):
 
 @tree_ensemble.numpy
 def tree_ensemble_numpy(X, **attributes):
-    scores = _ensemble(tree_ensemble, attributes).scores_of_array(X, _accumulated(DType.of(X.dtype)).numpy)
+    scores = ensemble_of(tree_ensemble, attributes).scores_of_array(X, _accumulated(DType.of(X.dtype)).numpy)
     return transformed_array(scores, TRANSFORMS[attributes["post_transform"]]).astype(X.dtype, copy=False)
 
 
 @tree_ensemble.specialize
 def tree_ensemble_specialize(X, **attributes):
-    score = _ensemble(tree_ensemble, attributes).scorer(X, _accumulated(DType.of(X.dtype)).numpy)
+    score = ensemble_of(tree_ensemble, attributes).scorer(X, _accumulated(DType.of(X.dtype)).numpy)
     post_transform, dtype = TRANSFORMS[attributes["post_transform"]], X.dtype
     return lambda x: transformed_array(score(x), post_transform).astype(dtype, copy=False)
 
@@ -137,7 +137,7 @@ def check(**attributes: Any) -> None:
             given=str(attributes["post_transform"]),
             available=", ".join(f"{k} {name}" for k, name in enumerate(TRANSFORMS)),
         )
-    _ensemble(tree_ensemble, attributes)
+    ensemble_of(tree_ensemble, attributes)
 
 
 tree_ensemble.requires(holds(check), ROWS)
@@ -177,7 +177,7 @@ def tree_ensemble_classifier(
     Where leaves vote for one of two classes alone, its sum is that of the second class: this is chosen if the sum is
     above 0.5, or above 0 where some weight is negative (see ``scores.with_second``), as in onnxruntime.
     """
-    ensemble = _ensemble(tree_ensemble_classifier, locals())
+    ensemble = ensemble_of(tree_ensemble_classifier, locals())
     labels = classlabels_int64s, classlabels_strings
     scores = ensemble.scores(X, DType.float32)
     column = _deciding(ensemble, *labels)
@@ -218,13 +218,13 @@ def tree_ensemble_classifier_type(X, **attributes):
 
 @tree_ensemble_classifier.numpy
 def tree_ensemble_classifier_numpy(X, **attributes):
-    ensemble = _ensemble(tree_ensemble_classifier, attributes)
+    ensemble = ensemble_of(tree_ensemble_classifier, attributes)
     return _classified(ensemble, ensemble.scores_of_array(X, np.float32), attributes)
 
 
 @tree_ensemble_classifier.specialize
 def tree_ensemble_classifier_specialize(X, **attributes):
-    ensemble = _ensemble(tree_ensemble_classifier, attributes)
+    ensemble = ensemble_of(tree_ensemble_classifier, attributes)
     score = ensemble.scorer(X, np.float32)
     return lambda x: _classified(ensemble, score(x), attributes)
 
@@ -255,7 +255,7 @@ def check_classifier(**attributes: Any) -> None:
         raise TypeMismatch("classlabels_int64s and classlabels_strings are missing")
     if strings and len(strings) == 1:
         raise TypeMismatch("a single class label is not an integer", given=f"classlabels_strings {strings}")
-    _ensemble(tree_ensemble_classifier, attributes)
+    ensemble_of(tree_ensemble_classifier, attributes)
 
 
 tree_ensemble_classifier.requires(holds(check_classifier), ROWS)
@@ -298,7 +298,7 @@ def tree_ensemble_regressor(
 
     The base values are added to it; a target that no leaf has a weight for is 0 without them.
     """
-    return transformed(_ensemble(tree_ensemble_regressor, locals()).scores(X, DType.float32), post_transform)
+    return transformed(ensemble_of(tree_ensemble_regressor, locals()).scores(X, DType.float32), post_transform)
 
 
 def _named_targets(attributes: Mapping[str, Any]) -> Ensemble:
@@ -316,20 +316,20 @@ def tree_ensemble_regressor_type(X, **attributes):
 
 @tree_ensemble_regressor.numpy
 def tree_ensemble_regressor_numpy(X, **attributes):
-    scores = _ensemble(tree_ensemble_regressor, attributes).scores_of_array(X, np.float32)
+    scores = ensemble_of(tree_ensemble_regressor, attributes).scores_of_array(X, np.float32)
     return transformed_array(scores, attributes["post_transform"])
 
 
 @tree_ensemble_regressor.specialize
 def tree_ensemble_regressor_specialize(X, **attributes):
-    score = _ensemble(tree_ensemble_regressor, attributes).scorer(X, np.float32)
+    score = ensemble_of(tree_ensemble_regressor, attributes).scorer(X, np.float32)
     return lambda x: transformed_array(score(x), attributes["post_transform"])
 
 
 def check_regressor(**attributes: Any) -> None:
     """Raise ``TypeMismatch`` for attributes that contradict each other."""
     _refuse(transform_problem(attributes["post_transform"]))
-    _ensemble(tree_ensemble_regressor, attributes)
+    ensemble_of(tree_ensemble_regressor, attributes)
 
 
 tree_ensemble_regressor.requires(holds(check_regressor), ROWS)

@@ -21,7 +21,8 @@ Array = np.ndarray[Any, Any]
 class Tree:
     """A tree in flat arrays. A row goes left where its feature is at most the threshold; leaves have ``left`` -1.
 
-    ``values`` is ``float64[nodes, targets]``, of which the rows of leaves count.
+    ``values`` is ``float64[nodes, targets]``, of which the rows of leaves count. ``cover`` is the weight of training
+    rows that reach each node, which TreeSHAP reads.
     """
 
     feature: Array
@@ -30,6 +31,7 @@ class Tree:
     right: Array
     values: Array
     missing_left: Array | None = None
+    cover: Array | None = None
 
 
 @dataclass
@@ -102,6 +104,8 @@ class Ensemble:
             targets["nodeids"].append(places)
             targets["ids"].append(np.tile(np.arange(count), leaf.sum()))
             targets["weights"].append(tree.values[leaf].astype(np.float32).ravel())
+        if all(tree.cover is not None for tree in self.trees):
+            parts["hitrates"] = [np.asarray(tree.cover, np.float32) for tree in self.trees]
         attributes = {f"nodes_{name}": np.concatenate(found).tolist() for name, found in parts.items()}
         attributes |= {f"target_{name}": np.concatenate(found).tolist() for name, found in targets.items()}
         return tree_ensemble_regressor(X, n_targets=count, **attributes)

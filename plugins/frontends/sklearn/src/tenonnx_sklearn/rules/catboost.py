@@ -105,7 +105,13 @@ def _oblivious(tree: dict[str, Any], splits: Callable[[int], Split]) -> Tree:
     held = np.asarray(tree["leaf_values"], np.float64).reshape(leaves, -1)
     values = np.zeros((inner + leaves, held.shape[1]))
     values[inner:] = held[order]
-    return Tree(feature, threshold, left, right, values, missing)
+    cover = None
+    if len(tree.get("leaf_weights") or ()) == leaves:
+        cover = np.zeros(inner + leaves)
+        cover[inner:] = np.asarray(tree["leaf_weights"], np.float64)[order]
+        for node in reversed(range(inner)):
+            cover[node] = cover[left[node]] + cover[right[node]]
+    return Tree(feature, threshold, left, right, values, missing, cover)
 
 
 def _nested(root: dict[str, Any], splits: Callable[[int], Split]) -> Tree:

@@ -130,7 +130,9 @@ def _tree(
             zeros.add(int(feature[k]))
         as_zero = node["missing_type"] == "None"
         missing[k] = threshold[k] >= 0 if as_zero else node["default_left"]
-    return Tree(feature, threshold, left, right, values, missing)
+    counts = [node.get("internal_count", node.get("leaf_count")) for node in nodes]
+    cover = None if None in counts else np.asarray(counts, np.float64)
+    return Tree(feature, threshold, left, right, values, missing, cover)
 
 
 def _parameter(words: list[str], name: str) -> float:

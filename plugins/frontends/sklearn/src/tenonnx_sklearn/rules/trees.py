@@ -33,7 +33,15 @@ from tenonnx_sklearn.tables import Table, as_matrix
 def grown(tree: Any, values: Any) -> Tree:
     """A tree of scikit-learn with other values of its leaves."""
     missing = getattr(tree, "missing_go_to_left", None)
-    return Tree(tree.feature, tree.threshold, tree.children_left, tree.children_right, values, missing)
+    return Tree(
+        tree.feature,
+        tree.threshold,
+        tree.children_left,
+        tree.children_right,
+        values,
+        missing,
+        tree.weighted_n_node_samples,
+    )
 
 
 def _shares(tree: Any) -> Any:
@@ -184,7 +192,7 @@ def _histogram_tree(predictor: Any, memberships: Memberships, known: Any, positi
     values[:, k] = nodes["value"]
     left, right = (np.where(leaf, -1, nodes[side].astype(np.int64)) for side in ("left", "right"))
     threshold = np.where(np.isposinf(threshold), np.finfo(np.float32).max, threshold)
-    return Tree(feature, threshold, left, right, values, missing)
+    return Tree(feature, threshold, left, right, values, missing, nodes["count"])
 
 
 def _bits(words: Any) -> Any:

@@ -160,7 +160,8 @@ def _tree(tree: dict[str, Any], memberships: Memberships, targets: int, target: 
         members = np.ones(int(inside.max()) + 1, bool)
         members[inside] = False
         feature[node], conditions[node] = memberships.ask(int(feature[node]), members, otherwise=True), 0.5
-    return Tree(feature, conditions, left, right, values, np.asarray(tree["default_left"], bool))
+    cover = np.asarray(tree["sum_hessian"], np.float64) if "sum_hessian" in tree else None
+    return Tree(feature, conditions, left, right, values, np.asarray(tree["default_left"], bool), cover)
 
 
 @converts("xgboost.XGBClassifier", "xgboost.XGBRFClassifier", table=True)

@@ -1,0 +1,1 @@
+"""Feature attributions of models, as models."""

@@ -1,0 +1,39 @@
+"""Completeness of attributions: their sum against the difference of outputs that they explain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenonnx import Graph
+from tenonnx.tools import compile_graph
+from tenonnx_cli.tools import complete
+
+_SUFFIX = "/delta"
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """The largest difference between the attributions of a row and its outputs, and the largest sum of their sizes."""
+
+    lacking: float
+    size: float
+
+    @property
+    def share(self) -> float:
+        """The difference as a share of the size; NaN where an attribution is not finite."""
+        return self.lacking / max(self.size, float(np.finfo(np.float32).tiny))
+
+
+def completeness(graph: Graph, feeds: Mapping[str, Any], seed: int, backend: str = "auto") -> Completeness | None:
+    """Completeness on feeds, and random inputs for those not given; None where attributions need not sum up."""
+    lacking = [value.name for value in graph.outputs if value.name.endswith(_SUFFIX)]
+    if not lacking:
+        return None
+    shown = [value.name for value in graph.outputs if value.name.endswith("/attribution")]
+    results = complete(graph, compile_graph(graph, backend), feeds, seed, {})[1]
+    sizes = [np.abs(results[name]).reshape(len(results[name]), -1).sum(axis=1).max(initial=0) for name in shown]
+    return Completeness(max(float(np.abs(results[name]).max(initial=0)) for name in lacking), float(sum(sizes)))

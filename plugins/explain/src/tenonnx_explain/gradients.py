@@ -1,0 +1,99 @@
+"""Attributions by gradients: gradient times input, integrated gradients, SmoothGrad and Grad-CAM."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import InvalidCall, Value
+from tenonnx_explain.parts import Explained, fixed_dims, free_name, per_row, repeated, with_default
+
+
+def gradient_times_input(explained: Explained) -> dict[str, Value]:
+    """Gradients times the values they are taken of (Shrikumar et al., 2016)."""
+    slopes = explained.gradients(explained.wrt)(*explained.wrt, explained.selection())
+    return {_name(x): x * slope for x, slope in zip(explained.wrt, slopes, strict=True)}
+
+
+def integrated_gradients(explained: Explained, steps: int) -> dict[str, Value]:
+    """Integrated gradients (Sundararajan, Taly and Yan, 2017) by the midpoint rule, and what they lack of the output.
+
+    Each value gets an input ``NAME/baseline``, zeros by default, and the graph an input ``steps``.
+    """
+    graph, given = explained.graph, explained.wrt
+    baselines = [baseline(explained, x) for x in given]
+    count = with_default(graph, "steps", np.array(steps, np.int64))
+    selected, slopes = explained.selection(), explained.gradients(given)
+
+    def step(number: Value, *sums: Value) -> list[Value]:
+        points = []
+        for x, base in zip(given, baselines, strict=True):
+            share = (ops.cast(number, to=x.dtype) + 0.5) / ops.cast(count, to=x.dtype)
+            points.append(base + share * (x - base))
+        return [total + slope for total, slope in zip(sums, slopes(*points, selected), strict=True)]
+
+    sums = repeated(step, [ops.zeros_like(x) for x in given], count)
+    found = {}
+    for x, base, total in zip(given, baselines, sums, strict=True):
+        found[_name(x)] = (x - base) * (total / ops.cast(count, to=x.dtype))
+    at_baseline = explained.function(given)(
+        *[base + ops.zeros_like(x) for x, base in zip(given, baselines, strict=True)]
+    )
+    difference = per_row(explained.of * selected) - per_row(at_baseline[0] * selected)
+    return found | {f"{explained.of.name}/delta": lacking(list(found.values()), difference)}
+
+
+def lacking(attributions: list[Value], difference: Value) -> Value:
+    """The sum of the attributions of each row less the difference that they explain."""
+    total = per_row(attributions[0])
+    for each in attributions[1:]:
+        total = total + per_row(each)
+    return total - difference
+
+
+def smooth_grad(explained: Explained, samples: int, seed: int) -> dict[str, Value]:
+    """The mean gradient under Gaussian noise (Smilkov et al., 2017), whose standard deviation is the input ``stdev``.
+
+    The noise is stored, so that each runtime computes the same attributions.
+    """
+    graph, given = explained.graph, explained.wrt
+    rng = np.random.default_rng(seed)
+    stdev = with_default(graph, "stdev", np.array(0.1, given[0].dtype.numpy))
+    noise = []
+    for x in given:
+        drawn = rng.standard_normal((samples, 1, *fixed_dims(x, "SmoothGrad"))).astype(x.dtype.numpy)
+        noise.append(graph.variable(free_name(graph, f"{x.name}/noise"), drawn))
+    selected, slopes = explained.selection(), explained.gradients(given)
+
+    def step(number: Value, *sums: Value) -> list[Value]:
+        points = [
+            x + ops.cast(stdev, to=x.dtype) * ops.gather(drawn, number) for x, drawn in zip(given, noise, strict=True)
+        ]
+        return [total + slope for total, slope in zip(sums, slopes(*points, selected), strict=True)]
+
+    sums = repeated(step, [ops.zeros_like(x) for x in given], samples)
+    return {_name(x): total / float(samples) for x, total in zip(given, sums, strict=True)}
+
+
+def grad_cam(explained: Explained, at: Value) -> dict[str, Value]:
+    """Grad-CAM (Selvaraju et al., 2017) at a value ``float[batch, channels, ...]``: a map ``float[batch, ...]``."""
+    if at.rank is None or at.ndim < 3:
+        raise InvalidCall(
+            f'"{at.name}" has no axes for batch, channels and positions', given=str(at.type), do="name a feature map"
+        )
+    slope = explained.gradients([at])(at, explained.selection())[0]
+    weights = ops.reduce_mean(slope, list(range(2, at.ndim)), keepdims=1)
+    return {_name(at): ops.relu(ops.reduce_sum(at * weights, [1], keepdims=0))}
+
+
+def baseline(explained: Explained, x: Value) -> Value:
+    """An input for what is no information: by default a row of zeros, or of the type of ``x`` if dims are dynamic."""
+    name, shape = f"{x.name}/baseline", x.tensor.shape
+    if shape and all(isinstance(dim, int) for dim in shape[1:]):
+        dims = [int(dim) for dim in shape[1:] if isinstance(dim, int)]
+        return with_default(explained.graph, name, np.zeros((1, *dims), x.dtype.numpy))
+    return explained.graph.input(free_name(explained.graph, name), x.tensor)
+
+
+def _name(x: Value) -> str:
+    return f"{x.name}/attribution"
