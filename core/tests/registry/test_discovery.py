@@ -110,7 +110,7 @@ def test_a_reason_leads_to_the_author_s_own_line(tmp_path, monkeypatch, text, li
 def test_the_cure_for_an_op_of_a_package_that_is_left_out_is_not_to_install_it(monkeypatch):
     install(monkeypatch, FIRST, SECOND)
     monkeypatch.setenv("TENONNX_PLUGINS", "-second")
-    assert cure(["third", "second"]) == f"{installing('third')}, and let TENONNX_PLUGINS no longer leave out second"
+    assert cure(["third", "second"]) == f"{installing('third')}, and allow second in TENONNX_PLUGINS"
     assert cure(["third"]) == installing("third")
 
 

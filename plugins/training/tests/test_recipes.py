@@ -77,7 +77,7 @@ def test_an_epoch_ends_with_an_update_of_what_was_gathered(backend, accumulate):
     """Of four batches three make an update and one another; fewer batches than that are one."""
     batches = [(X[k : k + 1], Y[k : k + 1]) for k in range(4)]
     merged = [(X[:3], Y[:3]), (X[3:], Y[3:])] if accumulate == 3 else [(X, Y)]
-    told = "and 2 updates: 4 updates" if accumulate == 3 else "and 1 update: 2 updates"
+    told = "2 epochs of 4 batches: 4 updates" if accumulate == 3 else "2 epochs of 4 batches: 2 updates"
     graphs = [linear(), linear()]
     options = {"loss": "mean_squared_error", "optimizer": tt.Adam(0.1), "epochs": 2, "backend": backend}
     history = tt.fit(graphs[0], batches, accumulate=accumulate, **options)

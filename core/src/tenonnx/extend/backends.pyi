@@ -17,6 +17,7 @@ from tenonnx_run.feeds import check_feeds as check_feeds
 from tenonnx_run.input_defaults import Defaults as Defaults
 from tenonnx_run.input_defaults import DefaultsProgram as DefaultsProgram
 from tenonnx_run.shape_specialized import ShapeSpecializedProgram as ShapeSpecializedProgram
+from tenonnx_run.slots import Slots as Slots
 from tenonnx_run.state import Results as Results
 from tenonnx_run.state import StateFeedCheck as StateFeedCheck
 from tenonnx_run.state import StatefulProgram as StatefulProgram

@@ -413,13 +413,13 @@ def refused_plugins(group: str, name: str | None = None) -> dict[Plugin, PluginE
 
 
 def cure(packages: Iterable[str]) -> str:
-    """Advice for distributions: install them, or no longer leave them out."""
+    """Advice for distributions: install them, or allow them."""
     hidden = {plugin.distribution for group in GROUPS for plugin in left_out(group)}
     wanted = sorted(set(packages))
     missing, silenced = [p for p in wanted if p not in hidden], [p for p in wanted if p in hidden]
     ways = [installing(*missing)] if missing else []
     if silenced:
-        ways.append(f"let TENONNX_PLUGINS no longer leave out {', '.join(silenced)}")
+        ways.append(f"allow {', '.join(silenced)} in TENONNX_PLUGINS")
     return ", and ".join(ways)
 
 

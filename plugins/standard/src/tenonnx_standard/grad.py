@@ -126,7 +126,7 @@ def _check_names(
         if name not in seeds and shape is not None and any(d != 1 for d in shape):
             raise InvalidCall(
                 f'cannot differentiate "{name}" of type {kind}: it is no scalar and has no cotangent',
-                do="reduce it to one element, or give its cotangent as an input: --cotangent / seeds=",
+                do="reduce it to one element, or give its cotangent as an input: seeds= (--cotangent)",
             )
 
 

@@ -98,7 +98,7 @@ class Teacher:
             raise InvalidCall(
                 "predictions of teacher and student differ in type",
                 given=f"teacher {source.name}: {source.type}, student {reads.name}: {reads.type}",
-                do="--of / output= names what is compared",
+                do="output= (--of) names what is compared",
             ) from error
         part = self.graph.extract([value.name for value in self.graph.inputs], [source.name])
         student: Any = reads.graph
@@ -119,7 +119,7 @@ def teacher_of(
             raise InvalidCall(
                 "the teacher is missing, with temperature or teacher_weight given",
                 given="no teacher; training state does not hold it",
-                do="give it (again): --teacher / teacher=, or go on without: --teacher-weight 0 / teacher_weight=0",
+                do="give it (again): teacher= (--teacher), or go on without: teacher_weight=0 (--teacher-weight 0)",
             )
         return None
     heat, weight = 2.0 if temperature is None else temperature, 0.5 if weight is None else weight

@@ -44,7 +44,7 @@ class CheckpointFailed(TenonnxError):
 
     def __init__(self, path: str | os.PathLike[str], error: Exception) -> None:
         given = str(getattr(error, "given", "") or error)
-        do = "free some space, or name another file (--checkpoint / checkpoint=)"
+        do = "free some space, or name another file: checkpoint= (--checkpoint)"
         super().__init__(f'cannot write the checkpoint "{os.fspath(path)}"', given=given, do=do)
 
 
@@ -229,10 +229,9 @@ class _Run:
         batches = self.batches.count(0)
         if batches is None:
             return []
-        each = -(-batches // self.step.recipe.accumulate)
+        updates = epochs * -(-batches // self.step.recipe.accumulate)
         whole = f"{batches:,} batch" if batches == 1 else f"{batches:,} batches"
-        of_one = f"{whole} and {counted(each, 'update')}"
-        return [f"{counted(epochs, 'epoch')} of {of_one}: {counted(epochs * each, 'update')}"]
+        return [f"{counted(epochs, 'epoch')} of {whole}: {counted(updates, 'update')}"]
 
     def notes(self) -> list[str]:
         """Metrics of a resumed epoch that cannot be measured, and data that may not continue where it was left."""
@@ -373,6 +372,6 @@ class _Run:
             f"{what} at step {self.step.steps}",
             given=f"epoch {self.number + 1}, sample {self.done}, learning rate {rate:g}, losses {losses or 'none'}",
             available="the graph and its checkpoint as of the previous epoch",
-            do="lower the learning rate, clip gradients (--clip-norm / clip_norm=1.0), check the data for NaN, or "
-            "ignore it (--allow-divergence / allow_divergence=True)",
+            do="lower the learning rate, clip gradients with clip_norm=1 (--clip-norm 1), check the data for NaN, or "
+            "go on with allow_divergence=True (--allow-divergence)",
         )

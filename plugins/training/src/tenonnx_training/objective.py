@@ -348,7 +348,7 @@ def free_name(graph: Graph, name: str) -> str:
 def as_loss(loss: str | Loss | Callable[[Value, Value], Value], graph: Graph) -> Loss:
     """A loss by name, an object, or a function of the user."""
     if loss is None:
-        raise InvalidCall("no loss is given", given="none", available=", ".join(LOSSES), do="--loss NAME / loss=")
+        raise InvalidCall("no loss is given", available=", ".join(LOSSES), do="loss= (--loss NAME)")
     if isinstance(loss, str):
         if loss not in LOSSES:
             outputs = ", ".join(value.name for value in graph.outputs)

@@ -16,7 +16,7 @@ def prediction_of(graph: Graph, name: str | None) -> Value:
         raise InvalidCall(
             "the model has no floating-point output for a loss" if name is None else f'no value "{name}" to train on',
             available=", ".join(f"{v.name}: {v.type}" for v in graph.outputs),
-            do="name one: --of / output=",
+            do="name one: output= (--of)",
         )
     return found
 

@@ -117,7 +117,7 @@ def differentiated(
         found = _with_gradients(ready.graph, measured, parameters, statistics, recipe)
     except NotDifferentiable as error:
         if recipe.trainable is not None or not error.names or set(parameters) <= {*error.names}:
-            error.do = 'take out what has none: --trainable / trainable="!name"'
+            error.do = 'take out what has none: trainable="!name" (--trainable "!name")'
             raise
         made = differentiated(graph, objective, recipe, without={*without, *error.names}, by_casts=by_casts)
         made.notes.append(f"not trained, since the loss does not depend on them: {', '.join(error.names)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 #: ``overwrite=True (--overwrite)``: an argument, and the option that gives it.
-_BESIDE = re.compile(r"\b[a-z][a-z_]*=\w* \((--[a-z][^)]*)\)")
+_BESIDE = re.compile(r'\b[a-z][a-z_]*=(?:\w*|"[^"]*") \((--[a-z][^)]*)\)')
 
 #: ``(feeds=, --inputs)``, ``(verify=False, --no-verify)``: the same where both are in brackets.
 _INSIDE = re.compile(r"\((?:[a-z][a-z_]*=\w*,? ?)+(?=--[a-z])")

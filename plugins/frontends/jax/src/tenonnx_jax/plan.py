@@ -27,7 +27,7 @@ from tenonnx.extend import (
     Value,
     find_rule,
 )
-from tenonnx.extend.backends import RunFailure
+from tenonnx.extend.backends import RunFailure, Slots
 from tenonnx.extend.transforms import Call, bind, decompose, known_op
 from tenonnx_jax.kernels import (
     IN_RANGE,
@@ -235,36 +235,38 @@ class Plan:
 
     def __init__(self, graph: Graph, given: Sequence[Value] = ()) -> None:
         self.graph = graph
-        self._slots: dict[Value, int] = {}
-        self._contents: list[Any] = []
+        self._slots = Slots(self._initial)
         self.inputs = [*graph.inputs, *graph.captures, *given]
         brought = {id(value) for value in self.inputs}
         self._given = brought
         self._places = [self.slot(value) for value in self.inputs]
         self._steps = [Step(node, self) for node in graph.nodes]
         self._outputs = [self.slot(value) for value in graph.outputs]
-        self._contents.append(None)
+        kept = {*self._outputs, *self._places}
+        kept |= {slot for slot, contents in enumerate(self._slots.contents) if contents is not None}
+        used = [(*step.inputs, *step.captures, *step.outputs) for step in self._steps]
+        self._freed = self._slots.freed(used, kept)
+        self._slots.contents.append(None)
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        slots = self._contents.copy()
+        slots = self._slots.contents.copy()
         for slot, contents in zip(self._places, inputs, strict=True):
             slots[slot] = contents
         named = NAMED.get()
-        for step in self._steps:
+        for step, freed in zip(self._steps, self._freed, strict=True):
             with jax.named_scope(step.node.title) if named else nullcontext():
                 step(slots)
+            for slot in freed:
+                slots[slot] = None
         return [slots[slot] for slot in self._outputs]
 
     def slot(self, value: Value | None) -> int:
         """Slot of the contents of a value while the plan runs."""
-        if value is None:
-            return -1
-        slot = self._slots.get(value)
-        if slot is None:
-            slot = self._slots[value] = len(self._contents)
-            is_known = value.data is not None and value.producer is None and id(value) not in self._given
-            self._contents.append(value.data.array() if is_known and value.data is not None else None)
-        return slot
+        return self._slots.of(value)
+
+    def _initial(self, value: Value, slot: int) -> Any:
+        known = value.data if value.producer is None and id(value) not in self._given else None
+        return None if known is None else known.array()
 
     def steps(self) -> list[Step]:
         """All steps, those of subgraphs too."""

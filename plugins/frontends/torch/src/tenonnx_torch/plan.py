@@ -10,6 +10,7 @@ import torch
 
 from tenonnx import limits
 from tenonnx.extend import Graph, InvalidCall, Node, NotRepresentable, TenonnxError, Value, find_rule
+from tenonnx.extend.backends import Slots
 from tenonnx.extend.transforms import bind, decompose_and_fold, known_op
 from tenonnx_standard.casting import of_quantized
 from tenonnx_torch.autograd_bridge import Slope, exact
@@ -204,9 +205,7 @@ class Plan:
         self.graph, self.held, self.place = graph, held, place or Place()
         self._rows = dict(fixed_rows or {})
         self._permutations: dict[int, tuple[int, ...]] = {}
-        self._slots: dict[Value, int] = {}
-        self._contents: list[Any] = []
-        self._constants: list[tuple[int, Any]] = []
+        self._slots = Slots(self._initial)
         self._variables: list[tuple[int, int]] = []
         self._inputs = [self.slot(value) for value in (*graph.inputs, *graph.captures)]
         self.trained: set[Any] = _depending(graph) if held.states else set()
@@ -219,14 +218,14 @@ class Plan:
         skipped = {id(node) for node in static}
         self._steps = [Step(node, self) for node in graph.nodes if id(node) not in skipped]
         self._outputs = [self.slot(value) for value in graph.outputs]
-        self._contents.append(None)
-        self._mark_dead()
+        self._dead = self._freed()
+        self._slots.contents.append(None)
 
     def __deepcopy__(self, memo: Any) -> Plan:
         return self  # its tensors are those of whoever calls it
 
     def __call__(self, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
-        slots = self._contents.copy()
+        slots = self._slots.contents.copy()
         for slot, place in self._variables:
             slots[slot] = tensors[place]
             if rows := self._rows.get(self.held.names[place]):
@@ -258,37 +257,25 @@ class Plan:
 
     def slot(self, value: Value | None) -> int:
         """Slot of the contents of a value while the plan runs."""
-        if value is None:
-            return -1
-        slot = self._slots.get(value)
-        if slot is None:
-            slot = self._slots[value] = len(self._contents)
-            self._contents.append(None)
-            self._fill(slot, value)
-        return slot
+        return self._slots.of(value)
 
-    def _fill(self, slot: int, value: Value) -> None:
+    def _initial(self, value: Value, slot: int) -> Any:
         if value.producer is None and value.name in self.held.states:
             self._variables.append((slot, self.held.state(value.name)))
             if value.role is not None and value.role.permutation is not None:
                 self._permutations[slot] = value.role.permutation
         elif value.data is not None:
             contents = to_contents(value.data.array())
-            if isinstance(contents, torch.Tensor):
-                self._variables.append((slot, self.held.constant(contents)))
-            else:
-                self._contents[slot] = contents
+            if not isinstance(contents, torch.Tensor):
+                return contents
+            self._variables.append((slot, self.held.constant(contents)))
+        return None
 
-    def _mark_dead(self) -> None:
-        """After which step nobody needs a slot any more."""
-        kept = {-1, *self._outputs, *(slot for slot, _ in self._variables)}
-        kept |= {slot for slot, contents in enumerate(self._contents) if contents is not None}
-        last: dict[int, int] = {}
-        for place, step in enumerate(self._steps):
-            last.update(dict.fromkeys((*step.inputs, *step.captures, *step.outputs), place))
-        self._dead = [
-            [slot for slot, at in last.items() if at == place and slot not in kept] for place in range(len(self._steps))
-        ]
+    def _freed(self) -> list[tuple[int, ...]]:
+        """The slots that nobody needs any more after each step."""
+        kept = {*self._outputs, *(slot for slot, _ in self._variables)}
+        kept |= {slot for slot, contents in enumerate(self._slots.contents) if contents is not None}
+        return self._slots.freed([(*step.inputs, *step.captures, *step.outputs) for step in self._steps], kept)
 
 
 def _in_order(contents: Any) -> Any:

@@ -21,6 +21,7 @@ from tenonnx.op.rules import find_rule
 from tenonnx_run.numpy.size_guard import Guard
 from tenonnx_run.numpy.specialization import SMALLEST_REUSED, Observations, Schedule, Signatures
 from tenonnx_run.numpy.steps import Kernel, Step
+from tenonnx_run.slots import Slots
 
 
 class Watch(Protocol):
@@ -38,13 +39,13 @@ class Plan:
 
     def __init__(self, graph: Graph, *, inner: bool = False) -> None:
         self.inner = inner
-        self.slots: dict[Value, int] = {}
-        self.contents: list[Any] = []
         self.dtypes: list[DType | None] = []
+        self._slots = Slots(self._initial)
+        self.slots, self.contents = self._slots.places, self._slots.contents
         self.formals = (*graph.all_inputs, *graph.captures)
-        self.all_inputs = [self._slot(value) for value in self.formals]
+        self.all_inputs = [self._slots.of(value) for value in self.formals]
         self.steps = [self._step(node) for node in graph.nodes if not self._is_static(node)]
-        self.outputs = [self._slot(value) for value in graph.outputs]
+        self.outputs = [self._slots.of(value) for value in graph.outputs]
         self._mark_dead()
         self.contents.append(None)
         self.constants = {id(c) for c in self.contents if isinstance(c, np.ndarray)}
@@ -74,15 +75,9 @@ class Plan:
 
     # ----- planning -----------------------------------------------------------------------------------------------
 
-    def _slot(self, value: Value | None) -> int:
-        if value is None:
-            return -1
-        slot = self.slots.get(value)
-        if slot is None:
-            slot = self.slots[value] = len(self.contents)
-            self.contents.append(None if value.data is None else value.data.array())
-            self.dtypes.append(value.type.dtype if isinstance(value.type, TensorType) else None)
-        return slot
+    def _initial(self, value: Value, slot: int) -> Any:
+        self.dtypes.append(value.type.dtype if isinstance(value.type, TensorType) else None)
+        return None if value.data is None else value.data.array()
 
     def _is_static(self, node: Node) -> bool:
         """Whether inference knows all outputs: their slots are filled from the start."""
@@ -103,20 +98,16 @@ class Plan:
             kernel = rule
         else:
             kernel = partial(rule, **attributes) if attributes else rule
-        slots = tuple(self._slot(v) for v in (*inputs, *node.captures))
+        slots = tuple(self._slots.of(v) for v in (*inputs, *node.captures))
         fixed = None if subgraphs else attributes
-        return Step(node, kernel, slots, tuple(self._slot(v) for v in node.outputs), fixed)
+        return Step(node, kernel, slots, tuple(self._slots.of(v) for v in node.outputs), fixed)
 
     def _mark_dead(self) -> None:
-        kept = {*self.outputs, *self.all_inputs, -1}
+        kept = {*self.outputs, *self.all_inputs}
         kept.update(slot for value, slot in self.slots.items() if value.data is not None)
-        last: dict[int, Step] = {}
-        for step in self.steps:
-            for slot in (*step.inputs, *step.outputs):
-                last[slot] = step
-        for slot, step in last.items():
-            if slot not in kept:
-                step.dead += (slot,) if slot not in step.outputs else ()
+        freed = self._slots.freed([(*step.inputs, *step.outputs) for step in self.steps], kept)
+        for step, slots in zip(self.steps, freed, strict=True):
+            step.dead = tuple(slot for slot in slots if slot not in step.outputs)
         for step in self.steps:
             if isinstance(step.kernel, np.ufunc) and len(step.outputs) == 1:
                 dtype = self.dtypes[step.outputs[0]]
