@@ -1,5 +1,6 @@
 """Models written as OpenVINO's intermediate representation."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -36,3 +37,11 @@ def test_what_has_no_form_is_refused(tmp_path):
     with pytest.raises(NotRepresentable, match="no OpenVINO IR form"):
         tx.convert(graph, tmp_path / "m.xml")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_runs(monkeypatch, tmp_path):
+    (tmp_path / "examples").symlink_to(EXAMPLES)
+    monkeypatch.chdir(tmp_path)
+    page = (EXAMPLES.parent / "docs/how-to/to-openvino.md").read_text("utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(block, "to-openvino", "exec"), {"__name__": "page"})

@@ -9,10 +9,13 @@ from components import PAGE, page
 ROOT = Path(__file__).parents[4]
 
 
-@pytest.mark.parametrize("name", ["docs/how-to/jax.md", "plugins/frontends/jax/README.md"])
+@pytest.mark.parametrize(
+    "name", ["docs/how-to/jax.md", "docs/how-to/to-stablehlo.md", "plugins/frontends/jax/README.md"]
+)
 def test_python_blocks_run(name, monkeypatch, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
     assert blocks
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     scope = {"__name__": "page"}
     for block in blocks:

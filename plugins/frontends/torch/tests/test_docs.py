@@ -18,6 +18,7 @@ import table  # noqa: E402
     [
         "docs/how-to/devices.md",
         "docs/how-to/pytorch.md",
+        "docs/how-to/to-torch-export.md",
         "docs/start/a-module.md",
         "plugins/frontends/torch/README.md",
     ],
