@@ -385,6 +385,7 @@ PACKAGES = (
     "plugins/frontends/common",
     "plugins/backends/openvino",
     "plugins/optimize",
+    "plugins/litert",
     "plugins/apps/score",
     "plugins/apps/serve",
     "plugins/frontends/sklearn",

@@ -38,7 +38,7 @@ def test_a_package_is_installed_with_those_of_ours_that_it_needs():
 BUNDLE = tomllib.loads((ROOT / "bundle/pyproject.toml").read_text("utf-8"))["project"]
 
 #: Packages that bring a framework or a runtime of hundreds of megabytes.
-HEAVY = {f"tenonnx-{name}" for name in ("torch", "transformers", "jax", "tensorflow", "sklearn", "openvino")}
+HEAVY = {f"tenonnx-{name}" for name in ("torch", "transformers", "jax", "tensorflow", "sklearn", "openvino", "litert")}
 
 
 def distribution(requirement: str) -> str:

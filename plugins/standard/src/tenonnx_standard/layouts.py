@@ -43,7 +43,10 @@ def transpose_moves(data: Value, *, perm: Any) -> Any:
 
 @unsqueeze.rule("moves")
 def unsqueeze_moves(data: Value, axes: Value) -> Any:
-    rank = data.ndim + static(axes).size  # type: ignore[union-attr]
+    known = static(axes)
+    if known is None:
+        return None
+    rank = data.ndim + known.size
     added = _axes(axes, rank)
     kept = iter(range(data.ndim))
     return data, [None if axis in added else next(kept) for axis in range(rank)]

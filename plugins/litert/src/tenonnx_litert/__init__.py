@@ -1,0 +1,1 @@
+"""LiteRT models (.tflite): the builtin operators as ops, and a writer."""

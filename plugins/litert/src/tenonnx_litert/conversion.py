@@ -1,0 +1,108 @@
+"""Lowering of a graph to builtin operators."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Graph, NotRepresentable, TensorType, TypeMismatch, Value
+from tenonnx.extend.backends import Target
+from tenonnx.extend.transforms import Call, Retargeting, Rewriter, Ways, prune, retarget, retarget_to
+from tenonnx_litert.builtins.builtin import DOMAIN
+from tenonnx_litert.fusing import fused
+from tenonnx_litert.lowerings import LOWERINGS, SPATIAL
+from tenonnx_optimize.layouts import channels_first
+from tenonnx_optimize.simplification import simplify
+from tenonnx_standard.lowerings import LOWERINGS as APPROXIMATIONS
+
+#: Floating-point types without kernels, which are computed in float32.
+_HALF = (DType.float16, DType.bfloat16)
+
+
+class LiteRT:
+    """Limits of LiteRT: the builtin operators alone."""
+
+    name = "LiteRT"
+    opsets: ClassVar[dict[str, int | None]] = {DOMAIN: 1}
+    ir_version = None
+    dtypes = None
+    ops: ClassVar[dict[tuple[str, str], Any]] = {}
+    unspecified: frozenset[str] = frozenset()
+    file_size = None
+    external_data = True
+
+    def nearest(self, domain: str, version: int) -> int:
+        return 1
+
+    def versions(self, domain: str) -> str:
+        return "1"
+
+    def problem(self, *_: Any) -> str:
+        return ""
+
+    def interface_problem(self, what: str, value: Value) -> tuple[str, str]:
+        if not isinstance(value.type, TensorType):
+            return f"LiteRT has no {what}s of type {value.type}", "take tensors"
+        return "", ""
+
+    def ways(self, retargeting: Retargeting, call: Call, ways: Ways) -> Ways:
+        """Lowerings of this package, and then the ways that every target has."""
+        first = [way for way in ways if way[0] == "folded"]
+        if call.op is ops.identity and call.node is not None:
+            return [*first, ("dropped", lambda: (call.inputs[0],))]
+        own = [("lowered", functools.partial(retargeting.lowered, call, each)) for each in LOWERINGS.get(call.op, ())]
+        wide = [("cast", functools.partial(_in_float32, retargeting, call))] if _is_half(call) else []
+        others = [way for way in ways if way[0] != "folded"]
+        if not any(op is call.op for op, _, _ in retargeting.context.lowering):  # some lead to each other
+            for _, each in APPROXIMATIONS.get(call.op, ()):
+                others.append(("lowered", functools.partial(retargeting.lowered, call, each)))
+        return [*first, *wide, *own, *others]
+
+
+def _is_half(call: Call) -> bool:
+    kinds = [v.dtype for v in call.inputs if v is not None and isinstance(v.type, TensorType)]
+    return call.op is not ops.cast and any(kind in _HALF for kind in kinds)
+
+
+def _in_float32(retargeting: Retargeting, call: Call) -> Sequence[Value | None]:
+    """The call on float32, whose results are rounded to what they were."""
+    inputs = [
+        ops.cast(v, to=DType.float32) if v is not None and isinstance(v.type, TensorType) and v.dtype in _HALF else v
+        for v in call.inputs
+    ]
+    known = [None if k is None else k.type for k in call.known]
+    results = retargeting.call(call.op, inputs, call.attributes, call.outputs)
+    return [
+        ops.cast(v, to=k.dtype) if v is not None and isinstance(k, TensorType) and k.dtype in _HALF else v
+        for v, k in zip(results, known, strict=False)
+    ]
+
+
+def builtin_graph(graph: Graph) -> Graph:
+    """``graph`` in ops of the domain ``tflite`` alone.
+
+    Raises ``NotRepresentable`` naming every node that cannot be expressed, with the reason.
+    """
+    newest = retarget(graph, opset_version=max(26, graph.opsets.get("ai.onnx", 1)))
+    found = simplify(newest)
+    images = Rewriter(found, _with_channels_last).run()
+    moved = channels_first(prune(images))
+    target = Target({DOMAIN: 1}, runtime=LiteRT())
+    return fused(prune(retarget_to(moved, target, spare_defaults=False).graph))
+
+
+def _with_channels_last(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+    """Ops on images between Transpose nodes, and what lies in the bodies of ops that would stop these."""
+    if call.op.domain != "ai.onnx" or call.op not in SPATIAL:
+        return None
+    for function in LOWERINGS[call.op]:
+        try:
+            with rewriter.attempt():
+                counted = {"_outputs": call.outputs} if call.op.signature.counts_outputs else {}
+                found = function(*call.inputs, **call.attributes, **counted)
+                return found if isinstance(found, tuple) else (found,)
+        except (NotRepresentable, TypeMismatch):
+            continue
+    return None

@@ -1,0 +1,30 @@
+"""LiteRT models: flatbuffers of the schema of TensorFlow Lite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tenonnx.extend import Graph
+
+title = "LiteRT"
+
+runtime = "ai_edge_litert"
+
+
+def write(graph: Graph, path: Path) -> tuple[str, ...]:
+    """Write a graph in builtin operators. Raises ``NotRepresentable`` naming every node that has no form."""
+    from tenonnx_litert.conversion import builtin_graph
+    from tenonnx_litert.writing import contents
+
+    path.write_bytes(contents(builtin_graph(graph), graph))
+    return ()
+
+
+def open(path: Path, graph: Graph) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """The file in LiteRT's interpreter, in a process of its own. Raises ``UnsupportedOp`` where it does not load."""
+    from tenonnx_litert.running import opened
+
+    return opened(path, [v.name for v in graph.inputs], [v.name for v in graph.outputs])

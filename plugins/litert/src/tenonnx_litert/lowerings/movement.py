@@ -1,0 +1,347 @@
+"""Reshaping, slicing, joining, gathering and padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Value, constant, dims, elements, static
+from tenonnx_litert.builtins import movement as tfl
+from tenonnx_litert.lowerings.registry import (
+    axes_of,
+    int32,
+    integers,
+    lowers,
+    narrow,
+    reshaped,
+    result_dims,
+    shape_vector,
+    sizes,
+    unless,
+)
+
+#: Dims of the operands that the kernels of TRANSPOSE and STRIDED_SLICE take.
+_MOST_TRANSPOSED, _MOST_SLICED = 6, 5
+
+
+# ----- shapes ---------------------------------------------------------------------------------------------------------
+
+
+@lowers(ops.reshape)
+def reshape(x: Value, shape: Value, *, allowzero: int) -> Any:
+    known = static(shape)
+    if allowzero and known is not None:
+        return tfl.reshape(x, int32(known))
+    unless(bool(allowzero), "the shape is computed, and may have dims of 0")
+    kind = ops.reshape.rules["type"](x, shape, allowzero=0)
+    found = kind.shape
+    if found is not None and [isinstance(n, int) for n in found].count(False) <= 1 and 0 not in found:
+        return reshaped(x, [n if isinstance(n, int) else -1 for n in found])
+    return reshaped(x, result_dims(x, shape))
+
+
+@lowers(ops.squeeze)
+def squeeze(x: Value, axes: Value | None) -> Any:
+    rank = x.ndim
+    chosen = axes_of(axes, rank) if axes is not None else [k for k, n in enumerate(sizes(x)) if n == 1]
+    kept = [n for k, n in enumerate(sizes(x)) if k not in chosen]
+    if kept.count(None) <= 1 and 0 not in kept:
+        return reshaped(x, [-1 if n is None else n for n in kept])
+    return tfl.squeeze(x, squeeze_dims=chosen)
+
+
+@lowers(ops.unsqueeze)
+def unsqueeze(x: Value, axes: Value) -> Any:
+    known = static(axes)
+    unless(known is None, "the axes are computed")
+    rank = x.ndim + np.size(known)
+    chosen = sorted(int(axis) % rank for axis in np.reshape(known, -1))
+    found = sizes(x)
+    for axis in chosen:
+        found.insert(axis, 1)
+    if found.count(None) <= 1 and 0 not in found:
+        return reshaped(x, [-1 if n is None else n for n in found])
+    for axis in chosen:
+        x = tfl.expand_dims(x, int32(axis))
+    return x
+
+
+@lowers(ops.shape)
+def shape(x: Value, *, start: int, end: int | None) -> Any:
+    y = tfl.shape(x, out_type="int64")
+    return y if not start and end is None else ops.slice_(y, [start], [2**31 - 1 if end is None else end], [0])
+
+
+@lowers(ops.transpose)
+def transpose(x: Value, *, perm: list[int] | None) -> Any:
+    order = list(range(x.ndim))[::-1] if perm is None else list(perm)
+    if order == sorted(order):
+        return x
+    known = sizes(x)
+    long = [axis for axis in order if known[axis] != 1]
+    if long == sorted(long) and known.count(None) <= 1 and 0 not in known:
+        return reshaped(x, [-1 if known[axis] is None else known[axis] for axis in order])
+    if len(order) <= _MOST_TRANSPOSED:
+        return tfl.transpose(x, int32(order))
+    groups: list[list[int]] = []
+    for axis in order:
+        if groups and axis == groups[-1][-1] + 1:
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    unless(len(groups) > _MOST_TRANSPOSED or None in known, f"TRANSPOSE takes up to {_MOST_TRANSPOSED} axes")
+    in_order = sorted(groups)
+    merged = reshaped(x, [int(np.prod([known[k] for k in group])) for group in in_order])  # type: ignore[misc]
+    moved = tfl.transpose(merged, int32([in_order.index(group) for group in groups]))
+    return reshaped(moved, [known[axis] for axis in order])
+
+
+@lowers(ops.expand)
+def expand(x: Value, shape: Value) -> Any:
+    kind = ops.expand.rules["type"](x, shape) if "type" in ops.expand.rules else None
+    found = getattr(kind, "shape", None)
+    if found is not None and all(isinstance(n, int) for n in found):
+        if list(found) == list(x.shape):
+            return x
+        target = int32(list(found))
+    else:
+        known = elements(shape)
+        unless(known is None, "the length of the shape is unknown")
+        front = max(0, x.ndim - len(known or ()))
+        own = dims(x)
+        full = [*own[:front]]
+        for place, size in enumerate(known or ()):
+            axis = place + front - (len(known or ()) + front - x.ndim)
+            here = x.shape[axis] if axis >= 0 else 1
+            if isinstance(size, int) and size != 1:
+                full.append(size)
+            elif here == 1:
+                full.append(1 if size == 1 else ops.gather(shape, place, axis=0))
+            else:
+                unless(not isinstance(here, int) and size != 1 and size != here, "a dim may be 1 or another")
+                full.append(own[axis])
+        target = shape_vector(full)
+    if x.dtype in (DType.float16, DType.uint16, DType.uint32):
+        return ops.cast(tfl.broadcast_to(ops.cast(x, to=DType.float32), target), to=x.dtype)
+    return tfl.broadcast_to(x, target)
+
+
+@lowers(ops.tile)
+def tile(x: Value, repeats: Value) -> Any:
+    return tfl.tile(x, narrow(repeats))
+
+
+@lowers(ops.constant_of_shape)
+def constant_of_shape(shape: Value, *, value: Any) -> Any:
+    contents = np.zeros(1, np.float32) if value is None else value.array() if hasattr(value, "array") else value
+    return tfl.fill(narrow(shape), constant(np.reshape(contents, ())))
+
+
+@lowers(ops.range_)
+def range_(start: Value, limit: Value, delta: Value) -> Any:
+    unless(start.dtype not in (DType.float32, DType.int32, DType.int64), f"RANGE does not take {start.dtype}")
+    return tfl.range_(start, limit, delta)
+
+
+# ----- joining and slicing --------------------------------------------------------------------------------------------
+
+
+@lowers(ops.concat)
+def concat(*values: Value, axis: int) -> Any:
+    present = [v for v in values if v.shape is None or 0 not in v.shape] or list(values[:1])
+    return present[0] if len(present) == 1 else tfl.concatenation(*present, axis=axis % present[0].ndim)
+
+
+@lowers(ops.split)
+def split(x: Value, lengths: Value | None, *, axis: int, num_outputs: int | None, _outputs: int | None) -> Any:
+    axis %= x.ndim
+    size = sizes(x)[axis]
+    if lengths is not None:
+        pieces = integers(lengths, "the lengths")
+    else:
+        unless(size is None, "the length of the axis is dynamic")
+        count = num_outputs or _outputs or 1
+        step = -(-(size or 0) // count)
+        pieces = [min(step, (size or 0) - k * step) for k in range(count)]
+    unless(0 in pieces or min(pieces) < 0, "a piece is empty")
+    if len(pieces) == 1:
+        return x
+    if len(set(pieces)) == 1:
+        return tuple(tfl.split(int32(axis), x, num_splits=len(pieces)))
+    return tuple(tfl.split_v(x, int32(pieces), int32(axis), num_splits=len(pieces)))
+
+
+@lowers(ops.slice_)
+def slice_(x: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Any:
+    rank = x.ndim
+    firsts, lasts = elements(starts), elements(ends)
+    unless(firsts is None or lasts is None, "the number of axes is unknown")
+    chosen = list(range(len(firsts or ()))) if axes is None else axes_of(axes, rank)
+    strides = [1] * len(chosen) if steps is None else integers(steps, "the steps")
+    unless(rank > _MOST_SLICED, f"STRIDED_SLICE takes up to {_MOST_SLICED} axes")
+    begin: list[Any] = [0] * rank
+    end: list[Any] = [0] * rank
+    step = [1] * rank
+    masks = [sum(1 << k for k in range(rank) if k not in chosen)] * 2
+    for place, axis in enumerate(chosen):
+        step[axis] = strides[place]
+        for given, known, kept, which in ((starts, firsts, begin, 0), (ends, lasts, end, 1)):
+            value = known[place] if known is not None else None
+            if isinstance(value, int):
+                kept[axis] = value
+                beyond = value >= 2**31 - 1 or value <= -(2**31) + 1
+                size = sizes(x)[axis]
+                if isinstance(size, int) and strides[place] > 0 and which:
+                    beyond = beyond or value >= size
+                if strides[place] < 0 and which and isinstance(size, int):
+                    beyond = beyond or value < -size
+                if beyond:
+                    kept[axis] = 0
+                    if (value > 0) == (which == (strides[place] > 0)):
+                        masks[which] |= 1 << axis
+                    else:
+                        kept[axis] = 2**31 - 1 if value > 0 else -(2**31)
+            else:
+                kept[axis] = ops.gather(given, place, axis=0)
+    return tfl.strided_slice(
+        x, shape_vector(begin), shape_vector(end), int32(step), begin_mask=masks[0], end_mask=masks[1]
+    )
+
+
+# ----- gathering ------------------------------------------------------------------------------------------------------
+
+
+def _from_front(indices: Value, size: Any) -> Value:
+    """Positions counted from the front. Those that are sizes are taken to be so."""
+    known = static(indices)
+    if known is not None:
+        if not (known < 0).any():
+            return constant(known.astype(np.int32))
+        unless(not isinstance(size, int), "an axis is dynamic")
+        return constant(np.where(known < 0, known + size, known).astype(np.int32))
+    if indices.symbolic_contents is not None or not isinstance(size, int):
+        return indices
+    wide = constant(np.asarray(size, indices.dtype.numpy))
+    zero = constant(np.zeros((), indices.dtype.numpy))
+    return ops.where(ops.less(indices, zero), indices + wide, indices)  # type: ignore[no-any-return]
+
+
+@lowers(ops.gather)
+def gather(x: Value, indices: Value, *, axis: int) -> Any:
+    axis %= x.ndim
+    size = sizes(x)[axis]
+    known = static(indices)
+    if known is not None and (known < 0).any() and size is None:
+        unless(known.ndim > 0, "positions are counted from the end of a dynamic axis")
+        index = int(known)
+        y = tfl.strided_slice(
+            x,
+            int32([0] * axis + [index]),
+            int32([0] * axis + [0 if index == -1 else index + 1]),
+            int32([1] * (axis + 1)),
+            begin_mask=(1 << axis) - 1,
+            end_mask=(1 << axis) - 1 | (1 << axis if index == -1 else 0),
+        )
+        return ops.squeeze(y, [axis])
+    return tfl.gather(x, _from_front(indices, size), axis=axis)
+
+
+@lowers(ops.gather_nd)
+def gather_nd(x: Value, indices: Value, *, batch_dims: int) -> Any:
+    unless(bool(batch_dims), "GATHER_ND has no batch dims")
+    depth = indices.shape[-1]
+    unless(not isinstance(depth, int), "the depth of the positions is dynamic")
+    front = sizes(x)[:depth]
+    unless(None in front and static(indices) is None, "an axis is dynamic")
+    whole = constant(np.asarray([n or 0 for n in front], indices.dtype.numpy))
+    zero = constant(np.zeros((), indices.dtype.numpy))
+    return tfl.gather_nd(x, ops.where(ops.less(indices, zero), indices + whole, indices))
+
+
+@lowers(ops.scatter_nd)
+def scatter_nd(data: Value, indices: Value, updates: Value, *, reduction: str) -> Any:
+    unless(reduction not in ("none", "add"), "SCATTER_ND adds")
+    unless(data.dtype not in (DType.float32, DType.int32, DType.int64), f"SCATTER_ND does not take {data.dtype}")
+    where = ops.cast(indices, to=DType.int32)
+    whole = shape_vector(dims(data))
+    depth = indices.shape[-1]
+    unless(not isinstance(depth, int) or None in sizes(data)[:depth], "an axis is dynamic")
+    front = int32(sizes(data)[:depth])
+    where = ops.where(ops.less(where, int32(0)), where + front, where)
+    spread = tfl.scatter_nd(where, updates, whole)
+    if reduction == "add":
+        return data + spread
+    ones = ops.expand(constant(np.ones((), np.int32)), ops.shape(updates))
+    counted = tfl.scatter_nd(where, ones, whole)
+    return ops.where(ops.greater(counted, int32(0)), spread, data)
+
+
+@lowers(ops.non_zero)
+def non_zero(x: Value) -> Any:
+    condition = x if x.dtype is DType.bool else ops.cast(x, to=DType.bool)
+    return ops.transpose(tfl.where(condition), perm=[1, 0])
+
+
+# ----- padding --------------------------------------------------------------------------------------------------------
+
+
+@lowers(ops.pad)
+def pad(x: Value, pads: Value, value: Value | None, axes: Value | None, *, mode: str) -> Any:
+    known = static(pads)
+    if known is None:
+        unless(mode != "constant" or axes is not None, "the widths are computed")
+        paddings = ops.transpose(ops.reshape(pads, [2, -1]), perm=[1, 0])
+        return _padded(x, narrow(paddings), value)
+    widths = np.zeros((x.ndim, 2), np.int64)
+    chosen = list(range(x.ndim)) if axes is None else axes_of(axes, x.ndim)
+    widths[chosen] = np.reshape(known, (2, -1)).T
+    if (widths < 0).any():
+        cut = np.minimum(widths, 0)
+        places = [int(k) for k in np.flatnonzero(cut.any(1))]
+        ends = [int(cut[k, 1]) or 2**31 - 1 for k in places]
+        x = ops.slice_(x, [int(-cut[k, 0]) for k in places], ends, places)
+        widths = np.maximum(widths, 0)
+    if not widths.any():
+        return x
+    if mode == "reflect":
+        return tfl.mirror_pad(x, int32(widths), mode="REFLECT")
+    if mode == "constant":
+        return _padded(x, int32(widths), value)
+    if mode == "edge":
+        return _edges(x, widths)
+    unless(True, f"no kernel pads by {mode}")
+    return None
+
+
+def _padded(x: Value, paddings: Value, value: Value | None) -> Value:
+    known = None if value is None else static(value)
+    if value is None or (known is not None and not known.any()):
+        return tfl.pad(x, paddings)  # type: ignore[no-any-return]
+    return tfl.padv2(x, paddings, ops.reshape(value, [1]))  # type: ignore[no-any-return]
+
+
+def _edges(x: Value, widths: Any) -> Value:
+    for axis in map(int, np.flatnonzero(widths.any(1))):
+        before, after = (int(n) for n in widths[axis])
+        first, last = ops.slice_(x, [0], [1], [axis]), ops.slice_(x, [-1], [2**31 - 1], [axis])
+        parts = [x]
+        if before:
+            parts.insert(0, ops.tile(first, [before if k == axis else 1 for k in range(x.ndim)]))
+        if after:
+            parts.append(ops.tile(last, [after if k == axis else 1 for k in range(x.ndim)]))
+        x = ops.concat(*parts, axis=axis)
+    return x
+
+
+@lowers(ops.one_hot)
+def one_hot(indices: Value, depth: Value, values: Value, *, axis: int) -> Any:
+    known = static(depth)
+    unless(known is None, "the depth is computed")
+    size = int(np.reshape(known, -1)[0])
+    whole = indices if indices.dtype in (DType.int32, DType.int64) else ops.cast(indices, to=DType.int64)
+    least = constant(np.zeros((), whole.dtype.numpy))
+    from_front = ops.where(ops.less(whole, least), whole + constant(np.asarray(size, whole.dtype.numpy)), whole)
+    off, on = (ops.reshape(ops.slice_(values, [k], [k + 1], [0]), []) for k in (0, 1))
+    return tfl.one_hot(from_front, int32(size), on, off, axis=axis)

@@ -1,0 +1,152 @@
+"""The table of lowerings, and helpers for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, NotRepresentable, Op, Value, constant, dims, elements, static
+from tenonnx_litert.builtins import elementwise, movement
+
+Function = Callable[..., Any]
+
+#: Functions of the inputs and attributes of an op, the best first. Each returns the results, or raises
+#: ``NotRepresentable`` for a call that it does not fit.
+LOWERINGS: dict[Op[Any], list[Function]] = {}
+
+#: Ops on images, which are lowered first, between two Transpose nodes, so that these can be moved.
+SPATIAL: set[Op[Any]] = set()
+
+#: Dims of the operands that all kernels with broadcasting take.
+MOST_BROADCAST = 4
+
+
+def lowers(*lowered: Op[Any], spatial: bool = False) -> Callable[[Function], Function]:
+    """Register a lowering of some ops."""
+
+    def register(function: Function) -> Function:
+        for each in lowered:
+            LOWERINGS.setdefault(each, []).append(function)
+            if spatial:
+                SPATIAL.add(each)
+        return function
+
+    return register
+
+
+def unless(wrong: bool, why: str) -> None:
+    """Raise ``NotRepresentable`` where ``wrong`` holds."""
+    if wrong:
+        raise NotRepresentable(why)
+
+
+def int32(contents: Any) -> Value:
+    """A constant of positions, sizes or axes."""
+    return constant(np.clip(contents, np.iinfo(np.int32).min, np.iinfo(np.int32).max).astype(np.int32))
+
+
+def narrow(value: Value) -> Value:
+    """Positions or sizes in int32; those beyond its range are its greatest or least."""
+    if value.dtype is DType.int32:
+        return value
+    known = static(value)
+    if known is not None:
+        return int32(known)
+    if value.dtype is DType.int64 and value.symbolic_contents is None:
+        low, high = (constant(np.asarray(n, np.int64)) for n in (-(2**31), 2**31 - 1))
+        value = elementwise.maximum(elementwise.minimum(value, high), low)
+    return elementwise.cast(value, out_data_type="int32")  # type: ignore[no-any-return]
+
+
+def sizes(value: Value) -> list[int | None]:
+    """The shape, None for dims that are not numbers. Raises ``NotRepresentable`` for an unknown rank."""
+    unless(value.shape is None, "a rank is unknown")
+    return [dim if isinstance(dim, int) else None for dim in value.shape]
+
+
+def axes_of(axes: Value | None, rank: int) -> list[int]:
+    """Static axes, counted from the front. Raises ``NotRepresentable`` where they are computed."""
+    known = None if axes is None else static(axes)
+    unless(known is None, "the axes are computed")
+    return [int(axis) % rank for axis in np.reshape(known, -1)]
+
+
+def integers(value: Value, what: str) -> list[int]:
+    """Static contents. Raises ``NotRepresentable`` where they are computed."""
+    known = static(value)
+    unless(known is None, f"{what} is computed")
+    return [int(n) for n in np.reshape(known, -1)]
+
+
+def reshaped(value: Value, shape: Sequence[Any]) -> Value:
+    """``value`` with other dims: numbers, and values of int64 for those that only run time knows."""
+    known = [n if isinstance(n, int) else -1 for n in shape]
+    if value.shape is not None and -1 not in known and list(value.shape) == known:
+        return value
+    if known.count(-1) <= 1 and not (-1 in known and 0 in known):
+        return movement.reshape(value, int32(known))  # type: ignore[no-any-return]
+    return movement.reshape(value, shape_vector(shape))  # type: ignore[no-any-return]
+
+
+def shape_vector(shape: Sequence[Any]) -> Value:
+    """Dims, numbers or values, as a vector of int32."""
+    if all(isinstance(n, int) for n in shape):
+        return int32(list(shape))
+    parts = [int32([n]) if isinstance(n, int) else movement.reshape(narrow(n), int32([1])) for n in shape]
+    return parts[0] if len(parts) == 1 else movement.concatenation(*parts, axis=0)  # type: ignore[no-any-return]
+
+
+def result_dims(x: Value, shape: Value) -> list[Any]:
+    """Dims after a reshape by ONNX's rules: numbers as far as they are known, else values."""
+    known = elements(shape)
+    unless(known is None, "the length of the shape is unknown")
+    found: list[Any] = []
+    own = dims(x)
+    for place, size in enumerate(known):
+        if isinstance(size, int):
+            found.append(own[place] if size == 0 else size)
+        else:
+            found.append(ops.gather(shape, place, axis=0))
+    return found
+
+
+def as_floats(*values: Value | None) -> None:
+    """Raise ``NotRepresentable`` unless all values are float32."""
+    for value in values:
+        unless(value is not None and value.dtype is not DType.float32, "the kernel takes float32 only")
+
+
+def merged_axes(*values: Value) -> tuple[list[Value], list[Any]]:
+    """Operands of a broadcast with fewer dims, and the dims of the result.
+
+    Neighboring axes are merged where all operands have both, or the same ones lack both. Raises ``NotRepresentable``
+    where too many axes are left.
+    """
+    rank = max(v.ndim for v in values)
+    full = [[1] * (rank - v.ndim) + sizes(v) for v in values]
+    unless(any(n is None for row in full for n in row), "operands of this rank have dynamic dims")
+    result = [max(column, key=lambda n: (n != 1, n)) for column in zip(*full, strict=True)]
+    groups: list[list[int]] = []
+    for axis in range(rank):
+        pattern = [row[axis] != 1 for row in full]
+        alike = groups and pattern == [any(row[k] != 1 for k in groups[-1]) for row in full]
+        if groups and (result[axis] == 1 or alike):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    unless(len(groups) > MOST_BROADCAST, f"the kernel broadcasts no more than {MOST_BROADCAST} axes")
+    small = [[int(np.prod([row[k] for k in group])) for group in groups] for row in full]
+    return [reshaped(v, shape) for v, shape in zip(values, small, strict=True)], result
+
+
+def broadcast(function: Function, *values: Value, **attributes: Any) -> Value:
+    """Call a builtin operator on operands that broadcast, with as few dims as its kernel takes."""
+    ranks = [v.ndim for v in values]
+    same = len({tuple(map(str, v.shape)) for v in values}) == 1 and None not in values[0].shape
+    if max(ranks) <= MOST_BROADCAST or same:
+        return function(*values, **attributes)  # type: ignore[no-any-return]
+    operands, shape = merged_axes(*values)
+    return reshaped(function(*operands, **attributes), shape)

@@ -1,0 +1,9 @@
+"""Without LiteRT nothing here is collected: these tests have an environment of their own, see README.md."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+collect_ignore_glob = ["*"] if importlib.util.find_spec("ai_edge_litert") is None else []
