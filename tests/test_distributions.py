@@ -62,7 +62,8 @@ HOUSE = [
     ["tenonnx-convert", "tenonnx-quantized", "tenonnx-onnx-ml", "tenonnx-contrib-ms"],
     ["tenonnx-testing", "tenonnx-optimize", "tenonnx-frontends", "tenonnx-onnxruntime", "tenonnx-openvino"],
     ["tenonnx-torch", "tenonnx-jax", "tenonnx-tensorflow", "tenonnx-sklearn", "tenonnx-cli", "tenonnx-training"],
-    ["tenonnx-serve", "tenonnx-score", "tenonnx-litert", "tenonnx-debug", "tenonnx-explain", "tenonnx-compat", "tenonnx-transformers"],
+    ["tenonnx-serve", "tenonnx-score", "tenonnx-litert", "tenonnx-debug"],
+    ["tenonnx-explain", "tenonnx-compat", "tenonnx-transformers"],
     ["tenonnx"],
 ]
 
