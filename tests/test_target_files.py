@@ -1,6 +1,8 @@
 """Target files by path, and lists of ops on the command line."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -10,6 +12,9 @@ import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx.errors import InvalidCall, NotRepresentable
 from tenonnx_cli import main
+from tenonnx_targets.files import runtimes
+
+ROOT = Path(__file__).parents[1]
 
 GOOD = """
 opsets = { "ai.onnx" = 17 }
@@ -277,3 +282,32 @@ def test_a_plan_says_what_would_help_and_what_it_costs(tmp_path, model, capfd):
     plan = json.loads(capfd.readouterr().out)
     assert (plan["before"]["nodes"], plan["after"]["nodes"], plan["would_help"]) == (1, 4, {})
     assert plan["after"]["ops"] == {"Relu": 2, "Sub": 2}
+
+
+MEASURED = [target for target in runtimes()[0].values() if "tenonnx targets probe" in target.source]
+
+
+def test_documentation_lists_the_measured_targets():
+    rows = {}
+    for line in (ROOT / "docs" / "reference" / "target-files.md").read_text("utf-8").splitlines():
+        if line.startswith("| `") and line.count("|") == 11:
+            name, title, date, opset, _, calls, *_ = (cell.strip(" `") for cell in line.strip("|").split("|"))
+            rows[name] = (title, date, int(opset), int(calls.replace(",", "")))
+    assert rows == {
+        each.name: (each.title, re.search(r"on (\S+) by", each.source)[1], each.opsets["ai.onnx"], calls_of(each))
+        for each in MEASURED
+    }
+
+
+def calls_of(target):
+    return int(target.note.partition(" ")[0])
+
+
+@pytest.mark.parametrize("target", MEASURED, ids=lambda target: target.name)
+def test_a_measured_target_is_consistent(target):
+    assert re.search(rf"--name {re.escape(target.name)}\b", target.source)
+    assert 0 < sum(each["calls"] for each in target.failures) < calls_of(target)
+    failed = {(each["op"], dtype) for each in target.failures for dtype in each.get("dtypes", ())}
+    for (domain, op), entries in target.ops.items():
+        for entry in entries:
+            assert entry.dtypes is None or not {(f"{domain}::{op}", dtype.name) for dtype in entry.dtypes} & failed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenonnx_cli.command import Command
+from tenonnx_cli.import_targets import command as import_targets
 from tenonnx_cli.options import json_option
 from tenonnx_cli.output import complain, say, say_json, say_lines, say_table
 from tenonnx_cli.probe import command as probe
@@ -36,7 +37,7 @@ def _unknown_ops(runtime: Target) -> list[str]:
 class _TargetsCommand(Command):
     """A command of one argument, in whose place the name of one of ``commands`` may stand."""
 
-    commands = MappingProxyType({str(probe.name): probe})
+    commands = MappingProxyType({str(each.name): each for each in (probe, import_targets)})
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -60,7 +61,8 @@ def command(name: str | None, as_json: bool) -> None:
     """List the deployment targets, or show the limits of one.
 
     A target is a runtime or converter, with its limits and their source. NAME is one of them, or the path of a target
-    file (.toml, .json). `tenonnx targets probe` measures such a file.
+    file (.toml, .json). `tenonnx targets probe` measures such a file, and `tenonnx targets import` reads the tables
+    of another tool.
     """
     from tenonnx.tools import find_runtime, runtimes
 

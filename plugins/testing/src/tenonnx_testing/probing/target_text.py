@@ -49,13 +49,22 @@ def json_text(table: Mapping[str, Any], name: str = "") -> str:
 
     With a ``name`` it is a table of targets, as packages install it.
     """
+    return json_texts({name: table}) if name else f"{_json_object(table)}\n"
+
+
+def json_texts(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """A target file in JSON that holds several targets by name."""
+    held = ",\n".join(f"{json.dumps(name)}: {_json_object(table)}" for name, table in tables.items())
+    return f'{{"targets": {{{held}}}}}\n'
+
+
+def _json_object(table: Mapping[str, Any]) -> str:
     lines = []
     for key, value in table.items():
         rows = [f"  {json.dumps(row)}" for row in value] if key in ("failures", "ops") else []
         held = "[\n" + ",\n".join(rows) + "\n]" if rows else json.dumps(value)
         lines.append(f"{json.dumps(key)}: {held}")
-    text = "{\n" + ",\n".join(lines) + "\n}"
-    return f'{{"targets": {{{json.dumps(name)}: {text}}}}}\n' if name else f"{text}\n"
+    return "{\n" + ",\n".join(lines) + "\n}"
 
 
 def toml_text(table: Mapping[str, Any], name: str = "") -> str:

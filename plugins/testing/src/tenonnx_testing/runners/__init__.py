@@ -112,7 +112,8 @@ def tvm(path: str, feeds: Mapping[str, Any]) -> list[Any]:
 def mnn(path: str, feeds: Mapping[str, Any]) -> list[Any]:
     """The CPU of MNN, by its converter of ONNX files.
 
-    The converter is the extension module: its wrapper in Python installs a package and sends what was converted.
+    The converter is the extension module: its wrapper in Python installs a package and sends what was converted. MNN
+    holds 64-bit integers in 32 bits.
     """
     expr, nn, converter = import_module("MNN.expr"), import_module("MNN.nn"), import_module("_tools")
     inputs, outputs = _input_names(path, feeds), [value.name for value in _model(path).graph.output]
@@ -128,7 +129,15 @@ def mnn(path: str, feeds: Mapping[str, Any]) -> list[Any]:
     ]
     found = module.forward(given)
     listed = found if isinstance(found, list | tuple) else [found]
-    return [np.array(expr.convert(each, expr.NCHW).read()) for each in listed]
+    arrays = [np.array(expr.convert(each, expr.NCHW).read()) for each in listed]
+    wide = [value.type.tensor_type.elem_type == _INT64 for value in _model(path).graph.output]
+    return [
+        a.astype(np.int64) if is_wide and a.dtype == np.int32 else a for a, is_wide in zip(arrays, wide, strict=True)
+    ]
+
+
+#: The element type of files.
+_INT64 = 7
 
 
 def _mnn_dtype(expr: Any, array: np.ndarray[Any, Any]) -> Any:

@@ -1,0 +1,46 @@
+"""``tenonnx targets import``: target files from the tables that others measured."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from tenonnx_cli.command import Command
+from tenonnx_cli.output import plural, say, say_table, working
+
+
+@click.command(
+    "import",
+    cls=Command,
+    examples=[
+        "tenonnx targets import winml winml_cli-0.4.0-py3-none-any.whl -o winml.json",
+        "tenonnx convert model.onnx -o moved.onnx --target winml.json#winml-openvino-npu",
+    ],
+)
+@click.argument("tables", type=click.Choice(["winml"]))
+@click.argument("wheel")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The target file to write (.json).")
+def command(tables: str, wheel: str, output: str) -> None:
+    """Write a target file from the tables of measured support in a package.
+
+    WHEEL is the file that `pip download winml-cli --no-deps` gives, which is not installed. The file has a target for
+    each execution provider and device. Needs tenonnx-testing and pyarrow.
+    """
+    from tenonnx import InvalidCall, PluginError
+    from tenonnx.tools import installing
+
+    if find_spec("tenonnx_testing") is None:
+        raise PluginError("importing targets needs tenonnx-testing", do=installing("tenonnx-testing"))
+    if not output.endswith(".json"):
+        raise InvalidCall("a file of several targets is not called *.json", given=output)
+    if not Path(output).absolute().parent.is_dir():
+        raise InvalidCall("no such folder", given=str(Path(output).parent))
+    with working(f"reading {wheel}"):
+        found = import_module(f"tenonnx_testing.probing.{tables}").winml_targets(Path(wheel))
+    Path(output).write_text(import_module("tenonnx_testing.probing.target_text").json_texts(found), "utf-8")
+    say(f"{output}: {plural(len(found), 'target')}")
+    counts = {name: len({op for table in target["ops"] for op in table["names"]}) for name, target in found.items()}
+    say_table([(f"{output}#{name}", plural(count, "op")) for name, count in counts.items()])
