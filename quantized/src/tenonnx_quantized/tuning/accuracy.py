@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tenonnx.extend import Constant, Graph, InvalidCall, TensorType, Value, counted, html_of, static
 from tenonnx.extend.backends import compile_graph
 from tenonnx_quantized.forms.quantized_nodes import is_dequantize, is_quantize
+from tenonnx_quantized.tuning.pareto import LayerSensitivity, ParetoPoint, finite, pareto_curve, sqnr
 from tenonnx_quantized.tuning.quantized_tensor import QuantizedTensor
 from tenonnx_quantized.tuning.statistics import Batch
-
-if TYPE_CHECKING:
-    from tenonnx_quantized.tuning.sensitivity import LayerSensitivity, ParetoPoint
-
 
 #: Of so many layers the errors are drawn.
 _DRAWN = 30
@@ -74,17 +71,15 @@ class Report:
             "outputs": self.outputs,
             "reached": self.reached,
             "kept": self.kept,
-            "sqnr": {name: _finite(ratio) for name, ratio in self.sqnr.items()},
+            "sqnr": {name: finite(ratio) for name, ratio in self.sqnr.items()},
             **({"layers": [layer.to_dict() for layer in self.layers]} if self.layers else {}),
-            **({"pareto": [[point.bits, _finite(point.sqnr)] for point in self.pareto]} if self.layers else {}),
+            **({"pareto": [[point.bits, finite(point.sqnr)] for point in self.pareto]} if self.layers else {}),
             **({"notes": self.notes} if self.notes else {}),
         }
 
     @property
     def pareto(self) -> list[ParetoPoint]:
         """Sizes of the weights and the errors that come with them, from the fewest bits to the most."""
-        from tenonnx_quantized.tuning.sensitivity import pareto_curve
-
         return [point for point, _ in pareto_curve(self.layers)] if self.layers else []
 
     def plot(self, axes: Any = None) -> Any:
@@ -112,19 +107,10 @@ class Report:
             places = figure.add_gridspec(2, 1, height_ratios=[1 + len(layers) / 8, 1])
             axes.set_subplotspec(places[0])
             curve = figure.add_subplot(places[1])
-            curve.plot([point.bits for point in self.pareto], [_finite(point.sqnr) for point in self.pareto], ".-")
+            curve.plot([point.bits for point in self.pareto], [finite(point.sqnr) for point in self.pareto], ".-")
             curve.set_xlabel("bits of a weight, scales included")
             curve.set_ylabel("estimated SQNR (dB)")
         return axes
-
-
-def _finite(ratio: float) -> float | None:
-    return ratio if math.isfinite(ratio) else None
-
-
-def sqnr(error: float) -> float:
-    """The signal-to-quantization-noise ratio in decibels of an error relative to the signal."""
-    return math.inf if error == 0 else -20 * math.log10(error) if math.isfinite(error) else -math.inf
 
 
 def outputs_of(graph: Graph, feeds: Sequence[Batch], backend: str) -> dict[str, list[Any]]:

@@ -307,7 +307,7 @@ def _say(report: Report, verbose: bool) -> None:
 
 def _say_layers(report: Report) -> None:
     """The sensitivity of each layer, and the curve of size and error."""
-    from tenonnx_quantized.tuning.accuracy import sqnr
+    from tenonnx_quantized.tuning.pareto import sqnr
 
     if not report.layers:
         return

@@ -23,7 +23,6 @@ from tenonnx_quantized.tuning.accuracy import (
     outputs_of,
     reached,
     relative_error,
-    sqnr,
 )
 from tenonnx_quantized.tuning.budget import Budget
 from tenonnx_quantized.tuning.calibrate import Observed, observe
@@ -32,10 +31,11 @@ from tenonnx_quantized.tuning.constants import weights_as_constants
 from tenonnx_quantized.tuning.methods.bias_correction import correct_biases
 from tenonnx_quantized.tuning.methods.registry import RESCALING
 from tenonnx_quantized.tuning.methods.rescale import Rescaling
+from tenonnx_quantized.tuning.pareto import LayerSensitivity, sqnr
 from tenonnx_quantized.tuning.quantized_tensor import QuantizedTensor, encode
 from tenonnx_quantized.tuning.recipe import config_of
 from tenonnx_quantized.tuning.selection import QUANTIZED_OPS, activations_of, candidates, check_ops
-from tenonnx_quantized.tuning.sensitivity import LayerSensitivity, assign_bits, sensitivity, within_error
+from tenonnx_quantized.tuning.sensitivity import assign_bits, sensitivity, within_error
 from tenonnx_quantized.tuning.statistics import Batch, Moments, inputs_of
 from tenonnx_quantized.tuning.weights import Quantizer
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.extend import InvalidCall, Node
-from tenonnx_quantized.tuning.accuracy import errors, outputs_of, sqnr
+from tenonnx_quantized.tuning.accuracy import errors, outputs_of
 from tenonnx_quantized.tuning.budget import Budget
+from tenonnx_quantized.tuning.pareto import LayerSensitivity, pareto_curve
 from tenonnx_quantized.tuning.selection import weight_place
 from tenonnx_quantized.tuning.statistics import Batch
 
@@ -18,35 +18,6 @@ if TYPE_CHECKING:
     from tenonnx_quantized.tuning.weights import Quantizer
 
 Wanted = Mapping[str, list[Any]]
-
-
-@dataclass(slots=True)
-class LayerSensitivity:
-    """The error of the outputs, relative to their size, that quantizing one layer alone causes, and the bits that its
-    weights then take with their scales: each by the number of bits of a weight. ``name`` is that of the weights, and
-    ``bits`` the number chosen."""
-
-    name: str
-    op: str
-    elements: int
-    node: Node
-    errors: dict[int, float] = field(default_factory=dict)
-    sizes: dict[int, int] = field(default_factory=dict)
-    bits: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """The layer as data for JSON, with the signal-to-quantization-noise ratio for each number of bits."""
-        ratios = {str(bits): sqnr(error) for bits, error in self.errors.items()}
-        finite = {bits: ratio if math.isfinite(ratio) else None for bits, ratio in ratios.items()}
-        return {"name": self.name, "op": self.op, "elements": self.elements, "bits": self.bits, "sqnr": finite}
-
-
-@dataclass(frozen=True, slots=True)
-class ParetoPoint:
-    """Bits of a weight on average, scales included, and the SQNR that the layers' own errors add up to."""
-
-    bits: float
-    sqnr: float
 
 
 def sensitivity(
@@ -73,36 +44,6 @@ def _bits_of(quantized: QuantizedTensor) -> int:
     elements = math.prod(quantized.quantized.shape)
     parameters = quantized.parameters
     return int(elements * parameters.dtype.bits + math.prod(parameters.scale.shape) * (32 + parameters.dtype.bits))
-
-
-def pareto_curve(layers: Sequence[LayerSensitivity]) -> list[tuple[ParetoPoint, dict[Node, int]]]:
-    """Bits of each layer from the fewest to the most, by the error that each further bit saves.
-
-    The errors of layers are taken for independent: their squares add up. Each step widens the layer that saves most
-    for its size (the greedy solution of the knapsack problem)."""
-    chosen = {layer.node: min(layer.sizes) for layer in layers}
-    elements = sum(layer.elements for layer in layers)
-    points = []
-    while True:
-        size = sum(layer.sizes[chosen[layer.node]] for layer in layers)
-        noise = math.sqrt(sum(layer.errors[chosen[layer.node]] ** 2 for layer in layers))
-        points.append((ParetoPoint(size / max(elements, 1), sqnr(noise)), dict(chosen)))
-        steps = [
-            (_saved(layer, chosen[layer.node], bits), place, bits)
-            for place, layer in enumerate(layers)
-            for bits in layer.sizes
-            if bits > chosen[layer.node]
-        ]
-        if not steps:
-            return points
-        _, place, bits = max(steps)
-        chosen[layers[place].node] = bits
-
-
-def _saved(layer: LayerSensitivity, before: int, after: int) -> float:
-    """The square error that more bits save, for each bit of the file."""
-    gain = layer.errors[before] ** 2 - layer.errors[after] ** 2
-    return gain / max(layer.sizes[after] - layer.sizes[before], 1)
 
 
 def assign_bits(layers: Sequence[LayerSensitivity], budget: Budget) -> dict[Node, int]:

@@ -89,12 +89,12 @@ class InputStatistics:
     def add(self, key: LayerInput, x: Array) -> None:
         """Take in the numbers of a batch."""
         for given in key.unfold(x):
-            part = np.ascontiguousarray(given, np.float32)
+            part = given.astype(np.float32, copy=False)
             size = np.abs(part)
             before, self.count = self.count, self.count + part.shape[-1]
             old = before / self.count if self.count else 0.0
             for held, summed in (
-                (self.moment, part @ part.swapaxes(1, 2)),
+                (self.moment, np.stack([group @ group.T for group in part])),
                 (self.mean, part.sum(-1, dtype=np.float64)),
                 (self.magnitude, size.sum(-1, dtype=np.float64)),
             ):

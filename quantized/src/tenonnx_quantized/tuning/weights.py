@@ -14,7 +14,7 @@ from tenonnx_quantized.forms.qoperator import LARGEST_BIAS
 from tenonnx_quantized.forms.quantized_nodes import is_meaning
 from tenonnx_quantized.tuning.config import QuantizeConfig, WeightSettings
 from tenonnx_quantized.tuning.insert import Insertions, insert
-from tenonnx_quantized.tuning.methods.layer import Layer, grid
+from tenonnx_quantized.tuning.methods.layer import Layer, clipping_moment, grid
 from tenonnx_quantized.tuning.methods.registry import ROUNDING
 from tenonnx_quantized.tuning.methods.rescale import matrices
 from tenonnx_quantized.tuning.quantized_tensor import (
@@ -148,8 +148,8 @@ class Quantizer:
         quantized, scales, zeros = [], [], []
         for group, part in enumerate(matrices(node, key, contents)):
             held = np.eye(key.rows) if moment is None else moment[group]
-            importance = np.diagonal(held) if settings.search == "mse" else None
-            found = whole or grid(part, dtype, size, symmetric=settings.symmetric, importance=importance)
+            clipped_by = clipping_moment(held, settings)
+            found = whole or grid(part, dtype, size, symmetric=settings.symmetric, moment=clipped_by)
             shape = (-(-key.rows // size), part.shape[1])
             scale = np.broadcast_to(found.scale, shape).astype(np.float32)
             zero = np.broadcast_to(found.zero_point, shape).astype(np.float32)

@@ -7,25 +7,29 @@ from typing import Any
 import numpy as np
 
 from tenonnx_quantized.tuning.config import QuantizeConfig, WeightSettings
-from tenonnx_quantized.tuning.methods.layer import Layer, grid
+from tenonnx_quantized.tuning.methods.layer import Layer, clipping_moment, grid
 from tenonnx_quantized.tuning.methods.rescale import Group, Rescaling
 
 Array = np.ndarray[Any, Any]
 
 #: Exponents of the activations' mean magnitudes that are tried.
-_POWERS = np.linspace(0.0, 1.0, 21)
+_POWERS = np.linspace(0.0, 1.0, 11)
 
 
 def awq(rescaling: Rescaling, chosen: QuantizeConfig) -> None:
     """Scale input channels by a power of their mean magnitude (Lin et al. 2023, arXiv:2306.00978).
 
-    The power is that of the least error of the outputs of all layers that read the value, rounded to nearest."""
+    The power is that of the least error of the outputs of all layers that read the value, rounded to nearest. It is
+    tried with and without a division by the opposite power of the weights' mean magnitude."""
     assert rescaling.moments is not None
     for group in rescaling.groups():
         magnitudes = np.max(
             [rescaling.by_channel(k, rescaling.moments.of(k).magnitude, np.mean) for k in group.layers.values()], axis=0
         )
-        tried = (_normalized(np.maximum(magnitudes, 1e-6) ** power) for power in _POWERS)
+        weights = np.mean([rescaling.mean_weights(node) for node in group.layers], axis=0)
+        sizes, opposite = np.maximum(magnitudes, 1e-6), np.maximum(weights, 1e-6)
+        tried = [_normalized(sizes**power) for power in _POWERS]
+        tried += [_normalized(sizes**power / opposite ** (1 - power)) for power in _POWERS]
         scale = min(tried, key=lambda each: _error(rescaling, group, each, chosen))
         if np.ptp(scale) > 0:
             rescaling.apply(group, scale)
@@ -49,6 +53,6 @@ def _error(rescaling: Rescaling, group: Group, scale: Array, chosen: QuantizeCon
 
 def _scaled_layer(weights: Array, moment: Array, settings: WeightSettings) -> Layer:
     size = settings.block_size if settings.granularity == "block" else len(weights)
-    importance = np.diagonal(moment) if settings.search == "mse" else None
-    found = grid(weights, settings.dtype, size, symmetric=settings.symmetric, importance=importance)
+    clipped_by = clipping_moment(moment, settings)
+    found = grid(weights, settings.dtype, size, symmetric=settings.symmetric, moment=clipped_by)
     return Layer(weights, found.scale, found.zero_point.astype(np.float32), settings.dtype, size, moment)

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType
+from tenonnx_quantized.tuning.config import WeightSettings
 from tenonnx_quantized.tuning.quantized_tensor import QuantizationParameters, parameters
 
 Array = np.ndarray[Any, Any]
 
 #: Parts of a range of numbers that are tried for the least square error.
-_PARTS = np.linspace(1.0, 0.5, 26)
+_PARTS = np.linspace(1.0, 0.5, 11)
 
 
 @dataclass(slots=True)
@@ -65,28 +66,37 @@ Rounding = Callable[[Layer], Array]
 
 
 def grid(
-    weights: Array, dtype: DType, block_size: int, *, symmetric: bool, importance: Array | None = None
+    weights: Array, dtype: DType, block_size: int, *, symmetric: bool, moment: Array | None = None
 ) -> QuantizationParameters:
     """Scales and zero points ``[blocks, columns]`` of a matrix.
 
-    With the ``importance`` of each row, such as the mean square of the input that it is multiplied by, each range is
-    clipped to that of the least weighted square error, as AWQ clips (Lin et al. 2023, arXiv:2306.00978, section 5.1).
+    With the ``moment`` of a layer's input, each range is clipped to that of the least mean square error of what its
+    block adds to the output, as AWQ clips (Lin et al. 2023, arXiv:2306.00978).
     """
     missing = -len(weights) % block_size
     parts = np.pad(weights, [(0, missing), (0, 0)], mode="edge").reshape(-1, block_size, weights.shape[1])
     low, high = parts.min(1), parts.max(1)
     found = parameters(low, high, dtype, symmetric=symmetric)
-    if importance is None:
+    if moment is None:
         return found
-    weight = np.pad(importance, (0, missing)).reshape(-1, block_size, 1)
+    held = np.pad(moment, (0, missing)).astype(np.float32)
+    among = np.stack([held[at : at + block_size, at : at + block_size] for at in range(0, len(held), block_size)])
     scale, zero = found.scale.copy(), found.zero_point.copy()
     least = np.full(low.shape, np.inf)
     for part in _PARTS:
         tried = parameters(low * part, high * part, dtype, symmetric=symmetric)
         step, shift = tried.scale[:, None], tried.zero_point.astype(np.float32)[:, None]
         near = np.clip(np.rint(parts / step) + shift, *dtype.bounds)
-        lost = (weight * np.square((near - shift) * step - parts)).sum(1)
+        change = ((near - shift) * step - parts).astype(np.float32)
+        lost = (change * (among @ change)).sum(1)
         better = lost < least * (1 - 1e-6)
         scale, zero = np.where(better, tried.scale, scale), np.where(better, tried.zero_point, zero)
         least = np.minimum(least, lost)
     return QuantizationParameters(scale, zero, dtype)
+
+
+def clipping_moment(moment: Array, settings: WeightSettings) -> Array | None:
+    """The moment by which ranges are clipped, or None: its diagonal for methods that make up for errors among rows."""
+    if settings.search != "mse":
+        return None
+    return moment if settings.rounding in ("rtn", "hqq") else np.diag(np.diagonal(moment))

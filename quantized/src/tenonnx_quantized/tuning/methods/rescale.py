@@ -109,6 +109,10 @@ class Rescaling:
         size, key = np.abs(self.matrices(node)), self.layers[node]
         return self.by_channel(key, size.max(2), np.max)
 
+    def mean_weights(self, node: Node) -> Array:
+        """The mean magnitude of a layer's weights for each input channel."""
+        return self.by_channel(self.layers[node], np.abs(self.matrices(node)).mean(2), np.mean)
+
     def matrices(self, node: Node) -> Array:
         """The weights of a layer, ``[groups, rows, columns]``."""
         assert node.inputs[1] is not None
@@ -154,7 +158,33 @@ class Rescaling:
             return self._constants(node, [(1, -1)], channels)
         if is_meaning(node.op, ops.mul, ops.add):
             return self._elementwise(node, axis, channels)
-        return None
+        values = self._values_of_heads(node, channels) if axis == -1 else None
+        return None if values is None else self._folds(values, axis, channels)
+
+    def _values_of_heads(self, node: Node, channels: int) -> Value | None:
+        """The values, with the heads side by side, of the attention whose output a Reshape joins again.
+
+        Attention mixes positions alone, so that what divides a channel of its values divides that of its output."""
+        taken: Value | None = node.outputs[0]
+        for op in (ops.reshape, ops.transpose, ops.matmul, ops.transpose, ops.reshape):
+            step = None if taken is None else taken.producer
+            if (
+                step is None
+                or not is_meaning(step.op, op)
+                or (taken is not node.outputs[0] and len(self.uses[taken]) > 1)
+            ):
+                return None
+            if op is ops.transpose and list(step.attributes.get("perm") or ()) != [0, 2, 1, 3]:
+                return None
+            taken = step.inputs[1] if op is ops.matmul else step.inputs[0]
+            if op is ops.matmul and taken is not None:
+                shape = getattr(taken.type, "shape", None) or ()
+                heads = shape[1::2] if len(shape) == 4 else ()
+                if not all(isinstance(d, int) for d in heads) or int(np.prod(heads)) != channels:
+                    return None
+        if taken is None or not self._full(taken, -1, channels) or len(self.uses[taken]) > 1:
+            return None
+        return taken
 
     def _elementwise(self, node: Node, axis: int, channels: int) -> list[tuple[Value, int]] | None:
         is_sum = is_meaning(node.op, ops.add)

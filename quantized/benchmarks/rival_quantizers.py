@@ -1,0 +1,75 @@
+"""Quantize a model by another tool, in the environment of that tool.
+
+``python rival_quantizers.py METHOD MODEL DATA OUTPUT`` writes the file and prints seconds and peak memory in MiB.
+Methods are ``onnxruntime-rtn``, ``onnxruntime-k-quant``, ``onnxruntime-int8``, ``onnxsim-rtn``, ``onnxsim-hqq``,
+``onnxsim-gptq``, ``onnxsim-quantease``, ``onnxsim-awq`` and ``onnxsim-autoround``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+
+BATCH, BLOCK = 32, 32
+
+
+def batches(path: str, model: str) -> Iterator[dict[str, Any]]:
+    name = onnx.load(model).graph.input[0].name
+    rows = np.load(path)["x"][:1024]
+    for start in range(0, len(rows), BATCH):
+        yield {name: rows[start : start + BATCH]}
+
+
+def by_onnxruntime(method: str, model: str, data: str, output: str) -> None:
+    from onnxruntime import quantization
+    from onnxruntime.quantization import matmul_nbits_quantizer as nbits
+
+    if method == "int8":
+
+        class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
+            def __init__(self) -> None:
+                self.batches = batches(data, model)
+
+            def get_next(self) -> dict[str, Any] | None:
+                return next(self.batches, None)
+
+        quantization.quantize_static(model, output, Reader(), per_channel=True)
+        return
+    form = quantization.QuantFormat.QDQ
+    config = nbits.DefaultWeightOnlyQuantConfig(block_size=BLOCK, is_symmetric=False, bits=4, quant_format=form)
+    if method == "k-quant":
+        config = nbits.KQuantWeightOnlyQuantConfig()
+    made = nbits.MatMulNBitsQuantizer(model, block_size=BLOCK, algo_config=config)
+    made.process()
+    made.model.save_model_to_file(output)
+
+
+def by_onnxsim(method: str, model: str, data: str, output: str) -> None:
+    onnxsim: Any = importlib.import_module("onnxsim")
+
+    source = onnx.load(model)
+    if method == "hqq":
+        onnx.save(onnxsim.quantize_weight_only_int4_hqq(source, block_size=BLOCK), output)
+        return
+    made = onnxsim.quantize_weight_only_int4(source)
+    if method != "rtn":
+        apply = getattr(onnxsim, f"apply_{method}")
+        made = apply(source, made, calibration_data=list(batches(data, model)))
+    onnx.save(made, output)
+
+
+if __name__ == "__main__":
+    logging.disable(logging.WARNING)
+    tool, method = sys.argv[1].split("-", 1)
+    start = time.perf_counter()
+    {"onnxruntime": by_onnxruntime, "onnxsim": by_onnxsim}[tool](method, *sys.argv[2:])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"\n{time.perf_counter() - start:.2f} {peak:.0f}")
