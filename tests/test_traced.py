@@ -30,3 +30,5 @@ def test_findings_of_strace() -> None:
         "started /bin/sh",
         "unlink /home/me/x",
     ]
+    read = findings(lines, ["/tmp/own"], ["/usr/bin/python"], ["/usr", "/models"])
+    assert [each for each in read if each.startswith("read")] == ["read /etc/passwd"]

@@ -1,10 +1,11 @@
 """Run a command under ``strace``, and tell which files it wrote, which it read in a folder, and what it connected to.
 
-    python tools/traced.py --allow /tmp/own -- python -m tenonnx inspect model.keras
+    python tools/traced.py --allow /tmp/own --read models -- python -m tenonnx inspect models/model.keras
 
 Native code is seen as well, which an audit hook of Python does not. The exit code is 1 where a file outside of the
 allowed folders was opened for writing, a socket of the internet was connected, or a program was started that is not
-this Python.
+this Python. With ``--read``, so it is where a file was read that is in none of these folders, and belongs neither to
+this Python nor to the system's libraries and settings.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ _CHANGES = frozenset({"unlink", "unlinkat", "rename", "renameat", "renameat2", "
 _WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|O_APPEND")
 
 
-def findings(lines: Iterable[str], allowed: Sequence[str], programs: Sequence[str]) -> list[str]:
-    """Forbidden actions in lines of strace; calls that failed do not count."""
+def findings(
+    lines: Iterable[str], allowed: Sequence[str], programs: Sequence[str], readable: Sequence[str] = ()
+) -> list[str]:
+    """Forbidden actions in lines of strace; calls that failed do not count, and reads only where some are allowed."""
     found: dict[str, None] = {}
     for line in lines:
         match = _CALL.match(line)
@@ -40,6 +43,8 @@ def findings(lines: Iterable[str], allowed: Sequence[str], programs: Sequence[st
         inside = name.startswith((*_HARMLESS, *allowed))
         if call in ("open", "openat", "creat") and _WRITES.search(line) and not inside:
             found[f"wrote {name}"] = None
+        elif call in ("open", "openat") and readable and not inside and _is_outside(name, readable):
+            found[f"read {name}"] = None
         elif (
             call in ("unlink", "unlinkat", "rename", "renameat", "renameat2", "mkdir", "mkdirat", "rmdir")
             and not inside
@@ -52,9 +57,25 @@ def findings(lines: Iterable[str], allowed: Sequence[str], programs: Sequence[st
     return list(found)
 
 
+def _is_outside(name: str, folders: Sequence[str]) -> bool:
+    """Whether a file is in none of the folders; a relative path is below the current one, unless it leaves that."""
+    path = os.path.normpath(os.path.join(os.getcwd(), name))  # noqa: PTH109, PTH118 - a name of any system call
+    return not any(path == folder or path.startswith(f"{folder}{os.sep}") for folder in folders)
+
+
+def _of_python(command: str) -> list[str]:
+    """Folders of the interpreter that is traced, and of the system's libraries and settings."""
+    code = "import sys, sysconfig; print(*sys.path, sys.prefix, sys.base_prefix, sys.exec_prefix, sep='\\n')"
+    done = subprocess.run([command, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    listed = done.stdout.split("\n")
+    system = ["/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime", "/etc/ssl", "/proc", "/sys"]
+    return [*system, *(os.path.realpath(each) for each in listed if each), *(each for each in listed if each)]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--allow", action="append", default=[], help="a folder that may be written")
+    parser.add_argument("--read", action="append", default=[], help="a folder that may be read; others may not")
     parser.add_argument("--program", action="append", default=[], help="a program that may be started")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     given = parser.parse_args()
@@ -67,7 +88,9 @@ def main() -> int:
         log = Path(folder) / "log"
         kinds = "trace=open,openat,creat,unlink,unlinkat,rename,renameat,renameat2,mkdir,mkdirat,rmdir,connect,execve"
         done = subprocess.run([tracer, "-f", "-s", "400", "-e", kinds, "-o", str(log), *command], check=False)  # noqa: S603
-        found = findings(log.read_text("utf-8", "replace").splitlines(), given.allow, [*given.program, *own])
+        lines = log.read_text("utf-8", "replace").splitlines()
+    readable = [*map(os.path.realpath, given.read), *_of_python(command[0])] if given.read else []
+    found = findings(lines, given.allow, [*given.program, *own], readable)
     for each in found:
         sys.stdout.write(f"{each}\n")
     return 1 if found else min(done.returncode, 1)
