@@ -176,6 +176,8 @@ def hints() -> str:
         "ai.onnx": {"*": "tenonnx-standard"},
         "ai.onnx.preview": {"*": "tenonnx-standard"},
         "ai.onnx.ml": {"*": "tenonnx-onnx-ml"},
+        "ai.onnx.contrib": {"*": "tenonnx-extensions"},
+        "com.microsoft.extensions": {"*": "tenonnx-extensions"},
         "com.microsoft": {"*": "tenonnx-contrib-ms"},
     }
     for package, domains in json.loads((ROOT / "tools" / "owners.json").read_text("utf-8")).items():

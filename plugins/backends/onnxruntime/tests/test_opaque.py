@@ -10,6 +10,7 @@ import pytest
 
 import tenonnx as tx
 from tenonnx_onnxruntime import backend as module
+from tenonnx_onnxruntime import extensions
 
 with mock.patch.dict(os.environ):  # it tells protobuf there to be slow, in all processes that are started later
     onnxruntime_extensions = pytest.importorskip("onnxruntime_extensions", reason="a library of ops for the runtime")
@@ -44,9 +45,17 @@ CUSTOM = """
 """
 
 
+@pytest.fixture
+def custom(monkeypatch):
+    """A model of an op of the library, of which neither the package nor the library is found."""
+    monkeypatch.setenv("TENONNX_PLUGINS", "-tenonnx-extensions")
+    monkeypatch.setattr(extensions, "library", lambda: None)
+    return tx.load(onnx.parser.parse_model(CUSTOM), registry=tx.Registry.installed())
+
+
 @pytest.mark.parametrize("backend", ["onnxruntime", "auto"])
-def test_ops_of_a_library_given_in_the_session_options_run(backend):
-    graph = tx.load(onnx.parser.parse_model(CUSTOM))
+def test_ops_of_a_library_given_in_the_session_options_run(backend, custom):
+    graph = custom
     options = onnxruntime.SessionOptions()
     options.register_custom_ops_library(onnxruntime_extensions.get_library_path())
     program = graph.compile(backend, session_options=options)
@@ -55,16 +64,15 @@ def test_ops_of_a_library_given_in_the_session_options_run(backend):
     np.testing.assert_allclose(found, [[0.5, 0], [0, 0]])
 
 
-def test_without_their_library_they_are_refused_saying_what_to_give():
-    graph = tx.load(onnx.parser.parse_model(CUSTOM))
+def test_without_their_library_they_are_refused_saying_what_to_give(custom):
     with pytest.raises(tx.UnsupportedOp, match="cannot run the graph") as caught:
-        graph.compile("onnxruntime")
+        custom.compile("onnxruntime")
     assert "ai.onnx.contrib:Inverse" in caught.value.given
     assert "give session_options with the library that has these ops" in caught.value.do
 
 
-def test_what_only_a_library_knows_is_not_lowered():
-    graph = tx.load(onnx.parser.parse_model(CUSTOM))
+def test_what_only_a_library_knows_is_not_lowered(custom):
+    graph = custom
     for run in (lambda: graph.compile("numpy"), lambda: tx.decompose(graph, keep=lambda call: False)):
         with pytest.raises(tx.UnsupportedOp, match="no installed package provides 1 of its ops") as caught:
             run()

@@ -33,6 +33,7 @@ from tenonnx.extend.backends import (
 from tenonnx.extend.formats import LARGEST_MESSAGE, message_of, write_stream
 from tenonnx_onnxruntime.blocked import in_blocks
 from tenonnx_onnxruntime.element_types import FLOAT8, OPTIONED
+from tenonnx_onnxruntime.extensions import is_of_library, library_for
 from tenonnx_onnxruntime.failures import shortened
 from tenonnx_onnxruntime.kernels import (
     CPU,
@@ -47,6 +48,7 @@ from tenonnx_onnxruntime.kernels import (
 from tenonnx_onnxruntime.places import Place
 from tenonnx_onnxruntime.providers import Provider, check_first, chosen
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS, RuntimeProgram, stateful_program
+from tenonnx_onnxruntime.split import split
 from tenonnx_onnxruntime.values import to_runtime
 
 if TYPE_CHECKING:
@@ -119,6 +121,18 @@ def compile_graph(
     except UnsupportedOp as error:
         if strict:
             raise
+        if not state and any(is_of_library(node.op) for node in graph.nodes):
+            return split(
+                graph,
+                error,
+                functools.partial(
+                    compile_graph,
+                    provider=provider,
+                    providers=providers,
+                    session_options=session_options,
+                    optimization=optimization,
+                ),
+            )
         return fall_back(graph, error, state)
     return program if strict else FallbackProgram(program, graph, state)
 
@@ -319,6 +333,8 @@ def _settings(session_options: Any, optimization: str | None, graph: Graph, trai
     else:
         settings = onnxruntime.SessionOptions()
         settings.log_severity_level = 4  # what fails is raised
+        if path := library_for(graph):
+            settings.register_custom_ops_library(path)
         settings.add_session_config_entry(*_EXACT_BLOCKS)
         if not any(_is_spoiled_by_exact_products(node) for node in graph.walk()):
             settings.add_session_config_entry(*_EXACT_PRODUCTS)

@@ -11,6 +11,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 from tenonnx.extend import DType, MapType, OptionalType, SequenceType, TensorType, Type
 from tenonnx.extend.formats import IR_VERSION, AttributeProto, ModelProto, NodeProto, TensorProto, array_to_proto
+from tenonnx_onnxruntime import extensions
 from tenonnx_onnxruntime.session import RUNTIME_ERRORS
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def newest(domain: str) -> int:
     It has schemas of versions that it refuses to load, those that were not yet released when it was built. So the
     newest is found by loading models.
     """
+    if domain in extensions.DOMAINS:
+        return extensions.VERSION if extensions.library() else 0
     known = max((s.since_version for s in _schemas().get(domain, {}).values() for s in s), default=0)
     if domain == "ai.onnx":
         import onnx
@@ -110,6 +113,8 @@ def opened(
 
 def has_schema(op: Op, version: int, inputs: Sequence[Type | None], outputs: Sequence[Type | None]) -> bool:
     """Whether the runtime knows an op at a version, on whatever provider."""
+    if op.domain in extensions.DOMAINS:
+        return extensions.has_op(op.domain, op.name)
     schema = _schema_at(op.domain, op.name, version)
     return schema is not None and not schema.deprecated
 
@@ -122,6 +127,8 @@ def is_faulty(op: Op, inputs: Sequence[Type | None]) -> bool:
     """
     first = inputs[0] if inputs else None
     rank = first.rank if isinstance(first, TensorType) else None
+    if op.domain in extensions.DOMAINS:
+        return not extensions.has_op(op.domain, op.name)
     match op.name:
         case "BatchNormalization":
             return rank == 1
@@ -182,6 +189,8 @@ def _transforms_one_signal() -> bool:
 
 def has_kernel(op: Op, version: int, inputs: Sequence[Type | None], outputs: Sequence[Type | None]) -> bool:
     """Whether the CPU provider runs an op at a version on these types; a type that is not known stands for any."""
+    if op.domain in extensions.DOMAINS:
+        return extensions.has_op(op.domain, op.name)
     schema = _schema_at(op.domain, op.name, version)
     if schema is None or schema.deprecated or is_faulty(op, inputs):
         return False

@@ -16,6 +16,7 @@ from tenonnx.extend.backends import Bindable, FeedCheck, Program, RunFailure, fi
 from tenonnx.extend.checks import CallFailed, Worker, worker_for
 from tenonnx.extend.formats import array_to_proto, message_of, write_file
 from tenonnx_onnxruntime.element_types import FLOAT8, OPTIONED, dtype_of, is_extended
+from tenonnx_onnxruntime.extensions import library_for
 from tenonnx_onnxruntime.failures import run_failure, shortened
 
 #: Session options that help where the default ones spoil a model, those that cost least first.
@@ -74,7 +75,7 @@ class FileProgram(Bindable):
         self.state: dict[str, Any] = {}
         self._check = FeedCheck(graph.all_inputs)
         self._types = {value.name: value.type for value in graph.all_inputs}
-        self._settings = dict(entries or {}), level
+        self._settings = dict(entries or {}), level, library_for(graph)
         path = file_of(graph)
         if path is None:
             path = self._written(graph)

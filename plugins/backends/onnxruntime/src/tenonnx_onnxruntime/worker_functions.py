@@ -41,14 +41,16 @@ def version() -> str:
     return str(onnxruntime.__version__)
 
 
-def load(path: str, entries: Mapping[str, str], level: str) -> None:
+def load(path: str, entries: Mapping[str, str], level: str, library: str | None) -> None:
     """Open a file in a session, whose options are the default ones but for these. Raises what the runtime does."""
-    _session(path, entries, level)
+    _session(path, entries, level, library)
 
 
-def run(path: str, entries: Mapping[str, str], level: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
+def run(
+    path: str, entries: Mapping[str, str], level: str, library: str | None, feeds: Mapping[str, Any]
+) -> dict[str, Any]:
     """The outputs of a file by name."""
-    session = _session(path, entries, level)
+    session = _session(path, entries, level, library)
     names = [each.name for each in session.get_outputs()]
     extended = any(isinstance(each, dict) and "raw" in each for each in feeds.values())
     if not extended and not any(_element(each.type) in _BITS for each in session.get_outputs()):
@@ -62,7 +64,7 @@ def forget() -> None:
     _open.clear()
 
 
-def _session(path: str, entries: Mapping[str, str], level: str) -> onnxruntime.InferenceSession:
+def _session(path: str, entries: Mapping[str, str], level: str, library: str | None) -> onnxruntime.InferenceSession:
     status = Path(path).stat()
     key = (path, status.st_ino, status.st_mtime_ns, status.st_size, level, *entries.items())
     session = _open.pop(key, None)
@@ -73,6 +75,8 @@ def _session(path: str, entries: Mapping[str, str], level: str) -> onnxruntime.I
         options.log_severity_level = 4  # what fails is raised
         for name, text in entries.items():
             options.add_session_config_entry(name, text)
+        if library:
+            options.register_custom_ops_library(library)
         if level:
             options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])

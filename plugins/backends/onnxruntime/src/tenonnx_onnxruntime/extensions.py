@@ -1,0 +1,69 @@
+"""The library of onnxruntime-extensions: its domains, its file, and the ops that it has."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnxruntime
+
+from tenonnx.extend import Op
+from tenonnx.extend.formats import ModelProto
+
+if TYPE_CHECKING:
+    from tenonnx.extend import Graph
+
+DOMAINS = frozenset({"ai.onnx.contrib", "com.microsoft.extensions"})
+
+#: The last one of each domain.
+VERSION = 1
+
+#: Ops of the library, version 0.15, that give other results than their definition: its FarmHash is not that of
+#: TensorFlow, and it lowers some letters of Greek to wrong ones.
+_WRONG = frozenset({"StringLower", "StringToHashBucketFast"})
+
+
+@functools.cache
+def library() -> str | None:
+    """The path of the library, or None where the package is not installed.
+
+    The package is not imported, as it changes the environment of the process.
+    """
+    found = importlib.util.find_spec("onnxruntime_extensions")
+    folders = found.submodule_search_locations if found is not None else None
+    files = [path for folder in folders or () for path in sorted(Path(folder).glob("_extensions_pydll*"))]
+    return next((str(path) for path in files if path.suffix in (".so", ".pyd", ".dylib")), None)
+
+
+def library_for(graph: Graph) -> str | None:
+    """The path of the library where a node of the graph may need it, else None."""
+    return library() if any(node.domain in DOMAINS for node in graph.walk()) else None
+
+
+def is_of_library(op: object) -> bool:
+    """Whether an op is of the library's domains."""
+    return isinstance(op, Op) and op.domain in DOMAINS
+
+
+@functools.cache
+def has_op(domain: str, name: str) -> bool:
+    """Whether the installed library has an op, and gives what its definition says."""
+    path = library()
+    if path is None or name in _WRONG:
+        return False
+    model = ModelProto(ir_version=8)
+    for each, version in (("", 17), (domain, VERSION)):
+        model.opset_import.add(domain=each, version=version)
+    model.graph.name = "probe"
+    model.graph.node.add(op_type=name, domain=domain, output=["y"])
+    model.graph.output.add(name="y").type.tensor_type.elem_type = 1
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.register_custom_ops_library(path)
+    try:
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the runtime's own classes have no common one
+        return "not a registered function/op" not in str(error)
+    return True

@@ -1,0 +1,1 @@
+"""The ai.onnx.contrib operators, and tokenizers and image processors as graphs of them."""

@@ -1,0 +1,1 @@
+"""Cases for the conformance kit, a module for each family."""

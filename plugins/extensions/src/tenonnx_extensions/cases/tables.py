@@ -1,0 +1,125 @@
+"""Cases of tables, masks, hashes, rows of different lengths, matrices and segments."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tenonnx_extensions.cases.library import kernel
+from tenonnx_extensions.checks import strings
+from tenonnx_extensions.hashing import string_to_hash_bucket, string_to_hash_bucket_fast
+from tenonnx_extensions.mapping import masked_fill, string_mapping, string_to_vector, vector_to_string
+from tenonnx_extensions.numeric import inverse, neg_pos, segment_extraction, segment_sum
+from tenonnx_extensions.ragged import ragged_tensor_to_dense, ragged_tensor_to_sparse
+from tenonnx_testing import Gap, call, cases, tensors
+
+WORDS = [
+    "",
+    "a",
+    "b",
+    "bb",
+    "\u00e4",
+    "hello world",
+    "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef+",
+]
+TABLES = ["a\tx\nbb\ty z", "a\t\u00fc", "a\tb\na\tc"]
+
+
+def words(draw, size=None):
+    count = draw(st.integers(1, 4)) if size is None else size
+    return strings(draw(st.lists(st.sampled_from(WORDS), min_size=count, max_size=count)))
+
+
+@cases(string_mapping, gradient=False, reference=kernel("StringMapping"))
+def string_mapping_cases(draw):
+    return call(words(draw), map=draw(st.sampled_from(TABLES)))
+
+
+@cases(string_to_vector, gradient=False, reference=kernel("StringToVector"))
+def string_to_vector_cases(draw):
+    table, unknown = draw(st.sampled_from([("a\t0 1\nb\t2 3", "-1 9"), ("a\t4\n\u00e4\t5", "7")]))
+    return call(words(draw), map=table, unk=unknown)
+
+
+@cases(vector_to_string, gradient=False, reference=kernel("VectorToString"))
+def vector_to_string_cases(draw):
+    if draw(st.booleans()):
+        return call(np.asarray(draw(st.lists(st.integers(-1, 3), min_size=1, max_size=4))), map="a\t0\nb\t1", unk="?")
+    ids = np.asarray(draw(st.lists(st.integers(0, 2), min_size=4, max_size=4))).reshape(2, 2)
+    return call(ids, map="a\t0 1\nb\t1 1\nc\t2 0", unk="?")
+
+
+@cases(masked_fill, gradient=False, reference=kernel("MaskedFill"))
+def masked_fill_cases(draw):
+    values = words(draw)
+    return call(values, np.asarray(draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))))
+
+
+@cases(string_to_hash_bucket, gradient=False, reference=kernel("StringToHashBucket"))
+def string_to_hash_bucket_cases(draw):
+    return call(words(draw), np.asarray([draw(st.sampled_from([1, 10, 1 << 20]))]))
+
+
+@cases(string_to_hash_bucket_fast, gradient=False)
+def string_to_hash_bucket_fast_cases(draw):
+    return call(words(draw), np.asarray([draw(st.sampled_from([1, 10, 1 << 20]))]))
+
+
+def splits(draw):
+    sizes = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
+    return np.cumsum([0, *sizes])
+
+
+@cases(
+    ragged_tensor_to_sparse,
+    gradient=False,
+    reference=kernel("RaggedTensorToSparse", 2),
+    gaps=[
+        Gap(
+            "expected",
+            "the library does not check the order",
+            when=lambda call: (
+                (np.diff(call.inputs[0]) < 0).any() or (call.inputs[0][:1] != 0).any() or (call.inputs[0] > 99).any()
+            ),
+        )
+    ],
+)
+def ragged_tensor_to_sparse_cases(draw):
+    return call(splits(draw))
+
+
+@cases(
+    ragged_tensor_to_dense,
+    gradient=False,
+    reference=kernel("RaggedTensorToDense"),
+    undrawn=dict.fromkeys(("missing_value", "tensor_type"), "they have no effect"),
+)
+def ragged_tensor_to_dense_cases(draw):
+    starts = splits(draw)
+    values = np.asarray(
+        draw(st.lists(st.integers(0, 99), min_size=int(starts[-1]), max_size=int(starts[-1]))), np.int64
+    )
+    return call(np.zeros(1, np.int64), values, np.asarray([-3]), starts)
+
+
+@cases(inverse, reference=kernel("Inverse"), gaps=[Gap("special values", "what has no inverse")])
+def inverse_cases(draw):
+    size = draw(st.integers(1, 4))
+    return call(draw(tensors(["float32"], shape=(size, size))) + np.float32(20) * np.eye(size, dtype=np.float32))
+
+
+@cases(neg_pos, reference=kernel("NegPos", 2))
+def neg_pos_cases(draw):
+    return call(draw(tensors(["float32"])))
+
+
+@cases(segment_sum, reference=kernel("SegmentSum"))
+def segment_sum_cases(draw):
+    steps = draw(st.lists(st.integers(0, 1), min_size=1, max_size=5))
+    ids = np.cumsum(steps)
+    return call(draw(tensors(["float32"], shape=(len(ids), 2))), ids)
+
+
+@cases(segment_extraction, gradient=False, reference=kernel("SegmentExtraction", 2))
+def segment_extraction_cases(draw):
+    return call(np.asarray(draw(st.lists(st.integers(0, 2), min_size=1, max_size=9))))

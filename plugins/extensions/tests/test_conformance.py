@@ -1,0 +1,5 @@
+"""The conformance kit on every op of this package."""
+
+from tenonnx_testing import conformance
+
+test = conformance("tenonnx-extensions")
