@@ -166,9 +166,34 @@ def test_a_process_that_ends_by_a_signal_or_hangs(tmp_path):
     check.close()
 
 
+def test_versions_of_a_runtime_are_named_by_their_interpreters(tmp_path, capsys):
+    """A module in place of onnxruntime computes Tanh like another version would not."""
+    changed = tmp_path / "python"
+    (tmp_path / "onnxruntime.py").write_text(
+        "import numpy as np, onnx\n"
+        "from onnx.reference import ReferenceEvaluator\n"
+        "class InferenceSession:\n"
+        "    def __init__(self, path, providers):\n"
+        "        self.model = onnx.load(path)\n"
+        "    def get_outputs(self):\n"
+        "        return self.model.graph.output\n"
+        "    def run(self, names, feeds):\n"
+        "        for node in self.model.graph.node:\n"
+        "            node.op_type = {'Tanh': 'Cos'}.get(node.op_type, node.op_type)\n"
+        "        return ReferenceEvaluator(self.model).run(names, feeds)\n"
+    )
+    changed.write_text(f'#!/bin/sh\nshift\nPYTHONPATH={tmp_path} exec {sys.executable} -P "$@"\n')
+    changed.chmod(0o755)
+    onnx.save(chain(16, lambda name: [helper.make_node("Neg", [name], ["minus"])], 9), tmp_path / "m.onnx")
+    run(tmp_path / "m.onnx", "-o", tmp_path / "small.onnx", "--differs", sys.executable, changed)
+    assert [node.op_type for node in onnx.load(tmp_path / "small.onnx").graph.node] == ["Tanh"]
+    assert "differs" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (["--differs", "numpy", "/no/such/python"], "no such Python interpreter"),
         ([], "not exactly one check"),
         (["--check", "false", "--fails-in", "numpy"], "not exactly one check"),
         (["--fails-in", "abacus"], 'no installed backend is called "abacus"'),

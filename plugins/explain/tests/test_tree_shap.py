@@ -192,3 +192,19 @@ def test_background_of_other_features_is_refused(table):
     graph = tx.load(tree.DecisionTreeRegressor(max_depth=2).fit(x, y))
     with pytest.raises(InvalidCall, match="background rows do not have the features"):
         tx.explain(graph, "tree-shap", background=x[:, :3], interventional=True)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_lowered_trees_are_explained_as_the_op_is(table, missing, columns):
+    x, y = table
+    if missing:
+        x = np.where(RANDOM.random(x.shape) < 0.1, np.float32(np.nan), x)
+    forest = ensemble.RandomForestRegressor(4, max_depth=5, random_state=0)
+    graph = tx.load(forest.fit(x, y if columns == 1 else np.stack([y, -y, y**2], axis=1)))
+    lowered = tx.retarget(graph, opset_version=18, domains=["ai.onnx"])
+    assert {node.domain for node in lowered.nodes} == {"ai.onnx"}
+    found = explained(lowered, x[:5], background=x[50:60], interventional=True)
+    expected = explained(graph, x[:5], background=x[50:60], interventional=True)
+    np.testing.assert_allclose(found, expected, **CLOSE)
+    np.testing.assert_allclose(explained(lowered, x[:5], background=x), explained(graph, x[:5], background=x), **CLOSE)

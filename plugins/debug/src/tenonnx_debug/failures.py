@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenonnx import InvalidCall
-from tenonnx.extend.checks import end_with_children, run_command
+from tenonnx.extend.checks import NoAnswer, ProcessCrashed, Worker, run_command
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -87,58 +84,25 @@ class CommandCheck(Check):
 
 
 class BackendCheck(Check):
-    """A model fails where a backend refuses it, gives NaN, crashes or hangs, or where two backends differ."""
+    """A model fails where a backend refuses it, gives NaN, crashes or hangs, or where two backends differ.
+
+    A backend is named, or is the path of a Python interpreter, whose onnxruntime or openvino runs the model.
+    """
 
     def __init__(self, backends: Sequence[str], seconds: float, seed: int = 0, tolerance: float | None = None) -> None:
         super().__init__(seconds)
-        self._arguments = json.dumps([list(backends), seed, tolerance])
-        self._process: subprocess.Popen[bytes] | None = None
+        self._arguments = list(backends), seed, tolerance, seconds
+        self._worker = Worker(Path(__file__).with_name("probe.py"), " or ".join(backends))
 
     def signature(self, path: str) -> Signature | None:
-        process = self._process if self._process is not None and self._process.poll() is None else self._start()
-        assert process.stdin is not None
-        answer = Path(f"{path}.json")
-        answer.unlink(missing_ok=True)
         try:
-            process.stdin.write(json.dumps(path).encode() + b"\n")
-            process.stdin.flush()
-        except OSError:
-            pass  # it crashed, as is found below
-        state = self._wait(process)
-        if state:
-            self._process = None
-            return (state,)
-        found = json.loads(answer.read_text("utf-8"))
+            found = self._worker.call("outcome", path, *self._arguments, seconds=self.seconds)
+        except NoAnswer:
+            return ("timeout",)
+        except ProcessCrashed as error:
+            return ("crash", error.what)
         return None if found["kind"] == "ok" else (found["kind"], found["said"])
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        line = [sys.executable, "-m", "tenonnx_debug.probe", self._arguments]
-        self._process = subprocess.Popen(  # noqa: S603  our own program
-            line, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-        )
-        return self._process
-
-    def _wait(self, process: subprocess.Popen[bytes]) -> str:
-        """Wait for an answer; how the process ended where there is none."""
-        import threading
-
-        assert process.stderr is not None
-        timer = threading.Timer(self.seconds, process.kill)
-        timer.start()
-        try:
-            for line in process.stderr:  # others write there, too
-                if line == b"done\n":
-                    return ""
-        finally:
-            is_late = not timer.is_alive()
-            timer.cancel()
-        status = process.wait()
-        return "timeout" if is_late else f"crash {status}"
-
     def close(self) -> None:
-        if self._process is not None:
-            end_with_children(self._process)
-            for stream in (self._process.stdin, self._process.stderr):
-                if stream is not None:
-                    stream.close()
+        self._worker.close()
         super().close()

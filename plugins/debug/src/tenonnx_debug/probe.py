@@ -1,10 +1,10 @@
-"""Probe of models on backends: a program that reads paths of models, a line each, and answers in lines of JSON."""
+"""Probe of models on backends, in a child process."""
 
 from __future__ import annotations
 
-import json
+import functools
+import os
 import re
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx import TenonnxError, load
-from tenonnx.tools import compile_graph
+from tenonnx import Graph, TenonnxError, load
+from tenonnx.tools import FunctionRunner, compile_graph
 from tenonnx_cli.tools import complete
 
 #: Words of an error that tell it from others.
@@ -23,26 +23,52 @@ _WORDS = 8
 Outcome = dict[str, str]
 
 
-def outcome(path: str, backends: Sequence[str], seed: int, tolerance: float | None) -> Outcome:
-    """Outcome of one backend for a model on random inputs, or a difference between two."""
+def outcome(path: str, backends: Sequence[str], seed: int, tolerance: float | None, seconds: float) -> Outcome:
+    """Outcome of one backend for a model on random inputs, or a difference between two.
+
+    A backend is named, or is the path of the Python interpreter of an environment with a runtime.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return _outcome(path, backends, seed, tolerance, seconds)
+        except Exception as error:  # of a backend that is at fault
+            return {"kind": "error", "said": f"{type(error).__name__}: {plain(str(error))}"}
+
+
+def _outcome(path: str, backends: Sequence[str], seed: int, tolerance: float | None, seconds: float) -> Outcome:
     graph = load(path)
     results: list[Mapping[str, Any]] = []
     feeds: Mapping[str, Any] = {}
     for backend in backends:
         try:
-            program = compile_graph(graph, backend, strict=backend != "numpy")
-            feeds, found = complete(graph, program, feeds, seed, {})
+            feeds, found = complete(graph, _program(graph, path, backend, seconds), feeds, seed, {})
         except TenonnxError as error:
             return {"kind": "error", "said": f"{backend}: {plain(str(error))}"}
         results.append(found)
     if len(results) == 2:
         return _compared(results[0], results[1], tolerance)
     names = [name for name, each in results[0].items() if _is_broken(each)]
-    return (
-        {"kind": "nan", "said": ""}
-        if names and not any(map(_is_broken, feeds.values()))
-        else {"kind": "ok", "said": ""}
-    )
+    is_nan = bool(names) and not any(map(_is_broken, feeds.values()))
+    return {"kind": "nan" if is_nan else "ok", "said": ""}
+
+
+def is_interpreter(backend: str) -> bool:
+    """Whether a backend is given by the path of a Python interpreter."""
+    return os.sep in backend
+
+
+def _program(graph: Graph, path: str, backend: str, seconds: float) -> Any:
+    if not is_interpreter(backend):
+        return compile_graph(graph, backend, strict=backend != "numpy")
+    names = [value.name for value in graph.outputs]
+    runner = _runner(backend, seconds)
+    return lambda feeds: dict(zip(names, runner(path, feeds, names), strict=True))
+
+
+@functools.cache
+def _runner(python: str, seconds: float) -> FunctionRunner:
+    return FunctionRunner(f"{Path(__file__).with_name('runtimes.py')}:run", seconds, python)
 
 
 def _compared(one: Mapping[str, Any], two: Mapping[str, Any], tolerance: float | None) -> Outcome:
@@ -65,21 +91,3 @@ def plain(text: str) -> str:
     """The beginning of an error without names in quotes, paths and numbers."""
     text = re.sub(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\[[^\]]*\]|\{[^}]*\}|\S*/\S*|\d+", "", text)
     return " ".join(text.split()[:_WORDS])
-
-
-def main() -> None:
-    backends, seed, tolerance = json.loads(sys.argv[1])
-    warnings.simplefilter("ignore")
-    for line in sys.stdin:
-        path = json.loads(line)
-        try:
-            said = outcome(path, backends, seed, tolerance)
-        except Exception as error:  # of a backend that is at fault
-            said = {"kind": "error", "said": f"{type(error).__name__}: {plain(str(error))}"}
-        Path(f"{path}.json").write_text(json.dumps(said), "utf-8")
-        sys.stderr.write("done\n")
-        sys.stderr.flush()
-
-
-if __name__ == "__main__":
-    main()

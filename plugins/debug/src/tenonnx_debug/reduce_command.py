@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,14 +57,16 @@ if TYPE_CHECKING:
     "--fails-in",
     "backend",
     metavar="BACKEND",
-    help="The model fails in a backend, such as onnxruntime: an error, NaN or infinity, a crash, or no end.",
+    help="The model fails in a backend, such as onnxruntime: an error, NaN or infinity, a crash, or no end. The path "
+    "of a Python interpreter stands for the runtime of its environment.",
 )
 @click.option(
     "--differs",
     "pair",
     nargs=2,
     metavar="BACKEND BACKEND",
-    help="Two backends compute different outputs on random inputs.",
+    help="Two backends compute different outputs on random inputs; or two versions of a runtime do, each given by the "
+    "path of the Python interpreter of its environment.",
 )
 @click.option(
     "--tolerance",
@@ -163,9 +166,13 @@ def _check(
 
 def _check_installed(names: Sequence[str]) -> None:
     from tenonnx.tools import backends
+    from tenonnx_debug.probe import is_interpreter
 
     known = dict.fromkeys(("numpy", *backends()))
-    unknown = [name for name in names if name not in known]
+    for path in filter(is_interpreter, names):
+        if shutil.which(path) is None:
+            raise InvalidCall("no such Python interpreter", given=path, do="give the path of one: ENV/bin/python")
+    unknown = [name for name in names if name not in known and not is_interpreter(name)]
     if unknown:
         raise InvalidCall(f'no installed backend is called "{unknown[0]}"', available=", ".join(known))
 

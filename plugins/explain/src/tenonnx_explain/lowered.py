@@ -2,19 +2,136 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Graph, Value
+from tenonnx.extend import Graph, Node, Value
 
 Array = np.ndarray[Any, Any]
 
-#: X, the value of the scores, features, thresholds, following, votes, roots, lowered.
+#: X, the value of the scores, features, thresholds, following slots, votes, roots, lowered features.
 Found = tuple[Value, Value, Array, Array, Array, Array, int, int]
+
+#: Ops that leave the slots as they are.
+_PASSING = ("Reshape", "Cast", "Identity", "Squeeze", "Unsqueeze")
 
 
 def lowered_ensembles(graph: Graph) -> Iterator[Found]:
-    """Ensembles whose rows walk through tables of slots by GatherElements, step after step."""
-    return iter(())
+    """Ensembles whose rows walk through tables of slots, as the lowering of this project writes them.
+
+    A step is ``following[slot] + (x[features[slot]] <= thresholds[slot])``; the last one leads to the votes, which are
+    summed along the trees.
+    """
+    readers = graph.uses()
+    for node in graph.nodes:
+        step = _step(node)
+        if step is not None and not any(_step(each) for each in _behind(node.outputs[0], readers, "GatherElements")):
+            found = _ensemble(node, step, readers)
+            if found is not None:
+                yield found
+
+
+def _step(node: Node) -> tuple[Value, Array, Array, Array] | None:
+    """The rows that a step asks, and its tables of features, thresholds and following slots."""
+    if node.op_type != "Add" or len(node.inputs) != 2:
+        return None
+    following = _table(_made_by(node.inputs[0], "GatherElements"))
+    below = _made_by(node.inputs[1], "LessOrEqual")
+    if following is None or below is None:
+        return None
+    thresholds, asked = _table(_made_by(below.inputs[1], "GatherElements")), _made_by(below.inputs[0], "GatherElements")
+    features = None if asked is None else _table(_made_by(asked.inputs[1], "GatherElements"))
+    if thresholds is None or features is None or asked is None or asked.inputs[0] is None:
+        return None
+    return asked.inputs[0], features, thresholds, following
+
+
+def _made_by(value: Value | None, op_type: str) -> Node | None:
+    """The node of this type that made a value, or the one that it passes on."""
+    while value is not None and value.producer is not None:
+        if value.producer.op_type == op_type:
+            return value.producer
+        if value.producer.op_type not in _PASSING:
+            return None
+        value = value.producer.inputs[0]
+    return None
+
+
+def _table(node: Node | None) -> Array | None:
+    """The constant that a node gathers from."""
+    if node is None or node.inputs[0] is None or node.inputs[0].data is None:
+        return None
+    return node.inputs[0].data.array()
+
+
+def _behind(value: Value | None, readers: dict[Value, list[Node]], *op_types: str) -> Iterator[Node]:
+    """The nodes behind a value, past one of these types, and what passes values on."""
+    for node in readers.get(value, ()) if value is not None else ():
+        if node.op_type in (*op_types, *_PASSING, "LessOrEqual"):
+            for output in node.outputs:
+                yield from _behind(output, readers, *op_types)
+        else:
+            yield node
+
+
+def _ensemble(last: Node, step: tuple[Value, Array, Array, Array], readers: dict[Value, list[Node]]) -> Found | None:
+    """The ensemble whose walk ends in a node; None unless votes are gathered and summed behind it."""
+    rows, features, thresholds, following = step
+    slots = last.outputs[0]
+    while slots is not None:
+        behind = readers.get(slots, [])
+        votes = next((node for node in behind if node.op_type in ("Gather", "GatherElements")), None)
+        if votes is not None:
+            break
+        passed = next((node for node in behind if node.op_type in _PASSING), None)
+        slots = None if passed is None else passed.outputs[0]
+    table = None if slots is None else _table(votes)
+    if votes is None or table is None or len(table) != len(following):
+        return None
+    value, roots = votes.outputs[0], _trees(votes, readers)
+    summed = _summed(value, readers)
+    if summed is None or roots is None:
+        return None
+    given, lowered = _without_copies(rows)
+    table = table.reshape(len(table), -1)
+    return given, summed, features, thresholds, following, table, roots, lowered
+
+
+def _summed(value: Value | None, readers: dict[Value, list[Node]]) -> Value | None:
+    """The sum along the trees of votes."""
+    while value is not None:
+        node = next((node for node in readers.get(value, ()) if node.op_type in ("ReduceSum", *_PASSING)), None)
+        value = None if node is None else node.outputs[0]
+        if node is not None and node.op_type == "ReduceSum":
+            return value
+    return None
+
+
+def _trees(votes: Node, readers: dict[Value, list[Node]]) -> int | None:
+    """The number of trees: the second dim of votes ``[rows, trees, ...]``, or of what they are reshaped to."""
+    value = votes.outputs[0]
+    while value is not None:
+        shape = value.tensor.shape or ()
+        if len(shape) > 1 and isinstance(shape[1], int):
+            return shape[1]
+        node = next((node for node in readers.get(value, ()) if node.op_type in _PASSING), None)
+        value = None if node is None else node.outputs[0]
+    return None
+
+
+def _without_copies(rows: Value) -> tuple[Value, int]:
+    """The rows without the copies of features that come first, in which NaN is minus infinity, and their number."""
+    node = rows.producer
+    if node is None or node.op_type != "Concat" or len(node.inputs) != 2:
+        return rows, 0
+    copies, given = node.inputs
+    if copies is None or given is None or copies.producer is None or copies.producer.op_type != "Where":
+        return rows, 0
+    return given, _width(copies)
+
+
+def _width(value: Value) -> int:
+    shape: Sequence[Any] = value.tensor.shape or ()
+    return int(shape[1]) if len(shape) == 2 and isinstance(shape[1], int) else 0

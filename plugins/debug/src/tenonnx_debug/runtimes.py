@@ -1,0 +1,24 @@
+"""Runs of models by the runtime of another environment, which need not have any package of this project."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def run(path: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """Outputs of a file by name, computed by onnxruntime or, where it is not installed, by openvino."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return _by_openvino(path, feeds)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+
+
+def _by_openvino(path: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    import openvino
+
+    compiled = openvino.compile_model(path, "CPU")
+    return {output.get_any_name(): array for output, array in compiled(dict(feeds)).items()}
