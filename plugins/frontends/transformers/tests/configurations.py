@@ -8,6 +8,13 @@ import transformers
 _TOKENS = {"vocab_size": 99, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 256}
 _BASE = {**_TOKENS, **_SIZES}
+_LAYERS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+_CLIP_TEXT = {**_TOKENS, **_LAYERS, "intermediate_size": 64, "max_position_embeddings": 64}
+_CLIP_IMAGE = {**_LAYERS, "intermediate_size": 64, "image_size": 32, "patch_size": 8}
+_BART = {
+    **_TOKENS, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 128,
+}  # fmt: skip
 _GATED = {**_BASE, "intermediate_size": 64, "num_key_value_heads": 2}
 _HEADS = {**_GATED, "head_dim": 8}
 _GPT2 = {**_TOKENS, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256}
@@ -146,5 +153,61 @@ CONFIGURATIONS = {
             "kv_channels": 8,
             "max_position_embeddings": 256,
         },
+    ),
+    "bert": Configuration("BertConfig", {**_BASE, "intermediate_size": 64}, "BertForTokenClassification"),
+    "distilbert": Configuration(
+        "DistilBertConfig",
+        {**_TOKENS, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64},
+        "DistilBertForMaskedLM",
+    ),
+    "roberta": Configuration(
+        "RobertaConfig", {**_BASE, "intermediate_size": 64, "type_vocab_size": 1}, "RobertaForSequenceClassification"
+    ),
+    "modernbert": Configuration(
+        "ModernBertConfig", {**_BASE, "intermediate_size": 64, "local_attention": 8}, "ModernBertModel"
+    ),
+    "electra": Configuration(
+        "ElectraConfig", {**_BASE, "embedding_size": 32, "intermediate_size": 64}, "ElectraForQuestionAnswering"
+    ),
+    "vit": Configuration(
+        "ViTConfig",
+        {**_LAYERS, "intermediate_size": 64, "image_size": 32, "patch_size": 8},
+        "ViTForImageClassification",
+    ),
+    "clip": Configuration("CLIPConfig", {"text_config": _CLIP_TEXT, "vision_config": _CLIP_IMAGE}, "CLIPModel"),
+    "wav2vec2": Configuration(
+        "Wav2Vec2Config",
+        {
+            **_TOKENS,
+            **_LAYERS,
+            "intermediate_size": 64,
+            "conv_dim": [32, 32],
+            "conv_kernel": [10, 3],
+            "conv_stride": [5, 2],
+            "num_feat_extract_layers": 2,
+            "num_conv_pos_embedding_groups": 4,
+        },
+        "Wav2Vec2ForCTC",
+    ),
+    "t5": Configuration(
+        "T5Config",
+        {**_TOKENS, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "decoder_start_token_id": 0},
+        "T5ForConditionalGeneration",
+    ),
+    "bart": Configuration("BartConfig", _BART, "BartForConditionalGeneration"),
+    "marian": Configuration("MarianConfig", {**_BART, "decoder_start_token_id": 0}, "MarianMTModel"),
+    "pegasus": Configuration(
+        "PegasusConfig", {**_BART, "decoder_start_token_id": 0}, "PegasusForConditionalGeneration"
+    ),
+    "whisper": Configuration(
+        "WhisperConfig",
+        {
+            **_BART,
+            "num_mel_bins": 16,
+            "max_source_positions": 20,
+            "max_target_positions": 100,
+            "decoder_start_token_id": 1,
+        },
+        "WhisperForConditionalGeneration",
     ),
 }

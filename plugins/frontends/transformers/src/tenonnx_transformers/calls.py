@@ -33,6 +33,8 @@ def call_part(source: Source) -> Part:
     model: Any = source.model
     examples = inputs_for(source, batch=2, length=7)
     dims = {name: _dims(name, tensor) for name, tensor in examples.items()}
+    if "input_ids" in examples and "pixel_values" in examples:
+        dims["pixel_values"] = {0: "image_batch_size"}
     returned = _returned(model, examples)
 
     def call(given: Mapping[str, Tensor]) -> list[Tensor]:
@@ -55,7 +57,8 @@ def inputs_for(source: Source, batch: int, length: int, seed: int = 0) -> dict[s
     wanted = [name for name in KNOWN if name in known and _is_used(name, source)]
     if not wanted or "inputs_embeds" in wanted:
         raise NotRepresentable(f"the inputs of {type(model).__name__} are unknown", given=", ".join(known))
-    return {name: _example(name, source, batch, length, seed) for name in wanted}
+    images = batch + 1 if "input_ids" in wanted else batch  # as many images as texts are a case of their own
+    return {name: _example(name, source, images if name == "pixel_values" else batch, length, seed) for name in wanted}
 
 
 def _is_used(name: str, source: Source) -> bool:

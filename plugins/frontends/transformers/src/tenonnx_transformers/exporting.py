@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.extend import InvalidCall
 from tenonnx_transformers.calls import call_part
 from tenonnx_transformers.decoders import decoder_part, decoder_states
+from tenonnx_transformers.encoder_decoders import encoder_decoder_parts
 from tenonnx_transformers.layouts import LAYOUTS, Layout
 from tenonnx_transformers.parts import Part
 from tenonnx_transformers.report import Report
 from tenonnx_transformers.sources import Source, source_of
-from tenonnx_transformers.tasks import DECODER
+from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER
 from tenonnx_transformers.writing import Settings, write_model
 
 if TYPE_CHECKING:
@@ -75,4 +76,6 @@ def parts_of(source: Source) -> list[Part]:
     """The graphs of a model, by its task."""
     if source.task.kind == DECODER:
         return [decoder_part(source.model, decoder_states(source.model))]
+    if source.task.kind == ENCODER_DECODER:
+        return list(encoder_decoder_parts(source)[:3])
     return [call_part(source)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tenonnx.extend import NotRepresentable
 from tenonnx_transformers import genai
 from tenonnx_transformers.sources import CONFIG, Source
 from tenonnx_transformers.states import State
@@ -56,12 +57,23 @@ def _write_genai(source: Source, folder: Path, graphs: Mapping[str, Sequence[str
     write_json(folder / "genai_config.json", genai.genai_config(source.model, inputs, states, name))
 
 
+def _check_transformers_js(model_type: str, states: Sequence[State]) -> None:
+    """Raise ``NotRepresentable`` for decoders beside an encoder, whose steps transformers.js wants merged."""
+    crossed = next((state for state in states if state.kind.startswith("encoder.")), None)
+    if crossed is not None:
+        raise NotRepresentable(
+            "transformers.js takes a decoder beside an encoder only as one merged graph, which is not written yet",
+            given=f'layer {crossed.layer} of "{model_type}": {crossed.kind}',
+            do="use --layout onnxruntime",
+        )
+
+
 #: By name.
 LAYOUTS: Mapping[str, Layout] = {
     layout.name: layout
     for layout in (
         Layout("onnxruntime"),
         Layout("genai", check=genai.check_states, write=_write_genai),
-        Layout("transformers.js", subfolder="onnx"),
+        Layout("transformers.js", subfolder="onnx", check=_check_transformers_js),
     )
 }

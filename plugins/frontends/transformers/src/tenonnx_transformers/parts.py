@@ -40,7 +40,7 @@ class Part:
         found = tx.load(
             Traced(self),
             *given,
-            dims={name: dict(axes) for name, axes in self.dims.items() if axes},
+            dims={name: dict(axes) for name, axes in self.dims.items() if axes and name in self.examples},
             input_names=names,
             output_names=list(self.outputs),
             verify=False,

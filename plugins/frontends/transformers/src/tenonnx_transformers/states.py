@@ -124,10 +124,15 @@ def fill(cache: Any, tensors: Mapping[tuple[int, str], Tensor]) -> None:
                 layer.conv_kernel_size[at] = tensor.shape[-1]
 
 
-def states_of(caches: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> list[State]:
-    """The states in two caches, made by calls of two ``sizes``, batch and length, which tell what the axes are."""
+def states_of(
+    caches: Sequence[Any], sizes: Sequence[tuple[int, int]], dims: tuple[str, str] = (BATCH, PAST)
+) -> list[State]:
+    """The states in two caches, made by calls of two ``sizes``, which tell the axes of the two ``dims``.
+
+    Raises ``NotRepresentable`` for an axis that is neither.
+    """
     first, second = (tensors_of(cache) for cache in caches)
-    names = {(a, b): name for name, a, b in zip((BATCH, PAST), *sizes, strict=True)}
+    names = {(a, b): name for name, a, b in zip(dims, *sizes, strict=True)}
     found = []
     for key, tensor in first.items():
         other = second[key]

@@ -13,11 +13,13 @@ from tenonnx.extend import Graph
 from tenonnx_transformers import genai
 from tenonnx_transformers.calls import call_part
 from tenonnx_transformers.decoders import decoder_part, decoder_states
+from tenonnx_transformers.encoder_decoders import encoder_decoder_parts
 from tenonnx_transformers.generation import Generated, compare_tokens, generated_by_model, prompts_for, steps_for
 from tenonnx_transformers.layouts import Layout, write_configs
 from tenonnx_transformers.parts import Part
 from tenonnx_transformers.sources import Source, quiet
-from tenonnx_transformers.tasks import DECODER
+from tenonnx_transformers.step_verification import compare_steps, compare_texts
+from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER
 from tenonnx_transformers.verification import (
     Compared,
     Session,
@@ -58,6 +60,8 @@ def write_model(source: Source, folder: Path, settings: Settings) -> Written:
     with plain_attention(source.model):
         if source.task.kind == DECODER:
             return _write_decoder(source, folder, settings)
+        if source.task.kind == ENCODER_DECODER:
+            return _write_encoder_decoder(source, folder, settings)
         return _write_call(source, folder, settings)
 
 
@@ -106,6 +110,24 @@ def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
         if settings.layout.name == "genai" and genai.is_installed():
             settings.progress("generating by onnxruntime-genai")
             written.generated.append(_compare_genai(model, folder, allowed))
+    return written
+
+
+def _write_encoder_decoder(source: Source, folder: Path, settings: Settings) -> Written:
+    parts = encoder_decoder_parts(source)
+    settings.layout.check(source.config.model_type, parts.states)
+    written, runs, tolerances = Written(), [], []
+    for part in parts[:3]:
+        path, graph = write_part(part, folder, settings)
+        written.graphs[str(path.relative_to(folder))] = list(part.examples)
+        runs.append(Session.of(path))
+        tolerances.append(near(graph, settings.atol, settings.rtol))
+    write_configs(source, folder)
+    if settings.verify:
+        settings.progress("comparing the graphs with the model")
+        allowed = max(tolerances, key=lambda each: each.absolute)
+        written.compared += compare_steps(source, parts, runs, allowed)
+        written.generated.append(compare_texts(source, parts, runs, allowed))
     return written
 
 

@@ -1,0 +1,146 @@
+"""Encoders with decoders, of text and of speech: the encoder, a first step of the decoder, and a step with states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import cache_utils
+from transformers.modeling_outputs import BaseModelOutput
+
+from tenonnx_transformers.calls import inputs_for
+from tenonnx_transformers.parts import Part
+from tenonnx_transformers.sources import Source
+from tenonnx_transformers.states import BATCH, LENGTH, State, cache_parameter, fill, new_cache, states_of, tensors_of
+
+#: The length of what the encoder reads, as decoders see it.
+SOURCE = "encoder_sequence_length"
+
+#: Batch, and lengths of the texts that the encoder and the decoder read, in two calls that show which axes vary.
+_PROBES = ((2, 6, 4), (3, 9, 7))
+
+
+class Parts(NamedTuple):
+    """The three graphs of a model, and the ``states`` of its decoder: those of attention to itself come first."""
+
+    encoder: Part
+    first: Part
+    step: Part
+    states: Sequence[State]
+
+
+def encoder_decoder_parts(source: Source) -> Parts:
+    """The graphs of a model. Raises ``NotRepresentable`` for one without a cache."""
+    model: Any = source.model
+    batch, length, new = _PROBES[0]
+    inputs = inputs_for(source, batch, length)
+    masked = "attention_mask" in inputs
+    states = _states(source)
+
+    def encode(given: Mapping[str, Tensor]) -> list[Tensor]:
+        return [model.get_encoder()(**given, return_dict=True).last_hidden_state]
+
+    with torch.no_grad():
+        (hidden,) = encode(inputs)
+    source_dims = {0: BATCH, 1: SOURCE} if hidden.shape[1] == length else {0: BATCH}
+    encoder_dims = {name: {0: BATCH, 1: SOURCE} if tensor.ndim == 2 else {0: BATCH} for name, tensor in inputs.items()}
+    encoder = Part("encoder_model", model, encode, inputs, ["last_hidden_state"], encoder_dims)
+
+    mask = {"encoder_attention_mask": inputs["attention_mask"]} if masked else {}
+    tokens = {"input_ids": torch.arange(batch * new).reshape(batch, new) % 7}
+    dims: dict[str, Mapping[int, str]] = {
+        "encoder_attention_mask": {0: BATCH, 1: SOURCE},
+        "input_ids": {0: BATCH, 1: LENGTH},
+        "encoder_hidden_states": source_dims,
+        **{state.past: state.axes for state in states},
+    }
+
+    def decode(given: Mapping[str, Tensor], cache: Any, encoded: Tensor) -> list[Tensor]:
+        asked = {"attention_mask": given["encoder_attention_mask"]} if masked else {}
+        found = model(
+            encoder_outputs=BaseModelOutput(last_hidden_state=encoded),
+            decoder_input_ids=given["input_ids"],
+            use_cache=True,
+            **asked,
+            **{cache_parameter(model): cache},
+        )
+        return [found.logits, *_tensors(cache, states)]
+
+    def first(given: Mapping[str, Tensor]) -> list[Tensor]:
+        return decode(given, _new_cache(model), given["encoder_hidden_states"])
+
+    def step(given: Mapping[str, Tensor]) -> list[Tensor]:
+        cache = _new_cache(model)
+        for part, held in zip((cache.self_attention_cache, cache.cross_attention_cache), _both(states), strict=True):
+            fill(part, {(state.layer, state.kind.partition(".")[2]): given[state.past] for state in held})
+        cache.is_updated = dict.fromkeys(range(len(cache.cross_attention_cache)), True)
+        key = given[next(state.past for state in states if state.kind == "encoder.key")]
+        encoded = key.new_zeros(key.shape[0], key.shape[2], hidden.shape[2])  # only its shape is read
+        return decode(given, cache, encoded)[: 1 + len(own)]
+
+    own, _ = _both(states)
+    presents = [state.present for state in states]
+    begin = Part(
+        "decoder_model", model, first, {**mask, **tokens, "encoder_hidden_states": hidden}, ["logits", *presents], dims
+    )
+    with torch.no_grad():
+        _, *held = first(begin.examples)
+    past = {state.past: tensor for state, tensor in zip(states, held, strict=True)}
+    examples = {**mask, "input_ids": tokens["input_ids"][:, :3], **past}
+    outputs = ["logits", *(state.present for state in own)]
+    return Parts(encoder, begin, Part("decoder_with_past_model", model, step, examples, outputs, dims), states)
+
+
+def _new_cache(model: Any) -> Any:
+    caches = [new_cache(model.config) for _ in range(2)]
+    return cache_utils.EncoderDecoderCache(*caches)
+
+
+def _states(source: Source) -> list[State]:
+    model: Any = source.model
+    caches, sizes = [], []
+    for batch, length, new in _PROBES:
+        inputs, cache = inputs_for(source, batch, length), _new_cache(model)
+        with torch.no_grad():
+            model(
+                **inputs,
+                decoder_input_ids=torch.zeros(batch, new, dtype=torch.int64),
+                use_cache=True,
+                **{cache_parameter(model): cache},
+            )
+        caches.append(cache)
+        sizes.append((batch, new, length))
+    own = states_of([each.self_attention_cache for each in caches], [each[:2] for each in sizes])
+    other = states_of(
+        [each.cross_attention_cache for each in caches], [(each[0], each[2]) for each in sizes], (BATCH, SOURCE)
+    )
+    return [
+        *(replace(state, kind=f"decoder.{state.kind}") for state in own),
+        *(replace(state, kind=f"encoder.{state.kind}") for state in other),
+    ]
+
+
+def _both(states: Sequence[State]) -> tuple[list[State], list[State]]:
+    """States of attention to the decoder's own tokens, and to those of the encoder."""
+    own = [state for state in states if state.kind.startswith("decoder.")]
+    return own, [state for state in states if state not in own]
+
+
+def _tensors(cache: Any, states: Sequence[State]) -> list[Tensor]:
+    found = {
+        (layer, f"{name}.{kind}"): tensor
+        for name, part in (("decoder", cache.self_attention_cache), ("encoder", cache.cross_attention_cache))
+        for (layer, kind), tensor in tensors_of(part).items()
+    }
+    return [found[state.layer, state.kind] for state in states]
+
+
+def start_tokens(model: Any, batch: int) -> Tensor:
+    """The token that begins each text of the decoder, int64 of (batch, 1)."""
+    places = model.generation_config, model.config
+    names = ("decoder_start_token_id", "bos_token_id")
+    given = next((found for name in names for each in places if (found := getattr(each, name, None)) is not None), 0)
+    return torch.full((batch, 1), int(given))
