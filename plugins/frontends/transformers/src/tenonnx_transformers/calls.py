@@ -70,7 +70,7 @@ def _is_used(name: str, source: Source) -> bool:
     if name == "pixel_mask":
         return False
     if name == "attention_mask":
-        return bool(main != "pixel_values" and _masks_sound(source))
+        return main not in ("pixel_values", "input_features") and _masks_sound(source)
     if name != "token_type_ids":
         return True
     path = None if source.folder is None else source.folder / "tokenizer_config.json"

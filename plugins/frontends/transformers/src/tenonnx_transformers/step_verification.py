@@ -55,7 +55,8 @@ def compare_steps(source: Source, parts: Parts, runs: Sequence[Session], allowed
             whole = model(**inputs, decoder_input_ids=tokens, use_cache=False).logits.float().numpy()
         decoding = Decoding(parts, runs, inputs)
         where = f"batch {batch}, length {length}"
-        seen = inputs["attention_mask"].numpy() == 1 if encoded.shape[1] == length else np.ones(encoded.shape[:2], bool)
+        mask = inputs.get("attention_mask", torch.ones(encoded.shape[:2]))
+        seen = mask.numpy() == 1
         found.append(
             check(parts.encoder.name, "last_hidden_state", where, decoding.hidden[seen], encoded[seen], allowed)
         )
