@@ -19,6 +19,7 @@ from tenonnx_cli.verifications import said_verdict, say_differences, say_verdict
 
 if TYPE_CHECKING:
     from tenonnx import Graph
+    from tenonnx_cli.compare_models import Comparison
 
 
 @click.command(
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     examples=[
         "tenonnx compare before.onnx after.onnx",
         "tenonnx compare after.onnx --outputs outputs.npz --rtol 1e-3",
+        "tenonnx compare before.onnx after.onnx --markdown",
     ],
 )
 @click.argument("first", type=FILE, metavar="FIRST")
 @click.argument("second", type=FILE, metavar="[SECOND]", required=False)
+@click.argument("rest", nargs=-1, metavar="")
 @rules_option
 @click.option(
     "--outputs",
@@ -54,16 +57,26 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Also show the differences that 50%, 90%, 99% and 99.9% of the elements of an output do not exceed, on numpy.",
 )
+@click.option("--markdown", is_flag=True, help="Print tables in Markdown, for a comment on a pull request.")
+@click.option(
+    "--git",
+    is_flag=True,
+    help="Compare as the diff driver of git, with the arguments that git gives: "
+    'git config diff.onnx.command "tenonnx compare --git".',
+)
 @quiet_option
 @verbose_option
 @json_option
 def command(
     first: str,
     second: str | None,
+    rest: Sequence[str],
     saved: str | None,
     mapping: Sequence[str],
     comparison: ComparisonOptions,
     by_share: bool,
+    markdown: bool,
+    git: bool,
     verbose: bool,
     as_json: bool,
 ) -> int:
@@ -73,6 +86,12 @@ def command(
     values differ; a different graph structure alone is not a failure. With --outputs, FIRST runs on these backends and
     is compared with the outputs in a file; the same --seed gives the same random inputs as in tenonnx run.
     """
+    if (git or markdown) and as_json:
+        raise InvalidCall("two forms of the output were given", given=f"{'--git' if git else '--markdown'} and --json")
+    if git:
+        return _compare_for_git(first, second, rest, comparison)
+    if rest:
+        raise InvalidCall("compare got more than two models", given=" ".join(rest), do="leave them out")
     if saved is not None:
         if second is not None or mapping:
             given = "--map" if second is None else second
@@ -91,6 +110,21 @@ def command(
     if as_json:
         say_json({"first": first, "second": second, "quantiles": shares, **found.to_dict()})
         return 0 if found.equal else 1
+    if markdown:
+        from tenonnx_cli.markdown import markdown_of
+
+        say_lines(markdown_of(found, first, second))
+        return 0 if found.equal else 1
+    _say(found, first, second, comparison, verbose)
+    if hint := _map_hint(one, other):
+        complain(f"hint: {hint} compares them, if they are the same")
+    say_lines(f"numbers: {found.verification.summary()}")
+    say_quantiles(shares or {})
+    return 0 if found.equal else 1
+
+
+def _say(found: Comparison, first: str, second: str, comparison: ComparisonOptions, verbose: bool) -> None:
+    """Print the verdict and the differences of structure."""
     say_verdict(f"{second}: {said_verdict(found.verification, first, comparison.given)}", found.verification)
     for kind, rows in found.structure.items():
         say(f"{kind.replace('_', ' ')}: {plural(len(rows), 'difference')}")
@@ -101,11 +135,35 @@ def command(
     if not found.structure:
         say("structure: equal")
     say(f"{found.paired:,} of {plural(found.values, 'computed value')} of {second} paired with those of {first}")
-    if hint := _map_hint(one, other):
-        complain(f"hint: {hint} compares them, if they are the same")
+
+
+def _compare_for_git(path: str, old: str | None, rest: Sequence[str], comparison: ComparisonOptions) -> int:
+    """Print the differences between two versions of a file; the exit code is 0, as git takes another for a failure."""
+    if old is None or len(rest) < 5:
+        given = " ".join([path, *([old] if old else []), *rest])
+        raise InvalidCall(
+            "--git was called without the seven arguments of a diff driver",
+            given=given,
+            do='git config diff.onnx.command "tenonnx compare --git", and "*.onnx diff=onnx" in .gitattributes',
+        )
+    from tenonnx import TenonnxError
+    from tenonnx_cli.compare_models import compared
+
+    new = rest[2]
+    say(f"diff --tenonnx a/{path} b/{path}")
+    if "/dev/null" in (old, new):
+        say(f"{path}: {'added' if old == '/dev/null' else 'deleted'}")
+        return 0
+    try:
+        with within(comparison.timeout):
+            one, other = load_model(old), load_model(new)
+        found = compared(one, other, comparison.run(one, other, f"comparing {path}", structure=False))
+    except TenonnxError as error:  # weights in another file, which git does not give
+        say_lines(f"not compared: {error}")
+        return 0
+    _say(found, "before", "after", comparison, verbose=False)
     say_lines(f"numbers: {found.verification.summary()}")
-    say_quantiles(shares or {})
-    return 0 if found.equal else 1
+    return 0
 
 
 def _cell(value: Any) -> str:
