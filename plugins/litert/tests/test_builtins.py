@@ -117,6 +117,7 @@ CASES = {
     "DYNAMIC_UPDATE_SLICE": (lambda x: m.dynamic_update_slice(x, weights(1, 2, 2), i(1, 2, 1)), X),
     "TILE": (lambda x: m.tile(x, i(1, 2, 3)), X),
     "BROADCAST_TO": (lambda x: m.broadcast_to(x, i(5, 2, 3, 4)), X),
+    "BROADCAST_ARGS": (m.broadcast_args, np.asarray([3, 1, 4], "i4"), np.asarray([2, 4], "i4")),
     "EXPAND_DIMS": (lambda x: m.expand_dims(x, i(1)), X),
     "SQUEEZE": (lambda x: m.squeeze(m.expand_dims(x, i(1)), squeeze_dims=[1]), X),
     "PAD": (lambda x: m.pad(x, constant(PADDINGS)), X),

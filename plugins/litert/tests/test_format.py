@@ -15,7 +15,9 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 ZOO = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
-@pytest.mark.parametrize("name", ["digits/digits", "digits_cnn/digits-cnn"])
+@pytest.mark.parametrize(
+    "name", ["digits/digits", "digits_cnn/digits-cnn", "exports/vit-script", "exports/resnet-dynamo"]
+)
 def test_a_model_is_written_with_its_dims(name, tmp_path):
     source = EXAMPLES / f"{name}.onnx"
     before = source.read_bytes(), source.stat().st_mtime_ns

@@ -110,6 +110,36 @@ def test_others(name, tmp_path):
     check(OTHERS[name], ROWS, folder=tmp_path)
 
 
+RECURRENT = {
+    "lstm": lambda x: ops.lstm(x, weights(1, 16, 4), weights(1, 16, 4), weights(1, 32), hidden_size=4),
+    "lstm-both-ways": lambda x: ops.lstm(
+        x, weights(2, 16, 4), weights(2, 16, 4), weights(2, 32), hidden_size=4, direction="bidirectional"
+    ),
+    "gru": lambda x: ops.gru(
+        x, weights(1, 12, 4), weights(1, 12, 4), weights(1, 24), hidden_size=4, linear_before_reset=1
+    ),
+    "rnn": lambda x: ops.rnn(x, weights(1, 4, 4), weights(1, 4, 4), weights(1, 8), hidden_size=4),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+@pytest.mark.parametrize("dims", [{}, {1: "batch"}])
+def test_recurrent_networks_of_known_lengths_are_unrolled(name, dims, tmp_path):
+    check(RECURRENT[name], ROWS, folder=tmp_path, dims=dims)
+
+
+def test_gelu_is_found_in_its_parts(tmp_path):
+    found = operators(check(OTHERS["gelu-of-erf"], ROWS, folder=tmp_path))
+    assert found == ["GELU"]
+
+
+def test_a_dim_may_be_1_or_broadcast(tmp_path):
+    def expanded(x, y):
+        return ops.expand(x, ops.shape(y))
+
+    check(expanded, ROWS[:1], ROWS, folder=tmp_path, dims={0: "n"})
+
+
 def test_half_floats_are_computed_in_float32(tmp_path):
     graph = check(lambda x: ops.relu(x * 2.0), ROWS.astype(np.float16), folder=tmp_path)
     assert operators(graph)[0] == "CAST"

@@ -13,6 +13,7 @@ from tenonnx.extend.transforms import Call, Retargeting, Rewriter, Ways, prune, 
 from tenonnx_litert.builtins.builtin import DOMAIN
 from tenonnx_litert.fusing import fused
 from tenonnx_litert.lowerings import LOWERINGS, SPATIAL
+from tenonnx_optimize.fusion import fuse
 from tenonnx_optimize.layouts import channels_first
 from tenonnx_optimize.simplification import simplify
 from tenonnx_standard.lowerings import LOWERINGS as APPROXIMATIONS
@@ -86,7 +87,7 @@ def builtin_graph(graph: Graph) -> Graph:
     Raises ``NotRepresentable`` naming every node that cannot be expressed, with the reason.
     """
     newest = retarget(graph, opset_version=max(26, graph.opsets.get("ai.onnx", 1)))
-    found = simplify(newest)
+    found = fuse(simplify(newest), [ops.gelu, ops.hard_swish])
     images = Rewriter(found, _with_channels_last).run()
     moved = channels_first(prune(images))
     target = Target({DOMAIN: 1}, runtime=LiteRT())

@@ -132,6 +132,13 @@ def broadcast_to(input, shape):
     return ops.expand(input, as_int64(shape))
 
 
+@builtin("BROADCAST_ARGS")
+def broadcast_args(s0, s1):
+    """The shape to which tensors of two shapes broadcast."""
+    zero = constant(np.zeros((), np.bool_))
+    return ops.cast(ops.shape(ops.expand(ops.expand(zero, as_int64(s0)), as_int64(s1))), to=s0.dtype)
+
+
 @builtin("EXPAND_DIMS", "ExpandDimsOptions", data_movement=True)
 def expand_dims(input, dim):
     return ops.unsqueeze(input, [int(np.reshape(static(dim), -1)[0])])

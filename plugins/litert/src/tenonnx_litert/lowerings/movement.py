@@ -107,22 +107,7 @@ def expand(x: Value, shape: Value) -> Any:
             return x
         target = int32(list(found))
     else:
-        known = elements(shape)
-        unless(known is None, "the length of the shape is unknown")
-        front = max(0, x.ndim - len(known or ()))
-        own = dims(x)
-        full = [*own[:front]]
-        for place, size in enumerate(known or ()):
-            axis = place + front - (len(known or ()) + front - x.ndim)
-            here = x.shape[axis] if axis >= 0 else 1
-            if isinstance(size, int) and size != 1:
-                full.append(size)
-            elif here == 1:
-                full.append(1 if size == 1 else ops.gather(shape, place, axis=0))
-            else:
-                unless(not isinstance(here, int) and size != 1 and size != here, "a dim may be 1 or another")
-                full.append(own[axis])
-        target = shape_vector(full)
+        target = tfl.broadcast_args(tfl.shape(x), narrow(shape))
     if x.dtype in (DType.float16, DType.uint16, DType.uint32):
         return ops.cast(tfl.broadcast_to(ops.cast(x, to=DType.float32), target), to=x.dtype)
     return tfl.broadcast_to(x, target)
