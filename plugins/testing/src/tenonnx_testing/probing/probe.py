@@ -20,7 +20,7 @@ from tenonnx_testing.probing import summary
 from tenonnx_testing.probing.journal import Journal, Result
 from tenonnx_testing.probing.target_text import json_text, target_table, toml_text
 from tenonnx_testing.probing.traits import find_traits
-from tenonnx_testing.probing.trials import Probe, cases_of, newest_versions, probes
+from tenonnx_testing.probing.trials import OLDEST, Probe, cases_of, newest_versions, probes
 from tenonnx_testing.run import Failure, expect
 
 #: Crashes and hangs of a case after which its other calls are left out.
@@ -102,6 +102,7 @@ def _keys(
         "source": f"measured on {today} by {request.command}",
         "note": f"{len(results)} calls of single ops; onnx {version('onnx')}, tenonnx {version('tenonnx-core')}",
         "opsets": dict(newest),
+        "minimum": {domain: OLDEST for domain in newest if domain == "ai.onnx"},
         "ir_version": traits["ir_version"],
         "static_shapes": traits["static_shapes"],
         "external_data": traits["external_data"],

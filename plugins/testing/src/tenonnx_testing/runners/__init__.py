@@ -154,7 +154,11 @@ def tract(path: str, feeds: Mapping[str, Any]) -> list[Any]:
     for place, name in enumerate(_input_names(path, feeds)):
         array = feeds[name]
         model.set_input_fact(place, f"{','.join(map(str, (*array.shape, _tract_dtype(array))))}")
-    found = model.into_model().into_runnable().run([np.ascontiguousarray(feeds[n]) for n in _input_names(path, feeds)])
+    found = (
+        model.into_model()
+        .into_runnable()
+        .run([np.asarray(feeds[name], order="C") for name in _input_names(path, feeds)])
+    )
     return [each.to_numpy() for each in found]
 
 
@@ -184,7 +188,7 @@ def ncnn(path: str, feeds: Mapping[str, Any]) -> list[Any]:
             raise RuntimeError("ncnn does not load the converted model")
         with net.create_extractor() as extractor:
             for place, name in enumerate(inputs):
-                extractor.input(f"in{place}", ncnn.Mat(np.ascontiguousarray(_without_batch(feeds[name]))).clone())
+                extractor.input(f"in{place}", ncnn.Mat(np.asarray(_without_batch(feeds[name]), order="C")).clone())
             found = []
             for place, value in enumerate(_model(path).graph.output):
                 code, made = extractor.extract(f"out{place}")
