@@ -13,7 +13,6 @@ activations, the others for 4-bit weights. Times of other tools are those of a p
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+from rival_quantizers import peak_memory
 
 import tenonnx as tx
 
@@ -78,7 +78,7 @@ class Comparison:
         made, _ = tx.quantize(tx.load(self.path), {"x": self.data["x"][:ROWS]}, **settings)
         seconds, target = time.perf_counter() - start, self.folder / "made.onnx"
         tx.export(made, target, overwrite=True)
-        self.say(f"ours {label}", target, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        self.say(f"ours {label}", target, seconds, peak_memory())
 
     def theirs(self, python: str, method: str) -> None:
         target = self.folder / "made.onnx"

@@ -75,12 +75,12 @@ class Rescaling:
         for value, axis in group.folds:
             contents = self.contents(value)
             self.changed[value] = contents / _along(scale, axis, contents.ndim)
-        for node, key in group.layers.items():
+        for node in group.layers:
             weights = node.inputs[1]
             assert weights is not None
             self.changed[weights] = self.scaled(node, scale)
-            if self.moments is not None:
-                self.moments.divide(key, self.by_row(key, scale))
+        for key in set(group.layers.values()) if self.moments is not None else ():
+            self.moments.divide(key, self.by_row(key, scale))
 
     def scaled(self, node: Node, scale: Array) -> Array:
         """The weights of a layer with each input channel multiplied."""
