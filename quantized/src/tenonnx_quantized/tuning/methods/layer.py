@@ -14,8 +14,8 @@ from tenonnx_quantized.tuning.quantized_tensor import QuantizationParameters, pa
 
 Array = np.ndarray[Any, Any]
 
-#: Parts of a range of numbers that are tried for the least square error.
-_PARTS = np.linspace(1.0, 0.5, 11)
+#: Parts of a range of numbers that are tried for the least square error, and those around the best of them.
+_PARTS, _NEAR = np.linspace(1.0, 0.6, 9), (-0.04, -0.03, -0.02, -0.01, 0.01, 0.02, 0.03, 0.04)
 
 
 @dataclass(slots=True)
@@ -82,16 +82,23 @@ def grid(
     held = np.pad(moment, (0, missing)).astype(np.float32)
     among = np.stack([held[at : at + block_size, at : at + block_size] for at in range(0, len(held), block_size)])
     scale, zero = found.scale.copy(), found.zero_point.copy()
-    least = np.full(low.shape, np.inf)
-    for part in _PARTS:
+    least, best = np.full(low.shape, np.inf), np.ones(low.shape)
+
+    def attempt(part: Any) -> None:
         tried = parameters(low * part, high * part, dtype, symmetric=symmetric)
         step, shift = tried.scale[:, None], tried.zero_point.astype(np.float32)[:, None]
         near = np.clip(np.rint(parts / step) + shift, *dtype.bounds)
         change = ((near - shift) * step - parts).astype(np.float32)
         lost = (change * (among @ change)).sum(1)
         better = lost < least * (1 - 1e-6)
-        scale, zero = np.where(better, tried.scale, scale), np.where(better, tried.zero_point, zero)
-        least = np.minimum(least, lost)
+        for kept, new in ((scale, tried.scale), (zero, tried.zero_point), (least, lost), (best, part)):
+            np.copyto(kept, new, where=better)
+
+    for part in _PARTS:
+        attempt(part)
+    center = best.copy()
+    for off in _NEAR:
+        attempt(np.minimum(center + off, 1.0))
     return QuantizationParameters(scale, zero, dtype)
 
 
