@@ -133,7 +133,7 @@ CONFIGURATIONS = {
             "n_layers": 2,
             "n_heads": 4,
             "max_seq_len": 256,
-            "attn_config": {"kv_n_heads": 2, "clip_qkv": 8},
+            "attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0},
             "ffn_config": {"ffn_hidden_size": 32, "moe_num_experts": 4, "moe_top_k": 2},
         },
     ),
