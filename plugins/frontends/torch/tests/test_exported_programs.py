@@ -149,3 +149,23 @@ def test_what_has_no_form_is_refused(graph, said, tmp_path):
 def test_an_example_of_another_type_is_refused(cnn):
     with pytest.raises(Exception, match='input "images" has another type'):
         exported(cnn, torch.zeros(3, 1, 9, 9))
+
+
+@pytest.mark.parametrize(
+    ("factors", "how"),
+    [
+        ([1, 1, 2, 2.5], {"mode": "linear"}),
+        ([1, 1, 0.5, 3], {"mode": "linear"}),
+        ([1, 1, 2, 3], {"mode": "nearest"}),
+        ([1, 1, 2, 3], {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+    ],
+)
+def test_images_of_any_batch_are_resized_by_factors(factors, how, tmp_path):
+    made = tx.Graph(opsets={"ai.onnx": 18})
+    scales = made.variable("scales", np.float32(factors))
+    made.output("y", ops.resize(made.input("x", "float32", ("n", 2, 6, 4)), None, scales, **how))
+    assert tx.convert(made, tmp_path / "m.pt2").verification.equal
+    program = torch.export.load(tmp_path / "m.pt2")
+    x = np.random.default_rng(0).random((3, 2, 6, 4), np.float32)
+    expected = made.run({"x": x}, backend="numpy")["y"]
+    np.testing.assert_allclose(program.module()(torch.from_numpy(x)), expected, rtol=1e-5, atol=1e-5)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tenonnx.extend import Op, TensorType, find_rule
 from tenonnx.extend.transforms import Call
-from tenonnx_torch.rules import arrangement, control, elementwise, layers, recurrent, unsigned  # noqa: F401  (this registers them)
+from tenonnx_torch.rules import arrangement, control, elementwise, layers, recurrent, resizing, unsigned  # noqa: F401  (this registers them)
 from tenonnx_torch.values import is_native
 
 

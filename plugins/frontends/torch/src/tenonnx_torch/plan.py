@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from tenonnx import limits
-from tenonnx.extend import Graph, InvalidCall, Node, NotRepresentable, TenonnxError, Value, find_rule
+from tenonnx.extend import Graph, InvalidCall, Node, NotRepresentable, TenonnxError, TensorType, Value, find_rule
 from tenonnx.extend.backends import Slots
 from tenonnx.extend.transforms import bind, decompose_and_fold, known_op
 from tenonnx_standard.casting import of_quantized
 from tenonnx_torch.autograd_bridge import Slope, exact
 from tenonnx_torch.kept_calls import gives_quantized, is_computed
-from tenonnx_torch.shape_numbers import Numbers, as_tensor, computed, known_numbers
+from tenonnx_torch.shape_numbers import LONGEST, Numbers, as_tensor, computed, known_numbers
 from tenonnx_torch.values import Place, is_native, is_traced, is_unsigned, tensors_in, to_arrays, to_contents
 
 
@@ -110,8 +110,15 @@ class Step:
         moves = getattr(self.torch, "moves", False) or any(v is not None and of_quantized(v) for v in inputs)
         self.quantized = [] if moves else [k for k, v in enumerate(inputs) if v is not None and not _is_float(v)]
         self.slope = Slope(node, inputs, attributes, plan.graph.opsets)
-        self._known = [None if value in plan.trained else known_numbers(value) for value in inputs]
         numbers = getattr(self.torch, "numbers", ())
+        self._known = [
+            known_numbers(value, LONGEST)
+            if k in numbers and _is_vector(value)
+            else None
+            if value in plan.trained
+            else known_numbers(value)
+            for k, value in enumerate(inputs)
+        ]
         self._fixed = {k: known for k, known in enumerate(self._known) if known is not None and k in numbers}
         self._numbers = set(numbers)
         self.inputs = [-1 if k in self._fixed else plan.slot(value) for k, value in enumerate(inputs)]
@@ -300,6 +307,11 @@ def _is_float(value: Value) -> bool:
     while kind is not None and hasattr(kind, "element"):
         kind = kind.element
     return getattr(getattr(kind, "dtype", None), "is_float", True)
+
+
+def _is_vector(value: Value | None) -> bool:
+    """Whether a value is one of several numbers, such as the scales of Resize, which are never trained."""
+    return value is not None and isinstance(value.type, TensorType) and value.type.rank == 1
 
 
 def _is_static(node: Node) -> bool:

@@ -58,13 +58,13 @@ def number_of(element: Any, dtype: DType = DType.int64) -> Numbers:
     return _settled(element, dtype)
 
 
-def known_numbers(value: Value | None) -> Numbers | None:
-    """The numbers of a constant: of a small one of integers or of truth values, or of a single number."""
+def known_numbers(value: Value | None, floats: int = 1) -> Numbers | None:
+    """The numbers of a constant: of a small one of integers or of truth values, or of so many floats."""
     kind = None if value is None else value.type
     if value is None or value.data is None or not isinstance(kind, TensorType) or kind.dtype not in _KNOWN:
         return None
     array = value.data.array()
-    if array.size > (1 if kind.dtype.is_float else LONGEST):
+    if array.size > (floats if kind.dtype.is_float else LONGEST):
         return None
     return Numbers(array, kind.dtype)
 

@@ -1,0 +1,49 @@
+"""Resize by factors, as PyTorch's upsampling computes it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+import tenonnx_standard as ops
+from tenonnx_torch.rules import rule
+from tenonnx_torch.shape_numbers import Numbers
+
+#: By the number of axes that are resized.
+_LINEAR = {
+    1: torch.ops.aten.upsample_linear1d.default,
+    2: torch.ops.aten.upsample_bilinear2d.default,
+    3: torch.ops.aten.upsample_trilinear3d.default,
+}
+
+#: Ways to take the nearest element that agree where an axis becomes a multiple of its length.
+_NEAREST = {("asymmetric", "floor"), ("half_pixel", "round_prefer_floor")}
+
+
+@rule(ops.resize, numbers=[2, 3])
+def resize_rule(x: Any, roi: Any, scales: Any, sizes: Any, **given: Any) -> Any:
+    """Linear interpolation between pixels, and repeated elements, where the factors are known."""
+    spatial = x.ndim - 2
+    is_plain = not given["antialias"] and not given["exclude_outside"] and given["axes"] is None and sizes is None
+    if not is_plain or spatial not in _LINEAR or not x.is_floating_point() or not isinstance(scales, Numbers):
+        return NotImplemented
+    factors = [float(factor) for factor in scales.array.reshape(-1)]
+    if factors[:2] != [1.0, 1.0] or min(factors) <= 0:
+        return NotImplemented
+    way = given["coordinate_transformation_mode"]
+    if given["mode"] == "linear" and way == "half_pixel":
+        lengths = [
+            math.floor(length * factor) if isinstance(length, int) else length * int(factor)
+            for length, factor in zip(x.shape[2:], factors[2:], strict=True)
+        ]
+        if any(not isinstance(n, int) and not f.is_integer() for n, f in zip(x.shape[2:], factors[2:], strict=True)):
+            return NotImplemented
+        return _LINEAR[spatial](x, lengths, False, *factors[2:])
+    whole = all(factor.is_integer() for factor in factors)
+    if given["mode"] == "nearest" and whole and (way, given["nearest_mode"]) in _NEAREST:
+        for axis, factor in enumerate(factors):
+            x = x if factor == 1 else torch.repeat_interleave(x, int(factor), dim=axis)
+        return x
+    return NotImplemented
