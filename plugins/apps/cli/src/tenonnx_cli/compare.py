@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     examples=[
         "tenonnx compare before.onnx after.onnx",
         "tenonnx compare after.onnx --outputs outputs.npz --rtol 1e-3",
-        "tenonnx compare before.onnx after.onnx --markdown",
     ],
 )
 @click.argument("first", type=FILE, metavar="FIRST")
