@@ -61,7 +61,7 @@ def by_onnxruntime(method: str, model: str, data: str, output: str) -> None:
 def by_onnxsim(method: str, model: str, data: str, output: str) -> None:
     onnxsim: Any = importlib.import_module("onnxsim")
 
-    source = onnx.load(model)
+    source = onnx.shape_inference.infer_shapes(onnx.load(model))  # without shapes it quantizes nothing
     if method == "hqq":
         onnx.save(onnxsim.quantize_weight_only_int4_hqq(source, block_size=BLOCK), output)
         return
