@@ -215,8 +215,8 @@ def main() -> None:
     for tool in given.tools.split(","):
         pattern, left_out = TOOLS[tool]
         place = fetched(tool, given.sdists)
-        files = sorted(path for path in place.glob(pattern) if path.stem not in left_out)
-        files = [path for path in files if any(part in path.name for part in given.files.split(","))]
+        there = sorted(path for path in place.glob(pattern) if path.stem not in left_out)
+        files = [path for path in there if any(part in path.name for part in given.files.split(","))]
         counts: Counter[str] = Counter()
         reasons[place.name] = []
         for path in files:
@@ -227,7 +227,7 @@ def main() -> None:
         public = counts["passed"] + counts["failed"] + counts["refused"]
         share = f"{counts['passed'] / public:.0%}" if public else "-"
         columns = [str(counts[name]) for name in ("passed", "failed", "refused", "internal", "skipped")]
-        rows.append([place.name, str(len(files)), *columns, share])
+        rows.append([place.name, f"{len(files)} of {len(there)}", *columns, share])
     text = page(rows, reasons)
     if given.output:
         given.output.write_text(text)

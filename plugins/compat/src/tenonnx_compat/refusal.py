@@ -1,4 +1,4 @@
-"""What a tool has and its translation lacks, and the warning that names our own call."""
+"""Refusals of what has no translation, and the warning that names our own call."""
 
 from __future__ import annotations
 
