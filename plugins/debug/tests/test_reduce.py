@@ -88,6 +88,40 @@ def test_branches_and_functions_are_opened():
         assert [node.op_type for node in small.nodes] == [op]
 
 
+LOOP = """<ir_version: 8, opset_import: ["" : 17]>
+    m (int64 n, float[4] x) => (float[4] y) {
+        a = Relu(x)
+        b = Loop(n, , a) <body = step (int64 k, bool c, float[4] held) => (bool d, float[4] next) {
+            d = Identity(c)  p = Neg(held)  q = Erf(p)  r = Abs(q)  s = Exp(r)  next = Cos(s) }>
+        y = Tanh(b)
+    }"""
+
+
+def test_a_loop_is_replaced_by_one_iteration():
+    graph = tx.load(onnx.parser.parse_model(LOOP))
+    small = reduce(graph, lambda part: any(node.op_type == "Erf" for node in part.walk()))
+    assert [node.op_type for node in small.nodes] == ["Erf"]
+
+
+def test_nodes_in_a_body_that_stays_are_left_out():
+    graph = tx.load(onnx.parser.parse_model(LOOP))
+
+    def failing(part):
+        return any(node.op_type == "Erf" for loop in part.nodes for body in loop.subgraphs for node in body.nodes)
+
+    small = reduce(graph, failing)
+    assert [node.op_type for node in small.nodes] == ["Loop"]
+    assert {node.op_type for node in small.nodes[0].subgraphs[0].nodes} <= {"Erf", "Identity"}
+    onnx.checker.check_model(small.to_proto())
+
+
+def test_the_oldest_opset_is_taken_at_which_the_model_fails():
+    graph = tx.load(onnx.parser.parse_model(LOOP))
+    assert reduce(graph, lambda part: any(node.op_type == "Tanh" for node in part.nodes)).opsets["ai.onnx"] == 7
+    found = reduce(graph, lambda part: part.opsets["ai.onnx"] > 14 and any(n.op_type == "Tanh" for n in part.nodes))
+    assert found.opsets["ai.onnx"] == 15
+
+
 def test_sizes_that_are_computed_stay_numbers():
     text = """<ir_version: 8, opset_import: ["" : 17]> m (float[2, 6] x) => (float[3, 4] y)
     <int64[2] zero = {3, 4}> { s = Identity(zero)  h = Tanh(x)  r = Reshape(h, s)  y = Softplus(r) }"""

@@ -9,6 +9,7 @@ from onnx import GraphProto, ModelProto, checker
 
 from tenonnx import Graph, InvalidCall, TenonnxError, load
 from tenonnx_debug.files import bodies
+from tenonnx_debug.nested import at_older_opsets, with_one_iteration, with_smaller_bodies
 from tenonnx_debug.parts import Parts, inlined, with_branches
 from tenonnx_debug.shrinking import smaller_models
 
@@ -20,7 +21,8 @@ def reduce(graph: Graph, failing: Callable[[Graph], bool]) -> Graph:
     """The smallest part of a graph found for which ``failing`` is true.
 
     Nodes, outputs, functions and branches are left out, values that are then missing become inputs, or constants where
-    they are sizes and indices; then dims, weights and attributes are made smaller. Each candidate is a valid model.
+    they are sizes and indices. Nodes in bodies are left out, and a Loop is replaced by one iteration. Then dims,
+    weights and attributes are made smaller, and an older opset is tried. Each candidate is a valid model.
     Where ``failing`` raises an error of tenonnx, the candidate does not fail. Raises ``InvalidCall`` where the graph
     itself does not fail.
     """
@@ -62,9 +64,13 @@ class Reducer:
             before = self.best.SerializeToString(deterministic=True)
             self._reduce_nodes()
             self._take_all(with_branches)
+            self._take_all(with_one_iteration)
+            self._take_all(with_smaller_bodies)
             self._take_all(smaller_models)
             if self.best.SerializeToString(deterministic=True) == before:
-                return self.best
+                break
+        self._take_first(at_older_opsets(self.best))
+        return self.best
 
     def _fails(self, model: ModelProto) -> bool:
         digest = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
