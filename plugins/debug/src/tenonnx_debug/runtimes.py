@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 
 def run(path: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """Outputs of a file by name, computed by onnxruntime or, where it is not installed, by openvino."""
+    """Outputs of a file by name, computed by onnxruntime or, where it is not installed, by OpenVINO."""
     try:
-        import onnxruntime
+        runtime = import_module("onnxruntime")
     except ImportError:
         return _by_openvino(path, feeds)
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(feeds)), strict=True))
 
 
 def _by_openvino(path: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    import openvino
-
-    compiled = openvino.compile_model(path, "CPU")
+    compiled = import_module("openvino").compile_model(path, "CPU")
     return {output.get_any_name(): array for output, array in compiled(dict(feeds)).items()}
