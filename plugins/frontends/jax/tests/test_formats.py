@@ -72,6 +72,9 @@ SYMBOLIC = {
     "divided by the size": lambda x: x / ops.cast(ops.squeeze(ops.shape(x, start=0, end=1)), to=1),
     "larger of two sizes": lambda x: ops.maximum(ops.shape(x), np.array([2, 2, 2], np.int64)),
     "gather of a shape": lambda x: ops.gather(ops.shape(x), np.array(0)),
+    "sizes that cancel out": lambda x: (
+        x + ops.cast(ops.unsqueeze(ops.sub(*[ops.gather(ops.shape(x), np.array(0))] * 2), np.array([0])), to=1)
+    ),
     "transposed and flat": lambda x: ops.flatten(ops.transpose(x, perm=[1, 0, 2])),
     "index of the largest": lambda x: ops.argmax(x, axis=0),
 }

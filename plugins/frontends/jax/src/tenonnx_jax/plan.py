@@ -204,10 +204,10 @@ class Step:
 
 
 def _array(contents: Any) -> Any:
-    """A number that numpy or a symbolic dim is, as an array."""
+    """A number of numpy or a symbolic dim as an array; symbolic dims may cancel out to a number of Python."""
     if is_symbolic(contents):
         return np.array(contents, object)
-    return np.asarray(contents) if isinstance(contents, np.generic) else contents
+    return np.asarray(contents) if isinstance(contents, np.generic | int) else contents
 
 
 def _tell_equal(problem: str, arguments: Sequence[Any]) -> None:
