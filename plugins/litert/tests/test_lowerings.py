@@ -166,6 +166,11 @@ def test_transposes_are_moved_out_and_activations_fused(tmp_path):
     assert [name for name in found if name != "RESHAPE"] == expected
 
 
+def test_large_weights_are_laid_out_in_the_file(tmp_path):
+    found = operators(check(lambda x: ops.conv(x, weights(64, 6, 5, 5)), IMAGE, folder=tmp_path))
+    assert found == ["TRANSPOSE", "CONV_2D", "TRANSPOSE"]
+
+
 @pytest.mark.parametrize("size", [1, 5])
 def test_dynamic_dims_are_run_at_other_sizes(size, tmp_path):
     def network(x):

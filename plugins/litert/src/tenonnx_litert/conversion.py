@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, NotRepresentable, TensorType, TypeMismatch, Value
 from tenonnx.extend.backends import Target
-from tenonnx.extend.transforms import Call, Retargeting, Rewriter, Ways, prune, retarget, retarget_to
+from tenonnx.extend.transforms import Call, Retargeting, Rewriter, Ways, fold, prune, retarget, retarget_to
 from tenonnx_litert.builtins.builtin import DOMAIN
 from tenonnx_litert.fusing import fused
 from tenonnx_litert.lowerings import LOWERINGS, SPATIAL
@@ -91,7 +91,7 @@ def builtin_graph(graph: Graph) -> Graph:
     images = Rewriter(found, _with_channels_last).run()
     moved = channels_first(prune(images))
     target = Target({DOMAIN: 1}, runtime=LiteRT())
-    return fused(prune(retarget_to(moved, target, spare_defaults=False).graph))
+    return fused(fold(retarget_to(moved, target, spare_defaults=False).graph))
 
 
 def _with_channels_last(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
