@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import tflite
 from ai_edge_litert.interpreter import Interpreter
 
 import tenonnx as tx
@@ -46,6 +47,21 @@ def test_a_signature_names_inputs_and_outputs(tmp_path):
     found = interpreter.get_signature_runner(key)(pixels=feeds)
     expected = tx.load(EXAMPLES / "digits/digits.onnx").run({"pixels": feeds}, backend="numpy")
     np.testing.assert_allclose(found["probabilities"], expected["probabilities"], rtol=1e-4, atol=1e-6)
+
+
+def test_a_file_that_is_read_becomes_the_same_operators(tmp_path):
+    first, second = tmp_path / "first.tflite", tmp_path / "second.tflite"
+    tx.convert(EXAMPLES / "digits_cnn/digits-cnn.onnx", first)
+    report = tx.convert(first, second)
+    assert report.verification.equal
+    assert operators(first) == operators(second)
+
+
+def operators(path):
+    model = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
+    codes = [model.OperatorCodes(k).BuiltinCode() for k in range(model.OperatorCodesLength())]
+    graph = model.Subgraphs(0)
+    return [codes[graph.Operators(k).OpcodeIndex()] for k in range(graph.OperatorsLength())]
 
 
 def test_every_node_without_a_form_is_named_and_nothing_is_written(tmp_path):
