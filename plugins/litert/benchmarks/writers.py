@@ -25,7 +25,7 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 import tenonnx as tx
-from tenonnx.errors import TenonnxError
+from tenonnx.extend import TenonnxError
 
 RUNS = 30
 
