@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, TypeMismatch, dtypes, primitive
+from tenonnx.extend import DType, TensorType, TypeMismatch, dtypes, limits, primitive
 from tenonnx_extensions.checks import DOMAIN, integers, module, padded, parsed, strings
 from tenonnx_standard.checking import numpy_rule
 
@@ -146,33 +146,39 @@ def hf_json_tokenizer_type(text, *, tokenizer_vocab, tokenizer_config):
 
 @lru_cache(maxsize=8)
 def of_json(title, contents, config):
-    """The tokenizer of the contents of its files, which fills rows up. Raises ``TypeMismatch`` for unreadable ones."""
+    """The tokenizer of the contents of its files, without padding, and how rows are to be filled up.
+
+    Raises ``TypeMismatch`` for contents that cannot be read.
+    """
     tokenizers = module("tokenizers", "text")
     try:
         made = tokenizers.Tokenizer.from_str(contents)
     except Exception as error:  # the library raises no other
         raise TypeMismatch(f"{title}: tokenizer_vocab is not a tokenizer.json", given=str(error)[:500]) from error
-    if made.padding is None:
+    padding = made.padding
+    if padding is None:
         token = parsed(hf_json_tokenizer, "tokenizer_config", config).get("pad_token")
         token = token.get("content") if isinstance(token, dict) else token
         number = made.token_to_id(token) if isinstance(token, str) else None
-        made.enable_padding(pad_id=number or 0, pad_token=token if number is not None else "")
-    return made
+        padding = {"pad_id": number or 0, "direction": "right", "length": None, "pad_to_multiple_of": None}
+    made.no_padding()
+    return made, padding
 
 
 @numpy_rule(hf_json_tokenizer)
 def hf_json_tokenizer_numpy(text, *, tokenizer_vocab, tokenizer_config):
-    found = of_json(hf_json_tokenizer.title, tokenizer_vocab, tokenizer_config).encode_batch(text.reshape(-1).tolist())
-    size = len(found[0].ids) if found else 0
-    ids, mask = (
-        (
-            np.asarray(rows, np.int64).reshape(len(found), size)
-            for rows in zip(*((f.ids, f.attention_mask) for f in found), strict=True)
-        )
-        if found
-        else (np.zeros((0, 0), np.int64),) * 2
-    )
-    offsets = np.asarray([each.offsets for each in found], np.int64).reshape(len(found), size, 2)
+    made, padding = of_json(hf_json_tokenizer.title, tokenizer_vocab, tokenizer_config)
+    found = made.encode_batch(text.reshape(-1).tolist())
+    width = max([padding["length"] or 0, *(len(each.ids) for each in found)])
+    width += -width % (padding["pad_to_multiple_of"] or 1)
+    shape = limits.sized((len(found), width), f"the ids of {hf_json_tokenizer.title}")
+    ids, mask = np.full(shape, padding["pad_id"], np.int64), np.zeros(shape, np.int64)
+    offsets = np.zeros((*shape, 2), np.int64)
+    for row, each in enumerate(found):
+        size = len(each.ids)
+        place = slice(0, size) if padding["direction"] == "right" else slice(width - size, width)
+        ids[row, place], mask[row, place] = each.ids, each.attention_mask
+        offsets[row, place] = np.asarray(each.offsets, np.int64).reshape(-1, 2)
     return ids, mask, offsets
 
 

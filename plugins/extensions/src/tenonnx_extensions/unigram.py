@@ -16,7 +16,7 @@ _FAIRSEQ = {"bos": 0, "eos": 2, "unk": 3}
 
 
 @lru_cache(maxsize=8)
-def _processor(title, model):
+def processor_of(title, model):
     """The processor of a serialized model. Raises ``TypeMismatch`` where it cannot be read."""
     try:
         return module("sentencepiece", "text").SentencePieceProcessor(model_proto=model)
@@ -56,7 +56,7 @@ def sentencepiece_tokenizer_type(inputs, *others, model):
 @numpy_rule(sentencepiece_tokenizer)
 def sentencepiece_tokenizer_numpy(inputs, nbest_size, alpha, add_bos, add_eos, reverse, fairseq=None, *, model):
     op = sentencepiece_tokenizer
-    processor = _processor(op.title, model)
+    processor = processor_of(op.title, model)
     if single(op, "nbest_size", nbest_size) not in (0, 1):
         raise TypeMismatch(f"{op.title}: nbest_size asks for random samples", given=str(nbest_size.reshape(-1)[0]))
     starts, ends, turned = (bool(single(op, "a flag", flag)) for flag in (add_bos, add_eos, reverse))
@@ -100,7 +100,7 @@ def sentencepiece_decoder_type(ids, fairseq=None, *, model):
 @numpy_rule(sentencepiece_decoder)
 def sentencepiece_decoder_numpy(ids, fairseq=None, *, model):
     op = sentencepiece_decoder
-    processor = _processor(op.title, model)
+    processor = processor_of(op.title, model)
     numbers = ids.reshape(-1).tolist()
     if fairseq is not None and bool(single(op, "fairseq", fairseq)):
         special = {0: processor.bos_id(), 1: processor.unk_id(), 2: processor.eos_id(), 3: processor.unk_id()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,12 +13,22 @@ from tenonnx_cli.options import load_model, models_argument
 from tenonnx_cli.parts import output_option, pairs, pairs_among, write, write_options
 
 
+def is_tokenizer(path: str) -> bool:
+    """Whether a path is that of a tokenizer: a file, or a folder with one."""
+    names = {"tokenizer.json", "vocab.txt"}
+    given = Path(path)
+    if given.is_dir():
+        return any((given / name).is_file() for name in names) or any(given.glob("*.model"))
+    return given.name in names or given.suffix == ".model"
+
+
 @click.command(
     "compose",
     cls=Command,
     examples=[
         "tenonnx compose resize.onnx classify.onnx -o whole.onnx",
         "tenonnx compose resize.onnx classify.onnx -o whole.onnx --map resized=image",
+        "tenonnx compose ./tokenizer classify.onnx -o whole.onnx",
     ],
 )
 @models_argument
@@ -35,11 +46,17 @@ from tenonnx_cli.parts import output_option, pairs, pairs_among, write, write_op
 def command(first: str, second: str, output: str, mapping: Sequence[str], **writing: Any) -> None:
     """Connect two models, such as preprocessing and a network: outputs of FIRST become inputs of SECOND.
 
+    FIRST may be a tokenizer (tokenizer.json, vocab.txt, a .model of SentencePiece, or a folder with one of these): then
+    the whole takes text.
+
     Other inputs and outputs remain those of the result. Its opset is the newer of the two.
     """
     from tenonnx.tools import extension
 
-    before, after = load_model(first), load_model(second)
+    after = load_model(second)
+    before = (
+        extension("tokenizer")(first, model=None if mapping else after) if is_tokenizer(first) else load_model(first)
+    )
     joined: dict[str, list[str]] = {}
     for of, name in pairs_among({value.name for value in before.outputs}, mapping):
         joined.setdefault(of, []).append(name)

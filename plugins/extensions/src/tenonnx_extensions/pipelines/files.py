@@ -1,0 +1,29 @@
+"""Reading the configuration files of tokenizers and image processors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tenonnx.extend import InvalidModel
+
+
+def contents(path: Path) -> str:
+    """The text of a file. Raises ``InvalidModel`` where it cannot be read."""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InvalidModel(f'cannot read "{path}": {reason}') from error
+
+
+def settings(path: Path) -> dict[str, Any]:
+    """The JSON object of a file. Raises ``InvalidModel`` where it holds none."""
+    try:
+        found = json.loads(contents(path))
+    except (ValueError, RecursionError) as error:
+        raise InvalidModel(f'"{path}" is not JSON', given=str(error)) from error
+    if not isinstance(found, dict):
+        raise InvalidModel(f'"{path}" does not hold a JSON object', given=type(found).__name__)
+    return found

@@ -1,0 +1,198 @@
+"""Tokenizers as graphs: from the files that Hugging Face and SentencePiece write."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Graph, InvalidCall, InvalidModel, Value
+from tenonnx_extensions.bpe import hf_json_tokenizer, of_json
+from tenonnx_extensions.checks import DOMAIN, module
+from tenonnx_extensions.pipelines.files import contents, settings
+from tenonnx_extensions.ragged import ragged_tensor_to_dense
+from tenonnx_extensions.unigram import processor_of, sentencepiece_tokenizer
+
+#: The files of a tokenizer, those that say most first.
+FILES = ("tokenizer.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+
+#: Classes of transformers whose ids are fairseq's.
+_FAIRSEQ = ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast")
+
+_OPSETS = {"ai.onnx": 21, DOMAIN: 1}
+
+
+def tokenizer(path: str | os.PathLike[str], *, model: Graph | None = None, length: int | None = None) -> Graph:
+    """The graph of a tokenizer: from ``text``, string[batch], to what a model reads.
+
+    ``path`` is a ``tokenizer.json``, a ``vocab.txt`` of BERT, a ``.model`` of SentencePiece, or a folder with one of
+    these; a ``tokenizer_config.json`` beside it is read, too. Outputs are ``input_ids``, ``attention_mask`` and
+    ``token_type_ids``, int64[batch, tokens], and, but for SentencePiece, ``offset_mapping``, int64[batch, tokens, 2],
+    which counts characters. Rows are filled up to the longest. With ``length`` they have that many tokens: longer ones
+    are cut, shorter ones filled up. With ``model``, the outputs are those of its inputs that are named so, in their
+    types. Raises ``InvalidModel`` for a file that cannot be read, and ``InvalidCall`` where ``model`` reads no tokens.
+    """
+    if length is not None and length < 1:
+        raise InvalidCall("length is not positive", given=str(length))
+    file = _file(Path(path))
+    beside = file.parent / "tokenizer_config.json"
+    config = settings(beside) if beside.is_file() else {}
+    graph = Graph("tokenizer", opsets=_OPSETS)
+    text = graph.input("text", "string", ("batch",))
+    if file.suffix == ".model":
+        found = _sentencepiece(graph, text, file, config, length)
+    else:
+        found = _of_hugging_face(text, _json(file, config, length), config)
+    return _with_outputs(graph, found, model)
+
+
+def _file(path: Path) -> Path:
+    if not path.is_dir():
+        if not path.is_file():
+            raise InvalidModel(f'cannot read "{path}": No such file or directory')
+        return path
+    found = next((path / name for name in FILES if (path / name).is_file()), None)
+    if found is None:
+        raise InvalidModel(f'"{path}" has no file of a tokenizer', available=", ".join(FILES))
+    return found
+
+
+def _with_outputs(graph: Graph, found: dict[str, Value], model: Graph | None) -> Graph:
+    """The graph with its outputs: all of them, or those that a model reads, in the types of its inputs."""
+    if model is None:
+        for name, value in found.items():
+            graph.output(name, value)
+        return graph
+    read = [value for value in model.inputs if value.name in found]
+    if not read:
+        raise InvalidCall(
+            "the model reads none of the tokenizer's outputs",
+            given=", ".join(value.name for value in model.inputs),
+            available=", ".join(found),
+            do="rename its inputs: tenonnx rename",
+        )
+    for value in read:
+        dtype = value.dtype
+        graph.output(value.name, found[value.name] if dtype is DType.int64 else ops.cast(found[value.name], to=dtype))
+    return graph
+
+
+# ----- tokenizers -----------------------------------------------------------------------------------------------------
+
+
+def _of_hugging_face(text: Value, written: str, config: dict[str, Any]) -> dict[str, Value]:
+    made, _ = of_json(hf_json_tokenizer.title, written, "{}")
+    ids, mask, offsets = hf_json_tokenizer(text, tokenizer_vocab=written, tokenizer_config=json.dumps(config))
+    found = {"input_ids": ids, "attention_mask": mask}
+    if not any(made.encode("a b").type_ids):
+        found["token_type_ids"] = ids * 0
+    return found | {"offset_mapping": offsets}
+
+
+def _json(file: Path, config: dict[str, Any], length: int | None) -> str:
+    """The contents of a ``tokenizer.json``, in which it stands how rows are cut and filled up."""
+    tokenizers = module("tokenizers", "text")
+    if file.suffix == ".json":
+        try:
+            made = tokenizers.Tokenizer.from_str(contents(file))
+        except InvalidModel:
+            raise
+        except Exception as error:  # the library raises no other
+            raise InvalidModel(f'"{file}" is no tokenizer.json', given=str(error)[:500]) from error
+    else:
+        made = _bert(tokenizers, contents(file), config)
+    token = _token(config.get("pad_token"), "[PAD]" if file.suffix == ".txt" else None)
+    number = made.token_to_id(token) if token is not None else None
+    if made.padding is None or length is not None:
+        side = config.get("padding_side", "right")
+        made.enable_padding(direction=side, pad_id=number or 0, pad_token=token or "", length=length)
+    if length is not None:
+        made.enable_truncation(length)
+    return str(made.to_str())
+
+
+def _token(written: Any, default: str | None) -> str | None:
+    """A token as configurations write it: a string, or an object with its contents."""
+    token = written.get("content") if isinstance(written, dict) else written
+    return token if isinstance(token, str) else default
+
+
+def _bert(tokenizers: Any, vocabulary: str, config: dict[str, Any]) -> Any:
+    """The tokenizer of a ``vocab.txt``, as transformers makes it."""
+    tokens = vocabulary.split("\n")
+    ids = {token.rstrip("\r"): k for k, token in enumerate(tokens) if token}
+    names = ("unk_token", "cls_token", "sep_token", "pad_token", "mask_token")
+    defaults = ("[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]")
+    special = {name: _token(config.get(name), default) for name, default in zip(names, defaults, strict=True)}
+    missing = [special[name] for name in names[:3] if special[name] not in ids]
+    if missing:
+        raise InvalidModel(f"vocab.txt has no token {missing[0]}", given=f"{len(ids)} tokens")
+    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(ids, unk_token=special["unk_token"]))
+    made.add_special_tokens([token for token in special.values() if token in ids])
+    made.normalizer = tokenizers.normalizers.BertNormalizer(
+        lowercase=bool(config.get("do_lower_case", True)),
+        strip_accents=config.get("strip_accents"),
+        handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
+    )
+    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    made.decoder = tokenizers.decoders.WordPiece()
+    end, start = special["sep_token"], special["cls_token"]
+    made.post_processor = tokenizers.processors.BertProcessing((end, ids[end]), (start, ids[start]))
+    return made
+
+
+# ----- SentencePiece --------------------------------------------------------------------------------------------------
+
+
+def _sentencepiece(
+    graph: Graph, text: Value, file: Path, config: dict[str, Any], length: int | None
+) -> dict[str, Value]:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InvalidModel(f'cannot read "{file}": {error.strerror}') from error
+    processor = processor_of(f'"{file}"', data)
+    kind = str(config.get("tokenizer_class", ""))
+    fairseq = kind in _FAIRSEQ
+    starts = bool(config.get("add_bos_token", fairseq or kind.startswith(("Llama", "Gemma"))))
+    ends = bool(config.get("add_eos_token", fairseq or kind.startswith(("T5", "MT5"))))
+    pad = 1 if fairseq else max(processor.pad_id(), 0)
+    flags = [graph.variable(name, np.asarray([flag])) for name, flag in _flags(starts, ends, fairseq)]
+    samples = graph.variable("nbest_size", np.zeros(1, np.int64)), graph.variable("alpha", np.zeros(1, np.float32))
+    ids, rows, _ = sentencepiece_tokenizer(text, *samples, *flags, model=data)
+    ids = ops.cast(ids, to=DType.int64)
+    zero = graph.variable("zero", np.zeros(1, np.int64))
+    fill = graph.variable("pad", np.asarray([pad], np.int64))
+    found = {
+        "input_ids": ragged_tensor_to_dense(zero, ids, fill, rows),
+        "attention_mask": ragged_tensor_to_dense(zero, ids * 0 + 1, zero, rows),
+    }
+    if length is not None:
+        end = None
+        if ends:
+            end = graph.variable("end", np.asarray([2 if fairseq else processor.eos_id()], np.int64))
+        found = _of_length(graph, found, length, pad, end)
+    return found | {"token_type_ids": found["input_ids"] * 0}
+
+
+def _flags(starts: bool, ends: bool, fairseq: bool) -> list[tuple[str, bool]]:
+    return [("add_bos", starts), ("add_eos", ends), ("reverse", False), ("fairseq", fairseq)]
+
+
+def _of_length(graph: Graph, found: dict[str, Value], length: int, pad: int, end: Value | None) -> dict[str, Value]:
+    """Rows of one length; the last token of a row that was cut is the end, where rows have one."""
+    missing = graph.variable("missing", np.asarray([0, length]))
+    axes = graph.variable("columns", np.asarray([1]))
+    sized = {}
+    for name, fill in (("input_ids", pad), ("attention_mask", 0)):
+        longer = ops.pad(found[name], missing, graph.variable(f"{name}/fill", np.int64(fill)), axes)
+        sized[name] = ops.slice_(longer, [0], [length], [1])
+    if end is not None:
+        is_cut = ops.reduce_sum(found["attention_mask"], [1]) > length
+        is_last = graph.variable("is_last", np.arange(length)[None] == length - 1)
+        sized["input_ids"] = ops.where(ops.and_(is_cut, is_last), end, sized["input_ids"])
+    return sized
