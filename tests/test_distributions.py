@@ -59,7 +59,7 @@ def test_every_form_in_which_a_distribution_may_be_named_is_found(source):
 HOUSE = [
     ["tenonnx-core"],
     ["tenonnx-run", "tenonnx-standard", "tenonnx-targets", "tenonnx-data"],
-    ["tenonnx-convert", "tenonnx-quantized", "tenonnx-onnx-ml", "tenonnx-contrib-ms"],
+    ["tenonnx-convert", "tenonnx-quantized", "tenonnx-onnx-ml", "tenonnx-contrib-ms", "tenonnx-extensions"],
     ["tenonnx-testing", "tenonnx-optimize", "tenonnx-frontends", "tenonnx-onnxruntime", "tenonnx-openvino"],
     ["tenonnx-torch", "tenonnx-jax", "tenonnx-tensorflow", "tenonnx-sklearn", "tenonnx-cli", "tenonnx-training"],
     ["tenonnx-serve", "tenonnx-score", "tenonnx-litert", "tenonnx-debug"],

@@ -54,8 +54,8 @@ TOKENS = ["<|endoftext|>", *(BYTES[byte] for byte in range(256)), *(merge.replac
 IDS = {token: position for position, token in enumerate(TOKENS)}
 PAIRS = {"vocab": json.dumps(IDS), "merges": "\n".join(MERGES)}
 ROBERTA = PAIRS | {"vocab": json.dumps(IDS | {"<s>": 300, "</s>": 301, "<unk>": 302, "<pad>": 303})}
-_CLIP = ["<|startoftext|>", "<|endoftext|>", *BYTES.values(), *(f"{c}</w>" for c in BYTES.values())]
-_CLIP += ["he", "ll", "hell", "hello</w>", "or", "wor", "worl", "world</w>"]
+_OF_BYTES = ["<|startoftext|>", "<|endoftext|>", *BYTES.values(), *(f"{c}</w>" for c in BYTES.values())]
+_CLIP = [*_OF_BYTES, "he", "ll", "hell", "hello</w>", "or", "wor", "worl", "world</w>"]
 CLIP = {
     "vocab": json.dumps({token: k for k, token in enumerate(_CLIP)}),
     "merges": "\n".join(["h e", "l l", "he ll", "hell o</w>", "o r", "w or", "wor l", "worl d</w>"]),
