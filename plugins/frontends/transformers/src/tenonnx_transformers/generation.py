@@ -54,6 +54,11 @@ class Prompts:
     mask: torch.Tensor
     pad: int
 
+    def alone(self, row: int) -> Prompts:
+        """One of the prompts, without padding."""
+        tokens = self.tokens[row][self.mask[row] == 1][None]
+        return Prompts(tokens, torch.ones_like(tokens), self.pad)
+
     def on_the_right(self) -> torch.Tensor:
         """The tokens padded on the right."""
         order = (1 - self.mask).argsort(dim=1, stable=True)

@@ -90,6 +90,11 @@ def new_cache(config: Any) -> Any:
     return cache
 
 
+def has_window(config: Any) -> bool:
+    """Whether layers of a model attend to a window of tokens."""
+    return any(type(layer).__name__ in _WHOLE for layer in cache_utils.DynamicCache(config=config).layers)
+
+
 def tensors_of(cache: Any) -> dict[tuple[int, str], Tensor]:
     """Tensors of a cache by layer and kind."""
     found: dict[tuple[int, str], Tensor | None] = {}

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import tenonnx as tx
 from tenonnx.extend import Graph
 from tenonnx_transformers import genai
@@ -18,6 +20,7 @@ from tenonnx_transformers.generation import Generated, compare_tokens, generated
 from tenonnx_transformers.layouts import Layout, write_configs
 from tenonnx_transformers.parts import Part
 from tenonnx_transformers.sources import Source, quiet
+from tenonnx_transformers.states import PAST, has_window
 from tenonnx_transformers.step_verification import compare_steps, compare_texts
 from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER
 from tenonnx_transformers.verification import (
@@ -109,7 +112,8 @@ def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
         written.generated.append(compare_generation(model, states, run, allowed))
         if settings.layout.name == "genai" and genai.is_installed():
             settings.progress("generating by onnxruntime-genai")
-            written.generated.append(_compare_genai(model, folder, allowed))
+            padded = not has_window(model.config) and all(PAST in state.axes.values() for state in states)
+            written.generated.append(_compare_genai(model, folder, allowed, padded))
     return written
 
 
@@ -145,8 +149,14 @@ def _write_call(source: Source, folder: Path, settings: Settings) -> Written:
     return written
 
 
-def _compare_genai(model: Any, folder: Path, allowed: Any) -> Generated:
+def _compare_genai(model: Any, folder: Path, allowed: Any, padded: bool) -> Generated:
+    """Compare greedy tokens of onnxruntime-genai, which pads prompts on the right.
+
+    Where not ``padded``, it takes one prompt after the other: a window or a convolution would count the padding.
+    """
     prompts, steps = prompts_for(model.config), steps_for(model.config)
     expected = generated_by_model(model, prompts, steps)
-    actual = genai.generated_by_genai(folder, prompts, steps)
-    return compare_tokens("onnxruntime-genai", actual, expected, logits_after(model, prompts, expected), allowed)
+    batches = [prompts] if padded else [prompts.alone(row) for row in range(len(prompts.tokens))]
+    actual = np.concatenate([genai.generated_by_genai(folder, each, steps) for each in batches])
+    runtime = "onnxruntime-genai" if padded else "onnxruntime-genai, one prompt at a time"
+    return compare_tokens(runtime, actual, expected, logits_after(model, prompts, expected), allowed)
