@@ -303,3 +303,15 @@ def test_versions_of_equal_limits_are_one_entry():
     assert (first.until, second.since, second.dtypes) == (12, 13, ("float32", "int8"))
     (failed,) = failures([result("right"), result("wrong", "int8"), result("wrong")])
     assert (failed.calls, failed.of, failed.dtypes) == (2, 3, ("int8",))
+
+
+def test_the_usual_element_type_is_left_out_where_it_failed_alone():
+    others = [result("right", "int8"), result("refused", "complex64")]
+
+    def dtypes(op, *results):
+        (held,) = entries([{**each, "op": f"ai.onnx::{op}"} for each in results], {"ai.onnx": 21}).values()
+        return held[0].dtypes
+
+    assert dtypes("Concat", *others) == ("float32", "int8")
+    assert dtypes("Concat", *others, result("wrong")) == ("int8",)
+    assert dtypes("And", *others) == ("int8",)

@@ -7,12 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import onnx
+
 from tenonnx_testing.probing.journal import Result
 
 RIGHT, WRONG, REFUSED, CRASHED, HUNG = "right", "wrong", "refused", "crashed", "hung"
 
 #: Names of what limits are on, beside attributes.
 DTYPE, RANKS = "element type", "rank"
+
+#: The element type that is not left out for other ones that fail, where few calls were drawn and none of it.
+_USUAL = "float32"
 
 #: Share of the calls within the limits of an op that may fail: no limit of a target file explains them.
 _TOLERATED = 0.2
@@ -57,8 +62,24 @@ def entries(results: Iterable[Result], newest: Mapping[str, int]) -> dict[str, l
         held = [made for made in spans if made is not None]
         if held:
             oldest = min(first for first, _ in by_span)
+            tried = {each["dtype"] for of_span in by_span.values() for each in of_span}
+            held = held if _USUAL in tried or not _takes_usual(op) else [_with_usual(each) for each in held]
             found[op] = list(_merged(held, oldest, newest[op.partition("::")[0]]))
     return found
+
+
+def _takes_usual(op: str) -> bool:
+    """Whether the first input of an op may be of the usual element type."""
+    domain, _, name = op.rpartition("::")
+    domain = "" if domain == "ai.onnx" else domain
+    if not onnx.defs.has(name, domain):
+        return False
+    inputs = onnx.defs.get_schema(name, domain=domain).inputs
+    return bool(inputs) and "tensor(float)" in inputs[0].types
+
+
+def _with_usual(entry: OpEntry) -> OpEntry:
+    return entry if entry.dtypes is None else replace(entry, dtypes=tuple(sorted({*entry.dtypes, _USUAL})))
 
 
 def _merged(held: Sequence[OpEntry], oldest: int, newest: int) -> Iterator[OpEntry]:
