@@ -104,6 +104,13 @@ def test_genai_refuses_states_by_layer(model_type, states, said):
     assert said in str(error.value)
 
 
+def test_recurrent_states_are_refused_by_layer(tmp_path):
+    config = transformers.MambaConfig(vocab_size=9, hidden_size=8, state_size=4, num_hidden_layers=1, expand=2)
+    with pytest.raises(tx.NotRepresentable, match="MambaForCausalLM keeps recurrent states alone") as error:
+        tenonnx_transformers.export(transformers.MambaForCausalLM(config), tmp_path / "out")
+    assert "layer 0: conv_state" in str(error.value)
+
+
 def test_other_tokens_are_an_error_but_for_ties():
     expected = np.array([[1, 2, 3], [1, 2, 3]])
     actual = np.array([[1, 2, 3], [1, 0, 3]])

@@ -13,6 +13,7 @@ from tenonnx_transformers.parts import Part
 from tenonnx_transformers.states import (
     BATCH,
     LENGTH,
+    PAST,
     TOTAL,
     State,
     cache_parameter,
@@ -43,6 +44,11 @@ def decoder_states(model: torch.nn.Module) -> list[State]:
     if not found:
         raise NotRepresentable(
             f"{type(model).__name__} keeps no states in its cache", do="choose another task, such as feature-extraction"
+        )
+    if not any(PAST in state.axes.values() for state in found):
+        raise NotRepresentable(
+            f"{type(model).__name__} keeps recurrent states alone; their loops over the length are not exported yet",
+            given=", ".join(f"layer {state.layer}: {state.kind}" for state in found[:2]),
         )
     return found
 

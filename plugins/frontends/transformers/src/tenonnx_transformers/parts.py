@@ -37,8 +37,9 @@ class Part:
         """
         names = list(self.examples)
         given: list[Any] = [dict(zip(_keys(names), self.examples.values(), strict=True))]
+        kind = type(type(self.model).__name__, (Traced,), {})  # errors name the model
         found = tx.load(
-            Traced(self),
+            kind(self),
             *given,
             dims={name: dict(axes) for name, axes in self.dims.items() if axes and name in self.examples},
             input_names=names,
