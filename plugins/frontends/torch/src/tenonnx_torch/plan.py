@@ -70,7 +70,7 @@ class Function:
 
     @property
     def outside(self) -> list[Any]:
-        """What the subgraph reads beside its inputs, and None for tensors that it does not."""
+        """Contents that the subgraph reads beside its inputs, and None for tensors that it does not."""
         read = self._plan.places
         return [*self._captured, *(each if place in read else None for place, each in enumerate(self._held))]
 

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch.ops import higher_order
 
-from tenonnx.extend import NotRepresentable, Value
+from tenonnx.extend import Graph, NotRepresentable, Value
 from tenonnx_standard.control_flow import counter_shape
 from tenonnx_torch.shape_numbers import Numbers, as_tensor
 from tenonnx_torch.values import NATIVE, is_fake, is_native
 
-if TYPE_CHECKING:
-    from tenonnx_torch.plan import Function
-
 #: So many rounds are written out, one after the other; more become a loop.
 _WRITTEN_OUT = 64
+
+
+class Subgraph(Protocol):
+    """A subgraph as rules take it, from contents to a tuple of them."""
+
+    graph: Graph
+
+    @property
+    def outside(self) -> list[Any]:
+        """Contents that it reads beside its inputs, and None for tensors that it does not."""
+        ...
+
+    def moved(self, outside: Sequence[Any]) -> Subgraph:
+        """The same subgraph with other contents outside."""
+        ...
+
+    def __call__(self, *contents: Any) -> tuple[Any, ...]: ...
 
 
 def depends_on_contents(*held: Any) -> bool:
@@ -25,7 +39,7 @@ def depends_on_contents(*held: Any) -> bool:
     return any(isinstance(each, torch.Tensor) and is_fake(each) for each in held)
 
 
-def traced_if(condition: torch.Tensor, then_branch: Function, else_branch: Function) -> tuple[Any, ...]:
+def traced_if(condition: torch.Tensor, then_branch: Subgraph, else_branch: Subgraph) -> tuple[Any, ...]:
     """The outputs of the branch that is taken. Raises ``NotRepresentable`` for branches that hold no tensors."""
     branches = (then_branch, else_branch)
     _check_tensors([value for branch in branches for value in branch.graph.outputs])
@@ -35,7 +49,7 @@ def traced_if(condition: torch.Tensor, then_branch: Function, else_branch: Funct
     return tuple(found)
 
 
-def traced_loop(limit: Any, condition: Any, initial: Sequence[Any], body: Function) -> tuple[Any, ...]:
+def traced_loop(limit: Any, condition: Any, initial: Sequence[Any], body: Subgraph) -> tuple[Any, ...]:
     """The carried values at the end of a loop that goes on as long as its body says, and its rows.
 
     The rows lie in tensors of the loop's limit. Raises ``NotRepresentable`` where their number depends on contents.
@@ -56,10 +70,10 @@ def traced_loop(limit: Any, condition: Any, initial: Sequence[Any], body: Functi
     carried = [*counted, *(as_tensor(each).clone() for each in initial), *(_buffer(value, most) for value in rows)]
     outer = _Outer((body,))
 
-    def goes_on(branch: Function, given: Sequence[Any]) -> Any:
+    def goes_on(branch: Subgraph, given: Sequence[Any]) -> Any:
         return given[1] if first == 2 else torch.logical_and(given[1], given[0] < given[2])
 
-    def turned(branch: Function, given: Sequence[Any]) -> tuple[Any, ...]:
+    def turned(branch: Subgraph, given: Sequence[Any]) -> tuple[Any, ...]:
         held = given[first : first + states]
         found = branch(given[0].reshape(number), given[1].reshape(going_on), *held)
         again, *results = map(as_tensor, found)
@@ -74,14 +88,14 @@ def traced_loop(limit: Any, condition: Any, initial: Sequence[Any], body: Functi
     return tuple(higher_order.while_loop(*parts, tuple(carried), tuple(outer.tensors))[first:])
 
 
-def is_written_out(limit: Any, condition: Any, body: Function) -> bool:
+def is_written_out(limit: Any, condition: Any, body: Subgraph) -> bool:
     """Whether all rounds of a loop are known, and few."""
     known = not depends_on_contents(limit) and limit is not None
     count = (limit.ints if isinstance(limit, Numbers) else limit.reshape(-1).tolist())[0] if known else None
     return isinstance(count, int) and count <= _WRITTEN_OUT and goes_on_always(condition, body)
 
 
-def goes_on_always(condition: Any, body: Function) -> bool:
+def goes_on_always(condition: Any, body: Subgraph) -> bool:
     """Whether a loop ends by its limit alone."""
     begins = condition is None or (not depends_on_contents(condition) and bool(as_tensor(condition)))
     given, found = body.graph.inputs[1], body.graph.outputs[0]
@@ -96,7 +110,7 @@ def goes_on_always(condition: Any, body: Function) -> bool:
 class _Outer:
     """The tensors that subgraphs read from outside, which PyTorch's operators take as operands."""
 
-    def __init__(self, branches: Sequence[Function]) -> None:
+    def __init__(self, branches: Sequence[Subgraph]) -> None:
         self._branches = branches
         self.tensors: list[torch.Tensor] = []
         self._places = [[self._put(each) for each in branch.outside] for branch in branches]
@@ -110,7 +124,7 @@ class _Outer:
         return _Place(found[0] if found else len(self.tensors) - 1)
 
     def function(
-        self, branch: int, step: Callable[[Function, Sequence[Any]], Any], carried: int = 0
+        self, branch: int, step: Callable[[Subgraph, Sequence[Any]], Any], carried: int = 0
     ) -> Callable[..., Any]:
         """A function of carried values and the tensors. Results are copies: PyTorch refuses those that are operands."""
 
