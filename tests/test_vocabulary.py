@@ -29,6 +29,8 @@ SEVERAL_MEANINGS = {
     "--batch-size": "bench times several",
     "--threads": "bench times several",
     "--provider": "bench times several",
+    "--method": "explain attributes by one method, quantize rounds weights by several",
+    "--report": "plugins test writes a certificate, quantize prints a table",
     "--check": "score checks rows, plugins checks packages",
     "--input-names": "extract names values of the graph, convert the inputs of a function",
     "--output-names": "extract and score name values of the graph, convert the outputs of a function",

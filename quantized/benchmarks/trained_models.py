@@ -353,9 +353,17 @@ def train(name: str, folder: Path) -> None:
     x = m.graph.input("x", str(task.train["x"].dtype), ("batch", *task.train["x"].shape[1:]))
     m.graph.output("y", kind.build(m, x))
     history = tt.fit(
-        m.graph, dict(task.train), loss=task.loss, optimizer=tt.Adam(kind.rate), epochs=kind.epochs, batch_size=32,
-        metrics=[task.metric], validation=dict(task.held), seed=0, **kind.more,
-    )  # fmt: skip
+        m.graph,
+        dict(task.train),
+        loss=task.loss,
+        optimizer=tt.Adam(kind.rate),
+        epochs=kind.epochs,
+        batch_size=32,
+        metrics=[task.metric],
+        validation=dict(task.held),
+        seed=0,
+        **kind.more,
+    )
     tx.export(m.graph, folder / f"{name}.onnx")
     arrays: dict[str, Any] = {**task.train, **{f"held/{key}": each for key, each in task.held.items()}}
     np.savez(folder / f"{name}.npz", **arrays)

@@ -47,9 +47,18 @@ def _encoded(title, text, attributes):
     """The encoding of one text, or of a pair."""
     a = attributes
     made = _bert(
-        title, a["vocab_file"], a["do_lower_case"], a["strip_accents"], a["tokenize_chinese_chars"],
-        a["do_basic_tokenize"], a["unk_token"], a["cls_token"], a["sep_token"], a["suffix_indicator"], a["max_length"],
-    )  # fmt: skip
+        title,
+        a["vocab_file"],
+        a["do_lower_case"],
+        a["strip_accents"],
+        a["tokenize_chinese_chars"],
+        a["do_basic_tokenize"],
+        a["unk_token"],
+        a["cls_token"],
+        a["sep_token"],
+        a["suffix_indicator"],
+        a["max_length"],
+    )
     return made.encode(*text.reshape(-1).tolist())
 
 

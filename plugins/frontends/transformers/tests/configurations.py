@@ -12,9 +12,16 @@ _LAYERS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 _CLIP_TEXT = {**_TOKENS, **_LAYERS, "intermediate_size": 64, "max_position_embeddings": 64}
 _CLIP_IMAGE = {**_LAYERS, "intermediate_size": 64, "image_size": 32, "patch_size": 8}
 _BART = {
-    **_TOKENS, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 128,
-}  # fmt: skip
+    **_TOKENS,
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "max_position_embeddings": 128,
+}
 _GATED = {**_BASE, "intermediate_size": 64, "num_key_value_heads": 2}
 _HEADS = {**_GATED, "head_dim": 8}
 _GPT2 = {**_TOKENS, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256}
@@ -22,10 +29,19 @@ _EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 _MANY_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2}
 _WINDOW = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]}
 _LATENT = {
-    **_GATED, "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 8, "qk_rope_head_dim": 4,
-    "qk_nope_head_dim": 8, "v_head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2,
-    "moe_intermediate_size": 16, "first_k_dense_replace": 1, "n_shared_experts": 1,
-}  # fmt: skip
+    **_GATED,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 8,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "first_k_dense_replace": 1,
+    "n_shared_experts": 1,
+}
 
 
 class Configuration(NamedTuple):

@@ -46,7 +46,6 @@ SHOWN = 10
     cls=Command,
     examples=[
         "tenonnx quantize model.onnx -o small.onnx",
-        "tenonnx quantize model.onnx -o small.onnx --mode static --inputs samples.npz",
         "tenonnx quantize model.onnx -o small.onnx --recipe gptq-4bit --inputs samples.npz",
     ],
 )

@@ -26,7 +26,6 @@ def is_tokenizer(path: str) -> bool:
     "compose",
     cls=Command,
     examples=[
-        "tenonnx compose resize.onnx classify.onnx -o whole.onnx",
         "tenonnx compose resize.onnx classify.onnx -o whole.onnx --map resized=image",
         "tenonnx compose ./tokenizer classify.onnx -o whole.onnx",
     ],

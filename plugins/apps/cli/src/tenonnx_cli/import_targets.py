@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from tenonnx_cli.command import Command
-from tenonnx_cli.output import plural, say, say_table, working
+from tenonnx_cli.options import json_option
+from tenonnx_cli.output import plural, say, say_json, say_table, working
 
 
 @click.command(
@@ -23,7 +24,8 @@ from tenonnx_cli.output import plural, say, say_table, working
 @click.argument("tables", type=click.Choice(["winml"]))
 @click.argument("wheel")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The target file to write (.json).")
-def command(tables: str, wheel: str, output: str) -> None:
+@json_option
+def command(tables: str, wheel: str, output: str, as_json: bool) -> None:
     """Write a target file from the tables of measured support in a package.
 
     WHEEL is the file that `pip download winml-cli --no-deps` gives, which is not installed. The file has a target for
@@ -41,6 +43,9 @@ def command(tables: str, wheel: str, output: str) -> None:
     with working(f"reading {wheel}"):
         found = import_module(f"tenonnx_testing.probing.{tables}").winml_targets(Path(wheel))
     Path(output).write_text(import_module("tenonnx_testing.probing.target_text").json_texts(found), "utf-8")
-    say(f"{output}: {plural(len(found), 'target')}")
     counts = {name: len({op for table in target["ops"] for op in table["names"]}) for name, target in found.items()}
+    if as_json:
+        say_json({"file": output, "targets": [{"name": name, "ops": count} for name, count in counts.items()]})
+        return
+    say(f"{output}: {plural(len(found), 'target')}")
     say_table([(f"{output}#{name}", plural(count, "op")) for name, count in counts.items()])

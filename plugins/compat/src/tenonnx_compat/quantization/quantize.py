@@ -105,7 +105,7 @@ def quantize(
     """Quantize a model by a configuration of one of the two modes."""
     function = quantize_static if isinstance(quant_config, StaticQuantConfig) else quantize_dynamic
     if not isinstance(quant_config, StaticQuantConfig | DynamicQuantConfig):
-        raise TypeError("Invalid quantization config type, it must be either StaticQuantConfig or DynamicQuantConfig.")
+        raise TypeError("invalid type of quant_config: neither StaticQuantConfig nor DynamicQuantConfig")
     function(
         model_input, model_output, **{each.name: getattr(quant_config, each.name) for each in fields(quant_config)}
     )

@@ -120,7 +120,7 @@ def convert_sklearn(
 def _guessed(X: Any) -> InitialTypes:
     """The types of the columns of a table, or of an array, whose input is called ``X``."""
     if X is None:
-        raise ValueError("Initial types must be specified if X is None.")
+        raise ValueError("no initial_types and no X are given")
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         return [(str(n), type_of_dtype(dtype, [None, 1])) for n, dtype in zip(X.columns, X.dtypes, strict=True)]
     array = X if hasattr(X, "dtype") else np.asarray(X)

@@ -159,35 +159,48 @@ def wordpiece_tokenizer_cases(draw):
     )
 
 
-@cases(bert_tokenizer_decoder, gradient=False, reference=kernel("BertTokenizerDecoder"), undrawn=dict.fromkeys(
-    ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token", "suffix_indicator",
-     "clean_up_tokenization_spaces"), "the tests have them"))  # fmt: skip
+@cases(
+    bert_tokenizer_decoder,
+    gradient=False,
+    reference=kernel("BertTokenizerDecoder"),
+    undrawn=dict.fromkeys(
+        (
+            "unk_token",
+            "sep_token",
+            "pad_token",
+            "cls_token",
+            "mask_token",
+            "suffix_indicator",
+            "clean_up_tokenization_spaces",
+        ),
+        "the tests have them",
+    ),
+)
 def bert_tokenizer_decoder_cases(draw):
     ids = np.asarray([2, 5, 6, 9, 10, 3][: draw(st.integers(2, 6))])
     spans, used = np.asarray([[0, 1], [1, 2]]), draw(st.integers(0, 1))
     return call(ids, spans, vocab_file=VOCABULARY, use_indices=used, skip_special_tokens=draw(st.integers(0, 1)))
 
 
-@cases(gpt2_tokenizer, gradient=False, reference=kernel("GPT2Tokenizer", 2), undrawn={
-    "added_token": "the tests have it", "model_name": "it has no effect"})  # fmt: skip
+_NAMES = {"added_token": "the tests have it", "model_name": "it has no effect"}
+
+
+@cases(gpt2_tokenizer, gradient=False, reference=kernel("GPT2Tokenizer", 2), undrawn=_NAMES)
 def gpt2_tokenizer_cases(draw):
     return call(texts(draw), padding_length=draw(st.sampled_from([-1, 3, 20])), **PAIRS)
 
 
-@cases(roberta_tokenizer, gradient=False, reference=kernel("RobertaTokenizer", 2), undrawn={
-    "added_token": "the tests have it", "model_name": "it has no effect"})  # fmt: skip
+@cases(roberta_tokenizer, gradient=False, reference=kernel("RobertaTokenizer", 2), undrawn=_NAMES)
 def roberta_tokenizer_cases(draw):
     return call(texts(draw), padding_length=draw(st.sampled_from([-1, 20])), _outputs=2, **ROBERTA)
 
 
-@cases(clip_tokenizer, gradient=False, undrawn={
-    "added_token": "the tests have it", "model_name": "it has no effect"})  # fmt: skip
+@cases(clip_tokenizer, gradient=False, undrawn=_NAMES)
 def clip_tokenizer_cases(draw):
     return call(texts(draw), padding_length=draw(st.sampled_from([-1, 20])), **CLIP)
 
 
-@cases(spm_tokenizer, gradient=False, undrawn={
-    "added_token": "the tests have it", "model_name": "it has no effect"})  # fmt: skip
+@cases(spm_tokenizer, gradient=False, undrawn=_NAMES)
 def spm_tokenizer_cases(draw):
     return call(texts(draw), padding_length=draw(st.sampled_from([-1, 20])), **LLAMA)
 
@@ -212,8 +225,12 @@ def hf_json_tokenizer_cases(draw):
     return call(texts(draw), tokenizer_vocab=json.dumps(tokenizer_json()), tokenizer_config=config, _outputs=2)
 
 
-@cases(bpe_decoder, gradient=False, reference=kernel("BpeDecoder"), undrawn=dict.fromkeys(
-    ("en_normalization", "whitespace_token", "bos_token", "eos_token", "unk_token"), "no effect"))  # fmt: skip
+@cases(
+    bpe_decoder,
+    gradient=False,
+    reference=kernel("BpeDecoder"),
+    undrawn=dict.fromkeys(("en_normalization", "whitespace_token", "bos_token", "eos_token", "unk_token"), "no effect"),
+)
 def bpe_decoder_cases(draw):
     ids = draw(st.lists(st.sampled_from([0, 73, 106, 257, 260, 265]), min_size=1, max_size=5))
     return call(

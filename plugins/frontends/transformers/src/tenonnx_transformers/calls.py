@@ -18,8 +18,14 @@ from tenonnx_transformers.states import BATCH, LENGTH
 
 #: Inputs that are made up here, in the order in which graphs list them.
 KNOWN = (
-    "input_ids", "attention_mask", "token_type_ids", "pixel_values", "pixel_mask", "input_values", "input_features",
-)  # fmt: skip
+    "input_ids",
+    "attention_mask",
+    "token_type_ids",
+    "pixel_values",
+    "pixel_mask",
+    "input_values",
+    "input_features",
+)
 
 #: Samples of sound: as many as the convolutions before an encoder of speech make a few frames of.
 _SAMPLES = 8000

@@ -20,10 +20,25 @@ from tenonnx_transformers.states import PAST, State
 #: Types of onnxruntime-genai 0.18 that take a decoder as this package writes it; others are a ``decoder`` to it.
 TYPES = frozenset(
     {
-        "decoder", "ernie4_5", "gemma", "gemma2", "gemma3_text", "granite", "lfm2", "llama", "mistral", "nemotron",
-        "olmo", "phi", "phi3", "phimoe", "qwen2", "qwen3", "smollm3",
+        "decoder",
+        "ernie4_5",
+        "gemma",
+        "gemma2",
+        "gemma3_text",
+        "granite",
+        "lfm2",
+        "llama",
+        "mistral",
+        "nemotron",
+        "olmo",
+        "phi",
+        "phi3",
+        "phimoe",
+        "qwen2",
+        "qwen3",
+        "smollm3",
     }
-)  # fmt: skip
+)
 
 #: States that the runtime keeps between two steps, by kind, with its names for them.
 NAMES = {"key": "key", "value": "value", "conv_state": "conv"}

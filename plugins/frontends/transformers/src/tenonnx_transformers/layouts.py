@@ -16,11 +16,24 @@ from tenonnx_transformers.states import State
 
 #: Files of a tokenizer or processor, which are copied.
 FILES = (
-    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja",
-    "chat_template.json", "preprocessor_config.json", "processor_config.json", "image_processor_config.json",
-    "feature_extractor_config.json", "normalizer.json",
-)  # fmt: skip
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "chat_template.jinja",
+    "chat_template.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "image_processor_config.json",
+    "feature_extractor_config.json",
+    "normalizer.json",
+)
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,12 @@ TASKS: Mapping[str, Task] = {
         _task("image-classification", ONE_CALL, "FOR_IMAGE_CLASSIFICATION"),
         _task("object-detection", ONE_CALL, "FOR_OBJECT_DETECTION"),
         _task(
-            "image-segmentation", ONE_CALL, "FOR_SEMANTIC_SEGMENTATION", "FOR_IMAGE_SEGMENTATION",
-            "FOR_INSTANCE_SEGMENTATION", "FOR_UNIVERSAL_SEGMENTATION",
+            "image-segmentation",
+            ONE_CALL,
+            "FOR_SEMANTIC_SEGMENTATION",
+            "FOR_IMAGE_SEGMENTATION",
+            "FOR_INSTANCE_SEGMENTATION",
+            "FOR_UNIVERSAL_SEGMENTATION",
         ),
         _task("depth-estimation", ONE_CALL, "FOR_DEPTH_ESTIMATION"),
         _task("zero-shot-image-classification", ONE_CALL, "FOR_ZERO_SHOT_IMAGE_CLASSIFICATION"),
@@ -57,7 +61,7 @@ TASKS: Mapping[str, Task] = {
         _task("audio-classification", ONE_CALL, "FOR_AUDIO_CLASSIFICATION"),
         _task("feature-extraction", ONE_CALL, ""),
     )
-}  # fmt: skip
+}
 
 
 def task_named(name: str) -> Task:

@@ -77,7 +77,7 @@ class Session:
 
 
 def near(graph: Graph, atol: float | None = None, rtol: float | None = None) -> Tolerance:
-    """How near the numbers of a graph are to those of its model: by the length of its sums, or as given."""
+    """Tolerance between the numbers of a graph and those of its model: by the length of its sums, or as given."""
     usual = tolerance_for(next(v.dtype for v in graph.outputs if v.dtype is not None), accumulation(graph))
     return Tolerance(
         usual.absolute if atol is None else atol,

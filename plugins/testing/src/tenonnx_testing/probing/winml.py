@@ -15,7 +15,7 @@ from typing import Any
 
 import onnx
 
-from tenonnx.extend import DType, InvalidCall, PluginError
+from tenonnx.extend import DType, InvalidCall, PluginError, installing
 from tenonnx_testing.probing import summary
 from tenonnx_testing.probing.target_text import target_table
 
@@ -50,7 +50,7 @@ def winml_targets(wheel: Path) -> dict[str, dict[str, Any]]:
     try:
         parquet = import_module("pyarrow.parquet")
     except ImportError as error:
-        raise PluginError("reading these tables needs pyarrow", do="pip install pyarrow") from error
+        raise PluginError("reading these tables needs pyarrow", do=installing("pyarrow")) from error
     try:
         with zipfile.ZipFile(wheel) as archive:
             tables = list(_tables(archive.namelist()))
@@ -139,7 +139,7 @@ def _plain(text: str) -> Any:
 
 
 def _facts(table: _Table, schema: Any, row: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """What limits of a target depend on; None for a call with dynamic shapes, or of an unknown element type."""
+    """Facts that limits of a target depend on; None for a call with dynamic shapes, or of an unknown element type."""
     inputs = [each for each in schema.inputs if not row.get(f"{each.name}_is_none")]
     if any(row.get(f"{each.name}_is_fixed_shape") is False for each in inputs):
         return None
