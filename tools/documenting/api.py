@@ -18,7 +18,7 @@ MODULES = {
     "tenonnx_training": "Train graphs: losses, optimizers, `fit`.",
     "tenonnx_score": "Score files of tables, images and arrays with a model.",
     "tenonnx_torch": "Modules of PyTorch as graphs, and graphs as modules.",
-    "tenonnx_transformers": "Models of transformers as folders that a runtime serves.",
+    "tenonnx_transformers": "Export of Hugging Face transformers models to folders that a runtime serves.",
     "tenonnx_jax": "Functions of JAX as graphs, and graphs as functions of JAX.",
     "tenonnx_tensorflow": "Rules for ops of TensorFlow and TFLite; `tx.load` reads the models.",
     "tenonnx_sklearn": "Estimators of scikit-learn as graphs, and rules for those of others.",

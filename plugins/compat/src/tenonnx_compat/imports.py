@@ -1,4 +1,4 @@
-"""Imports of other tools answered by this package, in one process."""
+"""Redirection of imports of other tools to this package, in one process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-#: The modules of tools and those that stand for them; a submodule has its counterpart below the other.
+#: The modules of tools and their replacements; submodules are replaced by submodules of the same name.
 MODULES = {
     "onnxsim": "tenonnx_compat.onnxsim",
     "onnxslim": "tenonnx_compat.onnxslim",
@@ -23,7 +23,7 @@ MODULES = {
     "onnxruntime.training": "tenonnx_compat.training",
 }
 
-#: Functions of modules that stay: the module, its function, and where ours is.
+#: Functions replaced in modules that are not: the module, its function, and the module with the replacement.
 FUNCTIONS = {
     ("onnx.version_converter", "convert_version"): "tenonnx_compat.version_converter",
     ("torch.onnx", "export"): "tenonnx_compat.torch_onnx",
@@ -31,7 +31,7 @@ FUNCTIONS = {
 
 
 class _Redirect(MetaPathFinder, Loader):
-    """Finds our module for each of a tool, and puts our function in modules that stay."""
+    """Import hook: finds the replacement of a module, and replaces functions in modules of ``FUNCTIONS``."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         if own_name(name) is not None:
@@ -106,7 +106,7 @@ def _unless_called_by_ours(original: Callable[..., Any], ours: str) -> Callable[
 
 
 def redirect_imports() -> None:
-    """Answer imports of the tools with our modules from now on, in this process."""
+    """Redirect imports of the tools to the modules of this package, from now on and in this process."""
     for name in [name for name in sys.modules if own_name(name) is not None]:
         del sys.modules[name]
     for name in {module for module, _ in FUNCTIONS} & sys.modules.keys():

@@ -1,4 +1,4 @@
-"""Models of users as graphs, and what tools print and write of them."""
+"""Reading the models that users pass as graphs, and printing and writing them as the tools do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals of what has no translation, and the warning that names our own call."""
+"""Errors for unsupported functions and arguments, and the warning that names the call of tenonnx."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def announce(call: str, own: str) -> None:
 
 
 def announce_command(call: str, function: str, own: str) -> None:
-    """Print on standard error which command of tenonnx is behind that of a tool, whose ``function`` then warns not."""
+    """Print on standard error the command of tenonnx for that of a tool, and suppress the warning of ``function``."""
     _announced.add(function)
     print(f"{call} is carried out by tenonnx; its own command is {own}", file=sys.stderr)
 
 
 def refuse_options(call: str, options: Mapping[str, Any], why: str = "tenonnx has no setting for it") -> None:
-    """Raise ``NotSupported`` for the first of these arguments of a tool that was given: one that is not false."""
+    """Raise ``NotSupported`` for the first of these arguments that was given, that is, not false or empty."""
     for name, value in options.items():
         if value is not None and value is not False and value != () and value != [] and value != {}:
             raise NotSupported(
@@ -58,7 +58,7 @@ def refuse(call: str, why: str, do: str = "") -> NoReturn:
 
 
 def refused(call: str, why: str, do: str = "") -> Callable[..., NoReturn]:
-    """A function that stands for one of a tool, and raises ``NotSupported`` when it is called."""
+    """A placeholder for a function of a tool, which raises ``NotSupported`` when it is called."""
 
     def function(*arguments: Any, **options: Any) -> NoReturn:
         refuse(call, why, do)

@@ -54,7 +54,7 @@ def _is_float(value: Value) -> bool:
 
 
 def last_affine(graph: Graph, sources: Sequence[Value]) -> Value:
-    """The value to explain: the first output that is affine in ``sources``, else the last such value ahead of one."""
+    """The value to explain: the first output that is affine in ``sources``, or the last such value before one."""
     found = affine_values(graph, sources)
     for output in graph.outputs:
         if output in found and output not in sources:

@@ -12,10 +12,10 @@ from tenonnx.extend.transforms import bind
 
 Array = np.ndarray[Any, Any]
 
-#: Ops that take columns out of a matrix.
+#: Ops that select columns of a matrix.
 _CHOOSING = {"Gather", "Slice", "Split", "ArrayFeatureExtractor"}
 
-#: Ops whose columns depend on others of their inputs.
+#: Ops whose output columns depend on several columns of their inputs.
 _MIXING = {
     *("MatMul", "Gemm", "Einsum", "Softmax", "LogSoftmax", "Hardmax", "CumSum", "Normalizer", "LpNormalization"),
     *("LayerNormalization", "Transpose", "Reshape", "Gather", "GatherElements", "GatherND", "ScatterElements"),
@@ -29,8 +29,8 @@ Columns = list[frozenset[int]]
 def features_of_columns(graph: Graph, matrices: Sequence[Value]) -> tuple[Value, list[Array]]:
     """The value whose columns are the features of the matrices, and for each matrix the feature of each column.
 
-    That is an input of the graph where each column is computed from one feature, as scaled, filled in or coded numbers
-    are; else the matrix itself. Raises ``InvalidCall`` where the matrices have no such value in common.
+    That is an input of the graph if each column is computed from one feature, for example by scaling, imputing or
+    one-hot encoding; else the matrix itself. Raises ``InvalidCall`` where the matrices have no such value in common.
     """
     for x in graph.inputs:
         if x.rank != 2 or not isinstance(x.shape[1], int):
@@ -100,7 +100,7 @@ def _width(value: Value) -> int:
 
 
 def _chosen(node: Node, place: int, given: Columns) -> Columns | None:
-    """The columns that an op takes out of a matrix, found by letting it take them of their numbers."""
+    """The columns that an op selects from a matrix, found by applying it to a matrix of column numbers."""
     inputs, attributes = bind(node)
     if any(value is not None and not value.is_constant for value in inputs[1:]):
         return None

@@ -1,4 +1,4 @@
-"""Completeness of attributions: their sum against the difference of outputs that they explain."""
+"""Completeness of attributions: their sum compared with the difference of outputs that they explain."""
 
 from __future__ import annotations
 

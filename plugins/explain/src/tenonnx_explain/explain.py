@@ -1,4 +1,4 @@
-"""Models with attributions as further outputs."""
+"""Models with attributions as additional outputs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def explain(
     strides: Sequence[int] | None = None,
     seed: int = 0,
 ) -> Graph:
-    """``graph`` with attributions of an output as further outputs, in ops of ONNX.
+    """``graph`` with attributions of an output as additional outputs, in ops of ONNX.
 
     ``method`` is one of ``gradient-times-input``, ``integrated-gradients``, ``smoothgrad``, ``grad-cam``,
     ``occlusion``, ``attention-rollout``, ``tree-shap``, ``kernel-shap`` and ``linear-shap``; by default ``tree-shap``
@@ -62,12 +62,12 @@ def explain(
     for a model of token numbers, their embeddings.
 
     An output ``NAME/attribution`` has the shape of the value that it explains; of Shapley values it is
-    ``[rows, features]`` or ``[rows, features, outputs]``. ``NAME/delta`` is what attributions that should sum to a
-    difference of outputs lack of it, and ``NAME/expected`` the output that they start from.
+    ``[rows, features]`` or ``[rows, features, outputs]``. ``NAME/delta`` is the error of attributions that should sum
+    to a difference of outputs, and ``NAME/expected`` the expected output, from which they start.
 
     ``background`` are rows ``float[rows, features]`` for Shapley values, which become the default of an input.
-    ``interventional`` says that TreeSHAP compares with each of them, instead of following the numbers of training rows
-    in the nodes. ``steps`` is the default of the input ``steps`` of integrated gradients, ``samples`` the number of
+    With ``interventional``, TreeSHAP compares with each of them, instead of using the numbers of training rows in the
+    nodes. ``steps`` is the default of the input ``steps`` of integrated gradients, ``samples`` the number of
     noisy inputs (SmoothGrad) or coalitions (KernelSHAP), ``window`` and ``strides`` those of occlusion, ``at`` the
     value for Grad-CAM; ``seed`` draws noise and coalitions.
 
@@ -105,7 +105,7 @@ def _attributions(
     strides: Sequence[int] | None,
     seed: int,
 ) -> dict[str, Value]:
-    """The further outputs of a method by their names."""
+    """The additional outputs of a method by their names."""
     if method == "attention-rollout":
         return rollout.attention_rollout(graph)
     if method == "tree-shap":

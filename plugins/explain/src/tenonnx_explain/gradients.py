@@ -10,13 +10,13 @@ from tenonnx_explain.parts import Explained, fixed_dims, free_name, per_row, rep
 
 
 def gradient_times_input(explained: Explained) -> dict[str, Value]:
-    """Gradients times the values they are taken of (Shrikumar et al., 2016)."""
+    """Gradients times the values that they are with respect to (Shrikumar et al., 2016)."""
     slopes = explained.gradients(explained.wrt)(*explained.wrt, explained.selection())
     return {_name(x): x * slope for x, slope in zip(explained.wrt, slopes, strict=True)}
 
 
 def integrated_gradients(explained: Explained, steps: int) -> dict[str, Value]:
-    """Integrated gradients (Sundararajan, Taly and Yan, 2017) by the midpoint rule, and what they lack of the output.
+    """Integrated gradients (Sundararajan, Taly and Yan, 2017) by the midpoint rule, and the error of their sum.
 
     Each value gets an input ``NAME/baseline``, zeros by default, and the graph an input ``steps``.
     """
@@ -44,7 +44,7 @@ def integrated_gradients(explained: Explained, steps: int) -> dict[str, Value]:
 
 
 def lacking(attributions: list[Value], difference: Value) -> Value:
-    """The sum of the attributions of each row less the difference that they explain."""
+    """The sum of the attributions of each row minus the difference that they explain."""
     total = per_row(attributions[0])
     for each in attributions[1:]:
         total = total + per_row(each)
@@ -87,7 +87,7 @@ def grad_cam(explained: Explained, at: Value) -> dict[str, Value]:
 
 
 def baseline(explained: Explained, x: Value) -> Value:
-    """An input for what is no information: by default a row of zeros, or of the type of ``x`` if dims are dynamic."""
+    """An input for the baseline: by default a row of zeros, or of the type of ``x`` if dims are dynamic."""
     name, shape = f"{x.name}/baseline", x.tensor.shape
     if shape and all(isinstance(dim, int) for dim in shape[1:]):
         dims = [int(dim) for dim in shape[1:] if isinstance(dim, int)]

@@ -14,7 +14,7 @@ def linear_shap(graph: Graph, of: Value | None, x: Value, background: Value) -> 
     """Coefficients times the distance to the mean of the background (Lundberg and Lee, 2017, corollary 1).
 
     The coefficients are the outputs for unit vectors less those for zeros. The value explained is, by default, the last
-    that is linear: the margin ahead of a logistic function or softmax. Raises ``InvalidCall`` where none is.
+    that is linear: the margin before a logistic function or softmax. Raises ``InvalidCall`` if none is.
     """
     (features,) = fixed_dims(x, "LinearSHAP")
     affine = affine_values(graph, [x])

@@ -1,4 +1,4 @@
-"""Tree ensembles that are lowered to ops of ai.onnx, recognized by their tables."""
+"""Recognition of tree ensembles that were lowered to ops of ai.onnx, by their tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lowered_ensembles(graph: Graph) -> Iterator[Found]:
 
 
 def _step(node: Node) -> tuple[Value, Array, Array, Array] | None:
-    """The rows that a step asks, and its tables of features, thresholds and following slots."""
+    """The rows that a step compares, and its tables of features, thresholds and following slots."""
     if node.op_type != "Add" or len(node.inputs) != 2:
         return None
     following = _table(_made_by(node.inputs[0], "GatherElements"))
@@ -49,7 +49,7 @@ def _step(node: Node) -> tuple[Value, Array, Array, Array] | None:
 
 
 def _made_by(value: Value | None, op_type: str) -> Node | None:
-    """The node of this type that made a value, or the one that it passes on."""
+    """The node of this type that produces a value, directly or through ops that pass values on."""
     while value is not None and value.producer is not None:
         if value.producer.op_type == op_type:
             return value.producer

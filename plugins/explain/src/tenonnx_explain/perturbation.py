@@ -18,10 +18,10 @@ Array = np.ndarray[Any, Any]
 
 
 def occlusion(explained: Explained, window: Sequence[int] | None, strides: Sequence[int] | None) -> dict[str, Value]:
-    """The fall of the output where a window of the input is replaced by the baseline (Zeiler and Fergus, 2014).
+    """The drop of the output when a window of the input is replaced by the baseline (Zeiler and Fergus, 2014).
 
-    A window covers ``window`` elements along each axis behind the first and moves by ``strides``; differences of
-    windows that overlap are averaged.
+    A window covers ``window`` elements along each axis after the first and moves by ``strides``; differences of
+    overlapping windows are averaged.
     """
     found = {}
     selected = explained.selection()
@@ -87,9 +87,9 @@ def _window(
 def kernel_shap(explained: Explained, background: Value, samples: int, seed: int) -> dict[str, Value]:
     """Shapley values by weighted regression over coalitions of features (Lundberg and Lee, 2017).
 
-    All coalitions are asked where there are at most ``samples``, which makes the values exact; else that many are
+    If there are at most ``samples`` coalitions, all of them are used and the values are exact; else that many are
     drawn, in pairs of complements. A feature outside of a coalition takes the values of the background rows.
-    ``float[rows, features]``, with the outputs as further axis where there are several.
+    Returns ``float[rows, features]``, or ``float[rows, features, outputs]`` for several outputs.
     """
     (x,) = explained.wrt
     (features,) = fixed_dims(x, "KernelSHAP")
@@ -135,9 +135,9 @@ def kernel_shap(explained: Explained, background: Value, samples: int, seed: int
 
 
 def coalitions(features: int, samples: int, seed: int) -> tuple[Array, Array]:
-    """Coalitions ``bool[coalitions, features]`` but none and all, and their Shapley kernel weights.
+    """Coalitions ``bool[coalitions, features]`` without the empty and the full one, and their Shapley kernel weights.
 
-    All of them, or pairs of a random coalition and its complement, of sizes as likely as their weight.
+    All of them, or random pairs of a coalition and its complement, with sizes drawn in proportion to their weight.
     """
     sizes = np.arange(1, features)
     if features < 60 and 2**features - 2 <= samples:
@@ -156,9 +156,9 @@ def coalitions(features: int, samples: int, seed: int) -> tuple[Array, Array]:
 
 
 def _solution(masks: Array, weights: Array) -> tuple[Array, Array]:
-    """The regression as weights of features for the change of each coalition, and for that of the whole.
+    """The regression as weights of features for the change of each coalition, and for the total change.
 
-    The last feature takes what the others leave of the whole, so that the values sum to it.
+    The last feature gets the rest of the total, so that the values sum to it.
     """
     features = masks.shape[1]
     if features == 1:

@@ -34,8 +34,8 @@ class Edges:
     A row passes an edge where its ``column`` is at most the ``threshold``, or where it is not, as ``is_below`` says.
     ``feature`` is the feature that the column belongs to. ``above`` is the last edge of the same feature on the way
     from the root, or the number of edges where there is none. ``share`` is the share of training rows that pass an edge
-    and those above it of its feature; None where it is not known. On a way there are at most ``chain`` edges of one
-    feature, and ``features`` different ones.
+    and the edges above it with the same feature; None where it is not known. A path has at most ``chain`` edges of one
+    feature, and ``features`` different features.
     """
 
     levels: list[Level]

@@ -1,9 +1,10 @@
 """TreeSHAP: exact Shapley values of tree ensembles.
 
-The Shapley value of a feature in the product of conditions on the way to a leaf is an integral over t in [0, 1] of a
-product of one factor t o + (1 - t) z for each other feature. There o says whether the row passes, and z which share of
-other rows pass: those of training (path dependent: Lundberg et al., 2018) or one background row (interventional). The
-integrand is a polynomial, so that Gauss-Legendre quadrature is exact. Products go down and sums go up all trees at
+A leaf contributes its vote times the product of the conditions on the path to it. The Shapley value of a feature in
+that product is an integral over t in [0, 1] of a product of one factor t o + (1 - t) z for each other feature. There o
+is 1 if the row passes, else 0, and z is the share of other rows that pass: those of training (path dependent: Lundberg
+et al., 2018) or one background row (interventional). The integrand is a polynomial, so that Gauss-Legendre quadrature
+is exact. Products are computed from the roots to the leaves and sums from the leaves to the roots, for all trees at
 once, as in Linear TreeSHAP (Yu et al., 2022).
 """
 
@@ -23,10 +24,10 @@ from tenonnx_explain.trees import Forest, forests
 
 Array = np.ndarray[Any, Any]
 
-#: Least factor: a way that neither row passes counts nothing, but is divided by.
+#: Lower bound of a factor, since factors are divided by: a path that neither row passes has the factor 0.
 _LEAST = 1e-20
 
-#: Elements of an array of edges, points and rows: what fits the cache.
+#: Elements of an array of edges, points and rows that fit into the cache.
 _BLOCK = 1 << 19
 
 #: Terms summed at once.
@@ -36,9 +37,9 @@ _SEGMENT = 32
 def tree_shap(graph: Graph, of: Value | None, background: Value | None, rows: Array | None) -> dict[str, Value]:
     """Shapley values ``[rows, features]`` or ``[rows, features, outputs]`` of a value that is affine in tree scores.
 
-    By default that is an output, else the last such value: the margin ahead of a logistic function or softmax.
-    Without an input for the ``background``, a feature that is left out goes both ways in a tree, by the numbers of
-    training rows, or of ``rows`` where these are given. Raises ``InvalidCall`` where neither is there.
+    By default that is an output, else the last such value: the margin before a logistic function or softmax.
+    Without an input for the ``background``, a feature outside of a coalition follows both branches of a node, weighted
+    by the numbers of training rows, or of ``rows`` where these are given. Raises ``InvalidCall`` without either.
     """
     found = forests(graph)
     if not found:
@@ -75,12 +76,12 @@ def _reads(graph: Graph, of: Value, scores: Value) -> bool:
 
 
 def _seen(graph: Graph, x: Value, X: Value, background: Value) -> Value:
-    """The background as the trees see it."""
+    """The background in the columns that the trees read."""
     return background if x is X else Explained(graph, X, [x], None).function([x])(background)[0]
 
 
 def _cover(graph: Graph, forest: Forest, x: Value, rows: Array | None) -> Array:
-    """Rows that come to each slot: those of training, or ``rows`` where they are given."""
+    """The number of rows that reach each slot: of training, or of ``rows`` where they are given."""
     if forest.cover is not None and rows is None:
         return with_inner(forest, forest.cover)
     if rows is None:
@@ -173,7 +174,7 @@ def _of_forest(forest: Forest, groups: Array, features: int, background: Value |
 
 
 def _by_columns(forest: Forest) -> list[tuple[Array, Array]]:
-    """Sets of trees with the columns that all of them vote for: of boosting one column, of a forest all."""
+    """Sets of trees with the columns that all of them vote for: one column for boosting, all columns for a forest."""
     leaf = forest.leaf
     voting = np.zeros((forest.roots, forest.votes.shape[1]), bool)
     for root in range(forest.roots):
@@ -189,7 +190,7 @@ def _by_columns(forest: Forest) -> list[tuple[Array, Array]]:
 
 
 def _asked(forest: Forest, X: Value, dtype: DType) -> Value:
-    """The columns that trees ask for, those with minus infinity for a missing value first."""
+    """The columns that trees compare, those with minus infinity for a missing value first."""
     x = X if X.dtype is dtype else ops.cast(X, to=dtype)
     if not forest.lowered:
         return x

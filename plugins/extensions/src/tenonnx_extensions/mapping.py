@@ -1,4 +1,4 @@
-"""Strings by tables: words to words, words to vectors, vectors to words; and selection by a mask."""
+"""Lookup tables of strings (string to string, string to vector, vector to string), and selection by a mask."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _matches(X, keys):
 
 @op("StringMapping", domain=DOMAIN, grows_text=True)
 def string_mapping(input, *, map: str):
-    """Each string by what a table has for it, or as it is. ``map`` has a line for each: key, tab, value."""
+    """Replace each string that a table has; others stay. ``map`` has a line for each: key, tab, value."""
     entries = table(string_mapping, map)
     if not entries:
         return ops.identity(input)

@@ -1,4 +1,4 @@
-"""Rows of different lengths, given by the place where each begins: as sparse and as dense tensors."""
+"""Ragged tensors, given by the start of each row: conversion to sparse and dense tensors."""
 
 from __future__ import annotations
 

@@ -119,8 +119,8 @@ def string_ecma_regex_replace_numpy(input, pattern, rewrite, *, global_replace, 
 
 @primitive("StringRegexSplitWithOffsets", domain=DOMAIN)
 def string_regex_split_with_offsets(input, delim_regex_pattern, keep_delim_regex_pattern):
-    """The pieces of all strings between matches of a pattern of RE2, where each begins and ends in the bytes of its
-    string, and where the pieces of each string begin.
+    """Split strings at the matches of an RE2 pattern: the pieces of all strings, the bytes of its string where each
+    begins and ends, and the positions where the pieces of each string begin.
 
     The delimiter is the first group of the pattern: a pattern without a group does not split. Delimiters that match
     the other pattern as a whole are pieces, too; an empty one keeps none.

@@ -29,7 +29,7 @@ _WHITE = " \t\n\v\f\r"
 
 
 def _in_case(X, action: str):
-    """Strings in another case; an empty tensor needs a string behind it, as normalizing nothing gives one."""
+    """Strings in another case. An empty tensor is padded by one string, as StringNormalizer returns one for none."""
     flat = ops.concat(ops.reshape(X, [-1]), constant(strings([""])), axis=0)
     changed = ops.string_normalizer(flat, case_change_action=action, locale="C")
     return ops.reshape(ops.slice_(changed, [0], [-1], [0]), ops.shape(X))
@@ -184,7 +184,8 @@ def string_join_lowering(input_X, input_sep, input_axis):
 def string_split(input, sep, skip_empty):
     """The pieces of a vector of strings as a sparse matrix: the row and column of each piece, the pieces, the shape.
 
-    Each character of ``sep`` separates; an empty one cuts between all characters. An empty string has no pieces.
+    Each character of ``sep`` is a separator; an empty ``sep`` splits between all characters. An empty string has no
+    pieces.
     ``skip_empty`` leaves out pieces that are empty.
     """
 

@@ -26,11 +26,11 @@ def processor_of(title, model):
 
 @primitive("SentencepieceTokenizer", domain=DOMAIN)
 def sentencepiece_tokenizer(inputs, nbest_size, alpha, add_bos, add_eos, reverse, fairseq=None, *, model: bytes):
-    """The ids of all strings in a row, where those of each string begin, and the byte of its
-    string where each piece begins.
+    """Encode strings by a serialized SentencePiece ``model``.
 
-    ``model`` is the serialized model. Sampling (``nbest_size``) is refused, as it would be random. ``fairseq`` gives
-    ids as fairseq numbers them.
+    Returns int32 ids of all strings in one vector, the int64 position where the ids of each string begin, and for each
+    piece the byte where it begins in its string. Sampling (``nbest_size``) is refused, as it would be random. With
+    ``fairseq``, ids are numbered as in fairseq.
     """
 
 
@@ -84,7 +84,7 @@ def _numbered(processor, number):
 
 @primitive("SentencepieceDecoder", domain=DOMAIN)
 def sentencepiece_decoder(ids, fairseq=None, *, model: bytes):
-    """The text of a row of ids, by a serialized model of SentencePiece."""
+    """Decode a vector of ids to a string, by a serialized SentencePiece model."""
 
 
 sentencepiece_decoder.requires(dtypes(ids="int64", fairseq="bool"))

@@ -68,7 +68,7 @@ def _is_half(call: Call) -> bool:
 
 
 def _in_float32(retargeting: Retargeting, call: Call) -> Sequence[Value | None]:
-    """The call on float32, whose results are rounded to what they were."""
+    """Compute a half-precision call in float32, and cast the results back to their types."""
     inputs = [
         ops.cast(v, to=DType.float32) if v is not None and isinstance(v.type, TensorType) and v.dtype in _HALF else v
         for v in call.inputs
@@ -95,7 +95,7 @@ def builtin_graph(graph: Graph) -> Graph:
 
 
 def _with_channels_last(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-    """Ops on images between Transpose nodes, and what lies in the bodies of ops that would stop these."""
+    """Lower an op on images to a channels-last operator between Transpose nodes; None if no lowering applies."""
     if call.op.domain != "ai.onnx" or call.op not in SPATIAL:
         return None
     for function in LOWERINGS[call.op]:

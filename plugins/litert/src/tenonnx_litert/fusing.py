@@ -1,4 +1,4 @@
-"""Activations, biases, transposes and reshapes that operators take in."""
+"""Fusion of activations, biases, transposes and reshapes into builtin operators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx.extend import Graph, Node, Value, constant, static
 from tenonnx.extend.transforms import Call, Rewriter, prune
 from tenonnx_litert.builtins import elementwise, movement, neural
 
-#: Operators that may end with an activation, and the activations that their kernels have.
+#: Operators with a fused activation, and the activations that their kernels support.
 _WITH_ACTIVATION = frozenset(
     {
         elementwise.add,
@@ -27,15 +27,15 @@ _WITH_ACTIVATION = frozenset(
 )
 _ACTIVATIONS = {elementwise.relu: "RELU", elementwise.relu6: "RELU6", elementwise.relu_n1_to_1: "RELU_N1_TO_1"}
 
-#: Operators with a bias behind their first two inputs.
+#: Operators with a bias as third input.
 _WITH_BIAS = frozenset({neural.conv_2d, neural.depthwise_conv_2d, neural.fully_connected})
 
-#: Passes after which nothing more is expected to become one.
+#: Maximum number of passes.
 _PASSES = 3
 
 
 def fused(graph: Graph) -> Graph:
-    """``graph`` of builtin operators with fewer of them."""
+    """``graph`` of builtin operators, with fused activations, biases, transposes and reshapes."""
     for _ in range(_PASSES):
         count = len(graph.nodes)
         graph = prune(Rewriter(graph, _fuse).run())
@@ -45,13 +45,13 @@ def fused(graph: Graph) -> Graph:
 
 
 def _fuse(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-    """The operator before a call that takes in the call, or None."""
+    """The results of the operator before a call with the call fused into it, or None."""
     rule = _RULES.get(call.op)
     return None if rule is None or call.node is None else rule(rewriter, call)
 
 
 def _only(rewriter: Rewriter, call: Call, position: int) -> Node | None:
-    """The producer of an input that nothing else reads."""
+    """The producer of an input, if the input has no other consumer."""
     assert call.node is not None
     source = call.node.inputs[position]
     value = call.inputs[position]

@@ -1,4 +1,4 @@
-"""Functions of a worker process around the interpreter of LiteRT, which some files crash.
+"""Functions of a worker process with LiteRT's interpreter, since some files crash it.
 
 It imports nothing of tenonnx. Arrays of bfloat16 travel as float32, beside the names of their types.
 """

@@ -1,4 +1,4 @@
-"""Runs of files in LiteRT's interpreter, in a child process, which some files crash."""
+"""Runs of files in LiteRT's interpreter, in a child process, since some files crash it."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class _File:
         return int(tflite.BufferEnd(builder))
 
     def place_of(self, raw: bytes) -> int:
-        """The number of the buffer with these contents; equal ones are one."""
+        """The index of the buffer with these contents; equal contents share a buffer."""
         if raw not in self.held:
             self.held[raw] = len(self.data)
             self.data.append(raw)
@@ -254,7 +254,7 @@ def _field(name: str, value: Any) -> Any:
 
 
 def _raw(value: Value) -> bytes:
-    """Contents as they lie in a file: little-endian, two of 4 bits in a byte."""
+    """Contents as stored in the file: little-endian, two 4-bit elements in a byte."""
     assert value.data is not None
     array = value.data.array()
     if value.dtype is DType.int4:

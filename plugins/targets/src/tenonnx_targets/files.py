@@ -16,14 +16,14 @@ from tenonnx_targets.target import Target
 #: Plugins of this entry-point group are packages that hold files of targets.
 GROUP = "tenonnx.targets"
 
-#: What the name of a file of targets ends with.
+#: Suffixes of target files.
 SUFFIXES = (".toml", ".json")
 
 _SCHEMA = "docs/reference/target-files.md says what is in such a file"
 
 
 def runtimes() -> tuple[dict[str, Target], list[PluginError]]:
-    """The targets of every file that is installed, by name, and what is wrong with the files that are left out."""
+    """The targets of all installed files by name, and the errors of the files that cannot be read."""
     found: dict[str, Target] = {}
     failures: list[PluginError] = []
     for package, folder in _folders(failures):
@@ -42,7 +42,7 @@ def runtimes() -> tuple[dict[str, Target], list[PluginError]]:
 
 
 def find_runtime(name: str) -> Target:
-    """The target of that name, or of that file. Raises ``InvalidCall`` naming what is near."""
+    """The target with this name, or in this file. Raises ``InvalidCall`` with similar names."""
     if Path(name.partition("#")[0]).suffix in SUFFIXES:
         return load_target(name)
     found, failures = runtimes()
@@ -59,7 +59,7 @@ def find_runtime(name: str) -> Target:
 
 
 def load_target(name: str) -> Target:
-    """The target of a file, of several the one that is named behind ``#``."""
+    """The target in a file; if there are several, the one named after ``#``."""
     path, _, wanted = name.partition("#")
     file = Path(path)
     try:

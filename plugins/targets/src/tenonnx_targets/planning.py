@@ -1,4 +1,4 @@
-"""The cheapest way to express a call by the ops of a list."""
+"""Search for the cheapest lowering of a call to the ops of a target."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tenonnx_targets.recipes import SMALL, Recipe, recipe
 #: Plugins of this entry-point group are modules with ``LOWERINGS``: by op, pairs of an accuracy class and a function.
 GROUP = "tenonnx.lowerings"
 
-#: Kinds of calls that are looked at for one call.
+#: Maximum number of kinds of calls in the search for one call.
 MOST_KINDS = 600
 
-#: Multiply-adds, nodes, and ways within each other, by which a way is dearer than what it leads to.
+#: Cost that a way adds to that of the calls in it: multiply-adds, nodes, and nesting of ways.
 _Cost = tuple[int, int, int]
 
 #: Ways that are tried for one call: the first may fail for contents that calls of its kind do not share.

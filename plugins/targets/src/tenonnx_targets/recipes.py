@@ -1,4 +1,4 @@
-"""Nodes that replace a call, kept to be made again for calls that are alike."""
+"""Recorded replacements of a call, replayed for calls with the same op, attributes and types."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Recipe:
     results: Sequence[_Place]
 
     def replay(self, retargeting: Retargeting, call: Call) -> list[Value | None]:
-        """The results for a call of the same kind, whose nodes are added."""
+        """Add the recorded nodes for a call of the same kind; returns its results."""
         values = list(call.inputs)
 
         def at(place: _Place) -> Value | None:
@@ -71,8 +71,8 @@ class Recipe:
 def recipe(action: str, call: Call, nodes: Sequence[Node], results: Sequence[Value | None]) -> Recipe | None:
     """The recipe of a call that these nodes replace.
 
-    None where they depend on more than the kind of the call: large contents, subgraphs, other values of the graph, and
-    dims that only the nodes bring along.
+    None if they depend on more than the kind of the call: large contents, subgraphs, other values of the graph, or
+    dims that only the nodes introduce.
     """
     if any(value is not None and not _is_in_kind(value) for value in call.inputs):
         return None
@@ -96,7 +96,7 @@ def recipe(action: str, call: Call, nodes: Sequence[Node], results: Sequence[Val
 
 
 def _is_in_kind(value: Value) -> bool:
-    """Whether the kind of a call tells all that a lowering may read of an input."""
+    """Whether the kind of a call holds everything that a lowering may read of an input."""
     return value.data is None or (value.data.nbytes <= SMALL and value.role is None)
 
 

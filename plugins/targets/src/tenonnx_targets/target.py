@@ -65,14 +65,19 @@ class OpLimits:
 class Target:
     """Limits of one runtime or converter, or of a list of ops.
 
-    ``opsets`` are the domains that it knows, each with its newest version, None where no limit is documented;
-    ``minimum`` the oldest ones. ``dtypes`` are the element types of graph inputs and outputs. ``ops``, where there is a
-    list, are all ops that it takes, each with the entries of which one has to fit. ``unspecified`` are ops, by name,
-    that it takes at any version although the specification of their domain has them later or never. ``without`` are
-    ops that it does not take. None stands for anything that is not documented. ``batch`` is the first dim of all
-    inputs, ``file_size`` the most bytes of a model with its tensors, and ``external_data`` tells whether these may lie
-    in files of their own. ``failures`` are measured ones, of calls of single ops. ``accuracy`` is the class of the
-    least accurate lowerings that are allowed.
+    None means that no limit is documented.
+
+    - ``opsets``: the newest version of each supported domain; ``minimum``: the oldest version.
+    - ``dtypes``: the supported element types of graph inputs and outputs.
+    - ``ops``: the supported ops, each with its entries, one of which has to match a call.
+    - ``unspecified``: names of ops that are supported at any version, although the specification of their domain has
+      them later or never.
+    - ``without``: ops that are not supported.
+    - ``batch``: the first dim of all inputs.
+    - ``file_size``: the maximum size of a model with its tensors in bytes; ``external_data``: whether tensors may be
+      stored in other files.
+    - ``failures``: measured failures of calls of single ops.
+    - ``accuracy``: the class of the least accurate lowerings that are allowed.
     """
 
     name: str
@@ -105,13 +110,13 @@ class Target:
 
     @staticmethod
     def of_ops(ops: Collection[str]) -> Target:
-        """The target of the given ops alone: names, with their domain where it is not ai.onnx (``domain::Name``)."""
+        """The target that supports only these ops: names, with the domain if it is not ai.onnx (``domain::Name``)."""
         listed = {_op_of(name): (OpLimits(),) for name in ops}
         opsets = dict.fromkeys(["ai.onnx", *(domain for domain, _ in listed)])
         return Target("the list of ops", "the ops that were given", opsets, {}, None, None, listed, "", "", "")
 
     def only(self, ops: Collection[str]) -> Target:
-        """The target with the given ones of its ops alone. Raises ``InvalidCall`` for one that it does not take."""
+        """The target restricted to some of its ops. Raises ``InvalidCall`` for an op that it does not support."""
         wanted = [_op_of(name) for name in ops]
         entries = {op: self._entries(*op) for op in wanted}
         missing = [name for name, op in zip(ops, wanted, strict=True) if entries[op] is None]

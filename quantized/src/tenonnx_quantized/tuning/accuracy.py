@@ -1,4 +1,4 @@
-"""Accuracy of a quantized graph: errors of tensors and outputs, and the weights that stay floats."""
+"""Accuracy of a quantized graph: errors of tensors and outputs, and the weights that are not quantized."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tenonnx_quantized.tuning.pareto import LayerSensitivity, ParetoPoint, finit
 from tenonnx_quantized.tuning.quantized_tensor import QuantizedTensor
 from tenonnx_quantized.tuning.statistics import Batch
 
-#: Of so many layers the errors are drawn.
+#: Maximum number of layers in the plot of errors.
 _DRAWN = 30
 
 
@@ -34,10 +34,10 @@ class TensorError:
 class Report:
     """Results of a quantization: the error of each tensor and output, and the nodes that stay in floating point.
 
-    ``reached`` is the share of the numbers of the model's weights that are quantized values now; ``kept`` are the
-    weights that are not, with the types of the nodes that use them: largest first. ``sqnr`` is the
-    signal-to-quantization-noise ratio of each output of floats, in decibels. ``layers`` have the sensitivity of each
-    layer where it was measured, and ``notes`` say what is doubtful about the calibration data.
+    ``reached`` is the share of the elements of the model's weights that are quantized; ``kept`` are the weights that
+    are not, with the types of the nodes that use them, largest first. ``sqnr`` is the
+    signal-to-quantization-noise ratio of each output of floats, in decibels. ``layers`` has the sensitivity of each
+    layer where it was measured, and ``notes`` are warnings about the calibration data.
     """
 
     tensors: list[TensorError] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Report:
         return [point for point, _ in pareto_curve(self.layers)] if self.layers else []
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the error of each layer alone by its bits, and in a figure of its own the curve of size and error, too.
+        """Draw the error that each layer alone causes by its bits; a new figure also has the curve of size and error.
 
         Returns the axes of matplotlib. Raises ``InvalidCall`` where the sensitivity of layers was not measured."""
         from tenonnx.tools import plot_axes
@@ -133,7 +133,7 @@ def lost(weights: Value, quantized: QuantizedTensor) -> float:
 
 
 def relative_error(found: Any, wanted: Any) -> float:
-    """The root of the mean square of the difference, relative to that of what is wanted, where that is finite."""
+    """The root mean square of the difference, relative to that of the expected values, over finite ones."""
     found, wanted = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
     known = np.isfinite(wanted)
     if not np.array_equal(found[~known], wanted[~known], equal_nan=True):

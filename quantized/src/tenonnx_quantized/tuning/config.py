@@ -33,7 +33,7 @@ _OF_BITS = {
 
 @dataclass(frozen=True, slots=True)
 class LayerSettings:
-    """Settings of the layers whose node or weights have a name that matches ``pattern``; None: those of the model.
+    """Settings of the layers whose node or weights have a name that matches ``pattern``; None: that of the model.
 
     ``bits`` is 2, 4 or 8, ``granularity`` tensor, channel or block, ``method`` how the weights are rounded. Where
     ``keep_float`` is set, the layers are not quantized.
@@ -72,7 +72,7 @@ class WeightSettings:
     search: str
 
     def with_bits(self, bits: int) -> WeightSettings:
-        """The same for another number of bits of integers of the same sign."""
+        """The same settings for an integer type of the same signedness with other bits."""
         return replace(self, dtype=_OF_BITS[bits][self.dtype.is_signed])
 
 
@@ -80,23 +80,36 @@ class WeightSettings:
 class QuantizeConfig:
     """Settings of a quantization.
 
-    ``mode``: ``dynamic`` (weights, and activations by ranges found while it runs), ``static`` (by ranges found on data)
-    or ``weights`` alone: those of MatMul in blocks of ``block_size`` rows, by default of 4 ``bits``, those of Conv by
-    channel in 8, and those of Gemm, the layers that a model ends in, likewise unless ``bits`` says otherwise.
-    ``granularity`` (tensor, channel or block) sets the part of a weight that shares a scale for all of them.
-    ``activation_type`` and ``weight_type`` say more of them in mode ``static``, the latter in ``dynamic``, too: by
-    default uint8 (int8 where ``symmetric``) and int8. float8 goes with float8. Quantized values of signed types are
-    symmetric in weights, those of all types where ``symmetric`` or in form ``qoperator``, which has quantized values of
-    8 bits alone. ``method`` names methods, one or several: how weights are rounded (``rtn``, ``hqq``, ``gptq``,
-    ``quantease``, ``ada-round`` or ``auto-round``), how the model is rescaled before (``awq``, ``smooth-quant``,
-    ``equalize``), and ``bias-correction``. ``calibration`` is a method of ``calibrate.METHODS``, ``search`` how the
-    scales of blocks are found. ``ops`` are the types to quantize (None: those with weights, and in mode ``static`` what
-    lies between these), ``leave_out`` patterns of names of nodes that stay floats, ``layers`` settings by pattern, the
-    first that matches counts. ``budget`` is the greatest error of the outputs, relative to their size, for which the
-    worst nodes stay floats, or a size, such as ``"4.5 bits"`` for each weight or ``"20 MiB"`` for all of them, for
-    which each layer gets 2, 4 or 8 bits by its sensitivity. ``form`` is that of the result.
-    ``initializers_as_constants`` takes initializers off the list of graph inputs, which no call can feed then; those
-    that stay there are not quantized.
+    Weights and activations:
+
+    - ``mode``: ``dynamic`` quantizes weights, and activations by ranges computed at run time; ``static`` quantizes
+      both by ranges found on data; ``weights`` quantizes weights only.
+    - ``bits``: the bits of weights, by default 8. In mode ``weights`` weights of MatMul have 4 by default, in blocks of
+      ``block_size`` rows, and those of Conv and Gemm 8, by channel; with ``bits``, those of Gemm are in blocks, too.
+    - ``granularity``: the part of each weight that shares a scale: tensor, channel or block.
+    - ``activation_type`` (mode ``static``) and ``weight_type``: element types, by default uint8 (int8 with
+      ``symmetric``) and int8. float8 activations need float8 weights.
+    - ``symmetric``: quantize symmetrically. Weights of signed types always are symmetric, and so are all weights in
+      form ``qoperator``.
+    - ``form``: the format of the result, ``qdq`` or ``qoperator``. The latter has 8-bit types only.
+
+    Methods:
+
+    - ``method``: one or several: how weights are rounded (``rtn``, ``hqq``, ``gptq``, ``quantease``, ``ada-round`` or
+      ``auto-round``), how the model is rescaled before (``awq``, ``smooth-quant``, ``equalize``), ``bias-correction``.
+    - ``calibration``: how ranges of activations are found, one of ``calibrate.METHODS``.
+    - ``search``: how the scales of blocks are found.
+
+    Nodes:
+
+    - ``ops``: the op types to quantize; None: those with weights, and in mode ``static`` the ops between them.
+    - ``leave_out``: patterns of names of nodes that stay in floating point.
+    - ``layers``: settings by pattern; the first that matches is used.
+    - ``budget``: the maximum error of the outputs, relative to their size, for which the worst nodes stay in floating
+      point; or a size, such as ``"4.5 bits"`` per weight or ``"20 MiB"`` in total, for which each layer gets 2, 4 or 8
+      bits by its sensitivity.
+    - ``initializers_as_constants``: remove initializers from the graph inputs, so that calls cannot replace them.
+      Initializers that stay there are not quantized.
     """
 
     mode: str = MODES[0]
@@ -243,7 +256,7 @@ def _check_block_size(size: int) -> None:
 
 
 def _check_choices(where: str, settings: Any, choices: dict[str, Iterable[Any]]) -> None:
-    """Raise ``InvalidCall`` for a setting that is none of its choices."""
+    """Raise ``InvalidCall`` for a setting with an invalid value."""
     for name, known in choices.items():
         value = getattr(settings, name)
         if value in known:

@@ -1,4 +1,4 @@
-"""The graph with QuantizeLinear and DequantizeLinear where a plan wants them."""
+"""Insertion of QuantizeLinear and DequantizeLinear by a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of the choices of a quantization, without anything that takes long to import."""
+"""Names of the modes, formats and methods of a quantization, in a module that imports fast."""
 
 #: The modes; the first one, which needs no data, is the default.
 MODES = ("dynamic", "static", "weights")

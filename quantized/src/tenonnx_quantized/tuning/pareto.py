@@ -21,9 +21,9 @@ def sqnr(error: float) -> float:
 
 @dataclass(slots=True)
 class LayerSensitivity:
-    """The error of the outputs, relative to their size, that quantizing one layer alone causes, and the bits that its
-    weights then take with their scales: each by the number of bits of a weight. ``name`` is that of the weights, and
-    ``bits`` the number chosen."""
+    """Sensitivity of one layer: the error of the outputs, relative to their size, if only this layer is quantized, and
+    the bits that its weights and scales take. Both are mappings by the number of bits of a weight. ``name`` is that of
+    the weights, and ``bits`` the number chosen."""
 
     name: str
     op: str

@@ -55,15 +55,15 @@ def quantize(
 ) -> tuple[Graph, Report]:
     """``graph`` with quantized weights and activations, and a report; ``settings`` are those of ``QuantizeConfig``.
 
-    ``recipe`` is the name of a recipe (``recipes()`` lists them) or the path of a TOML file with such settings; those
-    that are given, too, override it. ``batches`` are data on which ranges and statistics are found and errors measured;
-    modes other than ``static`` can do without, unless a method reads the inputs of layers. They are an iterable of
-    feeds, which is gone through once, or what training takes: the path of a table, arrays by name, a loader or a data
-    set, which are cut into batches of ``batch_size``; ``columns`` names the columns of an input, and labels are
-    ignored. With ``report``, the sensitivity of each layer is measured, too. The result is at version 13 of ai.onnx or
-    newer, 19 with float8, 21 with blocks, 16 or 4 bits, 25 with 2 bits, whatever the graph is at. Raises
-    ``InvalidCall`` for settings that are not known, for data that are missing or have NaN, and where nothing can be
-    quantized.
+    ``recipe`` is the name of a recipe (``recipes()`` lists them) or the path of a TOML file with such settings;
+    ``settings`` override it. ``batches`` are the data for ranges, statistics and errors. Only mode ``static`` and
+    methods that read the inputs of layers need them. They are an iterable of feeds, which is iterated over once, or
+    data as for training: the path of a table, arrays by name, a loader or a data set, cut into batches of
+    ``batch_size``. ``columns`` names the columns of an input, and labels are ignored. With ``report``, the sensitivity
+    of each layer is measured, too.
+
+    The opset of the result is at least 13; 19 with float8; 21 with blocks, 16 or 4 bits; 25 with 2 bits. Raises
+    ``InvalidCall`` for unknown settings, for data that are missing or have NaN, and if nothing can be quantized.
     """
     chosen = config_of(recipe, settings)
     data = () if batches is None else batches

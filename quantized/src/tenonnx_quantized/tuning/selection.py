@@ -13,7 +13,7 @@ from tenonnx_quantized.tuning.config import QuantizeConfig
 #: Ops with weights, and the position and the axis of channels of these.
 _WEIGHTED: dict[Op, tuple[int, int]] = {ops.conv: (1, 0), ops.matmul: (1, -1), ops.gemm: (1, 1)}
 
-#: From so many rows on, a table is quantized that rows are taken of.
+#: Minimum number of rows of a table of Gather that is quantized.
 _LONG = 32
 
 #: Ops whose activations a static quantization rounds, too.
@@ -38,7 +38,7 @@ def weight_place(node: Node) -> tuple[int, int] | None:
 
 
 def _is_table(uses: Mapping[Value, Sequence[Node]], node: Node) -> bool:
-    """Whether a node takes rows of a constant that only such nodes read, and that is long enough to be worth it."""
+    """Whether a node gathers rows of a constant that is long enough and has only such consumers."""
     if not is_meaning(node.op, ops.gather) or node.attributes.get("axis"):
         return False
     table = node.inputs[0]
@@ -88,7 +88,7 @@ def _is_activated(node: Node) -> bool:
 
 
 def _between_quantized(graph: Graph, nodes: list[Node]) -> list[Node]:
-    """``nodes`` without ops that others of them neither feed nor read: to round for these alone would save nothing."""
+    """``nodes`` without ops that no other of them feeds or reads: quantizing these alone saves nothing."""
     while True:
         made, read = _flow(graph, nodes)
         kept = [

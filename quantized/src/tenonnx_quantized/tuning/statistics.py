@@ -23,7 +23,7 @@ Batch = Mapping[str, Any]
 #: Bytes of the second moments that are held at a time; layers beyond take further runs over the batches kept.
 MOMENT_BYTES = 1 << 30
 
-#: Up to so many rows, second moments are summed in float64.
+#: Maximum number of rows for which second moments are summed in float64.
 _DOUBLE = 2048
 
 
@@ -51,7 +51,7 @@ class LayerInput:
 
 
 def layer_input(node: Node) -> LayerInput | None:
-    """The input of a Conv, Gemm or MatMul with constant weights; None where its shape does not say enough."""
+    """The input of a Conv, Gemm or MatMul with constant weights; None if too little of its shape is known."""
     (x, weights, *_), attributes = bind(node)
     shape = None if weights is None else weights.tensor.shape
     if x is None or weights is None or shape is None or not all(isinstance(d, int) for d in shape):
@@ -87,7 +87,7 @@ class InputStatistics:
         return InputStatistics(moment, *(np.zeros((key.groups, key.rows)) for _ in range(3)))
 
     def add(self, key: LayerInput, x: Array) -> None:
-        """Take in the numbers of a batch."""
+        """Add the values of a batch."""
         for given in key.unfold(x):
             part = given.astype(np.float32, copy=False)
             size = np.abs(part)
@@ -109,7 +109,7 @@ class InputStatistics:
 
 
 def watching(graph: Graph, names: Sequence[str], backend: str) -> Program:
-    """A program that gives these values of a graph."""
+    """A program that computes these values of a graph."""
     watched = copy_graph(graph)
     values = {value.name: value for value in watched.values()}
     watched.outputs = [values[name] for name in names]
@@ -168,7 +168,7 @@ def inputs_of(nodes: Iterable[Node]) -> dict[Node, LayerInput]:
 
 
 def check_batch(batch: Batch, number: int) -> None:
-    """Raise ``InvalidCall`` for a batch with numbers that are not finite."""
+    """Raise ``InvalidCall`` for a batch with NaN or infinite values."""
     for name, given in batch.items():
         contents = np.asarray(given)
         if contents.dtype.kind != "f":

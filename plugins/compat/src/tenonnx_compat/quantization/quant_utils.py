@@ -1,4 +1,4 @@
-"""The names of types and forms of quantized models."""
+"""Enumerations of quantized types and formats."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _METHODS = {
     CalibrationMethod.Percentile: "percentile",
 }
 
-#: Options that say what happens here anyway, with the values for which this holds.
+#: Options without an effect here, with the values that are the behavior of tenonnx.
 _HELD = {
     "WeightSymmetric": True,
     "EnableSubgraph": False,
@@ -200,7 +200,7 @@ def quantize_static(
 
 
 def _symmetric(call: str, options: Mapping[str, Any] | None) -> bool:
-    """Whether activations are symmetric; what other options ask for has to be what happens anyway."""
+    """Whether activations are symmetric. Raises ``NotSupported`` for options that ask for anything but the default."""
     others = {name: value for name, value in (options or {}).items() if name != "ActivationSymmetric"}
     others = {name: value for name, value in others.items() if name not in _HELD or value != _HELD[name]}
     for name, value in others.items():

@@ -1,4 +1,4 @@
-"""Driving the files of a training: the classes that scripts for onnxruntime-training use."""
+"""Training with the files of ``artifacts``: the classes that scripts for onnxruntime-training use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing the files of a training: its step in two parts, the model to evaluate, and where it begins."""
+"""Writing the files of a training: the gradients, the optimizer, the evaluation model and the first checkpoint."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Graphs in front of models: tokenizers and image processors, from the files of their libraries."""
+"""Preprocessing graphs: tokenizers, from the files of their libraries."""

@@ -1,4 +1,4 @@
-"""Reading the configuration files of tokenizers and image processors."""
+"""Reading the configuration files of tokenizers."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tenonnx_extensions.pipelines.files import contents, settings
 from tenonnx_extensions.ragged import ragged_tensor_to_dense
 from tenonnx_extensions.unigram import processor_of, sentencepiece_tokenizer
 
-#: The files of a tokenizer, those that say most first.
+#: The files of a tokenizer, in order of preference.
 FILES = ("tokenizer.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 
 #: Classes of transformers whose ids are fairseq's.
@@ -27,14 +27,14 @@ _OPSETS = {"ai.onnx": 21, DOMAIN: 1}
 
 
 def tokenizer(path: str | os.PathLike[str], *, model: Graph | None = None, length: int | None = None) -> Graph:
-    """The graph of a tokenizer: from ``text``, string[batch], to what a model reads.
+    """The graph of a tokenizer: from ``text``, string[batch], to the inputs of a model.
 
     ``path`` is a ``tokenizer.json``, a ``vocab.txt`` of BERT, a ``.model`` of SentencePiece, or a folder with one of
     these; a ``tokenizer_config.json`` beside it is read, too. Outputs are ``input_ids``, ``attention_mask`` and
     ``token_type_ids``, int64[batch, tokens], and, but for SentencePiece, ``offset_mapping``, int64[batch, tokens, 2],
-    which counts characters. Rows are filled up to the longest. With ``length`` they have that many tokens: longer ones
-    are cut, shorter ones filled up. With ``model``, the outputs are those of its inputs that are named so, in their
-    types. Raises ``InvalidModel`` for a file that cannot be read, and ``InvalidCall`` where ``model`` reads no tokens.
+    which counts characters. Rows are padded to the longest. With ``length`` they are padded or truncated to that many
+    tokens. With ``model``, only the outputs that it has as inputs are computed, in the types of these. Raises
+    ``InvalidModel`` for a file that cannot be read, and ``InvalidCall`` if ``model`` has none of these inputs.
     """
     if length is not None and length < 1:
         raise InvalidCall("length is not positive", given=str(length))

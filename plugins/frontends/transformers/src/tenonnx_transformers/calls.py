@@ -1,4 +1,4 @@
-"""Models of one call: encoders, classifiers and detectors, with inputs made up from their config."""
+"""Models without generation (encoders, classifiers, detectors), with example inputs made from their config."""
 
 from __future__ import annotations
 

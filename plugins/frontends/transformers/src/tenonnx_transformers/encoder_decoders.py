@@ -1,4 +1,4 @@
-"""Encoders with decoders, of text and of speech: the encoder, a first step of the decoder, and a step with states."""
+"""Encoder-decoder models of text and of speech: the encoder, the first step of the decoder, and a step with states."""
 
 from __future__ import annotations
 

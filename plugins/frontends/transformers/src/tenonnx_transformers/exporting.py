@@ -42,7 +42,7 @@ def export(
     ``task`` is by default that of the architecture. ``layout`` says for which runtime the folder is: ``onnxruntime``,
     ``genai`` or ``transformers.js``. ``trust`` runs code of the folder and reads pickles. Files are compared with the
     model before anything is written to ``out``, on logits at several sizes and on greedy tokens; ``atol`` and ``rtol``
-    replace the tolerances. ``progress`` is called with what is done next. ``opset_version`` is 17 by default, and
+    replace the tolerances. ``progress`` is called with the name of each step. ``opset_version`` is 17 by default, and
     ``fields`` are those of ``tx.ExportConfig``, such as ``target``.
 
     Raises ``InvalidCall`` for an unknown task or layout and for folders that need trust, ``InvalidModel`` for broken

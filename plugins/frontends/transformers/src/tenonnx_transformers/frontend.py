@@ -1,4 +1,4 @@
-"""The front end: ``tx.load(folder)`` returns the graph of a folder of transformers that becomes one."""
+"""The front end: ``tx.load(folder)`` for folders of transformers that become one graph."""
 
 from __future__ import annotations
 

@@ -24,9 +24,10 @@ Run = Callable[[Mapping[str, Any]], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Generated:
-    """Greedy tokens of a file against those of the model: so many of ``tokens`` are ``equal``, by ``runtime``.
+    """Comparison of greedy tokens of a file in ``runtime`` with those of the model: ``equal`` of ``tokens`` are equal.
 
-    ``ties`` counts prompts whose tokens part where the model's two best logits are as near as rounding.
+    ``ties`` counts prompts that differ at a token where the two logits of the model are equal up to rounding; tokens
+    after it count as not equal.
     """
 
     runtime: str
@@ -84,7 +85,7 @@ def prompts_for(config: Any, lengths: Sequence[int] = LENGTHS, seed: int = 0) ->
 
 
 def pad_of(config: Any) -> int:
-    """The token that fills up prompts: that of the config, or else its first end token, or 0."""
+    """The padding token: that of the config, or else its first end token, or 0."""
     for given in (getattr(config, "pad_token_id", None), *ends_of(config)):
         if isinstance(given, int) and 0 <= given < config.vocab_size:
             return given
@@ -98,7 +99,7 @@ def ends_of(config: Any) -> list[int]:
 
 
 def steps_for(config: Any, wanted: int = TOKENS) -> int:
-    """Tokens to generate: as many as ``wanted``, or as the positions of a model allow."""
+    """The number of tokens to generate: ``wanted``, or fewer if the model has too few positions."""
     limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     room = wanted if not isinstance(limit, int) else limit - max(LENGTHS)
     return max(1, min(wanted, room))
@@ -148,8 +149,8 @@ def compare_tokens(
 ) -> Generated:
     """Compare tokens of prompts. ``logits`` are those of the model, of (vocabulary,), for a prompt and a step.
 
-    Behind the first token that differs nothing is compared. Raises ``VerificationFailed`` where its logit is below that
-    of the model's own token by more than rounding explains.
+    Tokens after the first difference are not compared. Raises ``VerificationFailed`` if the logit of the differing
+    token is below that of the model's own token by more than rounding explains.
     """
     same = actual == expected
     equal = ties = 0

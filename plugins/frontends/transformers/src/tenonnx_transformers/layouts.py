@@ -1,4 +1,4 @@
-"""Layouts of folders: which files a runtime expects beside the graphs, and where."""
+"""Layouts of folders: the files that a runtime expects beside the graphs, and their places."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _write_genai(source: Source, folder: Path, graphs: Mapping[str, Sequence[str
 
 
 def _check_transformers_js(model_type: str, states: Sequence[State]) -> None:
-    """Raise ``NotRepresentable`` for decoders beside an encoder, whose steps transformers.js wants merged."""
+    """Raise ``NotRepresentable`` for encoder-decoder models, whose decoders transformers.js needs merged."""
     crossed = next((state for state in states if state.kind.startswith("encoder.")), None)
     if crossed is not None:
         raise NotRepresentable(

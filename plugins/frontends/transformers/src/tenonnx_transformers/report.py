@@ -1,4 +1,4 @@
-"""Result of an export: the files, and how near they are to the model."""
+"""Result of an export: the files, and their differences from the model."""
 
 from __future__ import annotations
 

@@ -41,11 +41,11 @@ class Source:
 
 
 def source_of(model: torch.nn.Module | str | os.PathLike[str], task: str | None = None, trust: bool = False) -> Source:
-    """A module or folder as a source. Nothing is downloaded, and without ``trust`` no code of the folder runs.
+    """Read a module or folder. Nothing is downloaded, and without ``trust`` no code of the folder runs.
 
-    Weights become float32. Raises ``InvalidCall`` for what is neither, for an unknown task, and for folders that need
-    trust: those with code of their own, and with pickled weights. Raises ``InvalidModel`` for a folder whose files do
-    not fit together.
+    Weights become float32. Raises ``InvalidCall`` for another type of model, for an unknown task, and for folders that
+    need ``trust``, with code of their own or pickled weights. Raises ``InvalidModel`` if the files of a folder do not
+    match, and ``NotRepresentable`` for quantized weights.
     """
     if isinstance(model, torch.nn.Module):
         if not isinstance(getattr(model, "config", None), transformers.PreTrainedConfig):
@@ -163,7 +163,7 @@ def _first_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep back what transformers logs and warns of: errors tell it."""
+    """Suppress logs and warnings of transformers, since the errors raised here report the cause."""
     disabled = logging.root.manager.disable
     logging.disable(logging.ERROR)
     bars = transformers.utils.logging.is_progress_bar_enabled()

@@ -1,4 +1,4 @@
-"""Comparison of encoders with decoders with the model, on logits and on greedy tokens."""
+"""Comparison of encoder-decoder graphs with the model, on logits and on greedy tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CALLS = ((1, 5, (1, 1, 2)), (2, 8, (4, 1, 3)), (3, 11, (1, 3, 1)))
 
 
 class Decoding:
-    """States of a decoder between calls: the first is of the first graph, others of the one with states."""
+    """Decoding with the two decoder graphs: the first call runs the first, later calls the one with states."""
 
     def __init__(self, parts: Parts, runs: Sequence[Session], inputs: Mapping[str, torch.Tensor]) -> None:
         self.parts, self.runs = parts, runs

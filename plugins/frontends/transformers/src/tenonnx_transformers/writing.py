@@ -70,7 +70,7 @@ def write_model(source: Source, folder: Path, settings: Settings) -> Written:
 
 @contextlib.contextmanager
 def plain_attention(model: Any) -> Iterator[None]:
-    """Let attention of a model be computed by matrix products, with its mask as a summand."""
+    """Make a model compute attention by matrix products with an additive mask."""
     before = model.config._attn_implementation
     try:
         with quiet():

@@ -1,4 +1,4 @@
-"""Reductions, cumulative sums and choices of the greatest."""
+"""Reductions, cumulative sums, ARG_MAX, ARG_MIN and TOPK_V2."""
 
 from __future__ import annotations
 

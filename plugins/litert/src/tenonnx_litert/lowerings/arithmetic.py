@@ -17,7 +17,7 @@ _SMALL = (DType.int8, DType.uint8, DType.int16, DType.uint16)
 
 
 def _through(kind: DType, function: Any, *values: Value, back: bool = True) -> Value:
-    """The function on values of another type."""
+    """Compute a function in another element type, and cast the result back."""
     found = function(*(ops.cast(v, to=kind) for v in values))
     return ops.cast(found, to=values[0].dtype) if back else found
 
@@ -49,7 +49,7 @@ _binary(ops.bitwise_xor, tfl.bitwise_xor, (DType.int8, DType.uint8, DType.int16,
 
 @lowers(ops.div)
 def div_of_sizes(x: Value, y: Value) -> Any:
-    """Quotients of sizes, which are small."""
+    """Quotients of sizes in int32, since sizes are small."""
     sizes = all(v.symbolic_contents is not None or static(v) is not None for v in (x, y))
     unless(x.dtype is not DType.int64 or not sizes, f"DIV does not take {x.dtype}")
     return _through(DType.int32, ops.div, x, y)
@@ -271,7 +271,7 @@ def cast(x: Value, *, to: int, **_: Any) -> Any:
 
 @lowers(ops.identity)
 def identity(x: Value) -> Any:
-    """A copy, where an output has to be another tensor than its source."""
+    """A copy, for an output that has to be a separate tensor."""
     if x.shape is not None and [isinstance(n, int) for n in x.shape].count(False) <= 1 and 0 not in x.shape:
         return movement.reshape(x, constant(np.asarray([n if isinstance(n, int) else -1 for n in x.shape], np.int32)))
     return tfl.cast(x, out_data_type=x.dtype.name)

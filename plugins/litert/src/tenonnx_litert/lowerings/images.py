@@ -211,7 +211,7 @@ def average_pool(x: Value, *, count_include_pad: int, **attributes: Any) -> Any:
 
 
 def _shares(window: Windows, known: Sequence[int | None], widths: list[int], with_padding: bool) -> Any:
-    """By how much the mean of each window exceeds that over all its places, which padding fills with zeros."""
+    """Ratio of the mean of each window to the mean over all its positions with padding as zeros."""
     unless(None in known, "the number of elements in a window depends on dynamic dims")
     found = []
     for axis, size in enumerate(known):
@@ -307,7 +307,7 @@ def resize(
 def _resized_to_nearest(
     x: Value, roi: Value | None, scales: Value | None, wanted: Value | None, target: list[int], options: dict[str, Any]
 ) -> Any:
-    """By the kernel where it reads the same positions, else by these."""
+    """Resize by the kernel if it reads the same positions, else by gathering these."""
     places = []
     for axis, new in zip((2, 3), target, strict=True):
         old = x.shape[axis]

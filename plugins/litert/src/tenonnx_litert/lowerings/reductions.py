@@ -1,4 +1,4 @@
-"""Reductions, cumulative sums, and choices of the greatest."""
+"""Reductions, cumulative sums, ArgMax, ArgMin and TopK."""
 
 from __future__ import annotations
 

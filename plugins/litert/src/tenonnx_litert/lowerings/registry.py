@@ -49,7 +49,7 @@ def int32(contents: Any) -> Value:
 
 
 def narrow(value: Value) -> Value:
-    """Positions or sizes in int32; those beyond its range are its greatest or least."""
+    """Positions or sizes in int32, clipped to its range."""
     if value.dtype is DType.int32:
         return value
     known = static(value)
@@ -82,7 +82,7 @@ def integers(value: Value, what: str) -> list[int]:
 
 
 def reshaped(value: Value, shape: Sequence[Any]) -> Value:
-    """``value`` with other dims: numbers, and values of int64 for those that only run time knows."""
+    """Reshape ``value``. Dims are numbers, or int64 values for those that are known at run time only."""
     known = [n if isinstance(n, int) else -1 for n in shape]
     if value.shape is not None and -1 not in known and list(value.shape) == known:
         return value

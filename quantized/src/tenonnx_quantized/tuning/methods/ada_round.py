@@ -14,13 +14,13 @@ Array = np.ndarray[Any, Any]
 #: Steps of the descent, the part of them without regularization, the rate of Adam and the weight of the regularizer.
 STEPS, _WARM, _RATE, _WEIGHT = 600, 0.2, 1e-2, 3.0
 
-#: The stretch of the sigmoid, and the exponents of the regularizer at the begin and at the end.
+#: The stretch of the sigmoid, and the exponents of the regularizer at the beginning and at the end.
 _ZETA, _GAMMA, _FIRST, _LAST = 1.1, -0.1, 20.0, 2.0
 
 
 def ada_round(layer: Layer) -> Array:
-    """Round up or down as learned (Nagel et al. 2020, arXiv:2004.10568): Adam on the mean square error of the layer's
-    output, with a rectified sigmoid for each weight and the regularizer that drives it to 0 or 1."""
+    """Train whether to round up or down (Nagel et al. 2020, arXiv:2004.10568): Adam on the mean square error of the
+    layer's output, with a rectified sigmoid for each weight and the regularizer that drives it to 0 or 1."""
     scale, zero = layer.spread(layer.scale).astype(np.float64), layer.spread(layer.zero_point)
     below = np.floor(layer.weights / scale)
     rest = layer.weights / scale - below

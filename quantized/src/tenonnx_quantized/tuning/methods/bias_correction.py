@@ -1,4 +1,4 @@
-"""Bias correction: the mean error of a layer's output is taken off its bias."""
+"""Bias correction: the mean error of a layer's output is subtracted from its bias."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPTQ: rounding row by row, each error made up for by the rows that follow."""
+"""GPTQ: rounding row by row, with each error compensated in the rows that follow."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tenonnx_quantized.tuning.methods.layer import Layer
 
 Array = np.ndarray[Any, Any]
 
-#: Rows whose updates of later ones are done at once.
+#: Rows in a block, whose updates of later rows are applied at once.
 _BLOCK = 128
 
 
 def gptq(layer: Layer) -> Array:
     """Round by GPTQ (Frantar et al. 2022, arXiv:2210.17323): the rows of greatest second moment come first ("act
     order"), by the Cholesky factor of the inverse moment; scales of groups are those of the original weights, so that
-    the result needs no index of groups. A column that the nearest values serve better keeps these."""
+    the result needs no index of groups. Columns for which rounding to nearest has a smaller error keep that."""
     rows = len(layer.weights)
     order = np.argsort(-np.diagonal(layer.moment), kind="stable")
     moment = layer.damped()[np.ix_(order, order)].astype(np.float64)

@@ -14,7 +14,7 @@ from tenonnx_quantized.tuning.quantized_tensor import QuantizationParameters, pa
 
 Array = np.ndarray[Any, Any]
 
-#: Parts of a range of numbers that are tried for the least square error, and those around the best of them.
+#: Fractions of a range that are tried for the least square error, and finer ones around the best of them.
 _PARTS, _NEAR = np.linspace(1.0, 0.6, 9), (-0.04, -0.03, -0.02, -0.01, 0.01, 0.02, 0.03, 0.04)
 
 
@@ -103,7 +103,7 @@ def grid(
 
 
 def clipping_moment(moment: Array, settings: WeightSettings) -> Array | None:
-    """The moment by which ranges are clipped, or None: its diagonal for methods that make up for errors among rows."""
+    """The moment by which ranges are clipped, or None: its diagonal for methods that compensate errors."""
     if settings.search != "mse":
         return None
     return moment if settings.rounding in ("rtn", "hqq") else np.diag(np.diagonal(moment))
