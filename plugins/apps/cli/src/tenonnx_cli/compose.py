@@ -12,6 +12,9 @@ from tenonnx_cli.command import Command
 from tenonnx_cli.options import load_model, models_argument
 from tenonnx_cli.parts import output_option, pairs, pairs_among, write, write_options
 
+#: The file of an image processor.
+PROCESSOR = "preprocessor_config.json"
+
 
 def is_tokenizer(path: str) -> bool:
     """Whether a path is that of a tokenizer: a file, or a folder with one."""
@@ -22,12 +25,19 @@ def is_tokenizer(path: str) -> bool:
     return given.name in names or given.suffix == ".model"
 
 
+def is_image_processor(path: str) -> bool:
+    """Whether a path is that of an image processor: its file, or a folder with it and no tokenizer."""
+    given = Path(path)
+    return given.name == PROCESSOR or ((given / PROCESSOR).is_file() and not is_tokenizer(path))
+
+
 @click.command(
     "compose",
     cls=Command,
     examples=[
         "tenonnx compose resize.onnx classify.onnx -o whole.onnx --map resized=image",
         "tenonnx compose ./tokenizer classify.onnx -o whole.onnx",
+        "tenonnx compose preprocessor_config.json vit.onnx -o whole.onnx --decode classification",
     ],
 )
 @models_argument
@@ -41,23 +51,37 @@ def is_tokenizer(path: str) -> bool:
     help="Connect output OUT of FIRST to input IN of SECOND; by default those of the same name. Repeatable; an output "
     "may go to several inputs.",
 )
+@click.option(
+    "--decode",
+    type=click.Choice(["classification", "segmentation"]),
+    help="Behind an image processor and a model: scores and labels of the five most probable classes, by id2label of "
+    "the config.json beside FIRST, or a map with the class of each pixel.",
+)
 @write_options
-def command(first: str, second: str, output: str, mapping: Sequence[str], **writing: Any) -> None:
+def command(first: str, second: str, output: str, mapping: Sequence[str], decode: str | None, **writing: Any) -> None:
     """Connect two models, such as preprocessing and a network: outputs of FIRST become inputs of SECOND.
 
     FIRST may be a tokenizer (tokenizer.json, vocab.txt, a .model of SentencePiece, or a folder with one of these): then
-    the whole takes text.
+    the whole takes text. It may be an image processor (preprocessor_config.json, or a folder with it): then the whole
+    takes images of any size.
 
     Other inputs and outputs remain those of the result. Its opset is the newer of the two.
     """
     from tenonnx.tools import extension
 
     after = load_model(second)
-    before = (
-        extension("tokenizer")(first, model=None if mapping else after) if is_tokenizer(first) else load_model(first)
-    )
+    fitted = None if mapping else after
+    if is_image_processor(first):
+        before = extension("image_processor")(first, model=fitted, image_size=decode == "segmentation")
+    elif decode is not None:
+        raise click.UsageError("--decode is for an image processor in front of a model")
+    else:
+        before = extension("tokenizer")(first, model=fitted) if is_tokenizer(first) else load_model(first)
     joined: dict[str, list[str]] = {}
     for of, name in pairs_among({value.name for value in before.outputs}, mapping):
         joined.setdefault(of, []).append(name)
     whole = extension("compose")(before, after, joined or None)
+    if decode is not None:
+        beside = Path(first) if Path(first).is_dir() else Path(first).parent
+        whole = extension("compose")(whole, extension("decoder")(decode, beside, model=after))
     write(whole, output, first, second, **writing)

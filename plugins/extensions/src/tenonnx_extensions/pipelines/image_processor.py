@@ -1,0 +1,202 @@
+"""Image processors as graphs: from the files that transformers writes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Graph, InvalidCall, Value, constant
+from tenonnx_extensions.pipelines.files import settings as read_settings
+from tenonnx_extensions.pipelines.processors import Processor, Settings, settings_of
+from tenonnx_extensions.pipelines.resampling import resize
+
+FILE = "preprocessor_config.json"
+
+
+def image_processor(path: str | os.PathLike[str], *, model: Graph | None = None, image_size: bool = False) -> Graph:
+    """The graph of an image processor of transformers, in ``ai.onnx``.
+
+    ``path`` is a ``preprocessor_config.json``, or a folder with one. The input ``images`` is
+    uint8[batch, height, width, 3] with RGB pixels, of any size. The output ``pixel_values`` is
+    float32[batch, 3, rows, columns], equal to what the processor computes by Pillow 13; it is uint8 where the processor
+    neither rescales nor normalizes. A processor that pads gives ``pixel_mask``, int64[batch, rows, columns], too, and
+    with ``image_size`` there is ``image_size``, int64[2], the height and the width of the images. With ``model``, the
+    outputs are those of its inputs that are named so, in their types; pixels also go to its only input of four dims.
+    Raises ``InvalidModel`` for a file that cannot be read, ``NotRepresentable`` for a setting that has no graph, and
+    ``InvalidCall`` where ``model`` reads no pixels.
+    """
+    file = Path(path)
+    file = file / FILE if file.is_dir() else file
+    kind, settings = settings_of(read_settings(file))
+    graph = Graph("image_processor", opsets={"ai.onnx": 17})
+    images = graph.input("images", "uint8", ("batch", "height", "width", 3))
+    with graph.building():
+        pixels, mask = _processed(images, kind, settings)
+        found = {"pixel_values": pixels}
+        if mask is not None:
+            found["pixel_mask"] = mask
+        if model is not None:
+            found = _read_by(model, found)
+        if image_size:
+            found["image_size"] = ops.identity(ops.shape(images)[1:3])
+        for name, value in found.items():
+            graph.output(name, value)
+    return graph
+
+
+def _read_by(model: Graph, found: dict[str, Value]) -> dict[str, Value]:
+    """The outputs under the names, and in the types, of a model's inputs."""
+    inputs = {value.name: value for value in model.inputs}
+    names = {name: name for name in found if name in inputs}
+    if "pixel_values" not in names:
+        images = [name for name, value in inputs.items() if value.rank == 4]
+        if len(images) != 1:
+            raise InvalidCall(
+                "the model reads none of the image processor's outputs",
+                given=", ".join(f"{name}: {value.type}" for name, value in inputs.items()),
+                available=", ".join(found),
+                do="rename its inputs: tenonnx rename",
+            )
+        names["pixel_values"] = images[0]
+    read = {}
+    for of, name in names.items():
+        value, dtype = found[of], inputs[name].dtype
+        read[name] = value if dtype in (None, value.dtype) else ops.cast(value, to=dtype)
+    return read
+
+
+def _processed(images: Value, kind: Processor, settings: Settings) -> tuple[Value, Value | None]:
+    """Pixels behind all steps, and their mask where the processor pads."""
+    pixels = ops.cast(ops.transpose(images, perm=[0, 3, 1, 2]), to=DType.float64)
+    known: Settings | None = None
+    mask = None
+    is_whole = True  # numbers from 0 to 255, which may still be resized
+    for step in kind.steps:
+        if not settings.get(f"do_{step}", settings.get(step, False)):
+            continue
+        if step == "resize":
+            pixels, known = _resized(pixels, settings)
+        elif step == "center_crop":
+            known = settings["crop_size"]
+            pixels = _center_crop(pixels, known["height"], known["width"])
+        elif step == "rescale":
+            is_whole = False
+            pixels = ops.cast(pixels * np.float64(settings["rescale_factor"]), to=DType.float32)
+            if settings.get("rescale_offset"):
+                pixels = pixels - np.float32(1)
+        elif step == "normalize":
+            is_whole = False
+            pixels = (_float32(pixels) - _by_channel(settings["image_mean"])) / _by_channel(settings["image_std"])
+        elif step == "include_top":
+            is_whole = False
+            pixels = _float32(pixels) / _by_channel(settings["image_std"])
+        elif step == "flip_channel_order":
+            pixels = ops.gather(pixels, np.array([2, 1, 0]), axis=1)
+        else:
+            known = settings["pad_size"] or known
+            pixels, mask = _padded(pixels, settings["pad_size"])
+    if is_whole:
+        pixels = ops.cast(pixels, to=DType.uint8)
+    if known is not None:
+        pixels = ops.reshape(pixels, [0, 3, known["height"], known["width"]])
+        mask = None if mask is None else ops.reshape(mask, [0, known["height"], known["width"]])
+    return pixels, mask if kind.has_mask else None
+
+
+def _float32(pixels: Value) -> Value:
+    return pixels if pixels.dtype is DType.float32 else ops.cast(pixels, to=DType.float32)
+
+
+def _by_channel(colors: tuple[float, ...]) -> np.ndarray:
+    return np.array(colors, np.float32).reshape(3, 1, 1)
+
+
+def _size_of(pixels: Value) -> tuple[Value, Value]:
+    shape = ops.shape(pixels)
+    return shape[2], shape[3]
+
+
+# ----- steps ----------------------------------------------------------------------------------------------------------
+
+
+def _resized(pixels: Value, settings: Settings) -> tuple[Value, Settings | None]:
+    """Resized pixels, and their size where it is that of the settings."""
+    size = settings["size"]
+    if "height" in size:
+        height, width = (constant(np.int64(size[name])) for name in ("height", "width"))
+        return resize(pixels, height, width, settings["resample"]), size
+    rows, columns = _size_of(pixels)
+    if "max_height" in size:
+        height, width = _within(rows, columns, size["max_height"], size["max_width"])
+    elif "longest_edge" in size:
+        is_yolos = "size_multiple" in settings
+        height, width = _between(rows, columns, size["shortest_edge"], size["longest_edge"], is_yolos)
+        if is_yolos:
+            multiple = settings["size_multiple"]
+            height, width = height / multiple * multiple, width / multiple * multiple
+    else:
+        edge = size["shortest_edge"]
+        longest = ops.maximum(rows, columns) * edge / ops.minimum(rows, columns)
+        height, width = ops.where(rows <= columns, edge, longest), ops.where(columns <= rows, edge, longest)
+    return resize(pixels, height, width, settings["resample"]), None
+
+
+def _within(rows: Value, columns: Value, max_height: int, max_width: int) -> tuple[Value, Value]:
+    """The largest size of the same shape that is not beyond either number."""
+    high, wide = (ops.cast(each, to=DType.float64) for each in (rows, columns))
+    scale = ops.minimum(float(max_height) / high, float(max_width) / wide)
+    return _whole(high * scale), _whole(wide * scale)
+
+
+def _between(rows: Value, columns: Value, shortest: int, longest: int, is_yolos: bool) -> tuple[Value, Value]:
+    """The size of the same shape with that shortest edge, or a smaller one with that longest edge."""
+    high, wide = (ops.cast(each, to=DType.float64) for each in (rows, columns))
+    least, most = ops.minimum(high, wide), ops.maximum(high, wide)
+    is_cut = most / least * float(shortest) > float(longest)
+    exact = ops.where(is_cut, float(longest) * least / most, float(shortest))
+    edge = ops.round_(exact)
+    other = ops.floor(exact * most / least)
+    height, width = ops.where(columns < rows, other, edge), ops.where(columns < rows, edge, other)
+    is_kept = ops.equal(least, edge)
+    if is_yolos:
+        is_kept = ops.and_(is_kept, rows <= columns)
+    return ops.where(is_kept, rows, _whole(height)), ops.where(is_kept, columns, _whole(width))
+
+
+def _whole(number: Value) -> Value:
+    return ops.cast(ops.floor(number), to=DType.int64)
+
+
+def _center_crop(pixels: Value, height: int, width: int) -> Value:
+    """The middle of images, with zeros around those that are smaller."""
+    rows, columns = _size_of(pixels)
+    missing_rows, missing_columns = ops.maximum(height - rows, 0), ops.maximum(width - columns, 0)
+    top, left = (missing_rows + 1) / 2, (missing_columns + 1) / 2
+    pixels = _with_zeros(pixels, top, left, missing_rows - top, missing_columns - left)
+    top, left = ops.maximum(rows - height, 0) / 2, ops.maximum(columns - width, 0) / 2
+    starts = _joined(top, left)
+    return ops.slice_(pixels, starts, starts + np.array([height, width]), [2, 3])
+
+
+def _padded(pixels: Value, size: Settings | None) -> tuple[Value, Value]:
+    """Images with zeros below and to the right, and a mask that is 1 where there is an image."""
+    shape = ops.shape(pixels)
+    mask = ops.expand(np.int64(1), _joined(shape[0], shape[2], shape[3]))
+    if size is None:
+        return pixels, mask
+    bottom, right = size["height"] - shape[2], size["width"] - shape[3]
+    mask = ops.unsqueeze(mask, [1])
+    return _with_zeros(pixels, 0, 0, bottom, right), ops.squeeze(_with_zeros(mask, 0, 0, bottom, right), [1])
+
+
+def _with_zeros(pixels: Value, top: Value | int, left: Value | int, bottom: Value, right: Value) -> Value:
+    return ops.pad(pixels, _joined(0, 0, top, left, 0, 0, bottom, right))
+
+
+def _joined(*numbers: Value | int) -> Value:
+    return ops.concat(
+        *(ops.unsqueeze(each, [0]) if isinstance(each, Value) else np.array([each]) for each in numbers), axis=0
+    )
