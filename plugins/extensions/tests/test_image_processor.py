@@ -276,6 +276,7 @@ def test_what_cannot_be_decoded_is_refused(tmp_path):
         ({"do_thumbnail": True}, "do_thumbnail"),
         ({"crop_pct": 0.9}, "crop_pct"),
         ({"size_divisor": 32}, "size_divisor"),
+        ({"data_format": "channels_last"}, "data_format"),
         ({"image_processor_type": "DPTImageProcessor", "keep_aspect_ratio": True}, "keep_aspect_ratio"),
         ({"image_processor_type": "DPTImageProcessor", "ensure_multiple_of": 32}, "ensure_multiple_of"),
         ({"image_processor_type": "ConvNextImageProcessor", "size": {"height": 9, "width": 9}}, "size"),

@@ -6,7 +6,7 @@ Source: transformers 5.24, the classes ``*ImageProcessorPil``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tenonnx.extend import InvalidModel, NotRepresentable
@@ -25,17 +25,32 @@ _DETECTION = ("resize", "rescale", "normalize", "pad")
 
 #: Keys that say nothing about pixels of an RGB image, or only about labels.
 _WITHOUT_EFFECT = {
-    "_valid_processor_keys", "annotations", "auto_map", "data_format", "default_to_square", "device",
-    "disable_grouping", "do_convert_annotations", "do_convert_rgb", "do_reduce_labels", "feature_extractor_type",
-    "format", "image_processor_type", "image_seq_length", "input_data_format", "model_input_names", "num_labels",
-    "processor_class", "reduce_labels", "return_segmentation_masks", "return_tensors", "transformers_version",
+    "_valid_processor_keys",
+    "annotations",
+    "auto_map",
+    "default_to_square",
+    "device",
+    "disable_grouping",
+    "do_convert_annotations",
+    "do_convert_rgb",
+    "do_reduce_labels",
+    "feature_extractor_type",
+    "format",
+    "image_processor_type",
+    "image_seq_length",
+    "input_data_format",
+    "model_input_names",
+    "num_labels",
+    "processor_class",
+    "reduce_labels",
+    "return_segmentation_masks",
+    "return_tensors",
+    "transformers_version",
     "use_fast",
-}  # fmt: skip
+}
 
-#: Sets of keys that give a size, and those of sizes that are not computed from the image's.
-_SIZES = (
-    {"height", "width"}, {"shortest_edge"}, {"shortest_edge", "longest_edge"}, {"max_height", "max_width"},
-)  # fmt: skip
+#: Sets of keys that give a size.
+_SIZES = ({"height", "width"}, {"shortest_edge"}, {"shortest_edge", "longest_edge"}, {"max_height", "max_width"})
 
 
 @dataclass(frozen=True)
@@ -49,7 +64,6 @@ class Processor:
     is_square: bool = True
     #: Whether the result has a ``pixel_mask`` where images are padded.
     has_mask: bool = False
-    own: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _processor(
@@ -58,10 +72,19 @@ def _processor(
     fields = {name: more.pop(name) for name in ("adapt", "is_square", "has_mask") if name in more}
     mean, std = colors
     defaults = {
-        "do_resize": True, "size": size, "resample": resample, "do_center_crop": "crop_size" in more,
-        "crop_size": None, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
-        "image_mean": mean, "image_std": std, "do_pad": False, "pad_size": None,
-    }  # fmt: skip
+        "do_resize": True,
+        "size": size,
+        "resample": resample,
+        "do_center_crop": "crop_size" in more,
+        "crop_size": None,
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": mean,
+        "image_std": std,
+        "do_pad": False,
+        "pad_size": None,
+    }
     return Processor(steps, defaults | more, **fields)
 
 
@@ -100,9 +123,7 @@ def _levit(settings: Settings) -> None:
 
 
 _EDGES = {"shortest_edge": 800, "longest_edge": 1333}
-_DETR = _processor(
-    _EDGES, 2, _IMAGENET, _DETECTION, do_pad=True, is_square=False, has_mask=True, max_size=1333
-)  # fmt: skip
+_DETR = _processor(_EDGES, 2, _IMAGENET, _DETECTION, do_pad=True, is_square=False, has_mask=True, max_size=1333)
 _CLIP_LIKE = _processor(_shortest(224), 3, _CLIP, crop_size=_square(224), is_square=False)
 _MOBILENET = _processor(_shortest(256), 2, _HALF, crop_size=_square(224), is_square=False)
 
@@ -122,32 +143,41 @@ PROCESSORS = {
     "DeiT": _processor(_square(256), 3, _HALF, crop_size=_square(224)),
     "Detr": _DETR,
     "EfficientNet": _processor(
-        _square(346), 3, _HALF, (*_BEFORE_PAD, "include_top"), crop_size=_square(289), do_center_crop=False,
-        rescale_offset=False, include_top=True,
+        _square(346),
+        3,
+        _HALF,
+        (*_BEFORE_PAD, "include_top"),
+        crop_size=_square(289),
+        do_center_crop=False,
+        rescale_offset=False,
+        include_top=True,
     ),
     "GroundingDino": _DETR,
     "Levit": _processor(_shortest(224), 3, _IMAGENET, crop_size=_square(224), is_square=False, adapt=_levit),
     "MobileNetV1": _MOBILENET,
     "MobileNetV2": _processor(_shortest(256), 2, _HALF, _BEFORE_PAD, crop_size=_square(224), is_square=False),
     "MobileViT": _processor(
-        _shortest(224), 3, _HALF, ("resize", "rescale", "center_crop", "flip_channel_order"), crop_size=_square(256),
-        is_square=False, do_flip_channel_order=True,
+        _shortest(224),
+        3,
+        _HALF,
+        ("resize", "rescale", "center_crop", "flip_channel_order"),
+        crop_size=_square(256),
+        is_square=False,
+        do_flip_channel_order=True,
     ),
     "OwlViT": _processor(_square(768), 3, _CLIP, crop_size=_square(768), do_center_crop=False),
     "PoolFormer": _processor(
         _shortest(224), 3, _IMAGENET, crop_size=_square(224), is_square=False, crop_pct=0.9, adapt=_poolformer
     ),
     "Pvt": _processor(_square(224), 3, _IMAGENET),
-    "RTDetr": _processor(
-        _square(640), 2, _IMAGENET, _DETECTION, do_normalize=False, is_square=False, has_mask=True
-    ),
+    "RTDetr": _processor(_square(640), 2, _IMAGENET, _DETECTION, do_normalize=False, is_square=False, has_mask=True),
     "Segformer": _processor(_square(512), 2, _IMAGENET, ("resize", "rescale", "normalize")),
     "Siglip": _processor(_square(224), 3, _HALF, is_square=False),
     "ViT": _processor(_square(224), 2, _HALF),
     "Yolos": _processor(
         _EDGES, 2, _IMAGENET, _DETECTION, do_pad=True, is_square=False, has_mask=True, max_size=1333, size_multiple=16
     ),
-}  # fmt: skip
+}
 
 
 def settings_of(config: Mapping[str, Any]) -> tuple[Processor, Settings]:
@@ -176,7 +206,7 @@ def settings_of(config: Mapping[str, Any]) -> tuple[Processor, Settings]:
     for key, value in given.items():
         if key in settings:
             settings[key] = value
-        elif key not in _WITHOUT_EFFECT and value is not False:
+        elif key not in _WITHOUT_EFFECT and value is not False and (key, value) != ("data_format", "channels_first"):
             raise _unsupported(key, value, ", ".join(settings))
     _check(settings, found, given)
     found.adapt(settings)
