@@ -69,7 +69,30 @@ def test_inputs_of_the_wrong_shape_are_refused(lengths):
         lengths.compile("onnxruntime")({"x": TEXTS.reshape(1, -1)})
 
 
+#: Buckets of 2 ** 63 - 1 by the length of a text, of ``tf.strings.to_hash_bucket_fast`` of TensorFlow 2.21.
+TENSORFLOW = {
+    0: 1936946117179621456,
+    1: 1366698271136253306,
+    3: 398699863598724094,
+    4: 8425543508670559910,
+    7: 8879765114474867592,
+    8: 5102859526078303239,
+    16: 4320848957565769301,
+    17: 5162019803258432958,
+    32: 3916272259504149091,
+    33: 8241563171161551831,
+    64: 919341830274840737,
+    65: 8330986144681106620,
+    127: 5530603573248089740,
+    128: 6548702730867532314,
+    129: 8870296586356828883,
+    500: 7238989995836469367,
+}
+
+
 def test_buckets_are_those_of_tensorflow():
-    """Fingerprint64 of FarmHash, as published for these words, by its length of data."""
-    found = string_to_hash_bucket_fast(np.array(["a", "b"], object), np.int64([1000]))
-    assert found.tolist() == [12917804110809363939 % 1000, 11795596070477164822 % 1000]
+    long = "The quick brown fox jumps over the lazy dog. " * 12
+    texts = np.array([long[:length] for length in TENSORFLOW], object)
+    assert string_to_hash_bucket_fast(texts, np.int64([2**63 - 1])).tolist() == list(TENSORFLOW.values())
+    words = np.array(["hello", "h\u00e9llo", "\u65e5\u672c", "\U0001f642", ""], object)
+    assert string_to_hash_bucket_fast(words, np.int64([1000])).tolist() == [296, 151, 883, 436, 263]

@@ -122,6 +122,23 @@ def test_text_classification_in_one_file(classifier, backend, tmp_path):
         np.testing.assert_allclose(row, classifier.run(feeds, backend="numpy")["scores"][0], rtol=1e-5)
 
 
+def test_rows_of_one_length_in_front_of_a_model(classifier, tmp_path):
+    text_files.wordpiece().save(str(tmp_path / "tokenizer.json"))
+    classifier.output("ids", ops.identity(classifier.inputs[0]))
+    classifier.save(tmp_path / "m.onnx")
+    arguments = ["compose", str(tmp_path), str(tmp_path / "m.onnx"), "-o", str(tmp_path / "w.onnx"), "--length", "6"]
+    done = CliRunner().invoke(program, arguments)
+    assert done.exit_code == 0, done.output
+    found = tx.load(tmp_path / "w.onnx").run(
+        {"text": np.array(["the fox", "hello world " * 9], object)}, backend="numpy"
+    )
+    assert found["ids"].shape == (2, 6)
+    arguments[1] = arguments[2]
+    done = CliRunner().invoke(program, arguments)
+    assert done.exit_code == 2
+    assert "--length is for a tokenizer" in done.output
+
+
 def test_a_model_without_tokens_is_refused(tmp_path):
     text_files.wordpiece().save(str(tmp_path / "tokenizer.json"))
     graph = tx.Graph(opsets={"ai.onnx": 17})

@@ -36,7 +36,7 @@ def is_image_processor(path: str) -> bool:
     cls=Command,
     examples=[
         "tenonnx compose resize.onnx classify.onnx -o whole.onnx --map resized=image",
-        "tenonnx compose ./tokenizer classify.onnx -o whole.onnx",
+        "tenonnx compose ./tokenizer classify.onnx -o whole.onnx --length 128",
         "tenonnx compose preprocessor_config.json vit.onnx -o whole.onnx --decode classification",
     ],
 )
@@ -52,13 +52,28 @@ def is_image_processor(path: str) -> bool:
     "may go to several inputs.",
 )
 @click.option(
+    "--length",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Tokens in each row behind a tokenizer: longer rows are cut, shorter ones filled up. By default rows are "
+    "filled up to the longest.",
+)
+@click.option(
     "--decode",
     type=click.Choice(["classification", "segmentation"]),
     help="Behind an image processor and a model: scores and labels of the five most probable classes, by id2label of "
     "the config.json beside FIRST, or a map with the class of each pixel.",
 )
 @write_options
-def command(first: str, second: str, output: str, mapping: Sequence[str], decode: str | None, **writing: Any) -> None:
+def command(
+    first: str,
+    second: str,
+    output: str,
+    mapping: Sequence[str],
+    length: int | None,
+    decode: str | None,
+    **writing: Any,
+) -> None:
     """Connect two models, such as preprocessing and a network: outputs of FIRST become inputs of SECOND.
 
     FIRST may be a tokenizer (tokenizer.json, vocab.txt, a .model of SentencePiece, or a folder with one of these): then
@@ -71,12 +86,16 @@ def command(first: str, second: str, output: str, mapping: Sequence[str], decode
 
     after = load_model(second)
     fitted = None if mapping else after
+    if decode is not None and not is_image_processor(first):
+        raise click.UsageError("--decode is for an image processor in front of a model")
+    if length is not None and not is_tokenizer(first):
+        raise click.UsageError("--length is for a tokenizer in front of a model")
     if is_image_processor(first):
         before = extension("image_processor")(first, model=fitted, image_size=decode == "segmentation")
-    elif decode is not None:
-        raise click.UsageError("--decode is for an image processor in front of a model")
+    elif is_tokenizer(first):
+        before = extension("tokenizer")(first, model=fitted, length=length)
     else:
-        before = extension("tokenizer")(first, model=fitted) if is_tokenizer(first) else load_model(first)
+        before = load_model(first)
     joined: dict[str, list[str]] = {}
     for of, name in pairs_among({value.name for value in before.outputs}, mapping):
         joined.setdefault(of, []).append(name)
