@@ -1,1 +1,1 @@
-"""The ai.onnx.contrib operators, and tokenizers as graphs of them."""
+"""The ai.onnx.contrib operators, and tokenizers and image processors as graphs."""

@@ -1,1 +1,1 @@
-"""Preprocessing graphs: tokenizers, from the files of their libraries."""
+"""Preprocessing graphs: tokenizers and image processors, from the files of their libraries, and decoders of outputs."""
