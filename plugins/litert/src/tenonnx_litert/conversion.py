@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -12,7 +13,10 @@ from tenonnx.extend.backends import Target
 from tenonnx.extend.transforms import Call, Retargeting, Rewriter, Ways, fold, prune, retarget, retarget_to
 from tenonnx_litert.builtins.builtin import DOMAIN
 from tenonnx_litert.fusing import fused
+from tenonnx_litert.integers import moved
 from tenonnx_litert.lowerings import LOWERINGS, SPATIAL
+from tenonnx_litert.qdq import is_quantized, with_builtins
+from tenonnx_litert.quantized_tensors import quantized_tensors
 from tenonnx_optimize.fusion import fuse
 from tenonnx_optimize.layouts import channels_first
 from tenonnx_optimize.simplification import simplify
@@ -87,11 +91,20 @@ def builtin_graph(graph: Graph) -> Graph:
     Raises ``NotRepresentable`` naming every node that cannot be expressed, with the reason.
     """
     newest = retarget(graph, opset_version=max(26, graph.opsets.get("ai.onnx", 1)))
-    found = fuse(simplify(newest), [ops.gelu, ops.hard_swish])
+    if is_quantized(newest):
+        with contextlib.suppress(NotRepresentable):  # the numbers that quantized values stand for are computed instead
+            made = fused(moved(_lowered(with_builtins(newest))))
+            quantized_tensors(made)
+            return made
+    return _lowered(newest)
+
+
+def _lowered(graph: Graph) -> Graph:
+    found = fuse(simplify(graph), [ops.gelu, ops.hard_swish])
     images = Rewriter(found, _with_channels_last).run()
-    moved = channels_first(prune(images))
+    placed = channels_first(prune(images))
     target = Target({DOMAIN: 1}, runtime=LiteRT())
-    return fused(fold(retarget_to(moved, target, spare_defaults=False).graph))
+    return fused(fold(retarget_to(placed, target, spare_defaults=False).graph))
 
 
 def _with_channels_last(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:

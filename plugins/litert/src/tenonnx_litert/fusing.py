@@ -10,6 +10,7 @@ import numpy as np
 from tenonnx.extend import Graph, Node, Value, constant, static
 from tenonnx.extend.transforms import Call, Rewriter, prune
 from tenonnx_litert.builtins import elementwise, movement, neural
+from tenonnx_litert.integers import dequantized
 
 #: Operators with a fused activation, and the activations that their kernels support.
 _WITH_ACTIVATION = frozenset(
@@ -71,6 +72,10 @@ def _again(node: Node, *inputs: Value | None, **attributes: Any) -> Sequence[Val
 
 def _activation(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
     node = _only(rewriter, call, 0)
+    if node is not None and node.op in (movement.transpose, movement.reshape):
+        x = node.inputs[0]
+        behind = x is not None and x.producer is not None and x.producer.op in _WITH_ACTIVATION
+        return (node.op(call.op(x), *node.inputs[1:], **node.attributes),) if behind else None  # type: ignore[operator]
     if node is None or node.op not in _WITH_ACTIVATION:
         return None
     if node.attributes.get("fused_activation_function", "NONE") != "NONE":
@@ -81,7 +86,7 @@ def _activation(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None
 def _bias(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
     for position in (0, 1):
         node, other = _only(rewriter, call, position), call.inputs[1 - position]
-        contents = None if other is None else static(other)
+        contents = None if other is None else _contents(other)
         if node is None or node.op not in _WITH_BIAS or contents is None or call.inputs[0].dtype.name != "float32":
             continue
         known = None if len(node.inputs) < 3 or node.inputs[2] is None else static(node.inputs[2])
@@ -91,10 +96,22 @@ def _bias(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         idle = node.attributes.get("fused_activation_function", "NONE") == "NONE"
         if not fits or not idle or (known is None and len(node.inputs) > 2 and node.inputs[2] is not None):
             continue
-        total = contents.reshape(-1) if known is None else contents.reshape(-1) + known
+        if known is None:
+            total = other if contents.ndim == 1 else movement.reshape(other, constant(np.int32([count])))
+        else:
+            total = constant(np.ascontiguousarray(contents.reshape(-1) + known))
         attributes = {"fused_activation_function": call.attributes["fused_activation_function"]}
-        return _again(node, node.inputs[0], node.inputs[1], constant(np.ascontiguousarray(total)), **attributes)
+        return _again(node, node.inputs[0], node.inputs[1], total, **attributes)
     return None
+
+
+def _contents(value: Value) -> Any:
+    """Static contents, also of dequantized constants."""
+    found = dequantized(value)
+    if found is None or not found[0].is_constant:
+        return static(value)
+    scale, zero_point = found[1].arrays
+    return (np.asarray(static(found[0]), np.int64) - zero_point) * scale
 
 
 def _adjoint(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:

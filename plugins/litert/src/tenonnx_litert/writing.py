@@ -12,6 +12,7 @@ import tflite
 
 from tenonnx.extend import DType, Graph, Node, NotRepresentable, TensorType, Value
 from tenonnx_litert.builtins.builtin import OPTIONS
+from tenonnx_litert.quantized_tensors import quantized_tensors
 
 #: The version of the schema.
 _SCHEMA = 3
@@ -158,11 +159,12 @@ class _Subgraph:
         self.file, self.graph = file, graph
         self.places: dict[Value, int] = {}
         self.tensors: list[int] = []
+        self.quantized = quantized_tensors(graph)
 
     def written(self) -> int:
         builder = self.file.builder
         inputs = [self.place(v) for v in self.graph.inputs]
-        operators = [self.operator(node) for node in self.graph.nodes]
+        operators = [self.operator(node) for node in self.graph.nodes if node not in self.quantized.dropped]
         outputs = [self.place(v) for v in self.graph.outputs]
         name = builder.CreateString(self.graph.name or "main")
         parts = (
@@ -183,6 +185,7 @@ class _Subgraph:
 
     def place(self, value: Value) -> int:
         """The number of the tensor of a value."""
+        value = self.quantized.instead.get(value, value)
         if value not in self.places:
             self.places[value] = len(self.tensors)
             self.tensors.append(self.tensor(value))
@@ -199,6 +202,7 @@ class _Subgraph:
         name = builder.CreateString(value.name)
         sizes, open_sizes = self.file.numbers(dims), self.file.numbers(signature) if -1 in signature else None
         buffer = self.file.place_of(raw) if raw else 0
+        quantization = self.quantization(value)
         tflite.TensorStart(builder)
         tflite.TensorAddShape(builder, sizes)
         tflite.TensorAddType(builder, getattr(tflite.TensorType, _TYPES[kind.dtype]))
@@ -206,20 +210,37 @@ class _Subgraph:
         tflite.TensorAddName(builder, name)
         if open_sizes is not None:
             tflite.TensorAddShapeSignature(builder, open_sizes)
+        if quantization is not None:
+            tflite.TensorAddQuantization(builder, quantization)
         tflite.TensorAddHasRank(builder, shape is not None)
         return int(tflite.TensorEnd(builder))
+
+    def quantization(self, value: Value) -> int | None:
+        found = self.quantized.parameters.get(value)
+        if found is None:
+            return None
+        builder = self.file.builder
+        scales = builder.CreateNumpyVector(np.asarray(found.scales, np.float32))
+        zero_points = builder.CreateNumpyVector(np.asarray(found.zero_points, np.int64))
+        tflite.QuantizationParametersStart(builder)
+        tflite.QuantizationParametersAddScale(builder, scales)
+        tflite.QuantizationParametersAddZeroPoint(builder, zero_points)
+        tflite.QuantizationParametersAddQuantizedDimension(builder, found.axis)
+        return int(tflite.QuantizationParametersEnd(builder))
 
     # ----- operators --------------------------------------------------------------------------------------------------
 
     def operator(self, node: Node) -> int:
         builder = self.file.builder
-        inputs = [-1 if v is None else self.place(v) for v in node.inputs]
-        outputs = [self.place(v) for v in node.outputs if v is not None]
-        table = OPTIONS[node.op_type]
+        given, results = self.quantized.operands(node)
+        inputs = [-1 if v is None else self.place(v) for v in given]
+        outputs = [self.place(v) for v in results if v is not None]
+        name = self.quantized.names.get(node, node.op_type)
+        table = OPTIONS[name]
         options = self.options(node, table) if table else None
         parts = self.file.numbers(inputs), self.file.numbers(outputs)
         tflite.OperatorStart(builder)
-        tflite.OperatorAddOpcodeIndex(builder, self.file.number_of(node.op_type))
+        tflite.OperatorAddOpcodeIndex(builder, self.file.number_of(name))
         tflite.OperatorAddInputs(builder, parts[0])
         tflite.OperatorAddOutputs(builder, parts[1])
         if options is not None:

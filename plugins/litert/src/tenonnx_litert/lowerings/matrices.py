@@ -9,6 +9,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import Value, constant, dims
 from tenonnx_litert.builtins import neural
+from tenonnx_litert.integers import is_weight
 from tenonnx_litert.lowerings.registry import as_floats, lowers, reshaped, unless
 
 #: Dims of the operands of BATCH_MATMUL.
@@ -24,7 +25,7 @@ def matmul(a: Value, b: Value) -> Any:
         return ops.squeeze(y, [-1 if b.ndim == 1 else -2])
     if b.ndim == 1:
         return ops.squeeze(ops.matmul(a, ops.unsqueeze(b, [1])), [-1])
-    if b.is_constant and b.ndim == 2:
+    if is_weight(b) and b.ndim == 2:
         weights = ops.transpose(b, perm=[1, 0])
         return neural.fully_connected(a, weights, keep_num_dims=int(a.ndim != 2))
     unless(max(a.ndim, b.ndim) > _MOST, f"BATCH_MATMUL takes up to {_MOST} axes")
@@ -41,7 +42,7 @@ def gemm(a: Value, b: Value, c: Value | None, *, alpha: float, beta: float, tran
     if c is not None and beta != 1.0:
         c = c * constant(np.float32(beta))
     count = weights.shape[0]
-    fits = c is not None and c.is_constant and isinstance(count, int) and list(c.shape) in ([count], [1, count])
+    fits = c is not None and is_weight(c) and isinstance(count, int) and list(c.shape) in ([count], [1, count])
     y = neural.fully_connected(x, weights, reshaped(c, [count]) if fits and c is not None else None)
     return y if c is None or fits else ops.add(y, c)
 

@@ -1,0 +1,402 @@
+"""Quantized values through the lowering: dequantization moves down, quantization up, until kernels stand between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tenonnx.extend import DType, Graph, Node, Value, constant, static
+from tenonnx.extend.transforms import Call, Rewriter, fold, prune
+from tenonnx_litert.builtins import elementwise, movement, neural, reductions
+from tenonnx_litert.builtins.quantization import dequantize, quantize
+
+Results = Sequence[Value | None] | None
+
+#: Passes over the graph, each of which moves a call past one other; deep chains of moved values need many.
+_PASSES = 64
+
+#: The share of int8 values that a QUANTIZE may round to another one than ONNX does.
+_MOST_OTHER = 0.1
+
+#: Operators that move elements, and the places of the tensors that they move; None for all inputs.
+MOVING: dict[Any, tuple[int, ...] | None] = {
+    movement.reshape: (0,),
+    movement.transpose: (0,),
+    movement.concatenation: None,
+    movement.split: (1,),
+    movement.split_v: (0,),
+    movement.pack: None,
+    movement.unpack: (0,),
+    movement.slice_: (0,),
+    movement.strided_slice: (0,),
+    movement.gather: (0,),
+    movement.gather_nd: (0,),
+    movement.tile: (0,),
+    movement.expand_dims: (0,),
+    movement.squeeze: (0,),
+    movement.pad: (0,),
+    movement.padv2: (0, 2),
+    movement.mirror_pad: (0,),
+    neural.max_pool_2d: (0,),
+    neural.resize_nearest_neighbor: (0,),
+    neural.depth_to_space: (0,),
+    neural.space_to_depth: (0,),
+}
+
+#: Operators whose kernels give a result the scale and the zero point of the input.
+_SAME = frozenset({neural.average_pool_2d, neural.resize_bilinear})
+
+#: Operators whose kernels give a result one scale and zero point.
+_FIXED = {
+    elementwise.softmax: (1 / 256, -128),
+    elementwise.logistic: (1 / 256, -128),
+    elementwise.tanh: (1 / 128, 0),
+}
+
+
+class Parameters(NamedTuple):
+    """Scales and zero points, which broadcast to a tensor."""
+
+    scale: Value
+    zero_point: Value
+
+    @property
+    def arrays(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        return np.asarray(static(self.scale)), np.asarray(static(self.zero_point))
+
+    @property
+    def is_single(self) -> bool:
+        return self.arrays[0].size == 1
+
+    def equals(self, other: Parameters) -> bool:
+        return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(self.arrays, other.arrays, strict=True))
+
+    @property
+    def signed(self) -> Parameters:
+        """Parameters of int8 for the same numbers as those of uint8."""
+        return Parameters(self.scale, constant((self.arrays[1].astype(np.int16) - 128).astype(np.int8)))
+
+
+def dequantized(value: Value | None) -> tuple[Value, Parameters] | None:
+    """Quantized values and parameters that a float is made of."""
+    node = None if value is None else value.producer
+    if node is None or node.op is not dequantize:
+        return None
+    x, scale, zero_point = node.inputs
+    assert x is not None
+    assert scale is not None
+    assert zero_point is not None
+    return x, Parameters(scale, zero_point)
+
+
+def is_weight(value: Value | None) -> bool:
+    """Whether a value is constant, dequantized or not."""
+    found = dequantized(value)
+    return value is not None and (value.is_constant or (found is not None and found[0].is_constant))
+
+
+# ----- moving ---------------------------------------------------------------------------------------------------------
+
+
+def moved(graph: Graph) -> Graph:
+    """``graph`` of builtin operators, which move quantized values rather than the numbers, and int8 for uint8."""
+    for _ in range(_PASSES):
+        changed: list[None] = []
+
+        def decide(rewriter: Rewriter, call: Call, changed: list[None] = changed) -> Results:
+            rule = _RULES.get(call.op)
+            found = None if rule is None or call.node is None else rule(rewriter, call)
+            if found is not None:
+                changed.append(None)
+            return found
+
+        graph = prune(Rewriter(graph, decide).run())
+        if not changed:
+            break
+    return fold(graph)
+
+
+def _readers(rewriter: Rewriter, call: Call) -> list[Node]:
+    """The nodes that read the first result, in the graph before; none where it is an output."""
+    assert call.node is not None
+    output = call.node.outputs[0]
+    return [] if output is None or output in rewriter.source.outputs else list(rewriter.readers.get(output, ()))
+
+
+def _quantize(rewriter: Rewriter, call: Call) -> Results:
+    x, scale, zero_point = call.inputs
+    assert x is not None
+    assert scale is not None
+    assert zero_point is not None
+    own = Parameters(scale, zero_point)
+    if x.is_constant:
+        return (rounded_constant(x, own),)
+    found = dequantized(x)
+    if found is not None and own.equals(found[1]) and found[0].producer is not None:
+        return (found[0],)
+    if zero_point.dtype is DType.uint8:
+        if found is not None and own.signed.equals(found[1]):
+            return None
+        return (quantize(dequantize(quantize(x, *own.signed), *own.signed), *own),)
+    if found is not None and found[1].is_single and _is_coarse(found[1], own):
+        placed = _placed_channels(x, np.ones(1, np.float32), np.zeros(1, np.float32)) if x.shape else None
+        if placed is not None:
+            images, factors, terms, back = placed
+            return (quantize(back(_depthwise(images, factors, terms, "NONE")), *own),)
+    node = x.producer
+    source = call.node.inputs[0] if call.node is not None else None
+    alone = source not in rewriter.source.outputs and len(rewriter.readers.get(source, ())) == 1  # type: ignore[arg-type]
+    if (
+        node is None
+        or node.op not in MOVING
+        or not alone
+        or node.attributes.get("fused_activation_function", "NONE") != "NONE"
+    ):
+        return None
+    if len(node.outputs) != 1 or (found is not None):
+        return None
+    return (_over(node.op, node.inputs, node.attributes, own, lambda v: quantize(v, *own)),)
+
+
+def _is_coarse(before: Parameters, own: Parameters) -> bool:
+    """Whether kernels of QUANTIZE round many int8 values to another one than the quotient of the scales does.
+
+    XNNPACK has the quotient in steps of 2**-8; the reference kernel rounds a product before it is shifted.
+    """
+    (first, zero), (second, other) = before.arrays, own.arrays
+    if (zero.dtype, other.dtype) != (np.int8, np.int8):
+        return False
+    ratio = float(first) / float(second)
+    steps = np.arange(-128, 128) - int(zero)
+    mantissa, exponent = np.frexp(ratio)
+    exact = np.rint(steps * ratio)
+    short = np.floor(steps * np.rint(ratio * 256) / 256 + 0.5)
+    shifted = np.floor(np.floor(steps * mantissa + 0.5) * 2.0**exponent + 0.5) if exponent <= 0 else exact
+    return bool(max((short != exact).mean(), (shifted != exact).mean()) > _MOST_OTHER)
+
+
+def _over(
+    op: Any, inputs: Sequence[Value | None], attributes: Any, own: Parameters, of: Callable[[Value], Value]
+) -> Any:
+    """The call of a moving operator on quantized values."""
+    given = list(inputs)
+    places = MOVING[op]
+    if op is movement.pad:
+        return movement.padv2(of(given[0]), given[1], constant(np.reshape(own.arrays[1], 1)))  # type: ignore[arg-type]
+    for place in range(len(given)) if places is None else places:
+        value = given[place]
+        assert value is not None
+        given[place] = rounded_constant(value, own) if value.is_constant and place == 2 else of(value)
+    return op(*given, **attributes)
+
+
+def rounded_constant(value: Value, own: Parameters) -> Value:
+    """A constant in the steps of other values."""
+    scale, zero_point = own.arrays
+    limits = np.iinfo(zero_point.dtype)
+    with np.errstate(over="ignore"):
+        steps = np.rint(np.asarray(static(value)) / scale) + zero_point.astype(np.float32)
+    return constant(np.clip(steps, limits.min, limits.max).astype(zero_point.dtype))
+
+
+def _dequantize(rewriter: Rewriter, call: Call) -> Results:
+    x, scale, zero_point = call.inputs
+    assert x is not None
+    assert scale is not None
+    assert zero_point is not None
+    own = Parameters(scale, zero_point)
+    if zero_point.dtype is not DType.uint8:
+        return None
+    if x.is_constant:
+        return (dequantize(constant((static(x).astype(np.int16) - 128).astype(np.int8)), *own.signed),)  # type: ignore[union-attr]
+    before = None if x.producer is None or x.producer.op is not quantize else x.producer
+    inner = dequantized(before.inputs[0]) if before is not None else None
+    if inner is not None and own.signed.equals(inner[1]):
+        return (dequantize(inner[0], *own.signed),)
+    readers = _readers(rewriter, call)
+    if readers and all(node.op is quantize and node.inputs[2].dtype is DType.int8 for node in readers):  # type: ignore[union-attr]
+        return None
+    return (dequantize(quantize(dequantize(x, *own), *own.signed), *own.signed),)
+
+
+def _moving(rewriter: Rewriter, call: Call) -> Results:
+    places = MOVING[call.op]
+    if call.attributes.get("fused_activation_function", "NONE") != "NONE":
+        return None
+    chosen = [call.inputs[k] for k in (range(len(call.inputs)) if places is None else places)]
+    found = [dequantized(v) for v in chosen if v is None or not v.is_constant]
+    if not found or any(each is None for each in found):
+        return None
+    first = found[0][1]  # type: ignore[index]
+    if any(not first.equals(each[1]) for each in found[1:] if each is not None):
+        return None
+    if places is None and len(found) < len(chosen):
+        return None
+    parameters = first if first.is_single else _placed(call, first)
+    if parameters is None:
+        return None
+    results = _over(call.op, call.inputs, call.attributes, first, lambda v: dequantized(v)[0])  # type: ignore[index]
+    several = results if isinstance(results, (tuple, list)) else (results,)
+    return [dequantize(v, *parameters) for v in several]
+
+
+def _placed(call: Call, own: Parameters) -> Parameters | None:
+    """Parameters per channel of a tensor whose axes are moved."""
+    x, other = call.inputs[:2]
+    contents = None if other is None else static(other)
+    if contents is None or x is None:
+        return None
+    if call.op is movement.transpose:
+        return Parameters(*(constant(np.transpose(each, contents)) for each in own.arrays))
+    shape = call.known[0].type.shape if call.known[0] is not None else None  # type: ignore[union-attr]
+    axis = int(np.argmax(np.asarray(own.arrays[0].shape) != 1))
+    if call.op is movement.reshape and shape is not None and list(shape[: axis + 1]) == list(x.shape[: axis + 1]):
+        sizes = [*own.arrays[0].shape[: axis + 1], *[1] * (len(shape) - axis - 1)]
+        return Parameters(*(constant(each.reshape(sizes)) for each in own.arrays))
+    return None
+
+
+def _position(rewriter: Rewriter, call: Call) -> Results:
+    found = dequantized(call.inputs[0])
+    if found is None or not found[1].is_single:
+        return None
+    return (call.op(found[0], *call.inputs[1:], **call.attributes),)
+
+
+def _restricted(rewriter: Rewriter, call: Call) -> Results:
+    """An operator that chooses the parameters of its result, and their change behind it."""
+    found = dequantized(call.inputs[0])
+    readers = _readers(rewriter, call)
+    if found is None or not readers or any(node.op is not quantize for node in readers):
+        return None
+    own = found[1]
+    if call.op in _FIXED:
+        scale, zero_point = _FIXED[call.op]
+        own = Parameters(constant(np.float32(scale)), constant(np.int8(zero_point)))
+    wanted = [Parameters(node.inputs[1], node.inputs[2]) for node in readers]  # type: ignore[arg-type]
+    if all(own.equals(each) for each in wanted) or any(own.arrays[0] > 2 * each.arrays[0] for each in wanted):
+        return None
+    if call.op is neural.average_pool_2d and (value := _averages(call)) is not None:
+        return (value,)
+    value = call.op(*call.inputs, **call.attributes)
+    return (dequantize(quantize(value, *own), *own),)
+
+
+def _averages(call: Call) -> Value | None:
+    """Means of windows as a depthwise convolution, which rounds once."""
+    x, options = call.inputs[0], dict(call.attributes)
+    channels = x.shape[3] if x is not None and x.shape is not None else None
+    if options["padding"] != "VALID" or not isinstance(channels, int):
+        return None
+    height, width = options.pop("filter_height"), options.pop("filter_width")
+    steps = constant(np.full((1, height, width, channels), 127, np.int8))
+    scale, zero_point = constant(np.float32(1 / (127 * height * width))), constant(np.int8(0))
+    bias = constant(np.zeros(channels, np.float32))
+    return neural.depthwise_conv_2d(x, dequantize(steps, scale, zero_point), bias, **options)  # type: ignore[no-any-return]
+
+
+def _scaled(rewriter: Rewriter, call: Call) -> Results:
+    """A product or sum with constant numbers as a depthwise convolution, whose weights and bias are exact."""
+    readers = _readers(rewriter, call)
+    if not _is_rounded(rewriter, readers):
+        return None
+    if call.op is elementwise.mul and [node.op for node in readers] == [elementwise.add]:
+        return None  # the sum takes it in
+    x, factor, term = _linear(call.op, call.inputs)
+    node = None if x is None else x.producer
+    is_inner = node is not None and node.op is elementwise.mul
+    if is_inner and call.op is elementwise.add and node.attributes.get("fused_activation_function", "NONE") == "NONE":  # type: ignore[union-attr]
+        x, factor, _ = _linear(node.op, node.inputs)  # type: ignore[union-attr]
+    kind = call.known[0].type if call.known[0] is not None else None
+    shape = getattr(kind, "shape", None)
+    if x is None or dequantized(x) is None or shape is None or x.shape is None or list(shape) != list(x.shape):
+        return None
+    found = _placed_channels(x, *np.broadcast_arrays(factor, term)) if shape else None
+    if found is None:
+        return None
+    images, factors, terms, back = found
+    return (back(_depthwise(images, factors, terms, call.attributes["fused_activation_function"])),)
+
+
+def _linear(op: Any, inputs: Sequence[Value | None]) -> tuple[Value | None, Any, Any]:
+    """The operand of a product or sum that is computed, the constant factor and the constant term."""
+    swapped = inputs[0] is not None and inputs[0].is_constant
+    x, other = inputs[::-1] if swapped else inputs
+    known = None if other is None else static(other)
+    if known is None or known.dtype != np.float32:
+        return None, None, None
+    one, zero = np.float32(1), np.float32(0)
+    if op is elementwise.mul:
+        return x, known, zero
+    if op is elementwise.add:
+        return x, one, known
+    return (x, -one, known) if swapped else (x, one, -known)
+
+
+def _depthwise(images: Value, factors: Any, terms: Any, activation: str) -> Value:
+    scale = np.where(factors == 0, 1, np.abs(factors) / 127).astype(np.float32).reshape(1, 1, 1, -1)
+    steps = constant((np.sign(factors) * 127).astype(np.int8).reshape(scale.shape))
+    weights = dequantize(steps, constant(scale), constant(np.zeros(scale.shape, np.int8)))
+    bias = constant(np.ascontiguousarray(terms))
+    return neural.depthwise_conv_2d(  # type: ignore[no-any-return]
+        images, weights, bias, padding="VALID", fused_activation_function=activation
+    )
+
+
+def _placed_channels(x: Value, *parts: Any) -> tuple[Value, Any, Any, Callable[[Value], Value]] | None:
+    """``x`` as images whose channels meet the elements of constants, these elements, and the way back."""
+    shape = list(x.shape)
+    full = [1] * (len(shape) - parts[0].ndim) + list(parts[0].shape)
+    long = [axis for axis, size in enumerate(full) if size != 1]
+    first = min(long, default=len(shape) - 1)
+    rest, before = shape[first:], shape[:first]
+    sizes = [n if isinstance(n, int) else -1 for n in shape]
+    if not all(isinstance(n, int) for n in rest) or 0 in sizes:
+        return None
+    if first and (len(shape) != 4 or first == 3) and int(np.prod(rest)) <= 4 * max(parts[0].size, rest[-1]):
+        flat = [np.broadcast_to(each.reshape(full[first:]), rest).reshape(-1) for each in parts]
+        if len(shape) == 4:
+            return x, flat[0], flat[1], lambda y: y
+        if sizes.count(-1) > 1 or not before:
+            return None
+        images = movement.reshape(x, constant(np.int32([-1, 1, 1, int(np.prod(rest))])))
+        return images, flat[0], flat[1], lambda y: movement.reshape(y, constant(np.int32(sizes)))
+    if len(shape) == 4 and long == [1]:
+        orders = [constant(np.int32(order)) for order in ([0, 2, 3, 1], [0, 3, 1, 2])]
+        images = movement.transpose(x, orders[0])
+        return images, parts[0].reshape(-1), parts[1].reshape(-1), lambda y: movement.transpose(y, orders[1])
+    return None
+
+
+def _is_rounded(rewriter: Rewriter, readers: list[Node]) -> bool:
+    """Whether what some nodes read becomes quantized values, after no more than sums, activations and movement."""
+    for _ in range(_PASSES):
+        if not readers or all(node.op is quantize for node in readers):
+            return bool(readers)
+        if len(readers) > 1 or readers[0].op not in _BETWEEN or readers[0].outputs[0] in rewriter.source.outputs:
+            return False
+        if readers[0].op is elementwise.add and not any(v is not None and v.is_constant for v in readers[0].inputs):
+            return False
+        readers = list(rewriter.readers.get(readers[0].outputs[0], ()))  # type: ignore[arg-type]
+    return False
+
+
+_BETWEEN = frozenset(
+    {
+        *(elementwise.add, elementwise.relu, elementwise.relu6, elementwise.relu_n1_to_1),
+        *(movement.transpose, movement.reshape),
+    }
+)
+
+
+_RULES: dict[Any, Callable[[Rewriter, Call], Results]] = {
+    quantize: _quantize,
+    dequantize: _dequantize,
+    **dict.fromkeys(MOVING, _moving),
+    **dict.fromkeys((*_SAME, *_FIXED), _restricted),
+    **dict.fromkeys((elementwise.mul, elementwise.add, elementwise.sub), _scaled),
+    reductions.arg_max: _position,
+    reductions.arg_min: _position,
+}

@@ -1,0 +1,121 @@
+"""QDQ form of ONNX as QUANTIZE and DEQUANTIZE of LiteRT."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, Graph, Node, constant, static
+from tenonnx.extend.transforms import Call, Rewriter, prune
+from tenonnx.tools import plugins
+from tenonnx_litert.builtins.quantization import RANGES, dequantize, quantize
+from tenonnx_litert.integers import Parameters, Results, rounded_constant
+
+_PAIR = ("DequantizeLinear", "QuantizeLinear")
+
+#: Products of quantized values, and what they are of floats.
+_PRODUCTS = {"MatMulInteger": ops.matmul, "ConvInteger": ops.conv}
+
+
+#: Ops that move elements, and are moved out of quantized values, so that their lowerings meet floats.
+_MOVED = frozenset(
+    {
+        *(ops.max_pool, ops.reshape, ops.flatten, ops.transpose, ops.squeeze, ops.unsqueeze),
+        *(ops.slice_, ops.gather, ops.identity, ops.depth_to_space, ops.space_to_depth, ops.tile, ops.expand),
+    }
+)
+
+
+def is_quantized(graph: Graph) -> bool:
+    return any(node.op_type in (*_PAIR, *_PRODUCTS) or _is_operator(node) for node in graph.nodes)
+
+
+def _is_operator(node: Node) -> bool:
+    """Whether a node computes with quantized values, as those of QOperator form."""
+    return node.op_type.startswith("QLinear") or node.op_type == "QGemm"
+
+
+def with_builtins(graph: Graph) -> Graph:
+    """``graph`` with QUANTIZE and DEQUANTIZE for those of ONNX that LiteRT can have.
+
+    QOperator form becomes QDQ by the transform ``qdq`` of the package that has these ops.
+    """
+    if any(map(_is_operator, graph.nodes)):
+        for plugin in plugins("tenonnx.transforms", "qdq"):
+            graph = plugin.load()(graph)
+    return prune(Rewriter(graph, _as_builtin).run())
+
+
+def _as_builtin(rewriter: Rewriter, call: Call) -> Results:
+    if call.op is ops.batch_normalization and not call.attributes.get("training_mode"):
+        return _normalized(call)
+    if call.op in _MOVED:
+        return _pulled_out(call)
+    if call.op.domain == "ai.onnx" and call.op.name in _PRODUCTS:
+        return _product(call)
+    if call.op.domain != "ai.onnx" or call.op.name not in _PAIR:
+        return None
+    x, scale, *rest = call.inputs
+    kind = call.known[0].type.dtype if call.known[0] is not None else None  # type: ignore[union-attr]
+    assert x is not None
+    scales = None if scale is None else static(scale)
+    if scales is None or scales.dtype != np.float32 or call.attributes.get("block_size") or x.shape is None:
+        return None
+    is_up = call.op.name == "QuantizeLinear"
+    stored, number = (kind, x.dtype) if is_up else (x.dtype, kind)
+    if number is not DType.float32 or stored not in (*RANGES, DType.int32) or (is_up and stored is DType.int32):
+        return None
+    zeros = np.zeros(scales.shape, stored.numpy) if not rest or rest[0] is None else static(rest[0])
+    if zeros is None or (scales.size > 1 and not x.is_constant):
+        return None
+    shape = [1] * x.ndim
+    if scales.size > 1:
+        shape[call.attributes.get("axis", 1)] = -1
+    if stored is DType.int16 and np.any(zeros):
+        return None
+    sizes = tuple(shape) if scales.size > 1 else ()
+    parameters = scales.reshape(sizes), zeros.reshape(sizes)
+    if not is_up:
+        return (dequantize(x, *map(constant, parameters)),)
+    own = Parameters(*map(constant, parameters))
+    return (rounded_constant(x, own) if x.is_constant else quantize(x, *own),)
+
+
+def _pulled_out(call: Call) -> Results:
+    """The call on the numbers that quantized values stand for, which are quantized again as they were."""
+    x, *others = call.inputs
+    node = None if x is None else x.producer
+    if node is None or node.op is not quantize or len(call.known) != 1:
+        return None
+    own = Parameters(*node.inputs[1:])  # type: ignore[arg-type]
+    return (quantize(call.op(dequantize(x, *own), *others, **call.attributes), *own),)
+
+
+def _product(call: Call) -> Results:
+    """A product of integers in floats, which hold sums up to 2**24 exactly; its weights stay integers."""
+    x, weights, x_zero, weights_zero = (*call.inputs, None, None)[:4]
+    if x is None or weights is None or not weights.is_constant or weights.dtype not in (DType.int8, DType.uint8):
+        return None
+    zeros = np.zeros((), weights.dtype.numpy) if weights_zero is None else static(weights_zero)
+    if zeros is None or (zeros.size > 1 and call.op.name != "MatMulInteger"):
+        return None
+    zeros = zeros.reshape(()) if zeros.size == 1 else zeros.reshape(*[1] * (weights.ndim - 1), -1)
+    floats = ops.cast(x, to=DType.float32)
+    if x_zero is not None:
+        floats = floats - ops.cast(x_zero, to=DType.float32)
+    numbers = dequantize(weights, constant(np.ones(zeros.shape, np.float32)), constant(zeros))
+    inputs = (floats, numbers, None) if call.op.name == "ConvInteger" else (floats, numbers)
+    return (ops.cast(_PRODUCTS[call.op.name](*inputs, **call.attributes), to=DType.int32),)
+
+
+def _normalized(call: Call) -> Results:
+    """Normalization with constants as a product and a sum, past which axes can be moved."""
+    x, *others = call.inputs
+    known = [None if v is None else static(v) for v in others]
+    if x is None or x.shape is None or any(each is None for each in known):
+        return None
+    scale, shift, mean, variance = (np.asarray(each, np.float64) for each in known)
+    factor = scale / np.sqrt(variance + call.attributes["epsilon"])
+    shape = [-1, *[1] * (x.ndim - 2)]
+    parts = [constant(each.reshape(shape).astype(np.float32)) for each in (factor, shift - mean * factor)]
+    return (ops.add(ops.mul(x, parts[0]), parts[1]),)

@@ -1,0 +1,228 @@
+"""Assignment of quantization parameters to tensors, and of integer kernels to operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tenonnx.extend import DType, Graph, Node, NotRepresentable, Value, static
+from tenonnx_litert.builtins import elementwise, movement, neural, reductions
+from tenonnx_litert.builtins.quantization import dequantize, quantize
+from tenonnx_litert.integers import MOVING, Parameters, dequantized
+
+
+class Quantization(NamedTuple):
+    """The parameters of a tensor as a file has them."""
+
+    scales: list[float]
+    zero_points: list[int]
+    axis: int = 0
+
+    @classmethod
+    def of(cls, parameters: Parameters) -> Quantization:
+        scale, zero_point = parameters.arrays
+        long = [axis for axis, size in enumerate(scale.shape) if size != 1]
+        zeros = np.broadcast_to(zero_point, scale.shape).reshape(-1)
+        return cls(scale.reshape(-1).tolist(), zeros.tolist(), long[0] if long else 0)
+
+
+@dataclass
+class QuantizedTensors:
+    """The tensors that operators read and write instead of floats; nodes that no operator needs then are dropped."""
+
+    parameters: dict[Value, Quantization] = field(default_factory=dict)
+    sources: dict[Value, Value] = field(default_factory=dict)
+    names: dict[Node, str] = field(default_factory=dict)
+    inputs: dict[Node, list[Value | None]] = field(default_factory=dict)
+    outputs: dict[Node, Value] = field(default_factory=dict)
+    instead: dict[Value, Value] = field(default_factory=dict)
+    dropped: set[Node] = field(default_factory=set)
+    constants: Graph = field(default_factory=lambda: Graph(opsets={"ai.onnx": 21}))
+
+    def constant(self, array: np.ndarray[Any, Any], parameters: Quantization | None = None) -> Value:
+        """A further constant of the file."""
+        made = self.constants.variable(f"constant_{len(self.constants.variables)}", array)
+        if parameters is not None:
+            self.parameters[made] = parameters
+        return made
+
+    def described(self, value: Value, node: Node) -> Value:
+        """``value`` with the parameters of a node, or a copy of a constant that has others.
+
+        Raises ``NotRepresentable`` where computed values have several.
+        """
+        found = Quantization.of(Parameters(*node.inputs[1:]))  # type: ignore[arg-type]
+        if self.parameters.setdefault(value, found) == found:
+            return value
+        if not value.is_constant:
+            raise NotRepresentable("a tensor has several scales", given=value.name)
+        return self.constant(static(value), found)  # type: ignore[arg-type]
+
+    def operands(self, node: Node) -> tuple[list[Value | None], list[Value | None]]:
+        results: list[Value | None] = [self.outputs[node]] if node in self.outputs else list(node.outputs)
+        return self.inputs.get(node, list(node.inputs)), results
+
+
+#: Operators with weights, and the axis of these that may have a scale for each element.
+_WEIGHTED = {
+    neural.conv_2d: 0,
+    neural.depthwise_conv_2d: 3,
+    neural.fully_connected: 0,
+    neural.transpose_conv: 0,
+}
+
+#: The places of image, weights and bias.
+_PLACES = {neural.transpose_conv: (2, 1, 3)}
+
+#: Further operators with kernels for int8 whose results have any scale.
+_KERNELS = frozenset(
+    {
+        *(elementwise.add, elementwise.sub, elementwise.mul, elementwise.prelu, elementwise.leaky_relu),
+        *(elementwise.relu, elementwise.relu6, elementwise.relu_n1_to_1, elementwise.elu, elementwise.gelu),
+        *(elementwise.hard_swish, elementwise.exp, elementwise.softmax, elementwise.logistic, elementwise.tanh),
+        *(neural.average_pool_2d, neural.resize_bilinear, neural.batch_matmul),
+        reductions.mean,
+    }
+)
+
+
+def quantized_tensors(graph: Graph) -> QuantizedTensors:
+    """The operators of ``graph`` that integer kernels compute."""
+    plan = QuantizedTensors()
+    readers: dict[Value, list[Node]] = {}
+    for node in graph.nodes:
+        for value in node.inputs:
+            if value is not None:
+                readers.setdefault(value, []).append(node)
+    for node in graph.nodes:
+        _describe(plan, node)
+    for node in (*graph.nodes, *reversed(graph.nodes)):
+        _pass_on(plan, node)
+    for node in graph.nodes:
+        _settle(plan, node, graph, readers)
+    used = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        if node.op is dequantize and node.outputs[0] not in used:
+            plan.dropped.add(node)
+        elif node not in plan.dropped:
+            used.update(v for v in plan.operands(node)[0] if v is not None)
+    for node in graph.nodes:
+        if node.op is dequantize and node not in plan.dropped:
+            _as_floats(plan, node)
+    return plan
+
+
+def _describe(plan: QuantizedTensors, node: Node) -> None:
+    if node.op is dequantize:
+        plan.sources[node.outputs[0]] = plan.described(node.inputs[0], node)  # type: ignore[index, arg-type]
+        plan.inputs[node] = [plan.sources[node.outputs[0]]]  # type: ignore[index]
+    elif node.op is quantize:
+        plan.described(node.outputs[0], node)  # type: ignore[arg-type]
+        source = node.inputs[0]
+        plan.inputs[node] = [plan.sources.get(source, source)]  # type: ignore[arg-type]
+
+
+def _pass_on(plan: QuantizedTensors, node: Node) -> None:
+    """Give the tensors around an operator that moves elements the same parameters."""
+    if node.op not in MOVING:
+        return
+    places = MOVING[node.op]
+    given = [node.inputs[k] for k in (range(len(node.inputs)) if places is None else places)]
+    values = [v for v in (*given, *node.outputs) if v is not None and v.dtype in (DType.int8, DType.uint8, DType.int16)]
+    tensors = [v for v in values if not v.is_constant]
+    known = [plan.parameters[v] for v in tensors if v in plan.parameters]
+    for value in tensors if known else ():
+        if plan.parameters.setdefault(value, known[0]) != known[0]:
+            raise NotRepresentable("a tensor has several scales", given=value.name)
+    if known and node.op is movement.padv2:
+        fill = np.reshape(static(node.inputs[2]), -1)  # type: ignore[arg-type]
+        if fill.tolist() == known[0].zero_points:
+            plan.names[node], plan.inputs[node] = "PAD", list(node.inputs[:2])
+        else:
+            plan.inputs[node] = [*node.inputs[:2], plan.constant(fill, known[0])]
+
+
+def _as_floats(plan: QuantizedTensors, node: Node) -> None:
+    """Compute constants whose type the kernel does not take."""
+    x = node.inputs[0]
+    assert x is not None
+    if x.dtype is DType.int32 and x.is_constant:
+        scale, zero_point = Parameters(*node.inputs[1:]).arrays  # type: ignore[arg-type]
+        known = (static(x).astype(np.int64) - zero_point) * scale.astype(np.float64)  # type: ignore[union-attr]
+        plan.instead[node.outputs[0]] = plan.constant(known.astype(np.float32))  # type: ignore[index]
+        plan.dropped.add(node)
+
+
+def _settle(plan: QuantizedTensors, node: Node, graph: Graph, readers: dict[Value, list[Node]]) -> None:
+    """Choose the integer kernel of an operator where there is one."""
+    if node.op not in _KERNELS and node.op not in _WEIGHTED:
+        return
+    output = node.outputs[0]
+    assert output is not None
+    after = readers.get(output, [])
+    if output in graph.outputs or not after or any(each.op is not quantize for each in after):
+        return
+    targets = [Parameters(*each.inputs[1:]) for each in after]  # type: ignore[arg-type]
+    if targets[0].arrays[1].dtype != np.int8 or any(not targets[0].equals(each) for each in targets[1:]):
+        return
+    inputs = _weighted(plan, node) if node.op in _WEIGHTED else _plain(plan, node)
+    if inputs is None:
+        return
+    result = after[0].outputs[0]
+    assert result is not None
+    plan.inputs[node], plan.outputs[node] = inputs, result
+    plan.dropped.update(after)
+    for other in after[1:]:
+        plan.instead[other.outputs[0]] = result  # type: ignore[index]
+
+
+def _plain(plan: QuantizedTensors, node: Node) -> list[Value | None] | None:
+    found: list[Value | None] = []
+    for value in node.inputs:
+        inner = dequantized(value)
+        if value is not None and value.dtype is DType.float32:
+            if inner is None or not inner[1].is_single or inner[0].dtype is not DType.int8:
+                return None
+            value = plan.sources[value]
+        found.append(value)
+    return found
+
+
+def _weighted(plan: QuantizedTensors, node: Node) -> list[Value | None] | None:
+    first, second, third = _PLACES.get(node.op, (0, 1, 2))
+    x, weights = dequantized(node.inputs[first]), dequantized(node.inputs[second])
+    if x is None or weights is None or not x[1].is_single:
+        return None
+    scale, zero_point = weights[1].arrays
+    along = [axis for axis, size in enumerate(scale.shape) if size != 1]
+    if (x[0].dtype, weights[0].dtype) != (DType.int8, DType.int8) or not weights[0].is_constant:
+        return None
+    if np.any(zero_point) or along not in ([], [_WEIGHTED[node.op]]):
+        return None
+    found = list(node.inputs)
+    found[first], found[second] = plan.sources[found[first]], plan.sources[found[second]]  # type: ignore[index]
+    if len(found) > third and found[third] is not None:
+        bias = _bias(plan, found[third], x[1], weights[1])  # type: ignore[arg-type]
+        if bias is None:
+            return None
+        found[third] = bias
+    return found
+
+
+def _bias(plan: QuantizedTensors, value: Value, x: Parameters, weights: Parameters) -> Value | None:
+    """The bias in int32, in steps of a product of input and weights."""
+    inner = dequantized(value)
+    if inner is not None and inner[0].is_constant:
+        scale, zero_point = (each.reshape(-1) for each in inner[1].arrays)
+        numbers = (static(inner[0]).reshape(-1).astype(np.float64) - zero_point) * scale.astype(np.float64)  # type: ignore[union-attr]
+    elif value.is_constant:
+        numbers = np.asarray(static(value), np.float64).reshape(-1)
+    else:
+        return None
+    step = (x.arrays[0].astype(np.float64) * weights.arrays[0]).reshape(-1)
+    steps = np.rint(numbers / step)
+    if np.any(np.abs(steps) > np.iinfo(np.int32).max):
+        return None
+    return plan.constant(steps.astype(np.int32), Quantization(step.tolist(), [0] * step.size))
