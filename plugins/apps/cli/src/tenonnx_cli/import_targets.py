@@ -37,7 +37,7 @@ def command(tables: str, wheel: str, output: str, as_json: bool) -> None:
     if find_spec("tenonnx_testing") is None:
         raise PluginError("importing targets needs tenonnx-testing", do=installing("tenonnx-testing"))
     if not output.endswith(".json"):
-        raise InvalidCall("a file of several targets is not called *.json", given=output)
+        raise InvalidCall("the output of several targets has no suffix .json", given=output)
     if not Path(output).absolute().parent.is_dir():
         raise InvalidCall("no such folder", given=str(Path(output).parent))
     with working(f"reading {wheel}"):

@@ -60,7 +60,7 @@ def traced_loop(limit: Any, condition: Any, initial: Sequence[Any], body: Subgra
     most = limit.ints[0] if isinstance(limit, Numbers) else None
     if rows and (most is None or not goes_on_always(condition, body)):
         given = ", ".join(value.name for value in rows)
-        raise NotRepresentable("PyTorch has no loop that stacks as many rows as contents say", given=given)
+        raise NotRepresentable("scan outputs of a Loop with a data-dependent trip count cannot be traced", given=given)
     number, going_on = (counter_shape(value) for value in body.graph.inputs[:2])
     start = torch.ones((), dtype=torch.bool) if condition is None else as_tensor(condition).reshape(())
     counted = [torch.zeros((), dtype=torch.int64), start.clone()]
@@ -146,7 +146,7 @@ class _Place(int):
 def _buffer(row: Value, most: Any) -> torch.Tensor:
     sizes = row.tensor.shape
     if sizes is None or not all(isinstance(size, int) for size in sizes):
-        raise NotRepresentable("PyTorch has no loop that stacks rows of unknown sizes", given=f"{row.name}: {row.type}")
+        raise NotRepresentable("scan outputs of unknown size cannot be traced", given=f"{row.name}: {row.type}")
     return torch.zeros([most, *sizes], dtype=NATIVE[row.tensor.dtype])
 
 

@@ -63,7 +63,7 @@ def mod(x: Value, y: Value, *, fmod: int) -> Any:
         quotient = ops.div(x, y)
         whole = ops.where(quotient < 0.0, ops.ceil(quotient), ops.floor(quotient))
         return x - whole * y
-    unless(bool(fmod), "FLOOR_MOD has the sign of the divisor")
+    unless(bool(fmod), "FLOOR_MOD does not compute fmod=1")
     unless(x.dtype not in _WHOLE, f"FLOOR_MOD does not take {x.dtype}")
     return broadcast(tfl.floor_mod, x, y)
 
@@ -208,7 +208,7 @@ def gelu(x: Value, *, approximate: str) -> Any:
 @lowers(ops.elu)
 def elu(x: Value, *, alpha: float) -> Any:
     as_floats(x)
-    unless(alpha != 1.0, "ELU has the coefficient 1")
+    unless(alpha != 1.0, "ELU of LiteRT has alpha 1 alone")
     return tfl.elu(x)
 
 

@@ -91,7 +91,7 @@ def conv(x: Value, weights: Value, bias: Value | None, *, group: int, **attribut
     as_floats(x, weights, bias)
     if x.ndim == 3:
         return _as_images(ops.conv, x, weights, bias, group=group, **attributes)
-    unless(x.ndim != 4, "CONV_2D takes images")
+    unless(x.ndim != 4, "CONV_2D needs inputs of rank 4")
     attributes["kernel_shape"] = attributes["kernel_shape"] or list(sizes(weights)[2:])
     unless(None in attributes["kernel_shape"], "the size of the kernels is dynamic")
     window = windows(ops.conv.title, attributes.pop("kernel_shape"), **attributes)
@@ -283,7 +283,7 @@ def resize(
     }
     shape = ops.resize.rules["type"](x, roi, scales, wanted, **options).shape
     unless(shape is None or None in known[2:] or not all(isinstance(n, int) for n in shape[2:]), "a size is dynamic")
-    unless([str(n) for n in shape[:2]] != [str(n) for n in x.shape[:2]], "batch or channels are resized")
+    unless([str(n) for n in shape[:2]] != [str(n) for n in x.shape[:2]], "Resize of batch or channels is not supported")
     target = [int(n) for n in shape[2:]]
     if mode == "nearest":
         return _resized_to_nearest(x, roi, scales, wanted, target, options)

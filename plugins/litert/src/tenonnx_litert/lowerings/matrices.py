@@ -19,7 +19,7 @@ _MOST = 5
 @lowers(ops.matmul)
 def matmul(a: Value, b: Value) -> Any:
     as_floats(a, b)
-    unless(a.shape is None or b.shape is None, "a rank is unknown")
+    unless(a.shape is None or b.shape is None, "the rank of an input is unknown")
     if a.ndim == 1:
         y = ops.matmul(ops.unsqueeze(a, [0]), b)
         return ops.squeeze(y, [-1 if b.ndim == 1 else -2])

@@ -55,7 +55,7 @@ def squeeze(x: Value, axes: Value | None) -> Any:
 @lowers(ops.unsqueeze)
 def unsqueeze(x: Value, axes: Value) -> Any:
     known = static(axes)
-    unless(known is None, "the axes are computed")
+    unless(known is None, "the axes are not constant")
     rank = x.ndim + np.size(known)
     chosen = sorted(int(axis) % rank for axis in np.reshape(known, -1))
     found = sizes(x)
@@ -150,7 +150,7 @@ def split(x: Value, lengths: Value | None, *, axis: int, num_outputs: int | None
         count = num_outputs or _outputs or 1
         step = -(-(size or 0) // count)
         pieces = [min(step, (size or 0) - k * step) for k in range(count)]
-    unless(0 in pieces or min(pieces) < 0, "a piece is empty")
+    unless(0 in pieces or min(pieces) < 0, "an output is empty")
     if len(pieces) == 1:
         return x
     if len(set(pieces)) == 1:
@@ -219,7 +219,7 @@ def gather(x: Value, indices: Value, *, axis: int) -> Any:
     size = sizes(x)[axis]
     known = static(indices)
     if known is not None and (known < 0).any() and size is None:
-        unless(known.ndim > 0, "positions are counted from the end of a dynamic axis")
+        unless(known.ndim > 0, "negative indices into a dynamic axis")
         index = int(known)
         y = tfl.strided_slice(
             x,
@@ -276,7 +276,7 @@ def non_zero(x: Value) -> Any:
 def pad(x: Value, pads: Value, value: Value | None, axes: Value | None, *, mode: str) -> Any:
     known = static(pads)
     if known is None:
-        unless(mode != "constant" or axes is not None, "the widths are computed")
+        unless(mode != "constant" or axes is not None, "the widths of the padding are not constant")
         paddings = ops.transpose(ops.reshape(pads, [2, -1]), perm=[1, 0])
         return _padded(x, narrow(paddings), value)
     widths = np.zeros((x.ndim, 2), np.int64)
@@ -323,7 +323,7 @@ def _edges(x: Value, widths: Any) -> Value:
 @lowers(ops.one_hot)
 def one_hot(indices: Value, depth: Value, values: Value, *, axis: int) -> Any:
     known = static(depth)
-    unless(known is None, "the depth is computed")
+    unless(known is None, "the depth is not constant")
     size = int(np.reshape(known, -1)[0])
     whole = indices if indices.dtype in (DType.int32, DType.int64) else ops.cast(indices, to=DType.int64)
     least = constant(np.zeros((), whole.dtype.numpy))

@@ -63,14 +63,14 @@ def narrow(value: Value) -> Value:
 
 def sizes(value: Value) -> list[int | None]:
     """The shape, None for dims that are not numbers. Raises ``NotRepresentable`` for an unknown rank."""
-    unless(value.shape is None, "a rank is unknown")
+    unless(value.shape is None, "the rank of an input is unknown")
     return [dim if isinstance(dim, int) else None for dim in value.shape]
 
 
 def axes_of(axes: Value | None, rank: int) -> list[int]:
     """Static axes, counted from the front. Raises ``NotRepresentable`` where they are computed."""
     known = None if axes is None else static(axes)
-    unless(known is None, "the axes are computed")
+    unless(known is None, "the axes are not constant")
     return [int(axis) % rank for axis in np.reshape(known, -1)]
 
 
