@@ -28,7 +28,7 @@ _NOT_IN_FILES = CHOOSING | {"--help", "-h", "--json", "--output", "--input", "--
 _NAMED_ALONE = frozenset(
     [
         *("--trust", "--load", "--rules", "--hook", "--check", "--timeout", "--on"),
-        *("--host", "--port", "--token", "--upload", "--jobs"),
+        *("--host", "--port", "--token", "--upload", "--jobs", "--write"),
         *("--overwrite", "--best", "--log", "--checkpoint", "--emit-step", "--choose", "--dot", "--svg", "--html"),
     ]
 )

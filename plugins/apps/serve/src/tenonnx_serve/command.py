@@ -1,4 +1,4 @@
-"""``tenonnx serve``: the page, on this machine."""
+"""``tenonnx serve``: the page, on this machine, and tools of the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import secrets
 import socket
 import webbrowser
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from tenonnx import InvalidCall
-from tenonnx.extend import did_you_mean_file
+from tenonnx.extend import did_you_mean_file, installing
 from tenonnx_cli.extend import Command, check_reading, complain, is_made, made_options, say
 
 #: How long a token is at least where other machines reach the server: letters and digits of more than 128 bits.
@@ -26,6 +28,7 @@ _TOKEN = 22
     examples=[
         "tenonnx serve",
         "tenonnx serve --port 8080 --no-browser",
+        "tenonnx serve models/ --mcp --write converted/",
     ],
 )
 @click.argument("source", required=False, metavar="[MODEL | FILE.py:FUNCTION | FOLDER]")
@@ -55,6 +58,18 @@ _TOKEN = 22
     help="Largest file that can be uploaded.",
 )
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Jobs that run at once.")
+@click.option(
+    "--mcp",
+    is_flag=True,
+    help="Offer inspect, ops, plan, verify and compare to a client of the Model Context Protocol on stdin and stdout, "
+    "in place of the page. Needs tenonnx-serve[mcp].",
+)
+@click.option(
+    "--write",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="With --mcp: also offer convert, which writes files in this folder only.",
+)
 @made_options
 def command(
     source: str | None,
@@ -65,6 +80,8 @@ def command(
     timeout: float,
     upload: float,
     jobs: int,
+    mcp: bool,
+    write: Path | None,
     examples: Sequence[str],
     **reading: Any,
 ) -> None:
@@ -72,7 +89,14 @@ def command(
 
     The page is served on this machine alone, to whoever has the address that is printed. With a FOLDER it opens the
     models in there, and no others. FILE.py:FUNCTION is executed: use only files that you trust.
+
+    With --mcp, programs take the place of people: inspect, ops, plan, verify and compare become tools of the Model
+    Context Protocol. Nothing is written unless --write names a folder.
     """
+    if mcp:
+        return _serve_mcp(source, write, timeout, jobs)
+    if write is not None:
+        raise InvalidCall("--write was given without --mcp", given=str(write))
     import uvicorn
 
     from tenonnx_serve.application import Server, Settings, application
@@ -124,6 +148,28 @@ def command(
         uvicorn.Server(config).run(sockets=[listener])
     finally:
         server.remove_files()  # also where Ctrl-C came twice
+
+
+def _serve_mcp(source: str | None, write: Path | None, timeout: float, jobs: int) -> None:
+    """Serve tools on stdin and stdout. Raises ``InvalidCall`` for options of the page, and where mcp is missing."""
+    ctx = click.get_current_context()
+    used = {"source", "mcp", "write", "timeout", "jobs", "config", "profile"}
+    given = [
+        option.opts[-1]
+        for option in ctx.command.get_params(ctx)
+        if option.name not in used and ctx.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise InvalidCall("options of the page were given with --mcp", given=", ".join(given), do="leave them out")
+    if source is not None and not Path(source).is_dir():
+        raise InvalidCall("with --mcp, the source is not a folder", given=source, do="name a folder, or leave it out")
+    if find_spec("mcp") is None:
+        raise InvalidCall("cannot serve tools: the package mcp is not installed", do=installing("tenonnx-serve[mcp]"))
+    from tenonnx_serve.mcp_server import serve
+    from tenonnx_serve.mcp_tools import Limits
+
+    folder = None if source is None else Path(source).resolve()
+    serve(Limits(folder, None if write is None else write.resolve(), timeout), jobs)
 
 
 def _is_loopback(host: str) -> bool:
