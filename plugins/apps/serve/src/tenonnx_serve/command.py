@@ -90,8 +90,8 @@ def command(
     The page is served on this machine alone, to whoever has the address that is printed. With a FOLDER it opens the
     models in there, and no others. FILE.py:FUNCTION is executed: use only files that you trust.
 
-    With --mcp, programs take the place of people: inspect, ops, plan, verify and compare become tools of the Model
-    Context Protocol. Nothing is written unless --write names a folder.
+    With --mcp it opens no page: it offers inspect, ops, plan, verify and compare to a client of the Model Context
+    Protocol, on stdin and stdout. Nothing is written unless --write names a folder.
     """
     if mcp:
         return _serve_mcp(source, write, timeout, jobs)

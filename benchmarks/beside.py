@@ -1,0 +1,406 @@
+"""tenonnx beside other tools: ``python benchmarks/beside.py`` measures, and writes ``docs/why/beside.md``.
+
+Each rival comes from PyPI into a temporary environment of its own, which ``uv`` makes. Models are those of the onnx
+wheel and of ``examples``; estimators are those of scikit-learn. Files of all tools are judged here, in the same way:
+``onnx.checker`` and onnxruntime on the same inputs, against the original. tenonnx's own part needs scikit-learn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from measure import geometric
+
+import tenonnx as tx
+from tenonnx.tools import feasible_feeds
+
+ROOT = Path(__file__).parents[1]
+WORKER = Path(__file__).with_name("beside_worker.py")
+PAGE = ROOT / "docs" / "why" / "beside.md"
+
+#: For each task its rivals, with what is installed for each.
+RIVALS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "convert": {"onnx.version_converter": ("onnx",)},
+    "simplify": {"onnxsim": ("onnxsim", "onnxruntime"), "onnxslim": ("onnxslim", "onnxruntime")},
+    "quantize": {"onnxruntime.quantization": ("onnxruntime", "onnx", "sympy")},
+    "estimators": {"skl2onnx": ("skl2onnx", "scikit-learn", "onnxruntime")},
+}
+
+#: Relative errors that count as right: of float models, of quantized models (one step), and of quantizing a model.
+TOLERANCE, STEP, QUANTIZED = 1e-3, 2e-2, 0.5
+
+Job = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A file with inputs and the outputs of onnxruntime for them, and whether it passes ``onnx.checker``."""
+
+    name: str
+    path: Path
+    opset: int
+    checked: bool
+    feeds: Mapping[str, np.ndarray]
+    outputs: Sequence[Any]
+
+
+@dataclass
+class Results:
+    """What a tool did: seconds of the jobs that are right, figures of them, and reasons for the others."""
+
+    versions: str
+    seconds: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    wrong: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    peak: float = 0.0
+
+    @property
+    def tried(self) -> set[str]:
+        return {*self.seconds, *self.wrong, *self.refused}
+
+    def among(self, names: set[str]) -> Results:
+        """The results of these jobs alone: where the time was up, tools did not come equally far."""
+        parts = (self.seconds, self.figures, self.wrong, self.refused)
+        kept = [{name: value for name, value in part.items() if name in names} for part in parts]
+        return Results(self.versions, *kept, peak=self.peak)  # type: ignore[arg-type]
+
+
+def models() -> Iterator[Model]:
+    """The models that onnxruntime runs, on the inputs beside the file, else on random ones."""
+    light = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+    paths = [*sorted(light.glob("*.onnx")), *sorted((ROOT / "examples").rglob("*.onnx"))]
+    for path in paths:
+        try:
+            graph = tx.load(path)
+            session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+            names = [each.name for each in session.get_outputs()]
+
+            def run(feeds: Mapping[str, Any], session: Any = session, names: list[str] = names) -> dict[str, Any]:
+                return dict(zip(names, session.run(None, dict(feeds)), strict=True))
+
+            if saved := next(filter(None, (samples(graph, path) for path in sample_files(path))), None):
+                feeds, outputs = saved, run(saved)
+            else:
+                feeds, outputs, _ = feasible_feeds(graph, run, 0, {})
+        except Exception as error:
+            print(f"left out: {path.name}: {str(error).splitlines()[0]}", file=sys.stderr)
+            continue
+        name = path.stem if path.parent == light else path.relative_to(ROOT / "examples").with_suffix("").as_posix()
+        yield Model(name, path, graph.opsets.get("ai.onnx", 0), passes(path), feeds, list(outputs.values()))
+
+
+def passes(path: Path) -> bool:
+    """Whether a file passes ``onnx.checker``: not where it has ops of onnxruntime in the domain of ONNX."""
+    try:
+        onnx.checker.check_model(path)
+    except onnx.checker.ValidationError:
+        return False
+    return True
+
+
+def sample_files(path: Path) -> tuple[Path, Path]:
+    return path.with_suffix(".npz"), path.with_name("samples.npz")
+
+
+def samples(graph: tx.Graph, path: Path) -> dict[str, np.ndarray] | None:
+    """The inputs of a graph from a file, where it has them all."""
+    if not path.exists():
+        return None
+    with np.load(path) as saved:
+        names = [each.name for each in graph.inputs]
+        return {name: saved[name] for name in names} if set(names) <= set(saved.files) else None
+
+
+def difference(path: str, model: Model) -> float:
+    """The largest relative error of an output of a file. Raises what the checker and onnxruntime raise."""
+    if model.checked:
+        onnx.checker.check_model(path)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    pairs = zip(session.run(None, dict(model.feeds)), model.outputs, strict=True)
+    return max((relative_error(given, wanted) for given, wanted in pairs), default=0.0)
+
+
+def relative_error(given: Any, wanted: Any) -> float:
+    """The norm of the difference of two outputs, relative to the norm of the second; of maps, that of their values."""
+    if isinstance(wanted, list):  # maps of ZipMap
+        given, wanted = ([list(each.values()) for each in rows] for rows in (given, wanted))
+    first, second = np.asarray(given), np.asarray(wanted)
+    if first.shape != second.shape:
+        return float("inf")
+    if second.dtype.kind not in "fiub":
+        return 0.0 if (first == second).all() else float("inf")
+    first, second = (np.nan_to_num(each.astype(np.float64), posinf=1e30, neginf=-1e30) for each in (first, second))
+    return float(np.linalg.norm(first - second) / max(np.linalg.norm(second), 1e-12))
+
+
+def nodes(path: str) -> int:
+    """The number of nodes of a file, but for constants, which some tools write as initializers."""
+
+    def count(graph: Any) -> int:
+        inner = (attribute for node in graph.node for attribute in node.attribute)
+        subgraphs = sum(count(each.g) for each in inner if each.type == onnx.AttributeProto.GRAPH)
+        return subgraphs + sum(node.op_type != "Constant" for node in graph.node)
+
+    return count(onnx.load(path, load_external_data=False).graph)
+
+
+def judge(task: str, job: Job, model: Model) -> tuple[str, tuple[float, ...]]:
+    """Why a file is wrong, empty where it is right; and its figures."""
+    try:
+        found = difference(job["output"], model)
+        written = onnx.load(job["output"], load_external_data=False)
+    except Exception as error:
+        return str(error).strip().splitlines()[0][:200], ()
+    opset = next((each.version for each in written.opset_import if each.domain in ("", "ai.onnx")), 0)
+    if task == "convert" and opset != job["opset"]:
+        return f"opset {opset}", ()
+    tolerance = QUANTIZED if task == "quantize" else STEP if quantized(model) else TOLERANCE
+    if found > tolerance:
+        return f"outputs differ by {found:.2g}", ()
+    sizes = [Path(path).stat().st_size for path in (job["output"], job["source"])]
+    return "", (nodes(job["output"]), sizes[0] / sizes[1], found)
+
+
+def work(python: str, task: str, tool: str, given: Any, rounds: int, seconds: float) -> tuple[list[Job], float]:
+    """The outcomes of jobs in an environment, as many as there is time for, and its peak memory in MiB.
+
+    A job that ends the process is an error, and a new process goes on behind it.
+    """
+    outcomes: list[Job] = []
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    command = [python, str(WORKER), task, tool, str(rounds)]
+    until = time.monotonic() + seconds
+    while True:
+        with subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                printed, said = process.communicate(json.dumps(given), timeout=max(1.0, until - time.monotonic()))
+                late = False
+            except subprocess.TimeoutExpired:
+                process.kill()
+                printed, said = process.communicate()
+                late = True
+        told = [json.loads(line) for line in printed.splitlines() if line.endswith("}")]
+        outcomes += [each for each in told if "begun" not in each and "id" in each]
+        if told and "peak" in told[-1]:
+            return outcomes, told[-1]["peak"] / 1024
+        if late or task == "estimators" or not told:
+            print(f"{tool}: {'the time is up' if late else said[-1000:]}", file=sys.stderr)
+            return outcomes, math.nan
+        outcomes.append({"id": told[-1]["id"], "error": f"the process ended with code {process.returncode}"})
+        done = {each["id"] for each in outcomes}
+        given = [job for job in given if job["id"] not in done]
+        if not given:
+            return outcomes, math.nan
+
+
+def measured(
+    task: str,
+    tool: str,
+    python: str,
+    found: Sequence[Model],
+    rounds: int,
+    opsets: Sequence[int],
+    seconds: float,
+    folder: Path,
+) -> Results:
+    """The results of a tool."""
+    place = folder / task / tool
+    place.mkdir(parents=True)
+    results = Results(versions_of(python, tool, task))
+    if task == "estimators":
+        outcomes, results.peak = work(python, task, tool, str(place), rounds, seconds)
+        for each in outcomes:
+            if "error" in each:
+                results.refused[each["id"]] = each["error"]
+            elif each["right"]:
+                results.seconds[each["id"]], results.figures[each["id"]] = each["seconds"], ()
+            else:
+                results.wrong[each["id"]] = each["why"]
+        return results
+    jobs = {job["id"]: (job, model) for model in found for job in jobs_of(task, model, place, opsets)}
+    outcomes, results.peak = work(python, task, tool, [job for job, _ in jobs.values()], rounds, seconds)
+    for each in outcomes:
+        name = each["id"]
+        if "error" in each:
+            results.refused[name] = each["error"]
+            continue
+        why, figures = judge(task, *jobs[name])
+        if why:
+            results.wrong[name] = why
+        else:
+            results.seconds[name], results.figures[name] = each["seconds"], figures
+    return results
+
+
+def quantized(model: Model) -> bool:
+    return any("uantize" in node.op_type or "NBits" in node.op_type for node in onnx.load(model.path).graph.node)
+
+
+def jobs_of(task: str, model: Model, place: Path, opsets: Sequence[int]) -> Iterator[Job]:
+    name = model.name.replace("/", "-")
+    if task == "convert":
+        for opset in opsets:
+            if opset != model.opset:
+                output = str(place / f"{name}-{opset}.onnx")
+                yield {"id": f"{model.name} to {opset}", "source": str(model.path), "output": output, "opset": opset}
+    elif not model.name.startswith("light_") and (task != "quantize" or not quantized(model)):
+        yield {"id": model.name, "source": str(model.path), "output": str(place / f"{name}.onnx")}
+
+
+def environment(packages: Sequence[str], folder: Path) -> str:
+    """The interpreter of a new environment with packages."""
+    subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
+    python = str(folder / "bin" / "python")
+    subprocess.run(["uv", "pip", "install", "--quiet", "--python", python, *packages], check=True)
+    return python
+
+
+def versions_of(python: str, tool: str, task: str) -> str:
+    """The package of a tool with its version."""
+    if tool == "tenonnx":
+        return f"tenonnx {version('tenonnx-core')}"
+    package = RIVALS[task][tool][0]
+    code = f"from importlib.metadata import version; print(version({package!r}))"
+    found = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    return f"{package} {found}"
+
+
+TITLES = {
+    "convert": ("Opset conversion", "Every model to each of some opsets, but for its own."),
+    "simplify": ("Simplification", "The models of `examples`. *Nodes* are those left, without Constant nodes."),
+    "quantize": (
+        "Dynamic quantization",
+        "The float models of `examples`, with weights as 8-bit integers. Right is an error below 50 %. *Size* is that "
+        "of the original as 1, *error* the relative error; both are geometric means.",
+    ),
+    "estimators": (
+        "Estimators of scikit-learn",
+        "Every estimator that can be fitted with its defaults on the rows of iris, compared on these rows.",
+    ),
+}
+
+
+def section(task: str, results: Mapping[str, Results]) -> list[str]:
+    """The table of a task, and what tenonnx does not do."""
+    title, about = TITLES[task]
+    tried = set.intersection(*(each.tried for each in results.values()))
+    results = {tool: each.among(tried) for tool, each in results.items()}
+    both = set.intersection(*(set(each.seconds) for each in results.values()))
+    if any(math.isnan(each.peak) for each in results.values()):
+        about += (
+            f" The time of this run ended before all were tried: these are the {len(tried)} that every tool came to."
+        )
+    columns = ["tool", "right", "wrong", "refused", "peak memory", "time"]
+    columns += {"simplify": ["nodes"], "quantize": ["size", "error"]}.get(task, [])
+    what = "Time" if task in ("convert", "estimators") else "Time and the columns behind it"
+    lines = [f"## {title}", "", f"{about} {what}: the {len(both)} that all tools get right."]
+    lines += ["", f"| {' | '.join(columns)} |", f"| {' | '.join('---' for _ in columns)} |"]
+    ours = results["tenonnx"]
+    for tool, found in results.items():
+        ratio = geometric([found.seconds[name] / max(ours.seconds[name], 1e-6) for name in both])
+        row = [f"{tool} ({found.versions})" if tool != "tenonnx" else found.versions]
+        row += [f"{len(found.seconds)} of {len(tried)}", str(len(found.wrong)), str(len(found.refused))]
+        row += ["-" if math.isnan(found.peak) else f"{found.peak:,.0f} MiB", f"{ratio:.2g}"]
+        if task == "simplify":
+            row.append(f"{sum(found.figures[name][0] for name in both):,.0f}")
+        if task == "quantize":
+            row.append(f"{geometric([found.figures[name][1] for name in both]):.2f}")
+            row.append(f"{geometric([max(found.figures[name][2], 1e-9) for name in both]):.2g}")
+        lines.append(f"| {' | '.join(row)} |")
+    for tool, found in results.items():
+        lines += reasons(tool, found)
+    return [*lines, ""]
+
+
+def reasons(tool: str, found: Results) -> list[str]:
+    """What a tool got wrong or refused, by reason."""
+    grouped: dict[str, list[str]] = {}
+    for kind, told in (("wrong", found.wrong), ("refused", found.refused)):
+        for name, why in told.items():
+            grouped.setdefault(f"{kind}: {' '.join(why.split())[:100]}", []).append(name)
+    if not grouped:
+        return []
+    lines = ["", f"<details><summary>{tool}: wrong and refused</summary>", ""]
+    for why, names in sorted(grouped.items(), key=lambda item: -len(item[1])):
+        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        text = why.replace("`", "'")
+        lines.append(f"- {shown}: `{text}`")
+    return [*lines, "", "</details>"]
+
+
+def page(tables: Sequence[Sequence[str]], count: int, rounds: int) -> str:
+    """The page as Markdown."""
+    runtimes = f"onnxruntime {onnxruntime.__version__}, onnx {onnx.__version__}"
+    text = f"""# Beside other tools
+
+Written by `python benchmarks/beside.py` on {datetime.now(UTC).date()}, with Python {platform.python_version()} on
+{os.cpu_count()} cores of {platform.machine()}. No figure is typed by hand.
+
+The {count} models are those of the onnx wheel (with constant weights) and of `examples`. Every other tool comes from
+PyPI, in an environment of its own. Each is called by its Python interface, from reading a file to writing one.
+
+- *right*: the written file passes `onnx.checker` if the original does, runs in onnxruntime, and its outputs are those
+  of the original within a relative error of {TOLERANCE:g}, or {STEP:g} for quantized models ({runtimes}).
+- *refused*: the tool ends with an error.
+- *time*: processor time as a multiple of that of tenonnx, the geometric mean over files; of each, calls after the first
+  count ({rounds}, the median).
+- *peak memory*: of the process that does all files, imports included.
+"""
+    head = [*text.splitlines(), ""]
+    return "\n".join([*head, *(line for table in tables for line in table)]).rstrip() + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=PAGE)
+    parser.add_argument("--tasks", nargs="+", choices=RIVALS, default=list(RIVALS))
+    parser.add_argument("--opsets", type=int, nargs="+", default=[9, 13, 17, 21], help="targets of conversion")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=600, help="time for all tools, without their installation")
+    given = parser.parse_args()
+    onnxruntime.set_default_logger_severity(4)
+    tables = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        pythons = {}
+        for task in given.tasks:
+            for tool, packages in RIVALS[task].items():
+                pythons[tool] = environment(packages, folder / f"env-{tool}")
+        found = list(models())
+        until, left = time.monotonic() + given.seconds, len(given.tasks) + len(pythons)
+        for task in given.tasks:
+            tools = {"tenonnx": sys.executable, **{tool: pythons[tool] for tool in RIVALS[task]}}
+            results = {}
+            for tool, python in tools.items():
+                start = time.monotonic()
+                share = (until - start) / left
+                results[tool] = measured(task, tool, python, found, given.rounds, given.opsets, share, folder)
+                left -= 1
+                print(f"{task} {tool}: {time.monotonic() - start:.0f} s", file=sys.stderr)
+            tables.append(section(task, results))
+            print("\n".join(tables[-1]), flush=True)
+    given.output.write_text(page(tables, len(found), given.rounds), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
