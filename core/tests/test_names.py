@@ -7,11 +7,11 @@ import pytest
 
 import tenonnx as tx
 
-#: Forgets the package before each name, so that it is the first that is used.
+#: Forgets our packages before each name, so that it is the first that is used.
 FIRST = """
 import sys
 for name in sys.argv[1:]:
-    for module in [m for m in sys.modules if m.partition(".")[0] == "tenonnx"]:
+    for module in [m for m in sys.modules if m.startswith("tenonnx")]:
         del sys.modules[module]
     import tenonnx
     assert getattr(tenonnx, name) is not None, name

@@ -13,12 +13,11 @@ from tenonnx.formats.files import write_bytes
 from tenonnx.registry.discovery import Plugin, cure, plugins
 from tenonnx.registry.hints import provider
 from tenonnx.transforms.decorators import step_behind
-from tenonnx_convert.conversion import StepResult
 from tenonnx_convert.options import ConvertConfig, option
 
 if TYPE_CHECKING:
     from tenonnx.graph.graph import Graph
-    from tenonnx_convert.conversion import ConversionState
+    from tenonnx_convert.conversion import ConversionState, StepResult
 
 #: Plugins of this entry-point group write folders, and are named as ``--layout`` takes them. ``files(folder, graph)``
 #: returns the path of the model and the texts beside it, by path. A layout of several graphs has
@@ -48,6 +47,8 @@ class Layout:
     )
 
     def __call__(self, graph: Graph, state: ConversionState) -> StepResult:
+        from tenonnx_convert.conversion import StepResult
+
         path, plugin = state.path, layout_named(str(self.layout))
         if not isinstance(path, str | os.PathLike) or Path(path).is_file() or Path(path).suffix:
             raise InvalidCall(

@@ -21,7 +21,6 @@ from tenonnx_cli.extend import (
     overwrite_option,
     plural,
     quiet_option,
-    read_feeds,
     say,
     say_json,
     target_options,
@@ -209,6 +208,7 @@ def command(
 def _rows(graph: Graph, path: str, wrt: list[str] | None) -> np.ndarray[Any, Any]:
     """The background rows in a file."""
     from tenonnx import InvalidCall
+    from tenonnx_cli.extend import read_feeds
 
     matrices = [value for value in graph.inputs if value.rank == 2 and (wrt is None or value.name in wrt)]
     if len(matrices) != 1:

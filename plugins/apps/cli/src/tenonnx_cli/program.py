@@ -39,7 +39,7 @@ SECTIONS = {
         "plan": "Show what a conversion would do, and what prevents it.",
         "compare": "Compare two models: structure, numbers, first node that diverges.",
         "reduce": "Find the smallest part of a model that still fails.",
-        "explain": "Add attributions to a model: how much each feature adds to an output.",
+        "explain": "Add attributions to a model: the share of each feature in an output.",
         "serve": "Look at, export, compare and run models in the browser.",
     },
     "Change it": {
