@@ -21,7 +21,7 @@ export function overview(page, view) {
   return [
     about.broken && problem(about.broken),
     about.missing && page.missing_data(),
-    about.faults.length > 0 && [h("h3", {}, plural(about.faults.length, "fault")),
+    about.faults.length > 0 && [h("h2", {}, plural(about.faults.length, "fault")),
       h("ul", { className: "values faults" }, about.faults.slice(0, FAULTS).map((each) => h("li", {}, link(each.label, each.key), " ", each.what)))],
     h("h2", {}, about.name || "Model"),
     h("p", { className: "help" }, `${plural(about.index.length, "node")}, ${plural(about.weights.count, "weight")}, opset ${Object.entries(about.opsets).map(([domain, version]) => `${domain} ${version}`).join(", ")}`),
