@@ -63,7 +63,7 @@ class Model:
 
 @dataclass
 class Results:
-    """What a tool did: seconds of the jobs that are right, figures of them, and reasons for the others."""
+    """Outcome of a tool: seconds and figures of the jobs that are right, and reasons for the others."""
 
     versions: str
     seconds: dict[str, float] = field(default_factory=dict)
@@ -163,7 +163,7 @@ def nodes(path: str) -> int:
 
 
 def judge(task: str, job: Job, model: Model) -> tuple[str, tuple[float, ...]]:
-    """Why a file is wrong, empty where it is right; and its figures."""
+    """Reason for which a file is wrong, empty where it is right, and its figures."""
     try:
         found = difference(job["output"], model)
         written = onnx.load(job["output"], load_external_data=False)
@@ -333,7 +333,7 @@ def section(task: str, results: Mapping[str, Results]) -> list[str]:
 
 
 def reasons(tool: str, found: Results) -> list[str]:
-    """What a tool got wrong or refused, by reason."""
+    """Jobs that a tool got wrong or refused, by reason."""
     grouped: dict[str, list[str]] = {}
     for kind, told in (("wrong", found.wrong), ("refused", found.refused)):
         for name, why in told.items():

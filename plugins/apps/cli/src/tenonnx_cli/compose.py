@@ -35,7 +35,6 @@ def is_image_processor(path: str) -> bool:
     "compose",
     cls=Command,
     examples=[
-        "tenonnx compose resize.onnx classify.onnx -o whole.onnx --map resized=image",
         "tenonnx compose ./tokenizer classify.onnx -o whole.onnx --length 128",
         "tenonnx compose preprocessor_config.json vit.onnx -o whole.onnx --decode classification",
     ],

@@ -27,7 +27,6 @@ _TOKEN = 22
     cls=Command,
     examples=[
         "tenonnx serve",
-        "tenonnx serve --port 8080 --no-browser",
         "tenonnx serve models/ --mcp --write converted/",
     ],
 )
