@@ -12,6 +12,7 @@ import json
 import math
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -337,7 +338,8 @@ def reasons(tool: str, found: Results) -> list[str]:
     grouped: dict[str, list[str]] = {}
     for kind, told in (("wrong", found.wrong), ("refused", found.refused)):
         for name, why in told.items():
-            grouped.setdefault(f"{kind}: {' '.join(why.split())[:100]}", []).append(name)
+            text = re.sub(r"/\S+/", "", " ".join(why.split()))  # folders of this run say nothing
+            grouped.setdefault(f"{kind}: {text[:100]}", []).append(name)
     if not grouped:
         return []
     lines = ["", f"<details><summary>{tool}: wrong and refused</summary>", ""]

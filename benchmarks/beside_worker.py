@@ -125,7 +125,8 @@ def estimators(folder: str, export: Callable[..., None], rounds: int) -> Iterato
                     estimator.set_params(random_state=0)
                 estimator.fit(X, y)
                 method = next(m for m in ("predict", "transform") if hasattr(estimator, m))
-                wanted = np.asarray(getattr(estimator, method)(X))
+                wanted = getattr(estimator, method)(X)
+                wanted = np.asarray(wanted.toarray() if hasattr(wanted, "toarray") else wanted)
         except BaseException:  # needs other data or arguments, or takes too long
             continue
         path = f"{folder}/{name}.onnx"

@@ -76,7 +76,7 @@ def test_configurations(tmp_path):
     for config in (DynamicQuantConfig(), StaticQuantConfig(Reader(), calibrate_method=CalibrationMethod.Entropy)):
         quantize(DIGITS, tmp_path / "out.onnx", config)
         assert "DequantizeLinear" in types(tmp_path / "out.onnx")
-    with pytest.raises(TypeError, match="Invalid quantization config type"):
+    with pytest.raises(TypeError, match="invalid type of quant_config"):
         quantize(DIGITS, tmp_path / "out.onnx", None)
 
 

@@ -156,7 +156,7 @@ def test_what_has_no_form_and_what_is_refused():
     with pytest.raises(MissingConverter, match="Unknown"):
         to_onnx(Unknown().fit(X), X)
     model = LogisticRegression(max_iter=500).fit(X, Y)
-    with pytest.raises(ValueError, match="Initial types"):
+    with pytest.raises(ValueError, match="no initial_types"):
         to_onnx(model)
     for options in ({"options": {"zipmap": "columns"}}, {"options": {"output_class_labels": True}}, {"naming": "a"}):
         with pytest.raises(NotSupported, match="does not support"):
