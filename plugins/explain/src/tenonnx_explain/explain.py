@@ -13,23 +13,12 @@ from tenonnx.extend.transforms import drop_dead_nodes, in_registry_of_graph, ref
 from tenonnx.tools import did_you_mean
 from tenonnx_explain import gradients, perturbation, rollout
 from tenonnx_explain.linear import linear_shap
+from tenonnx_explain.methods import METHODS
 from tenonnx_explain.parts import Explained, copied, free_name, with_default
 from tenonnx_explain.tree_shap import tree_shap
 from tenonnx_explain.trees import has_trees
 
 Array = np.ndarray[Any, Any]
-
-METHODS = (
-    "gradient-times-input",
-    "integrated-gradients",
-    "smoothgrad",
-    "grad-cam",
-    "occlusion",
-    "attention-rollout",
-    "tree-shap",
-    "kernel-shap",
-    "linear-shap",
-)
 
 #: Methods that explain all outputs at once.
 _SHAPLEY = ("tree-shap", "kernel-shap", "linear-shap")

@@ -26,24 +26,13 @@ from tenonnx_cli.extend import (
     target_options,
     working,
 )
+from tenonnx_explain.methods import METHODS
 
 if TYPE_CHECKING:
     import numpy as np
 
     from tenonnx import Graph
     from tenonnx_explain.completeness import Completeness
-
-METHODS = (
-    "gradient-times-input",
-    "integrated-gradients",
-    "smoothgrad",
-    "grad-cam",
-    "occlusion",
-    "attention-rollout",
-    "tree-shap",
-    "kernel-shap",
-    "linear-shap",
-)
 
 #: Share of the attributions that may be lacking of their sum: rounding of float32.
 _ROUNDING = 1e-3

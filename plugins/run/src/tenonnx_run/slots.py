@@ -32,9 +32,13 @@ class Slots:
         return slot
 
     def freed(self, steps: Sequence[Iterable[int]], kept: Iterable[int]) -> list[tuple[int, ...]]:
-        """By step, given as the slots that it reads and writes, those that no later step has, but for ``kept``."""
+        """By step, given as the slots that it reads and writes, those that no later step has.
+
+        Slots in ``kept``, and those with contents from the start, are not among them.
+        """
         last = {slot: place for place, used in enumerate(steps) for slot in used}
         found: list[list[int]] = [[] for _ in steps]
-        for slot in last.keys() - {-1, *kept}:
+        initial = (slot for slot, contents in enumerate(self.contents) if contents is not None)
+        for slot in last.keys() - {-1, *kept, *initial}:
             found[last[slot]].append(slot)
         return [tuple(sorted(each)) for each in found]

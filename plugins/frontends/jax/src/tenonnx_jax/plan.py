@@ -242,10 +242,8 @@ class Plan:
         self._places = [self.slot(value) for value in self.inputs]
         self._steps = [Step(node, self) for node in graph.nodes]
         self._outputs = [self.slot(value) for value in graph.outputs]
-        kept = {*self._outputs, *self._places}
-        kept |= {slot for slot, contents in enumerate(self._slots.contents) if contents is not None}
         used = [(*step.inputs, *step.captures, *step.outputs) for step in self._steps]
-        self._freed = self._slots.freed(used, kept)
+        self._freed = self._slots.freed(used, {*self._outputs, *self._places})
         self._slots.contents.append(None)
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:

@@ -281,7 +281,6 @@ class Plan:
     def _freed(self) -> list[tuple[int, ...]]:
         """The slots that nobody needs any more after each step."""
         kept = {*self._outputs, *(slot for slot, _ in self._variables)}
-        kept |= {slot for slot, contents in enumerate(self._slots.contents) if contents is not None}
         return self._slots.freed([(*step.inputs, *step.captures, *step.outputs) for step in self._steps], kept)
 
 

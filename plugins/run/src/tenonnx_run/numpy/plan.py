@@ -104,7 +104,6 @@ class Plan:
 
     def _mark_dead(self) -> None:
         kept = {*self.outputs, *self.all_inputs}
-        kept.update(slot for value, slot in self.slots.items() if value.data is not None)
         freed = self._slots.freed([(*step.inputs, *step.outputs) for step in self.steps], kept)
         for step, slots in zip(self.steps, freed, strict=True):
             step.dead = tuple(slot for slot in slots if slot not in step.outputs)
