@@ -76,7 +76,7 @@ def _prepare(tokenizers, made, name):
 
 
 def _encoded(op, text, vocab, merges, padding_length, added_token):
-    """Ids, attention mask and offsets of strings, the rows filled up or cut to one length."""
+    """Ids, attention mask and offsets of strings, the rows padded or truncated to one length."""
     made, pad = _made(op, vocab, merges, added_token)
     found = made.encode_batch(text.reshape(-1).tolist())
     length = padding_length if padding_length > 0 else None
@@ -129,8 +129,8 @@ def hf_json_tokenizer(text, *, tokenizer_vocab: str, tokenizer_config="{}"):
     """Ids, attention mask, and offsets of each string, as the Python package ``tokenizers`` gives them.
 
     ``tokenizer_vocab`` is the contents of a ``tokenizer.json`` of any kind, ``tokenizer_config`` those of the
-    ``tokenizer_config.json`` beside it. The file says whether special tokens are added, and how rows are cut and filled
-    up; where it does not, they are filled up to the longest with the token that the configuration has for it, or 0.
+    ``tokenizer_config.json`` beside it. The file says whether special tokens are added, and how rows are truncated
+    and padded; where it does not, they are padded to the longest with the token that the configuration has for it, or 0.
     """
 
 
@@ -146,7 +146,7 @@ def hf_json_tokenizer_type(text, *, tokenizer_vocab, tokenizer_config):
 
 @lru_cache(maxsize=8)
 def of_json(title, contents, config):
-    """The tokenizer of the contents of its files, without padding, and how rows are to be filled up.
+    """The tokenizer of the contents of its files, without padding, and how rows are to be padded.
 
     Raises ``TypeMismatch`` for contents that cannot be read.
     """

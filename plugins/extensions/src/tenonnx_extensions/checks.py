@@ -37,7 +37,7 @@ def single(op: Op, name: str, array: Array) -> Any:
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int, length: int | None = None) -> Array:
-    """Rows as a matrix of int64, cut or filled up to ``length``, or to the longest."""
+    """Rows as a matrix of int64, truncated or padded to ``length``, or to the longest."""
     width = max(map(len, rows), default=0) if length is None else length
     matrix = np.full(limits.sized((len(rows), width), "the ids"), fill, dtype=np.int64)
     for line, row in zip(matrix, rows, strict=True):

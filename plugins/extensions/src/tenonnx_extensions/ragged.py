@@ -33,7 +33,7 @@ ragged_tensor_to_sparse.requires(dtypes(n_element="int64"), shapes(n_element="si
 
 @op("RaggedTensorToDense", domain=DOMAIN)
 def ragged_tensor_to_dense(unused, values, missing, n_element, *, missing_value=-1, tensor_type=""):
-    """Rows that begin at ``n_element`` (with the end of the last) as a matrix, filled up with ``missing``.
+    """Rows that begin at ``n_element`` (with the end of the last) as a matrix, padded with ``missing``.
 
     ``unused`` and the attributes have no effect, as in the runtime's library.
     """

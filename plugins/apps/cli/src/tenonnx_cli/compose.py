@@ -54,8 +54,8 @@ def is_image_processor(path: str) -> bool:
     "--length",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Tokens in each row behind a tokenizer: longer rows are cut, shorter ones filled up. By default rows are "
-    "filled up to the longest.",
+    help="Tokens in each row behind a tokenizer: longer rows are truncated, shorter ones padded. By default rows are "
+    "padded to the longest.",
 )
 @click.option(
     "--decode",
@@ -85,13 +85,14 @@ def command(
 
     after = load_model(second)
     fitted = None if mapping else after
-    if decode is not None and not is_image_processor(first):
+    processor, tokenizer = is_image_processor(first), is_tokenizer(first)
+    if decode is not None and not processor:
         raise click.UsageError("--decode is for an image processor in front of a model")
-    if length is not None and not is_tokenizer(first):
+    if length is not None and not tokenizer:
         raise click.UsageError("--length is for a tokenizer in front of a model")
-    if is_image_processor(first):
+    if processor:
         before = extension("image_processor")(first, model=fitted, image_size=decode == "segmentation")
-    elif is_tokenizer(first):
+    elif tokenizer:
         before = extension("tokenizer")(first, model=fitted, length=length)
     else:
         before = load_model(first)

@@ -94,7 +94,7 @@ def _of_hugging_face(text: Value, written: str, config: dict[str, Any]) -> dict[
 
 
 def _json(file: Path, config: dict[str, Any], length: int | None) -> str:
-    """The contents of a ``tokenizer.json``, in which it stands how rows are cut and filled up."""
+    """The contents of a ``tokenizer.json`` that says how rows are truncated and padded."""
     tokenizers = module("tokenizers", "text")
     if file.suffix == ".json":
         try:
