@@ -129,8 +129,8 @@ def hf_json_tokenizer(text, *, tokenizer_vocab: str, tokenizer_config="{}"):
     """Ids, attention mask, and offsets of each string, as the Python package ``tokenizers`` gives them.
 
     ``tokenizer_vocab`` is the contents of a ``tokenizer.json`` of any kind, ``tokenizer_config`` those of the
-    ``tokenizer_config.json`` beside it. The file says whether special tokens are added, and how rows are truncated
-    and padded; where it does not, they are padded to the longest with the token that the configuration has for it, or 0.
+    ``tokenizer_config.json`` beside it. The file says whether special tokens are added, and how rows are truncated and
+    padded; where it does not, they are padded to the longest with the token that the configuration has for it, or 0.
     """
 
 
