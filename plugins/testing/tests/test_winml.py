@@ -101,7 +101,7 @@ def test_what_is_no_such_wheel_is_named(tmp_path, capfd, contents, reason):
 
 
 @pytest.mark.parametrize(
-    ("output", "reason"), [("winml.txt", "not called *.json"), ("none/winml.json", "no such folder")]
+    ("output", "reason"), [("winml.txt", "has no suffix .json"), ("none/winml.json", "no such folder")]
 )
 def test_wrong_outputs_are_refused(tmp_path, monkeypatch, capfd, output, reason):
     monkeypatch.chdir(tmp_path)
