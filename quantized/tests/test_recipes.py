@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import onnx
@@ -172,6 +173,22 @@ def test_budgets(text, wanted):
     assert Budget.of(text) == wanted
 
 
+def test_a_metric_of_the_user_is_measured_for_each_layer_alone():
+    graph, x = perceptron(), FEEDS[0]
+    wanted = error(graph, graph, x)
+
+    def metric(made):
+        return error(graph, made, x)
+
+    made, report = tx.quantize(graph, FEEDS, mode="weights", report=True, metric=metric, backend="numpy")
+    assert report.metrics == {"float": wanted, "quantized": metric(made)}
+    for layer in report.layers:
+        rules = [{"pattern": layer.name, "bits": 2}, {"pattern": "*", "keep_float": True}]
+        alone, _ = tx.quantize(graph, FEEDS, mode="weights", layers=rules, backend="numpy")
+        assert layer.metrics[2] == pytest.approx(metric(alone))
+        assert layer.metrics[2] > layer.metrics[4] > layer.metrics[8] > wanted
+
+
 def test_the_report_is_drawn(tmp_path):
     pytest.importorskip("matplotlib").use("Agg")
     _, report = tx.quantize(perceptron(), FEEDS, mode="weights", report=True, backend="numpy")
@@ -217,7 +234,39 @@ def test_the_command_draws_the_report(files):
     assert "<svg" in (files / "p.svg").read_text("utf-8")
 
 
+MEASURE = """
+import sys, onnx
+import numpy as np
+print("nodes:", len(onnx.load(sys.argv[1]).graph.node), file=sys.stderr)
+print("accuracy", sum(each.data_type != 1 for each in onnx.load(sys.argv[1]).graph.initializer) / 8)
+"""
+
+
+def test_the_command_measures_a_metric(files, capsys):
+    (files / "measure.py").write_text(MEASURE, "utf-8")
+    command = f'"{sys.executable}" measure.py'
+    assert main([*LINE, "--mode", "weights", "--report", "--evaluate", command]) == 0
+    told = capsys.readouterr().out
+    assert "metric at 4 bits" in told
+    assert main([*LINE, "--mode", "weights", "--evaluate", command + " {model}", "--overwrite", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["metrics"]
+    assert found["float"] == 0
+    assert found["quantized"] > 0
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [("raise SystemExit(3)", "ended with status 3"), ("print('none')", "printed no number")],
+)
+def test_commands_that_measure_nothing(files, capsys, program, said):
+    (files / "measure.py").write_text(program, "utf-8")
+    assert main([*LINE, "--mode", "weights", "--evaluate", f'"{sys.executable}" measure.py']) == 2
+    assert said in capsys.readouterr().err
+    assert not (files / "q.onnx").exists()
+
+
 BAD_LINES = {
+    "--evaluate none-of-that-name": "cannot start the command of --evaluate",
     "--recipe none": 'unknown recipe "none"',
     "--method none": 'unknown method "none"',
     "--mode weights --method gptq": "got no calibration data",

@@ -37,7 +37,8 @@ class Report:
     ``reached`` is the share of the elements of the model's weights that are quantized; ``kept`` are the weights that
     are not, with the types of the nodes that use them, largest first. ``sqnr`` is the
     signal-to-quantization-noise ratio of each output of floats, in decibels. ``layers`` has the sensitivity of each
-    layer where it was measured, and ``notes`` are warnings about the calibration data.
+    layer where it was measured, ``metrics`` the user's own metric of the "float" and the "quantized" model where one
+    was given, and ``notes`` are warnings about the calibration data.
     """
 
     tensors: list[TensorError] = field(default_factory=list)
@@ -48,6 +49,7 @@ class Report:
     kept: dict[str, str] = field(default_factory=dict)
     sqnr: dict[str, float] = field(default_factory=dict)
     layers: list[LayerSensitivity] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -74,6 +76,7 @@ class Report:
             "sqnr": {name: finite(ratio) for name, ratio in self.sqnr.items()},
             **({"layers": [layer.to_dict() for layer in self.layers]} if self.layers else {}),
             **({"pareto": [[point.bits, finite(point.sqnr)] for point in self.pareto]} if self.layers else {}),
+            **({"metrics": {name: finite(metric) for name, metric in self.metrics.items()}} if self.metrics else {}),
             **({"notes": self.notes} if self.notes else {}),
         }
 

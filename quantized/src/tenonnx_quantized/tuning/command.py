@@ -133,6 +133,12 @@ SHOWN = 10
 )
 @click.option("--report", is_flag=True, help="Measure and print the error that each layer alone causes.")
 @click.option(
+    "--evaluate",
+    metavar="COMMAND",
+    help="A command that prints a metric of a model, whose path replaces {model} or is appended; the last number "
+    "counts. It is run for the float and the quantized model and, with --report, for each layer quantized alone.",
+)
+@click.option(
     "--plot",
     "picture",
     type=click.Path(dir_okay=False, writable=True),
@@ -181,6 +187,7 @@ def command(
     recipe: str | None,
     bits: str | None,
     report: bool,
+    evaluate: str | None,
     picture: str | None,
     leave_out: Sequence[str],
     batch: int,
@@ -200,6 +207,7 @@ def command(
     import tenonnx as tx
     from tenonnx_cli.extend import read_feeds
     from tenonnx_data import cut
+    from tenonnx_quantized.tuning.metric import metric_of_command
     from tenonnx_quantized.tuning.quantize import is_measured, quantize
     from tenonnx_quantized.tuning.recipe import config_of
 
@@ -218,7 +226,9 @@ def command(
     if chosen.initializers_as_constants:
         _say_closed(sum(value.data is not None for value in graph.all_inputs))
     with working(f"quantizing {model}"):
-        made, found = quantize(graph, batches, recipe=recipe, report=report or picture is not None, **settings)
+        metric = None if evaluate is None else metric_of_command(evaluate)
+        layers = report or picture is not None
+        made, found = quantize(graph, batches, recipe=recipe, report=layers, metric=metric, **settings)
     for note in found.notes:
         complain(f"note: {note}")
     if not allow_loss:
@@ -302,6 +312,9 @@ def _say(report: Report, verbose: bool) -> None:
     if rows:
         say()
         say_table(rows, ("output", "error", "SQNR"))
+    if report.metrics:
+        say()
+        say_table([(name, f"{metric:.6g}") for name, metric in report.metrics.items()], ("model", "metric"))
 
 
 def _say_layers(report: Report) -> None:
@@ -312,12 +325,14 @@ def _say_layers(report: Report) -> None:
         return
     widths = sorted({bits for layer in report.layers for bits in layer.errors})
     names = [f"SQNR at {bits} bits" for bits in widths]
+    measured = [bits for bits in widths if any(bits in layer.metrics for layer in report.layers)]
+    names += [f"metric at {bits} bits" for bits in measured]
     rows = []
     for layer in sorted(report.layers, key=lambda each: -max(each.errors.values())):
         ratios = {bits: f"{sqnr(error):.1f} dB" for bits, error in layer.errors.items()}
-        rows.append(
-            [layer.name, layer.op, f"{layer.elements:,}", str(layer.bits), *(ratios.get(bits, "-") for bits in widths)]
-        )
+        numbers = [ratios.get(bits, "-") for bits in widths]
+        numbers += [f"{layer.metrics[bits]:.6g}" if bits in layer.metrics else "-" for bits in measured]
+        rows.append([layer.name, layer.op, f"{layer.elements:,}", str(layer.bits), *numbers])
     say()
     say_table(rows, ["layer", "op", "weights", "bits", *names])
     say()

@@ -22,8 +22,8 @@ def sqnr(error: float) -> float:
 @dataclass(slots=True)
 class LayerSensitivity:
     """Sensitivity of one layer: the error of the outputs, relative to their size, if only this layer is quantized, and
-    the bits that its weights and scales take. Both are mappings by the number of bits of a weight. ``name`` is that of
-    the weights, and ``bits`` the number chosen."""
+    the bits that its weights and scales take, and the user's metric of that model where one was given. All are mappings
+    by the number of bits of a weight. ``name`` is that of the weights, and ``bits`` the number chosen."""
 
     name: str
     op: str
@@ -31,13 +31,16 @@ class LayerSensitivity:
     node: Node
     errors: dict[int, float] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
+    metrics: dict[int, float] = field(default_factory=dict)
     bits: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The layer as data for JSON, with the signal-to-quantization-noise ratio for each number of bits."""
         ratios = {str(bits): sqnr(error) for bits, error in self.errors.items()}
         known = {bits: finite(ratio) for bits, ratio in ratios.items()}
-        return {"name": self.name, "op": self.op, "elements": self.elements, "bits": self.bits, "sqnr": known}
+        metrics = {str(bits): finite(metric) for bits, metric in self.metrics.items()}
+        found = {"name": self.name, "op": self.op, "elements": self.elements, "bits": self.bits, "sqnr": known}
+        return found | ({"metric": metrics} if metrics else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tenonnx.extend import Graph, InvalidCall, Node, Op, TensorType, Value
 from tenonnx.extend.backends import generate_feeds
-from tenonnx.extend.transforms import LARGEST_MEASURED, infer, retarget, weight_bytes
+from tenonnx.extend.transforms import LARGEST_MEASURED, infer, weight_bytes
 from tenonnx_data import Data, batches_of
 from tenonnx_quantized.forms.qoperator import to_qoperator
 from tenonnx_quantized.tuning.accuracy import (
@@ -26,11 +26,12 @@ from tenonnx_quantized.tuning.accuracy import (
 )
 from tenonnx_quantized.tuning.budget import Budget
 from tenonnx_quantized.tuning.calibrate import Observed, observe
-from tenonnx_quantized.tuning.config import QuantizeConfig, first_version
+from tenonnx_quantized.tuning.config import QuantizeConfig
 from tenonnx_quantized.tuning.constants import weights_as_constants
 from tenonnx_quantized.tuning.methods.bias_correction import correct_biases
 from tenonnx_quantized.tuning.methods.registry import RESCALING
 from tenonnx_quantized.tuning.methods.rescale import Rescaling
+from tenonnx_quantized.tuning.metric import Metric
 from tenonnx_quantized.tuning.pareto import LayerSensitivity, sqnr
 from tenonnx_quantized.tuning.quantized_tensor import QuantizedTensor, encode
 from tenonnx_quantized.tuning.recipe import config_of
@@ -51,6 +52,7 @@ def quantize(
     batch_size: int = 32,
     backend: str = "auto",
     report: bool = False,
+    metric: Metric | None = None,
     **settings: Any,
 ) -> tuple[Graph, Report]:
     """``graph`` with quantized weights and activations, and a report; ``settings`` are those of ``QuantizeConfig``.
@@ -60,7 +62,8 @@ def quantize(
     methods that read the inputs of layers need them. They are an iterable of feeds, which is iterated over once, or
     data as for training: the path of a table, arrays by name, a loader or a data set, cut into batches of
     ``batch_size``. ``columns`` names the columns of an input, and labels are ignored. With ``report``, the sensitivity
-    of each layer is measured, too.
+    of each layer is measured, too; ``metric`` is a function of a model, such as its accuracy on a test set, and is
+    called for the float and the quantized model and, with ``report``, for each layer quantized alone.
 
     The opset of the result is at least 13; 19 with float8; 21 with blocks, 16 or 4 bits; 25 with 2 bits. Raises
     ``InvalidCall`` for unknown settings, for data that are missing or have NaN, and if nothing can be quantized.
@@ -91,7 +94,7 @@ def quantize(
     if _rescale(graph, nodes, moments, chosen) and chosen.mode == "static":
         found = _observed(graph, nodes, found.batches, chosen, backend)
     quantizer = Quantizer(graph, found.ranges, chosen, moments, inputs_of(nodes))
-    layers, kept, bits = _chosen_bits(quantizer, nodes, found.batches, wanted, backend, report)
+    layers, kept, bits = _chosen_bits(quantizer, nodes, found.batches, wanted, backend, report, metric)
     made, quantized = quantizer.apply(kept, bits)
     if "bias-correction" in chosen.methods and moments is not None:
         correct_biases(graph, quantizer.inputs, moments, quantized)
@@ -107,8 +110,11 @@ def quantize(
     )
     floats = {value.name for value in graph.outputs if _is_float(value)}
     result.sqnr = {name: sqnr(error) for name, error in result.outputs.items() if name in floats}
-    made = retarget(made, max(graph.opsets.get("ai.onnx", 13), _version(chosen, [c for _, c in quantized.values()])))
-    return (to_qoperator(made) if chosen.form == "qoperator" else made), result
+    made = quantizer.at_version(made, quantized)
+    made = to_qoperator(made) if chosen.form == "qoperator" else made
+    if metric is not None:
+        result.metrics = {"float": metric(original), "quantized": metric(made)}
+    return made, result
 
 
 def is_measured(graph: Graph, batches: Sequence[Batch], budget: float | str | None) -> bool:
@@ -123,14 +129,6 @@ def is_measured(graph: Graph, batches: Sequence[Batch], budget: float | str | No
 
 def _is_float(value: Value) -> bool:
     return isinstance(value.type, TensorType) and value.dtype.is_float
-
-
-def _version(chosen: QuantizeConfig, quantized: Sequence[QuantizedTensor]) -> int:
-    """The version of ai.onnx that has the quantized values, and blocks if there are any."""
-    versions = [first_version(each.parameters.dtype) for each in quantized]
-    versions += [21] if any(each.block_size for each in quantized) else []
-    versions += [first_version(chosen.activations)] if chosen.mode == "static" else []
-    return max(versions, default=13)
 
 
 # ----- data -----------------------------------------------------------------------------------------------------------
@@ -218,11 +216,12 @@ def _chosen_bits(
     wanted: Mapping[str, list[Any]],
     backend: str,
     report: bool,
+    metric: Metric | None,
 ) -> tuple[list[LayerSensitivity], list[Node], dict[Node, int] | None]:
     """The sensitivity of layers where it is asked for, the nodes to quantize, and their bits for a budget of size."""
     budget = None if quantizer.chosen.budget is None else Budget.of(quantizer.chosen.budget)
     of_size = budget is not None and budget.error is None
-    layers = sensitivity(quantizer, nodes, batches, wanted, backend) if report or of_size else []
+    layers = sensitivity(quantizer, nodes, batches, wanted, backend, metric) if report or of_size else []
     if budget is None:
         return layers, nodes, None
     if budget.error is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tenonnx.extend import InvalidCall, Node
 from tenonnx_quantized.tuning.accuracy import errors, outputs_of
 from tenonnx_quantized.tuning.budget import Budget
+from tenonnx_quantized.tuning.metric import Metric
 from tenonnx_quantized.tuning.pareto import LayerSensitivity, pareto_curve
 from tenonnx_quantized.tuning.selection import weight_place
 from tenonnx_quantized.tuning.statistics import Batch
@@ -21,7 +22,12 @@ Wanted = Mapping[str, list[Any]]
 
 
 def sensitivity(
-    quantizer: Quantizer, nodes: Sequence[Node], batches: Sequence[Batch], wanted: Wanted, backend: str
+    quantizer: Quantizer,
+    nodes: Sequence[Node],
+    batches: Sequence[Batch],
+    wanted: Wanted,
+    backend: str,
+    metric: Metric | None = None,
 ) -> list[LayerSensitivity]:
     """Measure what each layer with weights causes alone, for 2, 4 and 8 bits of its weights where the form has them."""
     found = []
@@ -35,6 +41,8 @@ def sensitivity(
             made, quantized = quantizer.apply([node], {node: bits})
             layer.errors[bits] = max(errors(outputs_of(made, batches, backend), wanted).values())
             layer.sizes[bits] = _bits_of(quantized[weights.name][1])
+            if metric is not None:
+                layer.metrics[bits] = metric(quantizer.at_version(made, quantized))
         found.append(layer)
     return found
 

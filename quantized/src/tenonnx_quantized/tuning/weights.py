@@ -10,9 +10,10 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Node, Value, static
+from tenonnx.extend.transforms import retarget
 from tenonnx_quantized.forms.qoperator import LARGEST_BIAS
 from tenonnx_quantized.forms.quantized_nodes import is_meaning
-from tenonnx_quantized.tuning.config import QuantizeConfig, WeightSettings
+from tenonnx_quantized.tuning.config import QuantizeConfig, WeightSettings, first_version
 from tenonnx_quantized.tuning.insert import Insertions, insert
 from tenonnx_quantized.tuning.methods.layer import Layer, clipping_moment, grid
 from tenonnx_quantized.tuning.methods.registry import ROUNDING
@@ -77,6 +78,15 @@ class Quantizer:
         if self.chosen.mode == "dynamic":
             plan.dynamic_inputs = dict.fromkeys(plan.weights, 0)
         return insert(self.graph, plan), weights
+
+    def at_version(self, made: Graph, weights: Mapping[str, tuple[Value, QuantizedTensor]]) -> Graph:
+        """A graph of ``apply`` at the first version of ai.onnx from 13 on that has its quantized values."""
+        quantized = [each for _, each in weights.values()]
+        versions = [13, self.graph.opsets.get("ai.onnx", 13)]
+        versions += [first_version(each.parameters.dtype) for each in quantized]
+        versions += [21] if any(each.block_size for each in quantized) else []
+        versions += [first_version(self.chosen.activations)] if self.chosen.mode == "static" else []
+        return retarget(made, max(versions))
 
     def parameters(self, nodes: Sequence[Node]) -> dict[Value, QuantizationParameters]:
         """The parameters of each activation; what only moves elements hands its own on."""

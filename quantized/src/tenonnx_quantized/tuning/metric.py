@@ -1,0 +1,52 @@
+"""Metric of a model that a user measures: a function of the graph, or a command that prints a number."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import tenonnx as tx
+from tenonnx.extend import Graph, InvalidCall
+from tenonnx.extend.checks import run_command
+
+#: A number that a user measures on a model, such as its accuracy on a test set.
+Metric = Callable[[Graph], float]
+
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
+
+
+def metric_of_command(command: str) -> Metric:
+    """The last number that a command prints for a model, whose path replaces ``{model}`` or is appended.
+
+    Raises ``InvalidCall`` for a command that is empty, cannot be started, fails, or prints no number.
+    """
+    words = shlex.split(command)
+    if not words:
+        raise InvalidCall("the command of --evaluate is empty")
+
+    def metric(graph: Graph) -> float:
+        with tempfile.TemporaryDirectory(prefix="tenonnx-quantize-") as folder:
+            path = str(Path(folder) / "model.onnx")
+            tx.export(graph, path)
+            line = [word.replace("{model}", path) for word in words]
+            line += [path] if line == words else []
+            try:
+                ended = run_command(line, math.inf, reads_stdout=True)
+            except OSError as error:
+                raise InvalidCall(
+                    "cannot start the command of --evaluate", given=f"{line[0]}: {error.strerror}"
+                ) from error
+        assert ended is not None
+        status, output = ended
+        if status:
+            raise InvalidCall(f"the command of --evaluate ended with status {status}", given=output[-400:].strip())
+        numbers = _NUMBER.findall(output)
+        if not numbers:
+            raise InvalidCall("the command of --evaluate printed no number", given=output[-400:].strip() or "nothing")
+        return float(numbers[-1])
+
+    return metric
