@@ -8,6 +8,7 @@ import tenonnx_standard as ops
 from tenonnx.errors import NotRepresentable
 from tenonnx.extend import DType, constant
 from tenonnx_litert.conversion import builtin_graph
+from tenonnx_quantized.quantize import dequantize_linear
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.standard_normal((2, 6, 9, 8)).astype(np.float32)
@@ -180,6 +181,86 @@ def test_dynamic_dims_are_run_at_other_sizes(size, tmp_path):
 
     x = RNG.standard_normal((size, size + 1, 4)).astype(np.float32)
     check(network, x, folder=tmp_path, dims={0: "batch", 1: "length"})
+
+
+@pytest.mark.parametrize("options", [{"mode": "cubic"}, {"mode": "linear", "antialias": 1}, {"mode": "nearest"}])
+def test_resize_to_sizes_beside_a_dynamic_batch(options, tmp_path):
+    def network(x):
+        batch = ops.gather(ops.shape(x), [0])
+        return ops.resize(x, None, None, ops.concat(batch, constant(np.asarray([6, 5, 11])), axis=0), **options)
+
+    check(network, IMAGE, folder=tmp_path, dims={0: "batch"})
+
+
+def test_resize_of_volumes(tmp_path):
+    def network(x):
+        return ops.resize(x, None, constant(np.asarray([1, 1, 2, 2, 1.5], np.float32)), mode="linear")
+
+    volume = RNG.standard_normal((2, 3, 4, 5, 6)).astype(np.float32)
+    check(network, volume, folder=tmp_path, dims={0: "batch"})
+
+
+def test_gather_nd_and_scatter_nd_along_dynamic_axes(tmp_path):
+    places = np.asarray([[0, 1], [-1, 2], [1, -1]], np.int64)
+
+    def network(x, indices):
+        found = ops.gather_nd(x, indices)
+        return found, ops.scatter_nd(x, indices, found * 2.0), ops.scatter_nd(x, indices, found, reduction="add")
+
+    check(network, ROWS, places, folder=tmp_path, dims={0: "batch", 1: "length"})
+
+
+def test_an_update_that_occurs_twice_counts_once(tmp_path):
+    places = np.asarray([[1], [1], [0]], np.int64)
+    check(
+        lambda x, indices: ops.scatter_nd(x, indices, ops.expand(constant(np.float32(3)), [3, 5, 4])),
+        ROWS,
+        places,
+        folder=tmp_path,
+    )
+
+
+def test_broadcasts_of_high_rank_with_dynamic_dims(tmp_path):
+    x = RNG.standard_normal((2, 3, 1, 2, 4, 1)).astype(np.float32)
+    check(lambda x: ops.less(x, weights(3, 5, 2, 4, 1)), x, folder=tmp_path, dims={0: "batch"})
+
+
+def test_a_slice_whose_start_has_no_known_length(tmp_path):
+    def network(x, mask):
+        start = ops.squeeze(ops.non_zero(mask), [0])
+        return ops.slice_(x, start, [2**31 - 1], [1])
+
+    check(network, ROWS, np.asarray([False, False, True]), folder=tmp_path)
+
+
+def test_a_computed_shape_is_taken_as_it_is(tmp_path):
+    check(lambda x, shape: ops.reshape(x, shape, allowzero=1), ROWS, np.asarray([5, 12]), folder=tmp_path)
+
+
+def test_weights_of_four_bits_in_blocks(tmp_path):
+    def network(x):
+        weight = constant(np.arange(32).reshape(4, 8) % 16, DType.uint4)
+        scales = constant(np.linspace(0.1, 1, 8, dtype=np.float32).reshape(4, 2))
+        return ops.matmul(x, dequantize_linear(weight, scales, axis=1, block_size=4))
+
+    check(network, ROWS, folder=tmp_path)
+
+
+@pytest.mark.parametrize("onesided", [0, 1])
+def test_fourier_transforms_of_frames(onesided, tmp_path):
+    def network(x):
+        window = constant(np.hanning(16).astype(np.float32))
+        return ops.stft(x, constant(np.asarray(4)), window, constant(np.asarray(16)), onesided=onesided)
+
+    signal = RNG.standard_normal((2, 50, 1)).astype(np.float32)
+    found = check(network, signal, folder=tmp_path, dims={0: "batch", 1: "time"})
+    assert operators(found).count("CONV_2D") == 1
+
+
+@pytest.mark.parametrize(("parts", "options"), [(1, {"onesided": 1}), (1, {}), (2, {}), (2, {"inverse": 1})])
+def test_fourier_transforms(parts, options, tmp_path):
+    x = RNG.standard_normal((2, 12, 3, parts)).astype(np.float32)
+    check(lambda x: ops.dft(x, axis=1, **options), x, folder=tmp_path, dims={0: "batch"})
 
 
 def test_a_refusal_has_the_reason():

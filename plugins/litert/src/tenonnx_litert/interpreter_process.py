@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+#: Interpreters and the shapes of their inputs, None before the first run of a file with dynamic dims.
 _OPEN: dict[tuple[str, bool], tuple[Any, Any]] = {}
 
 
@@ -18,8 +19,12 @@ def load(path: str, reference: bool) -> None:
     _OPEN.clear()
     kind = OpResolverType.BUILTIN_REF if reference else OpResolverType.BUILTIN
     made = Interpreter(path, experimental_op_resolver_type=kind, num_threads=1)
+    details = made.get_input_details()
+    if any(-1 in detail["shape_signature"] for detail in details):  # the sizes in the file may be too small to run
+        _OPEN[path, reference] = made, None
+        return
     made.allocate_tensors()
-    _OPEN[path, reference] = made, [list(detail["shape"]) for detail in made.get_input_details()]
+    _OPEN[path, reference] = made, [list(detail["shape"]) for detail in details]
 
 
 def run(path: str, reference: bool, arrays: list[Any]) -> list[Any]:

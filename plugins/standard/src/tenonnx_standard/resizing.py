@@ -168,6 +168,8 @@ def _plans(
     if needs_roi and (roi is None or _length_of_value(roi) == 0):
         raise TypeMismatch(f"{resize.title}: roi is missing for tf_crop_and_resize")
     roi = roi if needs_roi else None
+    if policy == "stretch" and method.coordinates not in ("tf_crop_and_resize", "tf_half_pixel_for_nn"):
+        scales, sizes, chosen = _of_changed_axes(X, scales, sizes, chosen)
     known = [None if v is None else static(v) for v in (roi, scales, sizes)]
     lengths = [X.shape[a] for a in chosen]
     if all((v is None) == (k is None) for v, k in zip((roi, scales, sizes), known, strict=True)) and all(
@@ -176,6 +178,27 @@ def _plans(
         fixed = axes_to_resample(X.shape, chosen, *known, policy)  # type: ignore[call-arg]
         return [fixed_plan(a, axis, method, wide(X.dtype)) for a, axis in fixed.items()]
     return open_plans(X, chosen, roi, scales, sizes, method, policy)
+
+
+def _of_changed_axes(
+    X: Value, scales: Value | None, sizes: Value | None, chosen: Sequence[int]
+) -> tuple[Value | None, Value | None, Sequence[int]]:
+    """Scales, sizes and axes without the axes that keep their size, such as a batch of dynamic size."""
+    given = scales if sizes is None else sizes
+    numbers = static(given) if sizes is None else elements(given)
+    if numbers is None:
+        return scales, sizes, chosen
+    kept = [k for k, a in enumerate(chosen) if numbers[k] != (1 if sizes is None else X.shape[a]) or numbers[k] is None]
+    if len(kept) == len(chosen):
+        return scales, sizes, chosen
+    if sizes is None:
+        given = constant(np.asarray(numbers)[kept])
+    elif all(isinstance(numbers[k], int) for k in kept):
+        given = constant(np.asarray([numbers[k] for k in kept], np.int64))
+    else:
+        given = gather(sizes, constant(np.asarray(kept, np.int64)))
+    axes = [chosen[k] for k in kept]
+    return (given, None, axes) if sizes is None else (None, given, axes)
 
 
 def _resampled(X: Value, plans: Sequence[Plan], method: Method, extrapolation_value: float) -> Value:

@@ -1,6 +1,13 @@
 """Lowerings of ONNX ops to builtin operators of LiteRT."""
 
-from tenonnx_litert.lowerings import arithmetic, images, matrices, movement, reductions  # noqa: F401 - they register
+from tenonnx_litert.lowerings import (  # noqa: F401 - they register
+    arithmetic,
+    images,
+    matrices,
+    movement,
+    reductions,
+    signal,
+)
 from tenonnx_litert.lowerings.registry import LOWERINGS, SPATIAL
 
 __all__ = ["LOWERINGS", "SPATIAL"]

@@ -261,6 +261,9 @@ _CAST = (
 @lowers(ops.cast)
 def cast(x: Value, *, to: int, **_: Any) -> Any:
     to = DType(to)
+    known = static(x) if x.dtype in (DType.int4, DType.uint4) else None
+    if known is not None:
+        return ops.cast(constant(known.astype(np.int32)), to=to)
     unless(x.dtype not in _CAST or to not in _CAST, f"CAST does not lead from {x.dtype} to {to}")
     if x.dtype is to:
         return x

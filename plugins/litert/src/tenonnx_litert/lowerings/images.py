@@ -286,7 +286,7 @@ def resize(
     unless([str(n) for n in shape[:2]] != [str(n) for n in x.shape[:2]], "Resize of batch or channels is not supported")
     target = [int(n) for n in shape[2:]]
     if mode == "nearest":
-        return _resized_to_nearest(x, roi, scales, wanted, target, options)
+        return _resized_to_nearest(x, roi, scales, target, options)
     unless(mode != "linear" or bool(antialias), f"no kernel resizes by {mode}")
     unless(attributes["exclude_outside"] != 0, "weights outside are left out")
     flags = {"half_pixel": (0, 1), "align_corners": (1, 0), "asymmetric": (0, 0), "pytorch_half_pixel": (0, 1)}
@@ -305,18 +305,15 @@ def resize(
 
 
 def _resized_to_nearest(
-    x: Value, roi: Value | None, scales: Value | None, wanted: Value | None, target: list[int], options: dict[str, Any]
+    x: Value, roi: Value | None, scales: Value | None, target: list[int], options: dict[str, Any]
 ) -> Any:
     """Resize by the kernel if it reads the same positions, else by gathering these."""
     places = []
     for axis, new in zip((2, 3), target, strict=True):
         old = x.shape[axis]
         row = np.arange(old, dtype=np.float32)
-        other = [None if v is None else static(v) for v in (roi, scales, wanted)]
-        unless(
-            any(v is not None and k is None for v, k in zip((roi, scales, wanted), other, strict=True)),
-            "it is computed",
-        )
+        other = [None if v is None else static(v) for v in (roi, scales)]
+        unless(any(v is not None and k is None for v, k in zip((roi, scales), other, strict=True)), "it is computed")
         places.append(_positions(row, axis, new, other, options))
     images = channels_last(x)
     for centers in (0, 1):
@@ -334,7 +331,7 @@ def _resized_to_nearest(
 
 def _positions(row: Any, axis: int, new: int, given: Sequence[Any], options: dict[str, Any]) -> Any:
     """The positions that one axis is read at: those of its numbers, resized."""
-    roi, scales, _ = given
+    roi, scales = given
     options = {**options, "axes": None, "keep_aspect_ratio_policy": "stretch"}
     ratio = None if scales is None else np.asarray([np.reshape(scales, -1)[axis - 4]], np.float32)
     region = roi if roi is None or not np.size(roi) else np.asarray([np.reshape(roi, -1)[k] for k in (axis - 4, -1)])

@@ -31,15 +31,20 @@ _MOST_TRANSPOSED, _MOST_SLICED = 6, 5
 
 @lowers(ops.reshape)
 def reshape(x: Value, shape: Value, *, allowzero: int) -> Any:
-    known = static(shape)
-    if allowzero and known is not None:
-        return tfl.reshape(x, int32(known))
-    unless(bool(allowzero), "the shape is computed, and may have dims of 0")
+    if allowzero:  # as RESHAPE has it
+        known = elements(shape)
+        vector = shape_vector([_element(shape, place, n) for place, n in enumerate(known)]) if known else narrow(shape)
+        return tfl.reshape(x, vector)
     kind = ops.reshape.rules["type"](x, shape, allowzero=0)
     found = kind.shape
     if found is not None and [isinstance(n, int) for n in found].count(False) <= 1 and 0 not in found:
         return reshaped(x, [n if isinstance(n, int) else -1 for n in found])
     return reshaped(x, result_dims(x, shape))
+
+
+def _element(shape: Value, place: int, known: Any) -> Any:
+    """An element of a shape as a number where it is known, else as a value."""
+    return known if isinstance(known, int) else ops.gather(shape, place, axis=0)
 
 
 @lowers(ops.squeeze)
@@ -125,7 +130,7 @@ def constant_of_shape(shape: Value, *, value: Any) -> Any:
 
 
 @lowers(ops.range_)
-def range_(start: Value, limit: Value, delta: Value) -> Any:
+def range_(start: Value, limit: Value, delta: Value, **_: Any) -> Any:
     unless(start.dtype not in (DType.float32, DType.int32, DType.int64), f"RANGE does not take {start.dtype}")
     return tfl.range_(start, limit, delta)
 
@@ -162,8 +167,9 @@ def split(x: Value, lengths: Value | None, *, axis: int, num_outputs: int | None
 def slice_(x: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Any:
     rank = x.ndim
     firsts, lasts = elements(starts), elements(ends)
-    unless(firsts is None or lasts is None, "the number of axes is unknown")
+    unless(axes is None and (firsts is None or lasts is None), "the number of axes is unknown")
     chosen = list(range(len(firsts or ()))) if axes is None else axes_of(axes, rank)
+    firsts, lasts = (given or [None] * len(chosen) for given in (firsts, lasts))
     strides = [1] * len(chosen) if steps is None else integers(steps, "the steps")
     unless(rank > _MOST_SLICED, f"STRIDED_SLICE takes up to {_MOST_SLICED} axes")
     begin: list[Any] = [0] * rank
@@ -173,7 +179,7 @@ def slice_(x: Value, starts: Value, ends: Value, axes: Value | None, steps: Valu
     for place, axis in enumerate(chosen):
         step[axis] = strides[place]
         for given, known, kept, which in ((starts, firsts, begin, 0), (ends, lasts, end, 1)):
-            value = known[place] if known is not None else None
+            value = known[place]
             if isinstance(value, int):
                 kept[axis] = value
                 beyond = value >= 2**31 - 1 or value <= -(2**31) + 1
@@ -238,28 +244,32 @@ def gather_nd(x: Value, indices: Value, *, batch_dims: int) -> Any:
     unless(bool(batch_dims), "GATHER_ND has no batch dims")
     depth = indices.shape[-1]
     unless(not isinstance(depth, int), "the depth of the positions is dynamic")
-    front = sizes(x)[:depth]
-    unless(None in front and static(indices) is None, "an axis is dynamic")
-    whole = constant(np.asarray([n or 0 for n in front], indices.dtype.numpy))
-    zero = constant(np.zeros((), indices.dtype.numpy))
-    return tfl.gather_nd(x, ops.where(ops.less(indices, zero), indices + whole, indices))
+    return tfl.gather_nd(x, _positions_from_front(indices, x, depth))
+
+
+def _positions_from_front(indices: Value, x: Value, depth: int) -> Value:
+    """Positions in the first axes of ``x``, in int32."""
+    where = ops.cast(indices, to=DType.int32)
+    front = shape_vector(dims(x)[:depth])
+    return ops.where(ops.less(where, int32(0)), where + front, where)  # type: ignore[no-any-return]
 
 
 @lowers(ops.scatter_nd)
 def scatter_nd(data: Value, indices: Value, updates: Value, *, reduction: str) -> Any:
     unless(reduction not in ("none", "add"), "SCATTER_ND adds")
     unless(data.dtype not in (DType.float32, DType.int32, DType.int64), f"SCATTER_ND does not take {data.dtype}")
-    where = ops.cast(indices, to=DType.int32)
     whole = shape_vector(dims(data))
     depth = indices.shape[-1]
-    unless(not isinstance(depth, int) or None in sizes(data)[:depth], "an axis is dynamic")
-    front = int32(sizes(data)[:depth])
-    where = ops.where(ops.less(where, int32(0)), where + front, where)
+    unless(not isinstance(depth, int), "the depth of the positions is dynamic")
+    where = _positions_from_front(indices, data, depth)
     spread = tfl.scatter_nd(where, updates, whole)
     if reduction == "add":
         return data + spread
     ones = ops.expand(constant(np.ones((), np.int32)), ops.shape(updates))
     counted = tfl.scatter_nd(where, ones, whole)
+    if data.dtype is not DType.int64:  # positions that occur several times, mostly with the same update
+        often = ops.maximum(counted, int32(1))
+        spread = ops.div(spread, often if data.dtype is DType.int32 else ops.cast(often, to=DType.float32))
     return ops.where(ops.greater(counted, int32(0)), spread, data)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -123,22 +124,27 @@ def merged_axes(*values: Value) -> tuple[list[Value], list[Any]]:
     """Operands of a broadcast with fewer dims, and the dims of the result.
 
     Neighboring axes are merged where all operands have both, or the same ones lack both. Raises ``NotRepresentable``
-    where too many axes are left.
+    where too many axes are left, or where a dynamic dim may be 1 in one operand only.
     """
     rank = max(v.ndim for v in values)
-    full = [[1] * (rank - v.ndim) + sizes(v) for v in values]
-    unless(any(n is None for row in full for n in row), "operands of this rank have dynamic dims")
-    result = [max(column, key=lambda n: (n != 1, n)) for column in zip(*full, strict=True)]
+    shapes = [[1] * (rank - v.ndim) + list(v.shape or ()) for v in values]
+    full = [[1] * (rank - v.ndim) + dims(v) for v in values]
+    result: list[Any] = []
+    for axis in range(rank):
+        longer = [k for k in range(len(values)) if shapes[k][axis] != 1]
+        unless(len({str(shapes[k][axis]) for k in longer}) > 1, "operands of this rank have dynamic dims")
+        unless(any(shapes[k][axis] is None for k in longer), "operands of this rank have dynamic dims")
+        result.append(full[longer[0]][axis] if longer else 1)
     groups: list[list[int]] = []
     for axis in range(rank):
-        pattern = [row[axis] != 1 for row in full]
-        alike = groups and pattern == [any(row[k] != 1 for k in groups[-1]) for row in full]
-        if groups and (result[axis] == 1 or alike):
+        pattern = [row[axis] != 1 for row in shapes]
+        alike = groups and pattern == [any(row[k] != 1 for k in groups[-1]) for row in shapes]
+        if groups and (not any(pattern) or alike):
             groups[-1].append(axis)
         else:
             groups.append([axis])
     unless(len(groups) > MOST_BROADCAST, f"the kernel broadcasts no more than {MOST_BROADCAST} axes")
-    small = [[int(np.prod([row[k] for k in group])) for group in groups] for row in full]
+    small = [[math.prod(row[k] for k in group) for group in groups] for row in full]
     return [reshaped(v, shape) for v, shape in zip(values, small, strict=True)], result
 
 
