@@ -351,7 +351,7 @@ def test_batches_are_kept_in_bounded_memory(monkeypatch):
     assert reports[0] == reports[1]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", sorted({*METHODS} - {"rotate"}))  # needs a transformer: test_rotation.py
 def test_every_method_works_on_every_mode(method):
     for mode in ("weights", "static", "dynamic"):
         _, report = tx.quantize(perceptron(), FEEDS, mode=mode, method=method, backend="numpy")

@@ -113,7 +113,7 @@ SHOWN = 10
     default="rtn",
     show_default=True,
     help=f"How weights are rounded: {', '.join(ROUNDINGS)}; what is done before: {', '.join(PREPARATIONS)}; and "
-    "bias-correction. All but rtn, hqq and equalize need --inputs.",
+    "bias-correction. All but rtn, hqq, rotate and equalize need --inputs.",
 )
 @click.option(
     "--search",

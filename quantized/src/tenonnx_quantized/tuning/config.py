@@ -96,7 +96,8 @@ class QuantizeConfig:
     Methods:
 
     - ``method``: one or several: how weights are rounded (``rtn``, ``hqq``, ``gptq``, ``quantease``, ``ada-round`` or
-      ``auto-round``), how the model is rescaled before (``awq``, ``smooth-quant``, ``equalize``), ``bias-correction``.
+      ``auto-round``), how the model is changed before (``rotate``, ``awq``, ``smooth-quant``,
+      ``equalize``), ``bias-correction``.
     - ``calibration``: how ranges of activations are found, one of ``calibrate.METHODS``.
     - ``search``: how the scales of blocks are found.
 
@@ -184,7 +185,7 @@ class QuantizeConfig:
     def needs_data(self) -> bool:
         """Whether a method reads the inputs of layers."""
         every = {*self.methods, *(rule.method for rule in self.layers if rule.method)}
-        return bool(every - {"rtn", "hqq", "equalize"})
+        return bool(every - {"rtn", "hqq", "equalize", "rotate"})
 
     @property
     def calibrates(self) -> bool:

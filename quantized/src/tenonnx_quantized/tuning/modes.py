@@ -17,6 +17,6 @@ SEARCHES = ("rtn", "hqq", "mse")
 ROUNDINGS = ("rtn", "hqq", "gptq", "quantease", "ada-round", "auto-round")
 
 #: Methods that rescale the model before, and change nothing that it computes in floating point.
-PREPARATIONS = ("equalize", "smooth-quant", "awq")
+PREPARATIONS = ("rotate", "equalize", "smooth-quant", "awq")
 
 METHODS = (*ROUNDINGS, *PREPARATIONS, "bias-correction")

@@ -31,6 +31,7 @@ from tenonnx_quantized.tuning.constants import weights_as_constants
 from tenonnx_quantized.tuning.methods.bias_correction import correct_biases
 from tenonnx_quantized.tuning.methods.registry import RESCALING
 from tenonnx_quantized.tuning.methods.rescale import Rescaling
+from tenonnx_quantized.tuning.methods.rotation import rotate
 from tenonnx_quantized.tuning.metric import Metric
 from tenonnx_quantized.tuning.pareto import LayerSensitivity, sqnr
 from tenonnx_quantized.tuning.quantized_tensor import QuantizedTensor, encode
@@ -76,6 +77,8 @@ def quantize(
         original.all_inputs = original.inputs
     infer(original, strict=False)
     graph = weights_as_constants(original)
+    if "rotate" in chosen.methods:
+        rotate(graph)
     check_ops(graph, chosen)
     nodes = candidates(graph, chosen)
     if not nodes:
