@@ -176,7 +176,7 @@ def test_what_is_left_of_an_epoch_may_have_other_batches():
         tt.fit(graph, [(X, Y)], **OPTIONS)
 
 
-def test_an_epoch_of_which_nothing_is_left_is_over():
+def test_an_epoch_of_which_nothing_is_left_is_measured_before_the_next():
     calls = []
 
     def validation():
@@ -193,7 +193,8 @@ def test_an_epoch_of_which_nothing_is_left_is_over():
     assert tt.fit(graph, (X, Y), validation=Anew(), **OPTIONS).interrupted
     assert graph.training_state.settings["samples"] == 4
     history = tt.fit(graph, (X, Y), validation=Anew(), **OPTIONS)
-    assert [{"loss", "validation_loss"} <= set(epoch) for epoch in history.epochs] == [True]
+    assert [epoch["epoch"] for epoch in history.epochs] == [1, 2]
+    assert all({"loss", "validation_loss"} <= set(epoch) for epoch in history.epochs)
     assert len(history.losses) == 2
 
 

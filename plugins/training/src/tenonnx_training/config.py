@@ -196,11 +196,12 @@ class TrainingConfig(StepConfig):
 
     Arrays are cut into shuffled batches of ``batch_size``, by default 32. ``validation`` are data, measured after each
     epoch; then the graph is written to ``checkpoint``, a native file, or a folder ``*.shards`` into which each process
-    writes what its devices hold. ``checkpoint_every`` so many batches also bring it up to date. ``callbacks`` are
-    ``Callback`` objects, or functions of what an epoch measured: what returns True ends the training. ``patience`` ends
-    it after so many epochs without a better loss, and the graph goes back to the best one. ``allow_divergence`` goes on
-    where the loss is not finite or a thousand times the first. ``progress`` shows a line an epoch and a bar on stderr,
-    by default on a terminal.
+    writes what its devices hold. ``checkpoint_every`` so many batches also bring it up to date, a file in a thread
+    beside the next batches: a kill loses those behind the last one that is complete. ``callbacks`` are ``Callback``
+    objects, or functions of what an epoch measured: what returns True ends the training. ``patience`` ends it after so
+    many epochs without a better loss, and the graph goes back to the best one. ``allow_divergence`` goes on where the
+    loss is not finite or a thousand times the first. ``progress`` shows a line an epoch and a bar on stderr, by default
+    on a terminal.
     """
 
     epochs: int = option(1, "Number of epochs to train; with --resume, further ones.", "--epochs", kind="epochs")

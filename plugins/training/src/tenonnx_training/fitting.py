@@ -14,6 +14,7 @@ import numpy as np
 
 from tenonnx.extend import Graph, InvalidCall, TenonnxError, counted
 from tenonnx_training.callbacks import Callback, Training, as_callback
+from tenonnx_training.checkpoint_writer import CheckpointWriter
 from tenonnx_training.config import TrainingConfig, configured, takes
 from tenonnx_training.curves import page, plot_curves
 from tenonnx_training.data import Batch, Batches, Data, samples_of
@@ -176,6 +177,7 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
         run.save()
     finally:
         run.progress.close()
+        run.finish()
         run.call("on_end")
     return run.history
 
@@ -223,6 +225,7 @@ class _Run:
         self.interruption = Interruption()
         self.training = Training(step, self._write_back, losses=self.history.losses, epochs=self.history.epochs)
         self.callbacks: list[Callback] = []
+        self.writer = CheckpointWriter()
 
     def updates_note(self, epochs: int) -> list[str]:
         """Number of updates of the run, where the number of batches is known."""
@@ -265,9 +268,11 @@ class _Run:
                 return {"epoch": self.number + 1, **self.gathered.means()}
             if self.every is not None and len(self.history.losses) % self.every == 0:
                 self.save(within=True)
-        if empty:  # it was left after its last batch
-            self._next()
-            return self.epoch(left)
+        found = self._end_epoch()
+        return self.epoch(left) if empty else found  # it was left after its last batch
+
+    def _end_epoch(self) -> dict[str, float]:
+        """Measure the epoch whose batches are trained on, and save."""
         found = {"epoch": self.number + 1, **self.gathered.values()}
         self.check()
         if self.validation is not None:
@@ -330,9 +335,17 @@ class _Run:
         return {"measured": measured, **reached, **self.cutting}
 
     def save(self, *, within: bool = False) -> None:
-        """Bring graph and checkpoint up to date; ``within`` an epoch a checkpoint in parts is enough."""
+        """Bring graph and checkpoint up to date; ``within`` an epoch only the checkpoint, beside the next batches.
+
+        Parts are written at once, as every process writes its own.
+        """
+        self.finish()
         progress = self._reached()
         sharded = is_sharded(self.checkpoint)
+        if within and not sharded and self.checkpoint is not None:
+            held, path = self.step.snapshot(**progress), self.checkpoint
+            self.writer.start(lambda: held().save(path))
+            return
         if not (within and sharded) or self.step._made.biases:  # whose quantized values are made of whole arrays
             self.step.write_back(**progress)
         if sharded:
@@ -345,6 +358,11 @@ class _Run:
         """Write the graph to the checkpoint, if there is one."""
         if self.checkpoint is not None and not is_sharded(self.checkpoint):
             self._write(partial(self.step.source.save, self.checkpoint))
+
+    def finish(self) -> None:
+        """Wait until the checkpoint before is written."""
+        if self.writer.is_writing:
+            self._write(self.writer.wait)
 
     def _write(self, write: Callable[[], object]) -> None:
         """Write a checkpoint; warn where that fails for the first time, or again after one that was written."""

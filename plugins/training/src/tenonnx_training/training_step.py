@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -112,6 +113,7 @@ class TrainingStep:
         self._settings = restore(self._source, self._made, self.optimizer, self.program.state)
         self.steps = int(self.program.state[COUNT])
         self._evaluation: Any = None
+        self._copy: Graph | None = None
         ours = {*self._made.state, RATE, SEED, LAST}
         self._checked = FeedCheck([value for value in self._made.graph.all_inputs if value.name not in ours])
         floats = [v for v in self._checked.all_inputs if isinstance(v.type, TensorType) and v.dtype.is_float]
@@ -226,6 +228,19 @@ class TrainingStep:
         if not self._keep_training_form:
             settle(self._source)
         return self._source
+
+    def snapshot(self, *, measured: Mapping[str, Array] | None = None, **progress: Any) -> Callable[[], Graph]:
+        """A function that makes a graph of its own of what ``write_back`` would write now.
+
+        Another thread may call it while this step goes on; the graph holds until that of the next snapshot is made.
+        """
+        if self._copy is None:
+            self._copy = copy_graph(self._source)
+            if not self._keep_training_form:
+                settle(self._copy)
+        made, state, settings = self._made, self.program.state, self._progress(progress)
+        held = {name: state[name] for name in (*made.parameters, *made.statistics, *made.slots, COUNT)}
+        return partial(write_back, self._copy, made, self.optimizer, held, settings, measured or {})
 
     def write_parts(
         self, folder: str | os.PathLike[str], *, measured: Mapping[str, Array] | None = None, **progress: Any

@@ -131,7 +131,7 @@ def packed_source(contents: Constant, name: str) -> Region | Pieces | Any:
     if isinstance(contents, TensorContents) and contents.raw is not None:
         return contents.raw
     size, dims = packed_bytes(contents.type), static_dims(contents)
-    if isinstance(contents, RowConstant) and not isinstance(contents, TensorContents) and dims and size > _PIECE:
+    if dims and size > _PIECE and isinstance(contents, RowConstant) and not isinstance(contents, TensorContents):
         return Pieces(size, partial(_pieces, contents, dims[0], name))
     return _raw(contents.array(), contents.type.dtype, name)
 
