@@ -65,7 +65,7 @@ def test_every_checkpoint_is_written_in_order(saves, tmp_path):
 
 
 def test_a_checkpoint_is_of_its_own_step(saves, tmp_path):
-    """What is written while later batches are trained on has nothing of them, and any of them can be resumed."""
+    """A checkpoint has nothing of the batches that are trained on while it is written, and each resumes."""
     paths = []
 
     def copied(samples):
