@@ -14,14 +14,15 @@ _K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 
 
 def murmur(data: bytes) -> int:
-    """MurmurHash64A with the seed of TensorFlow's Hash64."""
+    """MurmurHash64A with the seed of TensorFlow's Hash64, tensorflow/tsl/platform/hash.cc."""
     m, whole = 0xC6A4A7935BD1E995, len(data) // 8 * 8
     h = _SEED ^ (len(data) * m & _WORD)
     for start in range(0, whole, 8):
         k = _word(data, start) * m & _WORD
         k = (k ^ k >> 47) * m & _WORD
         h = (h ^ k) * m & _WORD
-    h = (h ^ int.from_bytes(data[whole:], "little")) * m & _WORD
+    if whole < len(data):
+        h = (h ^ int.from_bytes(data[whole:], "little")) * m & _WORD
     h = (h ^ h >> 47) * m & _WORD
     return h ^ h >> 47
 

@@ -7,14 +7,28 @@ from functools import lru_cache
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, TypeMismatch, dtypes, primitive
+import tenonnx_standard as ops
+from tenonnx.extend import (
+    DType,
+    NotRepresentable,
+    TensorType,
+    TypeMismatch,
+    constant,
+    dtypes,
+    primitive,
+    static,
+    subgraph,
+)
 from tenonnx_extensions.checks import DOMAIN, mapped, module, single, strings
 from tenonnx_standard.checking import numpy_rule
 
 
 @primitive("StringRegexReplace", domain=DOMAIN, grows_text=True)
 def string_regex_replace(text, pattern, rewrite, *, global_replace=1):
-    r"""Each string with the matches of a pattern of RE2 replaced, or with the first one; ``\1`` is the first group."""
+    r"""Each string with the matches of a pattern of RE2 replaced, or with the first one; ``\1`` is the first group.
+
+    Patterns may match single bytes, by ``\C``. Raises ``TypeMismatch`` where the result is not UTF-8.
+    """
 
 
 @primitive("StringECMARegexReplace", domain=DOMAIN, grows_text=True)
@@ -50,21 +64,89 @@ def _of_re2(title, pattern):
 
 @numpy_rule(string_regex_replace)
 def string_regex_replace_numpy(text, pattern, rewrite, *, global_replace):
-    title = string_regex_replace.title
-    written = single(string_regex_replace, "pattern", pattern)
+    op, title = string_regex_replace, string_regex_replace.title
+    written = single(op, "pattern", pattern)
     if not written:
         raise TypeMismatch(f"{title}: the pattern is empty")
-    compiled, template = _of_re2(title, written), single(string_regex_replace, "rewrite", rewrite)
-    parts = _parts(title, template, r"\\(\d|\\)", compiled.groups)
-    return mapped(
-        lambda each: compiled.sub(lambda found: _filled(parts, found), each, 0 if global_replace else 1), text
-    )
+    is_of_bytes = r"\C" in written
+    compiled, template = _of_re2(title, written.encode() if is_of_bytes else written), single(op, "rewrite", rewrite)
+    parts = _parts(title, template, compiled.groups)
+    count = 0 if global_replace else 1
+    if not is_of_bytes:
+        return mapped(lambda each: compiled.sub(lambda match: "".join(_filled(parts, match)), each, count), text)
+
+    def replaced(each):
+        contents = each.encode("utf-8", "surrogatepass")
+        found = compiled.sub(lambda match: b"".join(map(_utf8, _filled(parts, match))), contents, count)
+        try:
+            return found.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise TypeMismatch(f"{title}: the result is not UTF-8", given=f"{written!r} in {each!r}") from error
+
+    return mapped(replaced, text)
 
 
-def _parts(title, template, reference, groups):
+def _utf8(part):
+    return part.encode() if isinstance(part, str) else part
+
+
+@string_regex_replace.lower()
+def string_regex_replace_lowering(text, pattern, rewrite, *, global_replace):
+    """By splitting, for a literal or one class of characters of ASCII, that a literal replaces everywhere."""
+    known, template = static(pattern), static(rewrite)
+    literals, by = None, "\\"
+    if known is not None and template is not None:
+        literals, by = _literals(str(known.reshape(-1)[0])), str(template.reshape(-1)[0])
+    chains = literals is not None and len(literals) > 1 and any(each in by for each in literals)
+    if literals is None or "\\" in by or chains or not global_replace:
+        raise NotRepresentable(
+            "ai.onnx replaces no patterns but a literal or a class of ASCII characters, everywhere, by a literal"
+        )
+    found = ops.reshape(text, [-1])
+    for literal in literals:
+        found = _split_and_joined(found, literal, by)
+    return ops.reshape(found, ops.shape(text))
+
+
+def _literals(pattern):
+    """The strings that a pattern matches: itself, or the characters of a class of ASCII. None for other patterns."""
+    if pattern and not re.search(r"[\\^$.|?*+()\[\]{}]", pattern):
+        return [pattern]
+    escaped = re.fullmatch(r"\\([^\w\s])", pattern, re.ASCII)
+    if escaped:
+        return [escaped[1]]
+    if not re.fullmatch(r"\[[^^\]](?:[^\\\]]|\\.)*\]", pattern, re.DOTALL):
+        return None
+    try:
+        compiled = re.compile(pattern)
+    except re.error:
+        return None
+    if compiled.search("\u00e9\u4e2d\u20ac"):
+        return None
+    return [c for c in map(chr, range(128)) if compiled.fullmatch(c)] or None
+
+
+def _split_and_joined(x, literal, by):
+    """A vector of strings, split at a literal and joined by another."""
+    pieces, counts = ops.string_split(x, delimiter=literal)
+    count = ops.gather(ops.shape(pieces), constant(np.int64(1)))
+    nothing = constant(strings([""], ()))
+
+    def joined(step, going, held):
+        piece = ops.gather(pieces, step, axis=1)
+        if by:
+            is_behind = ops.and_(ops.less(step, counts), ops.greater(step, constant(np.int64(0))))
+            piece = ops.string_concat(ops.where(is_behind, constant(strings([by], ())), nothing), piece)
+        return [ops.identity(going), ops.string_concat(held, piece)]
+
+    formals = [("step", TensorType(DType.int64, ())), ("going", TensorType(DType.bool, ())), ("text", x.type)]
+    return ops.loop(count, None, ops.expand(nothing, ops.shape(x)), body=subgraph(joined, formals))
+
+
+def _parts(title, template, groups):
     """The pieces of a replacement: text, and numbers of groups."""
     parts, end = [], 0
-    for found in re.finditer(reference, template):
+    for found in re.finditer(r"\\(\d|\\)", template):
         parts.append(template[end : found.start()])
         parts.append("\\" if found[1] == "\\" else int(found[1]))
         end = found.end()
@@ -78,7 +160,7 @@ def _parts(title, template, reference, groups):
 
 
 def _filled(parts, found):
-    return "".join((found.group(part) or "") if isinstance(part, int) else part for part in parts)
+    return [(found.group(part) or "") if isinstance(part, int) else part for part in parts]
 
 
 @lru_cache(maxsize=64)

@@ -20,6 +20,7 @@ from tenonnx.extend import (
     op,
     primitive,
     static,
+    subgraph,
 )
 from tenonnx_extensions.checks import DOMAIN, mapped, single, strings
 from tenonnx_standard.checking import dim_of, numpy_rule
@@ -166,18 +167,37 @@ def string_join_numpy(input_X, input_sep, input_axis):
 @string_join.lower()
 def string_join_lowering(input_X, input_sep, input_axis):
     axis = static(input_axis)
-    size = None if axis is None or input_X.rank is None else dim_of(input_X, int(axis.reshape(-1)[0]))
-    if not isinstance(size, int) or input_X.rank == 0 or not size:
-        raise NotRepresentable("ai.onnx has no op that joins a number of strings that is not known")
+    if axis is None or not input_X.rank:
+        raise NotRepresentable("ai.onnx has no op that joins strings along an axis that is not known")
     k = int(axis.reshape(-1)[0])
     separator = ops.reshape(input_sep, constant(np.zeros(0, np.int64)))
-    known = static(input_sep)
+    known, size = static(input_sep), dim_of(input_X, k)
     is_empty = known is not None and known.reshape(-1).tolist() == [""]
-    parts = [ops.gather(input_X, constant(np.int64(position)), axis=k) for position in range(size)]
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = ops.string_concat(joined if is_empty else ops.string_concat(joined, separator), part)
+    if not isinstance(size, int) or not size:
+        joined = _joined_by_loop(input_X, separator, k)
+    else:
+        joined, *parts = (ops.gather(input_X, constant(np.int64(position)), axis=k) for position in range(size))
+        for part in parts:
+            joined = ops.string_concat(joined if is_empty else ops.string_concat(joined, separator), part)
     return ops.reshape(joined, [1]) if input_X.rank == 1 else joined
+
+
+def _joined_by_loop(x, separator, axis):
+    """Strings joined along an axis of any size."""
+    sizes = ops.shape(x)
+    rest = ops.concat(ops.slice_(sizes, [0], [axis], [0]), ops.slice_(sizes, [axis + 1], [2**62], [0]), axis=0)
+    nothing = constant(strings([""], ()))
+
+    def body(step, going, held):
+        between = ops.where(ops.greater(step, constant(np.int64(0))), separator, nothing)
+        part = ops.string_concat(between, ops.gather(x, step, axis=axis))
+        return [ops.identity(going), ops.string_concat(held, part)]
+
+    shape = x.tensor.shape
+    kind = TensorType(DType.string, shape[:axis] + shape[axis + 1 :])
+    formals = [("step", TensorType(DType.int64, ())), ("going", TensorType(DType.bool, ())), ("text", kind)]
+    count = ops.gather(sizes, constant(np.int64(axis)))
+    return ops.loop(count, None, ops.expand(nothing, rest), body=subgraph(body, formals))
 
 
 @primitive("StringSplit", domain=DOMAIN)

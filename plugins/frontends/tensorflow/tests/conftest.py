@@ -26,5 +26,6 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line("filterwarnings", r"ignore:\s*(Warning. )?tf.lite.Interpreter is deprecated:UserWarning")
     config.addinivalue_line("filterwarnings", "ignore:Statistics for quantized inputs were expected:UserWarning")
-    # onnxruntime's StringNormalizer wants a locale that a machine may not have
-    config.addinivalue_line("filterwarnings", "ignore:numpy runs the graph:UserWarning")
+    # onnxruntime's StringNormalizer wants a locale that a machine may not have, and patterns find nothing where
+    # TensorFlow's RE2 takes the place of the library's
+    config.addinivalue_line("filterwarnings", "ignore:numpy runs the (graph|ops):UserWarning")

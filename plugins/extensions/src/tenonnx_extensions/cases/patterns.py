@@ -28,9 +28,22 @@ def one(draw, *choices):
 @cases(string_regex_replace, gradient=False, reference=kernel("StringRegexReplace"))
 def string_regex_replace_cases(draw):
     pattern, rewrite = draw(
-        st.sampled_from([(r"\s+", "_"), (r"(\w)(\d)", r"\2\1"), ("[a-c]", r"<\0>"), ("(?i)b", r"\\"), (r"\pL", "L")])
+        st.sampled_from(
+            [
+                (r"\s+", "_"),
+                (r"(\w)(\d)", r"\2\1"),
+                ("[a-c]", r"<\0>"),
+                ("(?i)b", r"\\"),
+                (r"\pL", "L"),
+                ("[ ,(]", ""),
+                ("b", "aba"),
+                (r"\C", "."),
+                ("y?", "-"),
+            ]
+        )
     )
-    return call(texts(draw), strings([pattern]), strings([rewrite]), global_replace=draw(st.integers(0, 1)))
+    is_global = 1 if pattern == r"\C" else draw(st.integers(0, 1))  # one byte of several is no character
+    return call(texts(draw), strings([pattern]), strings([rewrite]), global_replace=is_global)
 
 
 @cases(string_ecma_regex_replace, gradient=False, reference=kernel("StringECMARegexReplace"))

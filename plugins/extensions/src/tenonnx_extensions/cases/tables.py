@@ -55,7 +55,14 @@ def masked_fill_cases(draw):
     return call(values, np.asarray(draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))))
 
 
-@cases(string_to_hash_bucket, gradient=False, reference=kernel("StringToHashBucket"))
+WHOLE = Gap(
+    "expected",
+    "the library multiplies once more than TensorFlow does behind texts of a multiple of 8 bytes",
+    when=lambda call: any(len(text.encode()) % 8 == 0 for text in call.inputs[0].reshape(-1)),
+)
+
+
+@cases(string_to_hash_bucket, gradient=False, gaps=[WHOLE], reference=kernel("StringToHashBucket"))
 def string_to_hash_bucket_cases(draw):
     return call(words(draw), np.asarray([draw(st.sampled_from([1, 10, 1 << 20]))]))
 

@@ -8,7 +8,8 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, Registry, TenonnxError, Value, constant
-from tenonnx.extend.transforms import prune, retarget
+from tenonnx.extend.transforms import prune, retarget, retarget_to, target_for
+from tenonnx_extensions.checks import DOMAIN as TEXT
 from tenonnx_frontends import chosen_names
 from tenonnx_optimize import channels_first, fuse, simplify
 from tenonnx_tensorflow.attributes import dtype_of, is_complex
@@ -126,7 +127,15 @@ def _plain(name: str) -> str:
 
 def tidied(state: State) -> Graph:
     """By as few nodes as it takes, channels first inside, weights by their names."""
-    moved = retarget(prune(state.graph), OPSET)
+    moved = _text_lowered(retarget(prune(state.graph), OPSET))
     found = fuse(simplify(moved_quantized(channels_first(simplify(moved)))))
     state.add_defaults(found)
     return found
+
+
+def _text_lowered(graph: Graph) -> Graph:
+    """The graph with ops of text in ``ai.onnx``, as far as it can express them."""
+    domains = [domain for domain in graph.opsets if domain != TEXT]
+    if len(domains) == len(graph.opsets):
+        return graph
+    return retarget_to(graph, target_for(graph, OPSET, domains), refuse=False).graph

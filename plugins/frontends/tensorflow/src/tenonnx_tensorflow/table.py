@@ -16,6 +16,7 @@ from tenonnx_tensorflow.rules import (  # noqa: F401 - what they are imported fo
     linear,
     lists,
     old_control,
+    patterns,
     ragged,
     randomness,
     reductions,
@@ -23,7 +24,9 @@ from tenonnx_tensorflow.rules import (  # noqa: F401 - what they are imported fo
     shapes,
     special,
     stateless,
-    text,
+    strings,
+    tables,
+    unicode,
     variables,
     windows,
 )

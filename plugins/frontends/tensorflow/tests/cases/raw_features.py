@@ -111,18 +111,9 @@ CASES = (
         "hashing_salted": Case(lambda: _layer("int64", 3, lambda: L.Hashing(50, salt=[133, 137]))),
         "hashing_masked": Case(lambda: _layer("int64", 3, lambda: L.Hashing(50, salt=133, mask_value=1))),
         "hashing_one_hot": Case(lambda: _layer("int64", 1, lambda: L.Hashing(5, output_mode="one_hot"))),
-        "hashing_text": Case(lambda: _layer("string", 1, lambda: L.Hashing(5)), refused="text is hashed"),
         "vocabulary": Case(_vocabulary, [NUMBERS]),
         "lookup_of_unknown": Case(
             lambda: _layer("int64", 3, lambda: L.IntegerLookup(vocabulary=[1, 5, 2], num_oov_indices=3))
-        ),
-        "replace_pattern": Case(
-            lambda: tf.function(lambda x: tf.strings.regex_replace(x, "a+", "")), [TEXTS], refused="single characters"
-        ),
-        "replace_by_more": Case(
-            lambda: tf.function(lambda x: tf.strings.regex_replace(x, "[ab]", "x")),
-            [TEXTS],
-            refused="single characters",
         ),
         "invert": Case(lambda: _layer("int64", 3, lambda: L.StringLookup(vocabulary=["b", "a"], invert=True))),
         "unknown_masked": Case(

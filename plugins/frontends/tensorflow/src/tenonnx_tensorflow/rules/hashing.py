@@ -1,18 +1,21 @@
-"""Buckets of integers: hashes of their decimal text, FarmHash's fingerprint (na::Hash64) and SipHash-2-4.
+"""Buckets of text: FarmHash's fingerprint (na::Hash64), SipHash-2-4, and MurmurHash64A.
 
-ONNX has no bytes of text, but the text of an integer follows from its digits. Words of 64 bits are int64, whose sums and
-products leave out what is beyond, as those of C do.
+The text of an integer follows from its digits, so that its hash is arithmetic. Words of 64 bits are int64, whose sums
+and products leave out what is beyond, as those of C do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, NotRepresentable, Value, constant
+from tenonnx.extend import DType, NotRepresentable, TensorType, Value, constant, subgraph
+from tenonnx_extensions.hashing import string_to_hash_bucket, string_to_hash_bucket_fast
 from tenonnx_tensorflow.rules import rule
+from tenonnx_tensorflow.rules.unicode import bytes_of
 from tenonnx_tensorflow.tracked_values import as_dtype
 
 #: How many digits the longest integer of 64 bits has, and how many characters are looked at: whole words of 8.
@@ -140,39 +143,83 @@ def _rounds(held: list[Value], count: int) -> list[Value]:
     return [a, b, c, d]
 
 
-def sip_hash(text: Text, key: list[int]) -> Value:
+def _started(length: Value, key: Sequence[int]) -> list[Value]:
     first, second = key
     names = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
-    like = ops.mul(text.length, _word(0))
-    held = [ops.add(like, _word(k ^ name)) for k, name in zip((first, second, first, second), names, strict=True)]
+    like = ops.mul(length, _word(0))
+    return [ops.add(like, _word(k ^ name)) for k, name in zip((first, second, first, second), names, strict=True)]
 
-    def taken(held: list[Value], block: Value) -> list[Value]:
-        a, b, c, d = _rounds([*held[:3], ops.bitwise_xor(held[3], block)], 2)
-        return [ops.bitwise_xor(a, block), b, c, d]
 
-    for start in (0, 8):
-        is_whole = ops.greater_or_equal(text.length, _word(start + 8))
-        after = taken(held, text.part(start))
-        held = [ops.where(is_whole, new, old) for new, old in zip(after, held, strict=True)]
-    rest = ops.sub(text.length, ops.mod(text.length, _word(8)))
-    a, b, c, d = taken(held, ops.add(text.part(rest, 7), ops.mul(text.length, _word(1 << 56))))
+def _taken(held: list[Value], block: Value) -> list[Value]:
+    a, b, c, d = _rounds([*held[:3], ops.bitwise_xor(held[3], block)], 2)
+    return [ops.bitwise_xor(a, block), b, c, d]
+
+
+def _ended(held: list[Value], rest: Value, length: Value) -> Value:
+    """The hash, behind the last block of up to 7 bytes and the length."""
+    a, b, c, d = _taken(held, ops.add(rest, ops.mul(length, _word(1 << 56))))
     a, b, c, d = _rounds([a, b, ops.bitwise_xor(c, _word(0xFF)), d], 4)
     return ops.bitwise_xor(ops.bitwise_xor(a, b), ops.bitwise_xor(c, d))
 
 
-@rule("StringToHashBucketFast", "StringToHashBucketStrong")
+def sip_hash(text: Text, key: Sequence[int]) -> Value:
+    held = _started(text.length, key)
+    for start in (0, 8):
+        is_whole = ops.greater_or_equal(text.length, _word(start + 8))
+        after = _taken(held, text.part(start))
+        held = [ops.where(is_whole, new, old) for new, old in zip(after, held, strict=True)]
+    rest = ops.sub(text.length, ops.mod(text.length, _word(8)))
+    return _ended(held, text.part(rest, 7), text.length)
+
+
+def sip_hash_of_bytes(contents: Value, length: Value, key: Sequence[int]) -> Value:
+    """The hash of each row of bytes, int64[rows, 8 * blocks], of which ``length`` count; the others are 0."""
+    blocks = ops.reshape(contents, [0, -1, 2, 4])
+    halves = ops.reduce_sum(ops.mul(blocks, constant(256 ** np.arange(4))), [3], keepdims=0)
+    low, high = (ops.gather(halves, constant(np.asarray(k)), axis=2) for k in range(2))
+    words = ops.add(low, ops.mul(high, _word(1 << 32)))
+
+    def body(step: Value, going: Value, *held: Value) -> list[Value]:
+        is_whole = ops.less(step, ops.div(length, _word(8)))
+        after = _taken(list(held), ops.gather(words, step, axis=1))
+        kept = [ops.where(is_whole, new, old) for new, old in zip(after, held, strict=True)]
+        return [ops.identity(going), *kept]
+
+    held = _started(length, key)
+    formals: list[tuple[str, Any]] = [("step", TensorType(DType.int64, ())), ("going", TensorType(DType.bool, ()))]
+    formals += [(f"held_{k}", value.type) for k, value in enumerate(held)]
+    count = ops.gather(ops.shape(words), constant(np.asarray(1)))
+    held = list(ops.loop(count, None, *held, body=subgraph(body, formals)))
+    rest = ops.gather_elements(words, ops.unsqueeze(ops.div(length, _word(8)), [1]), axis=1)
+    return _ended(held, ops.squeeze(rest, [1]), length)
+
+
+# ----- buckets --------------------------------------------------------------------------------------------------------
+
+
+@rule("StringToHashBucketFast", "StringToHashBucketStrong", "StringToHashBucket")
 def bucket(node: Any, x: Value) -> Value:
-    """Bucket of the text of an integer."""
-    made, count = x.producer, int(node["num_buckets"])
+    """Bucket of text, of an integer by arithmetic."""
+    made, count, kind = x.producer, int(node["num_buckets"]), node.op.removeprefix("StringToHashBucket")
     numbers = made.inputs[0] if made is not None and made.op_type == "Cast" else None
-    if numbers is None or numbers.dtype.numpy.kind not in "iu" or numbers.dtype is DType.uint64 or count >= 1 << 31:
-        raise NotRepresentable(
-            "text is hashed, of whose bytes ONNX knows nothing, or into 2^31 buckets or more",
-            given=f"{node.title}: {x.type}, {count} buckets",
-            do="hash text before the model, or use StringLookup with a vocabulary",
-        )
-    text = Text.of(as_dtype(numbers, DType.int64))
-    found = fingerprint(text) if node.op.endswith("Fast") else sip_hash(text, [int(k) for k in node["key"]])
+    if numbers is not None and (numbers.dtype.numpy.kind not in "iu" or numbers.dtype is DType.uint64):
+        numbers = None
+    if kind in _OF_TEXT and (numbers is None or kind == "" or count >= 1 << 31):
+        found: Value = _OF_TEXT[kind](x, constant(np.asarray([count])))
+        return found
+    if count >= 1 << 31:
+        raise NotRepresentable("text is hashed into 2^31 buckets or more", given=f"{node.title}: {count} buckets")
+    key = [int(k) for k in node["key"]] if kind == "Strong" else []
+    if numbers is not None:
+        text = Text.of(as_dtype(numbers, DType.int64))
+        found = fingerprint(text) if kind == "Fast" else sip_hash(text, key)
+    else:
+        contents, length = bytes_of(ops.reshape(x, [-1]))
+        found = ops.reshape(sip_hash_of_bytes(contents, length, key), ops.shape(x))
     low, high = ops.mod(found, _word(1 << 32)), _shifted(found, 32)
     by_high = ops.mul(ops.mod(high, _word(count)), _word((1 << 32) % count))
     return ops.mod(ops.add(by_high, low), _word(count))
+
+
+#: Ops that hash text.
+_OF_TEXT = {"Fast": string_to_hash_bucket_fast, "": string_to_hash_bucket}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, NotRepresentable, TensorType, Value, constant, static, subgraph
+from tenonnx.extend import DType, NotRepresentable, Value, constant, static
+from tenonnx_extensions.strings import string_join, string_split
 from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.rules.indexing import _segments
+from tenonnx_tensorflow.rules.patterns import replaced, texts
 from tenonnx_tensorflow.tracked_values import as_dtype, int64, known, number, scalar
 
 
@@ -27,6 +28,8 @@ def split(node: Any, x: Value, separator: Value) -> list[Value]:
     """The pieces of all strings, with the string and the place within it of each."""
     cut = str(known(separator, "what text is split at").reshape(-1)[0])
     most = int(node.get("maxsplit", -1))
+    if not cut and most < 0:
+        return _words(x)
     given: dict[str, Any] = {"delimiter": cut} if cut else {}
     if most >= 0:
         given["maxsplit"] = most
@@ -36,52 +39,35 @@ def split(node: Any, x: Value, separator: Value) -> list[Value]:
         nothing = ops.expand(constant(np.asarray([""], object)), ops.shape(ops.unsqueeze(counts, [1])))
         pieces = ops.concat(pieces, nothing, axis=1)
     places = ops.unsqueeze(_count(ops.gather(ops.shape(pieces), constant(np.asarray(1)))), [0])
-    indices = ops.transpose(ops.non_zero(ops.less(places, ops.unsqueeze(counts, [1]))), perm=[1, 0])
-    longest = ops.reduce_max(ops.concat(counts, constant(np.asarray([0])), axis=0), keepdims=1)
-    return [indices, ops.gather_nd(pieces, indices), ops.concat(ops.shape(counts), longest, axis=0)]
+    return _sparse(pieces, ops.less(places, ops.unsqueeze(counts, [1])))
 
 
-@rule("StaticRegexReplace")
-def replace(node: Any, x: Value) -> Value:
-    """One of some characters by nothing: what is left between them is put together."""
-    characters = _characters(node["pattern"])
-    if characters is None or node["rewrite"] or not node.get("replace_global", True):
-        raise NotRepresentable(
-            "text is replaced that is not single characters, or not by nothing",
-            given=f'{node.title}: "{node["pattern"]}" by "{node["rewrite"]}"',
-            do="prepare text before the model",
-        )
-    found = ops.reshape(x, [-1])
-    for character in characters:
-        found = _without(found, character)
-    return ops.reshape(found, ops.shape(x))
+def _words(x: Value) -> list[Value]:
+    """Pieces between white space of ASCII; runtimes differ in what they take for white space."""
+    pieces, _ = ops.string_split(replaced(x, r"[\t-\r]", " "), delimiter=" ")
+    return _sparse(pieces, ops.not_(ops.equal(pieces, constant(np.asarray("", object)))))
 
 
-def _characters(pattern: str) -> str | None:
-    """Those that a pattern stands for that is one class of ASCII characters."""
-    if not re.fullmatch(r"\[[^^\]](?:[^\\\]]|\\.)*\]", pattern, re.DOTALL) and len(pattern) != 1:
-        return None
-    try:
-        compiled = re.compile(pattern)
-    except re.error:
-        return None
-    if compiled.search("\u00e9\u4e2d\u20ac"):
-        return None
-    return "".join(c for c in map(chr, range(128)) if compiled.fullmatch(c))
+def _sparse(pieces: Value, exists: Value) -> list[Value]:
+    """Places, contents and shape of the pieces of each row that exist."""
+    places = ops.transpose(ops.non_zero(exists), perm=[1, 0])
+    counted = ops.cumsum(as_dtype(exists, DType.int64), constant(np.asarray(1)))
+    columns = ops.sub(ops.gather_nd(counted, places), constant(np.asarray(1)))
+    indices = ops.concat(ops.slice_(places, [0], [1], [1]), ops.unsqueeze(columns, [1]), axis=1)
+    longest = ops.reduce_max(ops.concat(columns, constant(np.asarray([-1])), axis=0), keepdims=1)
+    size = ops.slice_(ops.shape(pieces), [0], [1], [0])
+    return [
+        indices,
+        ops.gather_nd(pieces, places),
+        ops.concat(size, ops.add(longest, constant(np.asarray([1]))), axis=0),
+    ]
 
 
-def _without(x: Value, character: str) -> Value:
-    pieces, _ = ops.string_split(x, delimiter=character)
-
-    def joined(count: Value, going: Value, held: Value) -> list[Value]:
-        return [ops.identity(going), ops.string_concat(held, ops.gather(pieces, count, axis=1))]
-
-    nothing = ops.expand(constant(np.asarray("", object)), ops.shape(x))
-    formals = [("step", TensorType(DType.int64, ())), ("going", TensorType(DType.bool, ())), ("text", x.type)]
-    found: Value = ops.loop(
-        ops.gather(ops.shape(pieces), constant(np.asarray(1))), None, nothing, body=subgraph(joined, formals)
-    )
-    return found
+@rule("StringSplit", outputs="indices values shape")
+def split_at_characters(node: Any, x: Value, separators: Value) -> list[Value]:
+    """The pieces between any of some characters, or all characters where there are none."""
+    skips = constant(np.asarray([node.get("skip_empty", True)]))
+    return list(string_split(x, ops.reshape(separators, [1]), skips))
 
 
 # ----- rows of different lengths --------------------------------------------------------------------------------------
@@ -95,6 +81,27 @@ def _rows(splits: Value) -> Value:
         ops.unsqueeze(ops.slice_(ends, [1], [np.iinfo(np.int64).max], [0]), [0]), ops.unsqueeze(_count(count), [1])
     )
     return ops.reduce_sum(as_dtype(behind, DType.int64), [1], keepdims=0)
+
+
+def joined(x: Value, axis: int, separator: str) -> Value:
+    """Text joined along an axis."""
+    found = string_join(x, texts(separator), constant(np.asarray([axis])))
+    return scalar(found) if x.rank == 1 else found
+
+
+def joined_rows(x: Value, owners: Value, count: Value, separator: str = "") -> Value:
+    """The strings of each of ``count`` rows, joined in the order in which they come."""
+    places = ops.range_(constant(np.asarray(0)), ops.squeeze(ops.shape(owners), [0]), constant(np.asarray(1)))
+    before = ops.less(ops.unsqueeze(places, [0]), ops.unsqueeze(places, [1]))
+    shared = ops.equal(ops.unsqueeze(owners, [0]), ops.unsqueeze(owners, [1]))
+    columns = ops.reduce_sum(as_dtype(ops.and_(before, shared), DType.int64), [1], keepdims=0)
+    if separator:
+        is_first = ops.equal(columns, constant(np.asarray(0)))
+        x = ops.where(is_first, x, ops.string_concat(texts(separator), x))
+    most = ops.reduce_max(ops.concat(columns, constant(np.asarray([0])), axis=0), keepdims=1)
+    shape = ops.concat(ops.unsqueeze(count, [0]), ops.add(most, constant(np.asarray([1]))), axis=0)
+    at = ops.concat(ops.unsqueeze(owners, [1]), ops.unsqueeze(columns, [1]), axis=1)
+    return joined(ops.scatter_nd(ops.expand(texts(""), shape), at, x), 1, "")
 
 
 @rule("StringNGrams", outputs="ngrams ngrams_splits")
@@ -134,28 +141,34 @@ def ngrams(node: Any, x: Value, splits: Value) -> list[Value]:
 def to_tensor(node: Any, shape: Value, x: Value, default: Value, *parts: Value) -> Value:
     """Rows with ``default`` behind their elements, or without those that are too many."""
     kinds = [k.decode() if isinstance(k, bytes) else str(k) for k in node["row_partition_types"]]
-    if kinds == ["FIRST_DIM_SIZE", "VALUE_ROWIDS"]:
-        count, rows = scalar(int64(parts[0])), int64(parts[1])
-    elif kinds == ["ROW_SPLITS"]:
-        count, rows = ops.sub(_size(parts[0]), constant(np.asarray(1))), _rows(parts[0])
+    if kinds[0] == "FIRST_DIM_SIZE":
+        count, parts, kinds = scalar(int64(parts[0])), parts[1:], kinds[1:]
     else:
-        raise NotRepresentable("rows are of several levels", given=f"{node.title}: {', '.join(kinds)}")
+        count = ops.sub(_size(parts[0]), constant(np.asarray(1)))
+    levels = [_rows(part) if kind == "ROW_SPLITS" else int64(part) for kind, part in zip(kinds, parts, strict=True)]
     sizes = static(shape)
-    wanted = [-1] * 2 if sizes is None or np.ndim(sizes) == 0 else np.asarray(sizes).reshape(-1).tolist()
-    ones = ops.expand(constant(np.asarray(1)), ops.shape(rows))
-    lengths = _segments(ones, rows, count, "add", 0)
-    before = ops.sub(ops.cumsum(lengths, constant(np.asarray(0))), lengths)
-    place = ops.sub(_count(_size(rows)), ops.gather(before, rows))
-    longest = ops.reduce_max(ops.concat(lengths, constant(np.asarray([0])), axis=0), keepdims=0)
-    width = longest if wanted[1] < 0 else constant(np.asarray(wanted[1]))
-    count = count if wanted[0] < 0 else constant(np.asarray(wanted[0]))
+    wanted = (
+        [-1] * (len(levels) + 1) if sizes is None or np.ndim(sizes) == 0 else np.asarray(sizes).reshape(-1).tolist()
+    )
+    counts = [count if wanted[0] < 0 else constant(np.asarray(wanted[0]))]
+    at: list[Value] = []
+    for level, rows in enumerate(levels):
+        ones = ops.expand(constant(np.asarray(1)), ops.shape(rows))
+        lengths = _segments(ones, rows, count, "add", 0)
+        before = ops.sub(ops.cumsum(lengths, constant(np.asarray(0))), lengths)
+        place = ops.sub(_count(_size(rows)), ops.gather(before, rows))
+        longest = ops.reduce_max(ops.concat(lengths, constant(np.asarray([0])), axis=0), keepdims=0)
+        counts.append(longest if wanted[level + 1] < 0 else constant(np.asarray(wanted[level + 1])))
+        at = [*(ops.gather(each, rows) for each in at or [_count(count)]), place]
+        count = _size(rows)
     one = constant(np.asarray([1]))
     inner = ops.slice_(ops.shape(x), [1], [np.iinfo(np.int64).max], [0])
-    whole = ops.concat(*(ops.add(ops.reshape(n, [1]), one) for n in (count, width)), inner, axis=0)
+    whole = ops.concat(*(ops.add(ops.reshape(n, [1]), one) for n in counts), inner, axis=0)
     # what is too many goes behind the last row or place, which is cut off
-    at = [ops.unsqueeze(ops.minimum(held, most), [1]) for held, most in ((rows, count), (place, width))]
+    at = [ops.unsqueeze(ops.minimum(held, most), [1]) for held, most in zip(at, counts, strict=True)]
     filled = ops.scatter_nd(ops.expand(scalar(default), whole), ops.concat(*at, axis=1), x)
-    return ops.slice_(filled, [0, 0], [-1, -1], [0, 1])
+    axes = list(range(len(counts)))
+    return ops.slice_(filled, [0] * len(axes), [-1] * len(axes), axes)
 
 
 @rule("RaggedBincount")

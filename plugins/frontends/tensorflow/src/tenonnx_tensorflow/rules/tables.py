@@ -1,4 +1,4 @@
-"""Text and lookup tables."""
+"""Lookup tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant
 from tenonnx_onnx_ml.encoders import label_encoder
 from tenonnx_tensorflow.attributes import dtype_of
@@ -89,53 +88,3 @@ def size(interpreter: Any, node: Any, table: Table) -> Value:
     if table.keys is None:
         raise NotRepresentable("a table is measured that has no contents", given=node.title)
     return constant(np.asarray(len(table.keys), np.int64))
-
-
-# ----- text -----------------------------------------------------------------------------------------------------------
-
-
-@rule("StringJoin")
-def join(node: Any, *values: Value) -> Value:
-    separator = node.get("separator", "")
-    found = values[0]
-    for value in values[1:]:
-        if separator:
-            found = ops.string_concat(found, constant(np.asarray(separator, object)))
-        found = ops.string_concat(found, value)
-    return found
-
-
-@rule("StringLower", "StringUpper")
-def cased(node: Any, x: Value) -> Value:
-    """Of ASCII alone, unless the node names an encoding."""
-    flat = x if x.rank == 1 else ops.reshape(x, [-1])
-    found = ops.string_normalizer(
-        flat,
-        case_change_action="LOWER" if node.op == "StringLower" else "UPPER",
-        locale=None if node.get("encoding", "") else "C",
-    )
-    return found if x.rank == 1 else ops.reshape(found, ops.shape(x))
-
-
-@rule("StaticRegexFullMatch")
-def full_match(node: Any, x: Value) -> Value:
-    return ops.regex_full_match(x, pattern=node["pattern"])
-
-
-@rule("RegexFullMatch")
-def full_match_of(node: Any, x: Value, pattern: Value) -> Value:
-    return ops.regex_full_match(x, pattern=str(known(pattern, "a pattern").reshape(-1)[0]))
-
-
-@rule("StringToNumber")
-def to_number(node: Any, x: Value) -> Value:
-    return ops.cast(x, to=dtype_of(node.get("out_type", 1)))
-
-
-@rule("AsString")
-def as_string(node: Any, x: Value) -> Value:
-    """Whole numbers alone: those of floats would be written with other digits."""
-    plain = not node.get("fill", "") and int(node.get("width", -1)) < 1
-    if x.dtype.numpy.kind not in "iu" or not plain:
-        raise NotRepresentable("numbers that become text are no integers, or have a width", given=f"{x.dtype.name}")
-    return ops.cast(x, to=DType.string)

@@ -1,0 +1,194 @@
+"""Text: case, length, parts, joining, replacement, and numbers as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import DType, NotRepresentable, Value, constant, static
+from tenonnx_extensions.strings import string_length
+from tenonnx_tensorflow.attributes import dtype_of
+from tenonnx_tensorflow.rules import rule
+from tenonnx_tensorflow.rules.patterns import replaced
+from tenonnx_tensorflow.rules.ragged import _rows, joined, joined_rows
+from tenonnx_tensorflow.rules.unicode import Characters
+from tenonnx_tensorflow.tracked_values import as_dtype, axis_of, int64, known, scalar
+
+#: Repetitions that a pattern of RE2 may ask for.
+_MOST = 1000
+
+
+@rule("StringLower", "StringUpper")
+def cased(node: Any, x: Value) -> Value:
+    """Of ASCII alone, unless the node names an encoding."""
+    flat = x if x.rank == 1 else ops.reshape(x, [-1])
+    found = ops.string_normalizer(
+        flat,
+        case_change_action="LOWER" if node.op == "StringLower" else "UPPER",
+        locale=None if node.get("encoding", "") else "C",
+    )
+    return found if x.rank == 1 else ops.reshape(found, ops.shape(x))
+
+
+@rule("StringStrip")
+def strip(node: Any, x: Value) -> Value:
+    return replaced(x, r"\A[\t-\r ]+|[\t-\r ]+\z", "")
+
+
+def _counts_bytes(node: Any) -> bool:
+    return bool(node.get("unit", "BYTE") == "BYTE")
+
+
+@rule("StringLength")
+def length(node: Any, x: Value) -> Value:
+    return as_dtype(string_length(replaced(x, r"\C", "a") if _counts_bytes(node) else x), DType.int32)
+
+
+# ----- parts ----------------------------------------------------------------------------------------------------------
+
+
+@rule("Substr")
+def substring(node: Any, x: Value, start: Value, size: Value) -> Value:
+    """Parts of text. What begins behind the end is empty, where TensorFlow stops with an error."""
+    first, count = static(start), static(size)
+    given = [int(np.reshape(each, -1)[0]) for each in (first, count) if each is not None and np.size(each) == 1]
+    if len(given) < 2 or not -_MOST <= given[0] <= _MOST:
+        return _chosen_part(x, start, size, _counts_bytes(node))
+    one = r"\C" if _counts_bytes(node) else "."
+    if given[0] < 0:
+        kept = min(max(given[1], 0), -given[0])
+        pattern = rf"(?s)\A{one}*?({one}{{{kept}}}){one}{{{-given[0] - kept}}}\z"
+    else:
+        kept = max(given[1], 0)
+        pattern = rf"(?s)\A{one}{{0,{given[0]}}}({_up_to(one, kept)}){one}*\z"
+    return replaced(x, pattern, r"\1", everywhere=False)
+
+
+def _up_to(one: str, count: int) -> str:
+    """A pattern of as many as there are, up to ``count``; RE2 has no larger repetition than ``_MOST``."""
+    whole, rest = divmod(count, _MOST)
+    return f"{one}*" if whole > 8 else f"{one}{{0,{_MOST}}}" * whole + f"{one}{{0,{rest}}}"
+
+
+def _chosen_part(x: Value, start: Value, size: Value, by_bytes: bool) -> Value:
+    """Parts that differ between strings, or that inputs choose: characters that are kept, joined again."""
+    shape = ops.shape(ops.expand(x, ops.shape(start)) if start.rank else x)
+    x, first, count = (ops.reshape(ops.expand(each, shape), [-1]) for each in (x, int64(start), int64(size)))
+    characters = Characters.of(x)
+    rows = _rows(characters.splits)
+    if by_bytes:
+        begin, end = characters.begin, characters.end
+    else:
+        places = ops.range_(constant(np.asarray(0)), ops.squeeze(ops.shape(rows), [0]), constant(np.asarray(1)))
+        begin = ops.sub(places, ops.gather(characters.splits, rows))
+        end = ops.add(begin, constant(np.asarray(1)))
+    nothing = ops.expand(constant(np.asarray(0)), ops.shape(x))
+    whole = ops.scatter_nd(nothing, ops.unsqueeze(rows, [1]), end, reduction="max")
+    first = ops.where(ops.less(first, constant(np.asarray(0))), ops.add(first, whole), first)
+    first, last = (ops.gather(each, rows) for each in (first, ops.add(first, count)))
+    inside = ops.and_(ops.greater_or_equal(begin, first), ops.less_or_equal(end, last))
+    kept, owners = (ops.compress(each, inside, axis=0) for each in (characters.texts, rows))
+    return ops.reshape(joined_rows(kept, owners, ops.squeeze(ops.shape(x), [0])), shape)
+
+
+# ----- joining --------------------------------------------------------------------------------------------------------
+
+
+@rule("StringJoin")
+def join(node: Any, *values: Value) -> Value:
+    separator = node.get("separator", "")
+    found = values[0]
+    for value in values[1:]:
+        if separator:
+            found = ops.string_concat(found, constant(np.asarray(separator, object)))
+        found = ops.string_concat(found, value)
+    return found
+
+
+@rule("ReduceJoin")
+def reduce_join(node: Any, x: Value, axes: Value) -> Value:
+    """Text joined along axes, in their order."""
+    places = [axis_of(int(axis), x) for axis in known(axes, "the axes that text is joined along").reshape(-1)]
+    left = list(range(x.ndim))
+    for place in places:
+        x = joined(x, left.index(place), node.get("separator", ""))
+        left.remove(place)
+    return ops.unsqueeze(x, sorted(places)) if node.get("keep_dims", False) and places else x
+
+
+@rule("UnsortedSegmentJoin")
+def segment_join(node: Any, x: Value, segments: Value, count: Value) -> Value:
+    if x.rank != segments.rank:
+        raise NotRepresentable("segments of text are not single strings", given=f"{node.title}: {x.type}")
+    owners = ops.reshape(int64(segments), [-1])
+    inside = ops.greater_or_equal(owners, constant(np.asarray(0)))
+    kept, owners = (ops.compress(each, inside, axis=0) for each in (ops.reshape(x, [-1]), owners))
+    return joined_rows(kept, owners, scalar(int64(count)), node.get("separator", ""))
+
+
+# ----- numbers --------------------------------------------------------------------------------------------------------
+
+
+@rule("StringToNumber")
+def to_number(node: Any, x: Value) -> Value:
+    return ops.cast(x, to=dtype_of(node.get("out_type", 1)))
+
+
+@rule("AsString")
+def as_string(node: Any, x: Value) -> Value:
+    if x.dtype is DType.bool:
+        words = constant(np.asarray(["false", "true"], object))
+        return ops.gather(words, ops.cast(x, to=DType.int64))
+    text = ops.cast(x, to=DType.string) if x.dtype.numpy.kind in "iu" else _decimal(node, x)
+    return _widened(text, int(node.get("width", -1)), node.get("fill", ""))
+
+
+def _widened(text: Value, width: int, fill: str) -> Value:
+    """Numbers with a flag of ``printf``, and at least ``width`` characters."""
+    if fill in ("+", " "):
+        text = replaced(text, r"\A([^-])", rf"{fill}\1", everywhere=False)
+    if width < 1:
+        return text
+    filler = "0" if fill == "0" else " "
+    more = constant(np.asarray(filler * width, object))
+    if fill == "-":
+        return replaced(ops.string_concat(text, more), rf"\A(.{{{width}}}.*?) *\z", r"\1", everywhere=False)
+    longer = ops.string_concat(more, text)
+    text = replaced(longer, rf"\A{filler}{{0,{width}}}(.{{{width}}})", r"\1", everywhere=False)
+    return replaced(text, r"\A(0*)-", r"-\1", everywhere=False) if fill == "0" else text
+
+
+def _decimal(node: Any, x: Value) -> Value:
+    """Numbers with digits behind the point, rounded as C does: exact for float32, and below 2^63."""
+    digits = int(node.get("precision", -1))
+    digits = 6 if digits < 0 else digits
+    if x.dtype is DType.float64 or node.get("scientific", False) or node.get("shortest", False) or digits > 8:
+        raise NotRepresentable(
+            "numbers become text that are float64, or in scientific or shortest form, or with more than 8 digits",
+            given=f"{node.title}: {x.dtype.name}, {digits} digits",
+            do="cast to float32 before as_string, or format numbers behind the model",
+        )
+    whole = ops.absolute(ops.cast(x, to=DType.float64))
+    whole = whole if digits else ops.round_(whole)
+    scale = constant(np.asarray(10.0**digits))
+    rest = ops.sub(whole, ops.floor(whole))
+    scaled = ops.cast(ops.round_(ops.mul(rest, scale)), to=DType.int64)
+    size = constant(np.asarray(10**digits))
+    front = ops.add(ops.cast(ops.floor(whole), to=DType.int64), ops.div(scaled, size))
+    text = ops.cast(front, to=DType.string)
+    if digits:
+        text = ops.string_concat(text, constant(np.asarray(".", object)))
+    for place in reversed(range(digits)):
+        digit = ops.mod(ops.div(scaled, constant(np.asarray(10**place))), constant(np.asarray(10)))
+        text = ops.string_concat(text, ops.cast(digit, to=DType.string))
+    infinite, undefined = (constant(np.asarray(each, object)) for each in ("inf", "nan"))
+    text = ops.where(ops.isinf(whole), infinite, text)
+    one = constant(np.asarray(1.0))
+    double = ops.cast(x, to=DType.float64)
+    is_negative = ops.less(
+        ops.where(ops.equal(double, constant(np.asarray(0.0))), ops.div(one, double), double), constant(np.asarray(0.0))
+    )
+    sign = ops.where(is_negative, constant(np.asarray("-", object)), constant(np.asarray("", object)))
+    return ops.where(ops.isnan(whole), undefined, ops.string_concat(sign, text))
