@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -261,6 +262,45 @@ def test_a_file_is_verified_in_a_runner(model, tmp_path, capfd, name, reason, op
     assert (code == 0, moved.exists()) == ((True, True) if not reason else (False, False)), said
     assert (reason or "note: in ") in said
     assert [file.name for file in tmp_path.iterdir() if "moved" in file.name] == ([] if reason else ["moved.onnx"])
+
+
+PROGRAM = """
+import sys
+import numpy as np
+from onnx.reference import ReferenceEvaluator
+
+model, inputs, outputs = sys.argv[1:]
+reference = ReferenceEvaluator(model)
+found = reference.run(None, dict(np.load(inputs)))
+np.savez(outputs, **{name: each + OFF for name, each in zip(reference.output_names, found)})
+"""
+
+
+@pytest.mark.parametrize(("off", "code"), [(0, 0), (1, 1)])
+def test_a_file_is_verified_in_another_interpreter_and_in_a_program(model, tmp_path, capfd, off, code):
+    (tmp_path / "runners.py").write_text(RUNNERS)
+    (tmp_path / "program.py").write_text(PROGRAM.replace("OFF", str(off)))
+    function = f"{tmp_path}/runners.py:{'wrong' if off else 'right'}"
+    program = f"'{sys.executable}' '{tmp_path}/program.py' {{model}} {{inputs}} {{outputs}}"
+    for runner in (f"{sys.executable} {function}", program):
+        line = ["convert", str(model), "-o", str(tmp_path / "moved.onnx"), "--overwrite", "--verify-with", runner]
+        assert main(line) == code
+        assert ("differ" if off else f"note: in {runner} ") in capfd.readouterr().err
+    assert (tmp_path / "moved.onnx").exists() is not off
+
+
+@pytest.mark.parametrize(
+    ("runner", "reason"),
+    [
+        ("none {model}", "lacks {inputs}, {outputs}"),
+        ("no-such-program {model} {inputs} {outputs}", "no such program"),
+        ("no-such-python m:f", "cannot import the runner"),
+        ("module", "not of the form MODULE:FUNCTION"),
+    ],
+)
+def test_runners_that_are_none(model, tmp_path, capfd, runner, reason):
+    assert main(["convert", str(model), "-o", str(tmp_path / "m.onnx"), "--verify-with", runner]) == 2
+    assert reason in capfd.readouterr().err
 
 
 def test_a_plan_says_what_would_help_and_what_it_costs(tmp_path, model, capfd):

@@ -173,7 +173,8 @@ class ConvertConfig(ExportConfig):
     Those of IR versions below 4 are not on it. ``fix_shapes`` are dims of inputs by name, and ``free_dims`` symbols by
     name and axis. ``dynamic_batch`` makes a symbol of the first dim of all inputs: ``yes``, or ``try`` to keep the
     number where a node depends on it. ``verify`` None compares where both models run; with True they must.
-    ``verify_with`` is a runner, ``MODULE:FUNCTION``, of the path of the file and of feeds by name, which must agree.
+    ``verify_with`` is a runner of the path of the file and of feeds by name, which must agree: ``MODULE:FUNCTION``,
+    ``PYTHON MODULE:FUNCTION``, or a command with ``{model}``, ``{inputs}`` and ``{outputs}``.
     The comparison is with the model as it was read, on ``feeds``, or on inputs drawn at random from ``seed`` and
     ``input_shapes``; ``atol`` and ``rtol`` replace its tolerances, or those of outputs by name, ``exact`` asks for
     equal bits. All but the writing must end within ``timeout`` seconds.
@@ -183,10 +184,11 @@ class ConvertConfig(ExportConfig):
     verify_with: str | None = option(
         None,
         "Also run the file in a runtime of yours: a function of a path and of inputs by name, as MODULE:FUNCTION or "
-        "FILE.py:FUNCTION, which is executed. Nothing is written if it fails or outputs differ.",
+        'FILE.py:FUNCTION, in another interpreter as "PYTHON FILE.py:FUNCTION"; or a command with {model}, {inputs} '
+        "and {outputs}. It is executed. Nothing is written if it fails or outputs differ.",
         "--verify-with",
         kind="text",
-        metavar="MODULE:FUNCTION",
+        metavar="RUNNER",
     )
     initializers_as_constants: bool | None = option(
         None,

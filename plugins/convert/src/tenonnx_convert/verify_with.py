@@ -17,7 +17,7 @@ from tenonnx_convert.file_limits import data_threshold
 from tenonnx_convert.output_formats import Run, WrittenFile
 from tenonnx_convert.verifying.verification import Verification
 from tenonnx_convert.verifying.verify import verify
-from tenonnx_run.runner import FunctionRunner
+from tenonnx_run.runner import CommandRunner, FunctionRunner, runner_of
 from tenonnx_run.worker import CallFailed, NoAnswer, ProcessCrashed
 
 
@@ -29,7 +29,7 @@ def compared_in_runner(state: ConversionState, name: str) -> Verification:
     if state.format is not None:
         raise InvalidCall("a runner takes ONNX files, which the output file is not", given=f"verify_with {name}")
     with (
-        closing(FunctionRunner(name, state.options.timeout)) as runner,
+        closing(runner_of(name, state.options.timeout)) as runner,
         TemporaryDirectory(prefix="tenonnx-") as folder,
         read_back(state.model, state.initializers, state.graph.registry) as written,
     ):
@@ -53,7 +53,7 @@ def compared_in_runner(state: ConversionState, name: str) -> Verification:
     return found
 
 
-def _program(runner: FunctionRunner, path: Path, written: Graph) -> Run:
+def _program(runner: FunctionRunner | CommandRunner, path: Path, written: Graph) -> Run:
     names = [value.name for value in written.outputs]
 
     def run(feeds: Mapping[str, Any]) -> dict[str, Any]:

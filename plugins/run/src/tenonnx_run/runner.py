@@ -134,6 +134,17 @@ class CommandRunner:
             raise CallFailed(f"{self.name} failed", f"exit code {code}", said)
 
 
+def runner_of(text: str, seconds: float = SECONDS) -> FunctionRunner | CommandRunner:
+    """The runner that a text names: ``MODULE:FUNCTION``, ``PYTHON MODULE:FUNCTION`` for an interpreter of another
+    environment, or a command with ``{model}``, ``{inputs}`` and ``{outputs}``. Raises ``InvalidCall`` for another."""
+    if any(place in text for place in ("{model}", "{inputs}", "{outputs}")):
+        return CommandRunner(text, seconds)
+    python, _, function = text.strip().rpartition(" ")
+    if python and shutil.which(python) is not None:
+        return FunctionRunner(function, seconds, python)
+    return FunctionRunner(text, seconds)
+
+
 def _file_of(module: str) -> str:
     """The file of a module of this environment; the name itself where there is none."""
     try:
