@@ -263,6 +263,46 @@ def test_fourier_transforms(parts, options, tmp_path):
     check(lambda x: ops.dft(x, axis=1, **options), x, folder=tmp_path, dims={0: "batch"})
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+        {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"},
+        {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+    ],
+)
+def test_resize_of_images_of_dynamic_sizes(options, tmp_path):
+    def network(x):
+        small = ops.max_pool(x, kernel_shape=[3, 2], strides=[3, 2])
+        scales = constant(np.asarray([1, 1, 3, 2], np.float32))
+        return ops.resize(small, None, scales, **options), ops.resize(small, None, None, ops.shape(x), **options)
+
+    check(network, IMAGE, folder=tmp_path, dims={0: "batch", 2: "height", 3: "width"})
+
+
+@pytest.mark.parametrize("center_point_box", [0, 1])
+def test_boxes_that_overlap_are_suppressed(center_point_box, tmp_path):
+    def network(boxes, scores):
+        limits = (
+            constant(np.asarray(each, kind)) for each, kind in ((3, np.int64), (0.4, np.float32), (0.2, np.float32))
+        )
+        return ops.non_max_suppression(boxes, scores, *limits, center_point_box=center_point_box)
+
+    corners = RNG.random((2, 20, 2), np.float32)
+    boxes = np.concatenate([corners, corners + 0.5 * RNG.random((2, 20, 2), np.float32)], -1)
+    check(network, boxes, RNG.random((2, 3, 20), np.float32), folder=tmp_path)
+
+
+def test_positions_are_divided(tmp_path):
+    def network(x):
+        _, places = ops.top_k(ops.reshape(x, [3, -1]), constant(np.asarray([4])))
+        return ops.div(places, constant(np.asarray(4))), ops.mod(places, constant(np.asarray(4)))
+
+    check(network, ROWS, folder=tmp_path)
+    with pytest.raises(NotRepresentable, match="Div"):
+        builtin_graph(graph_of(lambda x: ops.div(x, x), np.asarray([2**40])))
+
+
 def test_a_refusal_has_the_reason():
     graph = graph_of(lambda x: ops.unique(x)[0], ROWS)
     with pytest.raises(NotRepresentable, match="Unique"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import flatbuffers
@@ -64,6 +64,7 @@ class _File:
         self.codes: dict[str, int] = {}
         self.held: dict[bytes, int] = {}
         self.data: list[bytes] = [b""]
+        self.subgraphs = [0]  # the first is written last
 
     def finished(self, graph: Graph, source: Graph) -> bytes:
         size = sum(v.data.nbytes for v in graph.variables if v.data is not None)
@@ -71,7 +72,8 @@ class _File:
             raise NotRepresentable("the model is larger than a LiteRT file can be (2 GiB)", given=f"{size:,} bytes")
         builder = self.builder
         subgraph = _Subgraph(self, graph)
-        subgraphs = self.vector(tflite.ModelStartSubgraphsVector, [subgraph.written()])
+        self.subgraphs[0] = subgraph.written(graph.inputs, graph.outputs)
+        subgraphs = self.vector(tflite.ModelStartSubgraphsVector, self.subgraphs)
         signatures = self.vector(tflite.ModelStartSignatureDefsVector, [self.signature(subgraph, source)])
         codes = self.vector(tflite.ModelStartOperatorCodesVector, [self.code(name) for name in self.codes])
         buffers = self.vector(tflite.ModelStartBuffersVector, [self.buffer(raw) for raw in self.data])
@@ -153,19 +155,19 @@ class _File:
 
 
 class _Subgraph:
-    """The tensors and operators of a graph."""
+    """The tensors and operators of a graph; ``constants`` are the contents of captured values."""
 
-    def __init__(self, file: _File, graph: Graph) -> None:
-        self.file, self.graph = file, graph
+    def __init__(self, file: _File, graph: Graph, constants: Mapping[Value, Value] | None = None) -> None:
+        self.file, self.graph, self.constants = file, graph, constants or {}
         self.places: dict[Value, int] = {}
         self.tensors: list[int] = []
         self.quantized = quantized_tensors(graph)
 
-    def written(self) -> int:
+    def written(self, given: Sequence[Value], results: Sequence[Value]) -> int:
         builder = self.file.builder
-        inputs = [self.place(v) for v in self.graph.inputs]
+        inputs = [self.place(v) for v in given]
         operators = [self.operator(node) for node in self.graph.nodes if node not in self.quantized.dropped]
-        outputs = [self.place(v) for v in self.graph.outputs]
+        outputs = [self.place(v) for v in results]
         name = builder.CreateString(self.graph.name or "main")
         parts = (
             self.file.vector(tflite.SubGraphStartTensorsVector, self.tensors),
@@ -185,6 +187,7 @@ class _Subgraph:
 
     def place(self, value: Value) -> int:
         """The number of the tensor of a value."""
+        value = self.constants.get(value, value)
         value = self.quantized.instead.get(value, value)
         if value not in self.places:
             self.places[value] = len(self.tensors)
@@ -237,7 +240,19 @@ class _Subgraph:
         outputs = [self.place(v) for v in results if v is not None]
         name = self.quantized.names.get(node, node.op_type)
         table = OPTIONS[name]
-        options = self.options(node, table) if table else None
+        if node.subgraphs:
+            captured = [k for k, v in enumerate(node.captures) if not self.is_constant(v)]
+            inputs += [self.place(node.captures[k]) for k in captured]
+            if name == "WHILE":  # what it captures is a part of its state
+                outputs += [self.copied(node.captures[k]) for k in captured]
+            fields = {
+                f"{field.removesuffix('_branch')}_subgraph_index": self.nested(node, field, captured)
+                for field in node.attributes
+            }
+            options = self.options(table, fields)
+        else:
+            attributes = {**node.op.signature.attributes, **node.attributes}  # type: ignore[attr-defined]
+            options = self.options(table, attributes) if table else None
         parts = self.file.numbers(inputs), self.file.numbers(outputs)
         tflite.OperatorStart(builder)
         tflite.OperatorAddOpcodeIndex(builder, self.file.number_of(name))
@@ -252,9 +267,30 @@ class _Subgraph:
                 tflite.OperatorAddBuiltinOptions2(builder, options)
         return int(tflite.OperatorEnd(builder))
 
-    def options(self, node: Node, table: str) -> int:
+    def is_constant(self, value: Value) -> bool:
+        return self.constants.get(value, value).is_constant
+
+    def copied(self, value: Value) -> int:
+        """A further tensor of the type of a value."""
+        self.tensors.append(self.tensor(value))
+        return len(self.tensors) - 1
+
+    def nested(self, node: Node, field: str, captured: Sequence[int]) -> int:
+        """The index of a subgraph of a node, which takes what it captures as further inputs."""
+        graph = node.attributes[field]
+        constants = {
+            inner: self.constants.get(outer, outer)
+            for outer, inner in zip(node.captures, graph.captures, strict=True)
+            if self.is_constant(outer)
+        }
+        part = _Subgraph(self.file, graph, constants)
+        further = [graph.captures[k] for k in captured]
+        results = [*graph.outputs, *further] if field == "body" else graph.outputs
+        self.file.subgraphs.append(part.written([*graph.inputs, *further], results))
+        return len(self.file.subgraphs) - 1
+
+    def options(self, table: str, attributes: Mapping[str, Any]) -> int:
         builder = self.file.builder
-        attributes = {**node.op.signature.attributes, **node.attributes}  # type: ignore[attr-defined]
         vectors = {k: self.file.numbers(v) for k, v in attributes.items() if isinstance(v, list)}
         getattr(tflite, f"{table}Start")(builder)
         for name, value in attributes.items():

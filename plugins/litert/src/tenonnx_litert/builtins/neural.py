@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Value, dims, static
+from tenonnx.extend import DType, Value, constant, dims, static
 from tenonnx_litert.builtins.builtin import activated, as_int64, builtin
 
 _FIRST, _LAST = [0, 3, 1, 2], [0, 2, 3, 1]
@@ -217,3 +217,21 @@ def _swapped(x: Value) -> Value:
     order = list(np.arange(x.ndim))
     order[-2:] = order[:-3:-1]
     return ops.transpose(x, perm=[int(axis) for axis in order])  # type: ignore[no-any-return]
+
+
+# ----- detection ------------------------------------------------------------------------------------------------------
+
+
+@builtin("NON_MAX_SUPPRESSION_V4", "NonMaxSuppressionV4Options")
+def non_max_suppression_v4(boxes, scores, max_output_size, iou_threshold, score_threshold):
+    """Positions of the boxes that are kept, with zeros behind them, and their number.
+
+    Boxes are dropped that overlap a better one by the threshold or more, where ONNX has more alone.
+    """
+    most, iou, least = (ops.reshape(v, [1]) for v in (as_int64(max_output_size), iou_threshold, score_threshold))
+    less = iou * constant(np.float32(1 - 2**-24))
+    rows = ops.non_max_suppression(ops.unsqueeze(boxes, [0]), ops.unsqueeze(scores, [0, 1]), most, less, least)
+    kept = ops.gather(rows, 2, axis=1)
+    count = ops.shape(kept)
+    padded = ops.pad(kept, ops.concat(constant(np.zeros(1, np.int64)), most - count, axis=0))
+    return ops.cast(padded, to=DType.int32), ops.cast(ops.reshape(count, []), to=DType.int32)

@@ -2,10 +2,13 @@
 
 from tenonnx_litert.lowerings import (  # noqa: F401 - they register
     arithmetic,
+    control,
+    detection,
     images,
     matrices,
     movement,
     reductions,
+    resizing,
     signal,
 )
 from tenonnx_litert.lowerings.registry import LOWERINGS, SPATIAL

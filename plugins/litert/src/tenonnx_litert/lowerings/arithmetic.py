@@ -47,11 +47,35 @@ _binary(ops.xor, tfl.not_equal, (DType.bool,))
 _binary(ops.bitwise_xor, tfl.bitwise_xor, (DType.int8, DType.uint8, DType.int16, DType.uint16, DType.int32))
 
 
+#: Operators with positions or sizes as results, which fit into 32 bits, and those that keep them so.
+_OF_POSITIONS = {"TOPK_V2", "ARG_MAX", "ARG_MIN", "SHAPE", "WHERE"}
+_ON_POSITIONS = {
+    *("RESHAPE", "TRANSPOSE", "GATHER", "GATHER_ND", "STRIDED_SLICE", "CONCATENATION", "SPLIT", "SPLIT_V", "TILE"),
+    *("BROADCAST_TO", "ADD", "SUB", "MUL", "FLOOR_MOD", "MAXIMUM", "MINIMUM", "SELECT_V2", "CAST", "RANGE"),
+}
+
+
+def _is_position(value: Value, depth: int = 20) -> bool:
+    """Whether an integer is computed of positions and sizes alone."""
+    known = static(value)
+    if known is not None:
+        return bool(np.all(np.abs(known) < 2**31))
+    if value.dtype in (DType.int32, DType.bool, *_SMALL) or value.symbolic_contents is not None:
+        return True
+    node = value.producer
+    if value.dtype is not DType.int64 or node is None or not depth:
+        return False
+    inputs = (v for v in node.inputs if v is not None)
+    return node.op_type in _OF_POSITIONS or (
+        node.op_type in _ON_POSITIONS and all(_is_position(v, depth - 1) for v in inputs)
+    )
+
+
 @lowers(ops.div)
-def div_of_sizes(x: Value, y: Value) -> Any:
-    """Quotients of sizes in int32, since sizes are small."""
-    sizes = all(v.symbolic_contents is not None or static(v) is not None for v in (x, y))
-    unless(x.dtype is not DType.int64 or not sizes, f"DIV does not take {x.dtype}")
+def div_of_positions(x: Value, y: Value) -> Any:
+    """Quotients of positions and sizes, in int32."""
+    fits = x.dtype is DType.int64 and _is_position(x) and _is_position(y)
+    unless(not fits, f"DIV does not take {x.dtype}")
     return _through(DType.int32, ops.div, x, y)
 
 

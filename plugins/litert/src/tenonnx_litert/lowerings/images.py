@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Value, constant, dims, static
+from tenonnx.extend import Value, constant, dims
 from tenonnx_litert.builtins import movement, neural
 from tenonnx_litert.lowerings.registry import as_floats, int32, lowers, shape_vector, sizes, unless
 from tenonnx_standard.windows import Windows, covering, windows
@@ -248,96 +248,7 @@ def instance_normalization(x: Value, scale: Value, bias: Value, *, epsilon: floa
     return deviation * factor + ops.reshape(bias, per_channel)
 
 
-# ----- resizing -------------------------------------------------------------------------------------------------------
-
-
-def _nearest(old: int, new: int, centers: bool) -> Any:
-    """The positions that RESIZE_NEAREST_NEIGHBOR reads, in its arithmetic of 32 bits."""
-    scale = np.float32(old) / np.float32(new)
-    places = (np.arange(new, dtype=np.float32) + np.float32(0.5 if centers else 0)) * scale
-    return np.minimum(np.floor(places), old - 1).astype(np.int64)
-
-
-@lowers(ops.resize, spatial=True)
-def resize(
-    x: Value,
-    roi: Value | None,
-    scales: Value | None,
-    wanted: Value | None,
-    *,
-    mode: str,
-    coordinate_transformation_mode: str,
-    nearest_mode: str,
-    antialias: int,
-    **attributes: Any,
-) -> Any:
-    as_floats(x)
-    unless(x.ndim != 4, "the kernels resize images")
-    known = sizes(x)
-    options = {
-        **attributes,
-        "mode": mode,
-        "coordinate_transformation_mode": coordinate_transformation_mode,
-        "nearest_mode": nearest_mode,
-        "antialias": antialias,
-    }
-    shape = ops.resize.rules["type"](x, roi, scales, wanted, **options).shape
-    unless(shape is None or None in known[2:] or not all(isinstance(n, int) for n in shape[2:]), "a size is dynamic")
-    unless([str(n) for n in shape[:2]] != [str(n) for n in x.shape[:2]], "Resize of batch or channels is not supported")
-    target = [int(n) for n in shape[2:]]
-    if mode == "nearest":
-        return _resized_to_nearest(x, roi, scales, target, options)
-    unless(mode != "linear" or bool(antialias), f"no kernel resizes by {mode}")
-    unless(attributes["exclude_outside"] != 0, "weights outside are left out")
-    flags = {"half_pixel": (0, 1), "align_corners": (1, 0), "asymmetric": (0, 0), "pytorch_half_pixel": (0, 1)}
-    unless(
-        coordinate_transformation_mode not in flags, f"no kernel has the coordinates {coordinate_transformation_mode}"
-    )
-    unless(coordinate_transformation_mode == "pytorch_half_pixel" and 1 in target, "a dim is resized to 1")
-    if scales is not None:
-        factors = static(scales)
-        unless(factors is None, "the scales are computed")
-        exact = [np.isclose(n * f, t) for n, f, t in zip(known[2:], np.reshape(factors, -1)[-2:], target, strict=True)]  # type: ignore[operator]
-        unless(not all(exact), "a scale is not that of the sizes")
-    corners, centers = flags[coordinate_transformation_mode]
-    y = neural.resize_bilinear(channels_last(x), int32(target), align_corners=corners, half_pixel_centers=centers)
-    return channels_first(y)
-
-
-def _resized_to_nearest(
-    x: Value, roi: Value | None, scales: Value | None, target: list[int], options: dict[str, Any]
-) -> Any:
-    """Resize by the kernel if it reads the same positions, else by gathering these."""
-    places = []
-    for axis, new in zip((2, 3), target, strict=True):
-        old = x.shape[axis]
-        row = np.arange(old, dtype=np.float32)
-        other = [None if v is None else static(v) for v in (roi, scales)]
-        unless(any(v is not None and k is None for v, k in zip((roi, scales), other, strict=True)), "it is computed")
-        places.append(_positions(row, axis, new, other, options))
-    images = channels_last(x)
-    for centers in (0, 1):
-        if all(
-            np.array_equal(place, _nearest(int(x.shape[axis]), new, bool(centers)))
-            for axis, new, place in zip((2, 3), target, places, strict=True)
-        ):
-            return channels_first(
-                neural.resize_nearest_neighbor(images, int32(target), align_corners=0, half_pixel_centers=centers)
-            )
-    for axis, place in zip((1, 2), places, strict=True):
-        images = movement.gather(images, int32(place), axis=axis)
-    return channels_first(images)
-
-
-def _positions(row: Any, axis: int, new: int, given: Sequence[Any], options: dict[str, Any]) -> Any:
-    """The positions that one axis is read at: those of its numbers, resized."""
-    roi, scales = given
-    options = {**options, "axes": None, "keep_aspect_ratio_policy": "stretch"}
-    ratio = None if scales is None else np.asarray([np.reshape(scales, -1)[axis - 4]], np.float32)
-    region = roi if roi is None or not np.size(roi) else np.asarray([np.reshape(roi, -1)[k] for k in (axis - 4, -1)])
-    size = np.asarray([new], np.int64) if scales is None else None
-    found = ops.resize(row, None if region is None or not np.size(region) else region, ratio, size, **options)
-    return np.asarray(found).astype(np.int64)
+# ----- blocks of pixels -----------------------------------------------------------------------------------------------
 
 
 @lowers(ops.depth_to_space, spatial=True)
