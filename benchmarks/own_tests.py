@@ -1,237 +1,324 @@
-"""Tests that other tools ship, run against tenonnx-compat: passed, failed and refused.
+"""README examples and tests of other tools, run against tenonnx-compat: passed, failed and refused.
 
-``python benchmarks/own_tests.py --output docs/why/own-tests.md`` downloads source distributions from PyPI, runs their
-test files with the imports of the tool answered by tenonnx-compat, and writes the table. It needs what the tests
-import: pandas, scikit-learn and onnxruntime, and for tf2onnx an environment with TensorFlow.
+``python benchmarks/own_tests.py --output docs/why/own-tests.md`` downloads the distributions of each tool from PyPI,
+installs what its examples and tests import into an environment of its own, runs them with the imports of the tool
+answered by tenonnx-compat, and writes the table. ``--python tool=PATH`` names an environment that exists already.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
 import sys
 import tarfile
 import tempfile
-import xml.etree.ElementTree as ElementTree
+import zipfile
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-#: For each tool the files of its tests, and those of them that need the network or a GPU.
-TOOLS = {
-    "onnxslim": (
-        "tests/test_*.py",
-        {
-            "test_amd",
-            "test_benchmark",
-            "test_modelzoo",
-            "test_nvidia",
-            "test_ultralytics",
-            "test_onnx_nets",
-            "test_folder",
-        },
-    ),
-    "skl2onnx": ("tests/test_*.py", {"test_sklearn_documentation"}),
-    "onnx2torch": ("tests/test_*.py", set()),
-    "onnxsim": ("tests/test_*.py", set()),
-    "tf2onnx": ("tests/test_api.py", set()),
-}
+ROOT = Path(__file__).parents[1]
+WORKER = Path(__file__).with_name("own_tests_worker.py")
 
-#: Words of a failure that tell what is refused, or internal to a tool.
-REFUSED = ("NotSupported", "tenonnx-compat does not have", "does not support")
-INTERNAL = ("internal of the tool: ",)
+#: Packages of this repository that every tool needs.
+OURS = [
+    "core",
+    "plugins/standard",
+    "plugins/run",
+    "plugins/convert",
+    "plugins/optimize",
+    "plugins/compat",
+    "plugins/testing",
+    "plugins/targets",
+    "plugins/data",
+    "contrib_ms",
+    "onnx_ml",
+    "quantized",
+    "plugins/training",
+    "plugins/backends/onnxruntime",
+    "plugins/frontends/common",
+]
 
-#: What runs a test file: imports of internals give names that raise where they are used, so that only tests that use
-#: them end; helpers of test suites get the few that they need.
-HARNESS = """
-import sys, types
-import onnx.helper
-import pytest
-from tenonnx_compat import imports
 
-class Internal:
-    def __init__(self, name):
-        self.name = name
-    def __call__(self, *arguments, **options):
-        raise RuntimeError(f"internal of the tool: {self.name}")
-    def __getattr__(self, name):
-        raise RuntimeError(f"internal of the tool: {self.name}.{name}")
-    def __mro_entries__(self, bases):
-        return (object,)
+@dataclass(frozen=True)
+class Tool:
+    """A tool: patterns of its test files, names of those left out, and code before its README examples.
 
-def stand_in(spec):
-    module = types.ModuleType(spec.name)
-    module.__path__ = []
-    module.__spec__ = spec
-    if spec.name == "skl2onnx.common._topology":
-        versions = {row[2]: row[1] for row in onnx.helper.VERSION_TABLE}
-        module.OPSET_TO_IR_VERSION = {n: versions.get(n, 10) for n in range(1, 30)}
-    module.__getattr__ = lambda name: with_name(f"{spec.name}.{name}")
-    return module
+    ``packages`` are what its tests import, ``ours`` the front end that its functions need. ``wheel`` tells that PyPI
+    has no source distribution of it.
+    """
 
-def with_name(name):
-    if name.rpartition(".")[2].startswith("__"):
-        raise AttributeError(name)
-    return Internal(name)
+    tests: str = ""
+    without: Sequence[str] = ()
+    before: str = ""
+    packages: Sequence[str] = ()
+    ours: str = ""
+    wheel: bool = False
 
-known = imports._Redirect.create_module
-keep = imports._Redirect.exec_module
 
-def create(self, spec):
-    try:
-        module = known(self, spec)
-    except ModuleNotFoundError:
-        return stand_in(spec)
-    theirs = getattr(module, "__getattr__", None)
-    def missing(name):
-        try:
-            if theirs is not None:
-                return theirs(name)
-        except AttributeError:
-            pass
-        return with_name(f"{spec.name}.{name}")
-    module.__getattr__ = missing
-    return module
-
-imports._Redirect.create_module = create
-imports._Redirect.exec_module = lambda self, module: keep(self, module) if module.__spec__.name in self._specs else None
-imports.redirect_imports()
-sys.exit(pytest.main(sys.argv[1:]))
+#: Code that writes a small model with a convolution.
+MODEL = """
+import numpy as np, onnx
+from onnx import TensorProto, helper, numpy_helper
+def write_model(path, shape=(1, 3, 8, 8)):
+    weight = numpy_helper.from_array(np.full((4, shape[1], 3, 3), 0.1, np.float32), "w")
+    info = helper.make_tensor_value_info
+    nodes = [helper.make_node("Conv", ["input", "w"], ["c"]), helper.make_node("Relu", ["c"], ["output"])]
+    sizes = [shape[0], 4, shape[2] - 2, shape[3] - 2]
+    inputs, outputs = [info("input", 1, list(shape))], [info("output", 1, sizes)]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [weight])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 """
 
+TOOLS: Mapping[str, Tool] = {
+    "onnxsim": Tool(
+        before=MODEL + 'for filename in ("input_onnx_model", "model.onnx"): write_model(filename)\n',
+        packages=("onnxruntime", "torch", "onnxscript"),
+        ours="torch",
+        wheel=True,
+    ),
+    "onnxslim": Tool(
+        tests="tests/test_*.py",
+        without=["amd", "benchmark", "modelzoo", "nvidia", "ultralytics", "onnx_nets", "folder"],
+        before=MODEL + 'for filename in ("your_onnx_model", "model.onnx"): write_model(filename)\n',
+        packages=("onnxruntime", "torch", "onnxscript"),
+        ours="torch",
+    ),
+    "onnx2torch": Tool(
+        before=MODEL
+        + "import os, torch\ntorch.Tensor.cuda = lambda self: self\n"
+        + 'os.makedirs("some/path"); write_model("some/path/mobile_net_v2.onnx", (1, 2, 224, 224))\n',
+        packages=("onnxruntime", "torch"),
+        ours="torch",
+    ),
+    "skl2onnx": Tool(
+        tests="tests/test_*.py",
+        without=["documentation"],
+        packages=("onnxruntime", "scikit-learn", "pandas", "sympy"),
+        ours="sklearn",
+    ),
+    "tf2onnx": Tool(
+        tests="tests/test_api.py",
+        before="""
+import tensorflow as tf
+class Module(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32, name="x")])
+    def serve(self, x):
+        return {"y": tf.nn.relu(x) * 2}
+module = Module()
+tf.saved_model.save(module, "tensorflow-model-path", signatures=module.serve)
+with tf.Graph().as_default() as graph:
+    a, b = (tf.compat.v1.placeholder(tf.float32, [2], name=f"input{k}") for k in range(2))
+    tf.identity(a + b, name="output0")
+    open("tensorflow-model-graphdef-file", "wb").write(graph.as_graph_def().SerializeToString())
+converter = tf.lite.TFLiteConverter.from_concrete_functions([module.serve.get_concrete_function()], module)
+open("tflite-file", "wb").write(converter.convert())
+model = tf.keras.Sequential([tf.keras.Input([4]), tf.keras.layers.Dense(2)])
+function, tflite_path, output_path = module.serve, "tflite-file", None
+input_signature = [tf.TensorSpec([None, 4], tf.float32, name="x")]
+graph_def = graph.as_graph_def()
+""",
+        packages=("onnxruntime", "tensorflow", "parameterized", "pyyaml"),
+        ours="tensorflow",
+    ),
+}
 
-def fetched(tool: str, folder: Path) -> Path:
-    """The folder of the newest source distribution of a tool."""
-    if not list(folder.glob(f"{tool}-*.tar.gz")):
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--no-deps",
-            "--no-binary",
-            ":all:",
-            "-d",
-            folder,
-            tool,
-        ]
-        subprocess.run(command, check=True)
-    (archive,) = folder.glob(f"{tool}-*.tar.gz")
-    place = folder / archive.name.removesuffix(".tar.gz")
-    if not place.exists():
+#: Words of a failure that tell that something is refused.
+REFUSED = ("NotSupported", "tenonnx-compat does not have", "does not support")
+
+#: Words of a failure that tell that a test uses what is no public interface: internals, and functions that register
+#: converters inside the other tool.
+INTERNAL = ("internal of the tool: ", "work on Scope and Operator", "own classes", "work on the graph of tf2onnx")
+
+
+@dataclass
+class Outcomes:
+    """Counts of outcomes, and a line for each failure and refusal."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, name: str, outcome: str, message: str) -> None:
+        self.counts[outcome] += 1
+        if outcome in ("failed", "refused"):
+            told = next((line for line in message.strip().splitlines() if line.strip()), "no message")
+            self.lines.append(f"{outcome}: {re.sub(r'0x[0-9a-f]+', '0x', told)[:140]}\t{name}")
+
+    @property
+    def share(self) -> str:
+        public = sum(self.counts[name] for name in ("passed", "failed", "refused"))
+        return f"{self.counts['passed'] / public:.0%}" if public else "-"
+
+
+def fetched(tool: str, folder: Path, wheel: bool) -> Path:
+    """The file of the newest distribution of a tool: a source distribution, or a wheel."""
+    pattern = f"{tool}-*.whl" if wheel else f"{tool}-*.tar.gz"
+    if not list(folder.glob(pattern)):
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), tool]
+        subprocess.run([*command, *([] if wheel else ["--no-binary", ":all:"])], check=True)
+    (archive,) = folder.glob(pattern)
+    if not wheel and not (folder / archive.name.removesuffix(".tar.gz")).exists():
         with tarfile.open(archive) as opened:
             opened.extractall(folder, filter="data")
-    return place
+    return archive
 
 
-def results(path: Path, seconds: int) -> tuple[Counter[str], list[str]]:
-    """Outcomes of the tests of a file, with a line for each failure."""
-    counts: Counter[str] = Counter()
-    reasons = []
+def readme(archive: Path) -> str:
+    """The README of a distribution, which is its long description."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as opened:
+            name = next(each for each in opened.namelist() if each.endswith(".dist-info/METADATA"))
+            return opened.read(name).decode()
+    return (archive.with_name(archive.name.removesuffix(".tar.gz")) / "README.md").read_text()
+
+
+def environment(tool: Tool, folder: Path) -> str:
+    """The interpreter of a new environment with the packages of a tool and ours."""
+    subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
+    python = str(folder / "bin" / "python")
+    places = [*OURS, *([f"plugins/frontends/{tool.ours}"] if tool.ours else [])]
+    editable = [part for place in places for part in ("-e", str(ROOT / place))]
+    command = ["uv", "pip", "install", "--quiet", "--python", python, "pytest", "numpy", "onnx", *tool.packages]
+    subprocess.run([*command, *editable], check=True)
+    return python
+
+
+def tests(python: str, files: Sequence[Path], seconds: int) -> Outcomes:
+    """Outcomes of test files, in one process; after a test that ends the process, the others run in the next one."""
+    found, left = Outcomes(), list(files)
     with tempfile.TemporaryDirectory() as folder:
-        harness, report = Path(folder) / "harness.py", Path(folder) / "report.xml"
-        harness.write_text(HARNESS)
-        command = [
-            sys.executable,
-            str(harness),
-            "--noconftest",
-            "-q",
-            "-W",
-            "ignore",
-            "-p",
-            "no:cacheprovider",
-            "-o",
-            "addopts=",
-        ]
-        command += ["--rootdir", folder, f"--junitxml={report}", str(path)]
-        environment = {**os.environ, "PYTHONPATH": str(path.parent), "MPLBACKEND": "agg"}
-        try:
-            subprocess.run(command, cwd=folder, env=environment, timeout=seconds, capture_output=True, check=False)
-        except subprocess.TimeoutExpired:
-            return Counter({"failed": 1}), [f"{path.name}: not finished within {seconds} s"]
-        if not report.exists():
-            return Counter({"failed": 1}), [f"{path.name}: the process ended"]
-        for case in ElementTree.parse(report).iter("testcase"):
-            trouble = next((each for each in case if each.tag in ("failure", "error", "skipped")), None)
-            if trouble is None:
-                counts["passed"] += 1
-                continue
-            text = f"{trouble.get('message', '')} {trouble.text or ''}"
-            kind = outcome(trouble.tag, text)
-            counts[kind] += 1
-            if kind in ("failed", "refused"):
-                told = re.sub(r"\s+", " ", trouble.get("message", ""))[:140]
-                reasons.append(f"{kind} {path.stem}::{case.get('name')}: {told}")
-    return counts, reasons
+        log = Path(folder) / "log"
+        lines: dict[str, dict[str, str]] = {}
+        while left:
+            command = [python, str(WORKER), str(log), str(seconds), *map(str, left)]
+            environment_ = {**os.environ, "MPLBACKEND": "agg"}
+            ended = subprocess.run(command, cwd=folder, env=environment_, capture_output=True, check=False).returncode
+            for text in log.read_text().splitlines() if log.exists() else ():
+                line = json.loads(text)
+                lines[line["test"]] = line
+            log.unlink(missing_ok=True)
+            if ended in range(6):  # codes of pytest
+                break
+            begun = [name for name, line in lines.items() if line["outcome"] == "started"]
+            left = left[1 + max((k for k, path in enumerate(left) if any(path.name in n for n in begun)), default=0) :]
+        for name, line in lines.items():
+            outcome, message = line["outcome"], line.get("message", "the process ended")
+            found.add(name, kind(outcome, f"{message} {line.get('text', '')}"), message)
+    return found
 
 
-def outcome(tag: str, text: str) -> str:
-    """Passed, failed, skipped, refused, or internal: the test reads what is no interface of the tool."""
+def kind(outcome: str, text: str) -> str:
+    """Passed, failed, skipped, refused, or internal: the test uses what is no interface of the tool."""
+    if outcome in ("passed", "skipped"):
+        return outcome
     lacking = re.search(r"No module named '([^']*)'", text)
-    if tag == "skipped" or "No such file or directory" in text:
+    if "No such file or directory: '/data" in text or (lacking and lacking[1].partition(".")[0] not in TOOLS):
         return "skipped"
-    if lacking is not None:
-        return "internal" if lacking[1].partition(".")[0] in TOOLS else "skipped"
-    if any(words in text for words in REFUSED):
-        return "refused"
-    return "internal" if any(words in text for words in INTERNAL) else "failed"
+    if lacking or any(words in text for words in INTERNAL):
+        return "internal"
+    return "refused" if any(words in text for words in REFUSED) else "failed"
 
 
-def page(rows: list[list[str]], reasons: dict[str, list[str]]) -> str:
+def examples(text: str, tool: str) -> Iterator[tuple[str, str]]:
+    """The code blocks of a README that use a tool: each as ``python`` or ``command``, and its text."""
+    for block in re.findall(r"```[ \t]*(?:\w+[ \t]*\n|\n)?(.+?)```", text, re.DOTALL):
+        lines = [line.removeprefix("$ ").strip() for line in block.strip().splitlines()]
+        commands = [line for line in lines if re.match(rf"(python3? -m )?{tool}(\.\w+)* +\S", line)]
+        if commands:
+            yield from (("command", line) for line in commands if "[" not in line)
+        elif re.search(rf"^(import|from) {tool}\b", block, re.MULTILINE):
+            yield "python", re.split(r"\n\s*Args:", block)[0].rstrip().rstrip(":")
+
+
+def readme_outcomes(python: str, text: str, tool: str, before: str) -> Outcomes:
+    """Outcomes of the examples of a README, each behind the code that writes the files which it reads."""
+    found = Outcomes()
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "before.py").write_text(before)
+        subprocess.run([python, "before.py"], cwd=folder, check=True, capture_output=True)
+        for place, (form, code) in enumerate(examples(text, tool)):
+            script = Path(folder) / f"example_{place}.py"
+            if form == "python":
+                absolute = code.replace('"/some', '"some')  # the path of a model
+                script.write_text(f"exec(open('before.py').read().replace('makedirs(', 'path.exists('))\n{absolute}\n")
+                arguments = [script.name]
+            else:
+                module, *arguments = re.sub(r"^python3? -m ", "", code).split()
+                arguments = ["-m", module, *arguments]
+            command = [python, "-W", "ignore", "-m", "tenonnx_compat", "run", *arguments]
+            ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+            last = (ended.stderr.strip().splitlines() or ["no message"])[-1]
+            told = next((line for line in ended.stderr.splitlines() if "NotSupported" in line), last)
+            found.add(code.splitlines()[0], "passed" if not ended.returncode else kind("failed", told), told)
+    return found
+
+
+def page(rows: Sequence[Sequence[str]], outcomes: Mapping[str, Outcomes]) -> str:
     """The table and the reasons as Markdown."""
-    header = ["tool", "files", "passed", "failed", "refused", "internal", "skipped", "passed of public"]
+    header = ["tool", "what", "passed", "failed", "refused", "internal", "skipped", "passed of public"]
     lines = [
-        "# Tests of other tools against tenonnx-compat",
+        "# Examples and tests of other tools",
         "",
-        f"Written by `python benchmarks/own_tests.py` on {datetime.now(UTC).date()}:",
-        "test files of source distributions, with the imports of the tool answered by tenonnx-compat. *Internal* tests",
-        "use what is no public interface of the tool,",
-        "*refused* ones an argument or function without a translation; *skipped* ones lack a file or a package.",
+        f"Written by `python benchmarks/own_tests.py` on {datetime.now(UTC).date()}.",
+        "",
+        "The examples of the READMEs and the tests of the source distributions on PyPI, with the imports of the tool",
+        "answered by tenonnx-compat. *Internal* tests use what is no public interface of the tool, or register",
+        "converters inside it; *refused* ones an argument or function without a translation; *skipped* ones lack a",
+        "file or a package.",
         "",
         *(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)),
     ]
-    for tool, told in reasons.items():
-        counted = Counter(re.sub(r"^(\w+) [^:]*::[^:]*: ", r"\1: ", line) for line in told)
-        lines += ["", f"## {tool}", "", "| tests | outcome | message |", "| --- | --- | --- |"]
+    for title, found in outcomes.items():
+        counted = Counter(line.partition("\t")[0] for line in found.lines)
+        if counted:
+            lines += ["", f"## {title}", "", "| tests | outcome | message |", "| --- | --- | --- |"]
         for line, count in counted.most_common():
-            kind, _, message = line.partition(": ")
-            lines.append(f"| {count} | {kind} | `{message.replace('|', '/').replace('`', chr(39)) or 'no message'}` |")
+            outcome, _, message = line.partition(": ")
+            lines.append(f"| {count} | {outcome} | `{message.replace('|', '/').replace('`', chr(39))}` |")
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tools", default="onnxslim,skl2onnx", help="names, separated by commas")
-    parser.add_argument("--sdists", type=Path, default=Path(tempfile.gettempdir()) / "own-tests")
-    parser.add_argument("--seconds", type=int, default=300, help="limit for a file")
+    parser.add_argument("--tools", default=",".join(TOOLS), help="names, separated by commas")
+    parser.add_argument("--downloads", type=Path, default=Path(tempfile.gettempdir()) / "own-tests")
+    parser.add_argument("--python", action="append", default=[], metavar="TOOL=PATH", help="interpreter for a tool")
+    parser.add_argument("--seconds", type=int, default=30, help="limit for a test, of processor time")
     parser.add_argument("--files", default="", help="only files whose names have one of these in them")
     parser.add_argument("--output", type=Path, help="page to write")
     given = parser.parse_args()
-    given.sdists.mkdir(parents=True, exist_ok=True)
-    rows, reasons = [], {}
-    for tool in given.tools.split(","):
-        pattern, left_out = TOOLS[tool]
-        place = fetched(tool, given.sdists)
-        there = sorted(path for path in place.glob(pattern) if path.stem not in left_out)
-        files = [path for path in there if any(part in path.name for part in given.files.split(","))]
-        counts: Counter[str] = Counter()
-        reasons[place.name] = []
-        for path in files:
-            found, told = results(path, given.seconds)
-            print(path.name, dict(found), *told, sep="\n  ", flush=True)
-            counts += found
-            reasons[place.name] += told
-        public = counts["passed"] + counts["failed"] + counts["refused"]
-        share = f"{counts['passed'] / public:.0%}" if public else "-"
-        columns = [str(counts[name]) for name in ("passed", "failed", "refused", "internal", "skipped")]
-        rows.append([place.name, f"{len(files)} of {len(there)}", *columns, share])
-    text = page(rows, reasons)
+    downloads = given.downloads.resolve()
+    downloads.mkdir(parents=True, exist_ok=True)
+    pythons = {name: str(Path(path).absolute()) for name, path in (each.split("=", 1) for each in given.python)}
+    rows, outcomes = [], {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in given.tools.split(","):
+            tool = TOOLS[name]
+            archive = fetched(name, downloads, tool.wheel)
+            python = pythons.get(name) or environment(tool, Path(folder) / name)
+            there = (
+                []
+                if tool.wheel or not tool.tests
+                else sorted(downloads.joinpath(archive.name.removesuffix(".tar.gz")).glob(tool.tests))
+            )
+            files = [path for path in there if not any(part in path.stem for part in tool.without)]
+            files = [path for path in files if any(part in path.name for part in given.files.split(","))]
+            version = "-".join(archive.name.removesuffix(".tar.gz").split("-")[:2])
+            parts = {"examples": readme_outcomes(python, readme(archive), name, tool.before)}
+            if files:
+                parts[f"tests, {len(files)} of {len(there)} files"] = tests(python, files, given.seconds)
+            for what, found in parts.items():
+                columns = [str(found.counts[each]) for each in ("passed", "failed", "refused", "internal", "skipped")]
+                rows.append([version, what, *columns, found.share])
+                outcomes[f"{version}: {what.partition(',')[0]}"] = found
+                print(rows[-1], *found.lines, sep="\n  ", flush=True)
     if given.output:
-        given.output.write_text(text)
-    print(text)
+        given.output.write_text(page(rows, outcomes))
 
 
 if __name__ == "__main__":

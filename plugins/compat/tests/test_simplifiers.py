@@ -11,7 +11,7 @@ from onnxruntime import InferenceSession
 
 from tenonnx_compat import CompatWarning, NotSupported, onnxsim, onnxslim
 from tenonnx_compat.onnxsim import onnx_simplifier
-from tenonnx_compat.onnxslim import cli
+from tenonnx_compat.onnxslim import cli, utils
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 DIGITS = EXAMPLES / "digits_cnn" / "digits-cnn.onnx"
@@ -181,14 +181,14 @@ def test_options_of_slim(tmp_path):
     assert [value.name for value in found.graph.output] == ["sum"]
     half = onnxslim.slim(two_outputs(), dtype="fp16")
     assert any(tensor.data_type == TensorProto.FLOAT16 for tensor in half.graph.initializer)
-    assert types(onnxslim.slim(two_outputs(), skip_optimizations=cli.OPTIMIZATIONS)) == types(two_outputs())
+    assert types(onnxslim.slim(two_outputs(), skip_optimizations=cli._main.OPTIMIZATIONS)) == types(two_outputs())
     np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
     checked = onnxslim.slim(two_outputs(), model_check=True, model_check_inputs=[f"x:{tmp_path / 'x.npy'}"])
     assert types(checked) == ["Add", "Relu", "Neg"]
 
 
 def test_slim_returns_none_where_outputs_differ(monkeypatch):
-    monkeypatch.setattr(cli, "same_outputs", lambda *_, **__: False)
+    monkeypatch.setattr(cli._main, "same_outputs", lambda *_, **__: False)
     assert onnxslim.slim(two_outputs(), model_check=True) is None
 
 
@@ -198,11 +198,60 @@ def test_several_models_are_printed_side_by_side(capsys):
 
 
 @pytest.mark.parametrize(
-    "options", [{"skip_fusion_patterns": ["FusionGelu"]}, {"dtype": "int8"}, {"outputs": ["y:fp16"]}, {"inputs": ["x"]}]
+    "options",
+    [{"skip_fusion_patterns": ["FusionGelu"]}, {"dtype": "int8"}, {"outputs": ["y:fp16"]}, {"inputs": ["x:1,2"]}],
 )
 def test_what_onnxslim_has_and_we_lack_is_refused(options):
     with pytest.raises(NotSupported, match=f"does not support {next(iter(options))}"):
         onnxslim.slim(two_outputs(), **options)
+
+
+def test_onnxslim_cuts_a_model_at_values():
+    model = two_outputs()
+    cut = onnxslim.slim(model, inputs=["two", "x"], outputs=["sum"])
+    assert [each.name for each in cut.graph.input] == ["two", "x"]
+    assert types(cut) == ["Add"]
+
+
+@pytest.mark.parametrize(
+    ("skipped", "expected"),
+    [
+        (["constant_folding"], ["Add", "Add", "Relu", "Neg"]),
+        (["graph_fusion"], ["Add", "Relu", "Neg"]),
+        (["dead_node_elimination", "weight_tying"], ["Add", "Relu", "Neg"]),
+        (["subexpression_elimination"], ["Add", "Relu", "Neg"]),
+    ],
+)
+def test_onnxslim_leaves_out_single_optimizations(skipped, expected):
+    assert types(onnxslim.slim(two_outputs(), skip_optimizations=skipped)) == expected
+
+
+def test_summaries_of_onnxslim(tmp_path, capsys, monkeypatch):
+    info = utils.summarize_model(str(DIGITS))
+    assert info.tag == DIGITS.name
+    assert info.op_type_counts["Conv"] == types(onnx.load(DIGITS)).count("Conv")
+    (given,) = info.input_maps.values()
+    assert given.shape == info.input_info[0].shape
+    assert given.dtype == np.float32
+    utils.print_model_info_as_table([info, utils.summarize_model(two_outputs(), "two")], elapsed_time=1.5)
+    told = capsys.readouterr().out
+    assert "two" in told
+    assert "1.50 s" in told
+    assert utils.format_bytes(info.model_size) in told
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["--inspect", str(DIGITS), "--dump-to-disk"]) == 0
+    assert "Conv" in Path(f"{DIGITS.stem}_model_info.csv").read_text()
+    assert utils.format_bytes((1024, 2048)) == "1.00 KB (2.00 KB)"
+
+
+def test_checks_of_onnxslim(tmp_path):
+    model = two_outputs()
+    feeds, outputs, same = utils.check_onnx(model)
+    assert same is model
+    assert utils.check_result(outputs, utils.onnxruntime_inference(model, feeds)[0])
+    assert not utils.check_result(outputs, {name: array + 1 for name, array in outputs.items()})
+    utils.save(model, tmp_path / "m.onnx", model_check=True)
+    assert types(onnx.load(tmp_path / "m.onnx")) == types(model)
 
 
 def test_onnxslim_command(tmp_path, capsys):

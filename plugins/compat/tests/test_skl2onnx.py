@@ -9,13 +9,18 @@ from onnxruntime import InferenceSession
 from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
-from sklearn.ensemble import IsolationForest, RandomForestClassifier
+from sklearn.ensemble import BaggingClassifier, IsolationForest, RandomForestClassifier, RandomForestRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_selection import RFE
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.mixture import GaussianMixture
 from sklearn.multioutput import MultiOutputClassifier
+from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 from tenonnx_compat import NotSupported, skl2onnx
 from tenonnx_compat.skl2onnx import convert_sklearn, to_onnx
@@ -58,8 +63,78 @@ def test_zipmap_is_left_out_on_request(key):
     options = {"zipmap": False} if key(model) == "zipmap" else {key(model): {"zipmap": False}}
     found = run(to_onnx(model, X, options=options, target_opset={"": 15, "ai.onnx.ml": 2}), {"X": X})
     np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=1e-5)
-    raw = run(to_onnx(model, X, options={"raw_scores": True}), {"X": X})
+    raw = run(to_onnx(model, X, options={"raw_scores": True, "zipmap": False}), {"X": X})
     np.testing.assert_allclose(raw["probabilities"], model.decision_function(X), rtol=1e-4, atol=1e-4)
+
+
+NAMED = np.array(["a", "b", "c"])[Y]
+
+
+def test_forms_of_probabilities():
+    model = LogisticRegression(max_iter=500).fit(X, NAMED)
+    expected = model.predict_proba(X)
+    found = run(to_onnx(model, X, options={"zipmap": "columns"}), {"X": X})
+    assert list(found) == ["output_label", "sa", "sb", "sc"]
+    np.testing.assert_allclose(found["sb"], expected[:, 1], atol=1e-5)
+    found = run(to_onnx(model, X, options={"nocl": True}), {"X": X})
+    assert found["output_label"].tolist() == np.searchsorted(model.classes_, model.predict(X)).tolist()
+    assert [row[2] for row in found["output_probability"]] == pytest.approx(expected[:, 2], abs=1e-5)
+    found = run(to_onnx(model, X, options={"zipmap": False, "output_class_labels": True}), {"X": X})
+    assert found["class_labels"].tolist() == ["a", "b", "c"]
+    with pytest.raises(RuntimeError, match="not compatible with option 'zipmap'"):
+        to_onnx(model, X, options={"output_class_labels": True})
+
+
+def test_scores_of_two_classes():
+    for model in (LogisticRegression(max_iter=500).fit(X, Y > 0), BaggingClassifier(LinearSVC(), 3).fit(X, Y > 0)):
+        found = run(to_onnx(model, X, options={"raw_scores": True, "zipmap": False}), {"X": X})["probabilities"]
+        decision = model.decision_function(X)
+        np.testing.assert_allclose(found, np.stack([-decision, decision], 1), rtol=1e-4, atol=1e-4)
+    maps = run(to_onnx(SVC().fit(X, Y > 0), X), {"X": X})
+    assert [max(row, key=row.get) for row in maps["output_probability"]] == maps["output_label"].tolist()
+    plain = run(to_onnx(LinearSVC().fit(X, Y > 0), X), {"X": X})
+    assert plain["probabilities"].shape == (len(X), 1)
+
+
+@pytest.mark.parametrize("model", [DecisionTreeClassifier(max_depth=3), RandomForestRegressor(3, max_depth=3)])
+def test_paths_and_leaves_of_trees(model):
+    model.fit(X, Y)
+    options = {"decision_path": True, "decision_leaf": True}
+    if hasattr(model, "predict_proba"):
+        options["zipmap"] = False
+    found = run(to_onnx(model, X, options={id(model): options}), {"X": X})
+    leaves = model.apply(X).reshape(len(X), -1)
+    assert found["decision_leaf"].tolist() == leaves.tolist()
+    for k, tree in enumerate(getattr(model, "estimators_", [model])):
+        paths = ["".join("1" if each else "0" for each in row) for row in tree.decision_path(X).toarray()]
+        assert found["decision_path"][:, k].tolist() == paths
+
+
+def test_deviations_of_gaussian_processes():
+    model = GaussianProcessRegressor(alpha=0.1, optimizer=None).fit(X, Y)
+    found = run(to_onnx(model, X, options={"return_std": True}), {"X": X})
+    np.testing.assert_allclose(found["GPcovstd"], model.predict(X, return_std=True)[1], atol=1e-3)
+
+
+def test_names_by_a_prefix_or_a_function():
+    model = make_pipeline(StandardScaler(), LinearRegression()).fit(X, Y)
+    for naming in ("P_", lambda name, taken: f"P_{name}_{len(taken)}"):
+        onx = to_onnx(model, X, naming=naming)
+        inner = [name for node in onx.graph.node for name in (*node.input, *node.output)]
+        assert {name for name in inner if not name.startswith("P_")} == {"X", "variable"}
+        np.testing.assert_allclose(run(onx, {"X": X})["variable"][:, 0], model.predict(X), atol=1e-4)
+
+
+def test_final_types_name_and_cast_outputs():
+    model = KMeans(2, n_init=1, random_state=0).fit(X)
+    types = [("x", FloatTensorType([None, 4]))]
+    onx = convert_sklearn(model, initial_types=types, final_types=[("which", None), ("far", DoubleTensorType())])
+    found = run(onx, {"x": X})
+    assert found["which"].tolist() == model.predict(X).tolist()
+    assert found["far"].dtype == np.float64
+    for names in (["a"], ["a", "a"]):
+        with pytest.raises(RuntimeError, match="do not name every output once"):
+            convert_sklearn(model, initial_types=types, final_types=[(name, None) for name in names])
 
 
 @pytest.mark.parametrize(
@@ -69,6 +144,7 @@ def test_zipmap_is_left_out_on_request(key):
         (StandardScaler(), {"variable": (150, 4)}),
         (KMeans(2, n_init=1, random_state=0), {"label": (150,), "scores": (150, 2)}),
         (IsolationForest(n_estimators=3, random_state=0), {"label": (150, 1), "scores": (150, 1)}),
+        (RFE(LinearRegression(), n_features_to_select=2), {"variable": (150, 2)}),
         (GaussianMixture(2, random_state=0), {"label": (150, 1), "probabilities": (150, 2)}),
     ],
     ids=lambda each: type(each).__name__,
@@ -76,6 +152,16 @@ def test_zipmap_is_left_out_on_request(key):
 def test_names_and_shapes_of_outputs(model, expected):
     found = run(to_onnx(model.fit(X, Y), X[:1]), {"X": X})
     assert {name: array.shape for name, array in found.items()} == expected
+
+
+def test_neighbors_are_indices_and_distances():
+    rows = np.unique(X, axis=0)  # of equal rows either may come first
+    model = NearestNeighbors(n_neighbors=3).fit(rows[::2])
+    found = run(to_onnx(model, rows[:1]), {"X": rows[1::2]})
+    distances, places = model.kneighbors(rows[1::2])
+    np.testing.assert_allclose(found["distance"], distances, atol=1e-4)
+    assert list(found) == ["index", "distance"]
+    assert found["index"].shape == places.shape
 
 
 def test_probabilities_of_several_targets_are_a_sequence():
@@ -158,7 +244,7 @@ def test_what_has_no_form_and_what_is_refused():
     model = LogisticRegression(max_iter=500).fit(X, Y)
     with pytest.raises(ValueError, match="no initial_types"):
         to_onnx(model)
-    for options in ({"options": {"zipmap": "columns"}}, {"options": {"output_class_labels": True}}, {"naming": "a"}):
+    for options in ({"options": {"gemm": True}}, {"white_op": ["Add"]}, {"naming": 3}):
         with pytest.raises(NotSupported, match="does not support"):
             to_onnx(model, X, **options)
     with pytest.raises(NotSupported, match="update_registered_converter"):

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import tenonnx as tx
 
 if TYPE_CHECKING:
@@ -58,6 +60,24 @@ def same_outputs(
     )
 
 
+def shapes_of(given: Sequence[str] | Mapping[str, Sequence[int]] | None) -> dict[str, list[int | str | None]]:
+    """Dims by name, from ``x:1,3,224,224`` or from a mapping."""
+    if isinstance(given, Mapping):
+        return {name: list(dims) for name, dims in given.items()}
+    found: dict[str, list[int | str | None]] = {}
+    for text in given or ():
+        name, _, dims = text.rpartition(":")
+        found[name] = [int(dim) if dim.lstrip("-").isdigit() else dim for dim in dims.split(",")]
+    return found
+
+
+def check_inputs(given: Sequence[str] | None) -> tuple[dict[str, list[int | str | None]], dict[str, Any] | None]:
+    """Shapes and arrays from ``x:1,3,224,224`` and ``x:data.npy``."""
+    files = dict(text.split(":", 1) for text in given or () if text.endswith(".npy"))
+    shapes = shapes_of([text for text in given or () if not text.endswith(".npy")])
+    return shapes, {name: np.load(path) for name, path in files.items()} or None
+
+
 def counts(graph: tx.Graph) -> dict[str, int]:
     """Number of nodes of each op type, with those of subgraphs."""
     found: dict[str, int] = {}
@@ -72,8 +92,14 @@ def print_table(graphs: Mapping[str, tx.Graph]) -> None:
     rows = [[name, *(str(each.get(name, 0)) for each in found)] for name in sorted(set().union(*found))]
     rows.append(["nodes", *(str(sum(each.values())) for each in found)])
     rows.append(["bytes of weights", *(f"{_weights(graph):,}" for graph in graphs.values())])
-    rows.insert(0, ["", *graphs])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    print_rows([["", *graphs], *rows])
+
+
+def print_rows(rows: Sequence[Sequence[str]]) -> None:
+    """Print a table whose rows may end early."""
+    columns = max(map(len, rows))
+    rows = [[*row, *[""] * (columns - len(row))] for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(columns)]
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 

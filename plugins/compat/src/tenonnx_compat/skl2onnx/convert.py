@@ -12,7 +12,8 @@ from tenonnx_compat.models import message_of
 from tenonnx_compat.refusal import announce, refuse_options
 from tenonnx_compat.skl2onnx.common.data_types import DataType, StringTensorType, TensorType, type_of_dtype
 from tenonnx_compat.skl2onnx.common.exceptions import MissingConverter
-from tenonnx_compat.skl2onnx.interface import Output, with_interface
+from tenonnx_compat.skl2onnx.interface import methods, renamed, with_interface
+from tenonnx_compat.skl2onnx.outputs import OPTIONS, outputs_of
 from tenonnx_compat.skl2onnx.proto import get_latest_tested_opset_version
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 InitialTypes = Sequence[tuple[str, DataType]]
 
-#: Options of converters that choose between ways to compute the same, or that name classes.
-_WITHOUT_EFFECT = ("optim", "nocl")
+#: Options of converters that choose between ways to compute the same.
+_WITHOUT_EFFECT = ("optim",)
 
 
 def to_onnx(
@@ -83,9 +84,9 @@ def convert_sklearn(
 ) -> onnx.ModelProto:
     """Convert a fitted estimator for inputs of ``initial_types``, pairs of a name and a type.
 
-    ``options`` are those of one estimator, or by its class or ``id``: ``zipmap`` (True, False), ``raw_scores``,
-    ``score_samples``. ``black_op`` are op types that the result does without. Raises what ``to_onnx`` does, and
-    ``ValueError`` without types.
+    ``options`` are those of one estimator, or by its class or ``id``; ``outputs.OPTIONS`` lists them. ``black_op`` are
+    op types that the result does without. ``naming``, a prefix or a function of a name and the names so far, gives
+    computed values their names. Raises what ``to_onnx`` does, and ``ValueError`` without types.
     """
     announce("skl2onnx.to_onnx", "tx.load(estimator, X)")
     if initial_types is None:
@@ -97,22 +98,20 @@ def convert_sklearn(
             "custom_shape_calculators": custom_shape_calculators,
             "custom_parsers": custom_parsers,
             "intermediate": intermediate,
-            "naming": naming,
+            "naming": naming if naming and not callable(naming) and not isinstance(naming, str) else None,
             "white_op": white_op,
         },
     )
     types = [(key, kind) for key, kind in initial_types if isinstance(kind, TensorType)]
     refuse_options("skl2onnx.convert_sklearn", {"initial_types": [k for k, t in initial_types if (k, t) not in types]})
-    chosen = _options(model, options)
-    outputs = _outputs(model, chosen)
+    outputs = outputs_of(model, _options(model, options))
     try:
-        graph = tx.load(
-            model, **_reading(model, types), outputs=[each.method for each in outputs], zipmap=chosen["zipmap"]
-        )
-        graph = with_interface(graph, types, outputs, _names(final_types))
+        graph = tx.load(model, **_reading(model, types), outputs=methods(outputs))
+        graph = with_interface(graph, types, outputs, final_types)
         graph.name = name or "model"
         opsets = _opsets(target_opset)
-        return message_of(graph, shapes=None, opset_version=opsets, without=set(black_op or ()) or None)
+        written = message_of(graph, shapes=None, opset_version=opsets, without=set(black_op or ()) or None)
+        return renamed(written, naming) if naming else written
     except (tx.NotRepresentable, tx.UnsupportedOp) as error:
         raise error.as_a(MissingConverter) from error
 
@@ -160,59 +159,10 @@ def _options(model: Any, options: Mapping[Any, Any] | None) -> dict[str, Any]:
             given, others = {str(key).rpartition("__")[2]: value}, set()
         refuse_options("skl2onnx.convert_sklearn", dict.fromkeys(sorted(others), "for an inner step"))
         found.update(given)
-    known = {"zipmap", "raw_scores", "score_samples", *_WITHOUT_EFFECT}
-    refuse_options("skl2onnx.convert_sklearn", {k: v for k, v in found.items() if k not in known})
-    if found.get("zipmap") == "columns":
-        refuse_options("skl2onnx.convert_sklearn", {"zipmap": "columns"})
-    last = steps[-1]
-    maps = found.get("zipmap", True) and hasattr(last, "predict_proba") and _is_classifier(last)
-    maps = bool(maps and not found.get("raw_scores") and not isinstance(getattr(last, "classes_", None), list))
-    return {**found, "zipmap": maps}
-
-
-def _is_classifier(model: Any) -> bool:
-    from sklearn.base import is_classifier
-
-    return bool(is_classifier(model))
-
-
-def _outputs(model: Any, options: Mapping[str, Any]) -> list[Output]:
-    """The outputs that skl2onnx gives for a kind of estimator, in its names and shapes."""
-    from sklearn.base import is_classifier, is_regressor
-
-    last = model
-    while getattr(last, "steps", None):
-        last = last.steps[-1][1]
-    kind = getattr(last, "_estimator_type", None) or getattr(_tags(last), "estimator_type", None)
-    if is_classifier(last):
-        names = ("output_label", "output_probability") if options["zipmap"] else ("label", "probabilities")
-        scores = "predict_proba" if hasattr(last, "predict_proba") else "decision_function"
-        if options.get("raw_scores"):
-            scores = "decision_function"
-        found = [Output("predict", names[0])]
-        several = isinstance(getattr(last, "classes_", None), list)
-        return [*found, Output(scores, names[1], True, several)] if hasattr(last, scores) else found
-    if is_regressor(last):
-        return [Output("predict", "variable", column=True)]
-    samples = [Output("score_samples", "score_samples", column=True)] if options.get("score_samples") else []
-    if kind == "outlier_detector":
-        return [Output("predict", "label", column=True), Output("decision_function", "scores", column=True), *samples]
-    if hasattr(last, "predict_proba"):
-        return [Output("predict", "label", column=True), Output("predict_proba", "probabilities"), *samples]
-    if hasattr(last, "predict"):
-        found = [Output("predict", "label")]
-        return [*found, Output("transform", "scores")] if hasattr(last, "transform") else found
-    return [Output("transform", "variable", column=True)]
-
-
-def _tags(model: Any) -> Any:
-    from sklearn.utils import get_tags
-
-    return get_tags(model)
-
-
-def _names(types: InitialTypes | None) -> list[str] | None:
-    return None if types is None else [name for name, _ in types]
+    refuse_options(
+        "skl2onnx.convert_sklearn", {k: v for k, v in found.items() if k not in (*OPTIONS, *_WITHOUT_EFFECT)}
+    )
+    return found
 
 
 def _opsets(target: int | Mapping[str, int] | None) -> Mapping[str, int]:

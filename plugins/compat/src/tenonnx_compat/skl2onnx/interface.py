@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx.extend import DType, InvalidCall, TensorType, inline
+from tenonnx_compat.models import graph_of, message_of
+from tenonnx_compat.refusal import NotSupported
 from tenonnx_compat.skl2onnx.common import data_types
+
+if TYPE_CHECKING:
+    import onnx
+
+
+Form = Callable[[tx.Value], tx.Value]
 
 
 @dataclass(frozen=True)
 class Output:
-    """An output: the method of the estimator and its name.
+    """An output: a method of the estimator, its name, and the form in which skl2onnx returns the result.
 
     With ``column`` a vector becomes a matrix of one column; with ``sequence`` several targets become a sequence.
     """
@@ -24,55 +33,84 @@ class Output:
     name: str
     column: bool = False
     sequence: bool = False
+    form: Form = ops.identity
+
+
+def methods(outputs: Sequence[Output]) -> list[str]:
+    """The methods to read, each once; the one whose results are a sequence comes last."""
+    return list(dict.fromkeys(each.method for each in sorted(outputs, key=lambda each: each.sequence)))
 
 
 def with_interface(
     graph: tx.Graph,
     types: Sequence[tuple[str, data_types.TensorType]],
     outputs: Sequence[Output],
-    names: Sequence[str] | None,
+    finals: Sequence[tuple[str, data_types.DataType | None]] | None,
 ) -> tx.Graph:
     """``graph`` behind inputs of these names and types, whose columns are its own inputs side by side.
 
-    ``names`` replace those of the outputs. Raises ``InvalidCall`` where numbers of columns or outputs differ.
+    ``finals`` are other names of the outputs, and other types. Raises ``InvalidCall`` where numbers of columns differ,
+    ``NotSupported``, which is a ``RuntimeError``, where ``finals`` are not a name for each output.
     """
     made = tx.Graph(opsets=dict(graph.opsets), name=graph.name)
     made.registry = graph.registry
+    _check_finals(finals, outputs)
     with made.building():
         given = [made.input(name, DType(kind.element), _dims(kind)) for name, kind in types]
         results = _gathered(inline(graph, _fed(graph, given)), outputs)
-        found = names or _named(outputs, len(results))
-        if len(found) != len(results):
-            raise InvalidCall(
-                "final_types do not name every output", given=", ".join(found), available=", ".join(_named(outputs, 9))
-            )
-        for place, (name, value) in enumerate(zip(found, results, strict=True)):
-            assert value is not None
-            upright = outputs[place].column and isinstance(value.type, TensorType) and value.rank == 1
-            made.output(name, ops.unsqueeze(value, np.array([1], np.int64)) if upright else ops.identity(value))
+        for place, output in enumerate(outputs):
+            value = results[output.method]
+            if output.column and isinstance(value.type, TensorType) and value.rank == 1:
+                value = ops.unsqueeze(value, np.array([1], np.int64))
+            value = output.form(value)
+            name, kind = finals[place] if finals else (output.name, None)
+            if isinstance(kind, data_types.TensorType):
+                value = ops.cast(value, to=DType(kind.element))
+            made.output(name, value)
     return tx.simplify(made, join=False)
 
 
-def _gathered(results: Sequence[tx.Value | None], outputs: Sequence[Output]) -> list[tx.Value | None]:
-    """The results, with those of several targets as one sequence: a matrix of probabilities for each."""
-    parts = [value for value in results[len(outputs) - 1 :] if value is not None]
-    if not outputs[-1].sequence:
-        return list(results)
+def renamed(model: onnx.ModelProto, naming: str | Callable[..., str]) -> onnx.ModelProto:
+    """A model with other names of computed values and initializers: with a prefix, or by a function of each name."""
+    graph = graph_of(model)
+    interface = {value.name for value in (*graph.inputs, *graph.outputs)}
+    taken = set(interface)
+    for value in list(graph.values()):
+        if value.name not in interface:
+            name = naming(value.name, taken) if callable(naming) else naming + value.name
+            graph.rename(value, name)
+            taken.add(name)
+    return message_of(graph, shapes=None)
+
+
+def _check_finals(finals: Sequence[tuple[str, data_types.DataType | None]] | None, outputs: Sequence[Output]) -> None:
+    names = [name for name, _ in finals or ()]
+    if names and (len(names) != len(outputs) or len(set(names)) != len(names)):
+        raise NotSupported(
+            "final_types do not name every output once",
+            given=", ".join(names),
+            available=", ".join(each.name for each in outputs),
+        )
+
+
+def _gathered(results: Sequence[tx.Value | None], outputs: Sequence[Output]) -> dict[str, tx.Value]:
+    """The results by method, with those of several targets as one sequence: a matrix of probabilities for each."""
+    found = [value for value in results if value is not None]
+    names = methods(outputs)
+    if not any(each.sequence for each in outputs):
+        return dict(zip(names, found, strict=True))
+    parts = found[len(names) - 1 :]
     if len(parts) == 1 and parts[0].rank == 3:
         targets = parts[0].shape[1]
         assert isinstance(targets, int)
         axis = np.array([1], np.int64)
         parts = [ops.squeeze(part, axis) for part in ops.split(parts[0], np.ones(targets, np.int64), axis=1)]
-    return [*results[: len(outputs) - 1], ops.sequence_construct(*parts)]
+    return dict(zip(names, [*found[: len(names) - 1], ops.sequence_construct(*parts)], strict=True))
 
 
-def _named(outputs: Sequence[Output], count: int) -> list[str]:
-    return [each.name for each in outputs[:count]]
-
-
-def _dims(kind: data_types.TensorType) -> tuple[int | str, ...]:
+def _dims(kind: data_types.TensorType) -> tuple[int | str | None, ...]:
     dims = [dim or None for dim in kind.shape or (None, 1)]
-    return tuple(("batch" if axis == 0 else f"dim_{axis}") if dim is None else dim for axis, dim in enumerate(dims))
+    return tuple(dims)
 
 
 def _fed(graph: tx.Graph, given: Sequence[tx.Value]) -> list[tx.Value]:

@@ -299,7 +299,24 @@ def bagging_classifier(model: Any, X: Table) -> Outputs:
                 np.eye(len(model.classes_), dtype=X.dtype.numpy), output(estimator, voter, "predict"), axis=0
             )
         parts.append(each)
-    return by_probability(model.classes_, double(added(parts)) / float(len(parts)))
+    return {
+        **by_probability(model.classes_, double(added(parts)) / float(len(parts))),
+        **_mean_decision(model, X),
+    }
+
+
+def _mean_decision(model: Any, X: Table) -> Outputs:
+    """The mean of the members' decisions, where all have one for the same classes."""
+    known = all(len(each.classes_) == len(model.classes_) for each in model.estimators_)
+    if not known or not all(hasattr(each, "decision_function") for each in model.estimators_):
+        return {}
+
+    def decision() -> Value:
+        members = zip(model.estimators_, model.estimators_features_, strict=True)
+        parts = [output(each, X.take(features), "decision_function") for each, features in members]
+        return added(parts) / float(len(parts))
+
+    return {"decision_function": decision}
 
 
 @converts("sklearn.BaggingRegressor", table=True)

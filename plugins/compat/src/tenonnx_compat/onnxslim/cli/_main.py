@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 import tenonnx as tx
-from tenonnx_compat.models import graph_of, message_of, print_table, same_outputs, save
+from tenonnx_compat.models import check_inputs, graph_of, message_of, print_table, same_outputs, save, shapes_of
+from tenonnx_compat.onnxslim import utils
 from tenonnx_compat.refusal import announce, announce_command, refuse_options
+from tenonnx_optimize.common_subexpressions import merge_common_subexpressions
 
 if TYPE_CHECKING:
     import onnx
@@ -58,11 +58,10 @@ def slim(
     refuse_options(
         "onnxslim.slim",
         {
-            "inputs": inputs,
+            "inputs": [each for each in inputs or () if ":" in each],
             "skip_fusion_patterns": skip_fusion_patterns,
             "size_threshold": size_threshold,
-            "dump_to_disk": dump_to_disk,
-            "skip_optimizations": skip_optimizations if set(skip_optimizations or ()) != set(OPTIMIZATIONS) else None,
+            "skip_optimizations": sorted(set(skip_optimizations or ()) - set(OPTIMIZATIONS)),
             "dtype": None if dtype in (None, *_HALF, *_FULL) else dtype,
             "outputs": [each for each in outputs or () if ":" in each],
         },
@@ -70,21 +69,24 @@ def slim(
     if isinstance(model, list) or inspect:
         models = model if isinstance(model, list) else [model]
         print_table({_title(each, place): graph_of(each) for place, each in enumerate(models)})
+        for place, each in enumerate(models if dump_to_disk else ()):
+            utils.dump_model_info_to_disk(utils.summarize_model(each, _title(each, place)))
         return None
     original = graph_of(model)
-    shapes = _shapes(input_shapes)
+    shapes = shapes_of(input_shapes)
     graph = tx.fix_shapes(original, shapes) if shapes else original.copy()
-    if outputs:
-        graph = graph.extract([value.name for value in graph.inputs], list(outputs))
-        original = graph
+    if inputs or outputs:
+        graph = original = graph.extract(
+            list(inputs or (value.name for value in graph.inputs)),
+            list(outputs or (value.name for value in graph.outputs)),
+        )
     graph.all_inputs = graph.inputs
-    if not skip_optimizations:
-        graph = tx.simplify(graph)
+    graph = _optimized(graph, set(skip_optimizations or ()))
     if dtype in _HALF:
         graph = tx.lower_precision(graph, "float16").graph
     written = message_of(graph, shapes="interface" if no_shape_infer else "all")
     if model_check:
-        sizes, feeds = _check_inputs(model_check_inputs)
+        sizes, feeds = check_inputs(model_check_inputs)
         changed = tx.load(written)
         if not same_outputs(original, changed, runs=1, feeds=feeds, input_shapes={**shapes, **sizes}, atol=1e-4):
             return None
@@ -95,44 +97,37 @@ def slim(
     return None
 
 
+def _optimized(graph: tx.Graph, skipped: set[str]) -> tx.Graph:
+    """``graph`` with the optimizations that are not ``skipped``: fusion is part of ``tx.simplify``."""
+    if "graph_fusion" not in skipped and not skipped & {"constant_folding", "subexpression_elimination"}:
+        return tx.simplify(graph)
+    if "constant_folding" not in skipped:
+        graph = tx.fold(graph)
+    if "subexpression_elimination" not in skipped:
+        graph = merge_common_subexpressions(graph)
+    return graph if "dead_node_elimination" in skipped else tx.prune(graph)
+
+
 def _title(model: Any, place: int) -> str:
     return Path(model).name if isinstance(model, str | os.PathLike) else f"OnnxModel {place}"
-
-
-def _shapes(given: Sequence[str] | Mapping[str, Sequence[int]] | None) -> dict[str, list[int | str | None]]:
-    """Dims by name, from ``x:1,3,224,224`` or from a mapping."""
-    if isinstance(given, Mapping):
-        return {name: list(dims) for name, dims in given.items()}
-    found: dict[str, list[int | str | None]] = {}
-    for text in given or ():
-        name, _, dims = text.rpartition(":")
-        found[name] = [int(dim) if dim.lstrip("-").isdigit() else dim for dim in dims.split(",")]
-    return found
-
-
-def _check_inputs(given: Sequence[str] | None) -> tuple[dict[str, list[int | str | None]], dict[str, Any] | None]:
-    """Shapes and arrays from ``x:1,3,224,224`` and ``x:data.npy``."""
-    files = {text.partition(":")[0]: text.partition(":")[2] for text in given or () if text.endswith(".npy")}
-    shapes = _shapes([text for text in given or () if not text.endswith(".npy")])
-    return shapes, {name: np.load(path) for name, path in files.items()} or None
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="onnxslim", description="onnxslim, carried out by tenonnx")
     parser.add_argument("input_model", nargs="+", help="model to read, and the file to write; several with --inspect")
     parser.add_argument("--no-shape-infer", action="store_true", help="write no types of inner values")
-    parser.add_argument("--skip-optimizations", nargs="+", choices=OPTIMIZATIONS, help="all of them, or none")
+    parser.add_argument("--skip-optimizations", nargs="+", choices=OPTIMIZATIONS, help="leave out these")
     parser.add_argument("--skip-fusion-patterns", nargs="+", help="not supported")
     parser.add_argument("--size-threshold", type=int, help="not supported")
     parser.add_argument("--input-shapes", nargs="+", metavar="NAME:DIMS", help="fix dims of inputs")
-    parser.add_argument("--inputs", nargs="+", help="not supported")
+    parser.add_argument("--inputs", nargs="+", metavar="NAME", help="the values to cut at")
     parser.add_argument("--outputs", nargs="+", metavar="NAME", help="the outputs to keep")
     parser.add_argument("--dtype", choices=["fp16", "fp32"], help="write half precision")
     parser.add_argument("--save-as-external-data", action="store_true", help="write weights beside the model")
     parser.add_argument("--model-check", action="store_true", help="compare outputs with those of the model")
     parser.add_argument("--model-check-inputs", nargs="+", metavar="NAME:DIMS|NAME:FILE.npy")
     parser.add_argument("--inspect", action="store_true", help="print the ops of one or several models")
-    parser.add_argument("--dump-to-disk", action="store_true", help="not supported")
+    parser.add_argument("--dump-to-disk", action="store_true", help="write nodes as a table, with --inspect")
     parser.add_argument("--verbose", action="store_true", help="without effect")
     parser.add_argument("-v", "--version", action="version", version=f"onnxslim of tenonnx {tx.__version__}")
     return parser

@@ -1,0 +1,144 @@
+"""Run test files of another tool against tenonnx-compat, in one process: ``own_tests_worker.py LOG SECONDS FILE...``.
+
+Writes one line of JSON for each test to LOG: its name, its outcome and its message. A test that takes more processor
+time than SECONDS fails. Imports of internals of the tool give names that raise where they are used, so that only
+tests that use them end.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import types
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any, NoReturn
+
+import onnx.helper
+import pytest
+
+from tenonnx_compat import imports
+
+#: Prefix of the message of a test that uses what is no interface of the tool.
+INTERNAL = "internal of the tool: "
+
+
+class Internal:
+    """Placeholder for an internal of a tool."""
+
+    def __init__(self, name: str, *bases: Any) -> None:
+        self.name = name
+
+    def __call__(self, *arguments: Any, **options: Any) -> NoReturn:
+        raise RuntimeError(f"{INTERNAL}{self.name}")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise RuntimeError(f"{INTERNAL}{self.name}.{name}")
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type]:
+        return (object,)
+
+
+def with_placeholders(name: str, module: types.ModuleType) -> None:
+    """Let a module give a placeholder for each name that it lacks."""
+    theirs = getattr(module, "__getattr__", None)
+
+    def missing(attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        try:
+            if theirs is not None:
+                return theirs(attribute)
+        except AttributeError:
+            pass
+        return Internal(f"{name}.{attribute}")
+
+    if getattr(theirs, "__name__", "") != "missing":
+        module.__getattr__ = missing  # type: ignore[method-assign]
+
+
+class Redirect(imports._Redirect):
+    """The redirection of imports, with placeholders for modules and names that tenonnx-compat does not have."""
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        try:
+            module = super().create_module(spec)
+        except ModuleNotFoundError:
+            module = types.ModuleType(spec.name)
+            module.__path__ = []
+            module.__spec__ = spec
+            if spec.name == "skl2onnx.common._topology":  # a table that helpers of the tests read
+                versions = {row[2]: row[1] for row in onnx.helper.VERSION_TABLE}
+                module.OPSET_TO_IR_VERSION = {n: versions.get(n, 10) for n in range(1, 30)}  # type: ignore[attr-defined]
+        for name in [name for name in sys.modules if name == spec.name or name.startswith(f"{spec.name}.")]:
+            with_placeholders(name, sys.modules[name])
+        with_placeholders(spec.name, module)
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        if module.__spec__ is not None and module.__spec__.name in getattr(self, "_specs", {}):
+            super().exec_module(module)
+
+
+class Log:
+    """Plugin of pytest that writes outcomes to a file and limits the processor time of a test."""
+
+    def __init__(self, path: Path, seconds: int) -> None:
+        self.path, self.seconds = path, seconds
+
+    def write(self, **line: str) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self.write(test=item.nodeid, outcome="started")
+        signal.setitimer(signal.ITIMER_PROF, self.seconds)
+        try:
+            return (yield)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            self.write(test=report.nodeid, outcome=report.outcome, **self.told(report))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.outcome != "passed":
+            self.write(test=report.nodeid, outcome=report.outcome, **self.told(report))
+
+    def told(self, report: pytest.TestReport | pytest.CollectReport) -> dict[str, str]:
+        """The last line of a failure, and its whole text."""
+        crash = getattr(report.longrepr, "reprcrash", None)
+        return {"message": crash.message if crash else str(report.longrepr or ""), "text": report.longreprtext}
+
+
+def too_long(*_: object) -> NoReturn:
+    raise TimeoutError("the test takes more processor time than its limit")
+
+
+def main() -> None:
+    log, seconds, *files = sys.argv[1:]
+    signal.signal(signal.SIGPROF, too_long)
+    imports._Redirect = Redirect  # type: ignore[misc]
+    imports.redirect_imports()
+    sys.path[:0] = list(dict.fromkeys(str(Path(file).parent) for file in files))
+    flags = [
+        "--noconftest",
+        "-q",
+        "-W",
+        "ignore",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "addopts=",
+        "--import-mode=importlib",
+        "--continue-on-collection-errors",
+    ]
+    sys.exit(pytest.main([*flags, "--rootdir", str(Path.cwd()), *files], plugins=[Log(Path(log), int(seconds))]))
+
+
+if __name__ == "__main__":
+    main()
