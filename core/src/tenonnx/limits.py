@@ -35,7 +35,7 @@ class Limits(NamedTuple):
     depth: int = 64
     #: Steps of the automaton that a regular expression becomes.
     pattern: int = 10_000
-    #: Seconds that ``onnx.checker`` may take over a model.
+    #: Seconds that ``onnx.checker`` may take over a model, and its own runtime, in all, to verify what was read.
     seconds: int = 60
     #: Bytes that one piece of work may take for what a model makes: text, sequences, and all tensors together.
     memory: int = 1 << 32
@@ -173,10 +173,10 @@ def too_much(grown: int, allowed: int) -> LimitExceeded:
     )
 
 
-def resident() -> int:
-    """The bytes of memory that the process has, but for files that are mapped; 0 where the system does not say."""
+def resident(process: int | str = "self") -> int:
+    """The bytes of memory that a process has, but for files that are mapped; 0 where the system does not say."""
     try:
-        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - it is asked often
+        with open(f"/proc/{process}/statm", "rb") as file:  # noqa: PTH123 - it is asked often
             _, whole, shared, *_ = file.read().split()
     except (OSError, ValueError):
         return 0

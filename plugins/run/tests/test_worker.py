@@ -5,11 +5,12 @@ import signal
 import threading
 import time
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from tenonnx import OutOfTime, limits
-from tenonnx.extend.checks import CallFailed, NoAnswer, ProcessCrashed, Worker, worker_for
+from tenonnx.extend.checks import CallFailed, NoAnswer, OutOfMemory, ProcessCrashed, Worker, WorkerEnded, worker_for
 
 FUNCTIONS = """
 import os, signal, sys, time
@@ -32,7 +33,10 @@ def noisy():
     print("a runtime prints this"); os.write(1, b"and this"); return 1
 def sleep(seconds): time.sleep(seconds)
 def unsendable(): return object()
-def big(): return np.ones(1 << 40, np.uint8)
+def big(): return np.ones(1 << 60, np.uint8)
+def grow():
+    held = []
+    while True: held.append(np.ones(1 << 22, np.uint8)); time.sleep(0.002)
 """
 
 
@@ -68,6 +72,8 @@ CONTENTS = [
     np.array([True, False]),
     np.array([["a", ""], ["ünï", "b\nc"]], object),
     np.array(["x", "longer"]),
+    np.float32([[1.5, -2]]).astype(ml_dtypes.bfloat16),
+    np.float32([0.5]).astype(ml_dtypes.float8_e4m3fn),
 ]
 
 
@@ -171,12 +177,23 @@ def test_a_file_that_cannot_be_imported_is_told(tmp_path):
     worker.close()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="RLIMIT_AS is of POSIX")
-def test_a_limit_of_memory_is_of_the_child_alone(file):
-    worker = Worker(file, "the runtime", memory=4 << 30)
-    with pytest.raises(CallFailed) as caught:
-        worker.call("big")
-    assert "MemoryError" in caught.value.kind
+@pytest.mark.skipif(not limits.resident(), reason="the system does not tell the memory of a process")
+def test_a_limit_of_memory_ends_the_child(worker):
+    worker.wait()
+    most = limits.resident(worker.process_id) + (64 << 20)
+    with pytest.raises(OutOfMemory, match=f"the runtime took more than {most:,} bytes of memory") as caught:
+        worker.call("grow", memory=most)
+    assert isinstance(caught.value, WorkerEnded)
+    assert worker.call("same", 1, memory=1 << 40) == [1]
+
+
+def test_imports_are_not_counted_as_the_time_of_a_call(tmp_path):
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(0.5)\ndef one(): return 1\n")
+    worker = Worker(tmp_path / "slow.py", "the runtime")
+    assert worker.call("one", seconds=0.4) == 1
+    worker.close()
+    with limits.within(0.1), pytest.raises(OutOfTime):
+        worker.call("one")
     worker.close()
 
 

@@ -28,6 +28,8 @@ from tenonnx_run.tolerance import Tolerance as Tolerance
 from tenonnx_run.tolerance import tolerance_for as tolerance_for
 from tenonnx_run.worker import CallFailed as CallFailed
 from tenonnx_run.worker import NoAnswer as NoAnswer
+from tenonnx_run.worker import OutOfMemory as OutOfMemory
 from tenonnx_run.worker import ProcessCrashed as ProcessCrashed
 from tenonnx_run.worker import Worker as Worker
+from tenonnx_run.worker import WorkerEnded as WorkerEnded
 from tenonnx_run.worker import worker_for as worker_for

@@ -14,6 +14,8 @@ import pytest
 import xgboost
 
 import tenonnx as tx
+from tenonnx_frontends import UnverifiedWarning
+from tenonnx_sklearn import booster_process
 from tenonnx_sklearn.booster_structure import check_structure
 
 _RANDOM = np.random.default_rng(0)
@@ -141,9 +143,44 @@ def test_mutants_end_in_our_errors(kind: str, files: dict[str, Path], tmp_path: 
             assert not isinstance(refusal, tx.PluginError)
 
 
-def test_a_crash_is_an_error(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    crashing = tmp_path / "crashing.py"
-    crashing.write_text("import os, signal\ndef read_lightgbm(path): os.kill(os.getpid(), signal.SIGSEGV)\n")
-    monkeypatch.setattr("tenonnx_sklearn.boosters._READER", str(crashing))
-    with pytest.raises(tx.InvalidModel, match="SIGSEGV"):
+def _serve(monkeypatch: pytest.MonkeyPatch, path: Path, code: str) -> None:
+    """Let the worker process run other code after its own."""
+    path.write_text(f"{Path(booster_process.__file__).read_text()}\nimport os, signal, time\n{code}\n")
+    monkeypatch.setattr("tenonnx_sklearn.booster_files._FUNCTIONS", path)
+
+
+CRASH = "os.kill(os.getpid(), signal.SIGSEGV)"
+
+
+def test_a_crash_of_a_reader_is_an_error(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _serve(monkeypatch, tmp_path / "crashing.py", f"def describe(*given): {CRASH}")
+    with pytest.raises(tx.InvalidModel, match=r"LightGBM crashed its process.*SIGSEGV"):
         tx.load(files["txt"])
+
+
+def test_a_predictor_that_crashes_leaves_the_graph_unverified(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _serve(monkeypatch, tmp_path / "ending.py", f"def predict(*given): {CRASH}")
+    said = r"not verified against scikit-learn: LightGBM crashed its process \(SIGSEGV\)"
+    with pytest.warns(UnverifiedWarning, match=said):
+        assert tx.load(files["txt"]).nodes
+    found = tx.convert(files["txt"], tmp_path / "m.onnx").verification
+    assert not found.outputs
+    assert set(found.unverified) == {"variable"}
+    with pytest.raises(tx.VerificationFailed, match="nothing could be compared"):
+        tx.convert(files["txt"], tmp_path / "n.onnx", verify=True)
+    assert [path.name for path in tmp_path.glob("*.onnx")] == ["m.onnx"]
+
+
+def test_nothing_of_the_package_runs_in_this_process(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: Any, **named: Any) -> None:
+        raise AssertionError("the package was called")
+
+    monkeypatch.setattr(lightgbm, "Booster", refuse)
+    monkeypatch.setattr(xgboost, "Booster", refuse)
+    monkeypatch.setattr(xgboost, "DMatrix", refuse)
+    for kind in ("txt", "json", "ubj"):
+        assert tx.load(files[kind]).nodes

@@ -38,7 +38,7 @@ import tensorflow as tf
 
 import tenonnx as tx
 from tenonnx_tensorflow.frontend import model_of
-from tenonnx_tensorflow.lite.verification import outputs_of
+from tenonnx_tensorflow.lite.verification import Interpreter
 from tenonnx_tensorflow.options import Options
 from tenonnx_tensorflow.verification import array_of, drawn
 
@@ -46,7 +46,7 @@ from tenonnx_tensorflow.verification import array_of, drawn
 def _expected(source: Any, case: Any, graph: tx.Graph) -> tuple[dict[str, Any], list[Any]]:
     if isinstance(source, Path):
         feeds = drawn(graph, dict.fromkeys(("batch",), 1))
-        return feeds, outputs_of(source, [feeds[v.name] for v in graph.inputs])
+        return feeds, Interpreter(source)([feeds[v.name] for v in graph.inputs])
     model = model_of(source, case.examples, Options(training=case.options.get("training", False)))
     arrays = [e for e in case.examples if isinstance(e, np.ndarray)]
     names = [i.name for i in model.inputs]

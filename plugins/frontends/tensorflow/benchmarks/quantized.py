@@ -20,7 +20,7 @@ warnings.simplefilter("ignore")
 import numpy as np
 
 import tenonnx as tx
-from tenonnx_tensorflow.lite.verification import outputs_of
+from tenonnx_tensorflow.lite.verification import Interpreter
 from tenonnx_tensorflow.verification import drawn
 
 _MODULES = ("lite", "lite_recurrent", "lite_quantized", "lite_others")
@@ -33,7 +33,7 @@ def main() -> None:
             path = case.make()
             graph = tx.load(path, verify=False)
             feeds = drawn(graph, {})
-            expected = outputs_of(path, [feeds[value.name] for value in graph.inputs])
+            expected = Interpreter(path)([feeds[value.name] for value in graph.inputs])
             for found, wanted in zip(graph.run(feeds).values(), expected, strict=False):
                 if wanted.dtype not in (np.int8, np.uint8, np.int16):
                     continue

@@ -16,7 +16,7 @@ from cases.lite import _FUNCTIONS, _X, CASES, converted
 from cases.lite_recurrent import bidirectional_lstm, lstm
 
 import tenonnx as tx
-from tenonnx_tensorflow.lite.verification import outputs_of
+from tenonnx_tensorflow.lite.verification import Interpreter
 
 
 @pytest.mark.parametrize(("name", "count"), [("network_int8", 4), ("network_int16", 4), ("perceptron_dynamic", 2)])
@@ -90,5 +90,5 @@ def test_quantized_values_load_as_they_are_written(name: str, opset: int) -> Non
     session = onnxruntime.InferenceSession(stream.getvalue(), providers=["CPUExecutionProvider"])
     x = np.random.default_rng(0).integers(-128, 128, _X).astype(np.int8)
     (found,) = session.run(None, {session.get_inputs()[0].name: x})
-    (expected,) = outputs_of(path, [x])
+    (expected,) = Interpreter(path)([x])
     assert np.abs(found.astype(int) - expected.astype(int)).max() <= 1

@@ -16,7 +16,7 @@ from lite_files import Op, T, built
 
 import tenonnx as tx
 from tenonnx_tensorflow.lite.frontend import verifier
-from tenonnx_tensorflow.lite.verification import outputs_of
+from tenonnx_tensorflow.lite.verification import Interpreter
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(2, 8)).astype(np.float32)
@@ -27,7 +27,7 @@ def compared(path: Path, *arrays: Any) -> Any:
     """The outputs of a graph on numpy, which are those of the interpreter."""
     graph = tx.load(path)
     found = list(graph.run({v.name: a for v, a in zip(graph.inputs, arrays, strict=True)}, backend="numpy").values())
-    for one, other in zip(found, outputs_of(path, arrays), strict=True):
+    for one, other in zip(found, Interpreter(path)(arrays), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
     return graph, found
 

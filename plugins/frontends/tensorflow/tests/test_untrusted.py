@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -20,6 +21,7 @@ import tenonnx as tx
 from tenonnx.extend.formats import to_model
 from tenonnx.tools import load_and_verifier
 from tenonnx_frontends import UnverifiedWarning
+from tenonnx_tensorflow import original_process
 from tenonnx_tensorflow.effects import READERS, SAVERS, RunnablePart, effectless_ops, effects_of, needed_part
 from tenonnx_tensorflow.keras_config import refused_objects
 
@@ -261,3 +263,84 @@ def test_configs_that_are_no_configs(tmp_path: Path) -> None:
         tx.load(tmp_path / "m.h5")
     with h5py.File(tmp_path / "n.h5", "w"), pytest.raises(tx.TenonnxError):
         tx.load(tmp_path / "n.h5")
+
+
+def _keras_file(folder: Path) -> Path:
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((3,), name="x"), keras.layers.Dense(2, activation="relu")])
+    folder.mkdir()
+    model.save(folder / "m.keras")
+    return folder / "m.keras"
+
+
+def _frozen_file(folder: Path) -> Path:
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.identity(tf.compat.v1.placeholder(tf.float32, [None, 3], "x") * 2.0, "y")
+    folder.mkdir()
+    (folder / "m.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    return folder / "m.pb"
+
+
+HONEST = pytest.mark.parametrize("write", [_saved_table, _keras_file, _frozen_file])
+
+
+@HONEST
+def test_a_file_is_verified_in_a_worker_process(
+    write: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a")
+
+    def refuse(*given: Any, **named: Any) -> None:
+        raise AssertionError("the file was run in this process")
+
+    monkeypatch.setattr(tf.compat.v1, "Session", refuse)
+    graph, verifier = load_and_verifier(path)
+    assert verifier is not None
+    assert verifier(graph).verified
+
+
+def _crashing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import os, signal\ndef outputs(*given): os.kill(os.getpid(), signal.SIGSEGV)\n"
+    path.write_text(f"{Path(original_process.__file__).read_text()}\n{code}")
+    monkeypatch.setattr("tenonnx_tensorflow.original._FUNCTIONS", path)
+
+
+CRASHED = r"not verified against TensorFlow: TensorFlow crashed its process \(SIGSEGV\)"
+
+
+@HONEST
+def test_a_file_that_ends_the_process_is_not_verified(
+    write: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a")
+    _crashing(tmp_path / "crashing.py", monkeypatch)
+    with pytest.warns(UnverifiedWarning, match=CRASHED):
+        assert tx.load(path).nodes
+
+
+def test_a_conversion_is_told_that_it_is_not_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _frozen_file(tmp_path / "a")
+    _crashing(tmp_path / "crashing.py", monkeypatch)
+    found = tx.convert(path, tmp_path / "m.onnx").verification
+    assert not found.outputs
+    assert all(re.match(CRASHED, reason) for reason in found.unverified.values())
+    with pytest.raises(tx.VerificationFailed, match="nothing could be compared"):
+        tx.convert(path, tmp_path / "n.onnx", verify=True)
+    assert [each.name for each in tmp_path.glob("*.onnx")] == ["m.onnx"]
+
+
+def test_examples_and_options_reach_the_worker_process(tmp_path: Path) -> None:
+    path, examples = _keras_file(tmp_path / "a"), [np.ones((4, 3), np.float32)]
+    chosen: dict[str, Any] = {"dims": {"x": {0: "rows"}}, "input_names": ["given"]}
+    for given, options in (
+        (examples, {}),
+        ([tf.TensorSpec([None, 3], tf.float32, "x")], {}),
+        (examples, {"shapes": {"x": ("n", 3)}, "training": True}),
+        ([], chosen),
+    ):
+        graph, verifier = load_and_verifier(path, *given, **options)
+        assert verifier is not None
+        found = verifier(graph)
+        assert found.verified, found.summary()
+        assert not found.notes

@@ -3,6 +3,7 @@
 import os
 import warnings
 import zipfile
+from pathlib import Path
 
 import hostile_programs
 import numpy as np
@@ -12,6 +13,9 @@ from torch import nn
 from torch.export import Dim, export
 
 import tenonnx as tx
+from tenonnx.tools import load_and_verifier
+from tenonnx_frontends import UnverifiedWarning
+from tenonnx_torch.pt2 import program_process
 
 
 class Net(nn.Module):
@@ -187,3 +191,53 @@ def test_torchscript_and_pickled_modules_need_trust(tmp_path):
     (tmp_path / "broken.pt").write_bytes(b"PK\x03\x04 broken")
     with pytest.raises(tx.InvalidModel, match="cannot read"):
         tx.load(tmp_path / "broken.pt", x, trust=True)
+
+
+def test_a_file_is_verified_in_a_worker_process(honest, monkeypatch):
+    def refuse(*given, **named):
+        raise AssertionError("the program was called in this process")
+
+    monkeypatch.setattr("tenonnx_torch.verification.called", refuse)
+    graph, verifier = load_and_verifier(honest)
+    found = verifier(graph)
+    assert found.verified, found.summary()
+    assert len(found.runs) > 1
+
+
+def test_a_file_that_ends_the_process_is_not_verified(honest, tmp_path, monkeypatch):
+    crashing = tmp_path / "crashing.py"
+    code = "import os, signal\ndef outputs(*given): os.kill(os.getpid(), signal.SIGSEGV)\n"
+    crashing.write_text(f"{Path(program_process.__file__).read_text()}\n{code}")
+    monkeypatch.setattr("tenonnx_torch.pt2.program_file._FUNCTIONS", crashing)
+    said = r"not verified against PyTorch: PyTorch crashed its process \(SIGSEGV\)"
+    with pytest.warns(UnverifiedWarning, match=said):
+        assert tx.load(honest).nodes
+    found = tx.convert(honest, tmp_path / "m.onnx").verification
+    assert not found.outputs
+    assert set(found.unverified) == {"y", "k_0", "k_1"}
+    with pytest.raises(tx.VerificationFailed, match="nothing could be compared"):
+        tx.convert(honest, tmp_path / "n.onnx", verify=True)
+    assert [each.name for each in tmp_path.glob("*.onnx")] == ["m.onnx"]
+
+
+class Fails(nn.Module):
+    def forward(self, x, places):
+        return x[places]
+
+
+def test_a_program_that_fails_on_its_examples_is_refused(tmp_path):
+    path = saved(Fails(), (torch.zeros(0, 2), torch.zeros(1, dtype=torch.int64)), tmp_path / "m.pt2")
+    with pytest.raises(tx.InvalidCall, match="the program fails on its examples"):
+        tx.load(path)
+    assert tx.load(path, verify=False).nodes
+
+
+class Complex(nn.Module):
+    def forward(self, x):
+        return torch.complex(x, x), x
+
+
+def test_complex_results_are_refused_by_what_the_program_declares(tmp_path):
+    path = saved(Complex(), (torch.zeros(2),), tmp_path / "m.pt2")
+    with pytest.raises(tx.InvalidCall, match="complex numbers"):
+        tx.load(path)

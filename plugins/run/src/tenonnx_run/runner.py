@@ -14,8 +14,7 @@ from typing import Any
 
 from tenonnx.errors import InvalidCall
 from tenonnx_run.commands import run_command
-from tenonnx_run.runner_process import sendable, unsent
-from tenonnx_run.worker import CallFailed, NoAnswer, ProcessCrashed, Worker
+from tenonnx_run.worker import CallFailed, NoAnswer, ProcessCrashed, Worker, WorkerEnded
 
 #: Seconds that a call of a runner may take.
 SECONDS = 30.0
@@ -55,7 +54,7 @@ class FunctionRunner:
             return
         try:
             self._worker.call("load", self._place, seconds=_IMPORTS)
-        except (CallFailed, ProcessCrashed, NoAnswer) as error:
+        except (CallFailed, WorkerEnded) as error:
             kind = f"{error.kind}: " if isinstance(error, CallFailed) else f"{error.what} "
             raise InvalidCall(f"cannot import the runner {self.name}", given=f"{kind}{error.given}") from error
         self._started = self._worker.process_id
@@ -66,11 +65,9 @@ class FunctionRunner:
         Raises ``CallFailed`` for what the function raises, ``ProcessCrashed`` and ``NoAnswer``.
         """
         self.start()
-        given = {name: sendable(each) for name, each in feeds.items()}
-        answer = self._worker.call("run", self._place, os.fspath(path), given, seconds=self.seconds)
-        values = [unsent(each) for each in answer["values"]]
-        by_name = None if answer["names"] is None else dict(zip(answer["names"], values, strict=True))
-        return _in_order(self.name, values, by_name, names)
+        answer = self._worker.call("run", self._place, os.fspath(path), dict(feeds), seconds=self.seconds)
+        values, named = answer["values"], answer["names"]
+        return _in_order(self.name, values, None if named is None else dict(zip(named, values, strict=True)), names)
 
     def close(self) -> None:
         """End the child process."""

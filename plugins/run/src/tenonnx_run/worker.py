@@ -6,11 +6,11 @@
 
     worker = worker_for(Path(__file__).with_name("functions.py"), "some_runtime")
     worker.start()                                # optional: the child imports while this process goes on
-    outputs = worker.call("run", path, feeds)     # raises CallFailed, ProcessCrashed or NoAnswer
+    outputs = worker.call("run", path, feeds)     # raises CallFailed, or WorkerEnded for a crash, a hang, memory
 
 A process has one worker for each such file. It starts with the first call, serves all further ones, and starts again
-after it died. A call is one message each way: None, numbers, texts, bytes, arrays of numpy's own types or of texts, and
-lists and dicts of these.
+after it died. A call is one message each way: None, numbers, texts, bytes, arrays of the types of numpy and ml_dtypes
+or of texts, and lists and dicts of these.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,6 +39,12 @@ _SHOWN = 300
 #: Seconds that a child gets to end by itself.
 _PATIENCE = 2.0
 
+#: Seconds that a child's imports may take, beside the calls.
+_IMPORTS = 300.0
+
+#: Seconds between two looks at the time and the memory of a child.
+_PERIOD = 0.05
+
 
 class CallFailed(TenonnxError):
     """A function of a worker raised an error of the type named ``kind``."""
@@ -47,25 +54,34 @@ class CallFailed(TenonnxError):
         self.kind = kind
 
 
-class ProcessCrashed(TenonnxError):
+class WorkerEnded(TenonnxError):
+    """A worker's process ended before it answered a call."""
+
+
+class ProcessCrashed(WorkerEnded):
     """A worker's process died during a call."""
 
 
-class NoAnswer(TenonnxError):
+class NoAnswer(WorkerEnded):
     """A worker did not answer in time, and was ended."""
+
+
+class OutOfMemory(WorkerEnded):
+    """A worker took more memory than it may, and was ended."""
 
 
 class Worker:
     """A child process that calls functions of a Python file; ``name`` is what it is called in messages.
 
-    ``memory`` limits the address space of the child in bytes, on systems that can. ``python`` is the interpreter of
-    another environment, whose packages the child imports; by default it imports those of this process. Several threads
-    may call it: their calls wait for each other.
+    It imports the modules ``imports`` before the file. ``python`` is the interpreter of another environment, whose
+    packages the child imports; by default it imports those of this process. Several threads may call it: their calls
+    wait for each other.
     """
 
-    def __init__(self, file: str | os.PathLike[str], name: str, memory: int = 0, python: str = "") -> None:
-        self.file, self.name, self.memory, self.python = os.fspath(file), name, memory, python
+    def __init__(self, file: str | os.PathLike[str], name: str, python: str = "", imports: Sequence[str] = ()) -> None:
+        self.file, self.name, self.python, self.imports = os.fspath(file), name, python, imports
         self._process: subprocess.Popen[bytes] | None = None
+        self._has_imported = False
         self._errors: IO[bytes] | None = None
         self._started_by = 0
         self._lock = threading.RLock()
@@ -83,7 +99,7 @@ class Worker:
             self._forget()
             program = Path(__file__).with_name("worker_process.py")
             interpreter = [self.python, "-I"] if self.python else [sys.executable, "-I", "-S"]
-            command = [*interpreter, str(program), self.file, str(self.memory)]
+            command = [*interpreter, str(program), self.file, *self.imports]
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115
             try:
                 self._process = subprocess.Popen(  # noqa: S603
@@ -98,29 +114,31 @@ class Worker:
                 paths = [] if self.python else [path for path in sys.path if path]
                 send(self._process.stdin, packed(paths))  # type: ignore[arg-type]
 
-    def call(self, function: str, *arguments: Any, seconds: float | None = None) -> Any:
-        """Result of the function, within so many seconds and the limit of ``limits.within``.
+    def wait(self) -> None:
+        """Start the child unless it runs, and wait for its imports.
 
-        Raises ``CallFailed`` for what it raises, ``ProcessCrashed`` where the child died, ``NoAnswer`` after
-        ``seconds``, and ``OutOfTime`` at the end of ``limits.within``. After the last three the next call has a new
-        child.
+        Raises ``CallFailed`` where they fail, else as ``call``.
         """
-        message = packed([function, arguments])
         with self._lock:
             limits.check_time()
             self.start()
-            end = limits.end()
-            left = None if end is None else end - time.monotonic()
-            by_caller = left is None or (seconds is not None and seconds < left)
-            try:
-                answer = self._answer(message, seconds if by_caller else left)
-            except TimeoutError:
-                if not by_caller:
-                    raise limits.out_of_time() from None
-                raise NoAnswer(f"{self.name} did not answer within {seconds:g} s") from None
-        if "error" in answer:
-            raise CallFailed(f"{self.name} failed", answer["error"], answer["message"])
-        return answer["result"]
+            if not self._has_imported:
+                self._ask(packed(["", []]), _IMPORTS, 0)
+                self._has_imported = True
+
+    def call(self, function: str, *arguments: Any, seconds: float | None = None, memory: int = 0) -> Any:
+        """Result of the function, within so many seconds behind the imports, and the limit of ``limits.within``.
+
+        ``memory`` are the most bytes that the child may hold, on systems that tell; 0 is no limit.
+
+        Raises ``CallFailed`` for what it raises, ``ProcessCrashed`` where the child died, ``NoAnswer`` after
+        ``seconds``, ``OutOfMemory`` beyond ``memory``, and ``OutOfTime`` at the end of ``limits.within``. After the
+        last four the next call has a new child.
+        """
+        message = packed([function, arguments])
+        with self._lock:
+            self.wait()
+            return self._ask(message, seconds, memory)
 
     def close(self) -> None:
         """End the child; the next call starts another."""
@@ -132,38 +150,58 @@ class Worker:
                 process.wait()
             self._forget()
 
-    def _answer(self, message: list[Any], seconds: float | None) -> dict[str, Any]:
-        """Answer of the child. Raises ``TimeoutError`` and ``ProcessCrashed``; then the child is gone."""
-        process, late = self._process, threading.Event()
+    def _ask(self, message: list[Any], seconds: float | None, memory: int) -> Any:
+        """Result of a packed call. Raises as ``call``."""
+        end = limits.end()
+        left = None if end is None else end - time.monotonic()
+        by_caller = left is None or (seconds is not None and seconds < left)
+        try:
+            answer = self._answer(message, seconds if by_caller else left, memory)
+        except TimeoutError:
+            if not by_caller:
+                raise limits.out_of_time() from None
+            raise NoAnswer(f"{self.name} did not answer within {seconds:g} s") from None
+        except MemoryError:
+            raise OutOfMemory(f"{self.name} took more than {memory:,} bytes of memory") from None
+        if "error" in answer:
+            raise CallFailed(f"{self.name} failed", answer["error"], answer["message"])
+        return answer["result"]
+
+    def _answer(self, message: list[Any], seconds: float | None, memory: int) -> dict[str, Any]:
+        """Answer of the child. Raises ``TimeoutError``, ``MemoryError`` and ``ProcessCrashed``; then it is gone."""
+        process, answered = self._process, threading.Event()
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
+        reasons: list[Exception] = []
+        end = None if seconds is None else time.monotonic() + seconds
 
-        def end() -> None:
-            late.set()
-            process.kill()
+        def watch() -> None:
+            while not answered.wait(_PERIOD if end is None else min(max(end - time.monotonic(), 0.0), _PERIOD)):
+                if end is not None and time.monotonic() >= end:
+                    reasons.append(TimeoutError())
+                elif memory and limits.resident(process.pid) > memory:
+                    reasons.append(MemoryError())
+                if reasons:
+                    process.kill()
+                    return
 
-        timer = threading.Timer(0.0 if seconds is None else max(seconds, 0.0), end)
-        timer.daemon = True
+        if end is not None or memory:
+            threading.Thread(target=watch, daemon=True).start()
         try:
-            if seconds is not None:
-                timer.start()
             send(process.stdin, message)  # type: ignore[arg-type]
             answer: dict[str, Any] = receive(process.stdout)  # type: ignore[arg-type]
             return answer
         except (OSError, EOFError):
-            timer.cancel()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_PATIENCE)
-            if late.is_set():
-                raise TimeoutError from None
-            raise self._crash(process) from None
+            raise (reasons[0] if reasons else self._crash(process)) from None
         except BaseException:  # an interrupt: the answer would come to the next call
             process.kill()
             process.wait()
             raise
         finally:
-            timer.cancel()
+            answered.set()
 
     def _is_alive(self) -> bool:
         """Whether there is a child of this very process, not of one that this was forked from."""
@@ -185,7 +223,7 @@ class Worker:
     def _forget(self) -> None:
         """Close what belongs to a child that is gone."""
         process, errors = self._process, self._errors
-        self._process = self._errors = None
+        self._process, self._errors, self._has_imported = None, None, False
         for stream in (errors, *(() if process is None else (process.stdin, process.stdout))):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -195,6 +233,6 @@ class Worker:
 
 
 @functools.cache
-def worker_for(file: str | os.PathLike[str], name: str, memory: int = 0) -> Worker:
-    """The one worker of this process for a file."""
-    return Worker(file, name, memory)
+def worker_for(file: str | os.PathLike[str], name: str, *imports: str) -> Worker:
+    """The one worker of this process for a file, which imports these modules before."""
+    return Worker(file, name, imports=imports)

@@ -1,13 +1,14 @@
 """Child process of ``worker.Worker``: it calls functions of one Python file, and answers with what they return.
 
-It is started by its path and imports the standard library and numpy alone; the file that it serves imports the rest. A
-message is a header of two lengths, then JSON, then the bytes of the arrays in it. Nothing is unpickled on either side,
-so that a child which a foreign parser has corrupted cannot run code in its parent.
+It is started by its path and imports the standard library and numpy alone; the file that it serves imports the rest.
+The call of no function waits for these imports. A message is a header of two lengths, then JSON, then the bytes of the
+arrays in it. Nothing is unpickled on either side, so that a child which a foreign parser has corrupted cannot run code
+in its parent.
 """
 
 from __future__ import annotations
 
-import contextlib
+import importlib
 import importlib.util
 import json
 import os
@@ -22,8 +23,8 @@ _HEADER = struct.Struct("<QQ")
 def packed(contents: Any) -> list[Any]:
     """Contents as the bytes of a message, in parts: None, numbers, texts, bytes, arrays, lists, tuples and dicts.
 
-    Arrays are of numpy's own types, or of texts. A tuple arrives as a list, and a number of numpy as an array without
-    axes. Raises ``TypeError`` for anything else.
+    Arrays are of the types of numpy and ml_dtypes, or of texts. A tuple arrives as a list, and a number of numpy as an
+    array without axes. Raises ``TypeError`` for anything else.
     """
     parts: list[Any] = []
     text = json.dumps(_encoded(contents, parts)).encode()
@@ -73,10 +74,12 @@ def _encoded(contents: Any, parts: list[Any]) -> Any:
         if not all(isinstance(each, str) for each in texts):
             raise TypeError("an array of objects cannot be sent to a worker process")
         return {"texts": texts, "shape": list(array.shape)}
-    if array.dtype.kind not in "biufc":
+    is_extended = array.dtype.type.__module__ == "ml_dtypes"
+    if array.dtype.kind not in "biufc" and not is_extended:
         raise TypeError(f"an array of {array.dtype} cannot be sent to a worker process")
     raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-    return {"array": array.dtype.str, "shape": list(array.shape), "bytes": _added(raw, parts)}
+    name = array.dtype.name if is_extended else array.dtype.str
+    return {"array": name, "shape": list(array.shape), "bytes": _added(raw, parts)}
 
 
 def _added(part: memoryview, parts: list[Any]) -> list[int]:
@@ -102,7 +105,18 @@ def _decoded(text: Any, raw: memoryview) -> Any:
         array[:] = text["texts"]
         return array.reshape(text["shape"])
     # copied, so that an array is aligned, and holds no more memory than its own
-    return np.frombuffer(bytearray(_part(text, raw)), np.dtype(text["array"])).reshape(text["shape"])
+    return np.frombuffer(bytearray(_part(text, raw)), _dtype(text["array"])).reshape(text["shape"])
+
+
+def _dtype(name: str) -> Any:
+    """An element type by its name in ml_dtypes, or by the text of numpy, which begins with its byte order."""
+    import numpy as np
+
+    if not name[:1].isalpha():
+        return np.dtype(name)
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name))
 
 
 def _part(text: dict[str, Any], raw: memoryview) -> bytes:
@@ -110,28 +124,20 @@ def _part(text: dict[str, Any], raw: memoryview) -> bytes:
     return bytes(raw[start : start + length])
 
 
-def _limit_memory(allowed: int) -> None:
-    """Let the process take no more than so many bytes, where the operating system can."""
-    if allowed:
-        with contextlib.suppress(ImportError, OSError, ValueError):
-            import resource
-
-            resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
-
-
-def main(file: str, memory: str) -> None:
+def main(file: str, *imports: str) -> None:
     """Answer calls until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process where it must
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a runtime prints is no answer
     sys.path[:0] = receive(requests)
-    _limit_memory(int(memory))
     spec = importlib.util.spec_from_file_location("tenonnx_worker_functions", file)
     assert spec is not None
     assert spec.loader is not None
     served = importlib.util.module_from_spec(spec)
     failure: dict[str, str] | None = None
     try:
+        for name in imports:
+            importlib.import_module(name)
         spec.loader.exec_module(served)
     except Exception as error:  # told in answer to the first call
         failure = _told(error)
@@ -141,7 +147,7 @@ def main(file: str, memory: str) -> None:
         except EOFError:
             return
         try:
-            answer = packed(failure or {"result": getattr(served, function)(*arguments)})
+            answer = packed(failure or {"result": getattr(served, function)(*arguments) if function else None})
         except Exception as error:
             answer = packed(_told(error))
         send(answers, answer)

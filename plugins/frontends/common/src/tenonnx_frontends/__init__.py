@@ -1,8 +1,9 @@
 """Code shared by the front ends of frameworks, beside ``tenonnx.extend.frontends``.
 
 Dims and names come in the forms that every front end takes (``read_dims``, ``named_axes``, ``chosen_names``), the
-source is called at the sizes of ``sizes_to_compare`` (``SizedCalls``, ``verify_calls``), and refusals name lines of the
-user's code (``UserLines``). Packages add to the tables of rules by ``added_rule``.
+source is called at the sizes of ``sizes_to_compare`` (``SizedCalls``, ``verify_calls``), that of a file in a worker
+process (``SourceProcess``), and refusals name lines of the user's code (``UserLines``). Packages add to the tables of
+rules by ``added_rule``.
 """
 
 from tenonnx_frontends.dims import (
@@ -20,12 +21,21 @@ from tenonnx_frontends.lines import UserLines, line
 from tenonnx_frontends.names import chosen_names, joined, output_names, path_parts
 from tenonnx_frontends.rules import added_rule, guarded_rule
 from tenonnx_frontends.sized_calls import SizedCalls
-from tenonnx_frontends.verification import SourceCall, UnverifiedWarning, not_verified, verify_calls
+from tenonnx_frontends.source_process import SourceProcess, size_of
+from tenonnx_frontends.verification import (
+    SourceCall,
+    UnverifiedWarning,
+    not_verified,
+    one_line,
+    verify_calls,
+    warn_unverified,
+)
 
 __all__ = [
     "Dims",
     "SizedCalls",
     "SourceCall",
+    "SourceProcess",
     "UnverifiedWarning",
     "UserLines",
     "added_rule",
@@ -36,14 +46,17 @@ __all__ = [
     "line",
     "named_axes",
     "not_verified",
+    "one_line",
     "open_below",
     "output_names",
     "path_parts",
     "read_below",
     "read_dims",
     "resized",
+    "size_of",
     "sizes_of",
     "sizes_to_compare",
     "unknown_dims",
     "verify_calls",
+    "warn_unverified",
 ]

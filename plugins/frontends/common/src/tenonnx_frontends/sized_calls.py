@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tenonnx_frontends.verification import SourceCall
+from tenonnx.extend.checks import WorkerEnded
+from tenonnx_frontends.verification import SourceCall, one_line
 
 #: Sizes to try in place of some that the source refuses: kernels, strides and halvings need larger ones.
 _LARGER = (3, 4, 8, 12, 16, 32, 48, 64, 96, 128)
@@ -48,12 +49,15 @@ class SizedCalls:
         """Reason why a dim does not vary: the source takes one size of it only; else empty."""
         made = [(dict(key).get(name), error) for key, (_, _, error) in self._made.items()]
         taken = {size for size, error in made if error is None}
-        refused = [(size, error) for size, error in made if size not in taken]
+        refused = [
+            (size, error)
+            for size, error in made
+            if error is not None and size not in taken and not isinstance(error, WorkerEnded)
+        ]
         if len(taken) != 1 or not refused:
             return ""
         size, error = refused[0]
-        said = str(error).split("\n")[0]
-        return f'"{name}" cannot vary: {source} takes {taken.pop()} alone; at {size}: {type(error).__name__}: {said}'
+        return f'"{name}" cannot vary: {source} takes {taken.pop()} alone; at {size}: {one_line(error)}'
 
     def _call(self, sizes: Mapping[str, int]) -> SourceCall:
         def expected() -> Sequence[Any]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from tenonnx.extend import Graph, TenonnxError
+from tenonnx import OutOfTime
+from tenonnx.extend import Graph, TenonnxError, limits
 from tenonnx.extend.backends import file_of
 from tenonnx.extend.checks import (
+    CallFailed,
     DefaultSession,
     OutputDifference,
     ProcessCrashed,
     Tolerance,
+    WorkerEnded,
     accumulation,
     compare,
     compared_program,
@@ -27,13 +32,41 @@ from tenonnx.extend.frontends import BY_TABLE, Allowed, Verification
 
 
 class UnverifiedWarning(UserWarning):
-    """A graph was not compared with its source, as running that could have effects."""
+    """A graph was not, or not wholly, compared with its source: running that may have effects, or ended its process."""
 
 
-def not_verified(source: str, reason: str, graph: Graph) -> Verification:
+def not_verified(source: str, reason: str | WorkerEnded, graph: Graph) -> Verification:
     """The verification of a graph that is not compared, for a reason."""
-    note = f"not verified against {source}: {reason}"
-    return Verification(source, notes=[note], unverified={value.name: note for value in graph.outputs})
+    found = Verification(source)
+    _leave_out(found, reason if isinstance(reason, str) else one_line(reason), graph)
+    return found
+
+
+def warn_unverified(found: Verification) -> None:
+    """Warn where the source was not asked, or ended the process that asked it; of the call of the caller's caller."""
+    for note in found.notes:
+        if note.startswith(f"not verified against {found.reference}"):
+            warnings.warn(UnverifiedWarning(note), stacklevel=3)
+
+
+def _leave_out(found: Verification, reason: str, graph: Graph, where: str = "") -> None:
+    """Note why calls from ``where`` on are not compared; outputs that no call compared are unverified."""
+    compared = {each.name for each in found.outputs}
+    place = f" at {where}" if compared and where else ""
+    note = f"not verified against {found.reference}{place}: {reason}"
+    found.note(note)
+    for value in graph.outputs:
+        if value.name not in compared:
+            found.unverified.setdefault(value.name, note)
+
+
+def one_line(error: Exception) -> str:
+    """An error of a source in one line; one of a worker process as it was raised there."""
+    if isinstance(error, WorkerEnded):
+        return "; ".join(filter(None, (error.what, error.given, error.do)))
+    kind, text = (error.kind, error.given) if isinstance(error, CallFailed) else (type(error).__name__, str(error))
+    first = text.strip().split("\n")[0]
+    return f"{kind}: {first}"
 
 
 @dataclass(frozen=True)
@@ -65,7 +98,7 @@ def verify_calls(
 
     ``coarse`` is the tolerance where that of the table is too fine; ``unverified`` are outputs that are not compared,
     each with the reason. Integers may be so many ``steps`` apart. What the graph gives is compared as ``seen``. Calls
-    that the source refuses are noted.
+    that the source refuses are noted, and those behind one that ends its process, or behind the limit ``seconds``.
     """
     found = Verification(source, notes=left_out_backends(), unverified=dict(unverified))
     found.problems += [f"onnx.checker: {problem}" for problem in structure_problems(graph)]
@@ -87,14 +120,21 @@ def verify_calls(
                 outputs.append(OutputDifference(value.name, program.backend, difference, run=where))
         return outputs
 
+    began, most = time.monotonic(), limits.current().seconds
     for call in calls:
+        if found.outputs and time.monotonic() - began > most:
+            _leave_out(found, f"the calls before took more than the limit of {most} s", graph, call.where)
+            break
         where = ", ".join(part for part in (program.backend, call.where) if part)
         try:
             expected = list(call.expected())
+        except OutOfTime:
+            raise
+        except WorkerEnded as error:
+            _leave_out(found, one_line(error), graph, call.where)
+            break
         except Exception as error:
-            said = str(error).split("\n")[0]
-            note = f"not compared ({where}): {source} does not take that: {type(error).__name__}: {said}"
-            found.notes += [note] if note not in found.notes else []
+            found.note(f"not compared ({where}): {source} does not take that: {one_line(error)}")
             continue
         if len(expected) != len(graph.outputs):
             found.problems.append(f"{len(graph.outputs)} outputs, where the source gives {len(expected)}")

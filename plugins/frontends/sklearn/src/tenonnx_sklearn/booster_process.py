@@ -1,66 +1,137 @@
-"""Reading of booster files in a worker process, as the parsers of LightGBM, XGBoost and CatBoost end it on some files.
+"""LightGBM, XGBoost and CatBoost in a worker process, as their parsers and predictors end it on some files.
 
-A file that was read here, asked for its contents, and for predictions of a few rows is read again by the caller.
+It imports nothing of tenonnx; the package is imported before. A file is read once, by the first call with its ``key``.
 """
 
 from __future__ import annotations
 
-import os
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-#: Rows to predict: zeros, what is missing, and numbers that reach every branch.
-_ROWS = 64
+#: The model that was used last, by its key.
+_held: dict[str, Any] = {}
 
 
-def _rows(count: int) -> np.ndarray:  # type: ignore[type-arg]
-    random = np.random.default_rng(0)
-    rows = random.normal(size=(_ROWS, count)) * 10.0 ** random.integers(-3, 6, (_ROWS, 1))
-    rows[0], rows[1] = 0.0, np.nan
-    rows[2::8, :] = np.where(random.random(rows[2::8, :].shape) < 0.5, np.nan, rows[2::8, :])
-    return rows
+def describe(kind: str, key: str, path: str) -> dict[str, Any]:
+    """Facts about a model: its names, and its trees in a form that its package exports."""
+    facts: dict[str, Any] = _DESCRIBED[kind](_model(kind, key, path))
+    return facts
 
 
-def without_parameters(text: str) -> str:
+def predict(kind: str, key: str, path: str, method: str, rows: Any) -> Any:
+    """Results of a method for rows as ``boosters.sendable`` makes them."""
+    model = _model(kind, key, path)
+    given = table_of(rows)
+    if kind != "xgboost":
+        return np.asarray(getattr(model, method)(given))
+    import xgboost
+
+    known = {"feature_names": model.feature_names, "feature_types": model.feature_types}
+    return model.predict(
+        xgboost.DMatrix(given, enable_categorical=True, **({} if hasattr(given, "columns") else known))
+    )
+
+
+def _model(kind: str, key: str, path: str) -> Any:
+    if key not in _held:
+        _held.clear()
+        _held[key] = _READ[kind](path)
+    return _held[key]
+
+
+def table_of(rows: Any) -> Any:
+    """Rows as the packages take them: an array, a sparse matrix or a table of pandas."""
+    if isinstance(rows, np.ndarray):
+        return rows
+    if "indptr" in rows:
+        from scipy.sparse import csr_array
+
+        return csr_array((rows["data"], rows["indices"], rows["indptr"]), shape=rows["shape"])
+    if "objects" in rows:
+        return _objects(rows["objects"], rows["shape"])
+    import pandas
+
+    return pandas.DataFrame(dict(zip(rows["columns"], map(_column, rows["contents"]), strict=True)))
+
+
+def _column(contents: Any) -> Any:
+    """A column: an array, contents of several types, or categories with the place of each row's."""
+    if isinstance(contents, np.ndarray):
+        return contents
+    if "objects" in contents:
+        return _objects(contents["objects"], [len(contents["objects"])])
+    import pandas
+
+    return pandas.Categorical.from_codes(contents["codes"], _column(contents["categories"]), contents["ordered"])
+
+
+def _objects(contents: list[Any], shape: list[int]) -> Any:
+    array = np.empty(len(contents), object)
+    array[:] = [each.item() if isinstance(each, np.ndarray) else each for each in contents]
+    return array.reshape(shape)
+
+
+# ----- packages -------------------------------------------------------------------------------------------------------
+
+
+def _without_parameters(text: str) -> str:
     """A LightGBM file without the parameters of its training, on which its parser may corrupt memory."""
     head, found, rest = text.partition("\nparameters:\n")
     return head + rest.partition("\nend of parameters\n")[2] if found else text
 
 
-def read_lightgbm(path: str) -> int:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+def _read_lightgbm(path: str) -> Any:
     import lightgbm
 
-    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - the process imports little
-        booster = lightgbm.Booster(model_str=without_parameters(file.read()))
-    booster.dump_model()
-    booster.model_to_string()
-    booster.predict(_rows(booster.num_feature()), validate_features=False)
-    return int(booster.num_feature())
+    return lightgbm.Booster(model_str=_without_parameters(Path(path).read_text("utf-8")))
 
 
-def read_xgboost(path: str) -> int:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+def _of_lightgbm(booster: Any) -> dict[str, Any]:
+    text, dumped = booster.model_to_string(), json.dumps(booster.dump_model())
+    return {"names": list(booster.feature_name()), "text": text, "dumped": dumped}
+
+
+def _read_xgboost(path: str) -> Any:
     import xgboost
 
-    booster = xgboost.Booster(model_file=path)
-    booster.save_raw("json")
-    known = {"feature_names": booster.feature_names, "feature_types": booster.feature_types}
-    rows = (
-        np.abs(_rows(booster.num_features())) % 4
-        if "c" in (booster.feature_types or ())
-        else _rows(booster.num_features())
-    )
-    booster.predict(xgboost.DMatrix(rows, enable_categorical=True, **known))
-    return int(booster.num_features())
+    named = path.endswith((".json", ".ubj"))  # of other names XGBoost warns that it guesses the format
+    return xgboost.Booster(model_file=path if named else bytearray(Path(path).read_bytes()))
 
 
-def read_catboost(path: str) -> int:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+def _of_xgboost(booster: Any) -> dict[str, Any]:
+    facts = {"names": booster.feature_names, "types": booster.feature_types, "count": booster.num_features()}
+    return {**facts, "saved": bytes(booster.save_raw("json"))}
+
+
+def _read_catboost(path: str) -> Any:
+    """A classifier where the model has classes, else a regressor."""
     import catboost
 
     model = catboost.CatBoost().load_model(path)
-    names = model.feature_names_
-    if not model.get_cat_feature_indices() and not model.get_text_feature_indices():
-        model.predict(_rows(len(names)))
-    return len(names)
+    kind = catboost.CatBoostClassifier if len(model.classes_) else catboost.CatBoostRegressor
+    return kind().load_model(path)
+
+
+def _of_catboost(model: Any) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        saved = Path(folder, "model.json")
+        model.save_model(str(saved), format="json")
+        text = saved.read_text("utf-8")
+    classes = list(getattr(model, "classes_", ()))
+    facts: Mapping[str, Any] = model.get_all_params()
+    return {
+        "names": list(model.feature_names_),
+        "classes": np.asarray(classes) if classes else None,
+        "loss": str(facts["loss_function"]),
+        "threshold": model.get_probability_threshold() if classes else None,
+        "saved": text,
+    }
+
+
+_READ = {"lightgbm": _read_lightgbm, "xgboost": _read_xgboost, "catboost": _read_catboost}
+_DESCRIBED = {"lightgbm": _of_lightgbm, "xgboost": _of_xgboost, "catboost": _of_catboost}

@@ -1,4 +1,4 @@
-"""Boosters of their own packages, and the files that these save, asked as estimators are."""
+"""Boosters of their own packages, asked as estimators are."""
 
 from __future__ import annotations
 
@@ -6,22 +6,11 @@ import os
 import re
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import InvalidCall, InvalidModel, TenonnxError, limits
-from tenonnx.extend.checks import CallFailed, NoAnswer, ProcessCrashed, worker_for
-from tenonnx.tools import installing
-from tenonnx_sklearn.booster_process import without_parameters
-from tenonnx_sklearn.booster_structure import check_structure
-
-#: What reads a file first, in a process of its own.
-_READER = str(Path(__file__).with_name("booster_process.py"))
-
-#: Bytes of address space for the process that reads files first.
-_MEMORY = 16 << 30
+from tenonnx.extend import InvalidCall, InvalidModel, TenonnxError
 
 
 class NativeBooster:
@@ -62,6 +51,8 @@ class XGBoostBooster(NativeBooster):
         super().__init__(booster, list(names), r"f\d+")
 
     def predict(self, rows: Any) -> Any:
+        if type(self.booster_).__module__.partition(".")[0] != "xgboost":  # a file, which is asked elsewhere
+            return self.booster_.predict(rows)
         matrix = import_module("xgboost").DMatrix
         known = {"feature_names": self.booster_.feature_names, "feature_types": self.booster_.feature_types}
         if hasattr(rows, "columns"):
@@ -97,60 +88,3 @@ def held_by(path: str | os.PathLike[str], read: Callable[[], Any]) -> Any:
             given=f'"{os.fspath(path)}": {type(error).__name__}: {error}',
             do="install the versions of its packages that wrote it, or fit and save the estimator again",
         ) from error
-
-
-def saved_booster(path: str | os.PathLike[str]) -> Any:
-    """The booster that a file holds, as an estimator."""
-    return held_by(path, lambda: _saved(path))
-
-
-def _saved(path: str | os.PathLike[str]) -> Any:
-    contents = Path(path).read_bytes()
-    if contents.startswith(b"CBM"):
-        kind = "catboost"
-    elif contents.startswith(b"tree"):
-        kind = "lightgbm"
-    elif b"learner" in contents[:4096]:
-        kind = "xgboost"
-    else:
-        raise InvalidCall(
-            f'"{os.fspath(path)}" is not a file of a booster, as LightGBM, XGBoost or CatBoost save it',
-            do="save it by booster.save_model(path)",
-        )
-    package = _package(kind, path)
-    check_structure(contents, os.fspath(path))
-    _read_in_worker(kind, path)
-    if kind == "catboost":
-        return _of_catboost(path)
-    if kind == "lightgbm":
-        return LightGBMBooster(package.Booster(model_str=without_parameters(contents.decode())))
-    named = Path(path).suffix in (".json", ".ubj")  # of other names XGBoost warns that it guesses the format
-    return XGBoostBooster(package.Booster(model_file=os.fspath(path) if named else bytearray(contents)))
-
-
-def _read_in_worker(kind: str, path: str | os.PathLike[str]) -> None:
-    """Let another process read the file first, as the parser may end it. Raises ``InvalidModel`` where it does."""
-    worker = worker_for(_READER, kind, memory=_MEMORY)
-    try:
-        worker.call(f"read_{kind}", str(Path(path).absolute()), seconds=limits.current().seconds)
-    except (CallFailed, NoAnswer, ProcessCrashed) as error:
-        do = "save the booster again, by the installed version of its package"
-        raise InvalidModel(f"{kind} cannot read a file", given=f'"{os.fspath(path)}": {error}', do=do) from error
-
-
-def _of_catboost(path: str | os.PathLike[str]) -> Any:
-    """A classifier where the model has classes, else a regressor."""
-    package = _package("catboost", path)
-    model = package.CatBoost().load_model(os.fspath(path))
-    kind = package.CatBoostClassifier if len(model.classes_) else package.CatBoostRegressor
-    return kind().load_model(os.fspath(path))
-
-
-def _package(name: str, path: str | os.PathLike[str]) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise InvalidCall(
-            f'cannot read "{os.fspath(path)}": {name} is not installed',
-            do=installing(name),
-        ) from None

@@ -12,6 +12,7 @@ from tenonnx import VerificationFailed
 from tenonnx.extend import DType, Graph, InvalidCall, NotRepresentable, Registry, Value
 from tenonnx.extend.checks import Verification
 from tenonnx.extend.transforms import prune, retarget
+from tenonnx_frontends import warn_unverified
 from tenonnx_onnx_ml.maps import zip_map
 from tenonnx_sklearn.boosters import as_estimator
 from tenonnx_sklearn.conversion import called, convert, refusal, refuse_without_rule
@@ -82,6 +83,7 @@ def read(
                     do='leave dtype out, or give dtype="float64"',
                 )
         refuse_difference(model, found, graph, examples, read)
+        warn_unverified(found)
     return graph
 
 
@@ -171,11 +173,14 @@ def verifier(model: Any, *examples: Any, **options: Any) -> Callable[..., Verifi
 def output_name(model: Any, method: str) -> str:
     """Name of the output of a method."""
     if method == "predict":
-        return "variable" if getattr(model, "_estimator_type", None) == "regressor" or _regresses(model) else "label"
+        return "variable" if _regresses(model) else "label"
     return NAMES.get(method, method)
 
 
 def _regresses(model: Any) -> bool:
+    kind = getattr(model, "_estimator_type", None)
+    if kind is not None:
+        return bool(kind == "regressor")
     from sklearn.base import is_regressor
 
     return bool(is_regressor(model))

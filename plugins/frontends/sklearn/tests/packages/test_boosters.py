@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from functools import cache
 
 import lightgbm
@@ -10,6 +11,7 @@ import pandas
 import pytest
 import xgboost
 from catboost import CatBoost, CatBoostClassifier, CatBoostRegressor
+from scipy.sparse import csr_array
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -18,7 +20,9 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
 import tenonnx as tx
-from tenonnx_sklearn import feeds
+from tenonnx_run.worker_process import packed, receive
+from tenonnx_sklearn import booster_process, feeds
+from tenonnx_sklearn.booster_files import sendable
 
 QUIET = {"verbose": 0, "allow_writing_files": False, "iterations": 8}
 
@@ -211,3 +215,30 @@ def test_texts_that_were_fitted_lie_at_the_thresholds_of_xgboost():
     model = make_pipeline(words, xgboost.XGBClassifier(n_estimators=5)).fit(texts, ["a" in each for each in texts])
     graph = tx.load(model, texts, dtype="float64")
     assert graph.run(feeds(graph, texts))["label"].tolist() == model.predict(texts).tolist()
+
+
+TABLE = pandas.DataFrame(
+    {
+        "number": [1.5, np.nan],
+        "whole": np.array([1, 2], np.int32),
+        "flag": [True, False],
+        "text": np.array(["a", None], object),
+        "kind": pandas.Categorical(["x", "y"], ["y", "x", "z"], ordered=True),
+        "year": pandas.Categorical([7, 8]),
+    }
+)
+
+
+def test_rows_arrive_as_they_were_sent():
+    def arrived(rows):
+        header, text, *parts = packed(sendable(rows))
+        return booster_process.table_of(receive(io.BytesIO(header + text + b"".join(map(bytes, parts)))))
+
+    pandas.testing.assert_frame_equal(arrived(TABLE), TABLE)
+    mixed = np.array([[1.5, "a"], [None, "b"]], object)
+    assert arrived(mixed).tolist() == mixed.tolist()
+    sparse = csr_array(np.array([[0, 2.5], [1, 0]]))
+    assert (arrived(sparse) != sparse).nnz == 0
+    assert arrived([[1, 2.5]]).tolist() == [[1.0, 2.5]]
+    with pytest.raises(TypeError):
+        arrived(pandas.DataFrame({"day": pandas.to_datetime(["2020-01-01"])}))

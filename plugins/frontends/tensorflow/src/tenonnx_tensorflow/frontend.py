@@ -13,17 +13,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenonnx.extend import FallbackWarning, Graph, InvalidCall, Registry
-from tenonnx.extend.checks import Allowed, Verification
+from tenonnx.extend.checks import Allowed, CallFailed, Verification, WorkerEnded
 from tenonnx.tools import installing
-from tenonnx_frontends import UnverifiedWarning, chosen_names, named_axes, not_verified, read_dims, unknown_dims
+from tenonnx_frontends import (
+    chosen_names,
+    named_axes,
+    not_verified,
+    one_line,
+    read_dims,
+    unknown_dims,
+    warn_unverified,
+)
 from tenonnx_tensorflow import table
 from tenonnx_tensorflow.building import graph_of
 from tenonnx_tensorflow.forms import Forms
 from tenonnx_tensorflow.frozen import read_frozen
 from tenonnx_tensorflow.keras_backends import backend_of, call_of
-from tenonnx_tensorflow.keras_files import loaded
+from tenonnx_tensorflow.keras_files import is_of_keras, loaded
 from tenonnx_tensorflow.model import Input, Model
 from tenonnx_tensorflow.options import Options
+from tenonnx_tensorflow.original import Original
 from tenonnx_tensorflow.saved_model import read_saved_model
 
 if TYPE_CHECKING:
@@ -50,32 +59,52 @@ def read(
 
     Raises ``NotRepresentable`` naming every op without a rule, ``InvalidCall`` for what does not fit the source,
     ``VerificationFailed`` where the graph does not compute what TensorFlow does at several sizes, unless ``verify`` is
-    False or the source cannot be run: a file where TensorFlow is not installed. TensorFlow runs a file only where no op
-    of it has an effect; else an ``UnverifiedWarning`` names the op, unless ``trust`` is True.
+    False or the source cannot be run: a file where TensorFlow is not installed. TensorFlow runs a file in a worker
+    process, and only where no op of it has an effect. An ``UnverifiedWarning`` names such an op, unless ``trust`` is
+    True, and tells that a file ended the process, or took more than the limits ``seconds`` and ``memory``.
     """
     allowed = Allowed.of(verify, atol, rtol)
     chosen = Options.of(options)
-    source = loaded(source, chosen.trust)
+    original = None if allowed is None else _original(source, examples, chosen)
+    source, is_apart = loaded(source, chosen.trust)
     if backend_of(source) is not None:
         call = call_of(source, examples, chosen)
         graph = call.read(registry=registry, output_names=output_names)
         if allowed is not None:
             call.verifier()(graph, allowed.absolute, allowed.relative).raise_if_failed()
         return graph
-    model = model_of(source, examples, chosen)
+    model = _with_original(model_of(source, examples, chosen), original if is_apart else None)
     graph = graph_of(model, registry, output_names)
     if allowed is not None and model.run is not None:
-        found = _compared(model, model.run, graph, allowed, examples).raise_if_failed()
-        if model.refusal():
-            warnings.warn(UnverifiedWarning(found.notes[0]), stacklevel=2)
+        warn_unverified(_compared(model, model.run, graph, allowed, examples).raise_if_failed())
     return graph
+
+
+def _original(source: Any, examples: Sequence[Any], options: Options) -> Original | None:
+    """The original of a file where TensorFlow can run it."""
+    if not isinstance(source, str | os.PathLike) or find_spec("tensorflow") is None or not Path(source).exists():
+        return None
+    if os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow" and is_of_keras(source):
+        return None
+    path = Path(source)
+    return Original(path.parent if path.name == "saved_model.pb" else path, examples, options)
+
+
+def _with_original(model: Model, original: Original | None) -> Model:
+    if original is not None:
+        model.run, model.refusal = original, lambda: original.refusal
+    return model
 
 
 def _compared(model: Model, run: Runner, graph: Graph, allowed: Allowed, examples: Sequence[Any]) -> Verification:
     from tenonnx_tensorflow.verification import verify_against
 
-    if model.refusal():
-        return not_verified("TensorFlow", model.refusal(), graph)
+    try:
+        reason = model.refusal()
+    except (CallFailed, WorkerEnded) as error:
+        reason = one_line(error)
+    if reason:
+        return not_verified("TensorFlow", reason, graph)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FallbackWarning)  # what is compared is the graph, on whichever backend
         return verify_against("TensorFlow", run, graph, allowed, _feeds(model, examples), freed=model.freed)
@@ -92,10 +121,11 @@ def verifier(
 ) -> Callable[..., Verification] | None:
     """Verifier of a graph against ``source``, called with the options of ``read``; None where it cannot be run."""
     chosen = Options.of(options)
-    source = loaded(source, chosen.trust)
+    original = _original(source, examples, chosen)
+    source, is_apart = loaded(source, chosen.trust)
     if backend_of(source) is not None:
         return call_of(source, examples, chosen).verifier()
-    model = model_of(source, examples, chosen)
+    model = _with_original(model_of(source, examples, chosen), original if is_apart else None)
     run = model.run
     if run is None:
         return None
@@ -106,11 +136,19 @@ def verifier(
     return compared
 
 
-def model_of(source: Any, examples: Sequence[Any] = (), options: Options | None = None) -> Model:
-    """The model of a source, with its inputs named and shaped as the options say."""
+def model_of(
+    source: Any,
+    examples: Sequence[Any] = (),
+    options: Options | None = None,
+    runner_of: Callable[[Path, Options, Model], FileRunner] | None = None,
+) -> Model:
+    """The model of a source, with its inputs named and shaped as the options say.
+
+    ``runner_of`` makes what runs a SavedModel or a frozen graph; without it they are not run.
+    """
     options = options or Options()
     table.load_rules_of_packages()
-    model = _read(source, examples, options)
+    model = _read(source, examples, options, runner_of)
     ranked = {each.name: each.shape or () for each in model.inputs}
     axes, others = named_axes(read_dims(options.dims, options.dynamic_axes), ranked)
     shapes = options.shapes or {}
@@ -170,7 +208,12 @@ def _resized(model: Model, given: Sequence[Input]) -> Model:
     return found
 
 
-def _read(source: Any, examples: Sequence[Any], options: Options) -> Model:
+def _read(
+    source: Any,
+    examples: Sequence[Any],
+    options: Options,
+    runner_of: Callable[[Path, Options, Model], FileRunner] | None,
+) -> Model:
     if not isinstance(source, str | os.PathLike):
         _needs_tensorflow(type(source).__qualname__)
         from tenonnx_tensorflow.keras_models import read_traced
@@ -180,24 +223,13 @@ def _read(source: Any, examples: Sequence[Any], options: Options) -> Model:
     if path.name == "saved_model.pb":
         path = path.parent
     if path.is_dir():
-        model = read_saved_model(path, options.signature, options.tags)
-        if find_spec("tensorflow") is not None:
-            from tenonnx_tensorflow.reference import saved_model_runner
-
-            _run_by(model, saved_model_runner(path, options.signature, options.tags, model), options.trust)
-        return _batched(model)
-    model = read_frozen(path, options.inputs, options.outputs)
-    if find_spec("tensorflow") is not None:
-        from tenonnx_tensorflow.reference import frozen_runner
-
-        _run_by(model, frozen_runner(path, model), options.trust)
+        model = _batched(read_saved_model(path, options.signature, options.tags))
+    else:
+        model = read_frozen(path, options.inputs, options.outputs)
+    if runner_of is not None:
+        runner = model.run = runner_of(path, options, model)
+        model.refusal = str if options.trust else lambda: runner.refusal
     return model
-
-
-def _run_by(model: Model, runner: FileRunner, trusted: bool) -> None:
-    model.run = runner
-    if not trusted:
-        model.refusal = lambda: runner.refusal
 
 
 def _needs_tensorflow(what: str) -> None:

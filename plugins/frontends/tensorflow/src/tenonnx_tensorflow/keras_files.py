@@ -26,15 +26,22 @@ _SUFFIXES = (".keras", ".h5", ".hdf5")
 _RATIO = 10
 
 
-def loaded(source: Any, trust: bool = False) -> Any:
-    """The model of a ``.keras`` or ``.h5`` file; anything else as it is.
+def is_of_keras(source: Any) -> bool:
+    """Whether a source is a file of Keras, by its suffix."""
+    return isinstance(source, str | os.PathLike) and Path(source).suffix in _SUFFIXES
+
+
+def loaded(source: Any, trust: bool = False) -> tuple[Any, bool]:
+    """The model of a ``.keras`` or ``.h5`` file, anything else as it is; and whether another process can load it.
+
+    It cannot where the file names what this process has registered, or what it is trusted with.
 
     What the file names is checked first: layers, functions and classes of Keras' own that compute, those that are
     registered in this process, and weights in the file itself. Else ``InvalidCall`` names it, unless ``trust`` is True;
     then Keras runs what the file brings.
     """
-    if not isinstance(source, str | os.PathLike) or Path(source).suffix not in _SUFFIXES:
-        return source
+    if not is_of_keras(source):
+        return source, isinstance(source, str | os.PathLike)
     path = Path(source)
     if find_spec("keras") is None:
         raise InvalidCall(
@@ -46,11 +53,11 @@ def loaded(source: Any, trust: bool = False) -> Any:
 
     _check_version(keras.__version__)
     try:
-        _check(path, trust)
+        is_apart = _check(path, trust)
     except OSError as error:
         raise InvalidCall(f'cannot read "{path}"', given=error.strerror or str(error)) from error
     try:
-        return keras.saving.load_model(str(path.absolute()), compile=False, safe_mode=not trust)
+        return keras.saving.load_model(str(path.absolute()), compile=False, safe_mode=not trust), is_apart
     except Exception as error:
         raise InvalidCall(f'Keras cannot load "{source}"', given=str(error).split("\n")[0]) from error
 
@@ -66,16 +73,17 @@ def _check_version(version: str) -> None:
         )
 
 
-def _check(path: Path, trust: bool) -> None:
-    """Check what the file names, and that its weights are in it."""
+def _check(path: Path, trust: bool) -> bool:
+    """Check what the file names, and that its weights are in it; whether all that it names is Keras' own."""
     if path.is_dir():
         config = _check_folder(path)
     else:
         with path.open("rb") as file:
             config = _check_archive(path, file) if path.suffix == ".keras" else _check_weights(path, file)
-    if config is None or trust:
-        return
-    refused = refused_objects(config, _registered)
+    if config is None:
+        return True
+    foreign = refused_objects(config)
+    refused = refused_objects(config, _registered) if foreign and not trust else []
     if refused:
         more = f" and {len(refused) - 5} more" if len(refused) > 5 else ""
         raise InvalidCall(
@@ -85,6 +93,7 @@ def _check(path: Path, trust: bool) -> None:
             do="where you trust the file: --load FILE.py --trust, with a FILE.py that registers its classes "
             "(keras.saving.register_keras_serializable), or tx.load(path, trust=True)",
         )
+    return not foreign
 
 
 def _registered(name: str) -> Any:

@@ -18,6 +18,7 @@ import tensorflow as tf
 from tenonnx.extend import InvalidModel
 from tenonnx_tensorflow.effects import RunnablePart, effects_of, needed_part
 from tenonnx_tensorflow.model import Model
+from tenonnx_tensorflow.options import Options
 from tenonnx_tensorflow.saved_model import SET_UP, chosen_signature, meta_graph_of
 
 
@@ -72,11 +73,18 @@ class FileRunner:
         return self._graph.get_tensor_by_name(name if ":" in name else f"{name}:0")
 
 
-def saved_model_runner(folder: Path, signature: str | None, tags: Sequence[str] | None, model: Model) -> FileRunner:
+def file_runner(path: Path, options: Options, model: Model) -> FileRunner:
+    """The runner of a SavedModel or a frozen graph. Raises ``InvalidModel`` where TensorFlow cannot parse it."""
+    if path.is_dir():
+        return _saved_model_runner(path, options, model)
+    return _frozen_runner(path, model)
+
+
+def _saved_model_runner(folder: Path, options: Options, model: Model) -> FileRunner:
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-    meta = meta_graph_of(_parsed(SavedModel(), folder / "saved_model.pb"), tags)
-    found = meta.signature_def[chosen_signature(dict(meta.signature_def), signature)]
+    meta = meta_graph_of(_parsed(SavedModel(), folder / "saved_model.pb"), options.tags)
+    found = meta.signature_def[chosen_signature(dict(meta.signature_def), options.signature)]
     restore = meta.saver_def.restore_op_name if model.restored is not None else ""
     set_up = [info.name for info in meta.signature_def[SET_UP].outputs.values()] if SET_UP in meta.signature_def else []
     file_names = dict(model.assets)
@@ -91,7 +99,7 @@ def saved_model_runner(folder: Path, signature: str | None, tags: Sequence[str] 
     )
 
 
-def frozen_runner(path: Path, model: Model) -> FileRunner:
+def _frozen_runner(path: Path, model: Model) -> FileRunner:
     return FileRunner(
         _parsed(tf.compat.v1.GraphDef(), path),
         {given.name: given.node for given in model.inputs},

@@ -15,6 +15,7 @@ from tenonnx_frontends import sizes_to_compare
 from tenonnx_torch import lines
 from tenonnx_torch.examples import Examples, to_numpy
 from tenonnx_torch.lowerings import Forms
+from tenonnx_torch.programs import call_of
 from tenonnx_torch.tracing import converted, traced
 from tenonnx_torch.verification import coarsest, verify_against
 
@@ -30,6 +31,8 @@ def verified(
     try:
         return found.raise_if_failed()
     except tx.VerificationFailed as error:
+        if call_of(module) is not None:
+            raise
         with contextlib.suppress(Exception):  # it is told that they differ, wherever that is
             error.also = first_difference(module, examples, graph, allowed, forms)
         raise

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, Registry, formats
 from tenonnx.extend.frontends import Allowed, Verification
 from tenonnx.extend.rules import apply_rules
-from tenonnx_frontends import Dims, chosen_names, output_names, unknown_dims
+from tenonnx_frontends import Dims, chosen_names, output_names, unknown_dims, warn_unverified
 from tenonnx_torch.calls import Shapes, examples_of
 from tenonnx_torch.differences import verified
 from tenonnx_torch.examples import Examples
@@ -95,7 +95,7 @@ def read(
     graph, given = graph_of(module, given, registry, input_names, output_names, task, known)
     left = simplified(graph, simplify)
     if allowed is not None:
-        verified(module, given, left, graph, allowed, known)
+        warn_unverified(verified(module, given, left, graph, allowed, known))
     return left
 
 

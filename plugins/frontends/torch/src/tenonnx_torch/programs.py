@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.utils import _pytree as pytree
 
 from tenonnx.extend import InvalidCall, NotRepresentable
 from tenonnx_torch.examples import Examples
 
 _PROGRAMS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+#: What is called in the place of modules that are not called in this process.
+_CALLED: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
 
 
 def as_module(source: Any, examples: Sequence[Any] = (), keywords: Mapping[str, Any] | None = None) -> torch.nn.Module:
@@ -54,6 +58,26 @@ def _program_of_script(module: Any, examples: tuple[Any, ...], keywords: dict[st
             do="export the torch.nn.Module that it was scripted from",
         ) from error
     return program
+
+
+def module_called_by(program: Any, call: Callable[..., Any]) -> torch.nn.Module:
+    """The module of a program that is not called in this process: ``call`` takes arguments, keywords and a seed."""
+    module = as_module(program)
+    _CALLED[module] = call
+    return module
+
+
+def call_of(module: torch.nn.Module) -> Callable[..., Any] | None:
+    """Function to call in the place of a module; None for one that is called itself."""
+    return _CALLED.get(module)
+
+
+def returned_by(program: Any) -> Any:
+    """Result that a program declares, of tensors without contents."""
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    specs = [spec.arg for spec in program.graph_signature.output_specs if spec.kind.name == "USER_OUTPUT"]
+    leaves = [values.get(arg.name) if hasattr(arg, "name") else arg.value for arg in specs]
+    return pytree.tree_unflatten(leaves, program.call_spec.out_spec)
 
 
 def program_of(module: torch.nn.Module) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 import onnx
 import torch
 from onnx_ir import traversal
+from torch.utils import _pytree as pytree
 
 from tenonnx.extend import InvalidCall, NotRepresentable, TenonnxError
 from tenonnx_frontends import joined
@@ -26,7 +27,7 @@ from tenonnx_torch.functional import written_out
 from tenonnx_torch.losses import WithoutOperation
 from tenonnx_torch.lowerings import GROUP, Forms
 from tenonnx_torch.program_fixes import Program, mend, mend_decomposed, with_views_of_copies
-from tenonnx_torch.programs import program_of, shapes_of
+from tenonnx_torch.programs import call_of, program_of, returned_by, shapes_of
 from tenonnx_torch.recurrences import TRANSLATIONS, Recurrences
 from tenonnx_torch.verification import leaves, plain_attention
 from tenonnx_torch.vision import without_branches
@@ -38,7 +39,7 @@ _TRANSLATIONS = {**TRANSLATIONS, **special.TRANSLATIONS, **traceable.TRANSLATION
 def check_call(module: torch.nn.Module, examples: Examples) -> None:
     """Raise ``InvalidCall`` naming lines of a module that fails by itself, or what it returns that is no tensor."""
     try:
-        returned = leaves(module, examples)
+        returned = _returned(module, examples)
     except Exception as error:
         raise InvalidCall(
             f"{type(module).__name__} failed on its examples",
@@ -61,6 +62,13 @@ def check_call(module: torch.nn.Module, examples: Examples) -> None:
                 given=f"{joined('output', path)}: {leaf!r}"[:200],
                 do="leave it out, or return torch.tensor of it; tensors may be in tuples, lists and dicts",
             )
+
+
+def _returned(module: torch.nn.Module, examples: Examples) -> list[tuple[Any, Any]]:
+    """Results of the module with the path to each, as its program declares them where it is not called here."""
+    if call_of(module) is None:
+        return leaves(module, examples)
+    return pytree.tree_flatten_with_path(returned_by(program_of(module)))[0]
 
 
 def traced(module: torch.nn.Module, examples: Examples) -> Program:

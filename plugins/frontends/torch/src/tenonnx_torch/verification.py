@@ -10,10 +10,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from tenonnx.extend import DType, Graph
+from tenonnx.extend import DType, Graph, InvalidCall
 from tenonnx.extend.checks import (
     DRAWN,
+    CallFailed,
     Tolerance,
+    WorkerEnded,
     accumulation,
     coarse_inside,
     drawn_outputs,
@@ -21,8 +23,9 @@ from tenonnx.extend.checks import (
     tolerance_for,
 )
 from tenonnx.extend.frontends import BY_TABLE, Allowed, Verification
-from tenonnx_frontends import SizedCalls, sizes_to_compare, verify_calls
+from tenonnx_frontends import SizedCalls, not_verified, one_line, sizes_to_compare, verify_calls
 from tenonnx_torch.examples import Examples, to_numpy
+from tenonnx_torch.programs import call_of
 
 
 def verify_against(
@@ -36,7 +39,13 @@ def verify_against(
     problem. Outputs that it draws at random are ``unverified``.
     """
     names = [value.name for value in graph.outputs]
-    drawn = {name: DRAWN for name, random in zip(names, _drawn(module, examples), strict=False) if random}
+    try:
+        are_random = _drawn(module, examples)
+    except WorkerEnded as error:
+        return not_verified("PyTorch", error, graph)
+    except CallFailed as error:
+        raise InvalidCall("the program fails on its examples", given=one_line(error), do="give other ones") from error
+    drawn = {name: DRAWN for name, random in zip(names, are_random, strict=False) if random}
     drawn |= dict.fromkeys(drawn_outputs(graph), DRAWN)  # two calls may draw the same
 
     def call(sizes: Mapping[str, int]) -> tuple[Mapping[str, Any], Callable[[], list[Any]]]:
@@ -76,11 +85,16 @@ def _drawn(module: torch.nn.Module, examples: Examples) -> list[bool]:
 
 def leaves(module: torch.nn.Module, examples: Examples, seed: int = 0) -> list[tuple[Any, Any]]:
     """Results of the module, with the path to each part; effects of a call on the module are undone."""
-    arguments, keywords = examples.copied()
+    elsewhere = call_of(module)
+    result = called(module, *examples.copied(), seed) if elsewhere is None else elsewhere(*examples.copied(), seed)
+    return pytree.tree_flatten_with_path(result)[0]
+
+
+def called(module: torch.nn.Module, arguments: tuple[Any, ...], keywords: Mapping[str, Any], seed: int) -> Any:
+    """Result of the module; effects of a call on the module are undone."""
     with _restored(module), plain_attention(), _Bags(), torch.no_grad(), torch.random.fork_rng():
         torch.manual_seed(seed)
-        result = module(*arguments, **keywords)
-    return pytree.tree_flatten_with_path(result)[0]
+        return module(*arguments, **keywords)
 
 
 def _outputs(module: torch.nn.Module, examples: Examples, seed: int = 0) -> list[torch.Tensor]:

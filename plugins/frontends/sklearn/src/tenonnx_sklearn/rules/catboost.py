@@ -137,7 +137,7 @@ def _loss(model: Any) -> str:
     return str(model.get_all_params()["loss_function"]).partition(":")[0]
 
 
-@converts("catboost.CatBoostClassifier", table=True)
+@converts("catboost.CatBoostClassifier", "tenonnx_sklearn.CatBoostClassifier", table=True)
 def classifier(model: Any, X: Table) -> Outputs:
     scores, loss = _scores(model, X), _loss(model)
     if loss in ("Logloss", "CrossEntropy", "Focal"):
@@ -152,7 +152,7 @@ def classifier(model: Any, X: Table) -> Outputs:
     raise refusal(model, f"loss_function={loss}")
 
 
-@converts("catboost.CatBoostRegressor", "catboost.CatBoostRanker", table=True)
+@converts("catboost.CatBoostRegressor", "catboost.CatBoostRanker", "tenonnx_sklearn.CatBoostRegressor", table=True)
 def regressor(model: Any, X: Table) -> Outputs:
     scores, loss = _scores(model, X), _loss(model)
     if loss in ("Poisson", "Tweedie"):

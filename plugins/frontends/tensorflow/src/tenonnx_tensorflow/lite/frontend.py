@@ -11,7 +11,7 @@ from typing import Any
 import tenonnx_tensorflow.frontend  # noqa: F401 - its rules are used here
 from tenonnx.extend import Graph, InvalidCall, Registry
 from tenonnx.extend.checks import Allowed, Verification
-from tenonnx_frontends import Dims, read_dims
+from tenonnx_frontends import Dims, read_dims, warn_unverified
 from tenonnx_tensorflow.forms import Form, Forms
 from tenonnx_tensorflow.lite.building import graph_of
 from tenonnx_tensorflow.lite.reader import read_file
@@ -43,7 +43,7 @@ def read(
     compare = verifier(source) if allowed is not None else None
     graph = graph_of(file, path.stem, signature, registry, input_names, output_names, read_dims(dims), held)
     if allowed is not None and compare is not None:
-        compare(graph, allowed.absolute, allowed.relative).raise_if_failed()
+        warn_unverified(compare(graph, allowed.absolute, allowed.relative).raise_if_failed())
     return graph
 
 
@@ -51,7 +51,8 @@ def verifier(source: str | os.PathLike[str], *_: Any, **__: Any) -> Callable[...
     """Verifier of a graph against the interpreter; None where there is none."""
     if find_spec("ai_edge_litert") is None and find_spec("tensorflow") is None:
         return None
-    from tenonnx_tensorflow.lite.verification import interpreter, verify_file
+    from tenonnx_tensorflow.lite.verification import Interpreter, verify_file
 
-    interpreter().start()  # it imports the interpreter while the graph is built
-    return lambda graph, atol=None, rtol=None: verify_file(Path(source), graph, Allowed(atol, rtol))
+    interpreter = Interpreter(Path(source))
+    interpreter.start()
+    return lambda graph, atol=None, rtol=None: verify_file(Path(source), interpreter, graph, Allowed(atol, rtol))

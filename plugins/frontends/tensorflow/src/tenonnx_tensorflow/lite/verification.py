@@ -10,7 +10,8 @@ import ml_dtypes
 import numpy as np
 
 from tenonnx.extend import DType, Graph, counted
-from tenonnx.extend.checks import Allowed, Tolerance, Verification, Worker, worker_for
+from tenonnx.extend.checks import Allowed, Tolerance, Verification
+from tenonnx_frontends import SourceProcess, size_of
 from tenonnx_tensorflow.lite.layers import DETECTION, custom_options
 from tenonnx_tensorflow.lite.reader import read_file
 from tenonnx_tensorflow.verification import verify_against
@@ -23,19 +24,26 @@ _STEPS, _STEPS_OF_16_BITS = 1, 4
 _STEPS_OF_FLOATS = 3
 
 
-def interpreter() -> Worker:
-    """The process in which files are interpreted: one that a file crashes is started again."""
-    return worker_for(Path(__file__).with_name("interpreter_process.py"), "the LiteRT interpreter")
+class Interpreter:
+    """The interpreter of a file in a worker process: a function of inputs in the order of the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._process = SourceProcess(
+            Path(__file__).with_name("interpreter_process.py"), "the LiteRT interpreter", size_of(path)
+        )
+
+    def start(self) -> None:
+        """Import the interpreter while this process goes on."""
+        self._process.start()
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        given = [array.astype(np.float32) if array.dtype.kind == "V" else array for array in map(np.asarray, arrays)]
+        found = self._process("outputs_of", str(self._path.absolute()), given)
+        return [array.astype(ml_dtypes.bfloat16) if name == "bfloat16" else array for array, name in found]
 
 
-def outputs_of(path: Path, arrays: Sequence[Any]) -> list[Any]:
-    """Results of the interpreter for inputs in the order of the file."""
-    given = [array.astype(np.float32) if array.dtype.kind == "V" else array for array in map(np.asarray, arrays)]
-    found = interpreter().call("outputs_of", str(path), given)
-    return [array.astype(ml_dtypes.bfloat16) if name == "bfloat16" else array for array, name in found]
-
-
-def verify_file(path: Path, graph: Graph, allowed: Allowed) -> Verification:
+def verify_file(path: Path, interpreter: Interpreter, graph: Graph, allowed: Allowed) -> Verification:
     """Compare ``graph`` with a file; where it has quantized values, these may be a step apart, which is noted."""
     step = _step_of(graph)
     names = [value.name for value in graph.inputs]
@@ -45,7 +53,7 @@ def verify_file(path: Path, graph: Graph, allowed: Allowed) -> Verification:
     detections = list(_detections(path))
 
     def run(feeds: Mapping[str, Any]) -> Sequence[Any]:
-        found = outputs_of(path, [feeds[name] for name in names])
+        found = interpreter([feeds[name] for name in names])
         for places, count, of_box in detections:
             for place in places:
                 found[place][:, of_box * int(found[count][0]) :] = 0

@@ -15,6 +15,8 @@ from tenonnx.extend import Graph, InvalidCall, InvalidModel, Registry
 from tenonnx.extend.frontends import Verification
 from tenonnx_torch import frontend
 from tenonnx_torch.calls import made_up
+from tenonnx_torch.programs import module_called_by
+from tenonnx_torch.pt2.program_file import ProgramFile, start
 from tenonnx_torch.pt2.reader import program_of_file
 
 for_files: Mapping[str, Any] = frontend.for_files
@@ -30,12 +32,13 @@ def read(
     """The graph of the program or module in a file, with the options of ``tenonnx_torch.frontend.read``.
 
     A ``.pt2`` file that ``torch.export.save`` has written is read without running anything of it, as long as its
-    operators are on a list of those without effects; examples are made up at the sizes of its own unless they are
-    given. Other files, TorchScript and pickles of modules, are refused unless ``trust`` is True, as reading them runs
-    code. Raises ``InvalidCall`` for what is refused, ``InvalidModel`` for a broken file, and what
-    ``tenonnx_torch.frontend.read`` raises.
+    operators are on a list of those without effects, and verified in a worker process; examples are made up at the
+    sizes of its own unless they are given. Other files, TorchScript and pickles of modules, are refused unless
+    ``trust`` is True, as reading them runs code. Raises ``InvalidCall`` for what is refused, ``InvalidModel`` for a
+    broken file, and what ``tenonnx_torch.frontend.read`` raises.
     """
-    held, examples, options = _with_examples(_held(path, trust), examples, options)
+    is_verified = options.get("verify", True) is not False
+    held, examples, options = _with_examples(_held(path, trust, is_verified), examples, options)
     return frontend.read(held, *examples, registry=registry, **options)
 
 
@@ -43,7 +46,7 @@ def verifier(
     path: str | os.PathLike[str], *examples: Any, trust: bool = False, **options: Any
 ) -> Callable[..., Verification]:
     """Verifier of a graph against the program or module in a file."""
-    held, examples, options = _with_examples(_held(path, trust), examples, options)
+    held, examples, options = _with_examples(_held(path, trust, True), examples, options)
     return frontend.verifier(held, *examples, **options)
 
 
@@ -57,12 +60,15 @@ def _with_examples(
     return held, made, {**options, "input_shape": None, "keywords": keywords or None}
 
 
-def _held(path: str | os.PathLike[str], trust: bool) -> Any:
+def _held(path: str | os.PathLike[str], trust: bool, is_verified: bool) -> Any:
     is_program = Path(path).suffix.lower() == ".pt2"
     if trust:
         return _trusted(path, is_program)
     if is_program:
-        return program_of_file(path)
+        if is_verified:
+            start()
+        program = program_of_file(path)
+        return module_called_by(program, ProgramFile(Path(path), program))
     raise InvalidCall(
         "a file of TorchScript or a pickled module is not read without trust, as reading it runs its code",
         given=f'"{os.fspath(path)}"',

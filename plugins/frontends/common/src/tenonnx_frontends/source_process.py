@@ -1,0 +1,65 @@
+"""The runtime of a stranger's file in a worker process, with a budget of time and memory.
+
+A front end that verifies a file calls the file's own runtime through this alone: a file on which the runtime crashes,
+hangs or takes all memory ends a child, and is not verified.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from tenonnx.extend import limits
+from tenonnx.extend.checks import NoAnswer, OutOfMemory, Worker, WorkerEnded, worker_for
+
+#: Files are held so many times while a runtime reads them: as bytes, as parsed, and as what is computed of them.
+_COPIES = 4
+
+
+class SourceProcess:
+    """The worker that serves the functions of a Python file behind some imports, for one file of a model.
+
+    All calls together may take the limit ``seconds`` behind the imports, and the child may grow by the limit ``memory``
+    and four times the ``size`` of the file. Once the child has ended each further call raises the same error.
+    """
+
+    def __init__(self, functions: Path, name: str, size: int = 0, *imports: str) -> None:
+        self.worker: Worker = worker_for(functions, name, *imports)
+        self._size, self._spent = size, 0.0
+        self._most: int | None = None
+        self._ended: WorkerEnded | None = None
+
+    def start(self) -> None:
+        """Let the child import the runtime while this process goes on."""
+        self.worker.start()
+
+    def __call__(self, function: str, *arguments: Any) -> Any:
+        """Result of a function. Raises ``CallFailed`` for what it raises, ``WorkerEnded`` where the child ended."""
+        if self._ended is not None:
+            raise self._ended
+        allowed = limits.current()
+        try:
+            self.worker.wait()
+            if self._most is None:
+                self._most = limits.resident(self.worker.process_id or 0) + allowed.memory + _COPIES * self._size
+            began = time.monotonic()
+            try:
+                left = max(allowed.seconds - self._spent, 0.0)
+                return self.worker.call(function, *arguments, seconds=left, memory=self._most)
+            finally:
+                self._spent += time.monotonic() - began
+        except WorkerEnded as error:
+            limit = {NoAnswer: "seconds", OutOfMemory: "memory"}.get(type(error))
+            if limit:
+                error.do = f"where you trust the file, raise the limit: tenonnx.limits.set({limit}=...)"
+            self._ended = error
+            raise
+
+
+def size_of(path: str | os.PathLike[str]) -> int:
+    """The bytes of a file, or of all files in a folder."""
+    place = Path(path)
+    files = place.rglob("*") if place.is_dir() else [place]
+    return sum(each.stat().st_size for each in files if each.is_file())

@@ -1,0 +1,157 @@
+"""A source in a worker process: what ends that, what it may take, and what is said of the graph."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenonnx as tx
+from tenonnx.extend import Graph, limits
+from tenonnx.extend.checks import CallFailed, NoAnswer, ProcessCrashed, WorkerEnded
+from tenonnx_frontends import SizedCalls, SourceProcess, UnverifiedWarning, size_of, verify_calls, warn_unverified
+
+FUNCTIONS = """
+import os, signal, time
+import numpy as np
+calls = 0
+def doubled(x):
+    global calls
+    calls += 1
+    return [x + x]
+def count(): return calls
+def refuse(x): raise ValueError("sizes that do not fit\\nand more")
+def crash(x): os.kill(os.getpid(), signal.SIGSEGV)
+def hang(x): time.sleep(600)
+def wait(seconds): time.sleep(seconds)
+def grow(x):
+    held = []
+    while True: held.append(np.ones(1 << 22, np.uint8)); time.sleep(0.002)
+"""
+
+#: Each test has a worker of its own.
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Any:
+    path = tmp_path / "functions.py"
+    path.write_text(FUNCTIONS)
+    made = SourceProcess(path, f"runtime {next(_numbers)}")
+    yield made
+    made.worker.close()
+
+
+@pytest.fixture
+def graph() -> Graph:
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x = graph.input("x", "float32", ("batch",))
+    graph.output("y", x + x)
+    return graph
+
+
+def _compared(graph: Graph, process: SourceProcess, by_size: dict[int, str]) -> Any:
+    """Comparison at the sizes, each with a function of the source."""
+
+    def call(sizes: Any) -> Any:
+        x = np.ones(sizes["batch"], np.float32)
+        return {"x": x}, lambda: process(by_size.get(len(x), "refuse"), x)
+
+    calls = SizedCalls(call)
+    found = verify_calls("Runtime", graph, calls.at([{"batch": size} for size in by_size]))
+    assert not calls.why_fixed("batch", "Runtime"), "an end is no refusal"
+    return found
+
+
+ENDS = [
+    ("crash", r"runtime \d+ crashed its process \(SIGSEGV\)"),
+    ("hang", r"runtime \d+ did not answer within .* s; .*tenonnx.limits.set\(seconds="),
+    pytest.param(
+        "grow",
+        r"runtime \d+ took more than .* bytes of memory; .*tenonnx.limits.set\(memory=",
+        marks=pytest.mark.skipif(not limits.resident(), reason="the system does not tell the memory of a process"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("end", "said"), ENDS)
+def test_a_source_that_ends_at_once_leaves_the_graph_unverified(
+    end: str, said: str, process: SourceProcess, graph: Graph
+) -> None:
+    with limits.override(seconds=1, memory=1 << 26):
+        found = _compared(graph, process, {2: end, 3: "doubled"})
+    assert found.equal
+    assert not found.verified
+    assert not found.outputs
+    with pytest.warns(UnverifiedWarning, match=f"^not verified against Runtime: {said}"):
+        warn_unverified(found)
+    assert list(found.unverified) == ["y"]
+
+
+@pytest.mark.parametrize(("end", "said"), ENDS)
+def test_what_was_compared_before_the_end_counts(end: str, said: str, process: SourceProcess, graph: Graph) -> None:
+    with limits.override(seconds=2, memory=1 << 26):
+        found = _compared(graph, process, {2: "doubled", 3: end, 4: "doubled"})
+    assert found.verified
+    assert [run.feeds for run in found.runs] == ["batch=2"]
+    with pytest.warns(UnverifiedWarning, match=f"^not verified against Runtime at batch=3: {said}"):
+        warn_unverified(found)
+
+
+def test_a_size_that_the_source_refuses_is_told_as_it_says(process: SourceProcess, graph: Graph) -> None:
+    found = _compared(graph, process, {2: "doubled", 3: "doubled", 1: "refuse"})
+    assert found.verified
+    assert any(note.endswith("Runtime does not take that: ValueError: sizes that do not fit") for note in found.notes)
+
+
+def test_a_source_that_ended_is_not_started_again(process: SourceProcess) -> None:
+    with pytest.raises(ProcessCrashed):
+        process("crash", 1)
+    with pytest.raises(ProcessCrashed):
+        process("count")
+    assert process.worker.process_id is None
+    other = SourceProcess(Path(process.worker.file), process.worker.name)
+    assert other("count") == 0
+
+
+def test_calls_share_one_budget_of_time(process: SourceProcess) -> None:
+    with limits.override(seconds=1):
+        process("wait", 0.7)
+        with pytest.raises(NoAnswer):
+            process("wait", 0.7)
+
+
+def test_an_end_of_time_of_the_caller_is_no_refusal(process: SourceProcess, graph: Graph) -> None:
+    process("count")
+    with limits.within(0.5), pytest.raises(tx.OutOfTime):
+        _compared(graph, process, {2: "hang"})
+
+
+def test_calls_in_this_process_have_the_budget_too(graph: Graph) -> None:
+    def call(sizes: Any) -> Any:
+        x = np.ones(sizes["batch"], np.float32)
+        return {"x": x}, lambda: [x + x, time.sleep(1.1)][:1]
+
+    with limits.override(seconds=1):
+        found = verify_calls("Runtime", graph, SizedCalls(call).at([{"batch": 2}, {"batch": 3}]))
+    assert [run.feeds for run in found.runs] == ["batch=2"]
+    assert found.notes == ["not verified against Runtime at batch=3: the calls before took more than the limit of 1 s"]
+
+
+def test_what_a_function_raises_ends_nothing(process: SourceProcess) -> None:
+    with pytest.raises(CallFailed):
+        process("refuse", 1)
+    assert process("count") == 0
+    assert not issubclass(CallFailed, WorkerEnded)
+
+
+def test_the_size_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(3))
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "c").write_bytes(bytes(4))
+    assert size_of(tmp_path) == 7
+    assert size_of(tmp_path / "a") == 3

@@ -1,0 +1,62 @@
+"""The original of a file, which TensorFlow runs in a worker process, to compare with."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tenonnx.extend import limits
+from tenonnx_frontends import SourceProcess, read_dims, size_of
+from tenonnx_tensorflow.options import Options
+
+#: The functions that the worker process serves.
+_FUNCTIONS = Path(__file__).with_name("original_process.py")
+
+#: Key of a shape and type in the place of an example.
+SPEC = "TensorSpec"
+
+_numbers = itertools.count()
+
+
+class Original:
+    """A function of arrays by the names of inputs. The process starts at once, and imports TensorFlow meanwhile.
+
+    A call raises ``CallFailed`` for what TensorFlow raises, and ``WorkerEnded`` where the file ended the process.
+    """
+
+    def __init__(self, path: Path, examples: Sequence[Any], options: Options) -> None:
+        self._process = SourceProcess(_FUNCTIONS, "TensorFlow", size_of(path), "tensorflow")
+        chosen = {
+            name: getattr(options, name)
+            for name in ("signature", "tags", "inputs", "outputs", "dynamic_batch", "input_names", "training", "trust")
+        }
+        chosen |= {"shapes": options.shapes and {name: list(shape) for name, shape in options.shapes.items()}}
+        chosen |= {"dims": read_dims(options.dims, options.dynamic_axes) or None}
+        held = limits.current()._asdict()
+        self._source = str(next(_numbers)), str(path.absolute()), _sendable(list(examples)), chosen, held
+        self._process.start()
+
+    @cached_property
+    def refusal(self) -> str:
+        """Reason why TensorFlow does not run the file; empty where it does. Raises as a call."""
+        return str(self._process("refusal", *self._source))
+
+    def __call__(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
+        outputs: list[Any] = self._process("outputs", *self._source, dict(feeds))
+        return outputs
+
+
+def _sendable(example: Any) -> Any:
+    """Examples as a message between processes takes them: arrays, and types in the place of such."""
+    if isinstance(example, Mapping):
+        return {key: _sendable(each) for key, each in example.items()}
+    if isinstance(example, list | tuple):
+        return [_sendable(each) for each in example]
+    if hasattr(example, "numpy"):
+        return example.numpy()
+    if hasattr(example, "dtype") and not hasattr(example, "__array__"):
+        return {SPEC: [list(example.shape), example.dtype.name, example.name]}
+    return example
