@@ -92,7 +92,8 @@ TOOLS: Mapping[str, Tool] = {
     "onnx2torch": Tool(
         before=MODEL
         + "import os, torch\ntorch.Tensor.cuda = lambda self: self\n"
-        + 'os.makedirs("some/path"); write_model("some/path/mobile_net_v2.onnx", (1, 2, 224, 224))\n',
+        + 'os.makedirs("some/path"); write_model("model.onnx")\n'
+        + 'write_model("some/path/mobile_net_v2.onnx", (1, 2, 224, 224))\n',
         packages=("onnxruntime", "torch"),
         ours="torch",
     ),
@@ -217,7 +218,9 @@ def kind(outcome: str, text: str) -> str:
     if outcome in ("passed", "skipped"):
         return outcome
     lacking = re.search(r"No module named '([^']*)'", text)
-    if "No such file or directory: '/data" in text or (lacking and lacking[1].partition(".")[0] not in TOOLS):
+    if re.search(r"No such file or directory: '/data|\"/data/\S+: No such file|Failed to spawn", text) or (
+        lacking and lacking[1].partition(".")[0] not in TOOLS
+    ):
         return "skipped"
     if lacking or any(words in text for words in INTERNAL):
         return "internal"

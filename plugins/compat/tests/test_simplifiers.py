@@ -181,6 +181,7 @@ def test_options_of_slim(tmp_path):
     assert [value.name for value in found.graph.output] == ["sum"]
     half = onnxslim.slim(two_outputs(), dtype="fp16")
     assert any(tensor.data_type == TensorProto.FLOAT16 for tensor in half.graph.initializer)
+    assert half.graph.input[0].type.tensor_type.elem_type == TensorProto.FLOAT16
     assert types(onnxslim.slim(two_outputs(), skip_optimizations=cli._main.OPTIMIZATIONS)) == types(two_outputs())
     np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
     checked = onnxslim.slim(two_outputs(), model_check=True, model_check_inputs=[f"x:{tmp_path / 'x.npy'}"])
@@ -204,6 +205,19 @@ def test_several_models_are_printed_side_by_side(capsys):
 def test_what_onnxslim_has_and_we_lack_is_refused(options):
     with pytest.raises(NotSupported, match=f"does not support {next(iter(options))}"):
         onnxslim.slim(two_outputs(), **options)
+
+
+def test_numbers_replace_other_dims(tmp_path):
+    fixed = onnxslim.slim(two_outputs(), input_shapes=["x:2,3"])
+    np.save(tmp_path / "x.npy", np.ones((5, 3), np.float32))
+    again = onnxslim.slim(
+        fixed, input_shapes={"x": [5, 3]}, model_check=True, model_check_inputs=[f"x:{tmp_path / 'x.npy'}"]
+    )
+    assert [dim.dim_value for dim in again.graph.output[0].type.tensor_type.shape.dim] == [5, 3]
+    again, agrees = onnxsim.simplify(fixed, check_n=1, overwrite_input_shapes={"x": [7, 3]})
+    assert agrees
+    (y, z) = outputs(again, {"x": np.ones((7, 3), np.float32)})
+    assert y.shape == z.shape == (7, 3)
 
 
 def test_onnxslim_cuts_a_model_at_values():

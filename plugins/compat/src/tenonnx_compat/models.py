@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import tenonnx as tx
+from tenonnx_convert.input_dims import set_dims
+from tenonnx_convert.options import ConvertConfig
 
 if TYPE_CHECKING:
     import onnx
@@ -20,6 +22,11 @@ _LARGEST_MESSAGE = (1 << 31) - (1 << 20)
 def graph_of(model: Any) -> tx.Graph:
     """The graph of a message or of a path."""
     return model if isinstance(model, tx.Graph) else tx.load(model)
+
+
+def with_shapes(graph: tx.Graph, shapes: Mapping[str, Sequence[int | str | None]]) -> tx.Graph:
+    """A copy of ``graph`` whose inputs have these dims, also where numbers replace others."""
+    return set_dims(graph, ConvertConfig(fix_shapes=dict(shapes))) if shapes else graph.copy()
 
 
 def message_of(graph: tx.Graph, shapes: str | None = "all", **options: Any) -> onnx.ModelProto:
@@ -73,9 +80,9 @@ def shapes_of(given: Sequence[str] | Mapping[str, Sequence[int]] | None) -> dict
 
 def check_inputs(given: Sequence[str] | None) -> tuple[dict[str, list[int | str | None]], dict[str, Any] | None]:
     """Shapes and arrays from ``x:1,3,224,224`` and ``x:data.npy``."""
-    files = dict(text.split(":", 1) for text in given or () if text.endswith(".npy"))
+    files = [text.rpartition(":") for text in given or () if text.endswith(".npy")]
     shapes = shapes_of([text for text in given or () if not text.endswith(".npy")])
-    return shapes, {name: np.load(path) for name, path in files.items()} or None
+    return shapes, {name: np.load(path) for name, _, path in files} or None
 
 
 def counts(graph: tx.Graph) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import tenonnx as tx
-from tenonnx_compat.models import graph_of, message_of, print_table, same_outputs, save
+from tenonnx_compat.models import graph_of, message_of, print_table, same_outputs, save, with_shapes
 from tenonnx_compat.refusal import announce, announce_command, refuse_options
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def simplify(
     )
     original = graph_of(model)
     shapes = _named(original, overwrite_input_shapes or input_shapes)
-    graph = tx.fix_shapes(original, shapes) if shapes else original.copy()
+    graph = original = with_shapes(original, shapes)
     if unused_output:
         graph = _without_outputs(graph, unused_output)
     if not mutable_initializer:
@@ -112,13 +112,12 @@ def simplify(
         shapes="interface" if skip_shape_inference else "all",
         functions="inline" if inline_functions else "keep",
     )
-    sizes = _named(original, test_input_shapes) or shapes
     agreed = same_outputs(
         original,
         tx.load(written),
         runs=check_n,
         feeds=input_data,
-        input_shapes=sizes,
+        input_shapes=_named(original, test_input_shapes),
         rtol=check_rtol,
         atol=check_atol,
     )

@@ -134,7 +134,8 @@ def format_bytes(size: int | Sequence[int]) -> str:
 
 def onnx_dtype_to_numpy(onnx_dtype: int) -> Any:
     """The type of numpy for an element type of ONNX, "UNDEFINED" where there is none."""
-    return np.dtype(helper.tensor_dtype_to_np_dtype(onnx_dtype)) if onnx_dtype else "UNDEFINED"
+    known = onnx_dtype and onnx_dtype in helper.get_all_tensor_dtypes()
+    return np.dtype(helper.tensor_dtype_to_np_dtype(onnx_dtype)) if known else "UNDEFINED"
 
 
 def get_opset(model: onnx.ModelProto) -> int | None:
@@ -148,7 +149,7 @@ def get_ir_version(model: onnx.ModelProto) -> int:
 
 def calculate_tensor_size(tensor: onnx.TensorProto) -> int:
     """Bytes of the contents of a tensor."""
-    size: int = onnx_dtype_to_numpy(tensor.data_type).itemsize
+    size = int(onnx_dtype_to_numpy(tensor.data_type).itemsize)
     return math.prod(tensor.dims) * size
 
 

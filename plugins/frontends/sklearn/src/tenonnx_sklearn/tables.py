@@ -233,7 +233,7 @@ def _find_ranges(model: Any, places: list[int], saw: Any) -> None:
                         saw(place, table[:, k])
     if hasattr(model, "mean_") and hasattr(model, "var_") and np.size(model.mean_) == len(places):
         for k, place in enumerate(places):
-            spread = 2 * np.sqrt(np.ravel(model.var_)[k])
+            spread = 1.0 if model.var_ is None else 2 * np.sqrt(np.ravel(model.var_)[k])  # None without with_std
             saw(place, [np.ravel(model.mean_)[k] - spread, np.ravel(model.mean_)[k] + spread])
     tree = getattr(model, "tree_", None)
     if hasattr(tree, "threshold"):

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tenonnx as tx
-from tenonnx_compat.models import check_inputs, graph_of, message_of, print_table, same_outputs, save, shapes_of
+from tenonnx_compat.models import (
+    check_inputs,
+    graph_of,
+    message_of,
+    print_table,
+    same_outputs,
+    save,
+    shapes_of,
+    with_shapes,
+)
 from tenonnx_compat.onnxslim import utils
 from tenonnx_compat.refusal import announce, announce_command, refuse_options
 from tenonnx_optimize.common_subexpressions import merge_common_subexpressions
@@ -72,9 +81,8 @@ def slim(
         for place, each in enumerate(models if dump_to_disk else ()):
             utils.dump_model_info_to_disk(utils.summarize_model(each, _title(each, place)))
         return None
-    original = graph_of(model)
     shapes = shapes_of(input_shapes)
-    graph = tx.fix_shapes(original, shapes) if shapes else original.copy()
+    graph = original = with_shapes(graph_of(model), shapes)
     if inputs or outputs:
         graph = original = graph.extract(
             list(inputs or (value.name for value in graph.inputs)),
@@ -83,12 +91,12 @@ def slim(
     graph.all_inputs = graph.inputs
     graph = _optimized(graph, set(skip_optimizations or ()))
     if dtype in _HALF:
-        graph = tx.lower_precision(graph, "float16").graph
+        graph = tx.lower_precision(graph, "float16", convert_interface=True).graph
     written = message_of(graph, shapes="interface" if no_shape_infer else "all")
     if model_check:
         sizes, feeds = check_inputs(model_check_inputs)
         changed = tx.load(written)
-        if not same_outputs(original, changed, runs=1, feeds=feeds, input_shapes={**shapes, **sizes}, atol=1e-4):
+        if not same_outputs(original, changed, runs=1, feeds=feeds, input_shapes=sizes, atol=1e-4):
             return None
     if output_model is None:
         return written
