@@ -332,11 +332,11 @@ REFUSED = {
     "no name": (lambda g: setattr(g["x"], "name", ""), "empty or no string"),
     "a name of another node": (
         lambda g: setattr(node(g, "Add"), "name", "leaky"),
-        "no string, or that of another node",
+        "not a string, or another node has it",
     ),
     "a name of a node that is none": (
         lambda g: setattr(node(g, "Add"), "name", 3),
-        "no string, or that of another node",
+        "not a string, or another node has it",
     ),
     "an op that is none": (lambda g: setattr(node(g, "Add"), "op_type", "Adt"), "no op .* in ai.onnx"),
     "an op that takes less": (

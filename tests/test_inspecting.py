@@ -111,7 +111,7 @@ def test_a_tolerance_of_one_output_leaves_the_others(run):
     run("compare", "a.onnx", "b.onnx", *TIGHT, *loose)
     run("verify", "a.onnx", "b.onnx", *TIGHT, *loose)
     run("convert", "a.onnx", "-o", "c.onnx", *TIGHT, *loose)
-    assert "which is no output" in run("compare", "a.onnx", "b.onnx", "--atol", "none=1", code=2).err
+    assert "which is not an output" in run("compare", "a.onnx", "b.onnx", "--atol", "none=1", code=2).err
     assert "OUTPUT=NUMBER" in run("compare", "a.onnx", "b.onnx", "--atol", "much", code=2).err
     assert "OUTPUT=NUMBER" in run("compare", "a.onnx", "b.onnx", "--atol", "-1", code=2).err
 

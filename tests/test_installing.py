@@ -6,7 +6,10 @@ import re
 import tomllib
 from pathlib import Path
 
-from tenonnx.tools import installing
+import pytest
+
+import tenonnx as tx
+from tenonnx.tools import import_optional, installing
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = [*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/**/pyproject.toml")]
@@ -87,6 +90,29 @@ def test_messages_have_the_command_from_one_function():
     literal = {path.name for path in sources if "pip install" in path.read_text("utf-8")}
     assert len(sources) > 500
     assert literal == {"errors.py"}
+
+
+def test_a_module_that_is_missing_or_broken_is_named_with_what_to_install(tmp_path, monkeypatch):
+    assert import_optional("json", "read").loads("[1]") == [1]
+    with pytest.raises(tx.InvalidCall, match="cannot draw: the package no-such is not installed") as caught:
+        import_optional("no_such.deep", "draw", install="tenonnx-run[plot]", otherwise="write numbers")
+    assert caught.value.given == ""
+    assert caught.value.do == f"{installing('tenonnx-run[plot]')}, or write numbers"
+    (tmp_path / "half_broken.py").write_text("import absent_below\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(tx.InvalidCall, match="cannot draw: the package half-broken cannot be imported") as caught:
+        import_optional("half_broken", "draw")
+    assert caught.value.given == "No module named 'absent_below'"
+    assert caught.value.do == installing("half-broken")
+
+
+def test_missing_packages_are_told_by_one_function():
+    """Backends name their runtime, packages what an entry point of another would add; a worker imports boosters."""
+    sources = [path for path in ROOT.rglob("src/**/*.py") if not any(part.startswith(".") for part in path.parts)]
+    told = re.compile(r"""is not installed["'],\s+do=(installing|cure)""")
+    literal = {f"{path.parent.name}/{path.name}" for path in sources if told.search(path.read_text("utf-8"))}
+    beside = {"tenonnx_run/installed.py", "tenonnx_sklearn/booster_files.py"}
+    assert literal == {"tenonnx_cli/__init__.py", "tenonnx_cli/program.py", *beside}
 
 
 def test_the_command_is_for_the_interpreter_in_use(monkeypatch):

@@ -41,7 +41,7 @@ def hooks():
         ("onnx-domains", ["--only", "ai.onnx,com.microsoft"], DECODER, 0, ""),
         ("onnx-size", ["--at-most", "1MB"], DIGITS, 0, ""),
         ("onnx-size", ["--at-most", "10KB"], DIGITS, 1, "bytes are more than 10,240"),
-        ("onnx-size", ["--at-most", "10XB"], DIGITS, 2, "is no size"),
+        ("onnx-size", ["--at-most", "10XB"], DIGITS, 2, "is not a size"),
         ("onnx-opset", ["--at-most", "9"], "missing.onnx", 2, "missing.onnx"),
     ],
 )

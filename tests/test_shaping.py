@@ -52,7 +52,7 @@ def test_freed_dims_run_at_other_sizes(tmp_path):
         (["--fix-shapes", "pixels:1"], "no graph input"),
         (["--fix-shapes", "images:1,8"], "does not have the rank of graph input"),
         (["--fix-shapes", "images:1,2,8,8"], "are not those of X divided by group"),
-        (["--fix-shapes", "images"], "is no shape"),
+        (["--fix-shapes", "images"], "is not a shape"),
         (["--free-dims", "pixels:0=n"], "no graph input"),
         (["--free-dims", "images:7=n"], "no axis 7"),
         (["--free-dims", "images:1=a b"], "the name of a dynamic dim is not an identifier"),

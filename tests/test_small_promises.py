@@ -345,7 +345,7 @@ def test_models_with_other_names_are_compared(tmp_path, capsys):
     assert main(["compare", CNN, str(tmp_path / "m.onnx")]) != 0
     assert main(["compare", CNN, str(tmp_path / "m.onnx"), "--map", "images=x", "--map", "scores=logits"]) == 0
     assert main(["compare", CNN, str(tmp_path / "m.onnx"), "--map", "images=nothing"]) == 2
-    assert "--map names what is no input or output" in capsys.readouterr().err
+    assert "--map names a value that is neither" in capsys.readouterr().err
 
 
 def test_the_conformance_tests_of_a_package_run_by_command(capfd):

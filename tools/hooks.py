@@ -56,7 +56,7 @@ def _bytes(text: str) -> int:
     try:
         return int(float(number) * _UNITS[text[len(number) :].upper()])
     except (KeyError, ValueError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 500KB, 50MB or 2GB") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 500KB, 50MB or 2GB") from None
 
 
 def _problems(path: Path) -> str:

@@ -88,5 +88,5 @@ def test_no_zipmap_is_a_flag_of_convert_and_plan(tmp_path, capsys):
 
 
 def test_maps_are_refused_with_the_way_out():
-    with pytest.raises(tx.NotRepresentable, match=r"maps have no form in tensors; .*--no-zipmap"):
+    with pytest.raises(tx.NotRepresentable, match=r"maps cannot be represented as tensors; .*--no-zipmap"):
         tx.retarget(tx.load(IRIS / "iris.onnx"), 21, domains=["ai.onnx"])

@@ -428,7 +428,7 @@ def _hold_whisper(
     if model_type != WHISPER:
         return "model_type is not 2"
     if decoder_output_cross_qk or cross_qk_layer_head is not None or extra_decoding_ids is not None:
-        return "decoder_output_cross_qk or extra_decoding_ids is given: onnxruntime has them for GPUs alone"
+        return "onnxruntime implements decoder_output_cross_qk and extra_decoding_ids on GPUs only"
     return None
 
 

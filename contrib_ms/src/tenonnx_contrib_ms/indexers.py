@@ -198,7 +198,7 @@ def _hold_inputs(
 
 def _hold_mask(policy_mode: str, mask: Any, past_proj_buffer: Any) -> str | None:
     if (policy_mode == "csa") != (past_proj_buffer is not None):
-        return "only one of past_proj_buffer and policy_mode csa is given"
+        return "past_proj_buffer and policy_mode csa are not given together"
     return "mask is given, with policy_mode csa" if policy_mode == "csa" and mask is not None else None
 
 

@@ -47,6 +47,24 @@ def installing(*packages: str) -> str:
     return f"{command} --find-links WHEELS {named} (WHEELS is a folder that tools/wheels.py made)"
 
 
+def import_optional(module: str, task: str, *, install: str = "", otherwise: str = "") -> Any:
+    """A module that only ``task`` needs, such as ``"plot"``.
+
+    Raises ``InvalidCall`` where its package is missing or broken, with the command that installs ``install`` (by
+    default the package), or what can be done otherwise.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0].replace("_", "-")
+        absent = f"{module}.".startswith(f"{error.name}.")
+        raise InvalidCall(
+            f"cannot {task}: the package {package} {'is not installed' if absent else 'cannot be imported'}",
+            given="" if absent else str(error),
+            do=", or ".join(filter(None, (installing(install or package), otherwise))),
+        ) from error
+
+
 def listing(names: Iterable[str], most: int = 10) -> str:
     """Names for a message: the first ten, say, and how many more there are."""
     found = list(names)

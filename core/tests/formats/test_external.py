@@ -285,9 +285,9 @@ JUNK = [
 
 @pytest.mark.parametrize("number", JUNK)
 def test_junk_numbers(files: ExternalFiles, number: Any) -> None:
-    with pytest.raises(InvalidModel, match=r"(?s)no decimal number.*tensor 'w', .*, offset "):
+    with pytest.raises(InvalidModel, match=r"(?s)not a decimal number.*tensor 'w', .*, offset "):
         files.region("data.bin", number, "1", tensor="w")
-    with pytest.raises(InvalidModel, match=r"(?s)no decimal number.*tensor 'w'.*, length ") as caught:
+    with pytest.raises(InvalidModel, match=r"(?s)not a decimal number.*tensor 'w'.*, length ") as caught:
         files.region("data.bin", "1", number, tensor="w")
     assert len(str(caught.value)) < 1000
 

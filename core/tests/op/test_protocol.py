@@ -208,7 +208,7 @@ def test_an_op_is_made_of_a_function(made):
 
 
 def test_a_keyword_that_is_no_rule_is_refused():
-    with pytest.raises(InvalidCall, match=r"tiny::Thing: a rule is no function") as caught:
+    with pytest.raises(InvalidCall, match=r"tiny::Thing: a rule is not a function") as caught:
         op("Thing", domain="tiny", pur=False)(lambda x: x)
     assert "pur=False" in str(caught.value)
 

@@ -57,7 +57,7 @@ def test_a_signature_is_not_lost_below_a_meaning():
 
 def test_what_differs_below_a_version_is_said_once():
     newest = scaled().until(5, lacks=["bias"]).until(5, renamed={"by": "factor"})
-    with pytest.raises(InvalidCall, match="says twice what differs"):
+    with pytest.raises(InvalidCall, match="declares the differences below"):
         newest.until(5, lacks=["bias"])
 
 

@@ -184,7 +184,7 @@ def test_operators_are_said_where_they_are_looked_for(tmp_path, monkeypatch):
     with pytest.warns(PluginWarning, match="tenonnx_test_operators"):
         registry.load("tiny")
     (failure,) = registry.failures.values()
-    assert "does not serve ai.onnx defines Python's operators" in str(failure)
+    assert "does not define ai.onnx registers Python's operators" in str(failure)
 
 
 # ----- what is a package's own ----------------------------------------------------------------------------------------

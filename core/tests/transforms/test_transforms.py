@@ -268,7 +268,7 @@ def test_every_node_that_breaks_the_path_is_named():
 
 def test_a_gradient_is_that_of_a_scalar():
     graph = build(tiny.exp)
-    with pytest.raises(InvalidCall, match="it is no scalar"):
+    with pytest.raises(InvalidCall, match="it is not a scalar"):
         grad(graph, "y", "x")
 
 

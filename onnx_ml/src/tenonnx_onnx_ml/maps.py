@@ -24,7 +24,7 @@ from tenonnx.extend.transforms import Call, Rewriter, changing, inline_functions
 from tenonnx_onnx_ml.scores import labels_problem
 
 #: Why ops on maps have no body.
-NO_TENSORS = "maps have no form in tensors"
+NO_TENSORS = "maps cannot be represented as tensors"
 
 
 # ----- ZipMap ---------------------------------------------------------------------------------------------------------

@@ -234,7 +234,7 @@ def test_bad_use_of_a_module(tmp_path):
         Module(tmp_path / "training_model.onnx", state, device="cuda")
     with pytest.raises(InvalidCall, match="state is not a CheckpointState"):
         Module(tmp_path / "training_model.onnx", "checkpoint")
-    with pytest.raises(InvalidCall, match="is no checkpoint"):
+    with pytest.raises(InvalidCall, match="is not a checkpoint"):
         CheckpointState.load_checkpoint(tmp_path / "training_model.onnx")
     with pytest.raises(InvalidCall, match="not from a checkpoint"):
         CheckpointState(linear())

@@ -99,7 +99,7 @@ def parsed(text):
     ("text", "said"),
     [
         ("(float[2, 5] x) => (float[2, 5] y) { y = Softmax<axis = 0>(x) }", "depend on each other"),
-        ("(float[2, 5] x, float[5, 2] z) => (float[2, 2] y) { y = MatMul(x, z) }", "are no batch"),
+        ("(float[2, 5] x, float[5, 2] z) => (float[2, 2] y) { y = MatMul(x, z) }", "do not form a batch"),
     ],
 )
 def test_what_is_no_batch_is_not_taken_for_one(text, said, converted):

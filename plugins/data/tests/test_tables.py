@@ -111,7 +111,11 @@ def test_columns_by_the_names_of_inputs(name, tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("columns", "message"),
-    [({"y": ["a"]}, "columns are given to inputs"), ({"x": ["c"]}, 'has no (column|array) "c"'), ({}, "or 2 columns")],
+    [
+        ({"y": ["a"]}, "columns were assigned to unknown inputs"),
+        ({"x": ["c"]}, 'has no (column|array) "c"'),
+        ({}, "or 2 columns"),
+    ],
 )
 def test_columns_that_there_are_not(name, columns, message, tmp_path):
     with pytest.raises(tx.InvalidCall, match=message):
@@ -146,7 +150,7 @@ def test_labels_are_numbered_as_the_model_knows_them(tmp_path):
     assert read_labels(read_table(write(tmp_path / "r.csv")), "kind", graph).tolist() == [0, 2, 2]
     ClassNames(graph).keep("kind", ["daisy", "rose"])
     for name in ("r.csv", "r.parquet", "r.npz"):
-        with pytest.raises(tx.InvalidFeed, match='label "tulip" is no class of the model') as caught:
+        with pytest.raises(tx.InvalidFeed, match='label "tulip" is not a class of the model') as caught:
             read_labels(read_table(write(tmp_path / name)), "kind", graph)
         assert "line 2" in caught.value.given or "row 0" in caught.value.given
         assert caught.value.available == "daisy, rose"

@@ -233,7 +233,7 @@ def test_versions_of_a_runtime_are_named_by_their_interpreters(tmp_path, capsys)
         (["--fails-in", "abacus"], 'no installed backend is called "abacus"'),
         (["--check", ""], "not exactly one check"),
         (["--check", "/no/such/program"], "cannot start the command"),
-        (["--check", "true", "--check-output", "["], "no regular expression"),
+        (["--check", "true", "--check-output", "["], "not a regular expression"),
         (["--check", "true"], "does not fail"),
     ],
 )

@@ -61,7 +61,7 @@ def test_json_names_what_was_added(folder, capsys):
         (["--method", "grad-cam"], "Grad-CAM was not told at which value"),
         (["--method", "tree-shap"], "no tree ensemble"),
         (["--method", "linear-shap", "--background", "rows.npy", "--of", "y"], "is not linear in"),
-        (["--window", "0,1"], "is no list of sizes"),
+        (["--window", "0,1"], "is not a list of sizes"),
         (["--method", "shap"], "--method"),
         (["--background", "missing.npy", "--method", "kernel-shap"], "missing.npy"),
     ],

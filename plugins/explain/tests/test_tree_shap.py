@@ -132,7 +132,7 @@ def test_background_rows_stand_in_for_training_rows(table):
     graph = tx.load(model)
     with graph.editing():
         del graph.nodes[0].attributes["nodes_hitrates"]
-    with pytest.raises(InvalidCall, match="how many training rows came to each leaf"):
+    with pytest.raises(InvalidCall, match="no count of training rows per leaf"):
         tx.explain(graph, "tree-shap")
     np.testing.assert_allclose(explained(graph, x[:4], background=x), explained(tx.load(model), x[:4]), **CLOSE)
 
@@ -183,7 +183,7 @@ def test_models_without_sums_of_trees_are_refused(table):
 def test_values_that_no_sum_gives_are_refused(table):
     x, y = table
     model = ensemble.GradientBoostingClassifier(n_estimators=3).fit(x, y > 0)
-    with pytest.raises(InvalidCall, match="is not a sum of the scores of trees"):
+    with pytest.raises(InvalidCall, match="is not a sum of tree scores"):
         tx.explain(tx.load(model), "tree-shap", of="probabilities")
 
 

@@ -308,7 +308,7 @@ def test_a_wrong_value_is_refused_by_its_key(config, key, tmp_path):
 def test_a_file_that_is_none_is_refused(tmp_path):
     with pytest.raises(tx.InvalidModel, match="cannot read"):
         tx.image_processor(tmp_path)
-    with pytest.raises(tx.InvalidModel, match="names no image processor"):
+    with pytest.raises(tx.InvalidModel, match="lacks the type of the image processor"):
         processor(tmp_path, size=3)
     (tmp_path / "preprocessor_config.json").write_text("{")
     with pytest.raises(tx.InvalidModel, match="is not JSON"):

@@ -153,8 +153,8 @@ def test_a_model_without_tokens_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "contents", "message"),
     [
-        ("tokenizer.json", b"{", "no tokenizer.json"),
-        ("tokenizer.json", b'{"version": "1.0"}', "no tokenizer.json"),
+        ("tokenizer.json", b"{", "not a tokenizer.json"),
+        ("tokenizer.json", b'{"version": "1.0"}', "not a tokenizer.json"),
         ("tokenizer.json", b"\xff\xfe", "cannot read"),
         ("vocab.txt", b"hello\nworld", "no token \\[UNK\\]"),
         ("spiece.model", b"abc", "cannot be read by SentencePiece"),

@@ -34,7 +34,7 @@ def changed(array, place, value):
         ({"x": changed(X, (4, 0), np.inf), "labels": LABELS}, {}, 4, "1 of 40 elements are not finite"),
         ({"x": X, "labels": changed(LABELS, 17, 9)}, {}, 17, "9"),
         ({"x": X, "labels": changed(LABELS, 3, -2)}, {}, 3, "-2"),
-        ({"x": X, "labels": changed(LABELS.astype(np.float32), 6, 0.5)}, {}, 6, "is no class number"),
+        ({"x": X, "labels": changed(LABELS.astype(np.float32), 6, 0.5)}, {}, 6, "is not a class number"),
         ({"x": X, "labels": LABELS, "s": changed(np.ones(20, np.float32), 5, -1)}, {"sample_weights": "s"}, 5, "-1"),
         ({"x": X, "labels": LABELS, "s": np.zeros(20, np.float32)}, {"sample_weights": "s"}, 0, "all sample weights"),
     ],

@@ -213,7 +213,7 @@ def test_settings_that_mean_nothing(settings):
 
 
 def test_rows_of_unequal_lengths():
-    with pytest.raises(InvalidFeed, match='"x" is no array'):
+    with pytest.raises(InvalidFeed, match='"x" is not an array'):
         tt.fit(linear(), {"x": [[1, 2], [3]], "labels": Y}, **OPTIONS)
 
 

@@ -141,7 +141,7 @@ def test_the_command_line_takes_folders(files, capsys):
         (["--data", "test"], "each of the 2 classes"),
         (["--data", "train/cat"], "given      no folder"),
         (["--data", "empty"], "given      no image"),
-        (["--data", "broken"], '0.png" is no image'),
+        (["--data", "broken"], '0.png" is not an image'),
         (["--data", "data.npz", "--image-size", "4"], "without a folder of images"),
     ],
 )

@@ -65,5 +65,5 @@ def test_no_smoothing_is_what_it_was():
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, "a lot"])
 def test_smoothing_is_a_share(share):
-    with pytest.raises(tx.InvalidCall, match="is no share from 0 to 1"):
+    with pytest.raises(tx.InvalidCall, match="is not between 0 and 1"):
         tt.SoftmaxCrossEntropy(label_smoothing=share)

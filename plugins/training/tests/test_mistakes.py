@@ -99,7 +99,7 @@ def test_labels_of_another_name_and_length(train, output):
 
 def test_a_path_is_no_graph():
     for make in (tt.TrainingStep, tt.fit):
-        with pytest.raises(InvalidCall, match="the model is no graph") as caught:
+        with pytest.raises(InvalidCall, match="the model is not a graph") as caught:
             make("model.onnx", (X, Y))
         assert "tx.load" in caught.value.do
 

@@ -166,7 +166,7 @@ def test_optimizers_that_pytorch_has_not(optimizer, update):
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"clip_value": 0}, "clip_value is no number above zero"),
+        ({"clip_value": 0}, "clip_value is not a positive number"),
         ({"accumulate": 1.5}, "number of batches"),
         ({"average": 1.0}, "from 0 to below 1"),
         ({"precision": "float8"}, "no such precision"),

@@ -18,6 +18,7 @@ from tenonnx.errors import UnsupportedOp as UnsupportedOp
 from tenonnx.errors import counted as counted
 from tenonnx.errors import did_you_mean as did_you_mean
 from tenonnx.errors import did_you_mean_file as did_you_mean_file
+from tenonnx.errors import import_optional as import_optional
 from tenonnx.errors import installing as installing
 from tenonnx.errors import listing as listing
 from tenonnx.graph.constants import ArrayConstant as ArrayConstant

@@ -194,7 +194,7 @@ class ExternalFiles:
         count = max(file.size - start, 0) if length is None else _number(length)
         if start < 0 or count < 0:
             raise InvalidModel(
-                "the offset or length of external data is no decimal number",
+                "the offset or length of external data is not a decimal number",
                 given=f"{self._given(location, tensor)}, offset {offset!r:.200}, length {length!r:.200}",
             )
         if start + count > file.size:

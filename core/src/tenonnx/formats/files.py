@@ -148,7 +148,7 @@ class AtomicWriter:
         if not stat.S_ISREG(mode):
             kind = "a folder" if stat.S_ISDIR(mode) else "a device, pipe or socket"
             raise InvalidCall(
-                "an output path exists and is no regular file",
+                "an output path exists and is not a regular file",
                 given=f"{self.path}, which is {kind}",
                 do="choose a file name" + ("" if stat.S_ISDIR(mode) else ", or pass an open binary stream"),
             )
@@ -314,7 +314,7 @@ def check_file_name(name: str) -> str:
     """
     if name in ("", ".", "..") or set(name) & set("/\\\0") or name[1:2] == ":" or (os.name == "nt" and ":" in name):
         raise UnsafePath(
-            "the name of a data file is no plain file name",
+            "the name of a data file is not a plain file name",
             given=repr(name[:200]),
             do="give a file name without a folder: the file is written beside the model",
         )
@@ -337,7 +337,7 @@ def split_location(location: str, given: str) -> tuple[str, ...]:
     parts = tuple(part for part in location.replace("\\", "/").split("/") if part not in ("", "."))
     absolute = location[:1] in ("/", "\\") or location[1:2] == ":" or (os.name == "nt" and ":" in location)
     if absolute or not parts or ".." in parts or "\0" in location:
-        what = "the location of external data is no relative path inside the model's folder"
+        what = "the location of external data is not a relative path inside the model's folder"
         raise UnsafePath(what, given=given, do="move the data file beside the model, and name it so in the model")
     return parts
 

@@ -99,7 +99,9 @@ class Op(Generic[Parameters]):
             check_kind(f"{domain}::{name}", kind)
         unknown = [name for name, rule in rules.items() if not callable(rule)]
         if unknown:
-            raise InvalidCall(f"{domain}::{name}: a rule is no function", given=f"{unknown[0]}={rules[unknown[0]]!r}")
+            raise InvalidCall(
+                f"{domain}::{name}: a rule is not a function", given=f"{unknown[0]}={rules[unknown[0]]!r}"
+            )
         if signature is not None:
             self.signature = signature
         vars(self).update(  # at once, as hundreds are made when a family is imported
@@ -396,7 +398,7 @@ def _signature_change(op: Op, version: int, change: dict[str, Any]) -> Signature
     kinds: dict[str, Callable[[Any], Any]] = {"renamed": dict, "defaults": dict, "unless": lambda function: function}
     made = SignatureChange(version, **{word: kinds.get(word, tuple)(said) for word, said in change.items() if said})
     if made in op.signature_changes:
-        raise InvalidCall(f"{op.title}.until({version}) says twice what differs below that version")
+        raise InvalidCall(f"{op.title}.until({version}) declares the differences below that version twice")
     return made
 
 

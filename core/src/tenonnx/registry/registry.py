@@ -184,7 +184,7 @@ class Registry:
 
         def change(contents: RegistryContents, plugin: Plugin | None) -> None:
             if plugin is not None and plugin.domain != "ai.onnx":
-                what = "a package that does not serve ai.onnx defines Python's operators"
+                what = "a package that does not define ai.onnx registers Python's operators"
                 raise PluginError(what, given=f"{plugin.source}, which serves {plugin.domain}")
             if contents.operators is not None:
                 raise PluginError("Python's operators are already defined by another package")

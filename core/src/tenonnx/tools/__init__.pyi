@@ -1,6 +1,7 @@
 """Public names and the modules that define them."""
 
 from tenonnx.errors import did_you_mean as did_you_mean
+from tenonnx.errors import import_optional as import_optional
 from tenonnx.errors import installing as installing
 from tenonnx.errors import interpreter as interpreter
 from tenonnx.errors import listing as listing

@@ -26,7 +26,7 @@ def set_node_name(node: Node, name: str) -> None:
         others = [other.name for other in graph.root.walk() if other is not node] if name else []
         if not isinstance(name, str) or name in others:
             raise InvalidCall(
-                f"the new name of {node.title} is no string, or that of another node", given=repr(name)[:200]
+                f"the new name of {node.title} is not a string, or another node has it", given=repr(name)[:200]
             )
         graph.forget_names()
     node._replace_fields(name=name)
@@ -60,7 +60,7 @@ def set_inputs(node: Node, values: Sequence[Value | str | None]) -> None:
 def set_attributes(node: Node, attributes: Mapping[str, Any]) -> None:
     """Set all attributes."""
     if not isinstance(attributes, Mapping):
-        what = f"the new attributes of {node.title} are no mapping from names to values"
+        what = f"the new attributes of {node.title} are not a mapping from names to values"
         raise InvalidCall(what, given=type(attributes).__name__)
     numbers = np.ndarray | np.generic
     _edit(node, attributes={name: v.tolist() if isinstance(v, numbers) else v for name, v in attributes.items()})

@@ -239,7 +239,7 @@ def remove(graph: Graph, nodes: Node | Value | str | Sequence[Node | Value | str
 
 def _remove_nodes(graph: Graph, gone: list[Any]) -> None:
     if not all(isinstance(node, Node) for node in gone):
-        what = f'cannot remove from graph "{graph.name}" what is not a node'
+        what = f'cannot remove an object that is not a node from graph "{graph.name}"'
         raise InvalidCall(what, given=repr(gone), do='graph["a value"].producer is the node that computes it')
     outputs = {value for node in gone for value in node.outputs if value is not None}
     for node in gone:

@@ -118,7 +118,7 @@ BROKEN = {
         lambda path: edit(path, external(location="w.bin", length="1000")),
         "beyond the end of its file",
     ),
-    "no number": (lambda path: edit(path, external(location="w.bin", offset="1e3")), "no decimal number"),
+    "no number": (lambda path: edit(path, external(location="w.bin", offset="1e3")), "not a decimal number"),
     "wrong length": (lambda path: edit(path, external(location="w.bin", length="8")), "does not have 12 bytes"),
 }
 

@@ -174,7 +174,7 @@ def test_models_threads_and_batch_sizes_stand_side_by_side(tenonnx, model, other
 def test_what_is_no_list_of_batch_sizes_is_refused(tenonnx, model, text):
     result = tenonnx("bench", model, "--batch-size", text)
     assert (result.code, result.out) == (2, "")
-    assert "no list of positive numbers such as 1,8,32" in result.err
+    assert "not a list of positive numbers such as 1,8,32" in result.err
 
 
 def test_times_are_drawn_to_a_file(tenonnx, model, other, tmp_path):

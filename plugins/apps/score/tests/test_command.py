@@ -37,11 +37,11 @@ def test_results_as_json(scale, rows, tmp_path, capsys):
     ("arguments", "said"),
     [
         (["--columns", "x"], "is not of the form x=age,income"),
-        (["--keep", "id,,x"], "is no list of names such as id,date"),
-        (["--mean", "a"], "is no list such as"),
+        (["--keep", "id,,x"], "is not a list of names such as id,date"),
+        (["--mean", "a"], "is not a list such as"),
         (["--on", "nowhere"], "unknown engine in on"),
         (["--keep", "date"], 'has no column "date"'),
-        (["--pixels", "1"], "is no range LOW:HIGH"),
+        (["--pixels", "1"], "is not a range LOW:HIGH"),
         (["--backend", "abacus"], 'no backend "abacus" is installed'),
     ],
 )

@@ -57,7 +57,7 @@ def test_a_folder_of_kserve(matrix, tmp_path):
     [
         ("net", "heroku", "unknown layout"),
         ("net.onnx", "triton", "the output is not a folder"),
-        ("Net_1", "kserve", "is no name of a Kubernetes service"),
+        ("Net_1", "kserve", "is not valid as the name of a Kubernetes service"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_written(output, layout, said, matrix, tmp_path, capsys):
@@ -69,7 +69,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(output, layout, said, matr
 def test_what_a_server_cannot_describe_is_refused_by_name():
     graph = tx.Graph(opsets={"ai.onnx": 17})
     graph.output("y", ops.sequence_construct(graph.input("x", "float32", ("rows",))))
-    with pytest.raises(tx.NotRepresentable, match='output "y" is no tensor'):
+    with pytest.raises(tx.NotRepresentable, match='output "y" is not a tensor'):
         interface_of(graph)
 
 

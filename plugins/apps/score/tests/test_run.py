@@ -140,7 +140,7 @@ def test_bad_rows_of_csv_are_told_with_their_text(scale, tmp_path):
     assert scores.rows + scores.bad == 39
     assert [row["row"] for row in bad] == [2, 3, 1, 5]
     assert any(row.get("text") == "3,3,extra" and "3 fields instead of 2" in row["reason"] for row in bad)
-    assert any("'two' is no value of float32" in row["reason"] for row in bad)
+    assert any("'two' is not a value of float32" in row["reason"] for row in bad)
 
 
 def test_bad_lines_of_json_are_told_with_their_text(lengths, tmp_path):
@@ -330,7 +330,7 @@ def test_too_many_bad_rows_fail_and_more_may_be_allowed(scale, tmp_path):
 
 def test_first_rows_that_are_all_bad_are_refused_before_anything_is_written(scale, tmp_path):
     parquet.write_table(pa.table({"x": [1e300] * 10}), tmp_path / "t.parquet")
-    with pytest.raises(tx.InvalidFeed, match="is no value of float32"):
+    with pytest.raises(tx.InvalidFeed, match="is not a value of float32"):
         tx.score(scale, tmp_path / "t.parquet", tmp_path / "out", max_errors=1, **ONE)
     assert not list((tmp_path / "out").glob("part*"))
 

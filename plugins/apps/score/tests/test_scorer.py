@@ -52,7 +52,7 @@ def test_columns_are_chosen_for_an_input(matrix, table):
     [
         ({}, "4 columns that make it"),
         ({"columns": {"x": ["a", "b"]}}, "is not made of 4 columns"),
-        ({"columns": {"z": ["a"]}}, "columns are given to inputs"),
+        ({"columns": {"z": ["a"]}}, "columns were assigned to unknown inputs"),
         ({"columns": {"x": ["a", "b", "c", "e"]}}, 'has no column "e"'),
         ({"columns": {"x": ["a", "b", "c", "name"]}}, 'column "name" does not fit the input "x"'),
         ({"keep": ["date"]}, 'has no column "date"'),
@@ -133,14 +133,14 @@ def test_numbers_that_are_missing_are_nan():
     ("dtype", "column", "good", "said"),
     [
         ("int64", pa.array([1, None]), [1], "missing"),
-        ("int64", pa.array([1.0, 2.5]), [1], "2.5 is no value of int64"),
-        ("int64", pa.array([1.0, float("nan")]), [1], "nan is no value"),
+        ("int64", pa.array([1.0, 2.5]), [1], "2.5 is not a value of int64"),
+        ("int64", pa.array([1.0, float("nan")]), [1], "nan is not a value"),
         ("int64", pa.array([1.0, 1e19]), [1], "1e"),
-        ("int8", pa.array([1, 300]), [1], "300 is no value of int8"),
-        ("uint8", pa.array([1, -1]), [1], "-1 is no value of uint8"),
-        ("int64", pa.array([1, 2**63 + 1], pa.uint64()), [1], "is no value of int64"),
-        ("float32", pa.array([1.0, 1e300]), [1.0], "is no value of float32"),
-        ("bool", pa.array([1, 2]), [True], "2 is no value of bool"),
+        ("int8", pa.array([1, 300]), [1], "300 is not a value of int8"),
+        ("uint8", pa.array([1, -1]), [1], "-1 is not a value of uint8"),
+        ("int64", pa.array([1, 2**63 + 1], pa.uint64()), [1], "is not a value of int64"),
+        ("float32", pa.array([1.0, 1e300]), [1.0], "is not a value of float32"),
+        ("bool", pa.array([1, 2]), [True], "2 is not a value of bool"),
     ],
 )
 def test_a_value_that_does_not_fit_makes_its_row_bad(dtype, column, good, said):
@@ -241,7 +241,7 @@ def test_rows_that_the_model_refuses_are_found():
 
 def test_a_bad_row_of_a_call_is_an_error_that_names_it(scale):
     scorer = Scorer(scale, columns={"x": ["v"]}, batch=2)
-    with pytest.raises(tx.InvalidFeed, match='row 2: column "v": 1e\\+300 is no value of float32'):
+    with pytest.raises(tx.InvalidFeed, match='row 2: column "v": 1e\\+300 is not a value of float32'):
         scorer(one(v=[0.0, 1.0, 1e300]))
 
 

@@ -70,7 +70,7 @@ def test_sources_are_those_of_bodies():
 
 
 def test_without_the_package_the_message_has_the_command_that_installs_it(monkeypatch, capsys):
-    monkeypatch.setattr("tenonnx_serve.command.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "mcp", None)
     assert tenonnx_cli.main(["serve", "--mcp"]) == tenonnx_cli.REFUSED
     said = capsys.readouterr().err
     assert "the package mcp is not installed" in said

@@ -37,7 +37,7 @@ def batch_of(graph: Graph) -> dict[str, dict[int, str]]:
     if len(set(firsts.values())) > 1:
         given = ", ".join(f"{name}: {size}" for name, size in firsts.items())
         raise InvalidCall(
-            "the first dims of the inputs differ, so that they are no batch",
+            "the first dims of the inputs differ, so that they do not form a batch",
             given=given,
             do="make the dims dynamic that are (--free-dims, free_dims=)",
         )

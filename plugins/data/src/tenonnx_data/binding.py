@@ -95,7 +95,9 @@ def _check_names(
 ) -> None:
     inputs = [value.name for value in graph.all_inputs]
     if unknown := [name for name in columns if name not in inputs]:
-        raise InvalidCall("columns are given to inputs", given=", ".join(unknown), available=", ".join(inputs))
+        raise InvalidCall(
+            "columns were assigned to unknown inputs", given=", ".join(unknown), available=", ".join(inputs)
+        )
     wanted = [*keep, *(name for given in columns.values() for name in given)]
     if missing := [name for name in wanted if name not in names]:
         raise InvalidCall(f'{absent} "{missing[0]}"', given=", ".join(names), do="correct the name")

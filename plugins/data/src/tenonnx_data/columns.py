@@ -102,7 +102,7 @@ def _whole(column: Any, dtype: DType, reasons: Reasons) -> Any:
             try:
                 found.append(value.cast(kind).as_py())
             except pa.ArrowInvalid:
-                reasons[row] = f"{value} is no value of {dtype}"
+                reasons[row] = f"{value} is not a value of {dtype}"
                 found.append(0)
         return pa.array(found, kind)
 
@@ -138,7 +138,7 @@ def fitting(array: Array, dtype: DType, reasons: Reasons) -> Array:
             if array.dtype.kind == "f":
                 bad |= ~np.isfinite(array) | (np.abs(array) >= 2.0**63)
     for row in np.flatnonzero(bad):
-        reasons[int(row)] = f"{array[row]!s} is no value of {dtype}"
+        reasons[int(row)] = f"{array[row]!s} is not a value of {dtype}"
     return cast
 
 
@@ -170,7 +170,7 @@ def _parsed(column: Any, dtype: DType, reasons: Reasons) -> Array:
             if dtype.is_float and np.isfinite(number) and not np.isfinite(found[row]):
                 raise OverflowError
         except (ValueError, KeyError, OverflowError):
-            reasons[row] = f"{field[:80]!r} is no value of {dtype}"
+            reasons[row] = f"{field[:80]!r} is not a value of {dtype}"
     return found
 
 

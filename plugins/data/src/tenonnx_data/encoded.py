@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx import InvalidCall
-from tenonnx.extend import DType, installing
+from tenonnx.extend import DType, import_optional
 from tenonnx_data.binding import Bound
 from tenonnx_data.columns import Array, Reasons, fitting
 
@@ -51,7 +51,7 @@ class Pixels:
         except ValueError:
             found = (0.0, 0.0)
         if not found[0] < found[1]:
-            raise InvalidCall("pixels is no range LOW:HIGH", given=text, available="0:1, -1:1, 0:255")
+            raise InvalidCall("pixels is not a range LOW:HIGH", given=text, available="0:1, -1:1, 0:255")
         return cls(found, mean, std, resize)
 
 
@@ -168,18 +168,15 @@ def _scaled(array: Array, bound: Bound, layout: Layout, pixels: Pixels) -> Array
 
 def _opened(data: bytes, layout: Layout, resize: str | None) -> Any:
     """An image of the channels and the size that the input takes."""
-    try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
-    except ImportError as error:
-        raise InvalidCall(
-            "cannot read images: the package pillow is not installed", do=installing("tenonnx-data[images]")
-        ) from error
+    Image = import_optional("PIL.Image", "read images", install="tenonnx-data[images]")  # noqa: N806
+    from PIL import ImageOps, UnidentifiedImageError
+
     try:
         image: Any = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
         mode = image.mode
         image = image.convert(_MODES[layout.channels])
     except UnidentifiedImageError as error:
-        raise Unreadable("it is no image that pillow knows") from error
+        raise Unreadable("it is not an image that Pillow knows") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise Unreadable(f"it cannot be read as an image: {error}") from error
     if mode not in _OF_8_BITS:

@@ -76,7 +76,7 @@ def _kept(field: pa.Field, column: Any, bad: Reasons) -> Any:
                 values.append(each.cast(kind))
             except pa.ArrowInvalid:
                 values.append(pa.scalar(None, kind))
-                bad.setdefault(row, f'column "{field.name}": {each.as_py()[:80]!r} is no value of {kind}')
+                bad.setdefault(row, f'column "{field.name}": {each.as_py()[:80]!r} is not a value of {kind}')
         return pa.array([value.as_py() for value in values], kind)
 
 

@@ -86,7 +86,7 @@ def read_labels(table: Table, name: str, graph: Graph, count: int | None = None)
 
 def _unknown(table: Table, name: str, texts: Array, text: str, known: Sequence[str]) -> InvalidFeed:
     row = int(np.argwhere(texts == text)[0][0])
-    what = f'label "{text}" is no class of the model' if text else "a label is missing"
+    what = f'label "{text}" is not a class of the model' if text else "a label is missing"
     return InvalidFeed(
         what,
         given=f'column "{name}" in {table.place(row)}',

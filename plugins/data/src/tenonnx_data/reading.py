@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tenonnx.extend import InvalidCall, installing
+from tenonnx.extend import InvalidCall, import_optional
 from tenonnx_data.array_files import ArrayTable
 from tenonnx_data.datasets import is_dataset
 from tenonnx_data.table import Opener, Table, opened_file
@@ -44,14 +44,8 @@ def read_table(path: str, opened: Opener = opened_file) -> Table:
 
 
 def _arrow(path: str) -> Table:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise InvalidCall(
-            f'cannot read "{path}": the package pyarrow is not installed',
-            given=Path(path).suffix or "a folder",
-            do=f"{installing('tenonnx-data[arrow]')}, or give a .csv or .npz file",
-        ) from error
+    otherwise = "give a .csv or .npz file"
+    import_optional("pyarrow", f'read "{path}"', install="tenonnx-data[arrow]", otherwise=otherwise)
     from tenonnx_data.arrow_files import ArrowTable
 
     return ArrowTable(path)

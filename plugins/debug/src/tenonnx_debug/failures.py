@@ -65,7 +65,7 @@ class CommandCheck(Check):
         try:
             self._pattern = None if pattern is None else re.compile(pattern)
         except re.error as error:
-            raise InvalidCall("--check-output is no regular expression", given=f"{pattern}: {error}") from None
+            raise InvalidCall("--check-output is not a regular expression", given=f"{pattern}: {error}") from None
 
     def signature(self, path: str) -> Signature | None:
         line = [word.replace(PLACE, path) for word in self._command]

@@ -140,11 +140,13 @@ def _output(graph: Graph, of: str | Value | None) -> Value:
     if of is None:
         found = next((value for value in graph.outputs if _is_float(value)), None)
         if found is None:
-            raise InvalidCall("the model has no output of floats to explain", do="name an inner value: --of")
+            raise InvalidCall("the model has no floating-point output to explain", do="name an inner value: --of")
         return found
     value = graph.find(of)
     if not _is_float(value):
-        raise InvalidCall(f'"{value.name}" is no tensor of floats, and cannot be explained', given=str(value.type))
+        raise InvalidCall(
+            f'"{value.name}" cannot be explained: it is not a floating-point tensor', given=str(value.type)
+        )
     return value
 
 
@@ -155,11 +157,15 @@ def _values(graph: Graph, wrt: str | Value | Sequence[str | Value] | None) -> li
         found = [graph.find(each) for each in several]
         for value in found:
             if not _is_float(value):
-                raise InvalidCall(f'"{value.name}" is no tensor of floats, and has no gradient', given=str(value.type))
+                raise InvalidCall(
+                    f'"{value.name}" has no gradient: it is not a floating-point tensor', given=str(value.type)
+                )
         return found
     found = [value for value in graph.inputs if _is_float(value)] or _embeddings(graph)
     if not found:
-        raise InvalidCall("the model has no input of floats and no embedding", do="name inner values of floats: --wrt")
+        raise InvalidCall(
+            "the model has no floating-point input and no embedding", do="name inner values of floats: --wrt"
+        )
     return found
 
 

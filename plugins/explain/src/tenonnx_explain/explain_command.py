@@ -49,7 +49,7 @@ def sizes_like(example: str) -> Callable[[click.Context, click.Parameter, str | 
             return None
         parts = [part.strip() for part in value.split(",")]
         if not all(part.isascii() and part.isdigit() and 0 < len(part) < 10 and int(part) for part in parts):
-            raise click.BadParameter(f"{value!r} is no list of sizes such as {example}", ctx, option)
+            raise click.BadParameter(f"{value!r} is not a list of sizes such as {example}", ctx, option)
         return [int(part) for part in parts]
 
     return read
@@ -71,12 +71,12 @@ def sizes_like(example: str) -> Callable[[click.Context, click.Parameter, str | 
     help="How attributions are computed. Default: tree-shap for a model with tree ensembles, else "
     "integrated-gradients.",
 )
-@click.option("--of", metavar="VALUE", help="The value to explain. Default: the first output of floats.")
+@click.option("--of", metavar="VALUE", help="The value to explain. Default: the first floating-point output.")
 @click.option(
     "--wrt",
     callback=names_like("a,b"),
     metavar="A,B",
-    help="The values that get attributions. Default: the inputs of floats, or the embeddings of tokens.",
+    help="The values that get attributions. Default: floating-point inputs, or token embeddings.",
 )
 @click.option(
     "--class",

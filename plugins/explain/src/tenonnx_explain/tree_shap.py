@@ -49,7 +49,7 @@ def tree_shap(graph: Graph, of: Value | None, background: Value | None, rows: Ar
     of = last_affine(graph, scores) if of is None else of
     if of not in affine:
         raise InvalidCall(
-            f'"{of.name}" is not a sum of the scores of trees',
+            f'"{of.name}" is not a sum of tree scores',
             available=", ".join(value.name for value in affine),
             do="explain one of these, or use kernel-shap",
         )
@@ -86,7 +86,7 @@ def _cover(graph: Graph, forest: Forest, x: Value, rows: Array | None) -> Array:
         return with_inner(forest, forest.cover)
     if rows is None:
         raise InvalidCall(
-            "the model does not say how many training rows came to each leaf",
+            "the tree ensemble has no count of training rows per leaf",
             given=f'nodes_hitrates of the trees of "{forest.scores.name}" are missing, or the same for all nodes',
             do="give rows to count: --background",
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, TensorType, TypeMismatch, installing, limits
+from tenonnx.extend import DType, InvalidCall, Op, TensorType, TypeMismatch, import_optional, limits
 
 Array = np.ndarray[Any, Any]
 
@@ -52,16 +52,10 @@ def vector(dtype: DType) -> TensorType:
 
 def module(name: str, extra: str) -> Any:
     """A Python package that a rule needs. Raises ``TypeMismatch`` where it is missing, saying what to install."""
-    import importlib
-
     try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise TypeMismatch(
-            f"the Python package {name} is not installed",
-            given=str(error),
-            do=installing(f"tenonnx-extensions[{extra}]"),
-        ) from error
+        return import_optional(name, "compute the op", install=f"tenonnx-extensions[{extra}]")
+    except InvalidCall as error:
+        raise error.as_a(TypeMismatch) from error
 
 
 def table(op: Op, text: str) -> dict[str, str]:

@@ -357,8 +357,8 @@ def test_the_command_line_plans_and_trains_over_devices(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--mesh", "data=4,a"), "no mesh such as"),
-        (("--mesh", "data=4", "--sharding", "x"), "no sharding such as"),
+        (("--mesh", "data=4,a"), "not a mesh such as"),
+        (("--mesh", "data=4", "--sharding", "x"), "not a sharding such as"),
         (("--sharding", "x=data"), "--sharding was given without --mesh"),
         (("--devices", "8", "--opset", "13"), "of a conversion and of devices"),
         (("--devices", "8", "--mesh", "data=3"), "multiply to the number"),

@@ -170,7 +170,7 @@ def test_what_numpy_computes_beside_a_device_is_told():
         ({"device": "cuda:7"}, "PyTorch does not find the device"),
         ({"device": "abacus"}, "PyTorch does not find the device"),
         ({"device": None}, "PyTorch does not find the device"),
-        ({"compiled": "quickly"}, "compiled is no backend of torch.compile"),
+        ({"compiled": "quickly"}, "compiled is not a backend of torch.compile"),
         ({"compiled": 3}, "compiled is neither True, False nor"),
         ({"threads": 1}, "the backend torch does not take these options"),
     ],

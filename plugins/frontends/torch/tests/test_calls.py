@@ -261,7 +261,7 @@ def test_the_command_line_names_inputs_outputs_and_dims(source, tmp_path, capsys
         (["--task", "telling"], "unknown task"),
         (["--task", "regression", "--output-names", "y"], "both output_names and a task"),
         (["--input-names", "a,b"], "are not 1 different names, one for each of the inputs"),
-        (["--output-names", "a,,b"], "is no list of names"),
+        (["--output-names", "a,,b"], "is not a list of names"),
         (["--dims", "{"], "dims are neither JSON"),
     ],
 )

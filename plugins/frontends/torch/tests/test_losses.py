@@ -265,7 +265,7 @@ def test_an_axis_that_nothing_tells_must_be_said():
         chosen = x.argmax(axis).reshape(-1)
         assert found["accuracy"] == pytest.approx(sk.accuracy_score(labels.reshape(-1), chosen))
         assert found["f1"] == pytest.approx(sk.f1_score(labels.reshape(-1), chosen, average="macro"))
-    with pytest.raises(InvalidCall, match="class_axis is no axis of the scores"):
+    with pytest.raises(InvalidCall, match="class_axis is not an axis of the scores"):
         tt.evaluate(passing(CLASSES, CLASSES), (x, labels), loss=tt.SoftmaxCrossEntropy(class_axis=0))
 
 

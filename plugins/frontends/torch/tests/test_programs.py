@@ -84,7 +84,7 @@ def test_modules_of_torch_jit_are_read_by_their_examples(made, tmp_path):
     (found,) = graph.run({graph.inputs[0].name: x.numpy()}).values()
     torch.testing.assert_close(torch.from_numpy(found), module(x).detach())
     assert {"layer.weight", "layer.bias"} <= {value.name for value in tx.load(old, x).variables}
-    with pytest.raises(tx.InvalidCall, match="was given no examples"):
+    with pytest.raises(tx.InvalidCall, match="without examples"):
         tx.load(old)
     if made == "scripted":  # a traced one holds what its sizes were
         more, freed = torch.randn(7, 3), tx.load(old, x)

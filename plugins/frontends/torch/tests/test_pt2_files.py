@@ -178,15 +178,15 @@ def test_torchscript_and_pickled_modules_need_trust(tmp_path):
     torch.save(module, tmp_path / "module.pth")
     torch.save(module.state_dict(), tmp_path / "weights.pt")
     for name in ("script.pt", "module.pth"):
-        with pytest.raises(tx.InvalidCall, match=r"(?s)is not read without trust.*--trust"):
+        with pytest.raises(tx.InvalidCall, match=r"(?s)was not read.*--trust"):
             tx.load(tmp_path / name, x)
         graph = tx.load(tmp_path / name, x, trust=True)
         (found,) = graph.run({graph.inputs[0].name: x.numpy()}).values()
         np.testing.assert_allclose(found, module(x).detach().numpy(), rtol=1e-5, atol=1e-6)
     assert tx.load(tmp_path / "script.pt", input_shape=[2, 3], trust=True).inputs[0].shape[1] == 3
-    with pytest.raises(tx.InvalidCall, match="was given no examples"):
+    with pytest.raises(tx.InvalidCall, match="without examples"):
         tx.load(tmp_path / "script.pt", trust=True)
-    with pytest.raises(tx.InvalidCall, match="holds no module"):
+    with pytest.raises(tx.InvalidCall, match="contains no module"):
         tx.load(tmp_path / "weights.pt", x, trust=True)
     (tmp_path / "broken.pt").write_bytes(b"PK\x03\x04 broken")
     with pytest.raises(tx.InvalidModel, match="cannot read"):

@@ -116,7 +116,7 @@ def test_other_tokens_are_an_error_but_for_ties():
     actual = np.array([[1, 2, 3], [1, 0, 3]])
     found = compare_tokens("x", actual, expected, lambda row, step: np.array([4.0, 0.0, 4.00001]), ROUNDING)
     assert (found.equal, found.tokens, found.ties) == (4, 6, 1)
-    with pytest.raises(tx.VerificationFailed, match="generates other tokens") as error:
+    with pytest.raises(tx.VerificationFailed, match="generated tokens that differ") as error:
         compare_tokens("x", actual, expected, lambda row, step: np.array([3.9, 0.0, 4.0]), ROUNDING)
     assert "prompt 2, token 2: 0 instead of 2" in str(error.value)
 
@@ -156,13 +156,13 @@ def _text(text):
 @pytest.mark.parametrize(
     ("damage", "kind", "said"),
     [
-        (_code, tx.InvalidCall, "brings code of its own"),
+        (_code, tx.InvalidCall, "contains Python code of its own"),
         (_pickle, tx.InvalidCall, "has no weights in safetensors files"),
         (lambda f: (f / "model.safetensors").unlink(), tx.InvalidCall, "no weights"),
         (lambda f: (f / "model.safetensors").write_bytes(b"\0" * 40), tx.InvalidModel, "cannot read the weights"),
         (lambda f: change(f, n_layer=2), tx.InvalidModel, "are not those of GPT2LMHeadModel"),
         (lambda f: change(f, n_embd=8), tx.InvalidModel, "weights"),
-        (lambda f: change(f, architectures=[]), tx.InvalidCall, "names no architecture"),
+        (lambda f: change(f, architectures=[]), tx.InvalidCall, "lists no model class"),
         (lambda f: change(f, architectures=["GPT2DoubleHeadsModel"]), tx.InvalidCall, "task of the model is unknown"),
         (lambda f: change(f, model_type="gpt3"), tx.InvalidModel, "transformers cannot read"),
         (lambda f: change(f, quantization_config={"quant_method": "gptq"}), tx.NotRepresentable, "are quantized"),
@@ -192,7 +192,7 @@ def test_options_that_are_refused(folder, options, said):
 
 
 def test_modules_of_others_are_refused(tmp_path):
-    with pytest.raises(tx.InvalidCall, match="no model of transformers"):
+    with pytest.raises(tx.InvalidCall, match="not a model of the transformers library"):
         tenonnx_transformers.export(torch.nn.Linear(2, 2), tmp_path / "out")
 
 

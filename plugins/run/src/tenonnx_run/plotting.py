@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
-from tenonnx.errors import InvalidCall, installing
+from tenonnx.errors import import_optional
 
 
 def plot_axes(given: Any) -> Any:
@@ -15,10 +14,5 @@ def plot_axes(given: Any) -> Any:
     """
     if given is not None:
         return given
-    try:
-        pyplot: Any = import_module("matplotlib.pyplot")
-    except ImportError as error:
-        raise InvalidCall(
-            "cannot plot: the package matplotlib is not installed", do=installing("tenonnx-run[plot]")
-        ) from error
+    pyplot = import_optional("matplotlib.pyplot", "plot", install="tenonnx-run[plot]")
     return pyplot.subplots(layout="constrained")[1]

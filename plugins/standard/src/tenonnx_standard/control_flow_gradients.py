@@ -160,7 +160,7 @@ class Iteration:
         after = subgraph_types(self.title, copy, before)[self.conditions + place]
         if not isinstance(after, TensorType) or _changes(after, kinds[place]):
             raise NotDifferentiable(
-                f"{self.title}: a carried value with a gradient is no tensor of fixed shape",
+                f"{self.title}: a carried value with a gradient is not a tensor of fixed shape",
                 given=f'"{self.initial[place].name}", {kinds[place]} before the first iteration and {after} after it',
                 do="carry a tensor of fixed shape, or stack values as an output of the loop",
             )

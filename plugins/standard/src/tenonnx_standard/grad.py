@@ -119,13 +119,15 @@ def _check_names(
     for name in (*targets, *names):
         kind = (values[name] if name in values else graph.find(name)).type  # which tells what is near
         if not isinstance(kind, TensorType) or not kind.dtype.is_float:
-            raise NotDifferentiable(f'value "{name}" is no floating-point tensor, and has no gradient', given=str(kind))
+            raise NotDifferentiable(
+                f'value "{name}" has no gradient: it is not a floating-point tensor', given=str(kind)
+            )
     for name in targets:
         kind = values[name].type
         shape = kind.shape if isinstance(kind, TensorType) else None
         if name not in seeds and shape is not None and any(d != 1 for d in shape):
             raise InvalidCall(
-                f'cannot differentiate "{name}" of type {kind}: it is no scalar and has no cotangent',
+                f'cannot differentiate "{name}" of type {kind}: it is not a scalar and has no cotangent',
                 do="reduce it to one element, or give its cotangent as an input: seeds= (--cotangent)",
             )
 

@@ -14,6 +14,7 @@ import numpy as np
 from tenonnx.extend import (
     DType,
     Index,
+    InvalidCall,
     LimitExceeded,
     TensorType,
     TypeMismatch,
@@ -23,7 +24,7 @@ from tenonnx.extend import (
     dims,
     dtypes,
     elements,
-    installing,
+    import_optional,
     limits,
     op,
     primitive,
@@ -390,13 +391,11 @@ def _portable(data: bytes) -> Array | None:
 
 
 def _by_pillow(data: bytes) -> Array:
+    task = f"decode files of this kind by {image_decoder.title}"
     try:
-        from PIL import Image
-    except ImportError as error:
-        do = installing("tenonnx-standard[image]")
-        raise UnsupportedOp(
-            f"{image_decoder.title} cannot decode files of this kind: Pillow is not installed", do=do
-        ) from error
+        Image = import_optional("PIL.Image", task, install="tenonnx-standard[image]")  # noqa: N806
+    except InvalidCall as error:
+        raise error.as_a(UnsupportedOp) from error
     try:
         with Image.open(io.BytesIO(data), formats=FILE_FORMATS) as image:
             limits.check_elements((image.height, image.width, 3), image_decoder.title)

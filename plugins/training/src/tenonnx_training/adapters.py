@@ -108,9 +108,9 @@ def lora(
     """
     ranks = rank if isinstance(rank, Mapping) else {"*": rank}
     if not ranks or not all(isinstance(each, int) and each > 0 for each in ranks.values()):
-        raise InvalidCall("the rank of adapters is no positive integer", given=repr(rank))
+        raise InvalidCall("the rank of adapters is not a positive integer", given=repr(rank))
     if not (isinstance(dropout, int | float) and 0 <= dropout < 1):
-        raise InvalidCall("the dropout of adapters is no share from 0 to 1", given=repr(dropout))
+        raise InvalidCall("the dropout of adapters is not between 0 and 1", given=repr(dropout))
     random, contents, scales, used = np.random.default_rng(seed), {}, {}, set()
     chosen = [patterns] if isinstance(patterns, str) else list(patterns)
     for module, places in _modules(copy_graph(graph).infer(), chosen).items():
@@ -151,7 +151,7 @@ def with_adapters(
     missing = sorted(modules - found.keys())
     if missing:
         raise InvalidCall(
-            "adapters match no module of the graph",
+            "the adapters match no module of the graph",
             given=", ".join(missing[:5]),
             available=", ".join(list(found)[:50]),
         )
@@ -208,7 +208,7 @@ def adapters(graph: Graph, name: str = "default") -> dict[str, Array]:
         if is_adapter(value.name) and value.name.endswith(f".{name}.weight") and value.data is not None:
             found[value.name.removesuffix(f".{name}.weight")] = value.data.array()
     if not found:
-        raise InvalidCall(f'the graph has no adapters called "{name}"', do="tt.lora(graph, patterns)")
+        raise InvalidCall(f'the graph has no adapters named "{name}"', do="tt.lora(graph, patterns)")
     return found
 
 
@@ -235,7 +235,7 @@ def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training
             )
         if weight not in copy.variables or weight.data is None or not weight.tensor.dtype.is_float:
             raise InvalidCall(
-                "cannot merge adapters: the weight is not an initializer of floats",
+                "cannot merge adapters: the weight is not a floating-point initializer",
                 given=repr(weight),
                 do="export the graph with its adapters beside it",
             )
@@ -307,7 +307,9 @@ def load_adapters(
     contents = {}
     for key, entry in entries.items():
         if entry.dtype not in _STORED:
-            raise InvalidCall("adapters are no floats", given=f"{key}: {entry.dtype}", available=", ".join(_STORED))
+            raise InvalidCall(
+                "the adapters are not floating-point", given=f"{key}: {entry.dtype}", available=", ".join(_STORED)
+            )
         array = np.frombuffer(entry.region.view(), _STORED[entry.dtype].numpy).reshape(entry.shape)
         contents[key.removeprefix(_PREFIX).removesuffix(".weight")] = array.astype(np.float32)
     if scale is None:
@@ -323,7 +325,7 @@ def load_adapters(
         if tuned.get(module) != here.get(module):
             was, now = (", ".join(each.get(module, ["one parameter"])) for each in (tuned, here))
             raise InvalidCall(
-                f'the weight of "{module}" is computed from other parameters than the adapters were trained with',
+                f'the weight of "{module}" is computed from parameters other than those the adapters were trained with',
                 given=f"{was}, and here {now}",
                 do="export the module with simplify=False (--no-fold), which keeps each parameter",
             )
@@ -353,7 +355,7 @@ def _scale_of_peft(path: Path, contents: Mapping[str, Array]) -> float | dict[st
         return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError, re.error, ZeroDivisionError) as error:
         raise InvalidCall(
-            f"unknown scale of the adapters: {path} lacks lora_alpha or r",
+            f"{path} lacks lora_alpha or r, which give the scale of the adapters",
             given=f"{type(error).__name__}: {error}",
             do="scale=alpha / rank",
         ) from error
@@ -387,7 +389,7 @@ def _modules(graph: Graph, patterns: Sequence[str] | None = None) -> dict[str, l
     chosen = {name: places for name, places in found.items() if _matches(places, wanted or ["*"])}
     chosen = {name: places for name, places in chosen.items() if not unwanted or not _matches(places, unwanted)}
     if not chosen:
-        raise InvalidCall("no weight matches the adapters", given=", ".join(patterns))
+        raise InvalidCall("the adapters match no weight of the graph", given=", ".join(patterns))
     return chosen
 
 

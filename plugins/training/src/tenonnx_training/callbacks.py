@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tenonnx.extend import Graph, InvalidCall
-from tenonnx.tools import installing
+from tenonnx.tools import import_optional
 from tenonnx_training.curves import curve
 from tenonnx_training.measuring import finite
 from tenonnx_training.schedules import rate_at
@@ -237,14 +237,8 @@ class TensorBoard(Callback):
     _writer: Any = field(default=None, init=False, repr=False)
 
     def on_start(self, training: Training) -> None:
-        try:
-            writer: Any = import_module("tensorboardX").SummaryWriter
-        except ImportError as error:
-            raise InvalidCall(
-                "cannot write logs of TensorBoard: the package tensorboardX is not installed",
-                do=installing("tenonnx-training[tensorboard]"),
-            ) from error
-        self._writer = writer(os.fspath(self.folder))
+        package = import_optional("tensorboardX", "write logs of TensorBoard", install="tenonnx-training[tensorboard]")
+        self._writer = package.SummaryWriter(os.fspath(self.folder))
 
     def on_step(self, training: Training) -> None:
         self._writer.add_scalar("loss/step", training.loss, training.steps)

@@ -34,7 +34,9 @@ def axis_of_classes(kind: TensorType, given: int | None) -> int:
         raise InvalidCall("the scores have no class axis, which a classification loss reads", given=str(kind))
     if given is not None:
         if not (isinstance(given, int) and -rank < given < rank and given != 0):
-            raise InvalidCall("class_axis is no axis of the scores, or that of the batch", given=f"{given} of {kind}")
+            raise InvalidCall(
+                "class_axis is not an axis of the scores, or is the batch axis", given=f"{given} of {kind}"
+            )
         return given % rank
     first, last = (isinstance(kind.shape[axis], int) for axis in (1, -1))
     if rank == 2 or (first and not last):

@@ -187,7 +187,7 @@ class StepConfig:
 
     def __post_init__(self) -> None:
         if self.seed is not None and not (isinstance(self.seed, Integral) and 0 <= self.seed < 2**63):
-            raise InvalidCall("the seed is no integer from 0 to 2**63 - 1", given=repr(self.seed))
+            raise InvalidCall("the seed is not an integer from 0 to 2**63 - 1", given=repr(self.seed))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -158,7 +158,7 @@ def _as_arrays(data: Mapping[str, Any]) -> dict[str, Array | Samples]:
         try:
             arrays[name] = as_array(rows)
         except ValueError as error:
-            raise InvalidFeed(f'"{name}" is no array: its rows differ in length', given=str(error)) from error
+            raise InvalidFeed(f'"{name}" is not an array: its rows differ in length', given=str(error)) from error
     return arrays
 
 

@@ -104,7 +104,7 @@ def _check_whole(name: str, array: Array) -> None:
         raise _invalid(
             name,
             sample,
-            f'label "{name}" is no class number in sample {sample}',
+            f'label "{name}" is not a class number in sample {sample}',
             given=str(array[sample]),
             do="number the classes from 0 on, or choose a loss of numbers such as mean_squared_error",
         )

@@ -49,7 +49,7 @@ class Triplet(_OfEmbeddings):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.margin, int | float) and self.margin > 0):
-            raise InvalidCall("Triplet: margin is no number above zero", given=repr(self.margin)[:80])
+            raise InvalidCall("Triplet: margin is not a positive number", given=repr(self.margin)[:80])
 
     def __call__(self, prediction: Value, labels: Value) -> Value:
         differences = unsqueeze(prediction, [1]) - unsqueeze(prediction, [0]) + 1e-6  # so in PyTorch
@@ -72,7 +72,7 @@ class InfoNCE(_OfEmbeddings):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.temperature, int | float) and self.temperature > 0):
-            raise InvalidCall("InfoNCE: temperature is no number above zero", given=repr(self.temperature)[:80])
+            raise InvalidCall("InfoNCE: temperature is not a positive number", given=repr(self.temperature)[:80])
 
     def __call__(self, prediction: Value, labels: Value) -> Value:
         length = sqrt(maximum(reduce_sum(prediction * prediction, [1], keepdims=1), 1e-12))

@@ -173,7 +173,7 @@ def decoded(path: Path, channels: int) -> Array:
         raise InvalidFeed(f'cannot read "{path}"', given=error.strerror or str(error)) from error
     pixels: Array = image_decoder(data, pixel_format="RGB" if channels == 3 else "Grayscale")
     if not pixels.size:
-        raise InvalidFeed(f'"{path}" is no image', given=f"{len(data)} bytes", do="take it out of the folder")
+        raise InvalidFeed(f'"{path}" is not an image', given=f"{len(data)} bytes", do="take it out of the folder")
     return pixels
 
 

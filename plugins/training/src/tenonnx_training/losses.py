@@ -121,7 +121,7 @@ class SoftmaxCrossEntropy(_OfClasses):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.label_smoothing, int | float) or not 0 <= self.label_smoothing <= 1:
-            raise InvalidCall("label smoothing is no share from 0 to 1", given=repr(self.label_smoothing)[:80])
+            raise InvalidCall("label smoothing is not between 0 and 1", given=repr(self.label_smoothing)[:80])
 
     def reduced(self, prediction: Value, labels: Value, reduction: str) -> Value:
         weights = self._weights(prediction)
@@ -160,7 +160,7 @@ class NegativeLogLikelihood(_OfClasses):
         """Raise ``InvalidFeed`` for what no probabilities give."""
         if loss < -1e-4 and all(weight >= 0 for weight in self.weights or ()):
             raise InvalidFeed(
-                "negative_log_likelihood read numbers above 0, which are no logarithms of probabilities",
+                "negative_log_likelihood was given numbers above 0, which are not log-probabilities",
                 given=f"a loss of {loss:.4g}",
                 do="softmax_cross_entropy reads scores, and the probabilities that a Softmax gives",
             )
@@ -233,7 +233,7 @@ class Huber(_Elementwise):
 
     def __init__(self, delta: float = 1.0, reduction: str = "mean") -> None:
         if not (isinstance(delta, int | float) and delta > 0):
-            raise InvalidCall("Huber: delta is no number above zero", given=repr(delta)[:80])
+            raise InvalidCall("Huber: delta is not a positive number", given=repr(delta)[:80])
         object.__setattr__(self, "delta", delta)
         object.__setattr__(self, "reduction", reduction)
         self.__post_init__()
@@ -260,7 +260,7 @@ class KullbackLeibler(_Elementwise):
     def check(self, prediction: TensorType, labels: Array) -> None:
         if labels.size and (labels.min() < 0 or np.abs(labels.sum(-1) - 1).max() > 1e-3):
             raise InvalidFeed(
-                "labels of kl_divergence are no probabilities along the last axis",
+                "labels of kl_divergence are not probabilities along the last axis",
                 given=f"numbers from {labels.min():g} to {labels.max():g}",
                 do="softmax_cross_entropy takes class numbers",
             )
@@ -283,7 +283,7 @@ class Focal(_Elementwise):
         if not (isinstance(gamma, int | float) and gamma >= 0):
             raise InvalidCall("Focal: gamma is negative or no number", given=repr(gamma)[:80])
         if alpha is not None and not 0 <= alpha <= 1:
-            raise InvalidCall("Focal: alpha is no share from 0 to 1", given=repr(alpha)[:80])
+            raise InvalidCall("Focal: alpha is not between 0 and 1", given=repr(alpha)[:80])
         for name, value in (("gamma", gamma), ("alpha", alpha), ("reduction", reduction)):
             object.__setattr__(self, name, value)
         self.__post_init__()

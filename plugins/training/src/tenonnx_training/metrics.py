@@ -112,7 +112,7 @@ class TopK(OfClasses):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.k, int) and self.k > 0):
-            raise InvalidCall("TopK: k is no number of classes", given=repr(self.k))
+            raise InvalidCall("TopK: k is not a number of classes", given=repr(self.k))
 
     @property
     def name(self) -> str:

@@ -173,7 +173,9 @@ def _add_several(graph: Graph, objective: Objective) -> Measured:
         unknown = [name for name in named or () if name not in known] if isinstance(named, Mapping) else []
         if unknown or (what == "loss" and not given):
             raise InvalidCall(
-                f'{what} names "{unknown[0]}", which is no output with a loss' if unknown else "no output has a loss",
+                f'{what} names "{unknown[0]}", which is not an output with a loss'
+                if unknown
+                else "no output has a loss",
                 available=", ".join(floats if what == "loss" else given),
             )
     weights = {output: float((objective.loss_weights or {}).get(output, 1.0)) for output in given}

@@ -68,21 +68,21 @@ class Recipe:
         for name in ("clip_norm", "clip_value", "loss_scale", "accumulate"):
             number = getattr(self, name)
             if number is not None and not (_is_number(number, 0) and number > 0):
-                raise InvalidCall(f"{name} is no number above zero", given=repr(number))
+                raise InvalidCall(f"{name} is not a positive number", given=repr(number))
         if not isinstance(self.accumulate, Integral):
-            raise InvalidCall("accumulate is no number of batches", given=repr(self.accumulate))
+            raise InvalidCall("accumulate is not a number of batches", given=repr(self.accumulate))
         if self.average is not None and not (_is_number(self.average, 0) and self.average < 1):
             raise InvalidCall("average is not from 0 to below 1", given=repr(self.average), do="average=0.999")
         if self.precision not in PRECISIONS:
             raise InvalidCall("no such precision", given=repr(self.precision), available=", ".join(PRECISIONS))
         if isinstance(self.recompute, str) or not all(isinstance(pattern, str) for pattern in self.recompute):
             raise InvalidCall(
-                "recompute is no list of patterns", given=repr(self.recompute), do='recompute=["*/layer.0/*"]'
+                "recompute is not a list of patterns", given=repr(self.recompute), do='recompute=["*/layer.0/*"]'
             )
         object.__setattr__(self, "recompute", tuple(self.recompute))
         if not all(isinstance(group, Group) for group in self.groups):
             raise InvalidCall(
-                "groups is no list of Group", given=repr(self.groups), do='groups=[tt.Group("head.*", rate=10.0)]'
+                "groups is not a list of Group", given=repr(self.groups), do='groups=[tt.Group("head.*", rate=10.0)]'
             )
 
     @property

@@ -128,7 +128,7 @@ def read(source: str | os.PathLike[str], *, registry: Any = None) -> Graph:
     told = _state(place)
     arrays = _arrays(place, told["parts"])
     if absent := [name for name in told["trained"] if name not in arrays]:
-        raise InvalidModel(f'"{place}" lacks a part of what is trained', given=f"no {', '.join(absent[:5])}")
+        raise InvalidModel(f'"{place}" lacks trained parameters or their state', given=f"no {', '.join(absent[:5])}")
     values = {value.name: value for value in graph.all_inputs}
     for name in told["variables"]:
         if name in values and values[name].data is None and name in arrays:
@@ -264,7 +264,7 @@ def _arrays(place: Path, count: int) -> dict[str, Constant]:
                 whole[tuple(slice(a, a + n) for a, n in zip(part.start, part.size, strict=True))] = block
                 filled[part.name] = filled.get(part.name, 0) + block.size
         except (KeyError, ValueError, TypeError, IndexError, MemoryError, RecursionError) as error:
-            raise InvalidModel(f'"{path}" is no part of a checkpoint', given=str(error)) from error
+            raise InvalidModel(f'"{path}" is not part of a checkpoint', given=str(error)) from error
     if odd := [name for name, array in made.items() if filled[name] != math.prod(array.shape)]:
         raise InvalidModel(
             f'the parts in "{place}" are of several checkpoints',

@@ -90,7 +90,7 @@ def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMa
     forget = "start anew: no --resume / graph.training_state = None"
     for key in ("epoch", "samples", "seed"):
         if not (type(number := state.settings.get(key, 0)) is int and 0 <= number < 2**63):
-            raise InvalidCall(f'"{key}" of the training state is no count', given=repr(number)[:50], do=forget)
+            raise InvalidCall(f'"{key}" of the training state is not a count', given=repr(number)[:50], do=forget)
     if not _are_sums(sums := state.settings.get("sums", {})):
         raise InvalidCall('invalid "sums" in the training state', given=repr(sums)[:50], do=forget)
     if not _are_epochs(epochs := state.settings.get(HISTORY, [])):

@@ -29,7 +29,7 @@ class Patience:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.epochs, int) and self.epochs > 0):
-            raise InvalidCall("patience is no number of epochs", given=repr(self.epochs))
+            raise InvalidCall("patience is not a number of epochs", given=repr(self.epochs))
 
 
 def monitored(measured: Mapping[str, float], monitor: str | None) -> tuple[str, float]:

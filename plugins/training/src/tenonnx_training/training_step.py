@@ -349,7 +349,7 @@ class TrainingStep:
 
 def check_graph(graph: Any) -> None:
     if not isinstance(graph, Graph):
-        raise InvalidCall("the model is no graph", given=repr(graph)[:80], do="tx.load(path) reads one from a file")
+        raise InvalidCall("the model is not a graph", given=repr(graph)[:80], do="tx.load(path) reads one from a file")
 
 
 def _notes_on_lost(*settings: Any) -> list[str]:

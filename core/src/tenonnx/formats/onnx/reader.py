@@ -393,8 +393,8 @@ class GraphReader:
                 return _Unsorted(name, node, reader.proto)
             reader = reader.outer
         return InvalidModel(
-            f'node "{node.name}" ({node.domain or "ai.onnx"}::{node.op_type}) reads "{name}", which is no graph '
-            "input, initializer or output of a node"
+            f'node "{node.name}" ({node.domain or "ai.onnx"}::{node.op_type}) reads "{name}", which is not a '
+            "graph input, an initializer or an output of a node"
         )
 
 

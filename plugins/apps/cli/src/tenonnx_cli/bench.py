@@ -47,7 +47,7 @@ def _numbers(ctx: click.Context, option: click.Parameter, text: str | None) -> l
     """``1,8,32`` as numbers."""
     parts = [] if text is None else [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
-        raise click.BadParameter(f"{text!r} is no list of positive numbers such as 1,8,32", ctx, option)
+        raise click.BadParameter(f"{text!r} is not a list of positive numbers such as 1,8,32", ctx, option)
     return [int(part) for part in parts]
 
 

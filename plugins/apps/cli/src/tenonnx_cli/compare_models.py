@@ -121,7 +121,7 @@ def call_alike(one: Graph, other: Graph, mapping: Mapping[str, str]) -> None:
         known = [value.name for value in (*graph.all_inputs, *graph.outputs)]
         strange = [name for name in names if name not in known]
         if strange:
-            what = "--map names what is no input or output of the model"
+            what = "--map names a value that is neither an input nor an output of the model"
             raise InvalidCall(what, given=", ".join(strange), available=", ".join(known))
     rename_all(other, {theirs: ours for ours, theirs in mapping.items()})
 

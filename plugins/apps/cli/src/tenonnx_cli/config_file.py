@@ -139,7 +139,7 @@ def _as_given(path: str, key: str, value: Any, option: click.Option) -> Any:
         raise InvalidCall(f'"{printable(key)}" in "{printable(path)}" is not true or false', given=repr(value)[:80])
     each = value if isinstance(value, list) else [value]
     if any(isinstance(one, bool) or not isinstance(one, str | int | float) for one in each):
-        what = f'"{printable(key)}" in "{printable(path)}" is no number, text or array of these'
+        what = f'"{printable(key)}" in "{printable(path)}" is not a number, a string or an array of these'
         raise InvalidCall(what, given=repr(value)[:80])
     texts = [str(one) for one in each]
     return texts if option.multiple else ",".join(texts)

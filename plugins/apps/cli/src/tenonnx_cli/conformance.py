@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -30,14 +29,9 @@ def command(
 
     Needs tenonnx-testing. Exit code 1 if a test fails.
     """
-    from tenonnx import PluginError
-    from tenonnx.tools import installing
+    from tenonnx.tools import import_optional
 
-    if find_spec("tenonnx_testing") is None:
-        raise PluginError(
-            "cannot run conformance tests: tenonnx-testing is not installed", do=installing("tenonnx-testing")
-        )
-    kit = import_module("tenonnx_testing.suite")
+    kit = import_optional("tenonnx_testing.suite", "run conformance tests")
     wanted = name or kit.project_of(Path.cwd())
     kit.conformance(wanted, op=op)  # refuses a name that is none
     options = [f"--tenonnx-examples={examples}", *([f"--tenonnx-report={report}"] if report else [])]

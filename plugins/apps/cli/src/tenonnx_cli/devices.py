@@ -36,7 +36,7 @@ def _mesh(ctx: click.Context, option: click.Parameter, text: str | None) -> dict
     names = [name.strip() for name, _, _ in pairs]
     sizes = [size.strip() for _, _, size in pairs]
     if not all(names) or len({*names}) < len(names) or not all(n.isascii() and n.isdigit() and int(n) for n in sizes):
-        raise click.BadParameter(f"{text!r} is no mesh such as data=4,model=2", ctx, option)
+        raise click.BadParameter(f"{text!r} is not a mesh such as data=4,model=2", ctx, option)
     return {name: int(size) for name, size in zip(names, sizes, strict=True)}
 
 
@@ -49,7 +49,7 @@ def _sharding(
         pattern, equals, axes = text.rpartition("=")
         parts = [part.strip() for part in axes.split(",")]
         if not pattern or not equals or not all(all(part.split("+")) for part in parts):
-            raise click.BadParameter(f"{text!r} is no sharding such as *.weight=-,model", ctx, option)
+            raise click.BadParameter(f"{text!r} is not a sharding such as *.weight=-,model", ctx, option)
         found[pattern] = tuple(
             None if part == "-" else tuple(part.split("+")) if "+" in part else part for part in parts
         )

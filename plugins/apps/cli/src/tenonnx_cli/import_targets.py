@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -31,17 +30,16 @@ def command(tables: str, wheel: str, output: str, as_json: bool) -> None:
     WHEEL is the file that `pip download winml-cli --no-deps` gives, which is not installed. The file has a target for
     each execution provider and device. Needs tenonnx-testing and pyarrow.
     """
-    from tenonnx import InvalidCall, PluginError
-    from tenonnx.tools import installing
+    from tenonnx import InvalidCall
+    from tenonnx.tools import import_optional
 
-    if find_spec("tenonnx_testing") is None:
-        raise PluginError("importing targets needs tenonnx-testing", do=installing("tenonnx-testing"))
+    reader = import_optional(f"tenonnx_testing.probing.{tables}", "import targets")
     if not output.endswith(".json"):
         raise InvalidCall("the output of several targets has no suffix .json", given=output)
     if not Path(output).absolute().parent.is_dir():
         raise InvalidCall("no such folder", given=str(Path(output).parent))
     with working(f"reading {wheel}"):
-        found = import_module(f"tenonnx_testing.probing.{tables}").winml_targets(Path(wheel))
+        found = reader.winml_targets(Path(wheel))
     Path(output).write_text(import_module("tenonnx_testing.probing.target_text").json_texts(found), "utf-8")
     counts = {name: len({op for table in target["ops"] for op in table["names"]}) for name, target in found.items()}
     if as_json:

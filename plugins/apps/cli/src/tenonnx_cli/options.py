@@ -59,7 +59,7 @@ def names_like(example: str) -> Callable[[click.Context, click.Parameter, str | 
     def read(ctx: click.Context, option: click.Parameter, value: str | None) -> list[str] | None:
         names = None if value is None else [name.strip() for name in value.split(",")]
         if names is not None and not all(names):
-            raise click.BadParameter(f"{value!r} is no list of names such as {example}", ctx, option)
+            raise click.BadParameter(f"{value!r} is not a list of names such as {example}", ctx, option)
         return names
 
     return read
@@ -94,7 +94,7 @@ def parse_shapes(ctx: click.Context, option: click.Parameter, values: Sequence[s
         name, colon, dims = text.rpartition(":")
         parts = [part.strip() for part in dims.split(",")] if dims.strip() else []
         if not name or not colon or not all(parts):
-            raise click.BadParameter(f"{text!r} is no shape such as x:1,3,224,224", ctx, option)
+            raise click.BadParameter(f"{text!r} is not a shape such as x:1,3,224,224", ctx, option)
         shapes[name] = tuple(_dim(part) for part in parts)
     return shapes
 

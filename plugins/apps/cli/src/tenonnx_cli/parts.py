@@ -22,7 +22,7 @@ _COMMA, _EQUALS = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\)=")
 def names(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> Sequence[str]:
     """Check that each text is of the form ``a,b``, for ``names_among``."""
     if not all(part.strip() for text in values for part in _COMMA.split(text)):
-        raise click.BadParameter(f"{', '.join(values)!r} is no list of names such as a,b", ctx, option)
+        raise click.BadParameter(f"{', '.join(values)!r} is not a list of names such as a,b", ctx, option)
     return values
 
 

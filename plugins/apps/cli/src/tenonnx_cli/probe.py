@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +91,10 @@ def command(
     versions, element types and attributes that are computed rightly, and in `failures` those that are computed wrongly,
     refused, or end the process. An interrupted probe goes on where it stopped, by FILE.partial. Needs tenonnx-testing.
     """
-    from tenonnx import InvalidCall, PluginError
-    from tenonnx.tools import CommandRunner, FunctionRunner, installing
+    from tenonnx import InvalidCall
+    from tenonnx.tools import CommandRunner, FunctionRunner, import_optional
 
-    if find_spec("tenonnx_testing") is None:
-        raise PluginError("probing needs tenonnx-testing", do=installing("tenonnx-testing"))
+    probing = import_optional("tenonnx_testing.probing.probe", "probe a runtime")
     if (runner is None) == (line is None):
         raise InvalidCall("not exactly one of --runner and --command was given", do="see tenonnx targets probe --help")
     if python and runner is None:
@@ -109,7 +106,6 @@ def command(
     consumer: Any = (
         FunctionRunner(runner, seconds, python) if runner is not None else CommandRunner(line or "", seconds)
     )
-    probing = import_module("tenonnx_testing.probing.probe")
     given = ["--runner", runner] if runner is not None else ["--command", line or ""]
     given += ["--python", "ENV/bin/python"] if python else []
     given += ["-o", Path(output).name, "--examples", str(examples), "--seed", str(seed)]

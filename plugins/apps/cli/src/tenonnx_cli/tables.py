@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx import InvalidCall
-from tenonnx.tools import installing, write_bytes
+from tenonnx.tools import import_optional, write_bytes
 
 #: What a spreadsheet begins a formula with.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
@@ -52,14 +52,10 @@ def _harmless(field: Any) -> Any:
 
 
 def _parquet(columns: Mapping[str, Sequence[Any]]) -> bytes:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise InvalidCall(
-            "cannot write a Parquet file: the package pyarrow is not installed",
-            do=f"{installing('tenonnx[parquet]')}, or write .csv",
-        ) from error
+    install = "tenonnx[parquet]"
+    parquet = import_optional("pyarrow.parquet", "write a Parquet file", install=install, otherwise="write .csv")
+    import pyarrow
+
     file = io.BytesIO()
     parquet.write_table(pyarrow.table(dict(columns)), file)
     return file.getvalue()

@@ -46,7 +46,7 @@ def _numbers(ctx: click.Context, option: click.Parameter, value: str | None) -> 
     try:
         return [float(part) for part in value.split(",")]
     except ValueError:
-        raise click.BadParameter(f"{value!r} is no list such as 0.485,0.456,0.406", ctx, option) from None
+        raise click.BadParameter(f"{value!r} is not a list such as 0.485,0.456,0.406", ctx, option) from None
 
 
 _KINDS: dict[str, dict[str, Any]] = {

@@ -40,7 +40,7 @@ class Source(NamedTuple):
             )
         if len(model) > LARGEST_SENT:
             raise InvalidCall(
-                f"a model above {LARGEST_SENT >> 20} MB is no file that workers can map",
+                f"a model above {LARGEST_SENT >> 20} MB is not a file that workers can map",
                 given=f"{len(model) >> 20} MB",
                 do="write it, tx.export(graph, path), and give the path",
             )
@@ -112,7 +112,7 @@ def opened(source: Source, outputs: Collection[str] | None) -> tuple[Graph, list
         is_map = isinstance(kind, SequenceType) and isinstance(kind.element, MapType)
         if each.keys is None and not is_map and kind is not None and not isinstance(kind, TensorType):
             raise InvalidCall(
-                f'output "{each.name}" is {kind}, which is no column of a table',
+                f'output "{each.name}" is {kind}, which is not a column of a table',
                 available=", ".join(f"{name}: {value.type}" for name, value in known.items()),
                 do="name the outputs to write (--output-names A,B)",
             )

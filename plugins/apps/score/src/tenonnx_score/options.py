@@ -124,16 +124,16 @@ class ScoreConfig:
         for name in ("batch", "threads", "part_rows"):
             number = getattr(self, name)
             if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
-                raise InvalidCall(f"{name} is no whole number of at least 1", given=repr(number)[:80])
+                raise InvalidCall(f"{name} is not a positive integer", given=repr(number)[:80])
         if not isinstance(self.max_errors, int | float) or not 0 <= self.max_errors <= 1:
-            raise InvalidCall("max_errors is no share from 0 to 1", given=repr(self.max_errors)[:80])
+            raise InvalidCall("max_errors is not between 0 and 1", given=repr(self.max_errors)[:80])
         for name, known in (("format", FORMATS), ("resize", RESIZES)):
             value = getattr(self, name)
             if value is not None and value not in known:
                 raise InvalidCall(f"unknown {name}", given=repr(value)[:80], available=", ".join(known))
         for name in ("keep", "outputs"):
             if isinstance(getattr(self, name), str):
-                raise InvalidCall(f"{name} is no list of names", given=repr(getattr(self, name))[:80])
+                raise InvalidCall(f"{name} is not a list of names", given=repr(getattr(self, name))[:80])
 
     def of_scorer(self) -> dict[str, Any]:
         """The options that a ``Scorer`` has, too; how large its batches are is found out."""

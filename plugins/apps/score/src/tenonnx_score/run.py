@@ -215,7 +215,7 @@ class _Run:
             return manifest
         if strange := foreign(self.folder):
             raise InvalidCall(
-                "the output folder is not empty, and not of an earlier run",
+                "the output folder is not empty and was not written by an earlier run",
                 given=f"{self.folder} has {', '.join(strange[:5])}",
                 do="give another folder (-o)",
             )

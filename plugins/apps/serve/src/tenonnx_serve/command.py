@@ -7,7 +7,6 @@ import secrets
 import socket
 import webbrowser
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from tenonnx import InvalidCall
-from tenonnx.extend import did_you_mean_file, installing
+from tenonnx.extend import did_you_mean_file, import_optional
 from tenonnx_cli.extend import Command, check_reading, complain, is_made, made_options, say
 
 #: How long a token is at least where other machines reach the server: letters and digits of more than 128 bits.
@@ -162,8 +161,7 @@ def _serve_mcp(source: str | None, write: Path | None, timeout: float, jobs: int
         raise InvalidCall("options of the page were given with --mcp", given=", ".join(given), do="leave them out")
     if source is not None and not Path(source).is_dir():
         raise InvalidCall("with --mcp, the source is not a folder", given=source, do="name a folder, or leave it out")
-    if find_spec("mcp") is None:
-        raise InvalidCall("cannot serve tools: the package mcp is not installed", do=installing("tenonnx-serve[mcp]"))
+    import_optional("mcp", "serve tools", install="tenonnx-serve[mcp]")
     from tenonnx_serve.mcp_server import serve
     from tenonnx_serve.mcp_tools import Limits
 

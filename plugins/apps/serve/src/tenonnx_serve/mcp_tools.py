@@ -208,7 +208,7 @@ def _values(name: str, parameter: click.Parameter, value: Any) -> Sequence[Any]:
     accepted = _ACCEPTED["string" if expected == "array" else expected]
     for each in several:
         if not isinstance(each, accepted) or (isinstance(each, bool) and bool not in accepted):
-            what = f'the argument "{name}" has a value of another type'
+            what = f'the argument "{name}" has a value of the wrong type'
             raise InvalidCall(what, given=repr(each)[:300], available=expected)
     return several
 

@@ -210,11 +210,11 @@ def test_errors_have_the_message_of_the_command(tmp_path):
     assert "broken.onnx" in texts[0]
     assert "did you mean" in texts[1]
     assert texts[2].startswith("unknown target")
-    assert texts[3].startswith('the argument "opset" has a value of another type')
-    assert texts[4].startswith('the argument "opset" has a value of another type')
+    assert texts[3].startswith('the argument "opset" has a value of the wrong type')
+    assert texts[4].startswith('the argument "opset" has a value of the wrong type')
     assert texts[5] == 'the argument "model" of plan is missing'
     assert "Softmax" in texts[6]
-    assert texts[7].startswith('the argument "seed" has a value of another type')
+    assert texts[7].startswith('the argument "seed" has a value of the wrong type')
     assert texts[8].startswith("unknown tool: remove")
 
 

@@ -319,7 +319,7 @@ def _refuse_values(graph: Graph, session: InferenceSession) -> None:
     if kinds := _without_values(graph, session):
         raise UnsupportedOp(
             "onnxruntime cannot run a graph with state, or with tensors that numpy does not know, beside inputs or "
-            "outputs that are no tensors of numbers",
+            "outputs that are not tensors of numbers",
             given=", ".join(dict.fromkeys(kinds)),
         )
 

@@ -102,7 +102,7 @@ class CheckpointState:
         graph = tx.load(checkpoint_uri)
         if graph.training_state is None or "requires_grad" not in graph.training_state.settings:
             raise InvalidCall(
-                f'"{os.fspath(checkpoint_uri)}" is no checkpoint', do="artifacts.generate_artifacts writes one"
+                f'"{os.fspath(checkpoint_uri)}" is not a checkpoint', do="artifacts.generate_artifacts writes one"
             )
         return cls(graph)
 
@@ -228,7 +228,7 @@ class Module:
         vector = buffer.numpy() if hasattr(buffer, "numpy") else np.asarray(buffer)
         size = self.get_parameters_size(trainable_only)
         if vector.shape != (size,):
-            raise InvalidCall(f"the buffer is no vector of {size} numbers", given=str(list(vector.shape)))
+            raise InvalidCall(f"the buffer is not a vector of {size} numbers", given=str(list(vector.shape)))
         for name in self._parameters(trainable_only):
             held = self._state.held[name]
             part, vector = vector[: held.size], vector[held.size :]

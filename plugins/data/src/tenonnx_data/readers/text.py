@@ -318,7 +318,7 @@ def _misfit(found: dict[str, Any], schema: pa.Schema) -> str:
                 raise pa.ArrowInvalid
             pa.array([value], field.type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return f'column "{field.name}": {json.dumps(value)[:80]} is no value of {field.type}'
+            return f'column "{field.name}": {json.dumps(value)[:80]} is not a value of {field.type}'
     return ""
 
 

@@ -188,7 +188,7 @@ def settings_of(config: Mapping[str, Any]) -> tuple[Processor, Settings]:
     key = next((name for name in ("image_processor_type", "feature_extractor_type") if config.get(name)), None)
     if key is None:
         raise InvalidModel(
-            "the configuration names no image processor",
+            "the configuration lacks the type of the image processor",
             given=", ".join(config)[:500],
             available="image_processor_type",
         )

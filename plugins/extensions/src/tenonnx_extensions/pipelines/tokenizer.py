@@ -102,7 +102,7 @@ def _json(file: Path, config: dict[str, Any], length: int | None) -> str:
         except InvalidModel:
             raise
         except Exception as error:  # the library raises no other
-            raise InvalidModel(f'"{file}" is no tokenizer.json', given=str(error)[:500]) from error
+            raise InvalidModel(f'"{file}" is not a tokenizer.json', given=str(error)[:500]) from error
     else:
         made = _bert(tokenizers, contents(file), config)
     token = _token(config.get("pad_token"), "[PAD]" if file.suffix == ".txt" else None)

@@ -122,7 +122,7 @@ class _Compiled:
         try:
             found = jax.tree_util.tree_map(jnp.asarray, found)
         except TypeError as error:
-            raise DataDependent("what is no array is computed by numpy", given=str(error)) from error
+            raise DataDependent("values that are not arrays are computed by numpy", given=str(error)) from error
         placed = [self._placed(value.name, each) for value, each in zip(self.plan.graph.outputs, found, strict=True)]
         return placed, jnp.stack(noted).all() if noted else None
 

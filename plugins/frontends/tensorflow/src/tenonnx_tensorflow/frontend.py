@@ -14,7 +14,7 @@ import numpy as np
 
 from tenonnx.extend import FallbackWarning, Graph, InvalidCall, Registry
 from tenonnx.extend.checks import Allowed, CallFailed, Verification, WorkerEnded
-from tenonnx.tools import installing
+from tenonnx.tools import import_optional
 from tenonnx_frontends import (
     chosen_names,
     named_axes,
@@ -29,7 +29,7 @@ from tenonnx_tensorflow.building import graph_of
 from tenonnx_tensorflow.forms import Forms
 from tenonnx_tensorflow.frozen import read_frozen
 from tenonnx_tensorflow.keras_backends import backend_of, call_of
-from tenonnx_tensorflow.keras_files import is_of_keras, loaded
+from tenonnx_tensorflow.keras_files import WITHOUT_TENSORFLOW, is_of_keras, loaded
 from tenonnx_tensorflow.model import Input, Model
 from tenonnx_tensorflow.options import Options
 from tenonnx_tensorflow.original import Original
@@ -215,7 +215,7 @@ def _read(
     runner_of: Callable[[Path, Options, Model], FileRunner] | None,
 ) -> Model:
     if not isinstance(source, str | os.PathLike):
-        _needs_tensorflow(type(source).__qualname__)
+        import_optional("tensorflow", "trace a function or module", otherwise=WITHOUT_TENSORFLOW)
         from tenonnx_tensorflow.keras_models import read_traced
 
         return read_traced(source, examples, options.signature, options.training)
@@ -230,15 +230,6 @@ def _read(
         runner = model.run = runner_of(path, options, model)
         model.refusal = str if options.trust else lambda: runner.refusal
     return model
-
-
-def _needs_tensorflow(what: str) -> None:
-    if find_spec("tensorflow") is None:
-        raise InvalidCall(
-            "cannot trace a function or module: TensorFlow is not installed",
-            given=what,
-            do=f"{installing('tensorflow')}, or give a SavedModel, a frozen graph or a .tflite file, which need none",
-        )
 
 
 def _batched(model: Model) -> Model:

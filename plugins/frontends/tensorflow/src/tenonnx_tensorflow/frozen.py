@@ -38,7 +38,7 @@ def read_frozen(path: Path, inputs: Sequence[str] | None, outputs: Sequence[str]
     message = parse("GraphDef", path.read_bytes(), f'"{path}"')
     library = Library.of(message)
     if not library.nodes:
-        raise InvalidModel(f'"{path}" is no graph of TensorFlow, or one without nodes')
+        raise InvalidModel(f'"{path}" is not a graph of TensorFlow, or has no nodes')
     ends = [Reference.of(name) for name in outputs] if outputs else _unread(library)
     if not ends:
         raise InvalidModel("the graph has no outputs: another node reads every node", do="name them: outputs=[...]")

@@ -98,7 +98,7 @@ class Interpreter:
             return found.function(self, node, *values)
         for value in values:
             if isinstance(value, Variable | Table):
-                raise NotRepresentable("an op that takes a variable or a table has no rule for it", given=node.title)
+                raise NotRepresentable("no rule exists for an op that takes a variable or a table", given=node.title)
         return found.function(node, *values)
 
 
@@ -146,7 +146,7 @@ class Scope:
             missing = [each for each in node.needs if each not in self.held]
             if missing and name in entered:
                 raise NotRepresentable(
-                    "the graph has a cycle of nodes that is no loop of TensorFlow",
+                    "the graph has a cycle of nodes that is not a loop of TensorFlow",
                     given=f"{node.title} needs itself",
                 )
             entered.add(name)

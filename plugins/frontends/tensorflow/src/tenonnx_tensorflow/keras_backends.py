@@ -6,12 +6,11 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Graph, InvalidCall, NotRepresentable, installing
+from tenonnx.extend import Graph, InvalidCall, NotRepresentable, import_optional
 from tenonnx_frontends import named_axes, read_dims, unknown_dims
 from tenonnx_optimize import channels_first, fuse, simplify
 from tenonnx_tensorflow.options import Options
@@ -60,12 +59,8 @@ def call_of(model: Any, examples: Sequence[Any], options: Options) -> Call:
     name = str(keras.backend.backend())
     if name not in _FRONT_ENDS:
         raise NotRepresentable("a model of Keras computes neither on TensorFlow, JAX nor PyTorch", given=f"on {name}")
-    if find_spec(f"tenonnx_{name}") is None:
-        raise InvalidCall(
-            f"cannot read a model of Keras on the backend {name}: tenonnx-{name} is not installed",
-            given=type(model).__qualname__,
-            do=f"{installing(f'tenonnx-{name}')}, or set KERAS_BACKEND=tensorflow and load the model anew",
-        )
+    otherwise = "set KERAS_BACKEND=tensorflow and load the model anew"
+    import_optional(f"tenonnx_{name}", f"read a model of Keras on the backend {name}", otherwise=otherwise)
     structure, names, varying = _examples(model, examples, options.shapes, options.dynamic_batch)
     arrays = keras.tree.flatten(structure)
     ranked = {key: np.shape(array) for key, array in zip(names, arrays, strict=True)}

@@ -8,17 +8,19 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from tenonnx.extend import InvalidCall, InvalidModel, LimitExceeded, TenonnxError, UnsafePath, limits
-from tenonnx.tools import installing
+from tenonnx.tools import import_optional, installing
 from tenonnx_frontends import read_below
 from tenonnx_tensorflow.keras_config import layers_of, refused_objects
 
 #: Keras below it opens other files that an HDF5 file names, whoever checks it before.
 OLDEST = (3, 13, 2)
+
+#: Advice where TensorFlow is missing.
+WITHOUT_TENSORFLOW = "give a SavedModel, a frozen graph or a .tflite file, which need none"
 
 _SUFFIXES = (".keras", ".h5", ".hdf5")
 
@@ -43,14 +45,7 @@ def loaded(source: Any, trust: bool = False) -> tuple[Any, bool]:
     if not is_of_keras(source):
         return source, isinstance(source, str | os.PathLike)
     path = Path(source)
-    if find_spec("keras") is None:
-        raise InvalidCall(
-            "cannot read a file of Keras: Keras is not installed",
-            given=f'"{source}"',
-            do=f"{installing('tensorflow')}, or give a SavedModel, a frozen graph or a .tflite file, which need none",
-        )
-    import keras
-
+    keras = import_optional("keras", f'read "{source}"', install="tensorflow", otherwise=WITHOUT_TENSORFLOW)
     _check_version(keras.__version__)
     try:
         is_apart = _check(path, trust)

@@ -62,7 +62,7 @@ def _lines_of(folder: Path, path: str, assets: Mapping[str, str]) -> list[str]:
     """The lines of an asset; a table may read no other file."""
     if path not in assets.values():
         raise UnsafePath(
-            "a table reads a file that is no asset of the SavedModel",
+            "a table reads a file that is not an asset of the SavedModel",
             given=f'"{path[:200]}"',
             available=", ".join(sorted(set(assets.values()))[:3]) or "no assets",
             do="save the model with the file as an asset: tf.lookup.TextFileInitializer(path, ...)",

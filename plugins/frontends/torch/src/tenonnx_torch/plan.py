@@ -178,7 +178,7 @@ class Step:
 
     def _made_body(self) -> Plan:
         op = self._op
-        refused = NotRepresentable(f"PyTorch has no form of {op.title} for these arguments, and traces nothing else")
+        refused = NotRepresentable(f"PyTorch cannot trace {op.title} with these arguments")
         if op.primitive or self.plans:
             raise refused
         graph = self.slope.graph([k for k, known in enumerate(self._known) if known is None])

@@ -42,7 +42,7 @@ def _program_of_script(module: Any, examples: tuple[Any, ...], keywords: dict[st
     """A scripted module as an exported program that gives the same for its examples."""
     if not examples and not keywords:
         raise InvalidCall(
-            "a scripted module was given no examples",
+            "cannot load a scripted module without examples",
             do="give tx.load examples, or input_shape=[2, 3] (--load input_shape=[2,3])",
         )
     try:

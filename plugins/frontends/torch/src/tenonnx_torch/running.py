@@ -44,7 +44,7 @@ class Settings(NamedTuple):
         compiler = compiled if isinstance(compiled, str) else "inductor" if compiled else ""
         known = torch.compiler.list_backends(exclude_tags=())
         if compiler and compiler not in known:
-            raise InvalidCall("compiled is no backend of torch.compile", given=compiler, available=", ".join(known))
+            raise InvalidCall("compiled is not a backend of torch.compile", given=compiler, available=", ".join(known))
         try:
             found = torch.device(device)
             torch.empty(1, device=found)

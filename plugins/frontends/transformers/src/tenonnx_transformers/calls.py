@@ -62,7 +62,7 @@ def inputs_for(source: Source, batch: int, length: int, seed: int = 0) -> dict[s
     known = inspect.signature(model.forward).parameters
     wanted = [name for name in KNOWN if name in known and _is_used(name, source)]
     if not wanted or "inputs_embeds" in wanted:
-        raise NotRepresentable(f"the inputs of {type(model).__name__} are unknown", given=", ".join(known))
+        raise NotRepresentable(f"cannot make example inputs for {type(model).__name__}", given=", ".join(known))
     images = batch + 1 if "input_ids" in wanted else batch  # as many images as texts are a case of their own
     return {name: _example(name, source, images if name == "pixel_values" else batch, length, seed) for name in wanted}
 

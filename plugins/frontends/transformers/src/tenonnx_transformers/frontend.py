@@ -21,7 +21,7 @@ def read(
         parts = parts_of(model)
     if len(parts) > 1:
         raise NotRepresentable(
-            "the model becomes several graphs",
+            "the model is exported as several graphs, not one",
             given=", ".join(part.name for part in parts),
             do="write all of them to a folder: tenonnx convert --layout onnxruntime, or tenonnx_transformers.export",
         )

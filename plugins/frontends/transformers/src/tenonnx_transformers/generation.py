@@ -163,7 +163,7 @@ def compare_tokens(
         gap = float(found[expected[row, step]] - found[actual[row, step]])
         if gap > 2 * allowed.absolute * max(1.0, float(np.abs(found).max())):
             raise VerificationFailed(
-                f"{runtime} generates other tokens than the model",
+                f"{runtime} generated tokens that differ from the model's",
                 given=f"prompt {row + 1}, token {step + 1}: {actual[row, step]} instead of {expected[row, step]}, "
                 f"whose logit is {gap:.3g} above",
             )

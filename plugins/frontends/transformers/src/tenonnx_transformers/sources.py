@@ -50,7 +50,7 @@ def source_of(model: torch.nn.Module | str | os.PathLike[str], task: str | None 
     if isinstance(model, torch.nn.Module):
         if not isinstance(getattr(model, "config", None), transformers.PreTrainedConfig):
             raise InvalidCall(
-                "the module is no model of transformers",
+                "the module is not a model of the transformers library",
                 given=type(model).__name__,
                 do="export it by tenonnx_torch.export",
             )
@@ -69,7 +69,8 @@ def source_of(model: torch.nn.Module | str | os.PathLike[str], task: str | None 
 def _task_of_folder(folder: Path, names: list[str]) -> Task:
     if not names:
         raise InvalidCall(
-            f'"{folder / CONFIG}" names no architecture', do="give the task: task=, or --task of a command"
+            f'"{folder / CONFIG}" lists no model class (architectures)',
+            do="give the task: task=, or --task of a command",
         )
     return task_of(names[0])
 
@@ -94,10 +95,10 @@ def _config(folder: Path, trust: bool) -> Any:
     except (OSError, ValueError) as error:
         raise InvalidModel(f'cannot read "{path}"', given=str(error)) from error
     if not isinstance(read, dict):
-        raise InvalidModel(f'"{path}" is no JSON object', given=type(read).__name__)
+        raise InvalidModel(f'"{path}" is not a JSON object', given=type(read).__name__)
     if read.get("auto_map") and not trust and not _is_known(read):
         raise InvalidCall(
-            f'"{folder}" brings code of its own',
+            f'"{folder}" was not loaded: it contains Python code of its own',
             given=", ".join(map(str, read["auto_map"].values() if isinstance(read["auto_map"], dict) else ())),
             do="read that code, then pass --trust of a command, or trust=True",
         )

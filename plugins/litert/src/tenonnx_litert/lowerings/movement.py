@@ -306,7 +306,7 @@ def pad(x: Value, pads: Value, value: Value | None, axes: Value | None, *, mode:
         return _padded(x, int32(widths), value)
     if mode == "edge":
         return _edges(x, widths)
-    unless(True, f"no kernel pads by {mode}")
+    unless(True, f"no builtin operator pads by {mode}")
     return None
 
 

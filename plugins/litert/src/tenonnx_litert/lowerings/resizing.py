@@ -57,7 +57,7 @@ def resize(
     if mode == "nearest":
         return _resized_to_nearest(x, roi, scales, target, options)
     unless(mode != "linear" or bool(antialias), f"no kernel resizes by {mode}")
-    unless(attributes["exclude_outside"] != 0, "weights outside are left out")
+    unless(attributes["exclude_outside"] != 0, "Resize has exclude_outside")
     unless(
         coordinate_transformation_mode not in FLAGS, f"no kernel has the coordinates {coordinate_transformation_mode}"
     )

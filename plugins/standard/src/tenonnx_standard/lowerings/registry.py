@@ -93,7 +93,7 @@ def within(axis: int, rank: int) -> int:
     return axis + rank if axis < 0 else axis
 
 
-def unless(wrong: bool, why: str = "the form does not serve") -> None:
+def unless(wrong: bool, why: str = "the lowering does not apply") -> None:
     """Raise ``NotRepresentable`` where ``wrong`` holds."""
     if wrong:
         raise NotRepresentable(why)

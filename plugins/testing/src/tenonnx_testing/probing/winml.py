@@ -9,13 +9,12 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import onnx
 
-from tenonnx.extend import DType, InvalidCall, PluginError, installing
+from tenonnx.extend import DType, InvalidCall, import_optional
 from tenonnx_testing.probing import summary
 from tenonnx_testing.probing.target_text import target_table
 
@@ -47,10 +46,7 @@ def winml_targets(wheel: Path) -> dict[str, dict[str, Any]]:
 
     Raises ``InvalidCall`` for a file that is no such wheel.
     """
-    try:
-        parquet = import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise PluginError("reading these tables needs pyarrow", do=installing("pyarrow")) from error
+    parquet = import_optional("pyarrow.parquet", f'read "{wheel}"')
     try:
         with zipfile.ZipFile(wheel) as archive:
             tables = list(_tables(archive.namelist()))

@@ -100,7 +100,7 @@ def _numbers_of(ctx: click.Context, option: click.Parameter, text: str | None) -
     try:
         return () if text is None else tuple(map(float, text.split(",")))
     except ValueError as error:
-        raise click.BadParameter(f"{text!r} is no list of numbers such as 0.485,0.456,0.406", ctx, option) from error
+        raise click.BadParameter(f"{text!r} is not a list of numbers such as 0.485,0.456,0.406", ctx, option) from error
 
 
 data_options = in_order(

@@ -67,7 +67,9 @@ class TrainingFiles:
             "--find-learning-rate": (self.rates, (".svg",)),
         }
         if self.rates is not None and (others := [o for o, (path, _) in kinds.items() if path and path != self.rates]):
-            raise InvalidCall("--find-learning-rate trains no model to write", given=", ".join(others))
+            raise InvalidCall(
+                "--find-learning-rate trains no model, so that there is none to write", given=", ".join(others)
+            )
         if self.monitor is not None and self.best is None:
             raise InvalidCall(
                 "--monitor was given without --best", given=f"--monitor {self.monitor}", do="--best best.onnx"

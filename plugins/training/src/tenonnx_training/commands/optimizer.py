@@ -49,7 +49,7 @@ def _scheduled(graph: Graph, optimizer: Optimizer, kind: str, steps: int | None,
     first: Any = optimizer.learning_rate
     if callable(first):
         raise InvalidCall(
-            "--schedule has no learning rate to begin with",
+            "--schedule was given without an initial learning rate",
             given="a schedule of the training so far",
             do="--lr 0.001, say",
         )

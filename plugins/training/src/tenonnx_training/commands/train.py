@@ -55,7 +55,7 @@ def _groups(ctx: click.Context, option: click.Parameter, texts: Sequence[str]) -
         except ValueError:
             numbers = {}
         if not pattern or not numbers or not numbers.keys() <= {"rate", "weight_decay"}:
-            raise click.BadParameter(f"{text!r} is no group such as head.*:rate=10,weight_decay=0", ctx, option)
+            raise click.BadParameter(f"{text!r} is not a group such as head.*:rate=10,weight_decay=0", ctx, option)
         found.append(Group(pattern, **numbers))
     return found or None
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tenonnx import InvalidCall
-from tenonnx.extend import installing
+from tenonnx.extend import import_optional
 from tenonnx_score.engines.engine import Made
 from tenonnx_score.engines.outcomes import opened, outcome_of
 from tenonnx_score.parts import Part, Task
@@ -79,11 +78,6 @@ class _Maker:
 
 
 def _ray() -> Any:
-    try:
-        import ray
-        import ray.data
-    except ImportError as error:
-        raise InvalidCall(
-            "--on ray: the package ray cannot be imported", given=str(error), do=installing("tenonnx-score[ray]")
-        ) from error
-    return ray
+    install = "tenonnx-score[ray]"
+    import_optional("ray.data", "score on Ray", install=install)
+    return import_optional("ray", "score on Ray", install=install)

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tenonnx import InvalidCall
-from tenonnx.extend import installing
+from tenonnx.extend import import_optional
 from tenonnx_score.engines.engine import Made
 from tenonnx_score.engines.outcomes import opened, outcome_of
 from tenonnx_score.parts import Done, Part, Task
@@ -69,19 +69,12 @@ def _made(spark: Any, task: bytes, part: Part) -> Done:
 
 def _session(master: str) -> tuple[Any, bool]:
     """The session of a master, and whether it was made for this run."""
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise InvalidCall(
-            "--on spark: the package pyspark cannot be imported",
-            given=str(error),
-            do=installing("tenonnx-score[spark]"),
-        ) from error
-    if (active := SparkSession.getActiveSession()) is not None:
+    sql = import_optional("pyspark.sql", "score on Spark", install="tenonnx-score[spark]")
+    if (active := sql.SparkSession.getActiveSession()) is not None:
         return active, False
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     where = re.sub(r"^local\[([0-9*]+)\]$", rf"local[\1,{TRIES}]", master or "local[*]")
-    builder = SparkSession.builder.master(where).appName("tenonnx score")
+    builder = sql.SparkSession.builder.master(where).appName("tenonnx score")
     builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
     try:
         spark = builder.getOrCreate()

@@ -29,7 +29,7 @@ class Interface(NamedTuple):
 
 
 def interface_of(graph: Graph) -> Interface:
-    """That of a graph. Raises ``NotRepresentable`` for what is no tensor of a known rank."""
+    """That of a graph. Raises ``NotRepresentable`` for what is not a tensor of known rank."""
     return Interface(_tensors("input", graph.inputs), _tensors("output", graph.outputs))
 
 
@@ -39,7 +39,7 @@ def _tensors(what: str, values: Sequence[Value]) -> tuple[Tensor, ...]:
         kind = value.type
         if not isinstance(kind, TensorType) or kind.shape is None:
             raise NotRepresentable(
-                f'{what} "{value.name}" is no tensor of a known rank',
+                f'{what} "{value.name}" is not a tensor of known rank',
                 given=str(kind),
                 do="cut the model before it (tenonnx extract), or fix its shape (--fix-shapes)",
             )

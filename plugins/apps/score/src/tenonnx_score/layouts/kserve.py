@@ -22,7 +22,7 @@ def files(folder: Path, graph: Graph) -> tuple[Path, dict[Path, str]]:
     name = folder.name
     if not _NAME.fullmatch(name):
         raise InvalidCall(
-            "the folder's name is no name of a Kubernetes service",
+            "the folder's name is not valid as the name of a Kubernetes service",
             given=name,
             available="up to 63 small letters, digits and hyphens, with a letter first",
             do="give another folder (-o)",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenonnx import Graph, InvalidCall, InvalidModel, Node, UnsupportedOp, Value, infer
-from tenonnx.tools import find_extension, installing
+from tenonnx.tools import extension
 from tenonnx_cli.drawing import automatic, group_keys, kind_of, picture, subgraphs
 from tenonnx_cli.tools import describe
 from tenonnx_serve.tasks import Tell
@@ -268,12 +268,9 @@ def _around(looked: Looked, key: str) -> set[str]:
 
 
 def costs(tell: Tell) -> dict[str, Any]:
-    """Multiplications and bytes of each node and group, by key. Raises ``UnsupportedOp`` without the optimizer."""
-    counted = find_extension("costs")
-    if counted is None:
-        raise UnsupportedOp("cannot count costs: tenonnx-optimize is not installed", do=installing("tenonnx-optimize"))
+    """Multiplications and bytes of each node and group, by key. Raises ``PluginError`` without the optimizer."""
     graph = model().graph
-    found = counted(graph)
+    found = extension("costs")(graph)
     groups = group_keys(graph)
     rows: dict[str, list[int]] = {}
     for place, (each, node) in enumerate(zip(found.nodes, graph.nodes, strict=True)):

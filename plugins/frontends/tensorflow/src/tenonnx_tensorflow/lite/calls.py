@@ -190,7 +190,9 @@ def activated(call: Call, x: Value, name: str = "FusedActivationFunction") -> Va
         return ops.clip(x, number(-1 if kind == 2 else 0, x), number(1 if kind == 2 else 6, x))
     if kind == 4:
         return ops.tanh(x)
-    raise NotRepresentable("an activation is not Relu, Relu6, Tanh or from -1 to 1", given=f"number {kind}")
+    raise NotRepresentable(
+        "unsupported fused activation", given=f"number {kind}", available="RELU, RELU_N1_TO_1, RELU6, TANH"
+    )
 
 
 def moves(call: Call) -> bool:

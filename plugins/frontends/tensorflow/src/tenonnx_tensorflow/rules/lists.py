@@ -35,7 +35,7 @@ def _rows(held: Any, node: Any, like: Value | None = None) -> Value:
     elif shape is not None and all(n is not None for n in shape):
         inner = constant(np.asarray(shape, np.int64))
     else:
-        raise NotRepresentable("a list is read whose elements have an unknown shape", given=node.title)
+        raise NotRepresentable("the elements of a list that is read have an unknown shape", given=node.title)
     size = ops.reshape(int64(held.size), [1])
     return ops.expand(constant(np.zeros((), held.dtype.numpy)), ops.concat(size, inner, axis=0))
 

@@ -86,5 +86,5 @@ def _plain(content: Any, dtype: DType) -> Any:
 @rule("LookupTableSizeV2", "LookupTableSize", interpreter=True)
 def size(interpreter: Any, node: Any, table: Table) -> Value:
     if table.keys is None:
-        raise NotRepresentable("a table is measured that has no contents", given=node.title)
+        raise NotRepresentable("the size of a table without contents is unknown", given=node.title)
     return constant(np.asarray(len(table.keys), np.int64))

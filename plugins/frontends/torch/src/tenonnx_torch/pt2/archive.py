@@ -76,34 +76,34 @@ class Archive:
 
     def _checked_members(self) -> dict[str, zipfile.ZipInfo]:
         if "serialized_exported_program.json" in self._zip.namelist():
-            raise InvalidCall("a file of torch.export before 2.9 holds its weights as pickles", do=TRUST)
+            raise InvalidCall("the file of torch.export before 2.9 stores its weights as pickles", do=TRUST)
         found: dict[str, zipfile.ZipInfo] = {}
         folders = set()
         for member in self._zip.infolist():
             folder, _, name = member.filename.partition("/")
             if name in found:
-                raise InvalidModel("the archive holds a member twice", given=name[:200])
+                raise InvalidModel("the archive contains a member twice", given=name[:200])
             folders.add(folder)
             found[name] = member
         if len(folders) != 1:
             raise InvalidModel("the members of the archive are not in one folder", given=str(sorted(folders))[:200])
         size = self.path.stat().st_size
         if any(member.compress_type != zipfile.ZIP_STORED for member in found.values()):
-            raise InvalidModel("the archive holds compressed members", do="write it with torch.export.save")
+            raise InvalidModel("the archive contains compressed members", do="write it with torch.export.save")
         if sum(member.file_size for member in found.values()) > size:
             raise InvalidModel("the members of the archive are longer than the file", given=f"{size} bytes")
         if "constants.pkl" in found:
-            raise InvalidCall("a file of TorchScript holds code", do=TRUST)
+            raise InvalidCall("a TorchScript file contains code", do=TRUST)
         return found
 
     def program(self) -> tuple[str, dict[str, Any]]:
         """The name and the JSON of the only program."""
         names = [name for name in self._members if re.fullmatch(r"models/[^/]+\.json", name)]
         if any(name.startswith("data/aotinductor/") for name in self._members) and not names:
-            raise InvalidCall("the archive holds compiled code and no program", do="save it with torch.export.save")
+            raise InvalidCall("the archive contains compiled code but no program", do="save it with torch.export.save")
         if len(names) != 1:
             given = ", ".join(names)[:200] or "none"
-            raise InvalidModel("the archive does not hold one program of torch.export", given=given)
+            raise InvalidModel("the archive does not contain exactly one program of torch.export", given=given)
         order = self._bytes("byteorder") if "byteorder" in self._members else b"little"
         if order != b"little":
             raise InvalidModel("the archive is not little-endian", given=repr(order)[:80])
@@ -114,9 +114,9 @@ class Archive:
         try:
             found = json.loads(self._bytes(name))
         except (ValueError, RecursionError) as error:
-            raise InvalidModel(f'member "{name}" of the archive is no JSON', given=str(error)[:200]) from error
+            raise InvalidModel(f'member "{name}" of the archive is not JSON', given=str(error)[:200]) from error
         if not isinstance(found, dict):
-            raise InvalidModel(f'member "{name}" of the archive is no mapping')
+            raise InvalidModel(f'member "{name}" of the archive is not a mapping')
         return found
 
     def _bytes(self, name: str) -> bytes:
@@ -138,7 +138,7 @@ class Archive:
             if not isinstance(entry, dict) or entry.get("use_pickle") is not False or entry.get("tensor_meta") is None
         ]
         if pickled:
-            raise InvalidCall(f"the file holds {folder} as pickles", given=", ".join(pickled)[:300], do=TRUST)
+            raise InvalidCall(f"the file stores {folder} as pickles", given=", ".join(pickled)[:300], do=TRUST)
         raw: dict[str, bytearray] = {}
         found: dict[str, torch.Tensor] = {}
         for name, entry in listed.items():

@@ -73,7 +73,9 @@ def checked(program: Mapping[str, Any]) -> dict[str, Any]:
     wanted = list(dict.fromkeys(_refusals(program)))
     if wanted:
         raise InvalidCall(
-            "the program asks for what may run code, or has effects", given=", ".join(wanted)[:400], do=TRUST
+            "the program calls operators that can run code or have side effects",
+            given=", ".join(wanted)[:400],
+            do=TRUST,
         )
     found: dict[str, Any] = _copied(program, "", 0)
     return {
@@ -180,7 +182,7 @@ def _plain_structure(text: Any) -> str:
 
 def _copied(each: Any, key: str, depth: int) -> Any:
     if depth > 4 * _DEEPEST:
-        raise InvalidModel("the program is nested too deep")
+        raise InvalidModel("the program is nested too deeply")
     rule = _RULES.get(key)
     if rule is not None:
         return rule(each)

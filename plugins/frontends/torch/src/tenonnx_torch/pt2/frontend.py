@@ -70,7 +70,7 @@ def _held(path: str | os.PathLike[str], trust: bool, is_verified: bool) -> Any:
         program = program_of_file(path)
         return module_called_by(program, ProgramFile(Path(path), program))
     raise InvalidCall(
-        "a file of TorchScript or a pickled module is not read without trust, as reading it runs its code",
+        "a TorchScript file or a pickled module was not read, since reading it runs its code",
         given=f'"{os.fspath(path)}"',
         do="give trust=True (--trust) for a file of your own, or save the program with torch.export.save",
     )
@@ -90,7 +90,7 @@ def _trusted(path: str | os.PathLike[str], is_program: bool) -> Any:
         raise InvalidModel(f'PyTorch cannot read "{os.fspath(path)}"', given=given) from error
     if not isinstance(found, torch.nn.Module | torch.export.ExportedProgram):
         raise InvalidCall(
-            "the file holds no module",
+            "the file contains no module",
             given=f'"{os.fspath(path)}", which holds a {type(found).__name__}',
             do="load the weights into their module, and give that: tx.load(module, *examples)",
         )
