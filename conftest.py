@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,6 +98,19 @@ def needs_exact_products(item: pytest.Item) -> bool:
         item.path.relative_to(item.config.rootpath).as_posix() if item.path.is_relative_to(item.config.rootpath) else ""
     )
     return any(part in item.name for part in EXACT.get(path, ()))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("slow", "tests that a run without paths leaves out", type="paths")
+    parser.addoption("--slow", action="store_true", help="without paths: run the tests that are left out otherwise")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Divide the test files between the runs with and without ``--slow``, where no paths are named."""
+    if config.args != config.getini("testpaths") or collection_path.is_dir():
+        return None
+    is_slow = any(collection_path.is_relative_to(each) for each in config.getini("slow"))
+    return True if is_slow != config.getoption("slow") else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
