@@ -76,7 +76,7 @@ def test_folders_of_other_environments_are_left_out_of_the_default_one():
         for folder in (path for path in paths if (ROOT / path).is_dir()):
             guards = [(ROOT / folder / "conftest.py"), (ROOT / folder).parent / "conftest.py"]
             assert any("collect_ignore" in each.read_text("utf-8") for each in guards if each.exists()), (step, folder)
-            assert is_below(folder, OPTIONS["slow"]) == (folder in ignored) or "compat" in folder, folder
+            assert is_below(folder, OPTIONS["slow"]) == (folder in ignored), folder
 
 
 def test_slow_files_exist():
