@@ -37,6 +37,28 @@ def inverse_vjp(g, y, X):
     return (ops.neg(ops.matmul(ops.matmul(turned, g), turned)),)
 
 
+@op("StftNorm", domain=DOMAIN)
+def stft_norm(pcm_wave, n_fft, hop_length, window, frame_length):
+    """Squares of the spectrum of a wave, float32[1, size], as float32[1, bins, frames].
+
+    Frames of ``frame_length`` samples, which is ``n_fft``, begin each ``hop_length`` samples; half of one lies outside
+    the wave at either end, where it is 0.
+    """
+    zero = np.zeros(1, np.int64)
+    size, step, count = (ops.reshape(each, [1]) for each in (frame_length, hop_length, n_fft))
+    half = ops.div(count, constant(np.full(1, 2)))
+    padded = ops.pad(pcm_wave, ops.concat(constant(zero), half, constant(zero), half, axis=0))
+    scalar = constant(np.zeros(0, np.int64))
+    spectrum = ops.stft(ops.unsqueeze(padded, [2]), ops.reshape(step, scalar), window, ops.reshape(size, scalar))
+    return ops.transpose(ops.reduce_sum(ops.mul(spectrum, spectrum), [3], keepdims=0), perm=[0, 2, 1])
+
+
+stft_norm.requires(
+    dtypes(pcm_wave="float32", n_fft="int64", hop_length="int64", window="float32", frame_length="int64"),
+    shapes(pcm_wave="one size", window="frame"),
+)
+
+
 @op("NegPos", domain=DOMAIN)
 def neg_pos(X):
     """The negative elements and the positive ones, with 0 for the others."""

@@ -59,9 +59,20 @@ def is_image_processor(path: str) -> bool:
 )
 @click.option(
     "--decode",
-    type=click.Choice(["classification", "segmentation"]),
+    type=click.Choice(["classification", "detection", "segmentation"]),
     help="Behind an image processor and a model: scores and labels of the five most probable classes, by id2label of "
-    "the config.json beside FIRST, or a map with the class of each pixel.",
+    "the config.json beside FIRST; boxes with scores and labels; or a map with the class of each pixel.",
+)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(min=0, max=1, max_open=True),
+    metavar="SCORE",
+    help="With --decode detection: leave out boxes whose score is not above SCORE, by default 0.5.",
+)
+@click.option(
+    "--encoded",
+    is_flag=True,
+    help="Before an image processor: take the bytes of one JPEG or PNG file, by DecodeImage of onnxruntime-extensions.",
 )
 @write_options
 def command(
@@ -71,6 +82,8 @@ def command(
     mapping: Sequence[str],
     length: int | None,
     decode: str | None,
+    threshold: float | None,
+    encoded: bool,
     **writing: Any,
 ) -> None:
     """Connect two models, such as preprocessing and a network: outputs of FIRST become inputs of SECOND.
@@ -88,10 +101,16 @@ def command(
     processor, tokenizer = is_image_processor(first), is_tokenizer(first)
     if decode is not None and not processor:
         raise click.UsageError("--decode is for an image processor in front of a model")
+    if encoded and not processor:
+        raise click.UsageError("--encoded is for an image processor in front of a model")
+    if threshold is not None and decode != "detection":
+        raise click.UsageError("--threshold is for --decode detection")
     if length is not None and not tokenizer:
         raise click.UsageError("--length is for a tokenizer in front of a model")
     if processor:
-        before = extension("image_processor")(first, model=fitted, image_size=decode == "segmentation")
+        before = extension("image_processor")(
+            first, model=fitted, image_size=decode in ("detection", "segmentation"), encoded=encoded
+        )
     elif tokenizer:
         before = extension("tokenizer")(first, model=fitted, length=length)
     else:
@@ -101,6 +120,7 @@ def command(
         joined.setdefault(of, []).append(name)
     whole = extension("compose")(before, after, joined or None)
     if decode is not None:
+        cut = {} if threshold is None else {"threshold": threshold}
         beside = Path(first) if Path(first).is_dir() else Path(first).parent
-        whole = extension("compose")(whole, extension("decoder")(decode, beside, model=after))
+        whole = extension("compose")(whole, extension("decoder")(decode, beside, model=after, **cut))
     write(whole, output, first, second, **writing)

@@ -9,7 +9,7 @@ from tenonnx_extensions.cases.library import kernel
 from tenonnx_extensions.checks import strings
 from tenonnx_extensions.hashing import string_to_hash_bucket, string_to_hash_bucket_fast
 from tenonnx_extensions.mapping import masked_fill, string_mapping, string_to_vector, vector_to_string
-from tenonnx_extensions.numeric import inverse, neg_pos, segment_extraction, segment_sum
+from tenonnx_extensions.numeric import inverse, neg_pos, segment_extraction, segment_sum, stft_norm
 from tenonnx_extensions.ragged import ragged_tensor_to_dense, ragged_tensor_to_sparse
 from tenonnx_testing import Gap, call, cases, tensors
 
@@ -130,3 +130,14 @@ def segment_sum_cases(draw):
 @cases(segment_extraction, gradient=False, reference=kernel("SegmentExtraction", 2))
 def segment_extraction_cases(draw):
     return call(np.asarray(draw(st.lists(st.integers(0, 2), min_size=1, max_size=9))))
+
+
+ALL_BINS = Gap("export", "the shape inference of onnx gives STFT as many bins as samples, whatever onesided says")
+
+
+@cases(stft_norm, gradient=False, gaps=[ALL_BINS], reference=kernel("StftNorm"))
+def stft_norm_cases(draw):
+    size = draw(st.sampled_from([8, 16]))
+    wave = np.random.default_rng(size).normal(size=(1, draw(st.integers(size, 40)))).astype(np.float32)
+    window = np.hanning(size).astype(np.float32)
+    return call(wave, *(np.asarray([n]) for n in (size, draw(st.integers(2, 8)))), window, np.asarray([size]))

@@ -18,6 +18,7 @@ from tenonnx_extensions.bpe import (
 )
 from tenonnx_extensions.cases.library import kernel
 from tenonnx_extensions.checks import strings
+from tenonnx_extensions.trie import trie_detokenizer, trie_tokenizer
 from tenonnx_extensions.wordpiece import (
     basic_tokenizer,
     bert_tokenizer,
@@ -241,3 +242,21 @@ def bpe_decoder_cases(draw):
         all_special_ids="0",
         skip_special_tokens=draw(st.integers(0, 1)),
     )
+
+
+#: Tokens of bytes, of characters, and of words, as the vocabularies of RWKV have them.
+_TRIE = [*(bytes([byte]) for byte in range(256)), "he", "hello", " world", "\u4f60", "ll"]
+TRIE = "\n".join(
+    f"{k} {token!r} {len(token.encode() if isinstance(token, str) else token)}" for k, token in enumerate(_TRIE, 1)
+)
+
+
+@cases(trie_tokenizer, gradient=False, reference=kernel("TrieTokenizer"))
+def trie_tokenizer_cases(draw):
+    return call(strings(draw(st.lists(st.sampled_from(TEXTS), min_size=1, max_size=4))), vocab=TRIE)
+
+
+@cases(trie_detokenizer, gradient=False, reference=kernel("TrieDetokenizer"))
+def trie_detokenizer_cases(draw):
+    rows = draw(st.lists(st.sampled_from([[105, 0], [257, 34], [258, 259], [0, 260], [196, 165]]), min_size=1))
+    return call(np.asarray(rows), vocab=TRIE)

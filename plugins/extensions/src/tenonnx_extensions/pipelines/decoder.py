@@ -1,4 +1,4 @@
-"""Graphs behind models of images: labels of classes, and maps of classes."""
+"""Graphs behind models of images: labels and maps of classes, and boxes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Graph, InvalidCall, InvalidModel, Value
+from tenonnx.extend import DType, Graph, InvalidCall, InvalidModel, NotRepresentable, Value
+from tenonnx_extensions.pipelines.detection import OF_SIGMOID, OF_SOFTMAX, detected
 from tenonnx_extensions.pipelines.files import settings
 
 #: Tasks, with the number of dims of the outputs that are decoded.
-TASKS = {"classification": 2, "segmentation": 4}
+TASKS = {"classification": 2, "detection": 3, "segmentation": 4}
 
 #: Classes that are listed for each image.
 _COUNT = 5
 
 
-def decoder(task: str, path: str | os.PathLike[str], *, model: Graph) -> Graph:
+def decoder(task: str, path: str | os.PathLike[str], *, model: Graph, threshold: float = 0.5) -> Graph:
     """The graph from the output ``logits`` of a model, or its only one of that many dims, to what people read.
 
     ``task`` "classification" gives the five most probable classes in order, ``scores``, float32[batch, 5], and
@@ -27,8 +28,12 @@ def decoder(task: str, path: str | os.PathLike[str], *, model: Graph) -> Graph:
     Probabilities are those of softmax, and of a sigmoid where ``problem_type`` is "multi_label_classification" or there
     is one class. "segmentation" gives ``segmentation``, int64[batch, height, width], the most probable class for each
     pixel of the images, whose height and width is the further input ``image_size``, int64[2]: logits are resized
-    bilinearly to it. Raises ``InvalidCall`` for other tasks and for a model without such an output, and
-    ``InvalidModel`` for a file that cannot be read or that does not fit the model.
+    bilinearly to it. "detection" gives the boxes of all images with scores above ``threshold``, from the outputs
+    ``logits`` and ``pred_boxes`` and from ``image_size``: ``scores``, float32[found], ``labels``, string[found],
+    ``boxes``, float32[found, 4], with left, top, right and bottom in pixels, and ``images``, int64[found], the position
+    of the image of each in the batch. Raises ``InvalidCall`` for other tasks and for a model without such outputs,
+    ``InvalidModel`` for a file that cannot be read or that does not fit the model, and ``NotRepresentable`` for a
+    detector of an unknown ``model_type``.
     """
     if task not in TASKS:
         raise InvalidCall("unknown task to decode", given=task, available=", ".join(TASKS))
@@ -44,12 +49,41 @@ def decoder(task: str, path: str | os.PathLike[str], *, model: Graph) -> Graph:
             resized = ops.resize(logits, sizes=sizes, mode="linear")
             graph.output("segmentation", ops.argmax(resized, axis=1, keepdims=0))
             return graph
-        names, is_single = _labels(Path(path), read)
+        if task == "detection":
+            for name, value in _detected(graph, Path(path), logits, read, model, threshold).items():
+                graph.output(name, value)
+            return graph
+        names, config = _labels(Path(path), read)
+        is_single = config.get("problem_type") != "multi_label_classification" and len(names) > 1
         shares = ops.softmax(logits, axis=-1) if is_single else ops.sigmoid(logits)
         scores, order = ops.top_k(shares, [min(_COUNT, len(names))])
         graph.output("scores", scores)
         graph.output("labels", ops.gather(np.array(names, object), order))
     return graph
+
+
+def _detected(graph: Graph, path: Path, logits: Value, read: Value, model: Graph, threshold: float) -> dict[str, Value]:
+    given = next((value for value in model.outputs if value.name == "pred_boxes"), None)
+    if given is None:
+        raise InvalidCall(
+            "the model has no output pred_boxes to decode for detection",
+            given=", ".join(f"{value.name}: {value.type}" for value in model.outputs),
+            do="rename the output: tenonnx rename",
+        )
+    if not 0 <= threshold < 1:
+        raise InvalidCall("threshold lies outside [0, 1)", given=str(threshold))
+    config = settings(_config(path))
+    kind = str(config.get("model_type"))
+    if kind not in (*OF_SOFTMAX, *OF_SIGMOID):
+        raise NotRepresentable(
+            "a detector of this model_type has no decoder",
+            given=kind,
+            available=", ".join(sorted((*OF_SOFTMAX, *OF_SIGMOID))),
+        )
+    names, _ = _labels(path, read, more=int(kind in OF_SOFTMAX))
+    boxes: Any = graph.input(given.name, given.dtype, given.shape)
+    boxes = boxes if given.dtype is DType.float32 else ops.cast(boxes, to=DType.float32)
+    return detected(kind, logits, boxes, graph.input("image_size", "int64", (2,)), names, threshold)
 
 
 def _logits(task: str, model: Graph) -> Value:
@@ -64,9 +98,13 @@ def _logits(task: str, model: Graph) -> Value:
     return found[0]
 
 
-def _labels(path: Path, logits: Value) -> tuple[list[str], bool]:
-    """Names of the classes, and whether an image is of one of them."""
-    file = path / "config.json" if path.is_dir() else path
+def _config(path: Path) -> Path:
+    return path / "config.json" if path.is_dir() else path
+
+
+def _labels(path: Path, logits: Value, more: int = 0) -> tuple[list[str], dict[str, Any]]:
+    """Names of the classes, and the file; ``more`` are classes without a name that the model has."""
+    file = _config(path)
     config = settings(file)
     given = config.get("id2label")
     try:
@@ -76,9 +114,8 @@ def _labels(path: Path, logits: Value) -> tuple[list[str], bool]:
     if not names or sorted(names) != list(range(len(names))):
         raise InvalidModel(f'"{file}" has no id2label with a name for each class', given=f"{given!r}"[:200])
     count = logits.shape[-1] if logits.shape is not None else None
-    if isinstance(count, int) and count != len(names):
+    if isinstance(count, int) and count != len(names) + more:
         raise InvalidModel(
-            f'id2label of "{file}" does not fit the model', given=f"{len(names)} names for {count} classes"
+            f'id2label of "{file}" does not fit the model', given=f"{len(names)} names for {count - more} classes"
         )
-    is_single = config.get("problem_type") != "multi_label_classification" and len(names) > 1
-    return [names[k] for k in range(len(names))], is_single
+    return [names[k] for k in range(len(names))], config

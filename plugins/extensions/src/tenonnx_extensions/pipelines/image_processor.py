@@ -9,21 +9,28 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, InvalidCall, Value, constant
+from tenonnx_extensions.images import DOMAIN, decode_image
 from tenonnx_extensions.pipelines.files import settings as read_settings
 from tenonnx_extensions.pipelines.processors import Processor, Settings, settings_of
 from tenonnx_extensions.pipelines.resampling import resize
 
 FILE = "preprocessor_config.json"
 
+_IMAGES = ("images", "uint8", ("batch", "height", "width", 3))
 
-def image_processor(path: str | os.PathLike[str], *, model: Graph | None = None, image_size: bool = False) -> Graph:
+
+def image_processor(
+    path: str | os.PathLike[str], *, model: Graph | None = None, image_size: bool = False, encoded: bool = False
+) -> Graph:
     """The graph of an image processor of transformers, in ``ai.onnx``.
 
     ``path`` is a ``preprocessor_config.json``, or a folder with one. The input ``images`` is
     uint8[batch, height, width, 3] with RGB pixels, of any size. The output ``pixel_values`` is
     float32[batch, 3, rows, columns], equal to what the processor computes by Pillow 13; it is uint8 where the processor
     neither rescales nor normalizes. A processor that pads gives ``pixel_mask``, int64[batch, rows, columns], too, and
-    with ``image_size`` there is ``image_size``, int64[2], the height and the width of the images. With ``model``, the
+    with ``image_size`` there is ``image_size``, int64[2], the height and the width of the images. With ``encoded``, the
+    input is ``image``, uint8[size], the bytes of one JPEG or PNG file, which DecodeImage of onnxruntime-extensions
+    decodes. With ``model``, the
     outputs are those of its inputs that are named so, in their types; pixels also go to its only input of four dims.
     Raises ``InvalidModel`` for a file that cannot be read, ``NotRepresentable`` for a setting that has no graph, and
     ``InvalidCall`` where ``model`` reads no pixels.
@@ -31,9 +38,10 @@ def image_processor(path: str | os.PathLike[str], *, model: Graph | None = None,
     file = Path(path)
     file = file / FILE if file.is_dir() else file
     kind, settings = settings_of(read_settings(file))
-    graph = Graph("image_processor", opsets={"ai.onnx": 17})
-    images = graph.input("images", "uint8", ("batch", "height", "width", 3))
+    graph = Graph("image_processor", opsets={"ai.onnx": 17} | ({DOMAIN: 1} if encoded else {}))
+    given = graph.input(*(("image", "uint8", ("size",)) if encoded else _IMAGES))
     with graph.building():
+        images = ops.unsqueeze(decode_image(given, color_space="rgb"), [0]) if encoded else given
         pixels, mask = _processed(images, kind, settings)
         found = {"pixel_values": pixels}
         if mask is not None:

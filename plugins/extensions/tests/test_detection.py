@@ -1,0 +1,144 @@
+"""From the bytes of a file to boxes with labels, in one file; and detectors that have no decoder."""
+
+import io
+import json
+
+import numpy as np
+import onnxruntime
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+import tenonnx as tx
+import tenonnx_standard as ops
+from tenonnx_cli.program import program
+from tenonnx_extensions.images import decode_image
+from tenonnx_onnxruntime import extensions
+
+DRAWN = np.random.default_rng(0)
+LABELS = {"0": "cat", "1": "dog", "2": "hen"}
+DETR = {"image_processor_type": "DetrImageProcessor", "size": {"shortest_edge": 24, "longest_edge": 40}}
+
+
+def detector(classes, queries=6):
+    """A random detector: pixels in means of rows and columns, through one matrix."""
+    graph = tx.Graph("detector", opsets={"ai.onnx": 17})
+    pixels = graph.input("pixel_values", "float32", ("batch", 3, "rows", "columns"))
+    with graph.building():
+        means = ops.reduce_mean(pixels, [2, 3], keepdims=0)
+        for name, size in (("logits", classes), ("pred_boxes", 4)):
+            weight = graph.variable(f"{name}/w", DRAWN.normal(size=(3, queries * size)).astype(np.float32) * 3)
+            bias = graph.variable(f"{name}/b", DRAWN.normal(size=queries * size).astype(np.float32))
+            found = ops.reshape(ops.matmul(means, weight) + bias, np.array([0, queries, size]))
+            graph.output(name, found if name == "logits" else ops.sigmoid(found))
+    return graph
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def corners(boxes, height, width):
+    centers, sizes = boxes[..., :2], boxes[..., 2:]
+    return np.concatenate([centers - sizes / 2, centers + sizes / 2], -1) * np.float32([width, height, width, height])
+
+
+def config(folder, kind):
+    (folder / "config.json").write_text(json.dumps({"model_type": kind, "id2label": LABELS}))
+    (folder / "preprocessor_config.json").write_text(json.dumps(DETR))
+
+
+@pytest.mark.parametrize("kind", ["detr", "yolos"])
+def test_boxes_of_the_most_probable_classes(kind, tmp_path):
+    config(tmp_path, kind)
+    model = detector(4)
+    feeds = {
+        "logits": DRAWN.normal(size=(3, 6, 4)).astype(np.float32),
+        "pred_boxes": DRAWN.random((3, 6, 4), np.float32),
+    }
+    found = tx.decoder("detection", tmp_path, model=model, threshold=0.3).run(
+        feeds | {"image_size": np.array([20, 50])}
+    )
+    shares = softmax(feeds["logits"])[..., :-1]
+    best = shares.max(-1)
+    images, places = np.nonzero(best > 0.3)
+    assert 0 < len(images) < best.size
+    np.testing.assert_allclose(found["scores"], best[images, places], rtol=1e-5)
+    assert found["labels"].tolist() == [LABELS[str(k)] for k in shares.argmax(-1)[images, places]]
+    np.testing.assert_allclose(
+        found["boxes"], corners(feeds["pred_boxes"], 20, 50)[images, places], rtol=1e-4, atol=1e-4
+    )
+    np.testing.assert_array_equal(found["images"], images)
+
+
+@pytest.mark.parametrize(("kind", "count"), [("rt_detr", 6), ("deformable_detr", 18)])
+def test_pairs_of_a_box_and_a_class_compete(kind, count, tmp_path):
+    config(tmp_path, kind)
+    feeds = {
+        "logits": DRAWN.normal(size=(2, 6, 3)).astype(np.float32),
+        "pred_boxes": DRAWN.random((2, 6, 4), np.float32),
+    }
+    graph = tx.decoder("detection", tmp_path, model=detector(3), threshold=0.5)
+    found = graph.run(feeds | {"image_size": np.array([20, 50])})
+    shares = 1 / (1 + np.exp(-feeds["logits"].reshape(2, -1)))
+    order = np.argsort(-shares, axis=1)[:, :count]
+    pairs = [(image, pair) for image in range(2) for pair in order[image] if shares[image, pair] > 0.5]
+    np.testing.assert_allclose(found["scores"], [shares[pair] for pair in pairs], rtol=1e-5)
+    assert found["labels"].tolist() == [LABELS[str(pair % 3)] for _, pair in pairs]
+    boxes = corners(feeds["pred_boxes"], 20, 50)
+    np.testing.assert_allclose(found["boxes"], [boxes[i, pair // 3] for i, pair in pairs], rtol=1e-4, atol=1e-4)
+
+
+def test_bytes_of_a_file_in_and_boxes_out(tmp_path):
+    config(tmp_path, "detr")
+    model = detector(4)
+    model.save(tmp_path / "m.onnx")
+    arguments = ["compose", str(tmp_path), str(tmp_path / "m.onnx"), "-o", str(tmp_path / "whole.onnx"), "--encoded"]
+    done = CliRunner().invoke(program, [*arguments, "--decode", "detection", "--threshold", "0.2"])
+    assert done.exit_code == 0, done.output
+    whole = tx.load(tmp_path / "whole.onnx")
+    pixels = DRAWN.integers(0, 256, (30, 46, 3)).astype(np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG")
+    found = whole.run({"image": np.frombuffer(stream.getvalue(), np.uint8)})
+    outputs = model.run({"pixel_values": tx.image_processor(tmp_path).run({"images": pixels[None]})["pixel_values"]})
+    decoded = tx.decoder("detection", tmp_path, model=model, threshold=0.2)
+    expected = decoded.run(outputs | {"image_size": np.array([30, 46])})
+    assert len(expected["labels"])
+    assert found["labels"].tolist() == expected["labels"].tolist()
+    np.testing.assert_allclose(found["boxes"], expected["boxes"], rtol=1e-4, atol=1e-3)
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(extensions.library())
+    session = onnxruntime.InferenceSession(tmp_path / "whole.onnx", options)
+    results = dict(
+        zip(found, session.run(list(found), {"image": np.frombuffer(stream.getvalue(), np.uint8)}), strict=True)
+    )
+    assert results["labels"].tolist() == expected["labels"].tolist()
+
+
+def test_what_has_no_boxes_is_refused(tmp_path):
+    config(tmp_path, "mask2former")
+    with pytest.raises(tx.NotRepresentable, match=r"(?s)model_type has no decoder.*mask2former"):
+        tx.decoder("detection", tmp_path, model=detector(4))
+    config(tmp_path, "detr")
+    with pytest.raises(tx.InvalidModel, match="3 names for 4 classes"):
+        tx.decoder("detection", tmp_path, model=detector(5))
+    with pytest.raises(tx.InvalidCall, match="threshold lies outside"):
+        tx.decoder("detection", tmp_path, model=detector(4), threshold=1)
+    model = detector(4)
+    model.outputs[1].name = "boxes"
+    with pytest.raises(tx.InvalidCall, match="no output pred_boxes"):
+        tx.decoder("detection", tmp_path, model=model)
+    model.save(tmp_path / "m.onnx")
+    for option in (["--threshold", "0.5"], ["--decode", "segmentation", "--threshold", "0.5"]):
+        done = CliRunner().invoke(
+            program, ["compose", str(tmp_path), str(tmp_path / "m.onnx"), "-o", "w.onnx", *option]
+        )
+        assert (done.exit_code, "--threshold is for" in done.output) == (2, True)
+
+
+@pytest.mark.parametrize("contents", [b"", b"GIF89a", b"\x89PNG\r\n\x1a\n" + bytes(20), b"\xff\xd8\xff" + bytes(9)])
+def test_bytes_that_are_no_image_are_refused(contents):
+    with pytest.raises(tx.TypeMismatch, match="cannot decode the bytes as JPEG or PNG"):
+        decode_image(np.frombuffer(contents, np.uint8))
