@@ -77,7 +77,10 @@ def write_model(path, shape=(1, 3, 8, 8)):
 
 TOOLS: Mapping[str, Tool] = {
     "onnxsim": Tool(
-        before=MODEL + 'for filename in ("input_onnx_model", "model.onnx"): write_model(filename)\n',
+        before=MODEL
+        + "import onnxsim\n"
+        + 'for filename in "model_pruned.onnx", "input.onnx", "input_onnx_model", "model.onnx": write_model(filename)\n'
+        + 'model, my_op_schema = onnx.load(filename), onnx.defs.OpSchema("MyOp", "com.example", 1)\n',
         packages=("onnxruntime", "torch", "onnxscript"),
         ours="torch",
         wheel=True,
@@ -92,7 +95,7 @@ TOOLS: Mapping[str, Tool] = {
     "onnx2torch": Tool(
         before=MODEL
         + "import os, torch\ntorch.Tensor.cuda = lambda self: self\n"
-        + 'os.makedirs("some/path"); write_model("model.onnx")\n'
+        + 'os.makedirs("some/path", exist_ok=True); write_model("model.onnx")\n'
         + 'write_model("some/path/mobile_net_v2.onnx", (1, 2, 224, 224))\n',
         packages=("onnxruntime", "torch"),
         ours="torch",
@@ -230,10 +233,10 @@ def kind(outcome: str, text: str) -> str:
 def examples(text: str, tool: str) -> Iterator[tuple[str, str]]:
     """The code blocks of a README that use a tool: each as ``python`` or ``command``, and its text."""
     for block in re.findall(r"```[ \t]*(?:\w+[ \t]*\n|\n)?(.+?)```", text, re.DOTALL):
-        lines = [line.removeprefix("$ ").strip() for line in block.strip().splitlines()]
+        lines = [line.removeprefix("$ ").strip() for line in re.sub(r"\\\s*\n", " ", block).strip().splitlines()]
         commands = [line for line in lines if re.match(rf"(python3? -m )?{tool}(\.\w+)* +\S", line)]
         if commands:
-            yield from (("command", line) for line in commands if "[" not in line)
+            yield from (("command", line) for line in commands if not re.search(r"[\[(]", line))
         elif re.search(rf"^(import|from) {tool}\b", block, re.MULTILINE):
             yield "python", re.split(r"\n\s*Args:", block)[0].rstrip().rstrip(":")
 
@@ -243,20 +246,22 @@ def readme_outcomes(python: str, text: str, tool: str, before: str) -> Outcomes:
     found = Outcomes()
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "before.py").write_text(before)
-        subprocess.run([python, "before.py"], cwd=folder, check=True, capture_output=True)
+        run = [python, "-W", "ignore", "-m", "tenonnx_compat", "run"]
+        subprocess.run([*run, "before.py"], cwd=folder, check=True, capture_output=True)
         for place, (form, code) in enumerate(examples(text, tool)):
             script = Path(folder) / f"example_{place}.py"
             if form == "python":
                 absolute = code.replace('"/some', '"some')  # the path of a model
-                script.write_text(f"exec(open('before.py').read().replace('makedirs(', 'path.exists('))\n{absolute}\n")
+                script.write_text(f"exec(open('before.py').read())\n{absolute}\n")
                 arguments = [script.name]
             else:
                 module, *arguments = re.sub(r"^python3? -m ", "", code).split()
                 arguments = ["-m", module, *arguments]
-            command = [python, "-W", "ignore", "-m", "tenonnx_compat", "run", *arguments]
-            ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+            ended = subprocess.run([*run, *arguments], cwd=folder, capture_output=True, text=True, check=False)
             last = (ended.stderr.strip().splitlines() or ["no message"])[-1]
-            told = next((line for line in ended.stderr.splitlines() if "NotSupported" in line), last)
+            told = next(
+                (line for line in ended.stderr.splitlines() if "does not" in line and "raise" not in line), last
+            )
             found.add(code.splitlines()[0], "passed" if not ended.returncode else kind("failed", told), told)
     return found
 

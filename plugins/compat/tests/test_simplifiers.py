@@ -101,7 +101,7 @@ def test_a_model_that_computes_something_else_is_reported(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"custom_rewriter": print}, NotSupported, "does not support custom_rewriter"),
+        ({"certify": True}, NotSupported, "does not support certify"),
         ({"skipped_optimizers": ["eliminate_nop_pad"]}, NotSupported, "does not support skipped_optimizers"),
         ({"skip_constant_folding": True}, NotSupported, "does not support skip_constant_folding"),
         ({"initializers_as_constants": False}, NotSupported, "does not support initializers_as_constants"),
@@ -205,6 +205,19 @@ def test_several_models_are_printed_side_by_side(capsys):
 def test_what_onnxslim_has_and_we_lack_is_refused(options):
     with pytest.raises(NotSupported, match=f"does not support {next(iter(options))}"):
         onnxslim.slim(two_outputs(), **options)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_rewriter_runs_between_simplifications(in_place):
+    def rewriter(model):
+        changed = model if in_place else onnx.ModelProto.FromString(model.SerializeToString())
+        for node in changed.graph.node:
+            node.op_type = {"Relu": "Identity"}.get(node.op_type, node.op_type)
+        return None if in_place else changed
+
+    found, agrees = onnxsim.simplify(two_outputs(), custom_rewriter=rewriter)
+    assert agrees
+    assert types(found) == ["Add", "Neg"]
 
 
 def test_numbers_replace_other_dims(tmp_path):

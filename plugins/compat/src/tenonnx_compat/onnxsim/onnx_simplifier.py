@@ -83,7 +83,6 @@ def simplify(
             "skip_constant_folding": skip_constant_folding and perform_optimization,
             "initializers_as_constants": "False" if not initializers_as_constants else None,
             "extra_optimizers": extra_optimizers,
-            "custom_rewriter": custom_rewriter,
             "function_rewrite_rules": function_rewrite_rules,
             "profile": profile,
             "ort_profile": ort_profile,
@@ -102,9 +101,11 @@ def simplify(
         graph.all_inputs = graph.inputs
     if target_opset_version is not None:
         graph = tx.retarget(graph, opset_version=_opset(target_opset_version))
-    keeps_norms = skip_fuse_bn or not _NORM_PASSES.isdisjoint(skipped_optimizers or ())
+    kept = ["BatchNormalization"] if skip_fuse_bn or not _NORM_PASSES.isdisjoint(skipped_optimizers or ()) else []
     if perform_optimization:
-        graph = tx.simplify(graph, keep=["BatchNormalization"] if keeps_norms else [])
+        graph = tx.simplify(graph, keep=kept)
+        if custom_rewriter is not None:
+            graph = tx.simplify(_rewritten(graph, custom_rewriter), keep=kept)
     elif not skip_constant_folding:
         graph = tx.prune(tx.fold(graph))
     written = message_of(
@@ -141,6 +142,13 @@ def _named(graph: tx.Graph, shapes: Shapes | None) -> dict[str, list[int | str |
             raise RuntimeError(f'The model doesn\'t have input named "{name}"')
         found[name] = [None if isinstance(dim, int) and dim <= 0 else dim for dim in dims]
     return found
+
+
+def _rewritten(graph: tx.Graph, rewriter: Callable[[onnx.ModelProto], onnx.ModelProto | bool | None]) -> tx.Graph:
+    """The graph of what a function of the user makes of a message: a new one, or the same that it changes."""
+    message = message_of(graph)
+    made = rewriter(message)
+    return tx.load(message if made is None or isinstance(made, bool) else made)
 
 
 def _without_outputs(graph: tx.Graph, unused: Sequence[str]) -> tx.Graph:
@@ -192,7 +200,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-large-tensor", nargs="?", const="1KB", default=_NO_THRESHOLD, help="not supported")
     parser.add_argument("--save-as-external-data", action="store_true", help="write weights beside the model")
     parser.add_argument("--external-data-threshold", default="100MB")
-    for flag in ("--enable-fuse-bn", "--dynamic-input-shape", "--include-subgraph", "--skip-schema-import"):
+    for flag in ("--enable-fuse-bn", "--dynamic-input-shape", "--include-subgraph", "--skip-schema-import", "--cuda"):
         parser.add_argument(flag, action="store_true", help="without effect")
     parser.add_argument("--enable-onnxruntime-optimization", action="store_true", help="not supported")
     parser.add_argument("--custom-lib", help="without effect")
@@ -202,9 +210,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command ``onnxsim``. Exits with 1 where outputs differ or the model cannot be simplified."""
-    given = _parser().parse_args(arguments)
+    given, others = _parser().parse_known_args(arguments)
     announce_command("onnxsim", "onnxsim.simplify", "tenonnx convert IN -o OUT --simplify")
     try:
+        refuse_options("onnxsim", {text.partition("=")[0]: text for text in others if text.startswith("-")})
         agreed = _run(given)
     except (tx.TenonnxError, RuntimeError, ValueError, OSError) as error:
         print(error, file=sys.stderr)

@@ -149,8 +149,7 @@ def get_ir_version(model: onnx.ModelProto) -> int:
 
 def calculate_tensor_size(tensor: onnx.TensorProto) -> int:
     """Bytes of the contents of a tensor."""
-    size = int(onnx_dtype_to_numpy(tensor.data_type).itemsize)
-    return math.prod(tensor.dims) * size
+    return int(math.prod(tensor.dims) * onnx_dtype_to_numpy(tensor.data_type).itemsize)
 
 
 def get_initializer_size(model: onnx.ModelProto) -> int:

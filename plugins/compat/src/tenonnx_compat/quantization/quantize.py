@@ -35,8 +35,15 @@ _METHODS = {
     CalibrationMethod.Percentile: "percentile",
 }
 
-#: Options without an effect here, with the values that are the behavior of tenonnx.
+#: Types of 8 bits, which a dynamic quantization multiplies as integers.
+_BYTES = (QuantType.QInt8, QuantType.QUInt8)
+
+#: Options without an effect here: types are inferred, so that none is assumed.
+_WITHOUT_EFFECT = ("DefaultTensorType",)
+
+#: Options of which one value is what tenonnx does.
 _HELD = {
+    "QuantizeBias": True,
     "WeightSymmetric": True,
     "EnableSubgraph": False,
     "ForceQuantizeNoInputCheck": False,
@@ -130,11 +137,12 @@ def quantize_dynamic(
     call = "onnxruntime.quantization.quantize_dynamic"
     announce(call, "tx.quantize(graph, mode='dynamic')")
     refuse_options(call, {"reduce_range": reduce_range}, "quantized values always have all bits")
-    symmetric = _symmetric(call, extra_options)
     graph = graph_of(model_input)
+    symmetric = _symmetric(call, graph, extra_options)
     made, _ = tx.quantize(
         graph,
         mode="dynamic",
+        form="qoperator" if weight_type in _BYTES else "qdq",
         weight_type=_TYPES[weight_type],
         per_channel=per_channel,
         symmetric=symmetric,
@@ -181,8 +189,8 @@ def quantize_static(
             else calibration_providers,
         },
     )
-    symmetric = _symmetric(call, extra_options)
     graph = graph_of(model_input)
+    symmetric = _symmetric(call, graph, extra_options)
     made, _ = tx.quantize(
         graph,
         list(iter(calibration_data_reader.get_next, None)),
@@ -199,9 +207,12 @@ def quantize_static(
     _write(made, model_output, use_external_data_format)
 
 
-def _symmetric(call: str, options: Mapping[str, Any] | None) -> bool:
+def _symmetric(call: str, graph: tx.Graph, options: Mapping[str, Any] | None) -> bool:
     """Whether activations are symmetric. Raises ``NotSupported`` for options that ask for anything but the default."""
-    others = {name: value for name, value in (options or {}).items() if name != "ActivationSymmetric"}
+    ignored = {"ActivationSymmetric", *_WITHOUT_EFFECT}
+    if not any(node.subgraphs for node in graph.nodes):
+        ignored.add("EnableSubgraph")
+    others = {name: value for name, value in (options or {}).items() if name not in ignored}
     others = {name: value for name, value in others.items() if name not in _HELD or value != _HELD[name]}
     for name, value in others.items():
         raise NotSupported(
