@@ -139,6 +139,8 @@ _OTHERS = {
     "complex_broadcast": (lambda x: tf.complex(x, x[:1] * 2), np.float32([[np.inf, -1, 0], [2, -np.inf, 1]])),
     "angle": (lambda x: tf.math.angle(tf.complex(x, -x)), array(3, 4)),
     "complex_product": (lambda x: tf.math.conj(tf.complex(x, x * 2)) * tf.complex(x, x), array(3, 4)),
+    "complex_quotient": (lambda x: tf.complex(x, x * 2) / tf.complex(x + 3, x), array(3, 4)),
+    "complex_exponential": (lambda x: tf.exp(tf.complex(x, x * 2)), array(3, 4)),
     "complex_input": (lambda z: tf.math.real(z) + tf.math.imag(z) + tf.abs(z), array(3, 4, dtype="complex64")),
     "dct": (lambda x: tf.signal.dct(x), array(3, 8)),
     "mfcc": (lambda x: tf.signal.mfccs_from_log_mel_spectrograms(x), array(3, 8)),

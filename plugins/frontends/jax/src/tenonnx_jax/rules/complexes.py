@@ -10,8 +10,9 @@ from jax import lax
 
 import tenonnx_standard as ops
 from tenonnx.extend import NotRepresentable, Value, constant
+from tenonnx_frontends import complex_pairs
 from tenonnx_jax.dims import is_static
-from tenonnx_jax.rules import OF_PARTS, RULES, of_parts
+from tenonnx_jax.rules import RULES, of_parts
 from tenonnx_jax.rules.elementwise import converted, scalar
 from tenonnx_jax.rules.reductions import contracted
 from tenonnx_jax.types import Parts, is_complex
@@ -34,7 +35,7 @@ def imag_of_parts(equation: Any, z: Any, **_: Any) -> Any:
 
 @of_parts("conj")
 def conj_of_parts(equation: Any, z: Any, **_: Any) -> Any:
-    return Parts((z[0], ops.neg(z[1]))) if isinstance(z, Parts) else Parts((z, ops.mul(z, scalar(0, z))))
+    return Parts(complex_pairs.conjugate(z)) if isinstance(z, Parts) else Parts((z, ops.mul(z, scalar(0, z))))
 
 
 def _by_part(*names: str) -> None:
@@ -50,29 +51,19 @@ def _by_part(*names: str) -> None:
 _by_part("add", "sub", "neg", "add_any", "reduce_sum", "cumsum", "pad", "concatenate", "dynamic_update_slice_of_parts")
 
 
-def multiplied(a: Any, b: Any) -> Parts:
-    return Parts((ops.sub(ops.mul(a[0], b[0]), ops.mul(a[1], b[1])), ops.add(ops.mul(a[0], b[1]), ops.mul(a[1], b[0]))))
-
-
 @of_parts("mul")
 def mul_of_parts(equation: Any, a: Any, b: Any, **_: Any) -> Any:
-    return multiplied(a, b)
+    return Parts(complex_pairs.product(a, b))
 
 
 @of_parts("square")
 def square_of_parts(equation: Any, a: Any, **_: Any) -> Any:
-    return multiplied(a, a)
+    return Parts(complex_pairs.product(a, a))
 
 
 @of_parts("div")
 def div_of_parts(equation: Any, a: Any, b: Any, **_: Any) -> Any:
-    """Divide with both scaled by the larger part of the divisor, so that squares do not overflow."""
-    longest = ops.maximum(ops.absolute(b[0]), ops.absolute(b[1]))
-    scale = ops.where(ops.equal(longest, scalar(0, longest)), scalar(1, longest), longest)
-    b = Parts(ops.div(part, scale) for part in b)
-    size = ops.add(ops.mul(b[0], b[0]), ops.mul(b[1], b[1]))
-    found = multiplied(a, (b[0], ops.neg(b[1])))
-    return Parts(ops.div(ops.div(part, size), scale) for part in found)
+    return Parts(complex_pairs.quotient(a, b))
 
 
 @of_parts("integer_pow")
@@ -80,29 +71,18 @@ def integer_pow_of_parts(equation: Any, z: Any, *, y: int, **params: Any) -> Any
     one = Parts((ops.add(ops.mul(z[0], scalar(0, z[0])), scalar(1, z[0])), ops.mul(z[0], scalar(0, z[0]))))
     found = one
     for _turn in range(abs(y)):
-        found = multiplied(found, z)
-    return quotient(equation, one, found) if y < 0 else found
-
-
-def quotient(equation: Any, a: Any, b: Any) -> Any:
-    return OF_PARTS["div"](equation, a, b)
-
-
-def size_of(z: Any) -> Value:
-    longest = ops.maximum(ops.absolute(z[0]), ops.absolute(z[1]))
-    scale = ops.where(ops.equal(longest, scalar(0, longest)), scalar(1, longest), longest)
-    a, b = ops.div(z[0], scale), ops.div(z[1], scale)
-    return ops.mul(ops.sqrt(ops.add(ops.mul(a, a), ops.mul(b, b))), scale)
+        found = Parts(complex_pairs.product(found, z))
+    return Parts(complex_pairs.quotient(one, found)) if y < 0 else found
 
 
 @of_parts("abs")
 def abs_of_parts(equation: Any, z: Any, **_: Any) -> Any:
-    return size_of(z)
+    return complex_pairs.magnitude(z)
 
 
 @of_parts("sign")
 def sign_of_parts(equation: Any, z: Any, **_: Any) -> Any:
-    size = size_of(z)
+    size = complex_pairs.magnitude(z)
     none = ops.equal(size, scalar(0, size))
     return Parts(ops.div(part, ops.where(none, scalar(1, size), size)) for part in z)
 
@@ -114,18 +94,17 @@ def _angle(equation: Any, z: Any) -> Value:
 
 @of_parts("exp")
 def exp_of_parts(equation: Any, z: Any, **_: Any) -> Any:
-    size = ops.exp(z[0])
-    return Parts((ops.mul(size, ops.cos(z[1])), ops.mul(size, ops.sin(z[1]))))
+    return Parts(complex_pairs.exponential(z))
 
 
 @of_parts("log")
 def log_of_parts(equation: Any, z: Any, **_: Any) -> Any:
-    return Parts((ops.log(size_of(z)), _angle(equation, z)))
+    return Parts((ops.log(complex_pairs.magnitude(z)), _angle(equation, z)))
 
 
 @of_parts("sqrt")
 def sqrt_of_parts(equation: Any, z: Any, **_: Any) -> Any:
-    size = size_of(z)
+    size = complex_pairs.magnitude(z)
     half = scalar(0.5, size)
     real = ops.sqrt(ops.relu(ops.mul(ops.add(size, z[0]), half)))
     imaginary = ops.sqrt(ops.relu(ops.mul(ops.sub(size, z[0]), half)))
@@ -180,12 +159,12 @@ for _name, _function in _COMPOSED.items():
 
 @of_parts("eq")
 def eq_of_parts(equation: Any, a: Any, b: Any, **_: Any) -> Any:
-    return ops.and_(ops.equal(a[0], b[0]), ops.equal(a[1], b[1]))
+    return complex_pairs.equal(a, b)
 
 
 @of_parts("ne")
 def ne_of_parts(equation: Any, a: Any, b: Any, **_: Any) -> Any:
-    return ops.not_(ops.and_(ops.equal(a[0], b[0]), ops.equal(a[1], b[1])))
+    return ops.not_(complex_pairs.equal(a, b))
 
 
 @of_parts("is_finite")

@@ -9,10 +9,11 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Value, constant
+from tenonnx_frontends import complex_pairs
 from tenonnx_tensorflow.attributes import dtype_of, is_complex
 from tenonnx_tensorflow.rules import RULES, rule
 from tenonnx_tensorflow.rules import elementwise as real
-from tenonnx_tensorflow.tracked_values import Complex, as_dtype, integers, number
+from tenonnx_tensorflow.tracked_values import Complex, as_dtype, integers
 
 #: What nodes with complex inputs are, by the name of the op.
 OF_COMPLEX: dict[str, Callable[..., Any]] = {}
@@ -110,7 +111,7 @@ def imaginary_part(node: Any, x: Complex) -> Any:
 
 @of_complex("Conj")
 def conjugate(node: Any, x: Complex) -> Complex:
-    return Complex(x.real, ops.neg(x.imaginary))
+    return Complex(*complex_pairs.conjugate(x))
 
 
 @of_complex("ConjugateTranspose")
@@ -120,12 +121,7 @@ def conjugate_transpose(node: Any, x: Complex, perm: Value) -> Any:
 
 @of_complex("ComplexAbs", "Abs")
 def magnitude(node: Any, x: Complex) -> Value:
-    """Scaled by the larger part, so that squares do not overflow."""
-    a, b = ops.absolute(x.real), ops.absolute(x.imaginary)
-    most, least = ops.maximum(a, b), ops.minimum(a, b)
-    none = ops.equal(most, number(0, most))
-    ratio = ops.div(least, ops.where(none, number(1, most), most))
-    return ops.mul(most, ops.sqrt(ops.add(number(1, most), ops.mul(ratio, ratio))))
+    return complex_pairs.magnitude(x)
 
 
 @of_complex("Angle")
@@ -143,11 +139,7 @@ def added(node: Any, x: Any, y: Any) -> Complex:
 
 @of_complex("Mul")
 def multiplied(node: Any, x: Any, y: Any) -> Complex:
-    a, b = complex_of(x), complex_of(y)
-    return Complex(
-        ops.sub(ops.mul(a.real, b.real), ops.mul(a.imaginary, b.imaginary)),
-        ops.add(ops.mul(a.real, b.imaginary), ops.mul(a.imaginary, b.real)),
-    )
+    return Complex(*complex_pairs.product(complex_of(x), complex_of(y)))
 
 
 @of_complex("Square")
@@ -157,16 +149,12 @@ def squared(node: Any, x: Complex) -> Complex:
 
 @of_complex("Div", "RealDiv")
 def divided(node: Any, x: Any, y: Any) -> Complex:
-    a, b = complex_of(x), complex_of(y)
-    size = ops.add(ops.mul(b.real, b.real), ops.mul(b.imaginary, b.imaginary))
-    product = multiplied(node, a, Complex(b.real, ops.neg(b.imaginary)))
-    return product.each(lambda part: ops.div(part, size))
+    return Complex(*complex_pairs.quotient(complex_of(x), complex_of(y)))
 
 
 @of_complex("Exp")
 def exponential(node: Any, x: Complex) -> Complex:
-    size = ops.exp(x.real)
-    return Complex(ops.mul(size, ops.cos(x.imaginary)), ops.mul(size, ops.sin(x.imaginary)))
+    return Complex(*complex_pairs.exponential(x))
 
 
 @of_complex("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
@@ -195,8 +183,7 @@ def cast(node: Any, x: Complex) -> Any:
 
 @of_complex("Equal", "NotEqual")
 def equal(node: Any, x: Any, y: Any) -> Value:
-    a, b = complex_of(x), complex_of(y)
-    found = ops.and_(ops.equal(a.real, b.real), ops.equal(a.imaginary, b.imaginary))
+    found = complex_pairs.equal(complex_of(x), complex_of(y))
     return found if node.op == "Equal" else ops.not_(found)
 
 
