@@ -12,8 +12,8 @@ from tenonnx_cli.command import Command
 from tenonnx_cli.options import load_model, models_argument
 from tenonnx_cli.parts import output_option, pairs, pairs_among, write, write_options
 
-#: The file of an image processor.
-PROCESSOR = "preprocessor_config.json"
+#: The file of an image processor, and that of a model of timm.
+PROCESSOR, OF_TIMM = "preprocessor_config.json", "config.json"
 
 
 def is_tokenizer(path: str) -> bool:
@@ -28,7 +28,7 @@ def is_tokenizer(path: str) -> bool:
 def is_image_processor(path: str) -> bool:
     """Whether a path is that of an image processor: its file, or a folder with it and no tokenizer."""
     given = Path(path)
-    return given.name == PROCESSOR or ((given / PROCESSOR).is_file() and not is_tokenizer(path))
+    return given.name in (PROCESSOR, OF_TIMM) or ((given / PROCESSOR).is_file() and not is_tokenizer(path))
 
 
 @click.command(
@@ -89,8 +89,8 @@ def command(
     """Connect two models, such as preprocessing and a network: outputs of FIRST become inputs of SECOND.
 
     FIRST may be a tokenizer (tokenizer.json, vocab.txt, a .model of SentencePiece, or a folder with one of these): then
-    the whole takes text. It may be an image processor (preprocessor_config.json, or a folder with it): then the whole
-    takes images of any size.
+    the whole takes text. It may be an image processor (preprocessor_config.json, a folder with it, or a config.json of
+    timm): then the whole takes images of any size.
 
     Other inputs and outputs remain those of the result. Its opset is the newer of the two.
     """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +13,10 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, InvalidCall, Value, constant
 from tenonnx_extensions.images import DOMAIN, decode_image
 from tenonnx_extensions.pipelines.files import settings as read_settings
+from tenonnx_extensions.pipelines.pixels import at_shortest, by_channel, float32, joined, size_of, with_zeros
 from tenonnx_extensions.pipelines.processors import Processor, Settings, settings_of
 from tenonnx_extensions.pipelines.resampling import resize
+from tenonnx_extensions.pipelines.transforms import is_of_timm, steps_of, steps_of_timm, transformed
 
 FILE = "preprocessor_config.json"
 
@@ -20,11 +24,12 @@ _IMAGES = ("images", "uint8", ("batch", "height", "width", 3))
 
 
 def image_processor(
-    path: str | os.PathLike[str], *, model: Graph | None = None, image_size: bool = False, encoded: bool = False
+    path: str | os.PathLike[str] | Any, *, model: Graph | None = None, image_size: bool = False, encoded: bool = False
 ) -> Graph:
-    """The graph of an image processor of transformers, in ``ai.onnx``.
+    """The graph of an image processor of transformers, or of a transform of timm or torchvision, in ``ai.onnx``.
 
-    ``path`` is a ``preprocessor_config.json``, or a folder with one. The input ``images`` is
+    ``path`` is a ``preprocessor_config.json``, a ``config.json`` of timm, a folder with one of these, or a ``Compose``
+    of torchvision, of which the graph computes what it computes of images of Pillow. The input ``images`` is
     uint8[batch, height, width, 3] with RGB pixels, of any size. The output ``pixel_values`` is
     float32[batch, 3, rows, columns], equal to what the processor computes by Pillow 13; it is uint8 where the processor
     neither rescales nor normalizes. A processor that pads gives ``pixel_mask``, int64[batch, rows, columns], too, and
@@ -35,14 +40,12 @@ def image_processor(
     Raises ``InvalidModel`` for a file that cannot be read, ``NotRepresentable`` for a setting that has no graph, and
     ``InvalidCall`` where ``model`` reads no pixels.
     """
-    file = Path(path)
-    file = file / FILE if file.is_dir() else file
-    kind, settings = settings_of(read_settings(file))
+    compute = _steps(path)
     graph = Graph("image_processor", opsets={"ai.onnx": 17} | ({DOMAIN: 1} if encoded else {}))
     given = graph.input(*(("image", "uint8", ("size",)) if encoded else _IMAGES))
     with graph.building():
         images = ops.unsqueeze(decode_image(given, color_space="rgb"), [0]) if encoded else given
-        pixels, mask = _processed(images, kind, settings)
+        pixels, mask = compute(images)
         found = {"pixel_values": pixels}
         if mask is not None:
             found["pixel_mask"] = mask
@@ -53,6 +56,22 @@ def image_processor(
         for name, value in found.items():
             graph.output(name, value)
     return graph
+
+
+def _steps(source: Any) -> Callable[[Value], tuple[Value, Value | None]]:
+    """The function of images to pixels, and a mask where they are padded, that a file or an object describes."""
+    if not isinstance(source, str | os.PathLike):
+        given = steps_of(source)
+        return lambda images: (transformed(images, given), None)
+    file = Path(source)
+    if file.is_dir():
+        file = next((file / name for name in (FILE, "config.json") if (file / name).is_file()), file / FILE)
+    config = read_settings(file)
+    if is_of_timm(config):
+        of_timm = steps_of_timm(config)
+        return lambda images: (transformed(images, of_timm), None)
+    kind, settings = settings_of(config)
+    return lambda images: _processed(images, kind, settings)
 
 
 def _read_by(model: Graph, found: dict[str, Value]) -> dict[str, Value]:
@@ -97,10 +116,10 @@ def _processed(images: Value, kind: Processor, settings: Settings) -> tuple[Valu
                 pixels = pixels - np.float32(1)
         elif step == "normalize":
             is_whole = False
-            pixels = (_float32(pixels) - _by_channel(settings["image_mean"])) / _by_channel(settings["image_std"])
+            pixels = (float32(pixels) - by_channel(settings["image_mean"])) / by_channel(settings["image_std"])
         elif step == "include_top":
             is_whole = False
-            pixels = _float32(pixels) / _by_channel(settings["image_std"])
+            pixels = float32(pixels) / by_channel(settings["image_std"])
         elif step == "flip_channel_order":
             pixels = ops.gather(pixels, np.array([2, 1, 0]), axis=1)
         else:
@@ -114,19 +133,6 @@ def _processed(images: Value, kind: Processor, settings: Settings) -> tuple[Valu
     return pixels, mask if kind.has_mask else None
 
 
-def _float32(pixels: Value) -> Value:
-    return pixels if pixels.dtype is DType.float32 else ops.cast(pixels, to=DType.float32)
-
-
-def _by_channel(colors: tuple[float, ...]) -> np.ndarray:
-    return np.array(colors, np.float32).reshape(3, 1, 1)
-
-
-def _size_of(pixels: Value) -> tuple[Value, Value]:
-    shape = ops.shape(pixels)
-    return shape[2], shape[3]
-
-
 # ----- steps ----------------------------------------------------------------------------------------------------------
 
 
@@ -136,7 +142,7 @@ def _resized(pixels: Value, settings: Settings) -> tuple[Value, Settings | None]
     if "height" in size:
         height, width = (constant(np.int64(size[name])) for name in ("height", "width"))
         return resize(pixels, height, width, settings["resample"]), size
-    rows, columns = _size_of(pixels)
+    rows, columns = size_of(pixels)
     if "max_height" in size:
         height, width = _within(rows, columns, size["max_height"], size["max_width"])
     elif "longest_edge" in size:
@@ -146,9 +152,7 @@ def _resized(pixels: Value, settings: Settings) -> tuple[Value, Settings | None]
             multiple = settings["size_multiple"]
             height, width = height / multiple * multiple, width / multiple * multiple
     else:
-        edge = size["shortest_edge"]
-        longest = ops.maximum(rows, columns) * edge / ops.minimum(rows, columns)
-        height, width = ops.where(rows <= columns, edge, longest), ops.where(columns <= rows, edge, longest)
+        return at_shortest(pixels, size["shortest_edge"], settings["resample"]), None
     return resize(pixels, height, width, settings["resample"]), None
 
 
@@ -180,31 +184,21 @@ def _whole(number: Value) -> Value:
 
 def _center_crop(pixels: Value, height: int, width: int) -> Value:
     """The middle of images, with zeros around those that are smaller."""
-    rows, columns = _size_of(pixels)
+    rows, columns = size_of(pixels)
     missing_rows, missing_columns = ops.maximum(height - rows, 0), ops.maximum(width - columns, 0)
     top, left = (missing_rows + 1) / 2, (missing_columns + 1) / 2
-    pixels = _with_zeros(pixels, top, left, missing_rows - top, missing_columns - left)
+    pixels = with_zeros(pixels, top, left, missing_rows - top, missing_columns - left)
     top, left = ops.maximum(rows - height, 0) / 2, ops.maximum(columns - width, 0) / 2
-    starts = _joined(top, left)
+    starts = joined(top, left)
     return ops.slice_(pixels, starts, starts + np.array([height, width]), [2, 3])
 
 
 def _padded(pixels: Value, size: Settings | None) -> tuple[Value, Value]:
     """Images with zeros below and to the right, and a mask that is 1 where there is an image."""
     shape = ops.shape(pixels)
-    mask = ops.expand(np.int64(1), _joined(shape[0], shape[2], shape[3]))
+    mask = ops.expand(np.int64(1), joined(shape[0], shape[2], shape[3]))
     if size is None:
         return pixels, mask
     bottom, right = size["height"] - shape[2], size["width"] - shape[3]
     mask = ops.unsqueeze(mask, [1])
-    return _with_zeros(pixels, 0, 0, bottom, right), ops.squeeze(_with_zeros(mask, 0, 0, bottom, right), [1])
-
-
-def _with_zeros(pixels: Value, top: Value | int, left: Value | int, bottom: Value, right: Value) -> Value:
-    return ops.pad(pixels, _joined(0, 0, top, left, 0, 0, bottom, right))
-
-
-def _joined(*numbers: Value | int) -> Value:
-    return ops.concat(
-        *(ops.unsqueeze(each, [0]) if isinstance(each, Value) else np.array([each]) for each in numbers), axis=0
-    )
+    return with_zeros(pixels, 0, 0, bottom, right), ops.squeeze(with_zeros(mask, 0, 0, bottom, right), [1])
