@@ -147,6 +147,26 @@ def test_a_model_without_tokens_is_refused(tmp_path):
         tx.tokenizer(tmp_path, model=graph)
 
 
+@pytest.mark.filterwarnings("ignore:numpy runs the ops")
+def test_plain_lowers_what_ai_onnx_can_express(tmp_path):
+    (tmp_path / "spiece.model").write_bytes(text_files.sentencepiece_model("unigram"))
+    model = tx.Graph(opsets={"ai.onnx": 17})
+    ids = model.input("input_ids", "int64", ("batch", "tokens"))
+    model.output("sums", ops.reduce_sum(ids, [1], keepdims=0))
+    model.save(tmp_path / "m.onnx")
+    found = {}
+    for option in ([], ["--plain"]):
+        whole = tmp_path / f"whole{len(option)}.onnx"
+        arguments = ["compose", str(tmp_path / "spiece.model"), str(tmp_path / "m.onnx"), "-o", str(whole), *option]
+        done = CliRunner().invoke(program, arguments)
+        assert done.exit_code == 0, done.output
+        graph = tx.load(whole)
+        of_others = [node.op_type for node in graph.nodes if node.domain != "ai.onnx"]
+        found[len(option)] = of_others, graph.run({"text": INPUT})["sums"].tolist()
+    assert set(found[0][0]) == {"SentencepieceTokenizer", "RaggedTensorToDense"}
+    assert found[1] == (["SentencepieceTokenizer"], found[0][1])
+
+
 # ----- files that are none --------------------------------------------------------------------------------------------
 
 

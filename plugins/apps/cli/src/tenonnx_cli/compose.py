@@ -74,6 +74,11 @@ def is_image_processor(path: str) -> bool:
     is_flag=True,
     help="Before an image processor: take the bytes of one JPEG or PNG file, by DecodeImage of onnxruntime-extensions.",
 )
+@click.option(
+    "--plain",
+    is_flag=True,
+    help="Lower ops of other domains to ai.onnx where it can express them; the other ones stay.",
+)
 @write_options
 def command(
     first: str,
@@ -84,6 +89,7 @@ def command(
     decode: str | None,
     threshold: float | None,
     encoded: bool,
+    plain: bool,
     **writing: Any,
 ) -> None:
     """Connect two models, such as preprocessing and a network: outputs of FIRST become inputs of SECOND.
@@ -123,4 +129,8 @@ def command(
         cut = {} if threshold is None else {"threshold": threshold}
         beside = Path(first) if Path(first).is_dir() else Path(first).parent
         whole = extension("compose")(whole, extension("decoder")(decode, beside, model=after, **cut))
+    if plain:
+        from tenonnx.extend.transforms import retarget_to, target_for
+
+        whole = retarget_to(whole, target_for(whole, None, ["ai.onnx"]), refuse=False).graph
     write(whole, output, first, second, **writing)
