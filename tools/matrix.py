@@ -41,7 +41,7 @@ SUBJECTS = {
     "serve": ["tenonnx-serve[test]"],
     "score": ["tenonnx-score", "tenonnx-standard"],
     "sklearn": ["tenonnx-sklearn", "tenonnx-onnxruntime"],
-    "tensorflow": ["tenonnx-tensorflow[tflite]", "tenonnx-onnxruntime"],
+    "tensorflow": ["tenonnx-tensorflow", "tenonnx-litert", "tenonnx-onnxruntime"],
     "tenonnx": ["tenonnx"],
     "all": ["tenonnx[all]", "tenonnx-serve", "tenonnx-testing"],
 }

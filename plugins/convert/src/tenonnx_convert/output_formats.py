@@ -133,7 +133,10 @@ class FormatWriter:
             ) from error
 
     def opened(self, graph: Graph) -> WrittenFile:
-        """The file of ``graph``, whose calls raise ``VerificationFailed`` for whatever the runtime raises."""
+        """The file of ``graph``, whose calls raise ``VerificationFailed`` for whatever the runtime raises.
+
+        ``UnsupportedOp`` is passed on, for inputs that the format cannot hold, such as empty tensors.
+        """
         name = f"{self.form.title} in {self.form.runtime}"
         try:
             with self._plugin.running("cannot open the file that it wrote"):
@@ -144,7 +147,7 @@ class FormatWriter:
         def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
             try:
                 return program(feeds)
-            except OutOfTime:
+            except (OutOfTime, UnsupportedOp):
                 raise
             except Exception as error:
                 raise VerificationFailed(f"the file does not run: {name}", given=str(error)) from error

@@ -37,8 +37,8 @@ import onnxruntime
 import tensorflow as tf
 
 import tenonnx as tx
+from tenonnx_litert.reading.verification import Interpreter
 from tenonnx_tensorflow.frontend import model_of
-from tenonnx_tensorflow.lite.verification import Interpreter
 from tenonnx_tensorflow.options import Options
 from tenonnx_tensorflow.verification import array_of, drawn
 

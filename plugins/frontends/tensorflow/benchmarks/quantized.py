@@ -20,7 +20,7 @@ warnings.simplefilter("ignore")
 import numpy as np
 
 import tenonnx as tx
-from tenonnx_tensorflow.lite.verification import Interpreter
+from tenonnx_litert.reading.verification import Interpreter
 from tenonnx_tensorflow.verification import drawn
 
 _MODULES = ("lite", "lite_recurrent", "lite_quantized", "lite_others")

@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 import tenonnx as tx
-from tenonnx_tensorflow.lite.frontend import verifier
+from tenonnx_litert.reading.frontend import verifier
 from tenonnx_tensorflow.verification import array_of
 
 OPSETS = (13, 17, 21)

@@ -16,7 +16,7 @@ from cases.lite import _FUNCTIONS, _X, CASES, converted
 from cases.lite_recurrent import bidirectional_lstm, lstm
 
 import tenonnx as tx
-from tenonnx_tensorflow.lite.verification import Interpreter
+from tenonnx_litert.reading.verification import Interpreter
 
 
 @pytest.mark.parametrize(("name", "count"), [("network_int8", 4), ("network_int16", 4), ("perceptron_dynamic", 2)])

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from lite_files import Op, T, built
 
 import tenonnx as tx
-from tenonnx_tensorflow.lite.frontend import verifier
-from tenonnx_tensorflow.lite.verification import Interpreter
+from tenonnx_litert.reading.frontend import verifier
+from tenonnx_litert.reading.verification import Interpreter
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(2, 8)).astype(np.float32)

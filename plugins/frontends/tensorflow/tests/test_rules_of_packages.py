@@ -6,12 +6,13 @@ import pytest
 
 from tenonnx.extend import PluginError
 from tenonnx.extend.formats import Plugin
+from tenonnx_litert.reading import layers  # noqa: F401 - its rules
+from tenonnx_litert.reading.calls import LITE_RULES
 from tenonnx_tensorflow import table
-from tenonnx_tensorflow.lite import layers  # noqa: F401 - its rules
-from tenonnx_tensorflow.lite.calls import LITE_RULES
 from tenonnx_tensorflow.rules import RULES
 
 TABLES = {"rule": (RULES, "Relu"), "lite_rule": (LITE_RULES, "CONV_2D")}
+SOURCES = {"rule": "tenonnx_tensorflow", "lite_rule": "tenonnx_litert.reading"}
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -22,7 +23,7 @@ def test_a_package_does_not_take_over_what_has_a_rule(
     own, before = f"AcmeOwn{kind}", rules[name]  # type: ignore[index]
     module = tmp_path / f"acme_{kind}s.py"
     module.write_text(
-        f"from tenonnx_tensorflow import {kind}\n"
+        f"from {SOURCES[kind]} import {kind}\n"
         f"{kind}('{own}')(lambda *given: exit(0))\n{kind}('{name}')(lambda *given: None)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)

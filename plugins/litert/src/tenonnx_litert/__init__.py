@@ -1,1 +1,1 @@
-"""LiteRT models (.tflite): the builtin operators as ops, and a writer."""
+"""LiteRT models (.tflite): the builtin operators as ops, a reader and a writer."""

@@ -34,6 +34,8 @@ def opened(
 
     def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
         given = [_sent(feeds[name]) for name in inputs]
+        if any(array.size == 0 for array in given):
+            raise UnsupportedOp("LiteRT takes no empty tensors")
         found = interpreter().call("run", str(path), reference, given)
         return dict(zip(outputs, (_received(*each) for each in found), strict=True))
 

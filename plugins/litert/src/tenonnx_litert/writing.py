@@ -239,7 +239,9 @@ class _Subgraph:
         inputs = [-1 if v is None else self.place(v) for v in given]
         outputs = [self.place(v) for v in results if v is not None]
         name = self.quantized.names.get(node, node.op_type)
-        table = OPTIONS[name]
+        if name == "Identity":  # an output of a subgraph that is an input, too: CAST to the same type copies it
+            name = "CAST"
+        table = "" if node.op_type == "Identity" else OPTIONS[name]
         if node.subgraphs:
             captured = [k for k, v in enumerate(node.captures) if not self.is_constant(v)]
             inputs += [self.place(node.captures[k]) for k in captured]

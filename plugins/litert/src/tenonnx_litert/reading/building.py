@@ -21,11 +21,11 @@ from tenonnx.extend import (
     listing,
 )
 from tenonnx_frontends import chosen_names, named_axes, unknown_dims
+from tenonnx_litert.reading import layers, plain, recurrent  # noqa: F401 - what they are imported for is their rules
+from tenonnx_litert.reading.calls import LITE_RULES, Call, QuantizedResult, quantized
+from tenonnx_litert.reading.reader import File, Operator, Subgraph, Tensor
 from tenonnx_tensorflow.building import WRITTEN, tidied, with_place
 from tenonnx_tensorflow.forms import Forms
-from tenonnx_tensorflow.lite import layers, plain, recurrent  # noqa: F401 - what they are imported for is their rules
-from tenonnx_tensorflow.lite.calls import LITE_RULES, Call, QuantizedResult, quantized
-from tenonnx_tensorflow.lite.reader import File, Operator, Subgraph, Tensor
 from tenonnx_tensorflow.loops import Looping, branched, looped
 from tenonnx_tensorflow.rules.control import condition_of
 from tenonnx_tensorflow.state import State, settled
@@ -127,7 +127,7 @@ def _check(file: File, forms: Forms) -> None:
         raise NotRepresentable(
             "the model has operators without a rule",
             given="\n".join(f"{n} ({len(p)} operator{'s' * (len(p) > 1)})" for n, p in sorted(missing.items())),
-            do='give it one, @tenonnx_tensorflow.lite_rule("NAME"), or convert the model without Flex and custom operators',
+            do='give it one, @tenonnx_litert.reading_rule("NAME"), or convert the model without Flex and custom operators',
         )
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, TensorType, Value, constant, subgraph
+from tenonnx_litert.reading.calls import Call, activated, dequantized, lite_rule
+from tenonnx_litert.reading.layers import as_quantized, is_hybrid, sizes_of
 from tenonnx_quantized.quantize import quantize_linear
-from tenonnx_tensorflow.lite.calls import Call, activated, dequantized, lite_rule
-from tenonnx_tensorflow.lite.layers import as_quantized, is_hybrid, sizes_of
 from tenonnx_tensorflow.tracked_values import number
 
 #: The order of gates in TFLite's inputs: input, forget, cell, output; and how ONNX wants them: input, output, forget, cell.

@@ -12,8 +12,8 @@ import numpy as np
 from tenonnx.extend import DType, Graph, counted
 from tenonnx.extend.checks import Allowed, Tolerance, Verification
 from tenonnx_frontends import SourceProcess, size_of
-from tenonnx_tensorflow.lite.layers import DETECTION, custom_options
-from tenonnx_tensorflow.lite.reader import read_file
+from tenonnx_litert.reading.layers import DETECTION, custom_options
+from tenonnx_litert.reading.reader import read_file
 from tenonnx_tensorflow.verification import verify_against
 
 #: By how many steps quantized values of 8 bits may differ behind ties, whose rounding the interpreter's integers decide otherwise,

@@ -12,9 +12,9 @@ import tenonnx_tensorflow.frontend  # noqa: F401 - its rules are used here
 from tenonnx.extend import Graph, InvalidCall, Registry
 from tenonnx.extend.checks import Allowed, Verification
 from tenonnx_frontends import Dims, read_dims, warn_unverified
+from tenonnx_litert.reading.building import graph_of
+from tenonnx_litert.reading.reader import read_file
 from tenonnx_tensorflow.forms import Form, Forms
-from tenonnx_tensorflow.lite.building import graph_of
-from tenonnx_tensorflow.lite.reader import read_file
 
 
 def read(
@@ -51,7 +51,7 @@ def verifier(source: str | os.PathLike[str], *_: Any, **__: Any) -> Callable[...
     """Verifier of a graph against the interpreter; None where there is none."""
     if find_spec("ai_edge_litert") is None and find_spec("tensorflow") is None:
         return None
-    from tenonnx_tensorflow.lite.verification import Interpreter, verify_file
+    from tenonnx_litert.reading.verification import Interpreter, verify_file
 
     interpreter = Interpreter(Path(source))
     interpreter.start()

@@ -9,8 +9,8 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value, constant
+from tenonnx_litert.reading.calls import Call, QuantizedResult, activated, lite_rule, moves, real_of
 from tenonnx_tensorflow.attributes import _DTYPES
-from tenonnx_tensorflow.lite.calls import Call, QuantizedResult, activated, lite_rule, moves, real_of
 from tenonnx_tensorflow.rules.resizing import by_matrices, plane
 from tenonnx_tensorflow.tracked_values import as_dtype, int64, known, number
 

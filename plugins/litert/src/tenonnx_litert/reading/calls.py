@@ -11,8 +11,8 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant
 from tenonnx_frontends import added_rule
+from tenonnx_litert.reading.reader import Operator, Quantization, Tensor
 from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
-from tenonnx_tensorflow.lite.reader import Operator, Quantization, Tensor
 from tenonnx_tensorflow.rules import RULES
 from tenonnx_tensorflow.rules.complexes import OF_COMPLEX
 from tenonnx_tensorflow.tracked_values import Complex, number

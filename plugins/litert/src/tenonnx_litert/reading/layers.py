@@ -9,8 +9,8 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant
-from tenonnx_tensorflow.lite.calls import Call, activated, lite_rule
-from tenonnx_tensorflow.lite.reader import Operator
+from tenonnx_litert.reading.calls import Call, activated, lite_rule
+from tenonnx_litert.reading.reader import Operator
 from tenonnx_tensorflow.rules.windows import Layout, Window, channels_first, channels_last, transposed
 from tenonnx_tensorflow.tracked_values import int64, number
 

@@ -1,1 +1,0 @@
-"""TFLite: flatbuffers of models, read without TensorFlow."""
