@@ -185,7 +185,8 @@ def environment(tool: Tool, folder: Path) -> str:
     """The interpreter of a new environment with the packages of a tool and ours."""
     subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
     python = str(folder / "bin" / "python")
-    places = [*OURS, *([f"plugins/frontends/{tool.ours}"] if tool.ours else [])]
+    places = [*OURS, *(["plugins/litert"] if tool.ours == "tensorflow" else [])]
+    places += [f"plugins/frontends/{tool.ours}"] if tool.ours else []
     editable = [part for place in places for part in ("-e", str(ROOT / place))]
     command = ["uv", "pip", "install", "--quiet", "--python", python, "pytest", "numpy", "onnx", *tool.packages]
     subprocess.run([*command, *editable], check=True)
@@ -237,8 +238,8 @@ def examples(text: str, tool: str) -> Iterator[tuple[str, str]]:
         commands = [line for line in lines if re.match(rf"(python3? -m )?{tool}(\.\w+)* +\S", line)]
         if commands:
             yield from (("command", line) for line in commands if not re.search(r"[\[(]", line))
-        elif re.search(rf"^(import|from) {tool}\b", block, re.MULTILINE):
-            yield "python", re.split(r"\n\s*Args:", block)[0].rstrip().rstrip(":")
+        elif re.search(rf"^(import|from) {tool}\b", block, re.MULTILINE) and "Args:" not in block:
+            yield "python", block
 
 
 def readme_outcomes(python: str, text: str, tool: str, before: str) -> Outcomes:

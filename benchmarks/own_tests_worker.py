@@ -94,7 +94,7 @@ class Log:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self.write(test=item.nodeid, outcome="started")
+        self.write(test=name_of(item.path, item.nodeid), outcome="started")
         signal.setitimer(signal.ITIMER_PROF, self.seconds)
         try:
             return (yield)
@@ -103,16 +103,21 @@ class Log:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.outcome != "passed":
-            self.write(test=report.nodeid, outcome=report.outcome, **self.told(report))
+            self.write(test=name_of(Path(report.fspath), report.nodeid), outcome=report.outcome, **self.told(report))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.outcome != "passed":
-            self.write(test=report.nodeid, outcome=report.outcome, **self.told(report))
+            self.write(test=name_of(Path(report.fspath), report.nodeid), outcome=report.outcome, **self.told(report))
 
     def told(self, report: pytest.TestReport | pytest.CollectReport) -> dict[str, str]:
         """The last line of a failure, and its whole text."""
         crash = getattr(report.longrepr, "reprcrash", None)
         return {"message": crash.message if crash else str(report.longrepr or ""), "text": report.longreprtext}
+
+
+def name_of(path: Path, node: str) -> str:
+    """The name of a test, with that of its file: pytest leaves the latter out of files elsewhere."""
+    return f"{path.name}::{node.rpartition('.py')[2].removeprefix('::')}"
 
 
 def too_long(*_: object) -> NoReturn:

@@ -220,6 +220,27 @@ def test_a_rewriter_runs_between_simplifications(in_place):
     assert types(found) == ["Add", "Neg"]
 
 
+def test_outputs_get_the_dims_that_are_inferred():
+    model = two_outputs()
+    for value in model.graph.output:
+        value.type.tensor_type.shape.dim[1].dim_param = "width"
+    for found in (onnxsim.simplify(model)[0], onnxslim.slim(model)):
+        assert [value.type.tensor_type.shape.dim[1].dim_value for value in found.graph.output] == [3, 3]
+    held = onnxslim.slim(model, no_shape_infer=True)
+    assert held.graph.output[0].type.tensor_type.shape.dim[1].dim_param == "width"
+
+
+def test_the_pattern_of_norms_can_be_left_out():
+    assert "BatchNormalization" in types(onnxslim.slim(str(DIGITS), skip_fusion_patterns=["FusionConvBN"]))
+
+
+def test_versions_and_tables_of_onnxsim(capsys):
+    assert onnxsim.__version__
+    assert onnxslim.__version__
+    onnxsim.model_info.print_simplifying_info(two_outputs(), onnxsim.simplify(two_outputs())[0])
+    assert "Simplified Model" in capsys.readouterr().out
+
+
 def test_numbers_replace_other_dims(tmp_path):
     fixed = onnxslim.slim(two_outputs(), input_shapes=["x:2,3"])
     np.save(tmp_path / "x.npy", np.ones((5, 3), np.float32))

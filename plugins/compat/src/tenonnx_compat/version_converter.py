@@ -30,7 +30,7 @@ def convert_version(model: onnx.ModelProto, target_version: int) -> onnx.ModelPr
     if target_version < 1:
         raise ValueError(f"the target version is not positive: {target_version}")
     try:
-        return message_of(tx.retarget(graph_of(model), opset_version=target_version), shapes=None)
+        return message_of(tx.retarget(graph_of(model), opset_version=target_version), shapes="all")
     except tx.NotRepresentable as error:
         raise error.as_a(ConvertError) from error
 

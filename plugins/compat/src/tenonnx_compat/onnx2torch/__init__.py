@@ -3,3 +3,5 @@
 from tenonnx_compat.onnx2torch.converter import convert
 
 __all__ = ["convert"]
+
+__version__ = "1.5.15"

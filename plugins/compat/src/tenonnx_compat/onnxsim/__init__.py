@@ -2,10 +2,13 @@
 
 from typing import Any
 
+from tenonnx_compat.onnxsim import model_info
 from tenonnx_compat.onnxsim.onnx_simplifier import main, simplify
 from tenonnx_compat.refusal import refused
 
-__all__ = ["main", "simplify"]
+__all__ = ["main", "model_info", "simplify"]
+
+__version__ = "0.8.1"
 
 #: Families of functions of onnxsim 0.8 that do not simplify.
 _BEYOND = ("quantize_", "apply_", "export_", "import_", "prune_", "search_", "measure_", "calibrate", "check_")

@@ -109,7 +109,7 @@ def simplify(
     elif not skip_constant_folding:
         graph = tx.prune(tx.fold(graph))
     written = message_of(
-        graph,
+        graph if skip_shape_inference else tx.fix_shapes(graph, {}),  # outputs get the dims that are inferred
         shapes="interface" if skip_shape_inference else "all",
         functions="inline" if inline_functions else "keep",
     )

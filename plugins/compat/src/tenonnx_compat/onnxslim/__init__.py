@@ -5,6 +5,8 @@ from tenonnx_compat.refusal import refused
 
 __all__ = ["main", "register_fusion_pattern", "slim"]
 
+__version__ = "0.1.98"
+
 register_fusion_pattern = refused(
     "onnxslim.register_fusion_pattern",
     "patterns of onnxslim match its own classes",

@@ -17,6 +17,7 @@ __all__ = [
     "wrap_as_onnx_mixin",
 ]
 
+__version__ = "1.20.0"
 __max_supported_opset__ = 22
 
 _RULE = "write a rule: @tenonnx_sklearn.converts, see docs/how-to/sklearn.md"

@@ -3,3 +3,5 @@
 from tenonnx_compat.tf2onnx import convert
 
 __all__ = ["convert"]
+
+__version__ = "1.17.0"

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 #: The element types that onnxslim knows, by the names that it has for them.
 _HALF, _FULL = ("fp16", "float16"), ("fp32", "float32")
 
+#: The pattern that takes a BatchNormalization into the layer before it.
+_NORM_PATTERNS = {"FusionConvBN"}
+
 OPTIMIZATIONS = (
     "constant_folding",
     "graph_fusion",
@@ -68,7 +71,7 @@ def slim(
         "onnxslim.slim",
         {
             "inputs": [each for each in inputs or () if ":" in each],
-            "skip_fusion_patterns": skip_fusion_patterns,
+            "skip_fusion_patterns": sorted(set(skip_fusion_patterns or ()) - _NORM_PATTERNS),
             "size_threshold": size_threshold,
             "skip_optimizations": sorted(set(skip_optimizations or ()) - set(OPTIMIZATIONS)),
             "dtype": None if dtype in (None, *_HALF, *_FULL) else dtype,
@@ -89,10 +92,11 @@ def slim(
             list(outputs or (value.name for value in graph.outputs)),
         )
     graph.all_inputs = graph.inputs
-    graph = _optimized(graph, set(skip_optimizations or ()))
+    graph = _optimized(graph, set(skip_optimizations or ()), ["BatchNormalization"] if skip_fusion_patterns else [])
     if dtype in _HALF:
         graph = tx.lower_precision(graph, "float16", convert_interface=True).graph
-    written = message_of(graph, shapes="interface" if no_shape_infer else "all")
+    # outputs get the dims that are inferred
+    written = message_of(graph, shapes="interface") if no_shape_infer else message_of(tx.fix_shapes(graph, {}))
     if model_check:
         sizes, feeds = check_inputs(model_check_inputs)
         changed = tx.load(written)
@@ -105,10 +109,10 @@ def slim(
     return None
 
 
-def _optimized(graph: tx.Graph, skipped: set[str]) -> tx.Graph:
-    """``graph`` with the optimizations that are not ``skipped``: fusion is part of ``tx.simplify``."""
+def _optimized(graph: tx.Graph, skipped: set[str], kept: Sequence[str]) -> tx.Graph:
+    """``graph`` with the optimizations that are not ``skipped``; that of graphs leaves ops ``kept`` as they are."""
     if "graph_fusion" not in skipped and not skipped & {"constant_folding", "subexpression_elimination"}:
-        return tx.simplify(graph)
+        return tx.simplify(graph, keep=kept)
     if "constant_folding" not in skipped:
         graph = tx.fold(graph)
     if "subexpression_elimination" not in skipped:
