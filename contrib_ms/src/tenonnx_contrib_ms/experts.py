@@ -273,7 +273,7 @@ moe_group_router.requires(
     floats("expert_bias"),
     same_dtype("logits", "projection_weight"),
     at_least(top_k=1, group_topk=1, n_group=1, topk_group=1),
-    shapes(expert_bias="e", projection_weight="e width"),
+    shapes(logits="... _", expert_bias="e", projection_weight="e width"),
     holds(lambda logits, e, n_group, topk_group, top_k: _hold_groups(e, n_group, topk_group, top_k)),
     holds(
         lambda projection_weight, logits, e, width: (

@@ -160,7 +160,14 @@ def _repeated(x: Value, times: Any) -> Value:
 
 
 gated_delta_net.requires(
-    shapes(cu_seqlens="_", initial_state="_ _ _ _"),
+    shapes(
+        query="... _",
+        key="... heads _",
+        value="... value_heads _",
+        cu_seqlens="_",
+        initial_state="_ state_heads _ _",
+    ),
+    at_least(heads=1, value_heads=1, state_heads=1),
     floats("query"),
     same_dtype("query", "key", "value"),
     dtypes(cu_seqlens="int32", capture_count="int32", state_update_active="int32"),

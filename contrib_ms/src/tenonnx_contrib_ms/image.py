@@ -184,7 +184,7 @@ def max_pool_with_mask(
     if window.rank > 1:
         first = ops.equal(ops.reshape(ops.range_(0, _product(sizes), 1), sizes), 0)
         mask = ops.or_(mask, first)
-    low = float(np.finfo(X.dtype.numpy).min)
+    low = float(np.nextafter(X.dtype.numpy.type(-np.inf), X.dtype.numpy.type(0)))
     begins, ends = window.padding(sizes)
     x = padded_with(X, begins, ends, low)
     read = ops.reshape(ops.cast(mask, to=DType.int32), [batch, channels, *sizes])

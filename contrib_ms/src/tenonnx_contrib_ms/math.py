@@ -133,8 +133,14 @@ def irfft(X, *, normalized=0, onesided=1, signal_ndim: int):
 irfft.traits(on_request=True)
 
 
+def _hold_axes(X: Value, needed: int) -> str | None:
+    return "X has fewer axes than signal_ndim" if X.rank is not None and X.rank < needed else None
+
+
 for made in (rfft, irfft):
     made.requires(floats("X"), at_least(signal_ndim=1), one_of(normalized=(0,), onesided=(1,)))
+rfft.requires(holds(lambda X, signal_ndim: _hold_axes(X, signal_ndim)))
+irfft.requires(shapes(X="... 2"), holds(lambda X, signal_ndim: _hold_axes(X, signal_ndim + 1)))
 
 
 # ----- checks ---------------------------------------------------------------------------------------------------------

@@ -146,6 +146,12 @@ def _hold_operands(query: Any, key: Any) -> str | None:
     return None
 
 
+def _hold_tokens(query_layer: Any, token_offset: Any) -> str | None:
+    if query_layer.rank is not None and query_layer.rank != (3 if token_offset is None else 2):
+        return "query_layer does not have three axes, or two with token_offset"
+    return None
+
+
 remove_padding.requires(
     shapes(input="batch length width", sequence_token_count="batch"),
     floats("input"),
@@ -202,4 +208,5 @@ gated_relative_position_bias.requires(
     integers("token_offset"),
     divides("num_heads", "hidden"),
     divides(2, "gates"),
+    holds(_hold_tokens),
 )

@@ -9,7 +9,9 @@ import tenonnx_standard as ops
 from tenonnx.extend import floats, op, shapes
 from tenonnx_testing import call
 from tenonnx_testing.cases import Case
+from tenonnx_testing.declared import takes_what_rules_are_given
 from tenonnx_testing.foreign import missing_requirement
+from tenonnx_testing.kit import check_case
 from tenonnx_testing.mutations import refuse_or_agree
 from tenonnx_testing.run import Failure
 
@@ -45,6 +47,52 @@ def test_the_failure_of_the_check_itself_is_in_a_note():
 def test_a_wrong_gradient_is_blamed_on_itself():
     said = said_of("gradient: huber: the sign of the target")
     assert said["gradient"].startswith("the gradient of com.authored::Huber@1 with respect to")
+
+
+def reports(made, *checks):
+    """What checks say of an op of one input, in order."""
+    case, said = Case(made, lambda draw: call(np.ones((2, 3), np.float32))), []
+    for name in checks:
+        try:
+            check_case(case, name)
+        except Failure as failure:
+            said.append("\n".join([str(failure), *failure.__notes__]))
+        except pytest.skip.Exception as skipped:
+            said.append(f"skipped: {skipped}")
+    return said
+
+
+def test_a_body_that_raises_is_blamed_with_its_line():
+    @op("Misspelled", domain="tiny")
+    def misspelled(X):
+        return ops.abs_of(X)
+
+    misspelled.numpy(lambda X: abs(X))
+    (said,) = reports(misspelled, "constants")
+    assert said.startswith("the body of tiny::Misspelled@1 raised AttributeError: ")
+    assert 'therefore the check "constants" fails, too' in said
+    assert f"at {__file__}:" in said
+    assert "return ops.abs_of(X)" in said
+
+
+def test_a_call_that_the_op_does_not_compute_fails_once():
+    @op("Halved", domain="tiny")
+    def halved(X):
+        return ops.reshape(X, [2, 2])
+
+    first, *others = reports(halved, "types", "layout", "bad input")
+    assert "draws a call that the op does not compute: draw others, or mend the op" in first
+    assert others == ['skipped: a call of its case cannot be computed: see the check "types"'] * 2
+
+
+def test_a_rule_that_takes_other_arguments_is_told_what_it_is_given():
+    @op("Doubled", domain="tiny")
+    def doubled(X, *, by=2.0):
+        return X * by
+
+    doubled.vjp(lambda g, X, *, by: g * by)
+    (said,) = takes_what_rules_are_given(doubled, [])
+    assert "the rule vjp is called as <lambda>(g, y, X, by=...): too many positional arguments" in said
 
 
 # ----- foreign errors -------------------------------------------------------------------------------------------------

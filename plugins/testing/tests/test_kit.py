@@ -451,5 +451,5 @@ def test_a_failure_says_where_it_was_raised_instead_of_a_traceback():
 
     with pytest.raises(pytest.fail.Exception) as caught:
         run_item(lambda examples: check_case(case_of(broken), "types"), 2)
-    assert f"raised by {__file__}:" in str(caught.value)
+    assert f"at {__file__}:" in str(caught.value)
     assert "1 // 0" in str(caught.value)

@@ -27,6 +27,15 @@ SAMPLE = {
     "cases: swish: the reference evaluates the rule": "evaluates the op itself",
     "claim: rms_norm: elementwise, and not": "said to be elementwise",
     "claim: swish: weights where the input is none": "the trait weights names W",
+    "body and rule: best: both the first of equal ones": "where an input holds equal elements",
+    "gradient: cosine: of near rows as of others": "where all is small",
+    "numpy: moments: the square of the mean taken away": "numbers far from zero alone",
+    "numpy: pick_rows: the first row for no place": "np.empty((0,)",
+    "cases: dequantize: always a zero point": "each call of its cases has zero_point, which is optional",
+    "claim: glu: any gate is taken": "declare one_of(gate=('relu', 'sigmoid'))",
+    "claim: joined: pure, and random": "its body draws nothing at random",
+    "claim: requantize: all integers are zero points": "ends in KeyError",
+    "claim: halfway: elementwise by the first alone": "has integers that no input has",
 }
 
 

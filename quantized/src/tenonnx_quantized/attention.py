@@ -60,7 +60,7 @@ def qattention(
         filtered = -10000.0 if mask_filter_value is None else mask_filter_value
         logits = logits + ops.where(visible(mask_index, q, k), 0.0, to(constant(filtered), logits.dtype))
     if unidirectional:
-        logits = ops.where(earlier(q, k), logits, float(np.finfo(logits.dtype.numpy).min))
+        logits = ops.where(earlier(q, k), logits, lowest(logits.dtype))
     y = merged(ops.matmul(ops.softmax(logits), v))
     if _outputs is None or _outputs < 2:
         return y
@@ -85,6 +85,7 @@ qattention.requires(
     ),
     divides("num_heads", "columns"),
     divides(3, "columns"),
+    at_least(columns=1),
     dtypes(input="int8 uint8", weight="int8 uint8"),
     dtypes(mask_index="int32"),
     floats("bias"),
@@ -93,6 +94,11 @@ qattention.requires(
     same_dtype("weight", "weight_zero_point"),
     holds(_unsupported),
 )
+
+
+def lowest(dtype: DType) -> float:
+    """The least finite number of a float type."""
+    return float(np.nextafter(dtype.numpy.type(-np.inf), dtype.numpy.type(0)))
 
 
 def heads(x: Value, count: int) -> Value:

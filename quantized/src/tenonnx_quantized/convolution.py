@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Op, Operand, TensorType, TypeMismatch, Value, dtypes, limits, op, same_dtype
+from tenonnx.extend import DType, Op, Operand, TensorType, TypeMismatch, Value, dtypes, limits, op, same_dtype, shapes
 from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.pooling import channels_back, channels_first
 from tenonnx_quantized.qlinear import bias_numbers, numbers, requantized
@@ -316,9 +316,11 @@ qlinear_conv.traits(scales="x_scale w_scale y_scale")
 
 for _made in (conv_integer, qlinear_conv, qlinear_conv_channels_last):
     _made.requires(
+        shapes(w="_ _ ..."),
         dtypes(x=_EIGHT_BITS, w=_EIGHT_BITS),
         same_dtype("x", "x_zero_point"),
         same_dtype("w", "w_zero_point"),
     )
 for _made in (qlinear_conv, qlinear_conv_channels_last):
+    _made.requires(shapes(x_scale="|1", y_scale="|1", y_zero_point="|1"))
     _made.requires(dtypes(x_scale="float32", w_scale="float32", y_scale="float32", y_zero_point=_EIGHT_BITS, B="int32"))

@@ -169,6 +169,9 @@ def _blocked(
 
 qmoe.requires(
     shapes(input="n h | batch length h", router_probs="n e", router_weights="n e"),
+    shapes(fc1_experts_weights="e _ _", fc2_experts_weights="e _ _", fc3_experts_weights="e _ _"),
+    shapes(fc1_scales="e ...", fc2_scales="e ...", fc3_scales="e ..."),
+    shapes(fc1_zero_points="e ...", fc2_zero_points="e ...", fc3_zero_points="e ..."),
     holds(
         lambda router_probs, n, batch, length: (
             "router_probs does not have one row for each token" if differ(n, symbolic.multiply(batch, length)) else None

@@ -98,7 +98,7 @@ def _whole(A, B, B_shape, blk_quant_type):
 matmul_fpq4.requires(
     floats("A"),
     dtypes(B="uint8", B_shape="int64"),
-    shapes(B_shape="2"),
+    shapes(A="... _", B_shape="2"),
     one_of(blk_quant_type=LAYOUTS),
     holds(_whole),
 )

@@ -39,12 +39,15 @@ def _fused(a: Array, b: Any, c: Any) -> Array:
 
 
 def _by_kernel(op: Op) -> Callable[[Callable[..., Array]], None]:
-    """Let ``units(*inputs)`` say what is rounded, zero point included, and has the type of the first quantized values.
+    """Let ``units(*inputs)`` say what is rounded, zero point included.
+
+    The result has the type of the last zero point or, without one, of the first quantized values.
 
     The definition stands where kernels differ from each other: without elements, and for scales that are not finite
     or denormal.
     """
     scales = [place for place, each in enumerate(op.signature.inputs) if each.name.lower().endswith("_scale")]
+    last = max(place for place, each in enumerate(op.signature.inputs) if each.name.lower().endswith("_zero_point"))
 
     def define(units: Callable[..., Array]) -> None:
         @op.numpy
@@ -57,7 +60,8 @@ def _by_kernel(op: Op) -> Callable[[Callable[..., Array]], None]:
             )
             if not plain:
                 return _by_definition(op, inputs, attributes)
-            return encode_array(np.array(units(*inputs, **attributes), np.float32), None, DType.of(given[0].dtype))
+            like = given[0] if inputs[last] is None else inputs[last]
+            return encode_array(np.array(units(*inputs, **attributes), np.float32), None, DType.of(like.dtype))
 
     return define
 

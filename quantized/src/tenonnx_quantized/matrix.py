@@ -192,16 +192,18 @@ def qlinear_matmul_type(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_sc
             raise TypeMismatch(f"{qlinear_matmul.title}: scales are not floats of one type", given=given)
     parameters = ((a, a_zero_point, -2), (a, a_scale, -2), (b, b_zero_point, -1), (b, b_scale, -1))
     y = _product_type(qlinear_matmul, a, b, DType.float32, parameters).with_dtype(y_zero_point.dtype)
-    for parameter in (y_scale, y_zero_point):
+    for parameter in (a_scale, b_scale, y_scale, y_zero_point):
         known = parameter.tensor.shape
         if known is None or y.shape is None or is_single(parameter):
             continue
+        if parameter is a_scale and len(known) == 1:  # one for each row
+            known = (*known, 1)
         pairs = zip(known[::-1], y.shape[::-1], strict=False)
         if len(known) > len(y.shape) or any(
             isinstance(p, int) and isinstance(d, int) and p not in (1, d) for p, d in pairs
         ):
             raise TypeMismatch(
-                f"{qlinear_matmul.title}: parameters of y do not broadcast to it", given=f"{parameter!r} for {y}"
+                f"{qlinear_matmul.title}: scale or zero point does not broadcast to y", given=f"{parameter!r} for {y}"
             )
     return y
 

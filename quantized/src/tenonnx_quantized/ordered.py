@@ -165,13 +165,13 @@ def _one_layout(order_A, order_B, order_Y):
 quantize_with_order.requires(
     floats("input"),
     dtypes(scale_input="float32"),
-    shapes(scale_input="|1"),
+    shapes(input="... rows columns", scale_input="|1"),
     one_of(order_input=_LAYOUTS, order_output=_LAYOUTS),
 )
 dequantize_with_order.requires(
     dtypes(input="int8"),
     floats("scale_input"),
-    shapes(scale_input="|1"),
+    shapes(input="... rows columns", scale_input="|1"),
     one_of(order_input=_LAYOUTS, order_output=_LAYOUTS, to=(1, 10)),
 )
 qordered_matmul.requires(

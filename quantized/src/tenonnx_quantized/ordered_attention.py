@@ -131,6 +131,7 @@ qordered_attention.requires(
         scale_K_weight="|hidden",
         scale_V_weight="|hidden",
     ),
+    at_least(hidden=1),
     divides("num_heads", "hidden"),
     dtypes(input="int8", Q_weight="int8", K_weight="int8", V_weight="int8", mask_index="int32", scale_input="float32"),
     same_dtype(

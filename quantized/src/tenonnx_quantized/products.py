@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tenonnx_standard as ops
-from tenonnx.extend import REQUIRED, DType, dtypes, floats, op, same_dtype, shapes, together
+from tenonnx.extend import REQUIRED, DType, dtypes, floats, holds, op, same_dtype, shapes, together
 from tenonnx_quantized.granularity import is_single, scalar
 from tenonnx_quantized.matrix import by_column, by_row, matmul_integer
 from tenonnx_quantized.qlinear import bias_numbers, numbers, requantized
@@ -113,12 +113,22 @@ qgemm.requires(
     same_dtype("B", "b_zero_point"),
     together("y_scale", "y_zero_point"),
 )
+
+
+def _scales_of_vectors(A, B, a_scale, b_scale):
+    """Return why rows or columns of a vector have no scales of their own, or None."""
+    if (A.rank == 1 and a_scale.rank) or (B.rank == 1 and b_scale.rank):
+        return "a_scale or b_scale is not one number, with a vector as A or B"
+    return None
+
+
 matmul_integer_to_float.requires(
     dtypes(A=_EIGHT_BITS, B=_EIGHT_BITS),
     floats("a_scale"),
     same_dtype("a_scale", "b_scale", "bias"),
     same_dtype("A", "a_zero_point"),
     same_dtype("B", "b_zero_point"),
+    holds(_scales_of_vectors),
 )
 dynamic_quantize_matmul.requires(
     floats("A"),

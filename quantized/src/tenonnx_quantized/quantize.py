@@ -327,10 +327,11 @@ def dequantize_linear_vjp(g, y, x, x_scale, x_zero_point, *, axis, block_size, o
     to_x = g * spread(dequantize_linear, to(x_scale, g.dtype), x, axis, block_size)
     if x_scale.dtype.bits <= 8:
         return to_x, None, None
-    units = to(x, g.dtype)
+    stage = wide(g.dtype)  # sums of half floats overflow
+    units = to(x, stage)
     if x_zero_point is not None:
-        units = units - spread(dequantize_linear, to(x_zero_point, g.dtype), x, axis, block_size)
-    return to_x, to(collected(g * units, x_scale, x, axis, block_size), x_scale.dtype), None
+        units = units - spread(dequantize_linear, to(x_zero_point, stage), x, axis, block_size)
+    return to_x, to(collected(to(g, stage) * units, x_scale, x, axis, block_size), x_scale.dtype), None
 
 
 @dequantize_linear.lower()

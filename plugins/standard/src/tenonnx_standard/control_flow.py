@@ -27,6 +27,7 @@ from tenonnx.extend import (
     join_types,
     limits,
     primitive,
+    shapes,
     static,
     subgraph,
 )
@@ -398,7 +399,9 @@ def _directions_fit(num_scan_inputs: int, directions: list[int] | None) -> str |
     return None if fits else "directions does not have one number for each scanned input"
 
 
-scan_in_batches.requires(holds(_directions_fit))
+scan_in_batches.requires(
+    shapes(sequence_lens="batch", initial_state_and_scan_inputs="batch ..."), holds(_directions_fit)
+)
 scan_in_batches.type(_batch_type)
 
 
@@ -409,6 +412,9 @@ def scan_in_batches_numpy(
     states = _states(inputs, num_scan_inputs)
     batch, length = len(inputs[-1]), _common_length([x.shape[1] for x in inputs[states:]])
     lengths = [length] * batch if sequence_lens is None else [int(n) for n in sequence_lens]
+    if any(not 0 <= steps <= length for steps in lengths):
+        given = f"{lengths}, of {length} steps"
+        raise TypeMismatch(f"{scan_in_batches.title}: sequence_lens is larger than the scanned inputs", given=given)
     plain = dict.fromkeys(("scan_input_axes", "scan_output_axes", "scan_output_directions"))
     rows = []
     for entry, steps in enumerate(lengths):

@@ -133,6 +133,9 @@ def conv(
 through_float32(conv)
 
 
+conv.requires(shapes(W="_ _ ..."))
+
+
 @conv.type
 def conv_type(X, W, B=None, *, group, kernel_shape, **attributes):
     title, dtype = conv.title, one_float_dtype(conv.title, X, W, B)
@@ -444,6 +447,9 @@ def _cropping(
 
 
 through_float32(conv_transpose)
+
+
+conv_transpose.requires(shapes(W="_ _ ..."))
 
 
 @conv_transpose.type

@@ -92,6 +92,9 @@ def deform_conv(
     return y if B is None else y + reshape(B, [-1, *(1,) * rank])
 
 
+deform_conv.requires(shapes(W="_ _ ...", offset="_ _ ..."))
+
+
 @deform_conv.type
 def deform_conv_type(X, W, offset, B=None, mask=None, *, group, kernel_shape, offset_group, **attributes):
     title = deform_conv.title

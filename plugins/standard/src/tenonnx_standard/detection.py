@@ -222,7 +222,7 @@ def _samples(
 roi_align.requires(
     shapes(X="batch channels height width", rois="regions 4", batch_indices="regions"),
     one_of(coordinate_transformation_mode=(HALF_PIXEL, OUTPUT_HALF_PIXEL), mode=("avg", "max")),
-    at_least(output_height=1, output_width=1),
+    at_least(output_height=1, output_width=1, height=1, width=1),
 )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tenonnx.extend import DType, InvalidCall, TypeMismatch, Value, constant, differ, dims
+from tenonnx.extend import DType, InvalidCall, TypeMismatch, Value, constant, differ, dims, shapes
 from tenonnx.extend import op as define
 from tenonnx_standard.axis_activation import softmax
 from tenonnx_standard.casting import cast
@@ -110,6 +110,7 @@ def attention_of_full_masks(
     _outputs=None,
 ):
     """Attention whose mask broadcasts along the keys, where a later one is as long as the first keys."""
+    _check(Q, K, V, past_key, past_value, None, (-1,))
     attributes: dict[str, Any] = {
         "is_causal": is_causal,
         "kv_num_heads": kv_num_heads,
@@ -125,6 +126,10 @@ def attention_of_full_masks(
             keys = dims(K)[1 if K.ndim == 3 else 2] + (0 if past_key is None else dims(past_key)[2])
             attn_mask = expand(attn_mask, [*rest, keys])
     return attention(Q, K, V, attn_mask, past_key, past_value, **attributes, _outputs=_outputs)
+
+
+for _made in (attention, attention_of_full_masks):
+    _made.requires(shapes(past_key="_ _ _ _", past_value="_ _ _ _"))
 
 
 @attention.lower(to=attention_of_full_masks)

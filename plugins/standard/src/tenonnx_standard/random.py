@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, TypeMismatch, Value, at_least, limits, one_of, op, primitive
+from tenonnx.extend import DType, TensorType, TypeMismatch, Value, at_least, limits, one_of, op, primitive, shapes
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import less
 
@@ -117,7 +117,9 @@ def multinomial(input, *, dtype=6, sample_size=1, seed: float | None = None):
     """Class numbers ``[batch, sample_size]``, drawn by ``input``: log-probabilities ``[batch, classes]``."""
 
 
-multinomial.requires(one_of(dtype=(int(DType.int32), int(DType.int64))))
+multinomial.requires(
+    shapes(input="batch classes"), at_least(classes=1), one_of(dtype=(int(DType.int32), int(DType.int64)))
+)
 
 
 @multinomial.numpy

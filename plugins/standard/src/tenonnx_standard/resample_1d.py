@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tenonnx.extend import DType, Value, limits
+from tenonnx.extend import DType, TypeMismatch, Value, limits
 from tenonnx_standard.casting import cast
 from tenonnx_standard.constants import range_
 from tenonnx_standard.logic import equal, where
@@ -246,6 +246,8 @@ def axes_to_resample(
     for k, a in enumerate(chosen):
         start, end = (0.0, 1.0) if roi is None else (float(roi[k]), float(roi[k + len(chosen)]))
         axis = Axis(int(shape[a]), outputs[k], factors[k], factors[k] * shape[a], start, end)
+        if axis.output and not axis.size:
+            raise TypeMismatch("an empty axis has no elements to resample", given=f"axis {a}, resized to {axis.output}")
         if not axis.unchanged:
             found[a] = axis
     return found

@@ -121,7 +121,8 @@ class Case:
     what its first output is drawn from, and ``reference`` computes the outputs anew. ``compared`` counts, by check,
     the comparisons that took place, ``drawn`` names the inputs that were present and the attributes other than their
     default, ``left_out`` the inputs that were absent, ``undrawn`` says of what is never drawn why no call can have it,
-    ``reached`` are the versions that calls were compared at, and ``refusals`` holds what oracles answered instead.
+    ``unusable`` names the check that first met a call which cannot be computed, ``reached`` are the versions that calls
+    were compared at, and ``refusals`` holds what oracles answered instead.
     """
 
     op: Op
@@ -135,6 +136,7 @@ class Case:
     undrawn: Mapping[str, str] = field(default_factory=dict)
     no_gradient: str = ""
     number: int = 0
+    unusable: str = ""
     compared: dict[str, int] = field(default_factory=dict)
     drawn: set[str] = field(default_factory=set)
     left_out: set[str] = field(default_factory=set)

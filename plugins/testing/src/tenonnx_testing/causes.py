@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import copy
+import traceback
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from types import FunctionType
 
 import numpy as np
 
-from tenonnx.extend import DType, find_rule
+from tenonnx.extend import DType, Op, TenonnxError, find_rule
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.repetition import gives_the_same_again
 from tenonnx_testing.run import Failure, evaluate, expect, expect_new, is_random, present
 
 #: Checks that compare the numpy rule with the body themselves, or call the op twice.
-_THEMSELVES = ("numpy=body", "special values", "empty axes", "many elements", "specialized", "layout", "repeated")
+_THEMSELVES = (
+    "numpy=body",
+    "special values",
+    "empty axes",
+    "many elements",
+    "specialized",
+    "layout",
+    "repeated",
+    "other attributes",
+)
 
 #: A gap of these says that the numpy rule may differ from the body, or from itself.
 _DIFFERS = ("numpy=body", "special values", "variations", "repeated")
@@ -34,15 +45,39 @@ def cause_of(check: str, case: Case, drawn: Call, failure: Failure) -> Failure:
             warnings.simplefilter("ignore")
             rests_on_right_rules(case, [*dict.fromkeys((drawn, there)), _aside(there)])
     except Failure as cause:
-        if str(cause) != str(failure):
-            cause.add_note(f'therefore the check "{check}" fails, too: {failure}')
-        for note in getattr(failure, "__notes__", ()):
-            cause.add_note(note)
-        cause.call = failure.call
-        return cause
-    except Exception:  # of a call that the op refuses nothing can be told
+        return _instead(cause, check, failure)
+    except TenonnxError as error:
+        foreign = error.__cause__
+        if foreign is None or isinstance(foreign, TenonnxError) or failure.call is not None:
+            return failure  # of a call that the op refuses nothing can be told
+        raised = Failure(f"the body of {case.op.title} raised {type(foreign).__name__}: {foreign}")
+        raised.__cause__ = foreign
+        return _instead(raised, check, failure)
+    except Exception:
         return failure
     return failure
+
+
+def _instead(cause: Failure, check: str, failure: Failure) -> Failure:
+    """The cause with what the failure tells beside it."""
+    if str(cause) != str(failure):
+        cause.add_note(f'therefore the check "{check}" fails, too: {failure}')
+    for note in getattr(failure, "__notes__", ()):
+        cause.add_note(note)
+    cause.call = failure.call
+    return cause
+
+
+def line_of(op: Op, error: BaseException) -> str:
+    """The last line of the op's own files that an error passed through; nothing where it has none."""
+    functions = [each for each in (op.function, *op.rules.values()) if isinstance(each, FunctionType)]
+    files = {each.__code__.co_filename for each in functions}
+    found: list[traceback.FrameSummary] = []
+    chain: BaseException | None = error
+    while chain is not None:
+        found += [frame for frame in traceback.extract_tb(chain.__traceback__) if frame.filename in files]
+        chain = chain.__cause__
+    return f"{found[-1].filename}:{found[-1].lineno}: {found[-1].line}" if found else ""
 
 
 def rests_on_right_rules(case: Case, calls: Iterable[Call]) -> None:

@@ -216,6 +216,7 @@ CHECKS: dict[str, Check] = {
             gradients.equals_differences,
             applies=gradients.applies,
             examples=12,
+            prefers=lambda drawn: min(0, edges.floats_first(drawn)),
             covering=True,
             missing="there are no floats to derive",
         ),
@@ -274,7 +275,7 @@ CHECKS: dict[str, Check] = {
             "other attributes",
             variations.other_attributes_agree,
             applies=variations.has_other_ways,
-            examples=4,
+            examples=8,
             missing="no attribute could be another",
         ),
         Check(
@@ -286,14 +287,19 @@ CHECKS: dict[str, Check] = {
             missing="no operand is broadcast",
         ),
         Check(
-            "kinks", kinks.between_both_sides, applies=gradients.applies, examples=4, missing="no slope is to be had"
+            "kinks",
+            kinks.between_both_sides,
+            applies=gradients.applies,
+            examples=4,
+            prefers=edges.floats_first,
+            missing="no slope is to be had",
         ),
         Check(
             "derivative",
             derivatives.equals_that_of_the_body,
             applies=derivatives.applies,
             examples=4,
-            prefers=edges.most_axes,
+            prefers=edges.floats_first,
             covering=True,
             missing="its body has no gradient",
         ),

@@ -11,7 +11,18 @@ import numpy as np
 from tenonnx.extend import DType, Graph, TenonnxError, TypeMismatch, Value, find_rule, moves_data
 from tenonnx.extend.transforms import Builder, invoke
 from tenonnx_testing.cases import Call, Case
-from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, is_random, present, run_graph, trace
+from tenonnx_testing.run import (
+    Failure,
+    Outputs,
+    blaming,
+    evaluate,
+    expect,
+    is_index,
+    is_random,
+    present,
+    run_graph,
+    trace,
+)
 
 #: How a symbolic rule says that it cannot tell.
 _UNTOLD = (ArithmeticError, AttributeError, TypeError, TypeMismatch)
@@ -23,7 +34,7 @@ def moves_alone(case: Case, drawn: Call, expected: Outputs) -> bool:
         return False
     wide = replace(drawn, inputs=tuple(_widened(v) for v in drawn.inputs))
     if all(a is b for a, b in zip(wide.inputs, drawn.inputs, strict=True)):
-        return False
+        return _has_given_integers(case, drawn)
     try:
         found = present(evaluate(case.op, wide))
     except TenonnxError:  # it takes no wider ones
@@ -37,6 +48,38 @@ def moves_alone(case: Case, drawn: Call, expected: Outputs) -> bool:
                     "the same numbers are float64"
                 )
     return True
+
+
+def _has_given_integers(case: Case, drawn: Call) -> bool:
+    """Whether there are integers to compare: of those far apart, each is one of the inputs, a place or an attribute."""
+    plain = [k for k, v in enumerate(drawn.inputs) if _is_of_integers(v) and not is_index(case.op, k)]
+    there = replace(drawn, inputs=tuple(_apart(v) if k in plain else v for k, v in enumerate(drawn.inputs)))
+    try:
+        found = present(evaluate(case.op, there)) if plain else []
+    except TenonnxError:  # its requirements are of the numbers
+        return False
+    given = [there.inputs[k] for k in plain]
+    known = {n for v in there.inputs if _is_of_integers(v) for n in v.reshape(-1).tolist()}
+    known |= {n for n in drawn.attributes.values() if isinstance(n, int)}
+    known |= set(range(max((v.size for v in given), default=0)))
+    for position, output in enumerate(found):
+        moved = _is_of_integers(output) and any(output.dtype == v.dtype for v in given)
+        if moved and not set(output.reshape(-1).tolist()) <= known | {0}:
+            raise Failure(
+                f"{case.op.title} has the trait data_movement, and computes: output {position} has integers that no "
+                "input has"
+            )
+    return bool(given)
+
+
+def _is_of_integers(contents: Any) -> bool:
+    return isinstance(contents, np.ndarray) and contents.dtype.kind in "iu" and contents.size > 0
+
+
+def _apart(contents: Any) -> Any:
+    """Small integers far apart."""
+    with np.errstate(over="ignore"):
+        return np.asarray(contents * contents.dtype.type(9) + contents.dtype.type(40))
 
 
 def _widened(contents: Any) -> Any:

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import dis
+import inspect
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tenonnx.extend import Op, find_rule, find_trait
+from tenonnx.extend import Op, TenonnxError, find_rule, find_trait
 from tenonnx_testing import schemas
-from tenonnx_testing.cases import Case, collected
+from tenonnx_testing.cases import Call, Case, collected
 from tenonnx_testing.derivatives import is_float
-from tenonnx_testing.kit import drawable, draws, given_names
-from tenonnx_testing.run import Failure, completed, evaluate
+from tenonnx_testing.kit import drawable, draws, given_names, optional
+from tenonnx_testing.mutations import is_admitted, with_input
+from tenonnx_testing.run import Failure, completed, evaluate, is_random
 
 #: Of longer lists of choices, a case may draw some.
 FEW = 3
+
+#: The kinds of rules that take inputs and attributes, with what they take before these.
+GIVEN = {"numpy": (), "type": (), "vjp": ("g", "y"), "symbolic": (), "rewrite": ()}
+
+#: A value of a text attribute that no op knows.
+UNKNOWN_WORD = "nonsense"
 
 #: The instruction that reads the attribute ``name``.
 _READ_NAME = ("LOAD_ATTR", "name")
@@ -75,6 +85,59 @@ def _listed(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else (value,)
 
 
+def takes_known_words_alone(op: Op, held: Sequence[Case]) -> Iterator[str]:
+    """No text attribute gives the same for a word that nobody declared as for one that cases draw."""
+    if schemas.history(op.domain, op.name):
+        return
+    listed = {name for each in op.requirements.declared for name in each.choices}
+    for name in (n for n, value in op.signature.attributes.items() if isinstance(value, str) and n not in listed):
+        drawn = [completed(op, call) for case in held for call in draws(case)]
+        words = {call.attributes[name] for call in drawn}
+        results = {word: [_given(op, call, name, word) for call in drawn] for word in (*words, UNKNOWN_WORD)}
+        unknown = results.pop(UNKNOWN_WORD)
+        alike = [word for word in words if None not in unknown and _same(results[word], unknown)]
+        if len(words) > len(alike) > 0:
+            shown = ", ".join(map(repr, sorted(words)))
+            yield f"{name}={UNKNOWN_WORD!r} is taken for {alike[0]!r}: declare one_of({name}=({shown}))"
+
+
+def _given(op: Op, call: Call, name: str, word: str) -> list[Any] | None:
+    """The outputs with an attribute of this value; None where it is refused."""
+    try:
+        return list(evaluate(op, replace(call, attributes={**call.attributes, name: word})))
+    except TenonnxError:
+        return None
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    return one is None and other is None
+
+
+def leaves_out_what_is_optional(op: Op, held: Sequence[Case]) -> Iterator[str]:
+    """Some call is without each optional input, where such a call is taken."""
+    if schemas.history(op.domain, op.name):
+        return
+    drawn = [completed(op, call) for case in held for call in draws(case)]
+    for name in optional(op):
+        place = [p.name for p in op.signature.inputs].index(name)
+        had = [call for call in drawn if place < len(call.inputs) and call.inputs[place] is not None]
+        if len(had) == len(drawn) and any(is_admitted(op, with_input(call, place, None)) for call in had):
+            yield f"each call of its cases has {name}, which is optional: draw some without it"
+
+
+def draws_where_said(op: Op, held: Sequence[Case]) -> Iterator[str]:
+    """The body of an op that is said to be random draws at random in some call."""
+    if op.pure or op.primitive:
+        return
+    drawn = [completed(op, call) for case in held for call in draws(case)]
+    if not any(is_random(op, call) for call in drawn):
+        yield "it has pure=False, and its body draws nothing at random: leave that out"
+
+
 def compares_its_gradient(op: Op, held: Sequence[Case]) -> Iterator[str]:
     """Some case compares the gradient of an op that has a rule for it."""
     silent = all(case.gradient is False for case in held) and not any(case.no_gradient for case in held)
@@ -115,6 +178,24 @@ def _reads_a_name(code: CodeType) -> bool:
     )
 
 
+def takes_what_rules_are_given(op: Op, held: Sequence[Case]) -> Iterator[str]:
+    """Rules take the inputs of the op in order, and its attributes by keyword."""
+    names = [p.name for p in op.signature.inputs]
+    if any(p.variadic for p in op.signature.inputs):
+        return
+    for kind, first in GIVEN.items():
+        rule = find_rule(op, kind)
+        if not isinstance(rule, FunctionType):
+            continue
+        taken = inspect.signature(rule)
+        counted = [name for name in ("_outputs",) if name in taken.parameters]
+        try:
+            taken.bind(*first, *names, **dict.fromkeys([*op.signature.attributes, *counted]))
+        except TypeError as error:
+            given = ", ".join([*first, *names, *(f"{name}=..." for name in op.signature.attributes)])
+            yield f"the rule {kind} is called as {rule.__name__}({given}): {error}"
+
+
 def has_a_reference_of_its_own(op: Op, held: Sequence[Case]) -> Iterator[str]:
     """No reference calls the op, its body or one of its rules."""
     own = [op, op.function, *op.rules.values()]
@@ -147,10 +228,14 @@ def _closure(function: FunctionType) -> dict[str, Any]:
 
 #: Each yields what is wrong with an op.
 DECLARED: tuple[Callable[[Op, Sequence[Case]], Iterator[str]], ...] = (
+    takes_what_rules_are_given,
     has_a_reference_of_its_own,
     names_its_inputs,
     reads_no_names,
     compares_its_gradient,
+    takes_known_words_alone,
+    leaves_out_what_is_optional,
+    draws_where_said,
     draws_all,
     draws_all_choices,
 )

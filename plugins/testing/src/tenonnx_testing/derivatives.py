@@ -13,6 +13,7 @@ from tenonnx.extend import DType, Op, TenonnxError, Value, find_rule, limits
 from tenonnx.extend.transforms import Builder, invoke
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.edges import LARGE
+from tenonnx_testing.extremes import LITTLE
 from tenonnx_testing.gradients import jacobian_function
 from tenonnx_testing.mutations import as_dtype, is_admitted
 from tenonnx_testing.repro import one_line
@@ -86,6 +87,9 @@ def _agrees(case: Case, drawn: Call, *, many: bool = False) -> bool:
             found, wanted = by_rule(inputs), by_body(inputs)
             differing = _differing(random, by_body, inputs, wrt, found, wanted, epsilon)
         for name, mask, a, b in zip(names, differing, found, wanted, strict=True):
+            if (a.shape, a.dtype) != (b.shape, b.dtype):
+                made, right = (f"{v.dtype}{list(v.shape)}" for v in (a, b))
+                raise Failure(f'{what} with respect to "{name}" is {made}, and {right} by its body')
             if mask.any():
                 place = tuple(int(i) for i in np.argwhere(mask)[0])
                 there = replace(drawn, inputs=tuple(inputs))
@@ -124,7 +128,7 @@ def _as_half(op: Op, drawn: Call) -> Call | None:
 
 
 def _points(random: np.random.Generator, drawn: Call, wrt: Sequence[int]) -> Iterator[tuple[str, list[Any]]]:
-    """The inputs as drawn, with one special value, with ties, and large throughout."""
+    """The inputs as drawn, with one special value, with ties, and small or large throughout."""
     yield "", list(drawn.inputs)
     for what in ("an infinity", "a large number", "zero"):
         inputs = list(drawn.inputs)
@@ -134,6 +138,7 @@ def _points(random: np.random.Generator, drawn: Call, wrt: Sequence[int]) -> Ite
         array.reshape(-1)[random.integers(array.size)] = number * random.choice([-1, 1])
         inputs[place] = array
         yield f" where it holds {what}" if len(wrt) == 1 else f" where an input holds {what}", inputs
+    yield " where all is small", [(v * LITTLE).astype(v.dtype) if k in wrt else v for k, v in enumerate(drawn.inputs)]
     for number in (0.75, 100.0):
         yield (
             f" where all is {number:g}",

@@ -12,7 +12,7 @@ import numpy as np
 
 from tenonnx.extend import DType, TenonnxError, find_rule, limits
 from tenonnx_testing.cases import Call, Case
-from tenonnx_testing.extremes import HALVES, extremes
+from tenonnx_testing.extremes import EQUAL, HALVES, SMALL, extremes
 from tenonnx_testing.mutations import refuse_or_agree, with_input
 from tenonnx_testing.repro import one_line
 from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, expect_new, is_index, is_random, present
@@ -42,7 +42,7 @@ SPECIAL: dict[str, Mapping[DType, float]] = {
 }
 
 #: What is planted and must be computed by all that take the call at all.
-COMMON = ("a large number", "a large integer", "white space", HALVES)
+COMMON = ("a large number", "a large integer", "white space", HALVES, EQUAL, SMALL)
 
 #: What a rule gives as zero is less than that where it takes denormal numbers for zero, and not where it rounds.
 HARDLY = 1e-30
@@ -177,6 +177,12 @@ def planted(case: Case, drawn: Call) -> Iterator[tuple[str, Call]]:
         yield "white space", with_input(drawn, place, array)
 
 
+def floats_first(drawn: Call) -> int:
+    """Number of axes with several places, of calls with floats; other calls come behind all of these."""
+    arrays = (v for v in drawn.inputs if isinstance(v, np.ndarray) and v.dtype != object)
+    return most_axes(drawn) if any(DType.of(v.dtype).is_float for v in arrays) else -1
+
+
 def holds_negative_zero(call: Call) -> bool:
     """Whether an input has a negative zero: a condition of gaps, of what adds to a zero of its own."""
     floats = (v for v in call.inputs if isinstance(v, np.ndarray) and v.dtype.kind not in "OUSb")
@@ -199,12 +205,19 @@ def empty_axes_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
     given = {k: v for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray) and not is_index(case.op, k)}
     numbers = {k: v.reshape(-1)[:1].reshape(()) for k, v in given.items() if v.ndim and v.size}
     tried = [*_emptied(drawn, given), *(_with_inputs(drawn, {k: number}) for k, number in numbers.items())]
+    places = {k: v[:0] for k, v in enumerate(drawn.inputs) if _is_places(case, k, v)}
+    tried += [_with_inputs(drawn, {k: none}) for k, none in places.items()]
     chosen = tried[drawn.turn % 2 :: 2]
     if len(numbers) > 1 and drawn.turn % 4 == 1:  # once in four calls, as many as there are
         chosen.append(_with_inputs(drawn, numbers))
     for changed in chosen:
         refuse_or_agree(case, drawn, changed, expected, symbolic=False, by_body="broken")
     return bool(tried)
+
+
+def _is_places(case: Case, place: int, contents: Any) -> bool:
+    """Whether an input holds positions, sizes or axes along its first axis."""
+    return isinstance(contents, np.ndarray) and is_index(case.op, place) and contents.ndim > 0 and contents.size > 0
 
 
 def _emptied(drawn: Call, given: Mapping[int, Array]) -> Iterator[Call]:

@@ -1,4 +1,4 @@
-"""Whole ranges of integers, exact halves, and several special values at once."""
+"""Whole ranges of integers, exact halves, equal and small elements, and several special values at once."""
 
 from __future__ import annotations
 
@@ -17,20 +17,27 @@ from tenonnx_testing.run import Outputs, is_index
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-WHOLE_RANGE, HALVES, SEVERAL, ROWS = (
+WHOLE_RANGE, HALVES, EQUAL, SMALL, OFFSET, SEVERAL, ROWS = (
     "integers of the whole range",
     "exact halves",
+    "equal elements",
+    "small numbers alone",
+    "numbers far from zero alone",
     "several special values",
     "nothing but NaN",
 )
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
-#: A power of two: numbers over it are exact, and those halfway between two integers are halfway after it, too.
-SCALE = 0.5
+#: Scales, in turn: of multiples of half of one, each second one is halfway between two integers after a division, and
+#: by the inverse of the second scale, which is not exact, it is not.
+SCALES = (0.5, 0.375)
 
-#: Multiples of so much are planted beside the scale: every second one is a tie.
-STEP = 0.25
+#: The share of the ends of a range among its numbers.
+ENDS = 0.25
+
+#: Factor of small numbers; distance of others from zero, whose squares leave float32 few digits.
+LITTLE, FAR = 1e-4, 256.0
 
 
 def extremes(case: Case, drawn: Call, expected: Outputs) -> Iterator[tuple[str, Call]]:
@@ -41,22 +48,29 @@ def extremes(case: Case, drawn: Call, expected: Outputs) -> Iterator[tuple[str, 
     integers = {k: v for k, v in given.items() if v.dtype.name in INTEGERS}
     if integers:
         yield WHOLE_RANGE, _with(drawn, {k: _of_whole_range(random, v) for k, v in integers.items()})
-        other = INTEGERS[drawn.turn % len(INTEGERS)]
-        first = next(iter(integers.values())).dtype
-        there = _with(drawn, {k: as_dtype(v, other) for k, v in integers.items() if v.dtype == first})
-        if is_admitted(case.op, there):
+        yield (
+            WHOLE_RANGE,
+            _with(drawn, {k: _ends(v, drawn.turn * (1 + k * (drawn.turn % 2))) for k, v in integers.items()}),
+        )
+        there = _of_another_kind(case, drawn, integers)
+        if there is not None:
             yield WHOLE_RANGE, _with(there, {k: _of_whole_range(random, there.inputs[k]) for k in integers})
     if floats and any(isinstance(v, np.ndarray) and v.dtype.kind in "iub" for v in expected):
         first, *others = floats
-        halves = {k: np.full_like(floats[k], SCALE) for k in others}
-        halves[first] = (random.integers(-40, 41, floats[first].shape) * STEP).astype(floats[first].dtype)
+        scale = SCALES[drawn.turn % len(SCALES)]
+        halves = {k: np.full_like(floats[k], scale) for k in others}
+        halves[first] = (random.integers(-40, 41, floats[first].shape) * (scale / 2)).astype(floats[first].dtype)
         yield HALVES, _with(drawn, halves)
+    yield EQUAL, _with(drawn, {k: _of_two(random, v) for k, v in (floats | integers).items()})
     if floats:
         place = max(floats, key=lambda k: floats[k].size)
         several = floats[place].copy()
         special = np.array([np.nan, np.inf, np.nan, -np.inf, 0.0]).astype(several.dtype)
         places = random.permutation(several.size)[: max(1, several.size // 2)]
         several.reshape(-1)[places] = np.resize(special, places.size)
+        yield SMALL, _with(drawn, {k: (v * LITTLE).astype(v.dtype) for k, v in floats.items()})
+        if several.dtype == np.float32:
+            yield OFFSET, _with(drawn, {place: several + several.dtype.type(FAR)})
         yield SEVERAL, _with(drawn, {place: several})
         yield ROWS, _with(drawn, {place: np.full_like(several, np.nan)})
 
@@ -69,9 +83,34 @@ def _of_whole_range(random: np.random.Generator, array: Array) -> Array:
     """Random integers of all of the dtype, among them its least and greatest, minus one, zero and one."""
     info = np.iinfo(array.dtype)
     found = random.integers(info.min, info.max, array.shape, array.dtype, endpoint=True)
-    ends = np.array([info.min, info.max, info.max - 1, 0, 1, -1 if info.min else 2], dtype=object)
-    chosen = random.random(array.shape) < STEP
-    return np.asarray(np.where(chosen, random.choice(ends, array.shape), found.astype(object))).astype(array.dtype)
+    chosen = random.random(array.shape) < ENDS
+    return np.asarray(np.where(chosen, random.choice(_ends_of(array.dtype), array.shape), found))
+
+
+def _ends(array: Array, first: int) -> Array:
+    """The ends of a dtype's range one after the other, beginning with one of them."""
+    return np.resize(np.roll(_ends_of(array.dtype), -first), array.shape)
+
+
+def _ends_of(dtype: np.dtype[Any]) -> Array:
+    """The least and greatest integers of a dtype, minus one, zero and one."""
+    info = np.iinfo(dtype)
+    return np.array([info.min, -1 if info.min else 2, info.max, info.max - 1, 0, 1], dtype)
+
+
+def _of_two(random: np.random.Generator, array: Array) -> Array:
+    """Elements that are each one of the first two."""
+    return np.asarray(array.reshape(-1)[random.integers(0, min(2, array.size), array.shape)])
+
+
+def _of_another_kind(case: Case, drawn: Call, integers: dict[int, Array]) -> Call | None:
+    """The call with its first kind of integers as another kind that the op takes, of those in turn."""
+    first = next(iter(integers.values())).dtype
+    for name in (INTEGERS[(drawn.turn + place) % len(INTEGERS)] for place in range(len(INTEGERS))):
+        there = _with(drawn, {k: as_dtype(v, name) for k, v in integers.items() if v.dtype == first})
+        if name != first.name and is_admitted(case.op, there):
+            return there
+    return None
 
 
 def _with(drawn: Call, changed: dict[int, Any]) -> Call:

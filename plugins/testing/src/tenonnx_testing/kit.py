@@ -24,7 +24,7 @@ from tenonnx.extend import InvalidCall, Op
 from tenonnx.extend.testing import signature_at
 from tenonnx.extend.transforms import same_attribute
 from tenonnx_testing.cases import EXAMPLES, Call, Case, Gap, collected, load
-from tenonnx_testing.causes import cause_of
+from tenonnx_testing.causes import cause_of, line_of
 from tenonnx_testing.checks import CHECKS, Check
 from tenonnx_testing.repro import one_line, replay_line
 from tenonnx_testing.run import Failure, Outputs, blaming, completed, evaluate
@@ -273,8 +273,15 @@ def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[G
     met: set[Gap] = set()
     whole = None
     try:
-        with blaming(f"{case.op.title} on the drawn inputs"):
-            whole, expected = drawn.completed, drawn.expected
+        if case.unusable not in ("", check.name):
+            pytest.skip(f'a call of its case cannot be computed: see the check "{case.unusable}"')
+        try:
+            with blaming(f"{case.op.title} on the drawn inputs"):
+                whole, expected = drawn.completed, drawn.expected
+        except Failure as failure:
+            case.unusable = check.name
+            failure.add_note("the case draws a call that the op does not compute: draw others, or mend the op")
+            raise
         case.drawn |= given_names(case.op, whole)
         case.left_out |= left_out_names(case.op, whole)
         for version in check.versions(case)[turn * SPREAD % check.stride :: check.stride]:
@@ -288,11 +295,18 @@ def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[G
                     raise
                 found = True
                 gaps[gap].failed += 1
+            except Exception as error:
+                if not line_of(case.op, error):  # of the kit itself
+                    raise
+                what = f'the check "{check.name}" of {case.op.title}'
+                raise Failure(f"{what} raised {type(error).__name__}: {error}") from error
             if gap is not None and found:
                 met.add(gap)
             compared += found
     except Failure as failed:
         cause = cause_of(check.name, case, drawn.call if whole is None else whole, failed)
+        if place := line_of(case.op, cause):
+            cause.add_note(f"at {place}")
         line = replay_line(check.name, case.op, drawn.call, case.number, turn)
         cause.add_note(f"reproduce: {line}")
         cause.add_note(f"written at: {', '.join(_written_at(case.op))}")

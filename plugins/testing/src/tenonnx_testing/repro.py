@@ -11,6 +11,9 @@ import numpy as np
 from tenonnx.extend import DType, Graph, Op
 from tenonnx_testing.cases import Call
 
+#: Larger arrays of one number are written as one.
+FEW = 16
+
 
 def one_line(op: Op, drawn: Call) -> str:
     """A program of one line that makes the call."""
@@ -58,6 +61,8 @@ def _array(array: np.ndarray[Any, Any]) -> str:
     name = f'"{dtype}"' if plain else f"DType.{dtype}.numpy"
     if not array.size:
         return f"np.empty({array.shape}, {name})"
+    if array.size > FEW and plain and (array == array.reshape(-1)[0]).all():
+        return f"np.full({array.shape}, {_text(array.reshape(-1)[0].item())}, {name})"
     shown = array if plain else array.astype(np.float64 if dtype.is_float else np.int64)
     text = repr(shown.tolist()).replace("nan", "np.nan").replace("inf", "np.inf")
     return f"np.array({text}, {name})"

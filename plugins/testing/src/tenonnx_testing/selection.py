@@ -27,8 +27,12 @@ def features(drawn: Call) -> tuple[frozenset[Hashable], frozenset[Hashable]]:
             lengths |= {(place, axis - contents.ndim, n) for axis, n in enumerate(contents.shape)}
         else:
             found.add((place, type(contents).__name__))
+    kinds = [(place, v.dtype.name) for place, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray)]
+    given = [(place, v is None) for place, v in enumerate(drawn.inputs)]
     values = [(name, _hashable(value)) for name, value in drawn.attributes.items()]
-    return frozenset([*found, *values]), frozenset([*combinations(values, 2), *product(values, lengths)])
+    return frozenset([*found, *values]), frozenset(
+        [*combinations(values, 2), *product(values, lengths), *product(kinds[:1], given)]
+    )
 
 
 def _hashable(value: Any) -> Hashable:

@@ -65,6 +65,7 @@ def tensors(
     def drawn(draw: Draw) -> Array:
         kind = _draw_dtype(draw, dtype)
         sides = draw(shapes(min_rank, max_rank, min_side, max_side)) if shape is None else _given_shape(draw, shape)
+        sides = _fitting(sides, kind) if distinct and shape is None else sides
         random = _random(draw)
         return contents(random, kind, sides, min_value, max_value, distinct=distinct, exclude_near=exclude_near)
 
@@ -188,6 +189,14 @@ def _integer_range(dtype: DType, low: float, high: float) -> tuple[int, int]:
 def _draw_dtype(draw: Draw, dtype: Any) -> DType:
     several = isinstance(dtype, list | tuple | set | frozenset)
     return DType.of(draw(st.sampled_from(list(dtype))) if several else dtype)
+
+
+def _fitting(sides: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
+    """The shape with its longest axes halved until an element type of 8 bits has as many distinct values."""
+    while dtype.is_numeric and dtype.bits <= 8 and math.prod(sides) > 1 << dtype.bits - 1:
+        longest = sides.index(max(sides))
+        sides = (*sides[:longest], sides[longest] // 2, *sides[longest + 1 :])
+    return sides
 
 
 def _given_shape(draw: Draw, shape: Any) -> tuple[int, ...]:

@@ -97,4 +97,6 @@ def _places(failure: Failure) -> list[str]:
     while cause.__cause__ is not None:
         cause = cause.__cause__
     frames = traceback.extract_tb(cause.__traceback__) if cause is not failure else []
-    return [f"raised by {frame.filename}:{frame.lineno}: {frame.line}" for frame in frames[-1:]]
+    told = "\n".join(getattr(failure, "__notes__", ()))
+    places = [f"{frame.filename}:{frame.lineno}: {frame.line}" for frame in frames[-1:]]
+    return [f"raised by {place}" for place in places if place not in told]

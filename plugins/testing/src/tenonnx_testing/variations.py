@@ -9,13 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, InvalidCall, TypeMismatch, Value, find_rule
+from tenonnx.extend import DType, InvalidCall, TenonnxError, TypeMismatch, Value, find_rule
 from tenonnx.extend.testing import type_of
 from tenonnx_testing import claims, exports
 from tenonnx_testing.cases import Call, Case
-from tenonnx_testing.mutations import as_dtype, called, has_subgraph, others, refuse_or_agree, with_input
+from tenonnx_testing.mutations import (
+    DTYPES,
+    as_dtype,
+    called,
+    has_subgraph,
+    is_admitted,
+    others,
+    refuse_or_agree,
+    with_input,
+)
 from tenonnx_testing.repro import one_line
-from tenonnx_testing.run import Failure, Outputs, is_index, is_random
+from tenonnx_testing.run import Failure, Outputs, evaluate, expect, is_index, is_random, present
 
 #: A larger call has an axis of so many places, and a tensor of so many elements.
 PLACES, ELEMENTS = 17, 1000
@@ -43,6 +52,7 @@ def varied_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
     others = [*larger, _larger(given, 0, _named_sizes(case, drawn)), _with_an_axis(given, drawn.turn)]
     if drawn.turn % 4 == 2:  # once in four calls
         others += [_of_rank(given, rank) for rank in range(RANKS)]
+        others += _of_admitted_types(case, drawn, given)
     tried = [*_changed(drawn, others), *_without_options(case, drawn)]
     for changed in narrow:
         refuse_or_agree(case, drawn, changed, expected, symbolic=False, by_body="refused")
@@ -61,6 +71,17 @@ def _narrowed(given: dict[int, Any], turn: int) -> dict[int, Any]:
     wide = (DType.float32, DType.float64)
     name = ("float16", "bfloat16")[turn % 2]
     return {k: as_dtype(v, name) for k, v in given.items() if DType.of(v.dtype) in wide}
+
+
+def _of_admitted_types(case: Case, drawn: Call, given: dict[int, Any]) -> Iterator[dict[int, Any]]:
+    """One tensor, or all of one element type, as each other element type that the op takes."""
+    alike = {kind: [k for k, v in given.items() if v.dtype == kind] for kind in {v.dtype for v in given.values()}}
+    groups = [[k] for k in given] + [places for places in alike.values() if len(places) > 1]
+    for places in groups:
+        for name in DTYPES:
+            there = {k: as_dtype(given[k], name) for k in places}
+            if name != DType.of(given[places[0]].dtype).name and is_admitted(case.op, next(_changed(drawn, [there]))):
+                yield there
 
 
 def _of_rank(given: dict[int, Any], rank: int) -> dict[int, Any]:
@@ -138,13 +159,14 @@ def _without_options(case: Case, drawn: Call) -> Iterator[Call]:
 
 
 def has_other_ways(case: Case) -> bool:
-    """Whether a call with attributes is said in other ways, too: by rules or at other versions."""
-    rules = any(find_rule(case.op, consumer) is not None for consumer in ("rewrite", "rewrite.if_fewer"))
+    """Whether a call with attributes is computed in other ways, too: by rules or at other versions."""
+    consumers = ("numpy", "rewrite", "rewrite.if_fewer") if not case.op.primitive else ("rewrite", "rewrite.if_fewer")
+    rules = any(find_rule(case.op, consumer) is not None for consumer in consumers)
     return bool(case.op.signature.attributes) and (rules or len(exports.own_versions(case)) > 1)
 
 
 def other_attributes_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """With an attribute that no call may have, rewrites and other versions of a call that is taken agree with it."""
+    """With an attribute that no call may have, the body, rewrites and other versions of a call agree with it."""
     if is_random(case.op, drawn):
         return False
     compared = False
@@ -155,13 +177,27 @@ def other_attributes_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
             continue
         there = replace(there, version=versions[(drawn.turn // 2 + place) % len(versions)])
         try:
+            compared |= _as_its_body(case, there, outputs)
             compared |= claims.rewritten_alike(case, there, outputs)
-            compared |= len(versions) > 1 and exports.keeps_meaning(case, there, outputs)
+            if not any(getattr(output, "dtype", None) == np.float64 for output in outputs):  # of attributes of 32 bits
+                compared |= len(versions) > 1 and exports.keeps_meaning(case, there, outputs)
         except Failure as failure:
-            failure.add_note(f"with another attribute: {one_line(case.op, there)}")
+            failure.add_note(f"with another attribute, which its requirements take: {one_line(case.op, there)}")
             failure.call = there
             raise
     return compared
+
+
+def _as_its_body(case: Case, drawn: Call, outputs: Outputs) -> bool:
+    """The body gives the same, as far as it takes the call at all: "bad input" judges what one of them refuses."""
+    if case.op.primitive or find_rule(case.op, "numpy") is None:
+        return False
+    try:
+        by_body = evaluate(case.op, drawn, body_of=case.op)
+    except TenonnxError:
+        return False
+    expect(case, drawn, "its body", present(by_body), present(outputs))
+    return True
 
 
 def _taken(case: Case, drawn: Call) -> Outputs | None:

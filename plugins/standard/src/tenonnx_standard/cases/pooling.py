@@ -124,7 +124,18 @@ def max_pool_gradient_cases(draw):
     return call(x, draw(tensors(shape=max_pool(x, **attributes).shape)), **attributes)
 
 
-@cases(average_pool, gaps=GAPS)
+def has_windows_of_padding(call):
+    """Whether padding may be all that a window has."""
+    kernel, pads = call.attributes["kernel_shape"], call.attributes.get("pads") or ()
+    return any(pad >= size for pad, size in zip(pads, [*kernel, *kernel], strict=False))
+
+
+NO_MEAN = Gap(
+    "other attributes", "a window of padding alone has no mean, and is refused elsewhere", has_windows_of_padding
+)
+
+
+@cases(average_pool, gaps=[*GAPS, NO_MEAN])
 def average_pool_cases(draw):
     attributes, shape = pooling(draw, count_include_pad=draw(st.integers(0, 1)))
     return call(draw(tensors(FLOATS, shape=shape)), **attributes)
