@@ -50,7 +50,7 @@ def test_a_wrong_gradient_is_blamed_on_itself():
 
 
 def reports(made, *checks):
-    """What checks say of an op of one input, in order."""
+    """Messages of checks of an op of one input, in order."""
     case, said = Case(made, lambda draw: call(np.ones((2, 3), np.float32))), []
     for name in checks:
         try:

@@ -75,8 +75,9 @@ def check_channels(title: str, X: Any, W: Any, B: Any, group: int, channels: Any
         raise TypeMismatch(f"{title}: channels of W are not those of X divided by group", given=given)
     known = B is not None and not (isinstance(B, Value) and B.rank is None)
     if known and (B.ndim != 1 or differ(B.shape[0], results)):
-        what = f"{title}: B does not hold one number for each of {results} channels"
-        raise TypeMismatch(what, given=f"B {_shown(B)}")
+        raise TypeMismatch(
+            f"{title}: B does not hold one number for each of {results} channels", given=f"B {_shown(B)}"
+        )
 
 
 def _shown(tensor: Any) -> str:
@@ -131,9 +132,6 @@ def conv(
 
 
 through_float32(conv)
-
-
-conv.requires(shapes(W="_ _ ..."))
 
 
 @conv.type
@@ -449,9 +447,6 @@ def _cropping(
 through_float32(conv_transpose)
 
 
-conv_transpose.requires(shapes(W="_ _ ..."))
-
-
 @conv_transpose.type
 def conv_transpose_type(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
     title = conv_transpose.title
@@ -512,5 +507,6 @@ def conv_transpose_vjp(g, y, X, W, B=None, *, group, kernel_shape, output_paddin
     return conv(g, W, kernel_shape=list(window.kernel), **attributes), weights, bias
 
 
-costs.count(conv, costs.convolution)
-costs.count(conv_transpose, costs.transposed_convolution)
+for made, count in ((conv, costs.convolution), (conv_transpose, costs.transposed_convolution)):
+    costs.count(made, count)
+    made.requires(shapes(W="_ _ ..."))
