@@ -75,9 +75,7 @@ def check_channels(title: str, X: Any, W: Any, B: Any, group: int, channels: Any
         raise TypeMismatch(f"{title}: channels of W are not those of X divided by group", given=given)
     known = B is not None and not (isinstance(B, Value) and B.rank is None)
     if known and (B.ndim != 1 or differ(B.shape[0], results)):
-        raise TypeMismatch(
-            f"{title}: B does not hold one number for each of {results} channels", given=f"B {_shown(B)}"
-        )
+        raise TypeMismatch(f"{title}: B does not hold one number for each of {results} channels", given=_shown(B))
 
 
 def _shown(tensor: Any) -> str:
