@@ -163,7 +163,7 @@ def test_preprocessing_goes_in_front(tmp_path):
             ["extract", CNN, "-o", "m.onnx", "-i", "Relu", "--output-names", "Conv"],
             "the part reads inputs of the model",
         ),
-        (["extract", CNN, "-o", "m.onnx", "--output-names", ","], "no list"),
+        (["extract", CNN, "-o", "m.onnx", "--output-names", ","], "not a list"),
         (["rename", CNN, "images=scores", "-o", "m.onnx"], "already used"),
         (["rename", CNN, "images", "-o", "m.onnx"], "is not of the form"),
         (["convrt", CNN], "Did you mean convert"),

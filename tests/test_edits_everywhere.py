@@ -309,7 +309,7 @@ REFUSED = {
     "an attribute of another kind": (lambda g: node(g, "ReduceMean").attributes.update(axes="x"), "axes"),
     "an axis that is not there": (lambda g: node(g, "ReduceMean").attributes.update(axes=[7]), "does not accept"),
     "a list in place": (lambda g: node(g, "Transpose").attributes["perm"].append(0), "is replaced, not changed"),
-    "attributes that are none": (lambda g: setattr(node(g, "Add"), "attributes", 3), "no mapping"),
+    "attributes that are none": (lambda g: setattr(node(g, "Add"), "attributes", 3), "not a mapping"),
     "outputs of a node": (lambda g: setattr(node(g, "Add"), "outputs", [g["x"]]), "cannot assign Node"),
     "captures of a node": (lambda g: setattr(node(g, "Add"), "captures", [g["x"]]), "cannot assign Node"),
     "no op": (lambda g: setattr(node(g, "Add"), "op", 3), "neither an op nor the name of one"),

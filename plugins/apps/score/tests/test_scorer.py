@@ -296,7 +296,7 @@ def test_files_that_are_no_tensors_make_their_rows_bad():
     assert values == [[[1.0] * 3] * 2]
     assert list(bad) == [1, 2, 3, 4]
     assert "no .npy file" in bad[1]
-    assert "no image" in bad[2]
+    assert "not an image" in bad[2]
     assert "missing" in bad[3]
     assert "more than 8 bits" in bad[4]
 

@@ -168,7 +168,7 @@ def _text(text):
         (lambda f: change(f, quantization_config={"quant_method": "gptq"}), tx.NotRepresentable, "are quantized"),
         (lambda f: (f / "config.json").unlink(), tx.InvalidCall, "has no config.json"),
         (_text("{"), tx.InvalidModel, "cannot read"),
-        (_text("[1]"), tx.InvalidModel, "no JSON object"),
+        (_text("[1]"), tx.InvalidModel, "not a JSON object"),
     ],
 )
 def test_folders_that_are_refused(folder, tmp_path, damage, kind, said):
