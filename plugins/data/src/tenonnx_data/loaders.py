@@ -91,7 +91,10 @@ def as_data(source: Any, names: Sequence[str], labels: str | None, **cutting: An
     """``source`` as arrays by name or as an iterable of batches.
 
     A function is called for the batches of each epoch; a data set that is indexed by sample is cut as ``cutting`` says.
+    Of a ``tf.data.Dataset`` whose elements are samples, batches are made.
     """
+    if hasattr(source, "element_spec") and hasattr(source, "batch") and _has_scalar(source.element_spec):
+        return source.batch(cutting["batch_size"])
     if hasattr(source, "on_epoch_end") and hasattr(source, "__getitem__"):
         return _Indexed(source)  # its iterator, where it has one, does not end its epochs
     if isinstance(source, Mapping | Iterable) and not hasattr(source, "column_names"):
@@ -105,6 +108,13 @@ def as_data(source: Any, names: Sequence[str], labels: str | None, **cutting: An
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
         return _MapDataset(source, **cutting)
     return _Generated(source) if callable(source) else source
+
+
+def _has_scalar(spec: Any) -> bool:
+    """Whether a tensor in the structure of an element has no axes: no batch has such."""
+    if isinstance(spec, Mapping | tuple | list):
+        return any(map(_has_scalar, spec.values() if isinstance(spec, Mapping) else spec))
+    return bool(getattr(getattr(spec, "shape", None), "rank", None) == 0)
 
 
 def is_tensor(value: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import Graph, InvalidCall
+from tenonnx.extend import Graph, InvalidCall, InvalidFeed
 from tenonnx.extend.transforms import copy_graph
 from tenonnx_training.data import Batches, Data, samples_of
 from tenonnx_training.losses import Loss, NoLoss
@@ -60,11 +60,14 @@ def evaluate(
     chosen: Any = loss
     if loss is None:
         first = next(batches)
+        if (found := np.asarray(first[str(label)])).dtype.kind in "OSU":
+            do = "number the classes: np.unique(labels, return_inverse=True)[1]"
+            raise InvalidFeed("the labels are not numbers", given=f"an array of {found.dtype}", do=do)
         given: list[Any] = [as_metric(metric)[1] for metric in metrics]
         axes = [getattr(metric, "class_axis", None) for metric in given]
         ignored = [m.ignored if isinstance(m, OfClasses) else getattr(m, "ignore_index", None) for m in given]
         axis = next((axis for axis in axes if axis is not None), None)
-        chosen = NoLoss(np.asarray(first[str(label)]), [label for label in ignored if label is not None], axis)
+        chosen = NoLoss(found, [label for label in ignored if label is not None], axis)
         batches = chain([first], batches)
     used, measured = evaluation_graph(graph, replace(objective, loss=chosen), [])
     program, wanted = used.compile(backend, **options), {value.name for value in used.all_inputs}

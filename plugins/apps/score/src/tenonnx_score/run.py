@@ -108,10 +108,16 @@ def score(
     settings = _settings(config, options)
     watch = watch or Watch()
     folder = Path(output)
+    patterns = [input] if isinstance(input, str | os.PathLike) else input
+    if not isinstance(patterns, Sequence) or not all(isinstance(each, str | os.PathLike) for each in patterns):
+        raise InvalidCall(
+            "score: the input is neither a path nor a list of paths",
+            given=type(input).__name__,
+            do="write the rows to files, or run them batch by batch: program = graph.compile(); program(batch)",
+        )
     scorer = Scorer(model, **settings.of_scorer())
     scorer.source = scorer.source.identified()
     engine = engine_of(settings.on)
-    patterns = [input] if isinstance(input, str | os.PathLike) else input
     sources = found([os.fspath(pattern) for pattern in patterns], scorer.graph)
     _check_apart(sources, folder)
     sources = sources.checked(scorer.binding(sources.schema))
