@@ -185,7 +185,7 @@ def environment(tool: Tool, folder: Path) -> str:
     """The interpreter of a new environment with the packages of a tool and ours."""
     subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
     python = str(folder / "bin" / "python")
-    places = [*OURS, *(["plugins/litert"] if tool.ours == "tensorflow" else [])]
+    places = [*OURS, *(["plugins/litert", "plugins/extensions"] if tool.ours == "tensorflow" else [])]
     places += [f"plugins/frontends/{tool.ours}"] if tool.ours else []
     editable = [part for place in places for part in ("-e", str(ROOT / place))]
     command = ["uv", "pip", "install", "--quiet", "--python", python, "pytest", "numpy", "onnx", *tool.packages]
