@@ -28,6 +28,7 @@ _GPT2 = {**_TOKENS, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256}
 _EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 _MANY_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2}
 _WINDOW = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]}
+_MAMBA = {**_TOKENS, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "time_step_rank": 4, "expand": 2}
 _LATENT = {
     **_GATED,
     "num_key_value_heads": 4,
@@ -168,6 +169,21 @@ CONFIGURATIONS = {
             "num_key_value_heads": 2,
             "kv_channels": 8,
             "max_position_embeddings": 256,
+        },
+    ),
+    "mamba": Configuration("MambaConfig", _MAMBA),
+    "falcon_mamba": Configuration("FalconMambaConfig", _MAMBA),
+    "jamba": Configuration(
+        "JambaConfig",
+        {
+            **_GATED,
+            "num_hidden_layers": 2,
+            "num_experts": 4,
+            "attn_layer_period": 2,
+            "attn_layer_offset": 1,
+            "mamba_d_state": 8,
+            "mamba_dt_rank": 4,
+            "use_mamba_kernels": False,
         },
     ),
     "bert": Configuration("BertConfig", {**_BASE, "intermediate_size": 64}, "BertForTokenClassification"),

@@ -104,11 +104,22 @@ def test_genai_refuses_states_by_layer(model_type, states, said):
     assert said in str(error.value)
 
 
+def test_recurrent_states_become_two_graphs(tmp_path):
+    """The first text runs a loop over its tokens, of any number; each later token continues its states."""
+    done = tenonnx_transformers.export(make("mamba"), tmp_path / "out")
+    (generated,) = done.generated
+    assert (generated.equal, generated.tokens, generated.ties) == (192, 192, 0)
+    assert done.graphs == ["decoder_model.onnx", "decoder_with_past_model.onnx"]
+    assert {each.where for each in done.compared} >= {"batch 1, past 0, new 1", "batch 3, past 9, new 1"}
+    begin, step = (tx.load(tmp_path / "out" / name) for name in done.graphs)
+    assert "Scan" in {node.op_type for node in begin.nodes}
+    assert "past_key_values.1.recurrent_state" in {value.name for value in step.inputs}
+
+
 def test_recurrent_states_are_refused_by_layer(tmp_path):
-    config = transformers.MambaConfig(vocab_size=9, hidden_size=8, state_size=4, num_hidden_layers=1, expand=2)
-    with pytest.raises(tx.NotRepresentable, match="MambaForCausalLM keeps recurrent states alone") as error:
-        tenonnx_transformers.export(transformers.MambaForCausalLM(config), tmp_path / "out")
-    assert "layer 0: conv_state" in str(error.value)
+    with pytest.raises(tx.NotRepresentable, match="does not keep this state") as error:
+        tenonnx_transformers.export(make("mamba"), tmp_path / "out", layout="genai")
+    assert 'layer 0 of "mamba": conv_state' in str(error.value)
 
 
 def test_other_tokens_are_an_error_but_for_ties():

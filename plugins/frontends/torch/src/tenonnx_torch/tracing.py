@@ -24,11 +24,14 @@ from tenonnx_torch.decompositions import decomposed, wholly_decomposed
 from tenonnx_torch.examples import Examples
 from tenonnx_torch.exporter import decomposing_by
 from tenonnx_torch.functional import written_out
+from tenonnx_torch.looping import with_loops
 from tenonnx_torch.losses import WithoutOperation
 from tenonnx_torch.lowerings import GROUP, Forms
 from tenonnx_torch.program_fixes import Program, mend, mend_decomposed, with_views_of_copies
 from tenonnx_torch.programs import call_of, program_of, returned_by, shapes_of
 from tenonnx_torch.recurrences import TRANSLATIONS, Recurrences
+from tenonnx_torch.rerolling import NotRerolled
+from tenonnx_torch.unrolled_traces import Decisions, noted
 from tenonnx_torch.verification import leaves, plain_attention
 from tenonnx_torch.vision import without_branches
 
@@ -80,15 +83,53 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
         mend(program)
         return program
     sizes = {dim: max(size, 2) for dim, size in examples.sizes.items()}  # 0 and 1 are not traced as dims
+    decisions = Decisions()
     try:
-        return _traced_at(module, examples.resized(sizes))
+        with noted(decisions):
+            program = _traced_at(module, examples.resized(sizes))
     except _FixedDim as error:
+        if (rolled := _with_loops(module, examples.resized(sizes), error.dim)) is not None:
+            return traced(rolled, examples)
         if error.dim in sizes:  # a window that fits in once fixes its size
             twice = examples.resized({**sizes, error.dim: 2 * sizes[error.dim]})
             with contextlib.suppress(Exception):
                 leaves(module, twice)
                 return _traced_at(module, twice)
         raise error.as_a(NotRepresentable) from error
+    for dim in _taken_as_numbers(program, examples, decisions):  # such as the number of chunks
+        if (rolled := _with_loops(module, examples.resized(sizes), dim)) is not None:
+            return traced(rolled, examples)
+    return program
+
+
+def _taken_as_numbers(program: Program, examples: Examples, decisions: Decisions) -> set[Any]:
+    """The dims of which numbers are computed that a trace took as they are."""
+    symbols = {str(symbol) for expression in decisions.numbers for symbol in expression.free_symbols}
+    shapes = zip(examples.tensors, shapes_of(program), strict=True)
+    return {
+        dim
+        for name, shape in shapes
+        for axis, dim in examples.dims.get(name, {}).items()
+        if str(shape[axis]) in symbols
+    }
+
+
+def _with_loops(module: torch.nn.Module, examples: Examples, dim: Any) -> torch.nn.Module | None:
+    """The module with its loops over a dim as scans; None where it has none."""
+    try:
+        with _quietly():
+            return with_loops(module, examples, dim, _exported)
+    except NotRerolled as failure:
+        if failure.line:
+            raise NotRepresentable(
+                f'cannot write a loop over dim "{dim}" as one of ONNX',
+                given=failure.line,
+                also=str(failure),
+                do="let every iteration do the same with tensors of the same shapes, or leave the dim out",
+            ) from failure
+        return None
+    except Exception:  # of a trace at another length: the module stays as it is
+        return None
 
 
 def _traced_at(module: torch.nn.Module, examples: Examples) -> Program:
@@ -194,7 +235,7 @@ def _converted(
         return made
 
     table = {**_TRANSLATIONS, **forms.translations(program)}
-    with decomposing_by(prepared):
+    with decomposing_by(prepared), torch.no_grad():
         exported = torch.onnx.export(
             program,
             dynamo=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -16,15 +16,15 @@ from tenonnx_transformers.states import (
     PAST,
     TOTAL,
     State,
-    cache_parameter,
-    fill,
-    new_cache,
+    run_model,
     states_of,
-    tensors_of,
 )
 
 #: Batch, past and new tokens of the examples, all different and none 1: those are sizes that tracing may fix.
 _EXAMPLE = (2, 5, 3)
+
+#: Tensors that a decoder keeps, by layer and kind.
+Held = Mapping[tuple[int, str], Tensor]
 
 #: Batch and length of two calls that show which axes of the states vary.
 _PROBES = ((2, 4), (3, 7))
@@ -32,25 +32,70 @@ _PROBES = ((2, 4), (3, 7))
 
 def decoder_states(model: torch.nn.Module) -> list[State]:
     """States that a decoder keeps. Raises ``NotRepresentable`` where it returns none."""
-    cache_name = cache_parameter(model)
-    caches = []
+    pair = []
     for batch, length in _PROBES:
-        cache = new_cache(model.config)
         given = token_inputs(model, torch.zeros(batch, length, dtype=torch.int64), torch.ones(batch, length))
         with torch.no_grad():
-            model(**given, **{cache_name: cache}, use_cache=True)
-        caches.append(cache)
-    found = states_of(caches, _PROBES)
+            pair.append(run_model(model, given, {})[1])
+    found = states_of(pair, _PROBES)
     if not found:
         raise NotRepresentable(
             f"{type(model).__name__} keeps no states in its cache", do="choose another task, such as feature-extraction"
         )
-    if not any(PAST in state.axes.values() for state in found):
-        raise NotRepresentable(
-            f"{type(model).__name__} keeps recurrent states alone; their loops over the length are not exported yet",
-            given=", ".join(f"layer {state.layer}: {state.kind}" for state in found[:2]),
-        )
     return found
+
+
+def is_recurrent(states: Sequence[State]) -> bool:
+    """Whether a decoder keeps states that do not grow with the text."""
+    return not all(PAST in state.axes.values() for state in states)
+
+
+def decoder_parts(model: torch.nn.Module, states: list[State]) -> list[Part]:
+    """The graphs of a decoder: one for texts behind any others, or one for the first text and one for a token after it.
+
+    Models with recurrent states often continue them by single tokens alone. Raises ``NotRepresentable`` naming the
+    layer where a token after a text gives something else than the whole.
+    """
+    if not is_recurrent(states) or _continues(model, states, new=3):
+        return [decoder_part(model, states)]
+    for masked in (True, False):
+        if _continues(model, states, new=1, masked=masked):
+            return [
+                _begin_part(model, states),
+                decoder_part(model, states, "decoder_with_past_model", new=1, masked=masked),
+            ]
+    raise NotRepresentable(
+        f"{type(model).__name__} does not continue a text by its cache",
+        given=", ".join(f"layer {state.layer}: {state.kind}" for state in states if PAST not in state.axes.values()),
+        do="choose another task, such as --task feature-extraction",
+    )
+
+
+def _continues(model: torch.nn.Module, states: list[State], new: int, masked: bool = True) -> bool:
+    """Whether calls of ``new`` tokens after a text, and a text after empty states, give what the whole text gives."""
+    cut, end = 5, 5 + 2 * new
+    tokens = torch.arange(2 * end).reshape(2, -1) % 7
+    ones = torch.ones_like(tokens)
+
+    def call(begin: int, end: int, held: Held, masked: bool = True) -> tuple[Tensor, Held]:
+        given = token_inputs(model, tokens[:, begin:end], ones[:, :end])
+        given = given if masked else {name: each for name, each in given.items() if name != "attention_mask"}
+        return run_model(model, given, held)
+
+    pairs = []
+    with torch.no_grad():
+        whole, _ = call(0, end, {})
+        _, held = call(0, cut, {})
+        try:
+            for at in range(cut, end, new):  # the second call reads states that the first has written
+                logits, held = call(at, at + new, held, masked)
+                pairs.append((logits, whole[:, at : at + new]))
+            if new > 1:
+                logits, _ = call(0, cut, {(state.layer, state.kind): state.empty(2) for state in states})
+                pairs.append((logits, whole[:, :cut]))
+        except (RuntimeError, ValueError, IndexError):  # of shapes that do not fit
+            return False
+    return all(a.shape == b.shape and torch.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in pairs)
 
 
 def token_inputs(
@@ -71,13 +116,17 @@ def positions_of(mask: Tensor) -> Tensor:
     return (mask.long().cumsum(-1) - 1).masked_fill(mask == 0, 0)
 
 
-def decoder_part(model: torch.nn.Module, states: list[State], name: str = "model") -> Part:
-    """The part of a decoder: tokens, mask, positions and ``past_key_values.*`` to ``logits`` and ``present.*``."""
-    batch, past, new = _EXAMPLE
-    cache_name = cache_parameter(model)
-    tokens = torch.arange(batch * new).reshape(batch, new) % 7
-    inputs = token_inputs(model, tokens, torch.ones(batch, past + new))
-    dims: dict[str, Mapping[int, str]] = {key: {0: BATCH, 1: LENGTH} for key in inputs}
+def decoder_part(
+    model: torch.nn.Module, states: list[State], name: str = "model", new: int = _EXAMPLE[2], masked: bool = True
+) -> Part:
+    """The part of a decoder: tokens, mask, positions and ``past_key_values.*`` to ``logits`` and ``present.*``.
+
+    With ``new`` of 1 it takes one token at a time.
+    """
+    batch, past, _ = _EXAMPLE
+    inputs = _example_inputs(model, new, past, masked)
+    axes = {0: BATCH, 1: LENGTH} if new > 1 else {0: BATCH}
+    dims: dict[str, Mapping[int, str]] = dict.fromkeys(inputs, axes)
     dims |= {"attention_mask": {0: BATCH, 1: TOTAL}} if "attention_mask" in inputs else {}
     dims |= {state.past: state.axes for state in states}
     generator = torch.Generator().manual_seed(0)
@@ -87,11 +136,34 @@ def decoder_part(model: torch.nn.Module, states: list[State], name: str = "model
         examples[state.past] = torch.randn(empty.shape, generator=generator).to(state.dtype)
 
     def call(given: Mapping[str, Tensor]) -> list[Tensor]:
-        cache = new_cache(model.config)
-        fill(cache, {(state.layer, state.kind): given[state.past] for state in states})
-        found = model(**{key: given[key] for key in inputs}, **{cache_name: cache}, use_cache=True)
-        after = tensors_of(cache)
-        return [found.logits, *(after[state.layer, state.kind] for state in states)]
+        held = {(state.layer, state.kind): given[state.past] for state in states}
+        return _results(run_model(model, {key: given[key] for key in inputs}, held), states)
 
-    outputs = ["logits", *(state.present for state in states)]
-    return Part(name, model, call, examples, outputs, dims)
+    return Part(name, model, call, examples, _outputs(states), dims)
+
+
+def _begin_part(model: torch.nn.Module, states: list[State]) -> Part:
+    """The part of a decoder for the first text: tokens, mask and positions to ``logits`` and ``present.*``."""
+    inputs = _example_inputs(model, _EXAMPLE[1], 0)
+
+    def call(given: Mapping[str, Tensor]) -> list[Tensor]:
+        return _results(run_model(model, given, {}), states)
+
+    dims: dict[str, Mapping[int, str]] = {key: {0: BATCH, 1: LENGTH} for key in inputs}
+    return Part("decoder_model", model, call, inputs, _outputs(states), dims)
+
+
+def _example_inputs(model: torch.nn.Module, new: int, past: int, masked: bool = True) -> dict[str, Tensor]:
+    batch = _EXAMPLE[0]
+    tokens = torch.arange(batch * new).reshape(batch, new) % 7
+    found = token_inputs(model, tokens, torch.ones(batch, past + new))
+    return {name: each for name, each in found.items() if masked or name != "attention_mask"}
+
+
+def _results(found: tuple[Tensor, Held], states: list[State]) -> list[Tensor]:
+    logits, after = found
+    return [logits, *(after[state.layer, state.kind] for state in states)]
+
+
+def _outputs(states: list[State]) -> list[str]:
+    return ["logits", *(state.present for state in states)]

@@ -113,9 +113,11 @@ def _states(source: Source) -> list[State]:
             )
         caches.append(cache)
         sizes.append((batch, new, length))
-    own = states_of([each.self_attention_cache for each in caches], [each[:2] for each in sizes])
+    own = states_of([tensors_of(each.self_attention_cache) for each in caches], [each[:2] for each in sizes])
     other = states_of(
-        [each.cross_attention_cache for each in caches], [(each[0], each[2]) for each in sizes], (BATCH, SOURCE)
+        [tensors_of(each.cross_attention_cache) for each in caches],
+        [(each[0], each[2]) for each in sizes],
+        (BATCH, SOURCE),
     )
     return [
         *(replace(state, kind=f"decoder.{state.kind}") for state in own),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.extend import InvalidCall
 from tenonnx_transformers.calls import call_part
-from tenonnx_transformers.decoders import decoder_part, decoder_states
+from tenonnx_transformers.decoders import decoder_parts, decoder_states
 from tenonnx_transformers.encoder_decoders import encoder_decoder_parts
 from tenonnx_transformers.layouts import LAYOUTS, Layout
 from tenonnx_transformers.parts import Part
@@ -75,7 +75,7 @@ def export(
 def parts_of(source: Source) -> list[Part]:
     """The graphs of a model, by its task."""
     if source.task.kind == DECODER:
-        return [decoder_part(source.model, decoder_states(source.model))]
+        return decoder_parts(source.model, decoder_states(source.model))
     if source.task.kind == ENCODER_DECODER:
         return list(encoder_decoder_parts(source)[:3])
     return [call_part(source)]

@@ -129,7 +129,7 @@ def generated_by_graph(
     found = []
     for _ in range(steps):
         feeds = {"input_ids": tokens, "attention_mask": mask, "position_ids": positions_of(mask)[:, -tokens.shape[1] :]}
-        given = {name: tensor.numpy() for name, tensor in feeds.items() if name in inputs}
+        given = {name: tensor.numpy() for name, tensor in feeds.items() if name in {*inputs, "attention_mask"}}
         logits, *after = run({**given, **held})
         held = {state.past: array for state, array in zip(states, after, strict=True)}
         last = np.array(logits[:, -1], np.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,7 @@ class State:
 def cache_parameter(model: torch.nn.Module) -> str:
     """The parameter of ``forward`` that takes the cache. Raises ``NotRepresentable`` where there is none."""
     known = inspect.signature(model.forward).parameters
-    for name in ("cache", "past_key_values", "cache_params"):
+    for name in ("cache", "past_key_values", "cache_params", "state"):
         if name in known:
             return name
     raise NotRepresentable(
@@ -87,7 +87,25 @@ def new_cache(config: Any) -> Any:
                 given=f"layer {place} is a {type(layer).__name__}",
                 available=", ".join(_KNOWN),
             )
+        if hasattr(layer, "update_conv_state"):
+            layer.update_conv_state = _behind_zeros(layer)
     return cache
+
+
+def _behind_zeros(layer: Any) -> Callable[..., Tensor]:
+    """Let a convolution begin with a state of zeros: a text shorter than its window is no case of its own then."""
+    update = layer.update_conv_state
+
+    def update_conv_state(
+        conv_states: Tensor, state_idx: int = 0, conv_kernel_size: int | None = None, **keywords: Any
+    ) -> Tensor:
+        if conv_kernel_size is not None and not layer.has_previous_state[state_idx]:
+            layer.lazy_initialization(conv_states=conv_states, state_idx=state_idx, conv_kernel_size=conv_kernel_size)
+            layer.has_previous_state[state_idx] = True
+        found: Tensor = update(conv_states, state_idx, conv_kernel_size, **keywords)
+        return found
+
+    return update_conv_state
 
 
 def has_window(config: Any) -> bool:
@@ -107,6 +125,21 @@ def tensors_of(cache: Any) -> dict[tuple[int, str], Tensor]:
             for index, tensor in getattr(layer, f"{kind}_states", {}).items():
                 found[place, f"{kind}_state{index or ''}"] = tensor
     return {key: tensor for key, tensor in found.items() if isinstance(tensor, Tensor)}
+
+
+def run_model(
+    model: Any, given: Mapping[str, Tensor], held: Mapping[tuple[int, str], Tensor]
+) -> tuple[Tensor, dict[tuple[int, str], Tensor]]:
+    """The logits of one call behind states of earlier ones, by layer and kind, and the states after it."""
+    name = cache_parameter(model)
+    if name == "state":  # a list of tensors, each with all layers
+        before = [held[place, name].clone() for place in range(len(held))] or None
+        found = model(**given, state=before, use_cache=True)
+        return found.logits, {(place, name): tensor for place, tensor in enumerate(found.state)}
+    cache = new_cache(model.config)
+    fill(cache, held)
+    found = model(**given, **{name: cache}, use_cache=True)
+    return found.logits, tensors_of(cache)
 
 
 def fill(cache: Any, tensors: Mapping[tuple[int, str], Tensor]) -> None:
@@ -130,13 +163,15 @@ def fill(cache: Any, tensors: Mapping[tuple[int, str], Tensor]) -> None:
 
 
 def states_of(
-    caches: Sequence[Any], sizes: Sequence[tuple[int, int]], dims: tuple[str, str] = (BATCH, PAST)
+    pair: Sequence[Mapping[tuple[int, str], Tensor]],
+    sizes: Sequence[tuple[int, int]],
+    dims: tuple[str, str] = (BATCH, PAST),
 ) -> list[State]:
-    """The states in two caches, made by calls of two ``sizes``, which tell the axes of the two ``dims``.
+    """The states after two calls, by layer and kind, of two ``sizes``, which tell the axes of the two ``dims``.
 
     Raises ``NotRepresentable`` for an axis that is neither.
     """
-    first, second = (tensors_of(cache) for cache in caches)
+    first, second = pair
     names = {(a, b): name for name, a, b in zip(dims, *sizes, strict=True)}
     found = []
     for key, tensor in first.items():

@@ -76,6 +76,25 @@ class Session:
         return found
 
 
+@dataclass(frozen=True)
+class Decoder:
+    """The graphs of a decoder: one for every call, or one for the first text and one for each token after it."""
+
+    runs: Sequence[Session]
+
+    @property
+    def inputs(self) -> list[str]:
+        return [name for run in self.runs for name in run.inputs]
+
+    def __call__(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
+        past = feeds["attention_mask"].shape[1] > feeds["input_ids"].shape[1]
+        return self.runs[-1 if past else 0](feeds)
+
+    def lengths(self, news: Sequence[int]) -> Sequence[int]:
+        """The new tokens of calls that the graphs can take, for the same text."""
+        return news if len(self.runs) == 1 else (news[0], *[1] * sum(news[1:]))
+
+
 def near(graph: Graph, atol: float | None = None, rtol: float | None = None) -> Tolerance:
     """Tolerance between the numbers of a graph and those of its model: by the length of its sums, or as given."""
     usual = tolerance_for(next(v.dtype for v in graph.outputs if v.dtype is not None), accumulation(graph))
@@ -98,7 +117,7 @@ def check(part: str, output: str, where: str, actual: Any, expected: Any, allowe
 
 
 def compare_logits(
-    model: torch.nn.Module, states: Sequence[State], run: Run, part: str, allowed: Tolerance, seed: int = 0
+    model: torch.nn.Module, states: Sequence[State], run: Decoder, part: str, allowed: Tolerance, seed: int = 0
 ) -> list[Compared]:
     """Compare a decoder with one call of the model for the whole text, at several batches, pasts and new lengths.
 
@@ -112,10 +131,13 @@ def compare_logits(
             whole = model(**token_inputs(model, tokens, mask), use_cache=False).logits.float().numpy()
         held = {state.past: state.empty(len(tokens)).numpy() for state in states}
         begin = 0
-        for new in news:
+        for new in run.lengths(news):
             end = begin + new
             inputs = token_inputs(model, tokens[:, begin:end], mask[:, :end], positions_of(mask)[:, begin:end])
-            logits, *after = run({**{name: tensor.numpy() for name, tensor in inputs.items()}, **held})
+            feeds = {name: tensor.numpy() for name, tensor in inputs.items()} | {
+                "attention_mask": mask[:, :end].numpy()
+            }
+            logits, *after = run({**feeds, **held})
             held = {state.past: array for state, array in zip(states, after, strict=True)}
             seen = mask[:, begin:end].numpy() == 1
             where = f"batch {len(tokens)}, past {begin}, new {new}"
@@ -126,7 +148,7 @@ def compare_logits(
 
 
 def compare_generation(
-    model: Any, states: Sequence[State], run: Session, allowed: Tolerance, steps: int | None = None
+    model: Any, states: Sequence[State], run: Decoder, allowed: Tolerance, steps: int | None = None
 ) -> Generated:
     """Compare greedy tokens of a decoder, called in a loop, with those of ``generate``. Raises where they differ."""
     prompts = prompts_for(model.config)

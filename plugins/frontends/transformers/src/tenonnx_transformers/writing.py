@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 import tenonnx as tx
-from tenonnx.extend import Graph
+from tenonnx.extend import Graph, NotRepresentable
 from tenonnx_transformers import genai
 from tenonnx_transformers.calls import call_part
-from tenonnx_transformers.decoders import decoder_part, decoder_states
+from tenonnx_transformers.decoders import decoder_parts, decoder_states
 from tenonnx_transformers.encoder_decoders import encoder_decoder_parts
 from tenonnx_transformers.generation import Generated, compare_tokens, generated_by_model, prompts_for, steps_for
 from tenonnx_transformers.layouts import Layout, write_configs
@@ -25,6 +25,7 @@ from tenonnx_transformers.step_verification import compare_steps, compare_texts
 from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER
 from tenonnx_transformers.verification import (
     Compared,
+    Decoder,
     Session,
     compare_calls,
     compare_generation,
@@ -99,16 +100,25 @@ def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
     model: Any = source.model
     states = decoder_states(model)
     settings.layout.check(model.config.get_text_config(decoder=True).model_type, states)
-    part = decoder_part(model, states)
-    path, graph = write_part(part, folder, settings)
-    written = Written({str(path.relative_to(folder)): list(part.examples)})
+    parts, written, runs = decoder_parts(model, states), Written(), []
+    if len(parts) > 1 and settings.layout.name != "onnxruntime":
+        held = next(state for state in states if PAST not in state.axes.values())
+        raise NotRepresentable(
+            f"{settings.layout.name} takes one graph, and the model becomes one for texts and one for later tokens",
+            given=f"layer {held.layer} of {type(model).__name__}: {held.kind}",
+            do="use --layout onnxruntime",
+        )
+    for part in parts:
+        path, graph = write_part(part, folder, settings)
+        written.graphs[str(path.relative_to(folder))] = list(part.examples)
+        runs.append(path)
     write_configs(source, folder)
     settings.layout.write(source, folder, written.graphs, states)
     if settings.verify:
-        settings.progress(f"comparing {part.name} with the model")
+        settings.progress("comparing the decoder with the model")
         allowed = near(graph, settings.atol, settings.rtol)
-        run = Session.of(path)
-        written.compared += compare_logits(model, states, run, part.name, allowed)
+        run = Decoder([Session.of(path) for path in runs])
+        written.compared += compare_logits(model, states, run, parts[0].name, allowed)
         written.generated.append(compare_generation(model, states, run, allowed))
         if settings.layout.name == "genai" and genai.is_installed():
             settings.progress("generating by onnxruntime-genai")

@@ -1,0 +1,72 @@
+"""Loops over a dim in the Python of a module: traced at two lengths, and written as scans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+
+from tenonnx_torch.examples import Examples
+from tenonnx_torch.rerolling import NotRerolled
+from tenonnx_torch.unrolled_traces import Unrolled, lengths_for, unrolled
+from tenonnx_torch.verification import leaves
+from tenonnx_torch.written_loops import module_of
+
+#: The most lengths at which loops are compared with the module.
+_COMPARED = 16
+
+
+def with_loops(module: torch.nn.Module, examples: Examples, dim: str, export: Callable[[Any, Examples], Any]) -> Any:
+    """The module with its loops over ``dim`` as scans.
+
+    ``export`` traces a module. The result is compared with the module at length 1, at three lengths that were not
+    traced, and beside every length that a comparison in the module names. Raises ``NotRerolled`` naming the line of a
+    loop that cannot be written, or none where there is no loop.
+    """
+    place = next(((n, a) for n, axes in examples.dims.items() for a, d in axes.items() if d == dim), None)
+    if place is None:
+        raise NotRerolled("the dim is none of an input")
+
+    def at(length: int) -> Unrolled:
+        given = examples.resized({**{d: max(s, 2) for d, s in examples.sizes.items()}, dim: length})
+        found = unrolled(lambda: export(module, given), *place, length)
+        if found is None:
+            raise NotRerolled("the trace has the dim as a number")
+        return found
+
+    first = at(max(examples.sizes[dim], 5))
+    if not any(first.symbol in each.free_symbols for each in (*first.decisions.numbers, *first.decisions.comparisons)):
+        raise NotRerolled("nothing depends on the dim")
+    lengths = lengths_for(first)
+    traces = [first if length == first.length else at(length) for length in lengths]
+    found, loops = module_of(module, traces[0], traces[1])
+    seen = {first.length, *lengths}
+    for length in _others(first, seen):
+        _compare(module, found, examples.resized({dim: length}), length, loops)
+    return found
+
+
+def _others(first: Unrolled, traced: set[int]) -> list[int]:
+    """Lengths to compare at: 1, others than were traced, and those around numbers that lengths are compared with."""
+    around: dict[int, None] = {}
+    for comparison in first.decisions.comparisons:
+        if comparison.free_symbols == {first.symbol}:
+            numbers = [int(each) for each in comparison.atoms(sympy.Integer) if 1 < each <= 4096]
+            around |= dict.fromkeys(n + step for n in numbers for step in (-1, 0, 1))
+    longest = max(traced)
+    wanted = [1, 2, longest + 2, 2 * longest + 1, 3, *around]
+    return [length for length in dict.fromkeys(wanted) if length not in traced and length > 0][:_COMPARED]
+
+
+def _compare(module: Any, found: Any, examples: Examples, length: int, loops: Any) -> None:
+    with torch.no_grad():
+        try:
+            wanted = [leaf for _, leaf in leaves(module, examples)]
+        except Exception:  # of a length that the module does not take
+            return
+        actual = [leaf for _, leaf in leaves(found, examples)]
+    for one, other in zip(actual, wanted, strict=True):
+        if not torch.allclose(one.double(), other.double(), rtol=1e-3, atol=1e-4, equal_nan=True):
+            raise NotRerolled(f"at length {length} the loop computes something else", line=loops[0].line)

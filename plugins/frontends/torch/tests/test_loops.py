@@ -1,0 +1,177 @@
+"""Loops over a length in the Python of a module: each becomes a Scan for any length."""
+
+import pytest
+import torch
+from modules import Apply
+from torch import nn
+from torch.nn import functional
+
+import tenonnx as tx
+
+AXES = {0: "batch", 1: "length"}
+DIMS = {"inputs_0": AXES}
+
+
+class Cell(nn.Module):
+    """States, and a list stacked at the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x):
+        state, rows = torch.zeros(x.shape[0], 3), []
+        for t in range(x.shape[1]):
+            state = torch.tanh(self.linear(x[:, t]) + state)
+            rows.append(state * 2)
+        return torch.stack(rows, 1)
+
+
+def backward(x):
+    """Reads from the end, keeps two states, and puts rows first in a list."""
+    length, rows = x.shape[1], []
+    decayed, total = x[:, 0] * 0, torch.ones_like(x[:, 0])
+    for t in range(length):
+        decayed = decayed * 0.5 + x[:, length - 1 - t]
+        total = total + decayed
+        rows.insert(0, total)
+    return torch.cat(rows, -1).sum(-1), total
+
+
+def written(x):
+    found, state = torch.zeros_like(x), torch.zeros(x.shape[0], x.shape[2])
+    for t in range(x.shape[1]):
+        state = state * 0.9 + x[:, t]
+        found[:, t] = state
+    return found * x + state[:, None]
+
+
+def chunked(x, size=4):
+    length = x.shape[1]
+    more = (size - length % size) % size
+    x = functional.pad(x, (0, 0, 0, more)).reshape(x.shape[0], -1, size, x.shape[2])
+    found, state = torch.zeros_like(x), torch.zeros(x.shape[0], x.shape[3])
+    for chunk in range((length + more) // size):
+        found[:, chunk] = x[:, chunk] + state[:, None]
+        state = state * 0.5 + x[:, chunk].sum(1)
+    return found.reshape(x.shape[0], length + more, -1)[:, :length]
+
+
+def nested(x):
+    state, rows = torch.zeros(x.shape[0], x.shape[2]), []
+    for t in range(x.shape[1]):
+        inner = torch.zeros_like(state)
+        for s in range(x.shape[1]):
+            inner = torch.sin(inner + x[:, s] * x[:, t])
+        state = state * 0.3 + inner
+        rows.append(state)
+    return torch.stack(rows, 1)
+
+
+def two_ago(x):
+    before, last, rows = x[:, 0], x[:, 0] * 2, []
+    for row in x.unbind(1):
+        before, last = last, torch.tanh(before + last + row)
+        rows.append(last)
+    return torch.stack(rows, 1)
+
+
+def while_positive(x):
+    """At length 1 the loop has no iteration."""
+    t = x.shape[1] - 1
+    state = x[:, t]
+    rows = [state]
+    while t > 0:
+        t -= 1
+        state = state * 0.7 + x[:, t]
+        rows.append(state)
+    rows.reverse()
+    return torch.stack(rows, 1)
+
+
+def weighted(x):
+    state = torch.zeros(x.shape[0], x.shape[2])
+    for t in range(x.shape[1]):
+        state = torch.sin(state + x[:, t] * t + t)
+    return state
+
+
+def split(x):
+    state, rows = torch.zeros(x.shape[0], x.shape[2]), []
+    for row in x.split(1, dim=1):
+        state = torch.cos(state + row[:, 0])
+        rows.append(state[:, None])
+    return torch.cat(rows, 1)
+
+
+MODULES = {
+    "a cell": Cell(),
+    "layers with a loop each": nn.Sequential(Cell(), Cell()),
+    **{
+        function.__name__: Apply(function)
+        for function in (backward, written, chunked, nested, two_ago, while_positive, weighted, split)
+    },
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_loop_runs_at_any_length(name):
+    torch.manual_seed(0)
+    module = MODULES[name].eval()
+    parameter = {Cell: "x", nn.Sequential: "input", Apply: "inputs_0"}[type(module)]
+    graph = tx.load(module, torch.randn(2, 5, 3), dims={parameter: AXES}, verify=False)
+    assert {node.op_type for node in graph.nodes} >= {"Scan"}
+    for batch, length in ((1, 1), (2, 2), (3, 9), (1, 21)):
+        x = torch.randn(batch, length, 3)
+        found = graph.run({graph.inputs[0].name: x.numpy()}).values()
+        with torch.no_grad():
+            expected = module(x)
+        expected = [expected] if isinstance(expected, torch.Tensor) else expected
+        for actual, wanted in zip(found, expected, strict=True):
+            torch.testing.assert_close(torch.from_numpy(actual), wanted, rtol=1e-4, atol=1e-4)
+
+
+def growing(x):
+    return torch.stack([x[:, : t + 1].sum(1) for t in range(x.shape[1])], 1)
+
+
+def triangular(x):
+    state = torch.zeros(x.shape[0], x.shape[2])
+    for t in range(x.shape[1]):
+        for s in range(t + 1):
+            state = torch.sin(state + x[:, s])
+    return state
+
+
+def squares(x):
+    state = torch.zeros(x.shape[0], x.shape[2])
+    for t in range(x.shape[1]):
+        state = torch.sin(state + x[:, t] * t * t)
+        state = state + x[:, (t * t) % 3]
+    return state
+
+
+@pytest.mark.parametrize("function", [growing, squares])
+def test_another_loop_is_refused_by_its_line(function):
+    with pytest.raises(tx.NotRepresentable, match='loop over dim "length"') as error:
+        tx.load(Apply(function), torch.randn(2, 5, 3), dims=DIMS, verify=False)
+    assert "test_loops.py" in str(error.value)
+
+
+def test_a_loop_in_a_triangle_is_refused():
+    with pytest.raises(tx.NotRepresentable, match="length"):
+        tx.load(Apply(triangular), torch.randn(2, 5, 3), dims=DIMS, verify=False)
+
+
+def test_a_branch_on_the_length_is_not_lost():
+    """Lengths that a comparison names are compared with the module, too."""
+
+    def branching(x):
+        state = torch.zeros(x.shape[0], x.shape[2])
+        for t in range(x.shape[1]):
+            state = torch.sin(state + x[:, t])
+        return state * 2 if x.shape[1] > 40 else state
+
+    with pytest.raises(tx.NotRepresentable, match="length") as error:
+        tx.load(Apply(branching), torch.randn(2, 5, 3), dims=DIMS, verify=False)
+    assert "at length 41 the loop computes something else" in str(error.value)
