@@ -391,7 +391,7 @@ class _Plan:
             graph.erase_node(node)
 
     def _join(self, graph: Graph, reader: Node, parts: list[Any], item: Any) -> Node:
-        """What takes the place of a stack or cat of results of all iterations."""
+        """Replacement of a stack or cat of results of all iterations."""
         stacks = reader.target is aten.stack.default
         tensors = [part for part in parts if isinstance(part, _Rows | Node)]
         numbers: list[Any] = [part for part in parts if type(part) is int]

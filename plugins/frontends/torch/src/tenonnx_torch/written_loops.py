@@ -50,7 +50,7 @@ _WITH_SCALARS = frozenset(("add", "sub", "mul", "div", "rsub", "pow", "eq", "ne"
 
 
 def _varying(target: Any, leaves: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
-    """What computes an operation whose numbers vary. Raises ``NotRerolled``."""
+    """The function and arguments for an operation whose numbers vary. Raises ``NotRerolled``."""
     if target is aten.select.int:
         return _select_at, tuple(leaves)
     if target is aten.select_scatter.default:
