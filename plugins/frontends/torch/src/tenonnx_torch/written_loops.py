@@ -21,12 +21,16 @@ from tenonnx_torch.unrolled_traces import Unrolled, aten, written_expression
 
 
 def _select_at(x: torch.Tensor, axis: int, index: torch.Tensor) -> torch.Tensor:
-    """A row of an axis; the remainder is for negative numbers, and for the iteration that an empty loop computes."""
-    return x.index_select(axis, index.reshape(1).remainder(x.shape[axis])).squeeze(axis)
+    return x.index_select(axis, _from_start(x, axis, index.reshape(1))).squeeze(axis)
 
 
 def _narrow_at(x: torch.Tensor, axis: int, start: torch.Tensor, length: Any) -> torch.Tensor:
-    return x.index_select(axis, (start + torch.arange(length)).remainder(x.shape[axis]))
+    return x.index_select(axis, _from_start(x, axis, start + torch.arange(length)))
+
+
+def _from_start(x: torch.Tensor, axis: int, places: torch.Tensor) -> torch.Tensor:
+    """Places counted from the start. Negative ones arise from the end, and in the iteration that an empty loop runs."""
+    return torch.where(places < 0, places + x.shape[axis], places)
 
 
 def _write_at(x: torch.Tensor, part: torch.Tensor, axis: int, start: torch.Tensor, length: Any) -> torch.Tensor:
