@@ -33,6 +33,7 @@ NEEDED = {
     **dict.fromkeys(("keras", "h5", "savedmodel", "tflite"), "tensorflow"),
     **dict.fromkeys(("lightgbm",), "lightgbm"),
     **dict.fromkeys(("xgboost-json", "xgboost-ubj"), "xgboost"),
+    "pt2": "torch",
     "manifest": "tenonnx_score",
     "npz": "tenonnx_cli",
     "shards": "tenonnx_training",

@@ -218,6 +218,7 @@ TRIALS: Mapping[str, Callable[[Path], None]] = {
     "h5": _model("m.h5"),
     "savedmodel": _model(""),
     "tflite": _model("m.tflite"),
+    "pt2": _model("m.pt2"),
 }
 
 
@@ -271,7 +272,7 @@ def seeds() -> dict[str, Files]:
 def collect() -> None:
     """Make the seeds of those packages that are installed; the others stay as they are."""
     made = seeds() if SEEDS.exists() else {}
-    for make in (_boosters, _small_files, _tensorflow):
+    for make in (_boosters, _small_files, _tensorflow, _torch):
         with tempfile.TemporaryDirectory() as folder, contextlib.suppress(ImportError, AttributeError):
             made.update(make(Path(folder)))
     with zipfile.ZipFile(SEEDS, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
@@ -351,3 +352,26 @@ def _tensorflow(folder: Path) -> dict[str, Files]:
     lite = converter.convert()
     found = {kind: {f"m.{kind}": (folder / f"m.{kind}").read_bytes()} for kind in ("keras", "h5")}
     return {**found, "tflite": {"m.tflite": lite}, "savedmodel": _held(saved)}
+
+
+def _torch(folder: Path) -> dict[str, Files]:
+    import torch
+
+    class Layers(torch.nn.Module):
+        """Weights, a buffer, a constant, a dim that varies, several results."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(3, 2)
+            self.register_buffer("scale", torch.ones(2))
+            self.shift = torch.arange(2.0)
+
+        def forward(self, x: torch.Tensor, n: torch.Tensor) -> dict[str, Any]:
+            y = torch.relu(self.linear(x)) * self.scale + self.shift
+            return {"y": y.reshape(x.shape[0] * 2), "k": (torch.cat([x, x]), n + 1)}
+
+    torch.manual_seed(0)
+    shapes = {"x": {0: torch.export.Dim("batch")}, "n": None}
+    given = (torch.ones(4, 3), torch.ones(2, dtype=torch.int64))
+    torch.export.save(torch.export.export(Layers().eval(), given, dynamic_shapes=shapes), folder / "m.pt2")
+    return {"pt2": {"m.pt2": (folder / "m.pt2").read_bytes()}}

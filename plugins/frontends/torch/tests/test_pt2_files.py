@@ -241,3 +241,13 @@ def test_complex_results_are_refused_by_what_the_program_declares(tmp_path):
     path = saved(Complex(), (torch.zeros(2),), tmp_path / "m.pt2")
     with pytest.raises(tx.InvalidCall, match="complex numbers"):
         tx.load(path)
+
+
+def test_a_program_without_the_range_of_a_dim_is_refused(honest, tmp_path):
+    def without_ranges(program, members):
+        program["range_constraints"] = {}
+
+    path = hostile_programs.edited(honest, tmp_path / "m.pt2", without_ranges)
+    with pytest.raises(tx.TenonnxError) as caught:
+        tx.load(path, verify=False)
+    assert not isinstance(caught.value, tx.PluginError)

@@ -113,9 +113,9 @@ class CatBoostRegressor(NativeBooster):
     def predict(self, rows: Any) -> Any:
         return self.booster_.predict(rows)
 
-    def save_model(self, path: str, format: str) -> None:
-        """Write the model as ``"json"``."""
-        Path(path).write_text(self.booster_.facts["saved"], "utf-8")
+    def saved_json(self) -> str:
+        """The model as CatBoost saves it in JSON."""
+        return str(self.booster_.facts["saved"])
 
     def get_all_params(self) -> dict[str, Any]:
         return {"loss_function": self.booster_.facts["loss"]}

@@ -78,8 +78,11 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
     """The program of one call. Raises ``NotRepresentable`` where it cannot be traced, naming lines of the module."""
     program = program_of(module)
     if program is not None:
-        with _quietly():
-            program = program.run_decompositions({})  # a copy with the same parameters
+        try:
+            with _quietly():
+                program = program.run_decompositions({})  # a copy with the same parameters
+        except Exception as error:  # of programs whose parts do not fit together
+            raise NotRepresentable("PyTorch cannot decompose the program", given=_reason(error)) from error
         mend(program)
         return program
     sizes = {dim: max(size, 2) for dim, size in examples.sizes.items()}  # 0 and 1 are not traced as dims

@@ -22,14 +22,18 @@ from tenonnx_sklearn.tables import Table
 
 
 def _held(model: Any) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "model.json")
-        model.save_model(str(path), format="json")
-        found: dict[str, Any] = json.loads(path.read_text())
+    found: dict[str, Any] = json.loads(model.saved_json() if hasattr(model, "saved_json") else _saved_json(model))
     for kind in ("text_features", "embedding_features"):
         if found["features_info"].get(kind):
             raise refusal(model, f"{kind}, whose values the model holds as hashes alone; encode them in a step before")
     return found
+
+
+def _saved_json(model: Any) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.json")
+        model.save_model(str(path), format="json")
+        return path.read_text("utf-8")
 
 
 def _scores(model: Any, X: Table) -> Value:
