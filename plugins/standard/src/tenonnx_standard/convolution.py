@@ -505,6 +505,6 @@ def conv_transpose_vjp(g, y, X, W, B=None, *, group, kernel_shape, output_paddin
     return conv(g, W, kernel_shape=list(window.kernel), **attributes), weights, bias
 
 
-for made, count in ((conv, costs.convolution), (conv_transpose, costs.transposed_convolution)):
-    costs.count(made, count)
-    made.requires(shapes(W="_ _ ..."))
+for _convolution, count in ((conv, costs.convolution), (conv_transpose, costs.transposed_convolution)):
+    costs.count(_convolution, count)
+    _convolution.requires(shapes(W="_ _ ..."))
