@@ -101,7 +101,14 @@ OTHER_TYPE = Gap(
 )
 
 
-@cases(linear_regressor, gaps=[OTHER_TYPE])
+NO_INTERCEPT = Gap(
+    "reference",
+    "onnx.reference gives NaN for one target without an intercept, onnxruntime the product",
+    when=lambda c: c.attributes["intercepts"] is None and c.attributes["targets"] == 1,
+)
+
+
+@cases(linear_regressor, gaps=[OTHER_TYPE, NO_INTERCEPT])
 def linear_regressor_cases(draw):
     x = draw(tensors(NUMBERS, min_rank=1, max_rank=2))
     targets = draw(st.integers(1, 3))
