@@ -65,7 +65,7 @@ updated.requires(
     ),
     same_dtype("past_key", "key"),
     same_dtype("past_value", "value"),
-    dtypes(rows="int64", total="int64"),
+    dtypes(past_key="bool number", past_value="bool number", rows="int64", total="int64"),
 )
 
 

@@ -472,6 +472,7 @@ sampling.requires(
 )
 beam_search.requires(
     shapes(input_ids="batch length|batch size length", attention_mask="batch length", **_COMMON, **_BEAMS),
+    dtypes(input_ids="int32 float"),
     *_BEAMS_HOLD,
 )
 whisper_beam_search.requires(

@@ -33,6 +33,18 @@ cdist.requires(shapes(A="m n", B="k n"), floats("A", "B"), same_dtype("A", "B"))
 cdist.requires(one_of(metric=("sqeuclidean", "euclidean")))
 
 
+@cdist.vjp
+def cdist_vjp(g, y, A, B, *, metric):
+    if metric == "euclidean":  # 0 where two rows are equal, one of the slopes there
+        none = ops.equal(y, 0.0)
+        g = ops.where(none, 0.0, g / ops.where(none, 1.0, y))
+    else:
+        g = g * 2.0
+    to_a = A * ops.reduce_sum(g, [1], keepdims=1) - g @ B
+    turned = ops.transpose(g)
+    return to_a, B * ops.reduce_sum(turned, [1], keepdims=1) - turned @ A
+
+
 # ----- inverse matrices -----------------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from tenonnx.extend import (
     Value,
     constant,
     dims,
+    dtypes,
     elements,
     limits,
     op,
@@ -252,7 +253,7 @@ def _spread(
     return pad(x, [0, 0, *before, 0, 0, *after])
 
 
-col2im.requires(shapes(image_shape="_", block_shape="_"))
+col2im.requires(shapes(image_shape="_", block_shape="_"), dtypes(input="bool number"))
 
 
 @col2im.type

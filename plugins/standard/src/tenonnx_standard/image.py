@@ -240,7 +240,7 @@ def grid_sample_type(X, grid, *, mode, padding_mode, **_):
     return TensorType(X.dtype, (*X.shape[:2], *grid.shape[1:-1]))
 
 
-grid_sample.requires(dtypes(X="bool number"))
+grid_sample.requires(dtypes(X="bool float integer"))
 
 
 @grid_sample.numpy

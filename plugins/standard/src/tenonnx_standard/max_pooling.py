@@ -79,13 +79,16 @@ def max_pool(
     sizes = dims(X)[2:]
     begins, ends = covering(window, sizes)
     outputs = window.outputs(sizes)
-    x = padded_with(X, begins, ends, lowest(X.dtype.numpy))
+    # an element that is the least integer would not be told from padding
+    wide = cast(X, to=DType.float32) if indexed and X.dtype.is_integer else X
+    x = padded_with(wide, begins, ends, lowest(wide.dtype.numpy))
     if not indexed:
         return along_axes(x, window, outputs, lambda taps: maximum(*taps))
     taps = [unsqueeze(tap(x, window, offset, outputs), [-1]) for offset in window.offsets]
     stacked = concat(*taps, axis=-1) if len(taps) > 1 else taps[0]
     places = _places(X, window, argmax(stacked, axis=-1, keepdims=0), begins, outputs, storage_order)
-    return reduce_max(stacked, [-1], keepdims=0), places
+    greatest = reduce_max(stacked, [-1], keepdims=0)
+    return greatest if wide is X else cast(greatest, to=X.dtype), places
 
 
 max_pool.until(10, lacks=["ceil_mode", "dilations"])

@@ -55,6 +55,10 @@ def _check_reduction(made: Op, reduction: str, known: tuple[str, ...] = ("none",
         raise TypeMismatch(f"{made.title}: unknown reduction", given=repr(reduction), available=", ".join(known))
 
 
+def _numbers_reduced(data: Value, reduction: str) -> str | None:
+    return "texts have no reduction" if reduction != "none" and data.dtype is DType.string else None
+
+
 def _check_indices(made: Op, indices: Value) -> None:
     if not indices.dtype.is_integer:
         raise TypeMismatch(f"{made.title}: indices are not integers", given=repr(indices), do="cast them")
@@ -87,6 +91,9 @@ def scatter_elements(data, indices: Index, updates, *, axis=0, reduction="none")
 
     Along ``axis`` that place is its index.
     """
+
+
+scatter_elements.requires(holds(_numbers_reduced))
 
 
 @scatter_elements.type
@@ -272,6 +279,9 @@ def _total(sizes: list[Any]) -> Any:
     for size in sizes:
         whole = size if isinstance(whole, int) and whole == 1 else whole * size
     return whole
+
+
+scatter_nd.requires(holds(_numbers_reduced))
 
 
 @scatter_nd.type
