@@ -54,6 +54,7 @@ def import_optional(module: str, task: str, *, install: str = "", otherwise: str
     default the package), or what can be done otherwise.
     """
     try:
+        importlib.import_module(module.partition(".")[0])
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0].replace("_", "-")
