@@ -274,12 +274,6 @@ class Custom(nn.Module):
         return Foreign.apply(x)
 
 
-class Rows(nn.Module):
-    def forward(self, x):
-        rows = [row * 2 for row in x]
-        return torch.stack(rows[::-1])
-
-
 class Mismatched(nn.Module):
     def __init__(self):
         super().__init__()
@@ -333,7 +327,6 @@ class Speaking(nn.Module):
         (Halving(), None, "cannot trace", "in forward: while x.abs().max() > 1:"),
         (Arrays(), None, "cannot trace", "in forward: y = np.exp(x.numpy())"),
         (Custom(), None, "cannot trace", "in forward: return Foreign.apply(x)"),
-        (Rows(), {0: {0: "batch"}}, "cannot vary dim", "in forward: rows = [row * 2 for row in x]"),
     ],
 )
 def test_what_has_no_form_leads_to_the_line_of_the_module(module, dims, what, where):
