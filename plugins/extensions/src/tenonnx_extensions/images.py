@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 
-from tenonnx.extend import DType, TensorType, TypeMismatch, dtypes, limits, primitive, shapes
+from tenonnx.extend import DType, TensorType, TypeMismatch, dtypes, limits, one_of, primitive, shapes
 from tenonnx_extensions.checks import module
 from tenonnx_standard.checking import numpy_rule
 
@@ -29,19 +29,18 @@ def encode_image(image, *, format="jpg", color_space="bgr"):
     """The bytes of a file with these pixels, uint8[height, width, 3]; ``format`` is "jpg" or "png"."""
 
 
-decode_image.requires(dtypes(raw_image="uint8"), shapes(raw_image="size"))
-encode_image.requires(dtypes(image="uint8"), shapes(image="height width 3"))
+_COLORS = one_of(color_space=("bgr", "rgb"))
+decode_image.requires(dtypes(raw_image="uint8"), shapes(raw_image="size"), _COLORS)
+encode_image.requires(dtypes(image="uint8"), shapes(image="height width 3"), _COLORS)
 
 
 @decode_image.type
 def decode_image_type(raw_image, *, color_space):
-    _check(decode_image, "color_space", color_space, ("bgr", "rgb"))
     return TensorType(DType.uint8, (None, None, 3))
 
 
 @encode_image.type
 def encode_image_type(image, *, format, color_space):
-    _check(encode_image, "color_space", color_space, ("bgr", "rgb"))
     _check(encode_image, "format", format, tuple(_WRITTEN))
     return TensorType(DType.uint8, (None,))
 

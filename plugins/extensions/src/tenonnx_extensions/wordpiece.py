@@ -187,6 +187,7 @@ def wordpiece_tokenizer(
     """The pieces of words: as strings, where those of each row begin, and the starts and ends of rows.
 
     ``vocab`` is a JSON object from token to id; ``row_indices`` says with which word each row begins, or is empty.
+    As in the runtime's library, the rows end before one that does not begin behind the one before it.
     """
 
 
@@ -210,7 +211,8 @@ def wordpiece_tokenizer_numpy(text, row_indices, *, vocab, unknown_token, suffix
     for word in words:
         pieces += _pieces(word, known, unknown_token, suffix_indicator, max_input_chars_per_word)
         begins.append(len(pieces))
-    starts = np.asarray([begins[row] for row in rows], np.int64)
+    rising = next((k for k in range(1, len(rows)) if rows[k] <= rows[k - 1]), len(rows))
+    starts = np.asarray([*(begins[row] for row in rows[:rising] if row < len(words)), len(pieces)], np.int64)
     return strings(pieces), starts, starts[:-1], starts[1:]
 
 
