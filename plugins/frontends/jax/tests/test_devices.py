@@ -198,10 +198,11 @@ def test_a_process_that_is_killed_in_an_epoch_resumes_bit_for_bit(tmp_path):
     killed.communicate(timeout=500)
     assert killed.returncode == -9
     settings = tx.load(checkpoint).training_state.settings
-    assert (settings["epoch"], settings["samples"]) == (1, 16)
+    epoch, samples = settings["epoch"], settings["samples"]
+    assert (epoch, samples) in ((1, 0), (1, 16))  # the newest may not have been written whole
     rest = ended(started(KILLED, checkpoint, "rest"))
     assert rest["weights"] == whole["weights"]
-    assert (whole["steps"], rest["steps"]) == (15, 9)
+    assert (whole["steps"], rest["steps"]) == (15, 15 - 5 * epoch - samples // 16)
 
 
 def test_a_plan_tells_what_each_device_holds():
