@@ -17,7 +17,7 @@ from cases.lite_others import counter
 from cases.lite_recurrent import lstm, rnn, svdf
 
 import tenonnx as tx
-from tenonnx_litert.reading.interpreter_process import opened
+from tenonnx_litert.interpreter_process import opened
 
 v1 = tf.compat.v1
 

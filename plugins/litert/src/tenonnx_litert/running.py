@@ -6,18 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tenonnx.extend import UnsupportedOp
 from tenonnx.extend.checks import CallFailed, ProcessCrashed, Worker, worker_for
+
+#: The functions that the worker process serves, and what it is called.
+PROCESS = Path(__file__).with_name("interpreter_process.py"), "the LiteRT interpreter"
 
 #: Names of the signature's inputs and outputs, in a file with one signature.
 KEY = "serving_default"
 
 
 def interpreter() -> Worker:
-    return worker_for(Path(__file__).with_name("interpreter_process.py"), "the LiteRT interpreter")
+    return worker_for(*PROCESS)
 
 
 def opened(
@@ -33,19 +35,10 @@ def opened(
         raise UnsupportedOp("LiteRT does not load the file", given=error.given or error.what) from error
 
     def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
-        given = [_sent(feeds[name]) for name in inputs]
+        given = [np.asarray(feeds[name]) for name in inputs]
         if any(array.size == 0 for array in given):
             raise UnsupportedOp("LiteRT takes no empty tensors")
         found = interpreter().call("run", str(path), reference, given)
-        return dict(zip(outputs, (_received(*each) for each in found), strict=True))
+        return dict(zip(outputs, found, strict=True))
 
     return run
-
-
-def _sent(array: Any) -> Any:
-    held = np.asarray(array)
-    return held.astype(np.float32) if held.dtype.kind == "V" else held
-
-
-def _received(array: Any, name: str) -> Any:
-    return array.astype(ml_dtypes.bfloat16) if name == "bfloat16" else array

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tenonnx.extend import DType, Graph, counted
@@ -14,6 +13,7 @@ from tenonnx.extend.checks import Allowed, Tolerance, Verification
 from tenonnx_frontends import SourceProcess, size_of
 from tenonnx_litert.reading.layers import DETECTION, custom_options
 from tenonnx_litert.reading.reader import read_file
+from tenonnx_litert.running import PROCESS
 from tenonnx_tensorflow.verification import verify_against
 
 #: By how many steps quantized values of 8 bits may differ behind ties, whose rounding the interpreter's integers decide otherwise,
@@ -29,18 +29,15 @@ class Interpreter:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._process = SourceProcess(
-            Path(__file__).with_name("interpreter_process.py"), "the LiteRT interpreter", size_of(path)
-        )
+        self._process = SourceProcess(*PROCESS, size_of(path))
 
     def start(self) -> None:
         """Import the interpreter while this process goes on."""
         self._process.start()
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
-        given = [array.astype(np.float32) if array.dtype.kind == "V" else array for array in map(np.asarray, arrays)]
-        found = self._process("outputs_of", str(self._path.absolute()), given)
-        return [array.astype(ml_dtypes.bfloat16) if name == "bfloat16" else array for array, name in found]
+        found: list[Any] = self._process("outputs_of", str(self._path.absolute()), list(arrays))
+        return found
 
 
 def verify_file(path: Path, interpreter: Interpreter, graph: Graph, allowed: Allowed) -> Verification:
