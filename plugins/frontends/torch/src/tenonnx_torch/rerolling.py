@@ -20,7 +20,7 @@ _FEWEST, _LARGEST = 3, 2000
 
 
 class NotRerolled(Exception):
-    """A loop that is none to ONNX. ``line`` is that of the module."""
+    """A loop that cannot be written as one of ONNX. ``line`` is that of the module."""
 
     def __init__(self, reason: str, node: Node | None = None, line: str = "") -> None:
         super().__init__(reason)
@@ -88,34 +88,32 @@ def rerolled(first: Graph, second: Graph) -> list[Loop]:
     Raises ``NotRerolled`` naming the line of one that cannot be replaced.
     """
     found: list[Loop] = []
-    while (loops := _roll_smallest(first, second)) is not None:
-        found += loops
+    while (loop := _roll_smallest(first, second)) is not None:
+        found.append(loop)
     return found
 
 
-def _roll_smallest(first: Graph, second: Graph) -> list[Loop] | None:
+def _roll_smallest(first: Graph, second: Graph) -> Loop | None:
     nodes = [_calls(graph) for graph in (first, second)]
     numbers: dict[Any, int] = {}
     tokens = [np.array([numbers.setdefault(token_of(node), len(numbers)) for node in each]) for each in nodes]
     longest = min(_LARGEST, min(map(len, tokens)) // 2)
     for period in range(1, longest + 1):
         regions = [list(_repeats(each, period)) for each in tokens]
-        rolled = []
-        for groups in _matched(nodes, tokens, regions):
-            loops = []
-            for held, group, graph in zip(nodes, groups, (first, second), strict=True):
-                for region in reversed(group):  # later ones read earlier ones
-                    plan = _plan(held, region)
-                    plan.apply(graph)
-                    loops.append(plan.loop)
-            if len({loop.key for loop in loops}) > 1:
-                raise NotRerolled("its iterations do other things at another length", line=loops[0].line)
-            rolled.append(loops[0])
-            break  # other plans may hold nodes that are gone
-        if rolled:
-            remove_unread(first)
-            remove_unread(second)
-            return rolled
+        groups = next(_matched(nodes, tokens, regions), None)  # one at a time: others may hold nodes that are gone then
+        if groups is None:
+            continue
+        loops = []
+        for held, group, graph in zip(nodes, groups, (first, second), strict=True):
+            for region in reversed(group):  # later ones read earlier ones
+                plan = _plan(held, region)
+                plan.apply(graph)
+                loops.append(plan.loop)
+        if len({loop.key for loop in loops}) > 1:
+            raise NotRerolled("its iterations do other things at another length", line=loops[0].line)
+        remove_unread(first)
+        remove_unread(second)
+        return loops[0]
     return None
 
 
@@ -270,12 +268,11 @@ class _Plan:
 
     def _find_rows(self) -> None:
         """Find what is read outside: results of all iterations in a list, or those of the last one."""
-        count, rows = self.region.times, self.loop.rows
         self.readers: dict[Node, list[Any]] = {}
         self.written = {
             place: axis for place in range(self.region.period) if (axis := self._written(place)) is not None
         }
-        for place, _ in self.written.items():
+        for place in self.written:
             self.starts.pop((place, 1))
             self.loop.operations[place] = self.loop.operations[place]._replace(
                 target=None, leaves=self.loop.operations[place].leaves[1:2]
@@ -284,9 +281,11 @@ class _Plan:
         for node in self.owner:
             for reader in node.users:
                 if reader not in self.owner and reader not in self.readers:
-                    self.readers[reader] = self._read(reader, count)
-        read = {place for parts in self.readers.values() for part in parts for place in self._places(part)}
-        self.loop.rows += sorted(place for place in read if place not in rows)
+                    self.readers[reader] = self._read(reader, self.region.times)
+        parts = [part for each in self.readers.values() for part in each]
+        read = {part.place for part in parts if isinstance(part, _Rows)}
+        read |= {part.place for part in parts if isinstance(part, _Last) and (part.place, 1) not in self.starts}
+        self.loop.rows += sorted(read)
 
     def _written(self, place: int) -> int | None:
         """The axis along which an operation writes one row after the other of a state, which nothing else reads."""
@@ -301,12 +300,6 @@ class _Plan:
         axis = self.numbers[leaves[2].value] % value.ndim
         whole = int_of(value.shape[axis]) == self.region.times and self.numbers[leaves[3].value] == 0
         return axis if leaves[3].kind == "index" and leaves[3].step == 1 and whole else None
-
-    def _places(self, part: Any) -> list[int]:
-        return [part.place] if isinstance(part, _Rows | _Last) and (part.place, 1) not in self._states_of(part) else []
-
-    def _states_of(self, part: Any) -> Any:
-        return self.starts if isinstance(part, _Last) else ()
 
     def _read(self, reader: Node, count: int) -> list[Any]:
         leaves, parts, at = flattened(reader)[0], list[Any](), 0
