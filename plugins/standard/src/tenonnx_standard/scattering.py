@@ -50,16 +50,13 @@ _UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minim
 _ARITHMETIC = ("none", "add", "mul")
 
 
-def _check_reduction(made: Op, reduction: str, known: tuple[str, ...] = ("none", *_UFUNCS)) -> None:
+def _check_reduction(
+    made: Op, reduction: str, known: tuple[str, ...] = ("none", *_UFUNCS), *, of_texts: bool = False
+) -> None:
     if reduction not in known:
         raise TypeMismatch(f"{made.title}: unknown reduction", given=repr(reduction), available=", ".join(known))
-
-
-def _check_numbers(made: Op, reduction: str, are_texts: bool) -> None:
-    if are_texts and reduction != "none":
-        raise TypeMismatch(
-            f"{made.title}: texts were to be reduced", given=f'reduction="{reduction}"', do="leave it out"
-        )
+    if of_texts and reduction != "none":
+        raise TypeMismatch(f"{made.title}: texts have no reduction", given=repr(reduction), do='use reduction="none"')
 
 
 def _check_indices(made: Op, indices: Value) -> None:
@@ -98,8 +95,7 @@ def scatter_elements(data, indices: Index, updates, *, axis=0, reduction="none")
 
 @scatter_elements.type
 def scatter_elements_type(data, indices, updates, *, axis, reduction):
-    _check_reduction(scatter_elements, reduction)
-    _check_numbers(scatter_elements, reduction, data.dtype is DType.string)
+    _check_reduction(scatter_elements, reduction, of_texts=data.dtype is DType.string)
     _check_indices(scatter_elements, indices)
     same_dtypes(scatter_elements, data, updates)
     kind = data.tensor
@@ -115,8 +111,7 @@ def scatter_elements_type(data, indices, updates, *, axis, reduction):
 @scatter_elements.symbolic
 @numpy_rule(scatter_elements)
 def scatter_elements_numpy(x, indices, updates, *, axis, reduction):
-    _check_reduction(scatter_elements, reduction)
-    _check_numbers(scatter_elements, reduction, x.dtype.kind in "OSU")
+    _check_reduction(scatter_elements, reduction, of_texts=x.dtype.kind in "OSU")
     axis = axis_within(scatter_elements, axis, x.ndim)
     if indices.shape != updates.shape:
         raise ValueError("shapes of indices and updates differ")
@@ -285,8 +280,7 @@ def _total(sizes: list[Any]) -> Any:
 
 @scatter_nd.type
 def scatter_nd_type(data, indices, updates, *, reduction):
-    _check_reduction(scatter_nd, reduction)
-    _check_numbers(scatter_nd, reduction, data.dtype is DType.string)
+    _check_reduction(scatter_nd, reduction, of_texts=data.dtype is DType.string)
     _check_indices(scatter_nd, indices)
     same_dtypes(scatter_nd, data, updates)
     if None not in (data.rank, indices.rank) and isinstance(indices.shape[-1] if indices.ndim else 0, int):
@@ -302,8 +296,7 @@ def scatter_nd_type(data, indices, updates, *, reduction):
 @scatter_nd.symbolic
 @numpy_rule(scatter_nd)
 def scatter_nd_numpy(x, indices, updates, *, reduction):
-    _check_reduction(scatter_nd, reduction)
-    _check_numbers(scatter_nd, reduction, x.dtype.kind in "OSU")
+    _check_reduction(scatter_nd, reduction, of_texts=x.dtype.kind in "OSU")
     depth, y, places = indices.shape[-1], np.array(x, order="C"), positions(indices)
     rest = x.shape[depth:]
     if updates.shape != (*indices.shape[:-1], *rest):
