@@ -20,6 +20,7 @@ from tenonnx_frontends.allowed import BY_TABLE as BY_TABLE
 from tenonnx_frontends.allowed import Allowed as Allowed
 from tenonnx_frontends.allowed import coarse_inside as coarse_inside
 from tenonnx_frontends.allowed import element_types_inside as element_types_inside
+from tenonnx_run.commands import ModelCommand as ModelCommand
 from tenonnx_run.commands import end_with_children as end_with_children
 from tenonnx_run.commands import run_command as run_command
 from tenonnx_run.compare import Difference as Difference

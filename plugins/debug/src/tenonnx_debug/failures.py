@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-import shlex
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenonnx import InvalidCall
-from tenonnx.extend.checks import NoAnswer, ProcessCrashed, Worker, run_command
+from tenonnx.extend.checks import ModelCommand, NoAnswer, ProcessCrashed, Worker
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 #: What a model did: the same as the first model did is the failure that is looked for.
 Signature = tuple[str, ...]
-
-#: What stands for the path of the model in a command.
-PLACE = "{model}"
 
 
 class Check:
@@ -59,22 +55,14 @@ class CommandCheck(Check):
 
     def __init__(self, command: str, pattern: str | None, seconds: float) -> None:
         super().__init__(seconds)
-        self._command = shlex.split(command)
-        if not self._command:
-            raise InvalidCall("the command of --check is empty")
+        self._command = ModelCommand(command, "--check")
         try:
             self._pattern = None if pattern is None else re.compile(pattern)
         except re.error as error:
             raise InvalidCall("--check-output is not a regular expression", given=f"{pattern}: {error}") from None
 
     def signature(self, path: str) -> Signature | None:
-        line = [word.replace(PLACE, path) for word in self._command]
-        if line == self._command:
-            line.append(path)
-        try:
-            ended = run_command(line, self.seconds, reads_stdout=True)
-        except OSError as error:
-            raise InvalidCall("cannot start the command of --check", given=f"{line[0]}: {error.strerror}") from error
+        ended = self._command(path, self.seconds)
         if ended is None:
             return ("timeout",) if self._pattern is None else None
         status, output = ended

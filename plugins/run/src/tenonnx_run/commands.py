@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
+import shlex
 import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
+
+from tenonnx.errors import InvalidCall
 
 
 def run_command(words: Sequence[str], seconds: float, *, reads_stdout: bool = False) -> tuple[int, str] | None:
@@ -33,6 +37,29 @@ def run_command(words: Sequence[str], seconds: float, *, reads_stdout: bool = Fa
             raise
         output.seek(0)
         return code, output.read().decode("utf-8", "replace")
+
+
+class ModelCommand:
+    """A command of a user for a model, whose path replaces ``{model}`` or is appended.
+
+    ``option`` is the option of the command line that gave it, for messages. Raises ``InvalidCall`` for an empty one.
+    """
+
+    def __init__(self, line: str, option: str) -> None:
+        self._words, self._option = shlex.split(line), option
+        if not self._words:
+            raise InvalidCall(f"the command of {option} is empty")
+
+    def __call__(self, path: str, seconds: float = math.inf) -> tuple[int, str] | None:
+        """Exit code and output for a model; None after ``seconds``. Raises ``InvalidCall`` where it cannot start."""
+        words = [word.replace("{model}", path) for word in self._words]
+        words += [path] if words == self._words else []
+        try:
+            return run_command(words, seconds, reads_stdout=True)
+        except OSError as error:
+            raise InvalidCall(
+                f"cannot start the command of {self._option}", given=f"{words[0]}: {error.strerror}"
+            ) from error
 
 
 def end_with_children(process: subprocess.Popen[bytes]) -> None:

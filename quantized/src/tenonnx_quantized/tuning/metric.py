@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
-import shlex
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import tenonnx as tx
 from tenonnx.extend import Graph, InvalidCall
-from tenonnx.extend.checks import run_command
+from tenonnx.extend.checks import ModelCommand
 
 #: A number that a user measures on a model, such as its accuracy on a test set.
 Metric = Callable[[Graph], float]
@@ -24,22 +22,13 @@ def metric_of_command(command: str) -> Metric:
 
     Raises ``InvalidCall`` for a command that is empty, cannot be started, fails, or prints no number.
     """
-    words = shlex.split(command)
-    if not words:
-        raise InvalidCall("the command of --evaluate is empty")
+    run = ModelCommand(command, "--evaluate")
 
     def metric(graph: Graph) -> float:
         with tempfile.TemporaryDirectory(prefix="tenonnx-quantize-") as folder:
             path = str(Path(folder) / "model.onnx")
             tx.export(graph, path)
-            line = [word.replace("{model}", path) for word in words]
-            line += [path] if line == words else []
-            try:
-                ended = run_command(line, math.inf, reads_stdout=True)
-            except OSError as error:
-                raise InvalidCall(
-                    "cannot start the command of --evaluate", given=f"{line[0]}: {error.strerror}"
-                ) from error
+            ended = run(path)
         assert ended is not None
         status, output = ended
         if status:
