@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tflite
@@ -20,6 +21,10 @@ ROWS = RNG.standard_normal((3, 5, 4)).astype(np.float32)
 STEP = 0.0303
 
 
+#: Zero points of 16 bits that LiteRT has.
+WIDE = {"int16": 0, "uint16": 32768}
+
+
 class QDQ:
     """Quantization of values to one type, with pairs of nodes as quantizers write them."""
 
@@ -28,6 +33,8 @@ class QDQ:
 
     def __call__(self, x, step=STEP, zero=3):
         zero += 128 if self.kind == "uint8" else 0
+        if self.kind in WIDE:
+            step, zero = step / 64, WIDE[self.kind]
         parameters = constant(np.float32(step)), constant(np.asarray(zero, self.kind))
         return quantized.dequantize_linear(quantized.quantize_linear(x, *parameters), *parameters)
 
@@ -206,6 +213,9 @@ class File:
     def is_float(self, place):
         return self.graph.Tensors(place).Type() == tflite.TensorType.FLOAT32
 
+    def kinds(self):
+        return {self.graph.Tensors(place).Type() for place in range(self.graph.TensorsLength())}
+
     def names(self, *, without=()):
         return [name for name, _, _ in self.operators if name not in without]
 
@@ -255,14 +265,102 @@ def test_an_integer_kernel_computes_what_stands_between_quantized_values(name, k
             assert_within_a_step(found[output], expected[output], step, 0.5 if name in TWICE else 0.1)
 
 
-def compared(graph, path, feeds, kernels=(False, True)):
+#: Graphs of which some operators have no kernel for int16.
+WITHOUT_INT16 = {"prelu", "hard-swish", "elu", "gelu"}
+
+#: Operators of which LiteRT looks numbers up in a table and interpolates between its entries.
+ROUGH_IN_INT16 = {"softmax", "softmax-rescaled", "sigmoid", "tanh", "exp"}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_an_integer_kernel_of_int16_computes_what_stands_between_quantized_values(name, tmp_path):
+    array, function, _ = KERNELS[name]
+    graph = quantized_graph(array, function, "int16")
+    path = write(graph, tmp_path)
+    assert (File(path).floats() != []) == (name in WITHOUT_INT16)
+    expected = graph.run({"x": array}, backend="numpy")
+    for reference in (False,) if name in DEFAULT_ONLY else (False, True):
+        found = run(path, {"x": array}, reference=reference)
+        for output, step in steps_of(graph).items():
+            assert_within_a_step(found[output], expected[output], step, 0.5 if name in ROUGH_IN_INT16 else 0.2)
+
+
+def of_4_bits(*shape, axis=None, kind="int4"):
+    """Constants in 4 bits, with a scale for each element of ``axis``."""
+    random = np.random.default_rng(3)
+    scales = np.float32(0.1) if axis is None else random.uniform(0.05, 0.2, shape[axis]).astype(np.float32)
+    low, zero = (-7, 0) if kind == "int4" else (1, 8)
+    contents = constant(random.integers(low, low + 15, shape).astype(getattr(ml_dtypes, kind)))
+    zeros = constant(np.full(scales.shape, zero).astype(getattr(ml_dtypes, kind)))
+    return quantized.dequantize_linear(contents, constant(scales), zeros, axis=axis or 0)
+
+
+OF_4_BITS = {
+    "conv": (IMAGE, lambda q, x: q(ops.conv(x, of_4_bits(4, 6, 3, 3, axis=0)), 0.5), "CONV_2D"),
+    "depthwise": (
+        IMAGE,
+        lambda q, x: q(ops.conv(x, of_4_bits(12, 1, 3, 3, axis=0), group=6), 0.2),
+        "DEPTHWISE_CONV_2D",
+    ),
+    "matmul": (ROWS, lambda q, x: q(ops.relu(ops.matmul(x, of_4_bits(4, 7, axis=1)) + bias(7))), "FULLY_CONNECTED"),
+    "conv-transpose": (
+        IMAGE,
+        lambda q, x: q(ops.conv_transpose(x, of_4_bits(6, 4, 2, 2), strides=[2, 2]), 0.2),
+        "TRANSPOSE_CONV",
+    ),
+    "one scale": (ROWS, lambda q, x: q(ops.matmul(x, of_4_bits(4, 6))), "FULLY_CONNECTED"),
+    "unsigned": (ROWS, lambda q, x: q(ops.matmul(x, of_4_bits(4, 6, axis=1, kind="uint4"))), "FULLY_CONNECTED"),
+}
+
+
+@pytest.mark.parametrize("name", OF_4_BITS)
+def test_weights_of_4_bits_stay_in_4_bits(name, tmp_path):
+    array, function, operator = OF_4_BITS[name]
+    graph = quantized_graph(array, function)
+    path = write(graph, tmp_path)
+    file = File(path)
+    assert file.floats() == []
+    assert operator in file.names()
+    assert (tflite.TensorType.INT4 in file.kinds()) == (operator != "TRANSPOSE_CONV")
+    compared(graph, path, {"x": array}, step=steps_of(graph)["y0"])
+
+
+def test_weights_of_4_bits_alone_stay_in_4_bits(tmp_path):
+    graph = tx.Graph("g", opsets={"ai.onnx": 21})
+    x = graph.input("x", "float32", ("n", 64))
+    with graph.building():
+        y = ops.matmul(x, of_4_bits(64, 33, axis=1))
+    graph.output("y", y)
+    path = write(graph, tmp_path)
+    feeds = {"x": RNG.standard_normal((3, 64)).astype(np.float32)}
+    np.testing.assert_allclose(run(path, feeds)["y"], graph.run(feeds, backend="numpy")["y"], rtol=1e-4, atol=1e-4)
+    assert tflite.TensorType.INT4 in File(path).kinds()
+
+
+@pytest.mark.parametrize("zero", [32768, 32000])
+def test_uint16_is_int16_where_its_zero_point_is_in_the_middle(zero, tmp_path):
+    parameters = np.float32(STEP / 64), np.uint16(zero)
+
+    def rounded(x):
+        return quantized.dequantize_linear(quantized.quantize_linear(x, *parameters), *parameters)
+
+    graph = tx.Graph("g", opsets={"ai.onnx": 21})
+    x = graph.input("x", "float32", ROWS.shape)
+    with graph.building():
+        graph.output("y", rounded(ops.matmul(rounded(x), weights(4, 6))))
+    path = write(graph, tmp_path)
+    compared(graph, path, {"x": ROWS}, (False,))
+    assert (File(path).floats() == []) == (zero == 32768)
+
+
+def compared(graph, path, feeds, kernels=(False, True), step=0.05):
     """Compare the file with numpy, on the default and the reference kernels; returns its operators."""
     expected = graph.run(feeds, backend="numpy")
     for reference in kernels:
         found = run(path, feeds, reference=reference)
         for name, array in expected.items():
             assert found[name].dtype == array.dtype
-            assert_within_a_step(found[name], array, 1 if array.dtype.kind in "iu" else 0.05, 0.1)
+            assert_within_a_step(found[name], array, 1 if array.dtype.kind in "iu" else step, 0.1)
     return File(path)
 
 
@@ -297,7 +395,7 @@ STAYS_FLOAT = {
     "an operator without a kernel": lambda q, x: q(ops.div(x, q(ops.exp(x), 0.1, -128)), 0.05),
     "scales per channel of activations": lambda q, x: per_channel(ops.matmul(x, weights(4, 6))),
     "blocks of weights": lambda q, x: q(ops.matmul(x, in_blocks()), 0.05),
-    "int16": lambda q, x: QDQ("int16")(ops.matmul(x, weights(4, 6)), 0.001, 0),
+    "int16 of int8": lambda q, x: QDQ("int16")(ops.matmul(x, weights(4, 6)), 0.001),
 }
 
 

@@ -48,12 +48,15 @@ MOVING: dict[Any, tuple[int, ...] | None] = {
 #: Operators whose kernels give a result the scale and the zero point of the input.
 _SAME = frozenset({neural.average_pool_2d, neural.resize_bilinear})
 
-#: Operators whose kernels give a result one scale and zero point.
+#: Operators whose kernels give a result one scale and zero point, in int8 and in int16.
 _FIXED = {
-    elementwise.softmax: (1 / 256, -128),
-    elementwise.logistic: (1 / 256, -128),
-    elementwise.tanh: (1 / 128, 0),
+    elementwise.softmax: ((1 / 256, np.int8(-128)), (1 / 32768, np.int16(0))),
+    elementwise.logistic: ((1 / 256, np.int8(-128)), (1 / 32768, np.int16(0))),
+    elementwise.tanh: ((1 / 128, np.int8(0)), (1 / 32768, np.int16(0))),
 }
+
+#: Unsigned types, the signed ones of the same numbers, and the zero point of the former that the latter have as 0.
+SIGNED = {DType.uint8: (DType.int8, 128), DType.uint16: (DType.int16, 32768), DType.uint4: (DType.int4, 8)}
 
 
 class Parameters(NamedTuple):
@@ -75,8 +78,14 @@ class Parameters(NamedTuple):
 
     @property
     def signed(self) -> Parameters:
-        """Parameters of int8 for the same numbers as those of uint8."""
-        return Parameters(self.scale, constant((self.arrays[1].astype(np.int16) - 128).astype(np.int8)))
+        """Parameters of a signed type for the same numbers as those of an unsigned one."""
+        return Parameters(self.scale, constant(as_signed(self.arrays[1], self.zero_point.dtype)))
+
+
+def as_signed(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """Quantized values or zero points of an unsigned type in the signed one."""
+    signed, offset = SIGNED[dtype]
+    return (array.astype(np.int32) - offset).astype(signed.numpy)
 
 
 def dequantized(value: Value | None) -> tuple[Value, Parameters] | None:
@@ -136,7 +145,7 @@ def _quantize(rewriter: Rewriter, call: Call) -> Results:
     found = dequantized(x)
     if found is not None and own.equals(found[1]) and found[0].producer is not None:
         return (found[0],)
-    if zero_point.dtype is DType.uint8:
+    if zero_point.dtype in SIGNED:
         if found is not None and own.signed.equals(found[1]):
             return None
         return (quantize(dequantize(quantize(x, *own.signed), *own.signed), *own),)
@@ -207,16 +216,16 @@ def _dequantize(rewriter: Rewriter, call: Call) -> Results:
     assert scale is not None
     assert zero_point is not None
     own = Parameters(scale, zero_point)
-    if zero_point.dtype is not DType.uint8:
+    if zero_point.dtype not in SIGNED:
         return None
     if x.is_constant:
-        return (dequantize(constant((static(x).astype(np.int16) - 128).astype(np.int8)), *own.signed),)  # type: ignore[union-attr]
+        return (dequantize(constant(as_signed(static(x), x.dtype)), *own.signed),)  # type: ignore[arg-type]
     before = None if x.producer is None or x.producer.op is not quantize else x.producer
     inner = dequantized(before.inputs[0]) if before is not None else None
     if inner is not None and own.signed.equals(inner[1]):
         return (dequantize(inner[0], *own.signed),)
     readers = _readers(rewriter, call)
-    if readers and all(node.op is quantize and node.inputs[2].dtype is DType.int8 for node in readers):  # type: ignore[union-attr]
+    if readers and all(node.op is quantize and node.inputs[2].dtype not in SIGNED for node in readers):  # type: ignore[union-attr]
         return None
     return (dequantize(quantize(dequantize(x, *own), *own.signed), *own.signed),)
 
@@ -273,8 +282,8 @@ def _restricted(rewriter: Rewriter, call: Call) -> Results:
         return None
     own = found[1]
     if call.op in _FIXED:
-        scale, zero_point = _FIXED[call.op]
-        own = Parameters(constant(np.float32(scale)), constant(np.int8(zero_point)))
+        scale, zero_point = _FIXED[call.op][own.arrays[1].dtype == np.int16]
+        own = Parameters(constant(np.float32(scale)), constant(zero_point))
     wanted = [Parameters(node.inputs[1], node.inputs[2]) for node in readers]  # type: ignore[arg-type]
     if all(own.equals(each) for each in wanted) or any(own.arrays[0] > 2 * each.arrays[0] for each in wanted):
         return None

@@ -9,7 +9,10 @@ from tenonnx.extend import DType, Graph, Node, constant, static
 from tenonnx.extend.transforms import Call, Rewriter, prune
 from tenonnx.tools import plugins
 from tenonnx_litert.builtins.quantization import RANGES, dequantize, quantize
-from tenonnx_litert.integers import Parameters, Results, rounded_constant
+from tenonnx_litert.integers import SIGNED, Parameters, Results, rounded_constant
+
+#: Further types of quantized constants.
+_WEIGHT_TYPES = (DType.int32, DType.int4, DType.uint4)
 
 _PAIR = ("DequantizeLinear", "QuantizeLinear")
 
@@ -63,7 +66,8 @@ def _as_builtin(rewriter: Rewriter, call: Call) -> Results:
         return None
     is_up = call.op.name == "QuantizeLinear"
     stored, number = (kind, x.dtype) if is_up else (x.dtype, kind)
-    if number is not DType.float32 or stored not in (*RANGES, DType.int32) or (is_up and stored is DType.int32):
+    known_types = RANGES if is_up else (*RANGES, *_WEIGHT_TYPES)
+    if number is not DType.float32 or stored not in known_types:
         return None
     zeros = np.zeros(scales.shape, stored.numpy) if not rest or rest[0] is None else static(rest[0])
     if zeros is None or (scales.size > 1 and not x.is_constant):
@@ -71,7 +75,9 @@ def _as_builtin(rewriter: Rewriter, call: Call) -> Results:
     shape = [1] * x.ndim
     if scales.size > 1:
         shape[call.attributes.get("axis", 1)] = -1
-    if stored is DType.int16 and np.any(zeros):
+    if stored in (DType.int16, DType.uint16) and np.any(zeros != SIGNED.get(stored, (stored, 0))[1]):
+        return None
+    if stored in (DType.int4, DType.uint4) and not x.is_constant:
         return None
     sizes = tuple(shape) if scales.size > 1 else ()
     parameters = scales.reshape(sizes), zeros.reshape(sizes)

@@ -88,6 +88,27 @@ _KERNELS = frozenset(
 )
 
 
+#: Those of them with kernels for int16.
+_KERNELS_16 = frozenset(
+    {
+        *(
+            elementwise.add,
+            elementwise.sub,
+            elementwise.mul,
+            elementwise.leaky_relu,
+            elementwise.relu,
+            elementwise.relu6,
+        ),
+        *(elementwise.exp, elementwise.softmax, elementwise.logistic, elementwise.tanh),
+        *(neural.average_pool_2d, neural.resize_bilinear, neural.batch_matmul),
+        reductions.mean,
+    }
+)
+
+#: Types of activations that kernels compute with, and the operators that have one beside those with weights.
+_ACTIVATIONS = {np.dtype(np.int8): _KERNELS, np.dtype(np.int16): _KERNELS_16}
+
+
 def quantized_tensors(graph: Graph) -> QuantizedTensors:
     """The operators of ``graph`` that integer kernels compute."""
     plan = QuantizedTensors()
@@ -165,9 +186,13 @@ def _settle(plan: QuantizedTensors, node: Node, graph: Graph, readers: dict[Valu
     if output in graph.outputs or not after or any(each.op is not quantize for each in after):
         return
     targets = [Parameters(*each.inputs[1:]) for each in after]  # type: ignore[arg-type]
-    if targets[0].arrays[1].dtype != np.int8 or any(not targets[0].equals(each) for each in targets[1:]):
+    dtype = targets[0].arrays[1].dtype
+    if any(not targets[0].equals(each) for each in targets[1:]):
         return
-    inputs = _weighted(plan, node) if node.op in _WEIGHTED else _plain(plan, node)
+    if node.op in _WEIGHTED:
+        inputs = _weighted(plan, node, dtype)
+    else:
+        inputs = _plain(plan, node, dtype) if node.op in _ACTIVATIONS.get(dtype, ()) else None
     if inputs is None:
         return
     result = after[0].outputs[0]
@@ -178,31 +203,46 @@ def _settle(plan: QuantizedTensors, node: Node, graph: Graph, readers: dict[Valu
         plan.instead[other.outputs[0]] = result  # type: ignore[index]
 
 
-def _plain(plan: QuantizedTensors, node: Node) -> list[Value | None] | None:
+def _plain(plan: QuantizedTensors, node: Node, dtype: np.dtype[Any]) -> list[Value | None] | None:
     found: list[Value | None] = []
     for value in node.inputs:
         inner = dequantized(value)
         if value is not None and value.dtype is DType.float32:
-            if inner is None or not inner[1].is_single or inner[0].dtype is not DType.int8:
+            if inner is None or not inner[1].is_single:
                 return None
-            value = plan.sources[value]
+            if inner[0].is_constant and inner[0].dtype is DType.int8 and dtype == np.int16:
+                value = _widened(plan, *inner)
+            elif inner[0].dtype.numpy != dtype:
+                return None
+            else:
+                value = plan.sources[value]
         found.append(value)
     return found
 
 
-def _weighted(plan: QuantizedTensors, node: Node) -> list[Value | None] | None:
+def _widened(plan: QuantizedTensors, x: Value, own: Parameters) -> Value:
+    """A constant of int8 in int16, which has no zero point."""
+    steps = static(x).astype(np.int16) - own.arrays[1].astype(np.int16)  # type: ignore[union-attr]
+    return plan.constant(steps, Quantization([float(own.arrays[0])], [0]))
+
+
+def _weighted(plan: QuantizedTensors, node: Node, dtype: np.dtype[Any]) -> list[Value | None] | None:
     first, second, third = _PLACES.get(node.op, (0, 1, 2))
     x, weights = dequantized(node.inputs[first]), dequantized(node.inputs[second])
     if x is None or weights is None or not x[1].is_single:
         return None
     scale, zero_point = weights[1].arrays
     along = [axis for axis, size in enumerate(scale.shape) if size != 1]
-    if (x[0].dtype, weights[0].dtype) != (DType.int8, DType.int8) or not weights[0].is_constant:
+    if dtype not in _ACTIVATIONS or x[0].dtype.numpy != dtype or not weights[0].is_constant:
+        return None
+    if weights[0].dtype not in (DType.int8, DType.int4):
         return None
     if np.any(zero_point) or along not in ([], [_WEIGHTED[node.op]]):
         return None
     found = list(node.inputs)
     found[first], found[second] = plan.sources[found[first]], plan.sources[found[second]]  # type: ignore[index]
+    if weights[0].dtype is DType.int4 and node.op is neural.transpose_conv:
+        found[second] = plan.constant(static(weights[0]).astype(np.int8), Quantization.of(weights[1]))  # type: ignore[union-attr]
     if len(found) > third and found[third] is not None:
         bias = _bias(plan, found[third], x[1], weights[1])  # type: ignore[arg-type]
         if bias is None:
@@ -212,7 +252,7 @@ def _weighted(plan: QuantizedTensors, node: Node) -> list[Value | None] | None:
 
 
 def _bias(plan: QuantizedTensors, value: Value, x: Parameters, weights: Parameters) -> Value | None:
-    """The bias in int32, in steps of a product of input and weights."""
+    """The bias in int32, in int64 where the input is int16, in steps of a product of input and weights."""
     inner = dequantized(value)
     if inner is not None and inner[0].is_constant:
         scale, zero_point = (each.reshape(-1) for each in inner[1].arrays)
@@ -223,6 +263,7 @@ def _bias(plan: QuantizedTensors, value: Value, x: Parameters, weights: Paramete
         return None
     step = (x.arrays[0].astype(np.float64) * weights.arrays[0]).reshape(-1)
     steps = np.rint(numbers / step)
-    if np.any(np.abs(steps) > np.iinfo(np.int32).max):
+    wide = np.int64 if x.arrays[1].dtype == np.int16 else np.int32
+    if np.any(np.abs(steps) >= np.iinfo(wide).max):
         return None
-    return plan.constant(steps.astype(np.int32), Quantization(step.tolist(), [0] * step.size))
+    return plan.constant(steps.astype(wide), Quantization(step.tolist(), [0] * step.size))

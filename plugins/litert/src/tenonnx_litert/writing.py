@@ -63,6 +63,7 @@ class _File:
         self.buffers: list[int] = []
         self.codes: dict[str, int] = {}
         self.held: dict[bytes, int] = {}
+        self.vectors: dict[tuple[str, bytes], int] = {}
         self.data: list[bytes] = [b""]
         self.subgraphs = [0]  # the first is written last
 
@@ -97,8 +98,13 @@ class _File:
             self.builder.PrependUOffsetTRelative(offset)
         return int(self.builder.EndVector())
 
-    def numbers(self, values: Sequence[int]) -> int:
-        return int(self.builder.CreateNumpyVector(np.asarray(values, np.int32)))
+    def numbers(self, values: Sequence[Any], dtype: Any = np.int32) -> int:
+        """A vector of numbers; equal vectors share a place, which zero points of channels make small."""
+        array = np.asarray(values, dtype)
+        key = array.dtype.str, array.tobytes()
+        if key not in self.vectors:
+            self.vectors[key] = int(self.builder.CreateNumpyVector(array))
+        return self.vectors[key]
 
     def buffer(self, raw: bytes) -> int:
         builder = self.builder
@@ -223,8 +229,8 @@ class _Subgraph:
         if found is None:
             return None
         builder = self.file.builder
-        scales = builder.CreateNumpyVector(np.asarray(found.scales, np.float32))
-        zero_points = builder.CreateNumpyVector(np.asarray(found.zero_points, np.int64))
+        scales = self.file.numbers(found.scales, np.float32)
+        zero_points = self.file.numbers(found.zero_points, np.int64)
         tflite.QuantizationParametersStart(builder)
         tflite.QuantizationParametersAddScale(builder, scales)
         tflite.QuantizationParametersAddZeroPoint(builder, zero_points)

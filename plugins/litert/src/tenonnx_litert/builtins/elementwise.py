@@ -14,12 +14,14 @@ from tenonnx_litert.builtins.builtin import activated, builtin
 
 
 @builtin("ADD", "AddOptions")
-def add(x, y, *, fused_activation_function="NONE"):
+def add(x, y, *, fused_activation_function="NONE", pot_scale_int16=0):
+    """The sum; ``pot_scale_int16`` says whether scales of int16 values are powers of two."""
     return activated(x + y, fused_activation_function)
 
 
 @builtin("SUB", "SubOptions")
-def sub(x, y, *, fused_activation_function="NONE"):
+def sub(x, y, *, fused_activation_function="NONE", pot_scale_int16=0):
+    """The difference; ``pot_scale_int16`` says whether scales of int16 values are powers of two."""
     return activated(x - y, fused_activation_function)
 
 

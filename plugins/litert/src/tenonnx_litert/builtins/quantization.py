@@ -6,7 +6,12 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType
 from tenonnx_litert.builtins.builtin import builtin
 
-RANGES = {DType.int8: (-128, 127), DType.uint8: (0, 255), DType.int16: (-32768, 32767)}
+RANGES = {
+    DType.int8: (-128, 127),
+    DType.uint8: (0, 255),
+    DType.int16: (-32768, 32767),
+    DType.uint16: (0, 65535),
+}
 
 
 @builtin("QUANTIZE", elementwise=True, pure=False)
