@@ -357,7 +357,7 @@ def in_rounds(count):
     return graph
 
 
-TOO_OFTEN = r'the calls that lead to .* exceeds the limit "nodes"'
+TOO_OFTEN = r'the number of calls of .* exceeds the limit "nodes"'
 
 
 def test_a_body_goes_round_only_so_often():

@@ -148,7 +148,7 @@ WRONG = {
     "no value": (
         "import_rule('Mystery')(lambda node, x: 3)",
         tx.InvalidCall,
-        "returned something else than values, or None",
+        "returned something other than values, or None",
     ),
     "other parameters": ("import_rule('Mystery')(lambda node: 3)", tx.InvalidCall, "does not take the node and its 1"),
 }

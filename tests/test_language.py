@@ -17,8 +17,9 @@ CLAUSES = re.compile(r"(What|Which|How|Where|When|Who|Whose|Why)\b")
 
 #: British spellings, where ONNX has the American ones.
 BRITISH = re.compile(
-    r"\b\w*(quantis|normalis|initialis|optimis|serialis|tokenis|canonicalis|specialis|recognis|parallelis)(e|es|ed|er|ers|ing|ation|ations)\b"
-    r"|\b(colour|behaviour|neighbour|favour|honour|labell|modell)(s|ed|ing|ful|able)?\b",
+    r"(quantis|normalis|initialis|optimis|serialis|tokenis|canonicalis|specialis|recognis|parallelis)"
+    r"(e|es|ed|er|ers|ing|ation|ations)(?![a-z])"
+    r"|(?<![a-z])(colour|behaviour|neighbour|favour|honour|labell|modell|licence)(s|ed|ing|ful|able)?(?![a-z])",
     re.IGNORECASE,
 )
 

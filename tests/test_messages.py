@@ -16,6 +16,33 @@ from documenting.headlines import Headlines, packages  # noqa: E402
 
 SOURCES = sorted(path for _, folder in packages(ROOT) for path in folder.rglob("*.py"))
 
+#: Turns of phrase in headlines at which readers stop, each with the words to use.
+STUMBLES = {
+    r"^(what|how|which|where|when|who)\b": "a noun, such as: a scan output",
+    r"\bbeside\b": "together with, next to",
+    r"\bsomething else than\b|\banother \w+ than\b": "something other than",
+    r"\balone\b": "only",
+    r"\bfrom \d+ on\b": "non-negative, at least",
+    r"\b(is|are|or) no number\b|\b(is|are) none\b": "NaN, not a number",
+    r"\btexts\b": "strings",
+    r"\bfed with what\b": "got a feed that",
+    r"\b(tells?|told)\b": "says, states",
+}
+
+
+def test_headlines_are_plain():
+    """By the page of all messages, which ``tools/messages.py --check`` holds to the sources."""
+    page = (ROOT / "docs" / "reference" / "messages.md").read_text("utf-8")
+    headlines = re.findall(r"^\| `+ ?(.+?) ?`+ \| `\w+` \|", page, re.MULTILINE)
+    assert len(headlines) > 1000
+    found = {
+        headline: better
+        for headline in headlines
+        for stumble, better in STUMBLES.items()
+        if re.search(stumble, headline, re.IGNORECASE)
+    }
+    assert found == {}
+
 
 def texts(tree):
     """The texts in a module that are neither docstrings nor the help of an option."""

@@ -234,7 +234,7 @@ def test_what_is_piped_as_arrays_must_be_some(data, said):
     ("line", "code", "said"),
     [
         ("inspect - <&-", 2, "standard input, which is empty"),
-        ("convert {model} -o - --opset 13 >&-", 2, "standard output, which is closed"),
+        ("convert {model} -o - --opset 13 >&-", 2, "it is closed"),
         ("check {model} >&-", 0, ""),
         ("check {model} 2>&-", 0, ""),
     ],
@@ -251,7 +251,7 @@ def test_a_drawing_is_not_mixed_with_json(capsys):
     assert main(["inspect", CNN, "--svg", "--json"]) == 2
     shown = capsys.readouterr()
     assert set(json.loads(shown.out)) == {"error"}
-    assert "a drawing was asked for beside" in shown.err
+    assert "a drawing was requested together with" in shown.err
 
 
 def test_one_file_of_a_command_is_piped():

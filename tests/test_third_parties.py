@@ -101,7 +101,7 @@ HURTFUL = {
         "backends",
         "fast",
         HEAD + "add_rule(ops.softmax, 'rewrite', max)",
-        "gives it a rewrite rule",
+        "registers a rewrite rule for it",
     ),
     "a rule by a command": ("commands", "odd", HEAD + "add_rule(ops.softmax, 'simplify', max)", ""),
     "a backend that divides by zero": ("backends", "fast", BACKEND + "raise ZeroDivisionError('oh')", "Error: oh"),
@@ -152,7 +152,7 @@ CHANGES = {
     "a rule by hand": ("ops.relu.rules['numpy'] = abs", "does not support item assignment"),
     "a rule from outside": (
         "add_rule(ops.softmax, 'pattern', iter)",
-        "gives it a pattern rule",
+        "registers a pattern rule for it",
     ),
     "a requirement": ("ops.softmax.requires(extend.integers('input'))", STAYS),
     "an older spelling": ("ops.softmax.until(14, ignored=['axis'])", STAYS),

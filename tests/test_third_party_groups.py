@@ -31,7 +31,7 @@ ENDS = "raise SystemExit(0)"
 AT_IMPORT = {
     "rules that exit": ("tenonnx.rules", ENDS, "SystemExit: 0"),
     "rules that are none": ("tenonnx.rules", "rules = {'Mystery': 3}", "is not import rules, or a module"),
-    "rules of no pattern": ("tenonnx.rules", RULES + "import_rule()(print)", "names no nodes that it is for"),
+    "rules of no pattern": ("tenonnx.rules", RULES + "import_rule()(print)", "names no nodes"),
     "rules that lack a module": ("tenonnx.rules", "import no_such_module", "No module named"),
     "rules of a newer api": ("tenonnx.rules", "api = 99", "a newer API of tenonnx than 1"),
     "rules without Python": ("tenonnx.rules", "def broken(:", "SyntaxError"),
@@ -70,7 +70,7 @@ def test_what_fails_at_import_is_named_where_it_is_asked_for(installed, python, 
 AT_WORK = {
     "exits": (ENDS, "SystemExit: 0"),
     "divides by zero": ("1 / 0", "ZeroDivisionError"),
-    "gives a number": ("return 3", "returned something else than values, or None to go on"),
+    "gives a number": ("return 3", "returned something other than values, or None to go on"),
     "gives a value too many": ("return x, x", "did not return 1 value"),
     "gives another type": ("import tenonnx_standard as ops; return ops.cast(x, to='int64')", "a value of another type"),
     "sets what it was given": ("node.version = 6", "changed the node"),
@@ -167,7 +167,7 @@ print(graph.run({graph.inputs[0].name: np.float32([[1, 1]])}, "numpy")["variable
         (
             "from tenonnx_sklearn import converts\n"
             "converts('sklearn.LinearRegression')(lambda model, X: {'predict': X})",
-            "a package gives a rule for what has one already\n               given      sklearn.LinearRegression\n",
+            "a package registers a second rule for an operator\n               given      sklearn.LinearRegression\n",
         ),
     ],
 )

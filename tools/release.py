@@ -123,7 +123,7 @@ def _digest(file: Path) -> str:
 
 
 def check_contents(file: Path) -> None:
-    """A wheel holds its package, a source distribution what builds it; both the licence, and nothing that is made."""
+    """A wheel holds its package, a source distribution what builds it; both the license, and nothing that is made."""
     names = _names(file)
     if not any(Path(name).name == "LICENSE" for name in names):
         raise Refused(f"{file.name} has no LICENSE")

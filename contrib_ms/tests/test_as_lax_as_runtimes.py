@@ -78,5 +78,5 @@ def test_words_without_segments_are_of_the_first(segments):
 
 def test_segments_need_a_table():
     model, _ = embedded("kinds", "")
-    with pytest.raises(tx.TenonnxError, match="segment_ids is given, without segment_embedding"):
+    with pytest.raises(tx.TenonnxError, match="segment_ids is given without segment_embedding"):
         tx.load(model).infer()

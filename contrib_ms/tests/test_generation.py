@@ -187,7 +187,7 @@ def test_other_decoders_are_refused():
 
 def test_generation_has_no_gradient():
     graph = tx.load(EXAMPLE / "gpt2-beams.onnx")
-    with pytest.raises(tx.NotDifferentiable, match="BeamSearch@1: tokens that are chosen have no gradient"):
+    with pytest.raises(tx.NotDifferentiable, match="BeamSearch@1: selected tokens have no gradient"):
         tx.grad(graph, of="sequences_scores", wrt="length_penalty", seeds={"sequences_scores": "seed"})
 
 

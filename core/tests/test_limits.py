@@ -119,7 +119,7 @@ def test_calls_of_one_piece_of_work_are_counted():
         with tx.limits.work():
             for _ in range(3):
                 tx.limits.calling("an op")
-            with pytest.raises(tx.LimitExceeded, match=r'the calls that lead to an op.* the limit "nodes"'):
+            with pytest.raises(tx.LimitExceeded, match=r'the number of calls of an op.* the limit "nodes"'):
                 tx.limits.calling("an op")
 
 

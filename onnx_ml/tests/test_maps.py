@@ -33,12 +33,12 @@ def test_python_floats_have_the_type_of_the_map(backend):
 @pytest.mark.parametrize(
     ("feed", "message"),
     [
-        ({1: 2}, "is fed with what is not map\\(string, int64"),
+        ({1: 2}, "got a feed that is not map\\(string, int64"),
         ([("a", 1)], "given +list"),
-        ({"a": 2.5}, "is fed with what is not int64"),
-        ({"a": None}, "is fed with what is not int64"),
-        ({"a": [1, 2]}, "is fed with what is not int64"),
-        ({"a": 2, 3: 4}, "is fed with what is not map\\(string, int64"),
+        ({"a": 2.5}, "got a feed that is not int64"),
+        ({"a": None}, "got a feed that is not int64"),
+        ({"a": [1, 2]}, "got a feed that is not int64"),
+        ({"a": 2, 3: 4}, "got a feed that is not map\\(string, int64"),
         ({}, "the map is empty"),
     ],
 )

@@ -60,7 +60,7 @@ def test_the_columns_of_an_input(tmp_path):
 
 def test_a_file_without_the_input(tmp_path):
     np.savez(tmp_path / "rows.npz", z=ROWS[:, :3])
-    with pytest.raises(tx.InvalidFeed, match="is fed with what is not"):
+    with pytest.raises(tx.InvalidFeed, match="got a feed that is not"):
         tx.quantize(model(), tmp_path / "rows.npz", mode="static")
     with pytest.raises(tx.InvalidCall, match="got no calibration data"):
         tx.quantize(model(), [], mode="static")

@@ -396,7 +396,7 @@ def _hold_decoder(decoder: Graph, init_decoder: Any, model_type: int, encoder: A
 
 def _hold_gpt2(model_type: int, encoder: Any) -> str | None:
     if model_type != GPT2 or encoder is not None:
-        return "model_type is not 0, or there is an encoder: onnxruntime supports decoders alone here"
+        return "model_type is not 0, or there is an encoder: onnxruntime supports only decoders here"
     return None
 
 
@@ -490,7 +490,7 @@ def _without_gradient(made: Op) -> None:
     @made.vjp
     def made_vjp(*values, **attributes):
         raise NotDifferentiable(
-            f"{made.title}: tokens that are chosen have no gradient", do="differentiate the graph of its decoder"
+            f"{made.title}: selected tokens have no gradient", do="differentiate the graph of its decoder"
         )
 
 

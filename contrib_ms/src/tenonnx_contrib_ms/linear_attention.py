@@ -276,7 +276,7 @@ def _hold_extensions(
     if isinstance(width, int) and input_channel_offset + input_channels > width:
         return "input has fewer than input_channels channels from input_channel_offset on"
     if input_channel_offset and not input_channels:
-        return "input_channel_offset is given, without input_channels"
+        return "input_channel_offset is given without input_channels"
     return None
 
 

@@ -155,9 +155,9 @@ def _hold_operands(query: Any, key: Any, value: Any, bias: Any) -> str | None:
 
 def _hold_buffer(past_key: Any, past_sequence_length: Any, cache_indirection: Any) -> str | None:
     if past_sequence_length is not None and past_key is None:
-        return "past_sequence_length is given, without past_key and past_value"
+        return "past_sequence_length is given without past_key and past_value"
     if cache_indirection is not None and past_sequence_length is None:
-        return "cache_indirection is given, without past_sequence_length"
+        return "cache_indirection is given without past_sequence_length"
     return None
 
 

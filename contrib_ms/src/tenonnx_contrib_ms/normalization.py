@@ -166,7 +166,7 @@ def embed_layer_normalization(
 
 def _hold_segments(segment_ids: Value | None, segment_embedding: Value | None) -> str | None:
     return (
-        "segment_ids is given, without segment_embedding"
+        "segment_ids is given without segment_embedding"
         if segment_ids is not None and segment_embedding is None
         else None
     )

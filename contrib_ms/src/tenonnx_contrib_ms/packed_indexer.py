@@ -260,7 +260,7 @@ def packed_sparse_attention_indexer_merge(
     Then come -1, how many there are, and a status: 1 where what is given contradicts itself and 2 where they are more
     than ``max_output_entries``; either selects nothing.
     """
-    limits.check_elements([max_output_entries], "what is selected")
+    limits.check_elements([max_output_entries], "the number of selected entries")
     rows = dim_of(base_indices, 0)
     valid = (base_row_indices >= 0) & ops.less(ops.cast(base_row_indices, to=DType.int64), rows)
     row = ops.where(valid, base_row_indices, 0)
@@ -380,7 +380,7 @@ packed_sparse_attention_indexer.requires(
     at_least(max_output_entries=0),
     holds(
         lambda indexshare_mode, max_output_entries: (
-            "indexshare_mode is given, without max_output_entries"
+            "indexshare_mode is given without max_output_entries"
             if indexshare_mode is not None and not max_output_entries
             else None
         )

@@ -155,7 +155,7 @@ def _hold_heads(
 
 def _hold_sections(mrope_section: list[int], half: Any, num_heads: int, mrope_layout: int, input: Any) -> str | None:
     if len(mrope_section) != 3 or min(mrope_section) < 0:
-        return "mrope_section is not three numbers from 0 on"
+        return "mrope_section does not hold three non-negative numbers"
     if isinstance(half, int) and sum(mrope_section) != half:
         return "sum of mrope_section differs from the width of cos_cache"
     if input.rank == 3 and num_heads < 1:

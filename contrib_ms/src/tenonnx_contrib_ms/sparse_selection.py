@@ -126,7 +126,7 @@ def tokens_of_blocks(scores: Value, seen: Value, ratio: int, budget: int) -> tup
     blocks = ops.unsqueeze(ops.reduce_sum(ops.cast(there, to=DType.int64), [2], keepdims=0), [2]) * ratio
     seen = ops.unsqueeze(seen, [2])
     column = ops.range_(0, budget + ratio - 1, 1)
-    limits.check_elements([budget], "what an indexer selects")
+    limits.check_elements([budget], "the selection of an indexer")
     block = ops.gather(
         blocks_found, constant(np.minimum(np.arange(budget + ratio - 1) // ratio, budget // ratio - 1)), axis=2
     )

@@ -166,7 +166,7 @@ def made(amount: int) -> None:
 def too_much(grown: int, allowed: int) -> LimitExceeded:
     """The error of work that took more memory than it may."""
     return LimitExceeded(
-        'what the model computes exceeds in total the limit "memory"',
+        'the values of the model exceed the limit "memory" in total',
         given=f"{grown:,} bytes",
         available=f"{allowed:,}: memory, and four times what was brought along",
         do=f"where you trust the model, raise it: tenonnx.limits.set(memory=...), or {_ENVIRONMENT}MEMORY",
@@ -238,7 +238,7 @@ def calling(title: str) -> None:
     if state is not None:
         state[2] += 1
         if state[2] > current().nodes:
-            check("nodes", state[2], f"the calls that lead to {title}, with all that are made beside it,")
+            check("nodes", state[2], f"the number of calls of {title} and of the calls around it")
 
 
 # ----- time -----------------------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def test_ops_stay_as_their_package_made_them(package):
 
 
 def test_a_module_that_is_not_there_is_refused_with_those_that_are(package):
-    with pytest.raises(PluginError, match="rules are named for modules that awaited does not have") as caught:
+    with pytest.raises(PluginError, match="rule modules were declared that awaited does not have") as caught:
         package(latter="rewrite")
     assert "latter" in str(caught.value)
     assert "later, ops" in str(caught.value)

@@ -53,16 +53,18 @@ def test_a_selection_that_matches_nothing_is_named(monkeypatch):
 def test_a_built_in_name_is_refused(monkeypatch, group, name):
     taken = Plugin(name, "module", group, "taker", "2.0")
     install(monkeypatch, taken)
-    with pytest.warns(PluginWarning, match=rf'"{name}" in {group} is that of'):
+    with pytest.warns(PluginWarning, match=rf'"{name}" in {group} is already registered by'):
         assert discovery.plugins(group) == []
-    assert "is that of tenonnx itself: taker 2.0 is left out" in str(discovery.refused_plugins(group)[taken])
+    assert "is already registered by tenonnx itself: taker 2.0 is ignored" in str(
+        discovery.refused_plugins(group)[taken]
+    )
 
 
 def test_a_name_that_two_packages_give_is_that_of_the_owner_or_the_first(monkeypatch):
     ours, third_party = backend("onnxruntime", "tenonnx-onnxruntime"), backend("onnxruntime", "aaa")
     one, other = backend("toy", "b"), backend("toy", "c")
     install(monkeypatch, *sorted([third_party, ours, other, one], key=lambda p: (p.name, p.rank)))
-    with pytest.warns(PluginWarning, match="is that of"):
+    with pytest.warns(PluginWarning, match="is already registered by"):
         assert discovery.plugins("tenonnx.backends") == [ours, one]
     assert set(discovery.refused_plugins("tenonnx.backends")) == {third_party, other}
 

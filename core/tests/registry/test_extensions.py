@@ -51,7 +51,7 @@ def test_what_nobody_adds_is_no_attribute(adding):
 @pytest.mark.parametrize(("name", "owner"), [("convert", "tenonnx-convert"), ("load", "tenonnx itself")])
 def test_the_name_of_another_is_refused_with_both_named(adding, name, owner):
     adding(name)
-    with pytest.warns(PluginWarning, match=f'"{name}" in tenonnx.extensions is that of') as caught:
+    with pytest.warns(PluginWarning, match=f'"{name}" in tenonnx.extensions is already registered by') as caught:
         found = extensions.extensions()
     assert name not in found or found[name].distribution == owner
     assert owner in str(caught[0].message)

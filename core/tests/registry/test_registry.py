@@ -278,14 +278,14 @@ def test_what_tenonnx_reads_of_an_op_is_said_by_its_own_package_or_by_a_program(
     with pytest.warns(PluginWarning, match="dist-tenonnx_test_"):
         registry.load("tiny")
     (failure,) = registry.failures.values()
-    assert "another package than that of tiny::Double@1 gives it a numpy rule" in str(failure)
+    assert "a package other than that of tiny::Double@1 registers a numpy rule for it" in str(failure)
     assert (registry.rule(tiny.double, "toy"), registry.rule(tiny.double, "numpy")) == (None, None)
     at_import = "import tiny\nfrom tenonnx.extend import add_rule\nadd_rule(tiny.double, 'vjp', max)"
     registry = Registry([plugin_from(tmp_path, monkeypatch, "tenonnx_test_at_import", at_import)])
     with pytest.warns(PluginWarning, match="dist-tenonnx_test_"):
         registry.load("tiny")
     (failure,) = registry.failures.values()
-    assert "gives it a vjp rule" in str(failure)
+    assert "registers a vjp rule for it" in str(failure)
     assert "tenonnx_test_at_import.py:3" in failure.do
     registry.add_rule(tiny.double, "vjp", max)
     assert registry.rule(tiny.double, "vjp") is max

@@ -65,7 +65,7 @@ def test_a_rule_that_no_node_asks_for_is_named():
 
 
 def test_a_rule_must_return_values():
-    with pytest.raises(InvalidCall, match="returned something else than values") as caught:
+    with pytest.raises(InvalidCall, match="returned something other than values") as caught:
         load(model_of(CHAIN), rules={"first": lambda node, x: np.ones(2)})
     assert caught.value.given == "ndarray"
 

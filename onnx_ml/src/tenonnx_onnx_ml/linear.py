@@ -10,7 +10,7 @@ from tenonnx.extend import Dim, DType, holds, op
 from tenonnx_onnx_ml.rows import ROWS, fits, float_rows, float_rows_of_array, floats, weighted, weighted_array
 from tenonnx_onnx_ml.scores import (
     labeled,
-    labelled_array,
+    labeled_array,
     labels_problem,
     transform_problem,
     transformed,
@@ -73,11 +73,11 @@ def linear_classifier_numpy(
     weights = _weights(coefficients, intercepts, *labels)
     scores = weighted_array(float_rows_of_array(X), weights, intercepts)
     if len(weights) > 1:
-        return labelled_array(scores.argmax(axis=1), *labels), transformed_array(scores, post_transform)
+        return labeled_array(scores.argmax(axis=1), *labels), transformed_array(scores, post_transform)
     positions = (scores[:, 0] > 0).astype(np.int64)
     if _count(*labels) != 2:
         return positions, transformed_array(scores, post_transform)
-    return labelled_array(positions, *labels), with_second_array(scores, post_transform, mirrored=False)
+    return labeled_array(positions, *labels), with_second_array(scores, post_transform, mirrored=False)
 
 
 def check(
@@ -99,7 +99,7 @@ def check(
     if not coefficients or len(coefficients) % scores:
         return f"coefficients are not one row for each score: {len(coefficients)} for {scores} scores"
     if count and count != scores and (scores, count) != (1, 2):
-        return f"labels are not one for each score: {count} labels for {scores} scores"
+        return f"number of labels differs from that of scores: {count} and {scores}"
     return None
 
 
@@ -142,7 +142,7 @@ def check_regressor(*, coefficients: Any, intercepts: Any, post_transform: str, 
     if not coefficients or len(coefficients) % targets:
         return f"coefficients are not one row for each target: {len(coefficients or ())} for {targets}"
     if intercepts and len(intercepts) != targets:
-        return f"intercepts are not one for each target: {len(intercepts)} for {targets}"
+        return f"number of intercepts differs from that of targets: {len(intercepts)} and {targets}"
     return transform_problem(post_transform)
 
 

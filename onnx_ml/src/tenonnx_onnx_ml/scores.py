@@ -146,7 +146,7 @@ def _probit_array(p: Array) -> Array:
     return np.where(x < 0, -size, size)
 
 
-def labelled_array(positions: Array, integers: Sequence[int] | None, strings: Sequence[str] | None) -> Array:
+def labeled_array(positions: Array, integers: Sequence[int] | None, strings: Sequence[str] | None) -> Array:
     """``labeled`` of an array."""
     if strings:
         return np.asarray(strings, dtype=object)[positions]

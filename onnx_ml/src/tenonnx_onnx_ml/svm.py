@@ -13,7 +13,7 @@ from tenonnx_onnx_ml.coupling import coupled, coupled_array, pairs
 from tenonnx_onnx_ml.rows import ROWS, fits, float_rows, float_rows_of_array, floats, weighted, weighted_array
 from tenonnx_onnx_ml.scores import (
     labeled,
-    labelled_array,
+    labeled_array,
     labels_problem,
     transform_problem,
     transformed,
@@ -91,9 +91,9 @@ def _kernel_problem(name: str, params: Any, vectors: Any, count: int) -> str | N
     if name not in _KERNELS:
         return f"kernel_type is not one of {', '.join(_KERNELS)}: {name!r}"
     if (params or (count and name != "LINEAR")) and len(params or ()) != 3:
-        return f"kernel_params are not gamma, coef0 and degree, but {len(params or ())} numbers"
+        return f"kernel_params does not hold gamma, coef0 and degree: {len(params or ())} numbers"
     if count < 0 or (count and (not vectors or len(vectors) % count)):
-        return f"support_vectors are not {count} rows of features, but {len(vectors or ())} numbers"
+        return f"support_vectors does not hold {count} rows of features: {len(vectors or ())} numbers"
     return None
 
 
@@ -203,12 +203,12 @@ def svm_classifier_numpy(
         position = scores.argmax(axis=1)
         if classes == 2 and not prob_a:
             position = np.where(_is_second(coefficients, scores.max(axis=1)), 1, position)
-        return labelled_array(position, *labels), transformed_array(scores, post_transform)
+        return labeled_array(position, *labels), transformed_array(scores, post_transform)
     machine = _machine(kernel_type, kernel_params, support_vectors, vectors_per_class, coefficients, rho)
     scores = np.matmul(machine.kernel.of_array(x), machine.weights) + machine.rho
     against, given = machine.votes
     votes = np.matmul(scores > 0, given - against) + against.sum(axis=0)
-    label = labelled_array(votes.argmax(axis=1), *labels)
+    label = labeled_array(votes.argmax(axis=1), *labels)
     if prob_a:
         a, b = (floats(numbers)[: len(machine.rho)] for numbers in (prob_a, prob_b))
         r = np.clip(1 / (1 + np.exp(scores * a + b)), np.float32(_LEAST), np.float32(1 - _LEAST))
@@ -251,13 +251,13 @@ def check_classifier(
         return f"vectors_per_class is not one number for each of {classes} classes: {vectors_per_class}"
     if len(coefficients or ()) != (classes - 1) * vectors:
         count = f"{classes - 1} rows of {vectors}"
-        return f"coefficients are not {count}, but {len(coefficients or ())}"
+        return f"coefficients are not {count}: {len(coefficients or ())}"
     count = len(pairs(classes))
     if len(prob_a or ()) != len(prob_b or ()):
         return f"prob_a and prob_b differ in length: {len(prob_a or ())} and {len(prob_b or ())}"
     for name, numbers in (("rho", rho or ()), ("prob_a", prob_a)):
         if numbers is not None and len(numbers) < count and (numbers or name == "rho"):
-            return f"{name} is not one number for each of {count} pairs of classes, but {len(numbers)}"
+            return f"{name} does not have one number for each of {count} pairs of classes: {len(numbers)}"
     return None
 
 
@@ -336,7 +336,7 @@ def check_regressor(
         return "rho is missing"
     if not coefficients or (n_supports and len(coefficients) != n_supports):
         count = n_supports or "each feature"
-        return f"coefficients are not one for {count}, but {len(coefficients or ())}"
+        return f"number of coefficients is not one for {count}: {len(coefficients or ())}"
     return None
 
 

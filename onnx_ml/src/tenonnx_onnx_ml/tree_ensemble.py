@@ -16,7 +16,7 @@ from tenonnx_onnx_ml.scores import (
     TRANSFORMS,
     label_dtype,
     labeled,
-    labelled_array,
+    labeled_array,
     labels_problem,
     transform_problem,
     transformed,
@@ -234,16 +234,14 @@ def _classified(ensemble: Ensemble, scores: Array, attributes: Mapping[str, Any]
     post_transform = attributes["post_transform"]
     column = _deciding(ensemble, *labels)
     if column is None:
-        return labelled_array(scores.argmax(axis=1), *labels), transformed_array(scores, post_transform)
+        return labeled_array(scores.argmax(axis=1), *labels), transformed_array(scores, post_transform)
     positive = scores[:, column : column + 1]
     position = (positive[:, 0] > (0.5 if ensemble.positive else 0.0)).astype(np.int64)
     if _count(*labels) == 1:
         return position, transformed_array(scores, post_transform)
     if column:
-        return labelled_array(position, *labels), transformed_array(scores, post_transform)
-    return labelled_array(position, *labels), with_second_array(
-        positive, post_transform, mirrored=not ensemble.positive
-    )
+        return labeled_array(position, *labels), transformed_array(scores, post_transform)
+    return labeled_array(position, *labels), with_second_array(positive, post_transform, mirrored=not ensemble.positive)
 
 
 def check_classifier(**attributes: Any) -> None:

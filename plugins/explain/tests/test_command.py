@@ -58,7 +58,7 @@ def test_json_names_what_was_added(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--method", "grad-cam"], "Grad-CAM was not told at which value"),
+        (["--method", "grad-cam"], "no value was given for Grad-CAM"),
         (["--method", "tree-shap"], "no tree ensemble"),
         (["--method", "linear-shap", "--background", "rows.npy", "--of", "y"], "is not linear in"),
         (["--window", "0,1"], "is not a list of sizes"),

@@ -176,7 +176,7 @@ def test_files_of_any_opset_compute_the_same(table, tmp_path, version):
     ("options", "message"),
     [
         ({"method": "gradients"}, "unknown method of attribution"),
-        ({"method": "grad-cam"}, "Grad-CAM was not told at which value"),
+        ({"method": "grad-cam"}, "no value was given for Grad-CAM"),
         ({"method": "grad-cam", "at": "x"}, "has no axes for batch, channels and positions"),
         ({"of": "z"}, 'no value "z"'),
         ({"wrt": ["z"]}, 'no value "z"'),

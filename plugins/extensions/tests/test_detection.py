@@ -135,7 +135,7 @@ def test_what_has_no_boxes_is_refused(tmp_path):
         done = CliRunner().invoke(
             program, ["compose", str(tmp_path), str(tmp_path / "m.onnx"), "-o", "w.onnx", *option]
         )
-        assert (done.exit_code, "--threshold is for" in done.output) == (2, True)
+        assert (done.exit_code, "--threshold was given without" in done.output) == (2, True)
 
 
 @pytest.mark.parametrize("contents", [b"", b"GIF89a", b"\x89PNG\r\n\x1a\n" + bytes(20), b"\xff\xd8\xff" + bytes(9)])

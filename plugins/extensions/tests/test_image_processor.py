@@ -250,7 +250,7 @@ def test_what_cannot_be_decoded_is_refused(tmp_path):
         ({}, "has no id2label"),
         ({"id2label": {"one": "a"}}, "has no id2label"),
         ({"id2label": {"1": "a"}}, "has no id2label"),
-        ({"id2label": {"0": "a", "1": "b"}}, "does not fit the model"),
+        ({"id2label": {"0": "a", "1": "b"}}, "does not match the model"),
     ]:
         (tmp_path / "config.json").write_text(json.dumps(config))
         with pytest.raises(tx.InvalidModel, match=message):
@@ -259,7 +259,7 @@ def test_what_cannot_be_decoded_is_refused(tmp_path):
     arguments = ["compose", *[str(tmp_path / "m.onnx")] * 2, "-o", str(tmp_path / "w.onnx"), "--decode", "segmentation"]
     done = CliRunner().invoke(program, arguments)
     assert done.exit_code == 2
-    assert "--decode is for an image processor" in done.output
+    assert "--decode was given without an image processor" in done.output
 
 
 # ----- configurations without a graph ---------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def test_what_cannot_be_decoded_is_refused(tmp_path):
     ],
 )
 def test_a_setting_without_a_graph_is_refused_by_its_key(config, key, tmp_path):
-    with pytest.raises(tx.NotRepresentable, match=f"setting {key} has no graph"):
+    with pytest.raises(tx.NotRepresentable, match=f"unsupported setting of the image processor: {key}"):
         processor(tmp_path, **VIT | config)
 
 

@@ -136,7 +136,7 @@ def test_rows_of_one_length_in_front_of_a_model(classifier, tmp_path):
     arguments[1] = arguments[2]
     done = CliRunner().invoke(program, arguments)
     assert done.exit_code == 2
-    assert "--length is for a tokenizer" in done.output
+    assert "--length was given without a tokenizer" in done.output
 
 
 def test_a_model_without_tokens_is_refused(tmp_path):

@@ -120,13 +120,13 @@ def test_squashing_of_timm(tmp_path):
 @pytest.mark.parametrize(
     ("transform", "message"),
     [
-        (compose(made("RandomCrop", size=3)), "the transform RandomCrop has no graph"),
-        (compose(made("Resize", size=3, interpolation="bilinear", max_size=9)), "the setting max_size"),
-        (compose(made("Resize", size=3, interpolation="area", max_size=None)), "an interpolation has no graph"),
+        (compose(made("RandomCrop", size=3)), "cannot convert the transform RandomCrop"),
+        (compose(made("Resize", size=3, interpolation="bilinear", max_size=9)), "max_size"),
+        (compose(made("Resize", size=3, interpolation="area", max_size=None)), "unsupported interpolation"),
         (compose(made("ToTensor"), made("Resize", size=3, interpolation="box", max_size=None)), "Resize of a tensor"),
-        (compose(made("ConvertImageDtype", dtype="torch.float16")), "the setting dtype"),
-        (compose(made("Normalize", mean=[0.5, 0.5], std=[1, 1])), "not of three colors"),
-        (compose(made("Normalize", mean=[0.5], std=[0.0])), "not of three colors"),
+        (compose(made("ConvertImageDtype", dtype="torch.float16")), "dtype"),
+        (compose(made("Normalize", mean=[0.5, 0.5], std=[1, 1])), "three channels"),
+        (compose(made("Normalize", mean=[0.5], std=[0.0])), "three channels"),
     ],
 )
 def test_a_transform_without_a_graph_is_refused(transform, message):
@@ -139,7 +139,7 @@ def test_a_transform_without_a_graph_is_refused(transform, message):
     [
         ({"crop_mode": "border"}, tx.NotRepresentable, "crop_mode"),
         ({"input_size": [3, 14, 28]}, tx.NotRepresentable, "crop_mode"),
-        ({"interpolation": "random"}, tx.NotRepresentable, "an interpolation has no graph"),
+        ({"interpolation": "random"}, tx.NotRepresentable, "unsupported interpolation"),
         ({"input_size": [28]}, tx.InvalidModel, "does not describe RGB images"),
         ({"mean": [0.5]}, tx.InvalidModel, "does not describe RGB images"),
         ({"crop_pct": -1}, tx.InvalidModel, "does not describe RGB images"),

@@ -106,7 +106,7 @@ def test_numbers_beyond_the_range_are_refused(check, dtype, number):
     ],
 )
 def test_other_casts_are_refused(check, dtype, contents):
-    with pytest.raises(tx.InvalidFeed, match='input "x" is fed with what is not') as caught:
+    with pytest.raises(tx.InvalidFeed, match='input "x" got a feed that is not') as caught:
         check(formals(x=(dtype, None)), {"x": contents})
     assert caught.value.given
 
@@ -158,7 +158,7 @@ ENDLESS.append(ENDLESS)
     "contents", [[[1], [2, 3]], Obstinate(), ENDLESS, np.zeros(2, [("a", "f4")])], ids=["ragged", "own", "endless", "V"]
 )
 def test_what_is_no_array_of_numbers_is_refused(check, contents):
-    with pytest.raises(tx.InvalidFeed, match=r'input "x" is fed with what is not float32\[n\]'):
+    with pytest.raises(tx.InvalidFeed, match=r'input "x" got a feed that is not float32\[n\]'):
         check(formals(x=("float32", ("n",))), {"x": contents})
 
 

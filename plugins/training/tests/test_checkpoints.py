@@ -74,7 +74,7 @@ def test_state_that_does_not_fit_is_refused_and_not_trained(change, told):
     model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in held.items())
     graph = tx.load(model)
     before = contents(graph)
-    with pytest.raises(InvalidCall, match="named like training state") as caught:
+    with pytest.raises(InvalidCall, match="have names of training state") as caught:
         tt.TrainingStep(graph, "mean_squared_error")
     assert told in str(caught.value.given)
     assert contents(graph).keys() == before.keys()

@@ -327,7 +327,7 @@ def test_a_resumed_training_knows_that_its_text_labels_are_classes(name, setting
         assert after == before if not more else after["ignore_index"] == ignored
     capsys.readouterr()
     assert run("train", *bare, "--loss", "mean_squared_error", "-o", tuned) == 2
-    assert 'the labels "kind" are text, which the loss does not read' in capsys.readouterr().err
+    assert 'the labels "kind" are strings, which the loss does not read' in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -161,11 +161,11 @@ def test_a_loss_among_the_metrics_is_a_mean_of_what_counts(name, ignored, weight
 
 def test_a_loss_among_the_metrics_looks_at_labels_itself():
     labels = np.where(np.arange(50) < 9, -100, LABELS)
-    with pytest.raises(tx.InvalidFeed, match="label outside of the classes 0 to 4"):
+    with pytest.raises(tx.InvalidFeed, match="a label is outside of the classes 0 to 4"):
         tt.evaluate(of_scores(5), {"x": SCORES, "labels": labels}, ["softmax_cross_entropy"])
     summed = tt.evaluate(of_scores(5), (SCORES, LABELS), [tt.SoftmaxCrossEntropy(reduction="sum")], batch_size=7)
     assert summed["softmax_cross_entropy"] == pytest.approx(-LOGARITHMS[np.arange(50), LABELS].sum(), rel=1e-5)
-    with pytest.raises(tx.InvalidCall, match="sample weights without a loss"):
+    with pytest.raises(tx.InvalidCall, match="sample weights were given without a loss"):
         tt.evaluate(of_scores(5), {"x": SCORES, "labels": LABELS, "w": SCORES[:, 0]}, ["accuracy"], sample_weights="w")
 
 

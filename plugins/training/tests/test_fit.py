@@ -233,7 +233,7 @@ def test_validation_data_that_runs_dry():
 
 def test_labels_that_are_no_numbers():
     graph, images, labels = digits()
-    with pytest.raises(InvalidFeed, match='"labels" is fed with what is not int64'):
+    with pytest.raises(InvalidFeed, match='"labels" got a feed that is not int64'):
         tt.fit(graph, (images[:9], labels[:9].astype(str)), loss="softmax_cross_entropy", epochs=1)
 
 

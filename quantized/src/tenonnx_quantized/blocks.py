@@ -477,7 +477,7 @@ def gather_block_quantized(
 def _gathered(data, scales, zero_points, bits, block_size, quantize_axis):
     """Return the problem of the sizes of block parameters, or None. Packed values lie along the last axis."""
     if block_size and (block_size < 16 or block_size & (block_size - 1)):
-        return "block_size is neither a power of two from 16 on, nor 0 for the whole axis"
+        return "block_size is neither a power of two of at least 16, nor 0 for the whole axis"
     sizes, packed = data.tensor.shape, data.dtype is DType.uint8
     if sizes is None:
         return None

@@ -143,7 +143,7 @@ def _blocked(
     if quant_type != "int":
         return None
     if block_size and (block_size < 16 or block_size & (block_size - 1)):
-        return "block_size is not a power of two from 16 on"
+        return "block_size is not a power of two of at least 16"
     layers = (
         ("fc1", fc1_experts_weights, fc1_scales, fc1_zero_points, fc1_expert_weight_bits),
         ("fc2", fc2_experts_weights, fc2_scales, fc2_zero_points, fc2_expert_weight_bits),

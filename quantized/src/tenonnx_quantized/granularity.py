@@ -47,7 +47,7 @@ def repeated(parameter: Value, x: Value, axis: int, block_size: int) -> Value:
         raise TypeMismatch("the block_size of blocked quantization is below 1", given=f"block_size={block_size}")
     length = x.shape[axis]
     if isinstance(length, int):
-        limits.check_elements([length], "what parameters of blocks are repeated for")
+        limits.check_elements([length], "the axis of a blocked scale")
         return gather(parameter, (np.arange(length) // block_size).astype(np.int64), axis=axis)
     repeats = [1] * (x.ndim + 1)
     repeats[axis + 1] = block_size

@@ -150,7 +150,7 @@ def _entry(name: str, fields: Any, file: DataFile, start: int) -> Entry:
     if not isinstance(dtype, str) or dtype not in ELEMENT_BYTES:
         raise ValueError(f'tensor "{name}" has the dtype {dtype!r:.40}; there are {", ".join(ELEMENT_BYTES)}')
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
-        raise ValueError(f'tensor "{name}" has sizes or offsets that are no numbers from 0 on')
+        raise ValueError(f'tensor "{name}" has invalid sizes or offsets')
     size = ELEMENT_BYTES[dtype]
     for dim in shape:
         size *= dim

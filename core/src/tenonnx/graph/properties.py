@@ -70,9 +70,9 @@ class CheckedFields:
 
 
 def check_kinds(part: str, held: Sequence[object]) -> None:
-    """Raise ``InvalidCall`` where a list of a graph holds something else than nodes, or values."""
+    """Raise ``InvalidCall`` where a list of a graph holds something other than nodes, or values."""
     mark, kind = ("op_type", "nodes") if part == "nodes" else ("producer", "values")
     strange = [each for each in held if not hasattr(each, mark)]
     if strange:
         do = 'graph["name"] is a value, and .producer its node; graph.input, variable, output and insert add to lists'
-        raise InvalidCall(f"{part} of the graph are not {kind} alone", given=repr(strange[0])[:200], do=do)
+        raise InvalidCall(f"{part} of the graph hold something other than {kind}", given=repr(strange[0])[:200], do=do)

@@ -118,7 +118,7 @@ def _as_input(op: Op, position: int, item: Any, beside: DType | None) -> Any:
         if dtype is None:
             dtype = DType.int64 if isinstance(item, int) else DType.float32
         if isinstance(item, float) and not (dtype.is_float or dtype.is_complex):
-            what = f'{op.title}: input "{parameter.name}" is a float beside tensors of {dtype}'
+            what = f'{op.title}: input "{parameter.name}" is a float, and other inputs are tensors of {dtype}'
             raise TypeMismatch(what, given=f"the Python float {item!r}", do="cast one of the two")
         return interpreter.constant(np.asarray(item).astype(dtype.numpy), dtype)
     if isinstance(item, str):
@@ -156,7 +156,9 @@ def vector(items: Sequence[Any]) -> Value:
     except OverflowError as error:
         raise TypeMismatch("an integer of a graph does not fit in 64 bits", given=f"{items!r}"[:200]) from error
     except (TypeError, ValueError) as error:
-        raise TypeMismatch("a list does not hold numbers, bools or texts alone", given=f"{items!r}"[:200]) from error
+        raise TypeMismatch(
+            "a list holds something other than numbers, bools or strings", given=f"{items!r}"[:200]
+        ) from error
 
 
 def constant(array: Any, dtype: DType | str | None = None, *, made_of: Sequence[Value | None] = ()) -> Value:

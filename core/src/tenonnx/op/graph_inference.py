@@ -177,7 +177,7 @@ def _narrow_inputs(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]
             raise InvalidCall(
                 f'a size of graph input "{name}" is {reason}',
                 given=repr(dims),
-                available="sizes from 0 on, names such as batch, and an unknown size: None, or ? on the command line",
+                available="non-negative sizes, names such as batch, or None for an unknown size (? in a command)",
                 do="leave a size that is not known unknown",
             ) from error
         kind = value.tensor

@@ -87,7 +87,7 @@ class Op(Generic[Parameters]):
             raise TypeError(f"{function.__name__}: an op cannot take nameless attributes; name its attributes")
         if any(default is not None and default is not REQUIRED for default in written.__defaults__ or ()):
             raise InvalidCall(
-                f"{domain}::{name}: a positional parameter, which is an input, has another default than None",
+                f"{domain}::{name}: a positional parameter, which is an input, has a default other than None",
                 given=f"{function.__name__}{inspect.signature(function)}",
                 do="let attributes be keyword-only: put * before them",
             )
@@ -249,7 +249,7 @@ class Op(Generic[Parameters]):
             raise InvalidCall(what, do="say what held from the newest version to the oldest, each by the one after it")
         lost = sorted({s.before for s in self.signature_changes if s.before <= version} if not change else ())
         if lost:
-            what = f"{call} comes after older signatures: what is said of them until version {lost[0]} would be lost"
+            what = f"{call} comes after older signatures, and would discard those until version {lost[0]}"
             raise InvalidCall(what, do="say it of the older meaning")
 
     def lower(self, to: Op | None = None) -> Callable[[Function], Function]:

@@ -115,7 +115,7 @@ class RegistryContents:
         """Add a rule on the op of another package. What tenonnx itself reads is that package's alone to say."""
         if plugin is not None and consumer in RESERVED and not self._is_of(op, plugin):
             raise PluginError(
-                f"another package than that of {op.title} gives it a {consumer} rule",
+                f"a package other than that of {op.title} registers a {consumer} rule for it",
                 given=f"one from {plugin.source}",
                 do="define an op of your own; rules for others are for consumers of your own, such as a backend",
             )

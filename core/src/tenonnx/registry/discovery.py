@@ -406,7 +406,7 @@ def refused_plugins(group: str, name: str | None = None) -> dict[Plugin, PluginE
             owner = None if holder is plugin else holder.source
         if owner is not None:
             found[plugin] = PluginError(
-                f'the name "{plugin.name}" in {group} is that of {owner}: {plugin.source} is left out',
+                f'the name "{plugin.name}" in {group} is already registered by {owner}: {plugin.source} is ignored',
                 do=f"give the entry of {plugin.distribution} another name",
             )
     return found

@@ -117,7 +117,7 @@ class Registry:
         found = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
         missing = sorted(set(rules) - set(found))
         if missing:
-            what = f"rules are named for modules that {name} does not have"
+            what = f"rule modules were declared that {name} does not have"
             raise PluginError(what, given=", ".join(missing), available=", ".join(found))
         index = Path(package.__path__[0], "ops.json")
         if index.exists():

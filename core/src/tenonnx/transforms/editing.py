@@ -56,7 +56,7 @@ def editing(graph: Graph) -> Iterator[None]:
 
 
 def _settle(root: Graph, before: _Before) -> None:
-    """Put nodes in order, and give types to what reads something else than before."""
+    """Put nodes in order, and give types to what reads something other than before."""
     for graph in root.nested():
         graph.nodes = ordered(graph)
     try:
@@ -86,7 +86,7 @@ class _Before:
         self._attributes = {item: dict(item.attributes) for item in items if isinstance(item, Node)}
 
     def differs(self, node: Node) -> bool:
-        """Whether a node is new, or reads or says something else than before, or one nested in it does."""
+        """Whether a node is new, or reads or says something other than before, or one nested in it does."""
         held = self._slots.get(node)
         if held is None:
             return True

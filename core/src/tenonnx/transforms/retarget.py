@@ -328,7 +328,9 @@ class Retargeting(Rewriter):
         inner = body_nodes(call.op)
         missing = [n.title for n in inner if not isinstance(n.op, Op)]
         if missing:
-            raise NotRepresentable(f"no installed package knows what {call.op.title} holds: {', '.join(missing)}")
+            raise NotRepresentable(
+                f"{call.op.title} has operators that no installed package defines: {', '.join(missing)}"
+            )
         try:
             return self.expand(call)
         except _Refused as refused:

@@ -161,7 +161,7 @@ def _check_version(domain: str, version: int, graph: Graph, runtime: Runtime | N
         )
     if runtime is not None and (domain not in runtime.opsets or runtime.nearest(domain, version) != version):
         raise InvalidCall(
-            f"target {runtime.name} does not have the opset that is asked for",
+            f"target {runtime.name} does not support the requested opset",
             given=f"{domain} {version}",
             available=", ".join(f"{known} {runtime.versions(known)}" for known in runtime.opsets),
         )

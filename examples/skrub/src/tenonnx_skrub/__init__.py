@@ -89,7 +89,7 @@ def text(model: Any, X: Table) -> Value:
     """The one column of a table, which must hold text."""
     if X.blocks[0].dtype is not DType.string:
         raise NotRepresentable(
-            f"{type(model).__name__} gets something else than text",
+            f"{type(model).__name__} gets something other than text",
             given=str(X.blocks[0].dtype),
             do="give tx.load an example of the rows that the pipeline takes",
         )

@@ -61,7 +61,7 @@ def test_a_profile_of_a_file_holds_for_python(tmp_path):
         ("opsett = 13", "unknown option of convert"),
         ("opset = 'new'", "'new' is neither a version"),
         ("verify = 'often'", "is not true or false"),
-        ("task = 'default'", "say how the source is read"),
+        ("task = 'default'", "has options for reading the source"),
         ("opset = [", "cannot read"),
     ],
 )

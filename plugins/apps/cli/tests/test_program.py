@@ -231,7 +231,12 @@ def test_a_plugin_without_a_command_is_refused(plugged):
         ("print(json.dumps({'a': 'é'}))", 0, '{"a": "\\u00e9"}\n', ""),
         ("click.echo('hm', err=True); say_json([1])", 0, "[\n  1\n]\n", "hm"),
         ("print('working ...'); print('{}')", 2, "", "working ..."),
-        ("sys.stdout.buffer.write(b'\\xff\\xfe')", 2, "", 'the command "odd" did not print JSON alone with --json'),
+        (
+            "sys.stdout.buffer.write(b'\\xff\\xfe')",
+            2,
+            "",
+            'the command "odd" printed something other than JSON with --json',
+        ),
         ("pass", 2, "", "nothing"),
         ("print('half {'); 1 / 0", 2, "", "ZeroDivisionError"),
         ("print('{}'); 1 / 0", 2, "", "ZeroDivisionError"),

@@ -101,9 +101,9 @@ def test_what_is_no_whole_number_is_refused(field, table):
         ("age,count\n1,2.5\n", 'line 2, column "count" is not a value of int64', "'2.5'"),
         ("age,count\n1,\n", "int64", "''"),
         ("age,count\n1,99999999999999999999\n", "int64", "99999999999999999999"),
-        ("age,count\n1\n", "rows of another length than the first", "line 2 has 1 fields"),
+        ("age,count\n1\n", "rows of different lengths", "line 2 has 1 fields"),
         ("age,age\n1,2\n", "two columns of one name", "age, age"),
-        ("age,count\n", "rows of another length", "0 rows"),
+        ("age,count\n", "rows of different lengths", "0 rows"),
         ("", "names the columns", ""),
     ],
 )

@@ -51,7 +51,7 @@ def test_targets_are_listed_and_shown(toy):
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
     assert "toy-2 - up to 8 3 dist-toy 1.0" in lines
     assert "onnxruntime-1.20 7 to 21 up to 10 - tenonnx-targets 0.1.0" in lines
-    assert "target file wrong.toml of dist-toy 1.0 is left out" in result.err
+    assert "target file wrong.toml of dist-toy 1.0 is ignored" in result.err
     assert "lists unknown ops" not in result.err
     shown = toy("targets", "toy-2")
     assert shown.code == 0

@@ -39,7 +39,7 @@ def test_results_as_json(scale, rows, tmp_path, capsys):
         (["--columns", "x"], "is not of the form x=age,income"),
         (["--keep", "id,,x"], "is not a list of names such as id,date"),
         (["--mean", "a"], "is not a list such as"),
-        (["--on", "nowhere"], "unknown engine in on"),
+        (["--on", "nowhere"], "unknown engine"),
         (["--keep", "date"], 'has no column "date"'),
         (["--pixels", "1"], "is not a range LOW:HIGH"),
         (["--backend", "abacus"], 'no backend "abacus" is installed'),

@@ -56,7 +56,7 @@ def test_a_folder_of_kserve(matrix, tmp_path):
     ("output", "layout", "said"),
     [
         ("net", "heroku", "unknown layout"),
-        ("net.onnx", "triton", "the output is not a folder"),
+        ("net.onnx", "triton", "the output of a layout is not a folder"),
         ("Net_1", "kserve", "is not valid as the name of a Kubernetes service"),
     ],
 )

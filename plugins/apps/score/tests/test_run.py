@@ -440,7 +440,7 @@ def test_rows_that_depend_on_the_rows_beside_them_are_refused(tmp_path):
     x = graph.input("x", "float32", ("rows",))
     graph.output("y", x - ops.reduce_mean(x, keepdims=1))
     parquet.write_table(pa.table({"x": np.random.default_rng(0).random(1000)}), tmp_path / "t.parquet")
-    with pytest.raises(tx.InvalidModel, match="depend on the rows beside it"):
+    with pytest.raises(tx.InvalidModel, match="depend on other rows of its batch"):
         tx.score(graph, tmp_path / "t.parquet", tmp_path / "out", **ONE)
 
 

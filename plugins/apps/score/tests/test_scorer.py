@@ -218,7 +218,7 @@ def test_an_output_of_the_whole_batch_is_refused_by_name(tmp_path):
     x = graph.input("x", "float32", ("rows",))
     graph.output("y", x * 2.0)
     graph.output("total", ops.reduce_sum(x, keepdims=0))
-    with pytest.raises(tx.InvalidModel, match='"total" has another number of entries than rows'):
+    with pytest.raises(tx.InvalidModel, match='"total" does not have one entry for each row'):
         Scorer(graph)(one(x=[1.0, 2.0]))
     assert Scorer(graph, outputs=["y"])(one(x=[1.0, 2.0])).to_pydict() == {"y": [2.0, 4.0]}
 

@@ -71,7 +71,7 @@ def _check_keys(graph: Graph, rules: Mapping[str, Any]) -> None:
     known = dict.fromkeys(key for node in _everywhere(graph) for key in _keys(node))
     for key in rules:
         if key not in known:
-            what = "the key of a rule names no node and no op of this graph"
+            what = "the key of a rule names neither a node nor an op of the graph"
             raise InvalidCall(what, given=repr(key), available=listing(known), do=did_you_mean(key, known))
 
 
@@ -193,7 +193,7 @@ def _check(title: str, node: Node, results: tuple[Any, ...], strict: bool) -> No
     if not all(isinstance(result, Value) for result in results):
         given = ", ".join(type(result).__name__ for result in results)
         raise InvalidCall(
-            f"{title} returned something else than values, or None to go on",
+            f"{title} returned something other than values, or None to go on",
             given=given,
             do="constant(array) is a value",
         )

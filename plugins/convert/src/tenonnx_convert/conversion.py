@@ -170,9 +170,7 @@ class Conversion:
         **request: Any,
     ) -> None:
         if path is not None and not isinstance(path, str | os.PathLike) and not hasattr(path, "write"):
-            raise InvalidCall(
-                "a model is to be written neither to a path nor to a binary stream", given=type(path).__name__
-            )
+            raise InvalidCall("the output is neither a path nor a binary stream", given=type(path).__name__)
         _check(options)
         if options.post_export_hooks:
             from tenonnx_convert.hooks import hooks_of
@@ -180,7 +178,7 @@ class Conversion:
             options = replace(options, post_export_hooks=hooks_of(options.post_export_hooks))
         form = output_format(path) if isinstance(path, str | os.PathLike) else None
         if form is not None and options.post_export_hooks:
-            raise InvalidCall("hooks change messages of ONNX, which the output file is not", given=str(path))
+            raise InvalidCall("hooks were given for an output file that is not ONNX", given=str(path))
         self.state = ConversionState(ConversionRequest(source, options, **request), path, verifier, format=form)
         if isinstance(source, Graph):
             self.state = replace(self.state, graph=source, read=source, expected=source, given=source)

@@ -81,7 +81,7 @@ def import_rule(
         )
     said, colons, op = (key or "").rpartition("::")
     if key is None and domain is None and name is None:
-        what = "an import rule names no nodes that it is for"
+        what = "an import rule names no nodes"
         raise InvalidCall(what, do='import_rule("Op"), import_rule(domain="com.acme") or import_rule(name="encoder/*")')
     if colons and domain is not None:
         raise InvalidCall("an import rule has two domains", given=f"{key} and domain={domain!r}")

@@ -153,7 +153,7 @@ def _check_size(made: Any, dim: Any, symbol: str) -> None:
     A Reshape to -1 and a constant that holds the height would turn a taller image into more samples.
     """
     if symbol not in _symbols(made):
-        raise InvalidModel("the size is a number still")
+        raise InvalidModel("the size is still a number")
     if set(_symbols(made)) - set(_symbols(dim)) and multiply(floor_div(made, dim), dim) != made:
         raise InvalidModel("the size depends on other dims")
 

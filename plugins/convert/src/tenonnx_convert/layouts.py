@@ -52,7 +52,7 @@ class Layout:
         path, plugin = state.path, layout_named(str(self.layout))
         if not isinstance(path, str | os.PathLike) or Path(path).is_file() or Path(path).suffix:
             raise InvalidCall(
-                "with a layout, the output is not a folder", given=str(path), do="give a folder: -o repository/net"
+                "the output of a layout is not a folder", given=str(path), do="give a folder: -o repository/net"
             )
         files = getattr(plugin.load(), "files", None)
         if files is None:

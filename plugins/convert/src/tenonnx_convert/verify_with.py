@@ -27,7 +27,7 @@ def compared_in_runner(state: ConversionState, name: str) -> Verification:
     Raises ``VerificationFailed`` where the runner fails or outputs differ.
     """
     if state.format is not None:
-        raise InvalidCall("a runner takes ONNX files, which the output file is not", given=f"verify_with {name}")
+        raise InvalidCall("a runner was given for an output file that is not ONNX", given=f"verify_with {name}")
     with (
         closing(runner_of(name, state.options.timeout)) as runner,
         TemporaryDirectory(prefix="tenonnx-") as folder,

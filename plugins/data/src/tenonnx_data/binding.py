@@ -70,7 +70,7 @@ def bind(
     feedable = [value for value in graph.all_inputs if value.data is None or value.name in (*columns, *names)]
     for value in feedable:
         if not isinstance(value.type, TensorType):
-            raise InvalidCall(f'input "{value.name}" is {value.type}, which a table has no column for')
+            raise InvalidCall(f'input "{value.name}" is {value.type}, which no column of a table can hold')
         if value.type.shape == ():
             raise InvalidCall(
                 f'input "{value.name}" has no entry for each row',
@@ -84,7 +84,7 @@ def bind(
     numbers = {size for size in sizes.values() if isinstance(size, int)}
     if len(numbers) > 1:
         raise InvalidCall(
-            "inputs differ in the number of rows that they take at once",
+            "the batch sizes of inputs differ",
             given=", ".join(f"{name}: {size}" for name, size in sizes.items()),
         )
     return Binding(tuple(found), tuple(keep), numbers.pop() if numbers else None)

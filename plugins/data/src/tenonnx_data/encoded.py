@@ -142,7 +142,7 @@ def _scaled(array: Array, bound: Bound, layout: Layout, pixels: Pixels) -> Array
     """Pixels as the numbers that the model takes, computed in float32 as frameworks do."""
     if pixels.range is None:
         raise InvalidCall(
-            f'it is not known how pixels become the {bound.dtype} of input "{bound.name}"',
+            f'cannot convert pixels to the {bound.dtype} of input "{bound.name}": their range is unknown',
             given="no --pixels",
             available="0:1 (as ToTensor), -1:1, 0:255 (as they are); --mean and --std after that",
             do="give --pixels as the model was trained",

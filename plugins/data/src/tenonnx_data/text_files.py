@@ -61,7 +61,7 @@ def _fields(path: str, opened: Opener) -> dict[str, dict[int, str]]:
     if uneven or len(set(header)) < len(header) or not rows:
         problem = uneven[0] if uneven else f"{len(rows)} rows"
         raise InvalidCall(
-            f'"{path}" has rows of another length than the first, or two columns of one name',
+            f'"{path}" has rows of different lengths, or two columns of one name',
             given=f"{problem}; the first row is {', '.join(header)}",
         )
     return {name: {line: row[k] for line, row in rows} for k, name in enumerate(header)}

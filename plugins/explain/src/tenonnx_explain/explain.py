@@ -109,7 +109,7 @@ def _attributions(
         return perturbation.kernel_shap(explained, shown, samples or 2048, seed)
     if method == "grad-cam":
         if at is None:
-            raise InvalidCall("Grad-CAM was not told at which value", do="name the feature map of a convolution: --at")
+            raise InvalidCall("no value was given for Grad-CAM", do="name the feature map of a convolution: --at")
         return gradients.grad_cam(explained, graph.find(at))
     if method == "occlusion":
         return perturbation.occlusion(explained, window, strides)

@@ -21,7 +21,7 @@ def linear_shap(graph: Graph, of: Value | None, x: Value, background: Value) -> 
     of = last_affine(graph, [x]) if of is None else of
     if of not in affine or of is x:
         raise InvalidCall(
-            f'"{of.name}" is not linear in "{x.name}"' if of is not x else f'nothing is linear in "{x.name}"',
+            f'"{of.name}" is not linear in "{x.name}"' if of is not x else f'no value is linear in "{x.name}"',
             available=", ".join(value.name for value in affine if value is not x) or "nothing else is linear in it",
             do="use kernel-shap",
         )

@@ -28,7 +28,7 @@ def _made(op, vocab, merges, added_token):
     tokenizers = module("tokenizers", "text")
     ids = parsed(op, "vocab", vocab)
     if not all(isinstance(number, int) and 0 <= number < 2**32 for number in ids.values()):
-        raise TypeMismatch(f'{op.title}: "vocab" does not lead from tokens to ids')
+        raise TypeMismatch(f'{op.title}: "vocab" does not map tokens to ids')
     start, end, unknown, pad = _SPECIAL[op.name]
     missing = [token for token in (start, end) if token is not None and token not in ids]
     if missing:
@@ -42,7 +42,7 @@ def _made(op, vocab, merges, added_token):
     try:
         made = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs, **options))
     except Exception as error:  # the library raises no other
-        raise TypeMismatch(f"{op.title}: vocabulary and merges do not fit", given=str(error)) from error
+        raise TypeMismatch(f"{op.title}: vocabulary and merges do not match", given=str(error)) from error
     _prepare(tokenizers, made, op.name)
     if start is not None:
         made.post_processor = tokenizers.processors.RobertaProcessing(

@@ -72,7 +72,7 @@ def integers(op: Op, name: str, texts: Iterable[str]) -> list[int]:
     try:
         return [int(text) for text in texts]
     except ValueError as error:
-        raise TypeMismatch(f'{op.title}: "{name}" holds something else than integers', given=str(error)) from error
+        raise TypeMismatch(f'{op.title}: "{name}" holds something other than integers', given=str(error)) from error
 
 
 def parsed(op: Op, name: str, text: str) -> Any:

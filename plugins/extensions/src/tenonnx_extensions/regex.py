@@ -59,7 +59,7 @@ def _of_re2(title, pattern):
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        raise TypeMismatch(f"{title}: the pattern cannot be understood: {error}", given=pattern) from error
+        raise TypeMismatch(f"{title}: cannot parse the pattern: {error}", given=pattern) from error
 
 
 @numpy_rule(string_regex_replace)
@@ -100,7 +100,7 @@ def string_regex_replace_lowering(text, pattern, rewrite, *, global_replace):
     chains = literals is not None and len(literals) > 1 and any(each in by for each in literals)
     if literals is None or "\\" in by or chains or not global_replace:
         raise NotRepresentable(
-            "ai.onnx replaces no patterns but a literal or a class of ASCII characters, everywhere, by a literal"
+            "ai.onnx can replace only a literal or a class of ASCII characters, everywhere and by a literal"
         )
     found = ops.reshape(text, [-1])
     for literal in literals:
@@ -170,7 +170,7 @@ def _of_ecma(title, pattern, ignore_case=0):
     try:
         return re.compile(named, re.ASCII | (re.IGNORECASE if ignore_case else 0))
     except re.error as error:
-        raise TypeMismatch(f"{title}: the pattern cannot be understood: {error}", given=pattern) from error
+        raise TypeMismatch(f"{title}: cannot parse the pattern: {error}", given=pattern) from error
 
 
 @numpy_rule(string_ecma_regex_replace)

@@ -83,7 +83,7 @@ def trie_tokenizer_numpy(str, *, vocab):
             size = next((size for size in sizes if data[place : place + size] in ids), None)
             if size is None:
                 raise TypeMismatch(
-                    f"{trie_tokenizer.title}: text has bytes that begin no token", given=repr(data[place : place + 20])
+                    f"{trie_tokenizer.title}: text has bytes that start no token", given=repr(data[place : place + 20])
                 )
             found.append(ids[data[place : place + size]])
             place += size

@@ -287,8 +287,8 @@ def test_a_function_runs_over_many_devices_by_its_batch():
     [
         ({}, {"x": np.ones((2, 4), np.float32)}, "parameters are not those"),
         (None, {}, "inputs are missing, or unknown"),
-        (None, {"x": np.ones((2, 5), np.float32)}, 'input "x" is fed with what is not'),
-        (None, {"x": np.ones((2, 4), np.int32)}, 'input "x" is fed with what is not'),
+        (None, {"x": np.ones((2, 5), np.float32)}, 'input "x" got a feed that is not'),
+        (None, {"x": np.ones((2, 4), np.int32)}, 'input "x" got a feed that is not'),
     ],
 )
 def test_bad_calls_are_refused(parameters, inputs, said):

@@ -235,7 +235,7 @@ def test_a_plan_tells_what_each_device_holds():
         ({"mesh": {"data": 1}, "sharding": {"x": None}}, "for each axis of an array"),
         ({"mesh": {"data": 1}, "sharding": ("data",)}, "does not map names"),
         ({"mesh": {"data": 1}, "sharding": {"x": ("data", "data")}}, "splits several axes"),
-        ({"mesh": {"data": 1}, "sharding": {"w0": (None, None, "data")}}, "cut evenly"),
+        ({"mesh": {"data": 1}, "sharding": {"w0": (None, None, "data")}}, "split evenly"),
         ({"device": 3}, "does not find the device"),
         ({"device": "cpu:-1"}, "does not find the device"),
     ],
@@ -247,7 +247,7 @@ def test_layouts_that_do_not_fit_are_refused(options, said):
 
 def test_a_feed_with_fewer_axes_than_its_sharding_is_refused():
     program = network().compile("jax", mesh={"data": 1}, sharding={"x": ("data", None, None)}, strict=True)
-    with pytest.raises(tx.InvalidCall, match="cut evenly"):
+    with pytest.raises(tx.InvalidCall, match="split evenly"):
         program({"x": np.ones((2, 4), np.float32)})
 
 
@@ -263,7 +263,7 @@ def test_a_sharding_of_a_step_serves_its_validation_and_a_wrong_one_is_refused()
 def test_what_cannot_be_cut_evenly_is_refused():
     from jax.sharding import AbstractMesh
 
-    with pytest.raises(tx.InvalidCall, match="cut evenly"):
+    with pytest.raises(tx.InvalidCall, match="split evenly"):
         tenonnx_jax.layout_plan(network(), AbstractMesh((2,), ("model",)), {"w1": (None, "model")})
     with pytest.raises(tx.InvalidCall, match="fits no input"):
         tenonnx_jax.layout_plan(network(), AbstractMesh((2,), ("model",)), {"no such*": ("model",)})

@@ -76,7 +76,7 @@ def _cumulates(X):
         (_over_rows, "over rows"),
         (_by_count, "number of rows"),
         (_cumulates, "numpy.cumprod is not supported"),
-        (lambda X: [1.0], "what it computes of the rows"),
+        (lambda X: [1.0], "other than values computed from the rows"),
         (lambda X: X[X[:, 0] > 0], "one row in is one row out"),
     ],
 )

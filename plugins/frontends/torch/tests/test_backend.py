@@ -125,7 +125,7 @@ def test_results_share_no_memory_with_feeds_constants_or_each_other(kind):
     ],
 )
 def test_tensors_of_another_type_are_refused(feed, given):
-    with pytest.raises(tx.InvalidFeed, match='input "x" is fed with what is not float32') as caught:
+    with pytest.raises(tx.InvalidFeed, match='input "x" got a feed that is not float32') as caught:
         layer().compile("torch")({"x": feed})
     assert caught.match(given)
     with pytest.raises(tx.InvalidFeed, match='no input is called "z"'):
@@ -221,7 +221,7 @@ def drawn():
 @pytest.mark.parametrize("make", [of_contents, of_numpy, drawn])
 def test_what_cannot_be_compiled_is_told_and_runs(make):
     graph, feeds = make(), {"x": np.float32([0, 1, 4, 0])}
-    with pytest.raises(tx.UnsupportedOp, match="not PyTorch alone computes"):
+    with pytest.raises(tx.UnsupportedOp, match="nodes that PyTorch does not compute"):
         graph.compile("torch", compiled="aot_eager", strict=True)(feeds)
     program = graph.compile("torch", compiled="aot_eager")
     with pytest.warns(tx.FallbackWarning, match="PyTorch runs the graph node by node"):

@@ -345,7 +345,7 @@ def test_what_has_no_form_leads_to_the_line_of_the_module(module, dims, what, wh
         (Lacking(), "failed on its examples", "in forward: return self.missing(x)"),
         (Odd(), "failed on its examples", "in forward: return x[x > 100].reshape(-1, 2, 0)"),
         (Spectral(), "takes or returns complex numbers", "output_whole: torch.complex64"),
-        (Speaking(), "Speaking returns something else than tensors", "output_told: 'done'"),
+        (Speaking(), "Speaking returns something other than tensors", "output_told: 'done'"),
     ],
 )
 def test_a_module_that_fails_by_itself_is_told_where(module, what, where):

@@ -164,7 +164,7 @@ def test_bad_forms_are_refused(given):
 @pytest.mark.parametrize(
     ("form", "error"),
     [
-        (lambda x, b, scale=None: 1, "returned something else than values"),
+        (lambda x, b, scale=None: 1, "returned something other than values"),
         (lambda x, b, scale=None: (x, x), "did not return 1 value,"),
         (lambda x: x, "unexpected keyword|positional argument"),
     ],
@@ -240,5 +240,5 @@ def test_a_refusal_says_how_to_give_a_class_a_form():
 
 
 def test_a_form_of_a_class_that_gives_no_values_is_told():
-    with pytest.raises(tx.InvalidCall, match="the form of Router returned something else than values"):
+    with pytest.raises(tx.InvalidCall, match="the form of Router returned something other than values"):
         tx.load(Routed(), X4, forms={Router: lambda router, x, scale=1.0: 1})

@@ -192,7 +192,7 @@ def test_where_numpy_computes_no_gradient_is_lost_in_silence():
     ("inputs", "named", "what"),
     [
         ((), {}, 'input "x" is not fed'),
-        ((torch.ones(3),), {}, r'input "x" is fed with what is not float32\[2\]'),
+        ((torch.ones(3),), {}, r'input "x" got a feed that is not float32\[2\]'),
         ((torch.ones(2),) * 2, {}, "too many, unknown or repeated inputs"),
         ((torch.ones(2),), {"x": torch.ones(2)}, "too many, unknown or repeated inputs"),
     ],

@@ -145,7 +145,7 @@ def test_what_else_takes_a_packed_sequence_is_refused():
         def forward(self, x, lengths):
             return self.layer(pack_padded_sequence(x, lengths, batch_first=True))[0].data.mean()
 
-    with pytest.raises(tx.TenonnxError, match=r"packed sequences go through something else than LSTM"):
+    with pytest.raises(tx.TenonnxError, match=r"packed sequences go through something other than LSTM"):
         tx.load(Averaged(nn.GRU).eval(), torch.randn(3, 6, 4), torch.tensor([6, 6, 6]))
 
 

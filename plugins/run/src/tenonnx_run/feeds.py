@@ -60,16 +60,16 @@ def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) ->
         array = np.asarray(feed)
     except Exception as error:  # of what numpy, or the object itself, makes no array
         given = f"{type(feed).__name__}, which is no array: {error}"
-        raise InvalidFeed(f'input "{value.name}" is fed with what is not {kind}', given=given) from error
+        raise InvalidFeed(f'input "{value.name}" got a feed that is not {kind}', given=given) from error
     given = f"{array.dtype} array of shape {array.shape}"
     if kind.dtype is DType.string:
         if array.dtype.kind not in "OUST":
-            raise InvalidFeed(f'input "{value.name}" is fed with what is not {kind}', given=given)
+            raise InvalidFeed(f'input "{value.name}" got a feed that is not {kind}', given=given)
         array = array.astype(object)
         others = {type(each).__name__ for each in array.flat if not isinstance(each, str | bytes)}
         if others:
             raise InvalidFeed(
-                f'input "{value.name}" is fed with what is not {kind}',
+                f'input "{value.name}" got a feed that is not {kind}',
                 given=f"{given} with {', '.join(sorted(others))}",
             )
     elif array.dtype != kind.dtype.numpy:
@@ -90,7 +90,7 @@ def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) ->
                     available=f"{value.name}: {kind}",
                 )
     if wrong:
-        raise InvalidFeed(f'input "{value.name}" is fed with what is not {kind}', given=given)
+        raise InvalidFeed(f'input "{value.name}" got a feed that is not {kind}', given=given)
     return array
 
 
@@ -99,7 +99,7 @@ def _check_map(value: Value, kind: MapType, feed: Any) -> dict[Any, Any]:
     keys = str if kind.key is DType.string else int | np.integer
     if not isinstance(feed, dict) or not all(isinstance(key, keys) for key in feed):
         given = f"a dict with the keys {list(feed)[:5]}" if isinstance(feed, dict) else type(feed).__name__
-        raise InvalidFeed(f'input "{value.name}" is fed with what is not {kind}', given=given)
+        raise InvalidFeed(f'input "{value.name}" got a feed that is not {kind}', given=given)
     if not isinstance(kind.value, TensorType) or not feed:
         return feed
     contents: Any = list(feed.values())
@@ -140,7 +140,7 @@ def _exact_cast(value: Value, array: Array, kind: TensorType) -> Array:
             exact = False
     if not exact:
         raise InvalidFeed(
-            f'input "{value.name}" is fed with what is not {kind}', given=given, do=f"cast it to {kind.dtype}"
+            f'input "{value.name}" got a feed that is not {kind}', given=given, do=f"cast it to {kind.dtype}"
         )
     return cast
 

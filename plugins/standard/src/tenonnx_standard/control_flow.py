@@ -99,7 +99,7 @@ def _carried_types(
         found = subgraph_types(title, body, [*before, *carried, *after])
         if len(found) < end:
             raise TypeMismatch(
-                f"{title}: body does not give {conditions} conditions and {len(carried)} carried values",
+                f"{title}: body does not return {conditions} conditions and {len(carried)} carried values",
                 given=counted(len(found), "output"),
             )
         wider = [_widened(a, b) for a, b in zip(carried, found[conditions:end], strict=True)]
@@ -193,8 +193,8 @@ def _stack(arrays: Sequence[Any], kind: Type | None, axis: int = 0) -> Any:
         given = " and ".join(str(list(shape)) for shape in shapes)
         raise TypeMismatch("shape of a scan output differs between iterations", given=given)
     if arrays:
-        limits.check_elements((len(arrays), arrays[0].size), "what a loop stacks")
-        limits.check_memory(len(arrays) * arrays[0].nbytes, "what a loop stacks")
+        limits.check_elements((len(arrays), arrays[0].size), "a scan output of a loop")
+        limits.check_memory(len(arrays) * arrays[0].nbytes, "a scan output of a loop")
         return np.stack(arrays, axis=axis)
     if not isinstance(kind, TensorType):
         return np.zeros((0,), np.float32)

@@ -28,7 +28,7 @@ def _local(X: Value, alpha: float, bias: float, size: int) -> Value:
 
 
 #: Nodes that a neighbor costs, with those that slicing expands to.
-_FOR_A_NEIGHBOUR = 16
+_FOR_A_NEIGHBOR = 16
 
 
 def _window_sum(x: Value, before: int, after: int) -> Value:
@@ -36,7 +36,7 @@ def _window_sum(x: Value, before: int, after: int) -> Value:
     channels = x.shape[1] if isinstance(x.type, TensorType) and x.type.shape else None
     if isinstance(channels, int):  # there are no more neighbors
         before, after = min(before, max(channels - 1, 0)), min(after, max(channels - 1, 0))
-    limits.check("nodes", (before + after + 1) * _FOR_A_NEIGHBOUR, "the sum over neighbors of LRN")
+    limits.check("nodes", (before + after + 1) * _FOR_A_NEIGHBOR, "the sum over neighbors of LRN")
     around = [0] * x.ndim
     starts, ends = around.copy(), around.copy()
     starts[1], ends[1] = before, after

@@ -44,7 +44,7 @@ def compiled(title: str, pattern: str | None) -> RegularExpression:
     try:
         return _OfPackage(re2.compile(pattern, options))
     except re2.error as error:
-        raise TypeMismatch(f"{title}: the pattern cannot be understood: {error}", given=pattern) from error
+        raise TypeMismatch(f"{title}: cannot parse the pattern: {error}", given=pattern) from error
 
 
 class _OfPackage(NamedTuple):
@@ -95,19 +95,19 @@ def _compiled_here(title: str, pattern: str) -> RegularExpression:
             return _CLASSES[found["kind"]]
         if found["escape"] is not None:
             if found["escape"][1] in "123456789pPC":
-                raise TypeMismatch(f"{title} does not know {found['escape']} in a pattern", given=pattern, do=_advice())
+                raise TypeMismatch(
+                    f"{title}: unsupported syntax in a pattern: {found['escape']}", given=pattern, do=_advice()
+                )
             return r"\Z" if found["escape"] == r"\z" else found["escape"]
         if found["group"] != "(?<":
-            raise TypeMismatch(f"{title}: a pattern of RE2 does not look around", given=pattern)
+            raise TypeMismatch(f"{title}: RE2 does not support lookaround", given=pattern)
         return "(?P<"
 
     try:
         tree = _parser.parse(_DIFFERENT.sub(translated, pattern), re.ASCII)
         return _Automaton(title, pattern, tree)
     except (re.error, KeyError, OverflowError) as error:
-        raise TypeMismatch(
-            f"{title}: the pattern cannot be understood: {error}", given=pattern, do=_advice()
-        ) from error
+        raise TypeMismatch(f"{title}: cannot parse the pattern: {error}", given=pattern, do=_advice()) from error
 
 
 def _advice() -> str:

@@ -56,7 +56,7 @@ def _check_reduction(
     if reduction not in known:
         raise TypeMismatch(f"{made.title}: unknown reduction", given=repr(reduction), available=", ".join(known))
     if of_texts and reduction != "none":
-        raise TypeMismatch(f"{made.title}: texts have no reduction", given=repr(reduction), do='use reduction="none"')
+        raise TypeMismatch(f"{made.title}: strings cannot be reduced", given=repr(reduction), do='use reduction="none"')
 
 
 def _check_indices(made: Op, indices: Value) -> None:

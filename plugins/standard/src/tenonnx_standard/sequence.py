@@ -64,7 +64,7 @@ def place_in(op: Op, position: Any, length: int, *, last: int = -1) -> int:
 def _construct_type(*inputs: Value) -> Type:
     if not inputs or any(v.dtype is not inputs[0].dtype for v in inputs):
         given = ", ".join(map(repr, inputs)) or "none"
-        raise TypeMismatch("SequenceConstruct: the inputs are none, or not tensors of one dtype", given=given)
+        raise TypeMismatch("SequenceConstruct: inputs are missing, or are not tensors of one dtype", given=given)
     return SequenceType(_common([v.type for v in inputs]))
 
 

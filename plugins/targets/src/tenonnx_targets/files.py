@@ -35,7 +35,7 @@ def runtimes() -> tuple[dict[str, Target], list[PluginError]]:
                 if taken:
                     raise WrongTarget(f'"{taken[0].name}" is a target of {found[taken[0].name].package} too')
             except (OSError, ValueError) as error:
-                failures.append(PluginError(f"target file {file.name} of {package} is left out: {error}", do=_SCHEMA))
+                failures.append(PluginError(f"target file {file.name} of {package} is ignored: {error}", do=_SCHEMA))
             else:
                 found.update((target.name, target) for target in made)
     return found, failures

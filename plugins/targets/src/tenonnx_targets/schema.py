@@ -164,7 +164,7 @@ def _failure(given: Any, name: str) -> Mapping[str, Any]:
 def _check_types(table: Mapping[str, Any], keys: Mapping[str, type], of: str, name: str) -> None:
     for key, value in table.items():
         if key not in keys:
-            raise WrongTarget(f'"{key}" {of} is none of {", ".join(keys)}', name, key)
+            raise WrongTarget(f'"{key}" {of} is not one of {", ".join(keys)}', name, key)
         wanted = keys[key]
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
             raise WrongTarget(f'"{key}" {of} is not of type {wanted.__name__}: {value!r}', name, key)

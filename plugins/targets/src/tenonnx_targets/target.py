@@ -179,7 +179,7 @@ class Target:
                 return f"{self.name} has tensors of up to {self.max_rank} dims, but {title} has one of {len(shape)}"
             if self.static_shapes and not all(isinstance(dim, int) for dim in shape):
                 return (
-                    f"{self.name} takes static shapes alone, but {title} has a tensor of ({', '.join(map(str, shape))})"
+                    f"{self.name} takes only static shapes, but {title} has a tensor of ({', '.join(map(str, shape))})"
                 )
         return ""
 

@@ -79,7 +79,7 @@ def _reader(name: str) -> Any:
     if found is None:
         pytest.fail(f"no front end is called {name}", pytrace=False)
     if not callable(getattr(found, "verifier", None)):
-        pytest.fail(f"front end {name} has no function verifier beside read", pytrace=False)
+        pytest.fail(f"front end {name} has a function read, but no function verifier", pytrace=False)
     return found
 
 

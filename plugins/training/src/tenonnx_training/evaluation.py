@@ -47,7 +47,7 @@ def evaluate(
     if loss is None and not metrics:
         raise InvalidCall("evaluate got neither a loss nor a metric", do='metrics=["accuracy"], say')
     if loss is None and sample_weights is not None:
-        raise InvalidCall("sample weights without a loss", given=sample_weights, do="loss=...")
+        raise InvalidCall("sample weights were given without a loss", given=sample_weights, do="loss=...")
     graph = copy_graph(graph).infer()
     objective = Objective(loss or "", output, labels, metrics, sample_weights, loss_weights)
     several = objective.label_names if isinstance(loss, Mapping) else []

@@ -160,7 +160,7 @@ class NegativeLogLikelihood(_OfClasses):
         """Raise ``InvalidFeed`` for what no probabilities give."""
         if loss < -1e-4 and all(weight >= 0 for weight in self.weights or ()):
             raise InvalidFeed(
-                "negative_log_likelihood was given numbers above 0, which are not log-probabilities",
+                "negative_log_likelihood got numbers above 0, so they are not log-probabilities",
                 given=f"a loss of {loss:.4g}",
                 do="softmax_cross_entropy reads scores, and the probabilities that a Softmax gives",
             )
@@ -281,7 +281,7 @@ class Focal(_Elementwise):
 
     def __init__(self, gamma: float = 2.0, alpha: float | None = 0.25, reduction: str = "mean") -> None:
         if not (isinstance(gamma, int | float) and gamma >= 0):
-            raise InvalidCall("Focal: gamma is negative or no number", given=repr(gamma)[:80])
+            raise InvalidCall("Focal: gamma is negative or NaN", given=repr(gamma)[:80])
         if alpha is not None and not 0 <= alpha <= 1:
             raise InvalidCall("Focal: alpha is not between 0 and 1", given=repr(alpha)[:80])
         for name, value in (("gamma", gamma), ("alpha", alpha), ("reduction", reduction)):

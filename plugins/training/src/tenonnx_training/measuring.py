@@ -62,7 +62,7 @@ class ArrayMetric:
             return float(found)
         except (TypeError, ValueError) as error:
             raise InvalidCall(
-                f'the metric "{self.name}" returned something else than one number',
+                f'the metric "{self.name}" returned something other than one number',
                 given=repr(found)[:80],
                 do="return its mean",
             ) from error

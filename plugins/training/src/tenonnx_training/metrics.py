@@ -160,7 +160,7 @@ class F1(OfClasses):
 
     def __post_init__(self) -> None:
         if self.average not in ("macro", "micro", "weighted"):
-            raise InvalidCall("F1: no such average", given=repr(self.average), available="macro, micro, weighted")
+            raise InvalidCall("F1: unknown average", given=repr(self.average), available="macro, micro, weighted")
 
     def __call__(self, predictions: Array, labels: Array) -> float:
         pairs = list(self._pairs(predictions, labels))
@@ -227,7 +227,7 @@ def _told(predictions: Array, labels: Array, metric: OfClasses) -> tuple[Array, 
     counted = labels != metric.ignored
     if not np.isin(labels[counted], (0, 1)).all():
         raise InvalidFeed(
-            "binary labels other than 0 and 1",
+            "binary labels are not all 0 or 1",
             given=", ".join(map(str, np.unique(labels[counted])[:5])),
         )
     several = predictions.shape == labels.shape and labels.ndim > 1 and labels.shape[-1] > 1

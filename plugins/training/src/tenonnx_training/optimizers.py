@@ -65,7 +65,7 @@ class _Settings:
             object.__setattr__(self, name, value)
             schedule = name == "learning_rate" and callable(value)
             if not schedule and not (isinstance(value, int | float) and 0 <= value < math.inf):
-                raise InvalidCall(f"{type(self).__name__}: {name} is negative or no number", given=repr(value))
+                raise InvalidCall(f"{type(self).__name__}: {name} is negative or NaN", given=repr(value))
 
     def initial(self, slot: str) -> float:
         return 0.0

@@ -24,7 +24,7 @@ class Group:
     def __post_init__(self) -> None:
         for name, number in (("rate", self.rate), ("weight_decay", self.weight_decay)):
             if number is not None and not _is_number(number, 0):
-                raise InvalidCall(f"Group: {name} is negative or no number", given=repr(number))
+                raise InvalidCall(f"Group: {name} is negative or NaN", given=repr(number))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Recipe:
         if self.average is not None and not (_is_number(self.average, 0) and self.average < 1):
             raise InvalidCall("average is not from 0 to below 1", given=repr(self.average), do="average=0.999")
         if self.precision not in PRECISIONS:
-            raise InvalidCall("no such precision", given=repr(self.precision), available=", ".join(PRECISIONS))
+            raise InvalidCall("unknown precision", given=repr(self.precision), available=", ".join(PRECISIONS))
         if isinstance(self.recompute, str) or not all(isinstance(pattern, str) for pattern in self.recompute):
             raise InvalidCall(
                 "recompute is not a list of patterns", given=repr(self.recompute), do='recompute=["*/layer.0/*"]'

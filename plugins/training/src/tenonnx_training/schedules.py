@@ -117,7 +117,7 @@ def rate_at(rate: Rate, step: int) -> float:
     """The learning rate of a step. Raises ``InvalidCall`` for one that is no number or below zero."""
     found = rate(step) if callable(rate) else rate
     if not isinstance(found, Real) or not 0 <= found < math.inf:
-        raise InvalidCall("the learning rate is negative or no number", given=f"{found!r} at step {step}")
+        raise InvalidCall("the learning rate is negative or NaN", given=f"{found!r} at step {step}")
     return float(found)
 
 

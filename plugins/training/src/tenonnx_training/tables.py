@@ -97,7 +97,7 @@ def _labels(
         return [labels or "labels"]
     if len(others) > 1:
         raise InvalidCall(
-            f"{table.path} has several arrays or columns beside the inputs: name the labels",
+            f"{table.path} has several arrays or columns in addition to the inputs: name the labels",
             given=", ".join(others),
             do=f"--labels {others[0]}",
         )
@@ -129,7 +129,7 @@ def _label_array(graph: Graph, table: Table, name: str, loss: Any, output: str |
             raise
     if table.is_text(name):
         raise InvalidCall(
-            f'the labels "{name}" are text, which the loss does not read',
+            f'the labels "{name}" are strings, which the loss does not read',
             given=loss if isinstance(loss, str) else type(loss).__name__,
             available=f"losses of classes: {', '.join((*OF_CLASSES, *OF_GROUPS))}",
         )

@@ -44,7 +44,7 @@ def adopt(graph: Graph) -> list[str]:
         problems.append(f'there is no "{COUNT}", the number of steps')
     if problems:
         raise InvalidCall(
-            "initializers are named like training state, and are none",
+            "initializers have names of training state, but are not training state",
             given="; ".join(problems[:5]),
             do="leave them out: tenonnx.load(file, training_state=False)",
         )

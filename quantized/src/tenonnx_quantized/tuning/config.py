@@ -253,7 +253,7 @@ def first_version(dtype: DType) -> int:
 
 def _check_block_size(size: int) -> None:
     if size < 16 or size & (size - 1):
-        raise InvalidCall("quantize: block_size is not a power of two from 16 on", given=str(size))
+        raise InvalidCall("quantize: block_size is not a power of two of at least 16", given=str(size))
 
 
 def _check_choices(where: str, settings: Any, choices: dict[str, Iterable[Any]]) -> None:

@@ -165,7 +165,7 @@ def _check_text(texts: Sequence[Any]) -> None:
     """Raise ``InvalidModel`` for text that is no UTF-8, which protobuf gives as bytes without a word."""
     if bytes in set(map(type, texts)):
         wrong = next(text for text in texts if isinstance(text, bytes))
-        raise InvalidModel("a name or text of the model is not in UTF-8", given=f"{wrong!r:.200}")
+        raise InvalidModel("a name or string of the model is not in UTF-8", given=f"{wrong!r:.200}")
 
 
 def read_declared_type(info: onnx.ValueInfoProto) -> Type | None:

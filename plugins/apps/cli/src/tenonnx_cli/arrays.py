@@ -127,7 +127,7 @@ def write_arrays(path: str, contents: Mapping[str, Any]) -> None:
         np.save(buffer, next(iter(arrays.values())))
     else:
         raise InvalidCall(
-            "cannot write these outputs to a file of that name",
+            "cannot write these outputs to a file of this format",
             given=f"{path} for {', '.join(contents)}",
             available="a .npz, .csv or .parquet file, or .npy for a single output",
         )

@@ -70,7 +70,9 @@ def _refuse_trust() -> None:
     given = {"--trust": trust_given(), "--load": context.meta.get(PYTHON_FILES), "--rules": rules_given()}
     if wrong := [name for name, value in given.items() if value]:
         raise InvalidCall(
-            "an option was given beside --untrusted that trusts the model", given=wrong[0], do=f"leave {wrong[0]} out"
+            "--untrusted was given together with an option that trusts the model",
+            given=wrong[0],
+            do=f"leave {wrong[0]} out",
         )
 
 

@@ -94,7 +94,7 @@ def command(
     if saved is not None:
         if second is not None or mapping:
             given = "--map" if second is None else second
-            what = "--outputs was given beside a second model"
+            what = "--outputs was given together with a second model"
             raise InvalidCall(what, given=given, do=f"leave {given} out")
         return _compare_saved(first, saved, comparison, by_share, verbose, as_json)
     if second is None:

@@ -106,13 +106,13 @@ def command(
     fitted = None if mapping else after
     processor, tokenizer = is_image_processor(first), is_tokenizer(first)
     if decode is not None and not processor:
-        raise click.UsageError("--decode is for an image processor in front of a model")
+        raise click.UsageError("--decode was given without an image processor as the first model")
     if encoded and not processor:
-        raise click.UsageError("--encoded is for an image processor in front of a model")
+        raise click.UsageError("--encoded was given without an image processor as the first model")
     if threshold is not None and decode != "detection":
-        raise click.UsageError("--threshold is for --decode detection")
+        raise click.UsageError("--threshold was given without --decode detection")
     if length is not None and not tokenizer:
-        raise click.UsageError("--length is for a tokenizer in front of a model")
+        raise click.UsageError("--length was given without a tokenizer as the first model")
     if processor:
         before = extension("image_processor")(
             first, model=fitted, image_size=decode in ("detection", "segmentation"), encoded=encoded

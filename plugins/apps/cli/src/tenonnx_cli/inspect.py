@@ -71,7 +71,7 @@ def command(
 
     if drawn is not None and (as_json or all_variables or all_nodes or with_costs or nodes or ops or tree):
         raise InvalidCall(
-            "a drawing was asked for beside other output", given=f"--{drawn} and another option of what to print"
+            "a drawing was requested together with other output", given=f"--{drawn} and another option of what to print"
         )
     run_python_files()
     graph = load_model(model)

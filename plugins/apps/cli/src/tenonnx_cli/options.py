@@ -206,7 +206,7 @@ def _limits(ctx: click.Context, option: click.Parameter, values: Sequence[str]) 
         except ValueError:
             limit = -1.0
         if not 0 <= limit < float("inf") or name in found:
-            raise click.BadParameter(f"{text!r} is neither a number from 0 on nor OUTPUT=NUMBER", ctx, option)
+            raise click.BadParameter(f"{text!r} is neither a non-negative number nor OUTPUT=NUMBER", ctx, option)
         found[name] = limit
     return found[""] if found.keys() == {""} else found or None
 

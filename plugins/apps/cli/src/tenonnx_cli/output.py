@@ -145,7 +145,7 @@ def standard_output() -> BinaryIO:
 
     stdout = next((each for each in _results if each is not sys.stderr), sys.stdout)  # stdout may be aside
     if sys.__stdout__ is None and stdout.name == os.devnull:
-        raise InvalidCall("- is standard output, which is closed", do="give -o FILE")
+        raise InvalidCall("cannot write to standard output (-): it is closed", do="give -o FILE")
     if stdout.isatty():
         raise InvalidCall(
             "standard output is a terminal, to which no model is written",
@@ -244,7 +244,7 @@ def one_document(of: str) -> Iterator[None]:
     except ValueError as error:
         click.echo(text, err=True, nl=False)
         raise PluginError(
-            f'the command "{of}" did not print JSON alone with --json',
+            f'the command "{of}" printed something other than JSON with --json',
             given="what is on stderr" if text.strip() else "nothing",
             do="print notes to stderr: click.echo(text, err=True)",
         ) from error

@@ -43,7 +43,7 @@ def read_config(path: str | os.PathLike[str], profile: str | None = None) -> Con
         given = {key: value for key, value in context.params.items() if context.get_parameter_source(key) is source}
         if others := sorted(given.keys() - held - _PRINTED):
             raise InvalidCall(
-                f'options of "{name}" say how the source is read, which Python takes as reading=',
+                f'"{name}" has options for reading the source, which Python takes as reading=',
                 given=", ".join(others),
                 do="give them as reading= of tenonnx.convert",
             )

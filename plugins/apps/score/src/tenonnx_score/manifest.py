@@ -262,7 +262,7 @@ def schema_of(text: str) -> pa.Schema:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
     except (ValueError, pa.ArrowException, OSError) as error:
         do = "give another folder, or start again (--overwrite)"
-        raise InvalidCall("a manifest does not tell the outputs of its run", given=str(error)[:200], do=do) from error
+        raise InvalidCall("the manifest does not list the outputs of its run", given=str(error)[:200], do=do) from error
 
 
 def foreign(folder: Path) -> Sequence[str]:

@@ -83,7 +83,7 @@ def check_rows(asked: Sequence[Asked], outputs: Mapping[str, Any], rows: int) ->
         if count != rows:
             shape = list(contents.shape) if isinstance(contents, np.ndarray) else [count]
             raise InvalidModel(
-                f'output "{each.name}" has another number of entries than rows',
+                f'output "{each.name}" does not have one entry for each row',
                 given=f"shape {shape} for {rows} rows",
                 do="choose the outputs that have (--output-names A,B)",
             )

@@ -189,7 +189,7 @@ def _same_rows(few: pa.RecordBatch, many: pa.RecordBatch) -> bool:
                 differs = a != b if a.shape == b.shape else np.ones(1, bool)
             if np.mean(differs) > AT_AN_EDGE:
                 raise InvalidModel(
-                    "results of a row depend on the rows beside it",
+                    "results of a row depend on other rows of its batch",
                     given=f'output "{name}" of the first {few.num_rows} rows changes when more are scored with them',
                     do="make rows independent: no BatchNormalization in training mode, no means over the batch",
                 )

@@ -188,7 +188,7 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.listen()  # whoever reads the address may ask at once
     except OSError as error:
         raise InvalidCall(
-            "the server cannot listen there",
+            "the server cannot listen on this address",
             given=f"{host}:{port}: {error.strerror}",
             do="take another --port",
         ) from error

@@ -78,7 +78,7 @@ class Limits:
         Raises ``InvalidCall`` for a function of a Python file, a missing file, and one outside of the folders.
         """
         if is_made(given) or given.endswith(".py"):
-            raise InvalidCall("Python files are not executed here", given=given, do="export the model first")
+            raise InvalidCall("the server does not execute Python files", given=given, do="export the model first")
         path = _resolved(Path(self.read or "") / given)
         folders = [folder for folder in (self.read, self.write) if folder is not None]
         if self.read is not None and not any(path.is_relative_to(folder) for folder in folders):
@@ -94,7 +94,7 @@ class Limits:
         without ``replace``.
         """
         if self.write is None:
-            raise InvalidCall("this server writes no files", given=given, do="start it with --write FOLDER")
+            raise InvalidCall("the server was started without --write", given=given, do="start it with --write FOLDER")
         path = _resolved(self.write / given)
         if not path.is_relative_to(self.write) or path == self.write:
             raise InvalidCall("the output is outside of the folder of --write", given=given, available=str(self.write))

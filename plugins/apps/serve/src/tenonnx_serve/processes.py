@@ -91,7 +91,7 @@ class Worker:
             self._printed = (self._printed + chunk.decode("utf-8", "replace"))[-_PRINTED:]
 
     async def _last_words(self) -> tuple[str]:
-        """Reason why a process ended by itself."""
+        """Reason why a process exited unexpectedly."""
         await self.end()
         said = [line for line in self._printed.splitlines() if line.startswith("LimitExceeded: ")]
         if said:
@@ -99,7 +99,7 @@ class Worker:
         code = self._process.returncode or 0
         how = signal.Signals(-code).name if code < 0 else f"code {code}"
         last = self._printed.strip().splitlines()[-1:]
-        return (f"the process of the job ended by itself, with {how}" + (f": {last[0][:300]}" if last else ""),)
+        return (f"the process of the job exited unexpectedly, with {how}" + (f": {last[0][:300]}" if last else ""),)
 
     async def end(self) -> None:
         """End the process, and all that it started."""

@@ -147,7 +147,7 @@ def test_nothing_is_written_elsewhere(tmp_path):
         assert text.startswith(("the output is outside of the folder", "cannot read the path"))
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file.onnx", "folder", "link", "other"]
     (text,) = refusals(("convert", {"model": str(CNN), "output": str(folder / "a.onnx")}))
-    assert text.startswith("this server writes no files")
+    assert text.startswith("the server was started without --write")
 
 
 def test_only_models_of_the_folder_are_read(tmp_path):
@@ -183,8 +183,8 @@ def test_no_code_runs(tmp_path):
         cwd=tmp_path,
     )
     assert [text.partition("\n")[0] for text in texts] == [
-        "Python files are not executed here",
-        "Python files are not executed here",
+        "the server does not execute Python files",
+        "the server does not execute Python files",
         'inspect has no argument "load"',
         'inspect has no argument "trust"',
         "no model or file of that name",

@@ -318,7 +318,7 @@ def _with_threads(session_options: Any, threads: int | None) -> Any:
         raise InvalidCall("threads is not a positive integer", given=repr(threads))
     if isinstance(session_options, onnxruntime.SessionOptions):
         raise InvalidCall(
-            "threads was given beside a SessionOptions object", do="set intra_op_num_threads of the object"
+            "threads was given together with a SessionOptions object", do="set intra_op_num_threads of the object"
         )
     return {"intra_op_num_threads": threads, "inter_op_num_threads": 1, **(session_options or {})}
 

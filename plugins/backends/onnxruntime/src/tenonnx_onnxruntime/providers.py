@@ -39,7 +39,7 @@ def chosen(provider: Provider | None, providers: Sequence[Provider] | None) -> t
     name, options = (wanted, {}) if isinstance(wanted, str) else wanted
     number = str(options.get("device_id", 0))
     if not number.isdigit():
-        raise InvalidCall("the device_id of a provider is not a number from 0 on", given=repr(options["device_id"]))
+        raise InvalidCall("the device_id of a provider is not a non-negative number", given=repr(options["device_id"]))
     place = Place(DEVICES[name], int(number)) if name in DEVICES else Place()
     return [wanted] if name == CPU else [wanted, CPU], place
 
@@ -49,7 +49,7 @@ def check_first(session: onnxruntime.InferenceSession, providers: Sequence[Any])
     name, found = _name(providers[0]), session.get_providers()
     if found[0] != name:
         raise InvalidCall(
-            f"{name} found no device, or not its libraries, on this machine",
+            f"{name} found no device or lacks its libraries",
             given=f"onnxruntime {onnxruntime.__version__} took {found[0]}",
             available=", ".join(found),
             do="install the driver and libraries that this build of onnxruntime needs, or leave out the provider",

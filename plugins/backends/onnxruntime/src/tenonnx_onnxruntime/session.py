@@ -318,8 +318,8 @@ def _refuse_values(graph: Graph, session: InferenceSession) -> None:
     """Raise ``UnsupportedOp`` unless all inputs and outputs are tensors that the runtime has apart from numpy."""
     if kinds := _without_values(graph, session):
         raise UnsupportedOp(
-            "onnxruntime cannot run a graph with state, or with tensors that numpy does not know, beside inputs or "
-            "outputs that are not tensors of numbers",
+            "onnxruntime cannot run a graph that has inputs or outputs other than numeric tensors, together with state "
+            "or with tensors of types that numpy lacks",
             given=", ".join(dict.fromkeys(kinds)),
         )
 

@@ -33,7 +33,7 @@ def rules_of_outputs(graph: Graph, rules: Tolerances, atol: Limit, rtol: Limit) 
     for name in named:
         if name not in known:
             do = did_you_mean(name, known)
-            what = f'a tolerance is set of "{name}", which is not an output of the model'
+            what = f'a tolerance is set for "{name}", which is not an output of the model'
             raise InvalidCall(what, available=listing(known), do=do)
     return {name: replace(rules, absolute=limit_of(name, atol), relative=limit_of(name, rtol)) for name in named}
 

@@ -308,7 +308,7 @@ def by_itself(
     graph = copy_graph(region.graph)
     graph.origin = None
     if len(set(graph.outputs)) != len(graph.outputs):
-        raise UnsupportedOp("a region that gives one value twice cannot be compared by itself")
+        raise UnsupportedOp("cannot compare a region that returns one value twice")
     _name_outputs(graph, names)
     graph.opsets, graph.functions = dict(root.opsets), dict(root.functions)
     graph.registry, graph.ir_version = root.registry, root.ir_version

@@ -116,6 +116,6 @@ def _labels(path: Path, logits: Value, more: int = 0) -> tuple[list[str], dict[s
     count = logits.shape[-1] if logits.shape is not None else None
     if isinstance(count, int) and count != len(names) + more:
         raise InvalidModel(
-            f'id2label of "{file}" does not fit the model', given=f"{len(names)} names for {count - more} classes"
+            f'id2label of "{file}" does not match the model', given=f"{len(names)} names for {count - more} classes"
         )
     return [names[k] for k in range(len(names))], config

@@ -215,7 +215,7 @@ def settings_of(config: Mapping[str, Any]) -> tuple[Processor, Settings]:
 
 def _unsupported(key: str, value: Any, available: str) -> NotRepresentable:
     return NotRepresentable(
-        f"the image processor's setting {key} has no graph", given=f"{value!r}"[:200], available=available
+        f"unsupported setting of the image processor: {key}", given=f"{value!r}"[:200], available=available
     )
 
 

@@ -44,7 +44,7 @@ def steps_of(transform: Any) -> list[Step]:
         name = type(each).__name__
         if name == "Resize" and is_tensor:
             raise NotRepresentable(
-                "the transform Resize of a tensor has no graph",
+                "cannot convert the transform Resize of a tensor",
                 given=f"{each}"[:200],
                 do="resize the image before it becomes a tensor, as Pillow resizes otherwise than PyTorch",
             )
@@ -77,13 +77,13 @@ def _step_of(name: str, transform: Any) -> list[Step]:
         return [_scaled_by_reciprocal if name == "ToDtype" else _scaled]
     if name == "Normalize":
         return [_normalize([float(x) for x in transform.mean], [float(x) for x in transform.std])]
-    raise NotRepresentable(f"the transform {name} has no graph", given=f"{transform}"[:200], available=_AVAILABLE)
+    raise NotRepresentable(f"cannot convert the transform {name}", given=f"{transform}"[:200], available=_AVAILABLE)
 
 
 def _refuse_setting(name: str, key: str, given: Any, wanted: Any) -> None:
     if given != wanted:
         raise NotRepresentable(
-            f"the setting {key} of the transform {name} has no graph", given=str(given), available=str(wanted)
+            f"unsupported setting of the transform {name}: {key}", given=str(given), available=str(wanted)
         )
 
 
@@ -111,7 +111,7 @@ def steps_of_timm(config: Mapping[str, Any]) -> list[Step]:
     mode = given.get("crop_mode") or "center"
     if mode not in ("center", "squash") or (mode == "center" and height != width):
         raise NotRepresentable(
-            "the crop_mode of the configuration has no graph",
+            "unsupported crop_mode in the configuration",
             given=f"{mode}, {height} by {width}",
             available="center for squares, squash",
         )
@@ -126,7 +126,7 @@ def steps_of_timm(config: Mapping[str, Any]) -> list[Step]:
 def _filter(interpolation: Any) -> int:
     name = str(getattr(interpolation, "value", interpolation))
     if name not in _FILTERS:
-        raise NotRepresentable("an interpolation has no graph", given=name, available=", ".join(_FILTERS))
+        raise NotRepresentable("unsupported interpolation", given=name, available=", ".join(_FILTERS))
     return _FILTERS[name]
 
 
@@ -172,6 +172,9 @@ def _scaled_by_reciprocal(pixels: Value) -> Value:
 
 def _normalize(mean: Sequence[float], std: Sequence[float]) -> Step:
     if len(mean) not in (1, 3) or len(std) not in (1, 3) or 0 in std:
-        raise NotRepresentable("Normalize is not of three colors", given=f"mean {list(mean)}, std {list(std)}")
+        raise NotRepresentable(
+            "Normalize does not have a mean and a std other than 0 for each of three channels",
+            given=f"mean {list(mean)}, std {list(std)}",
+        )
     colors = [by_channel(tuple(each) * (3 // len(each))) for each in (mean, std)]
     return lambda pixels: (float32(pixels) - colors[0]) / colors[1]

@@ -37,7 +37,7 @@ class Allowed:
             verify, atol, rtol = True, verify, 0.0 if rtol is None else rtol
         for name, limit in (("atol", atol), ("rtol", rtol)):
             if limit is not None and not (isinstance(limit, int | float) and 0 <= limit < math.inf):
-                raise InvalidCall(f"{name} is not a number from 0 on", given=repr(limit)[:80])
+                raise InvalidCall(f"{name} is not a non-negative number", given=repr(limit)[:80])
         return cls(atol, rtol) if verify else None
 
     def around(self, expected: Any, terms: int, coarse: Tolerance | None) -> Tolerance | None:

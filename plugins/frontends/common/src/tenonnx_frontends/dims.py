@@ -124,7 +124,7 @@ def _decoded(given: str | os.PathLike[str]) -> Any:
         return json.loads(text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InvalidCall(
-            "dims are neither JSON nor a file of it", given=f"{text[:200]}: {error}", available='{"x": {"0": "batch"}}'
+            "dims are neither JSON nor a JSON file", given=f"{text[:200]}: {error}", available='{"x": {"0": "batch"}}'
         ) from error
 
 

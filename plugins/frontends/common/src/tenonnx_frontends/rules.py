@@ -24,7 +24,7 @@ def added_rule(function: Function, names: Iterable[str], table: Collection[str])
         return function
     if taken := [name for name in names if name in table]:
         raise PluginError(
-            "a package gives a rule for what has one already",
+            "a package registers a second rule for an operator",
             given=taken[0],
             do="register the rule where the model is loaded, so that it holds for that program alone",
         )

@@ -33,7 +33,7 @@ def compile(
     ``device`` is a platform of JAX and a number there, ``"cpu"`` or ``"gpu:1"``, or a ``jax.Device``; JAX's default
     if None. Over several devices, ``mesh`` has axes with sizes, ``{"data": 4, "model": 2}``, and ``sharding`` tells
     by patterns of names how inputs, variables and state are cut, ``{"x": ("data",), "*.weight": (None, "model")}``;
-    what none fits is on every device, and so is a feed that cannot be cut evenly. Without a ``sharding`` the axis
+    what none fits is on every device, and so is a feed that cannot be split evenly. Without a ``sharding`` the axis
     "data" cuts the first axis of every input, and "model" the longest axis of every weight that can be cut evenly.
     ``devices`` is how many there are in the mesh, by default one of the axis "data"; where there are processors alone
     and JAX has not begun yet, it makes so many devices of them. A graph that JAX cannot run goes to numpy with a

@@ -86,7 +86,9 @@ def exported(graph: Graph) -> tuple[jax.export.Exported, list[str]]:
                 return jax.export.export(jax.jit(main))(specs), constraints
             except Unproven as error:
                 if str(error) in constraints:
-                    raise NotRepresentable("dims depend on each other as JAX cannot say", given=str(error)) from error
+                    raise NotRepresentable(
+                        "dims depend on each other in a way that JAX cannot express", given=str(error)
+                    ) from error
                 constraints.append(str(error))
             except (Inconclusive, DataDependent, RunFailure) as error:
                 reason = str(error).splitlines()[0]

@@ -54,7 +54,7 @@ class Function:
         """
         if self._wide and not jax.config.jax_enable_x64:
             raise InvalidCall(
-                "numbers of 64 bits are off in JAX, and the graph computes with float64 or large integers",
+                "64-bit types are disabled in JAX, and the graph computes with float64 or large integers",
                 given="jax_enable_x64 is off",
                 do='jax.config.update("jax_enable_x64", True), or with jax.enable_x64(True)',
             )
@@ -115,5 +115,5 @@ def _checked(value: Value, array: Any) -> Any:
     )
     if array.dtype != wanted or not fits:
         given = f"{array.dtype} array of shape {list(array.shape)}"
-        raise InvalidFeed(f'input "{value.name}" is fed with what is not {kind}', given=given)
+        raise InvalidFeed(f'input "{value.name}" got a feed that is not {kind}', given=given)
     return array

@@ -208,7 +208,7 @@ def check_primitives(closed: Any) -> None:
         return
     callbacks = sorted(_CALLBACKS & missing.keys())
     raise NotRepresentable(
-        "the function is made of primitives that have no rule",
+        "the function has primitives without a rule",
         given="\n".join(
             f"{name}: {where}" if where else name
             for name, found in sorted(missing.items())

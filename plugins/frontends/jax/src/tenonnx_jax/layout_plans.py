@@ -105,7 +105,7 @@ def layout_plan(
 
     ``mesh``, ``sharding`` and ``devices`` are as the backend takes them. ``state`` maps inputs to the outputs that
     replace them, by default what the metadata of an exported step says; ``shapes`` are those of inputs, in which
-    sizes that stay open are as many as there are devices. Raises ``InvalidCall`` where a variable cannot be cut evenly,
+    open sizes equal the number of devices. Raises ``InvalidCall`` where a variable cannot be split evenly,
     and for patterns that fit nothing.
     """
     if mesh is None or isinstance(mesh, Mapping):

@@ -185,7 +185,7 @@ class Step:
 
     def _by_numpy(self, arguments: list[Any], attributes: Any) -> Any:
         if any(map(is_traced, jax.tree_util.tree_leaves(arguments))):
-            raise DataDependent("JAX has no form for it that can be traced", given=self.node.title)
+            raise DataDependent("no traceable implementation in JAX", given=self.node.title)
         if self.numpy is None:
             raise NotRepresentable(f"{self.node.title} has no rule for JAX or for numpy")
         if not self.pure and not EAGER.get():

@@ -63,7 +63,7 @@ class Layouts:
                 )
 
     def of(self, name: str, shape: Sequence[int], exact: bool = False) -> NamedSharding:
-        """The layout of an array. What cannot be cut evenly is everywhere, or raises ``InvalidCall`` if ``exact``.
+        """The layout of an array. What cannot be split evenly is everywhere, or raises ``InvalidCall`` if ``exact``.
 
         So does a sharding of more axes than the array has, where the pattern is its name.
         """
@@ -76,7 +76,7 @@ class Layouts:
             return NamedSharding(self.mesh, spec)
         if exact or (pattern == name and len(parts) > len(shape)):
             given = f"shape {list(shape)} by {spec}, into {' times '.join(map(str, parts))} parts"
-            raise InvalidCall(f'axes of "{name}" cannot be cut evenly', given=given)
+            raise InvalidCall(f'axes of "{name}" cannot be split evenly', given=given)
         return self.everywhere
 
     def _usual(self, name: str, shape: Sequence[int]) -> P:

@@ -42,7 +42,7 @@ def source_of(
     if exported or isinstance(given, str | os.PathLike):
         what = f"jax.export.Exported of {given.fun_name}" if exported else f'"{os.fspath(given)}"'
         raise InvalidCall(
-            "cannot load what was exported from JAX, without the function that it was exported from",
+            "cannot load a model exported from JAX without the exported function",
             given=f"{what}, which is StableHLO and has no jaxpr any more",
             do="tx.load(function, *examples), or write the module and give FILE.py:FUNCTION to tenonnx convert",
         )

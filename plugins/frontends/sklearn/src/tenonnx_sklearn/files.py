@@ -32,7 +32,7 @@ def _estimator(path: str | os.PathLike[str], trust: bool) -> Any:
     is_skops = os.fspath(path).lower().endswith(".skops")
     if not (trust or is_skops):
         raise InvalidCall(
-            "a pickle is not read without trust, as reading it runs the code that it holds",
+            "cannot read a pickle without trust: reading it runs its code",
             given=shown,
             do="give trust=True (--trust) for a file of your own, or save the estimator with skops",
         )

@@ -78,7 +78,7 @@ def read(
                 return double
             if double is not None:
                 raise VerificationFailed(
-                    "rows rounded to float32 give other results than the estimator",
+                    "results for rows rounded to float32 differ from those of the estimator",
                     given="; ".join(differences(found))[:600],
                     do='leave dtype out, or give dtype="float64"',
                 )

@@ -132,7 +132,7 @@ def _cast(column: Array, dtype: DType, name: str) -> Array:
     if column.dtype == object and (column == "").all():
         column = np.full(len(column), np.nan)
     if column.dtype == object:
-        raise InvalidCall(f'input "{name}" of numbers is fed with text')
+        raise InvalidCall(f'input "{name}" of numbers got a feed of strings')
     if column.dtype.kind == "f" and not dtype.is_float and np.isnan(column).any():
         raise InvalidCall(
             f'input "{name}" is {dtype}, which has no missing values',

@@ -52,7 +52,7 @@ class Table:
         """All columns as numbers. Raises ``NotRepresentable`` where one is text."""
         if any(block.dtype is DType.string for block in self.blocks):
             raise NotRepresentable(
-                "an estimator of numbers was given a column of text",
+                "an estimator of numbers was given a column of strings",
                 do="encode it in a step before, or give tx.load an example of the rows that the estimator takes",
             )
         parts = [block if block.dtype is self.dtype else ops.cast(block, to=self.dtype) for block in self.blocks]

@@ -41,7 +41,9 @@ def traced_call(function: Callable[..., Any], kind: type[Traced], *given: Any, *
             do="register a rule for an estimator of your own, which computes the same in ops",
         ) from error
     if not isinstance(found, kind):
-        raise NotRepresentable("a function does not return what it computes of the rows", given=type(found).__name__)
+        raise NotRepresentable(
+            "a function returns something other than values computed from the rows", given=type(found).__name__
+        )
     return found
 
 

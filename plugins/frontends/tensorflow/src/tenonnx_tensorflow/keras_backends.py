@@ -125,7 +125,7 @@ def _is_size(n: Any) -> bool:
 def _drawn(sizes: Sequence[int], dtype: str) -> Any:
     random = np.random.default_rng(list(sizes))
     if dtype == "string":
-        raise NotRepresentable("a model on another backend than TensorFlow takes text")
+        raise NotRepresentable("a model on a backend other than TensorFlow has string inputs")
     if dtype.startswith("float"):
         return random.normal(size=sizes).astype(dtype)
     return random.integers(0, 2, sizes).astype(dtype)

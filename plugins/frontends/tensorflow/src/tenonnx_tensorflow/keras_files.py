@@ -61,7 +61,7 @@ def _check_version(version: str) -> None:
     parts = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
     if parts < OLDEST:
         raise InvalidCall(
-            "this version of Keras is not safe with files of others",
+            "this version of Keras is not safe with untrusted files",
             given=f"Keras {version}",
             available=f"Keras {'.'.join(map(str, OLDEST))} and later",
             do=installing(f"keras>={'.'.join(map(str, OLDEST))}"),
@@ -151,9 +151,7 @@ def _check_weights(path: Path, file: BinaryIO) -> Any:
     except (TenonnxError, MemoryError):
         raise
     except Exception as error:  # h5py raises errors of all kinds for what is broken
-        raise InvalidModel(
-            f'"{path}" holds no HDF5 file that is whole', given=f"{type(error).__name__}: {error}"
-        ) from error
+        raise InvalidModel(f'"{path}" is not a complete HDF5 file', given=f"{type(error).__name__}: {error}") from error
 
 
 def _sizes(path: Path, weights: Any) -> Iterator[int]:
@@ -189,7 +187,7 @@ def _outside(path: Path, given: str) -> UnsafePath:
 def _check_size(path: Path, size: int, packed: int) -> None:
     if size > limits.current().memory and size > _RATIO * packed:
         raise LimitExceeded(
-            'what a file unpacks to is beyond the limit "memory"',
+            'the unpacked size of a file exceeds the limit "memory"',
             given=f"{path}: {packed} bytes, unpacked {size}",
             do="where you trust the model, raise it: tenonnx.limits.set(memory=...)",
         )

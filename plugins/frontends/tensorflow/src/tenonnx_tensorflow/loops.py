@@ -43,7 +43,7 @@ def tensors_of(held: Held, what: str) -> list[Value]:
         return [held.rows]
     if isinstance(held, Variable | Table) or held is None:
         return []
-    raise RowsApart("a loop or branch gives something else than tensors and lists of them", given=what)
+    raise RowsApart("a loop or branch returns something other than tensors and lists of them", given=what)
 
 
 def like(template: Held, values: Sequence[Value]) -> Held:
@@ -98,7 +98,7 @@ def branched(
     tried(then)
     tried(other)
     if len(templates[0]) != len(templates[1]):
-        raise NotRepresentable("two branches give different numbers of values", given=what)
+        raise NotRepresentable("two branches return different numbers of values", given=what)
     variables = list(changed)
 
     def branch(function: Callable[[], Sequence[Held]]) -> Any:
@@ -213,7 +213,7 @@ def _looped(loop: Looping) -> list[Held]:
         variables += fresh
         kinds = wider[: len(starts)]
     else:
-        raise NotRepresentable("what a loop carries changes its type", given=what)
+        raise NotRepresentable("a loop-carried value changes its type", given=what)
 
     count = _trip_count(trace, initial)
     if count is not None:
@@ -281,7 +281,7 @@ def _joined(a: Any, b: Any, what: str) -> Any:
     """The type of what is either; sizes that differ are not known."""
     found = join_types(a, b) if a is not None and b is not None else None
     if found is None:
-        raise NotRepresentable("what a loop carries changes its element type", given=f"{what}: {a} and {b}")
+        raise NotRepresentable("a loop-carried value changes its element type", given=f"{what}: {a} and {b}")
     return found
 
 

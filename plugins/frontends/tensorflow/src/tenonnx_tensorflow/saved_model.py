@@ -30,7 +30,7 @@ def read_saved_model(folder: Path, signature: str | None, tags: Sequence[str] | 
     for entry in (*found.inputs, *found.outputs):
         if not entry.value.name:
             raise NotRepresentable(
-                "a signature takes or gives something else than dense tensors", given=f'"{entry.key}"'
+                "a signature takes or returns something other than dense tensors", given=f'"{entry.key}"'
             )
     inputs = [
         Input(entry.key, Reference.of(entry.value.name).node, entry.value.dtype, shape_of(entry.value.tensor_shape))

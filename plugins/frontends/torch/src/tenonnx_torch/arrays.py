@@ -86,7 +86,7 @@ class TensorFeeds:
         if isinstance(kind, TensorType) and NATIVE.get(kind.dtype) is feed.dtype:
             return np.broadcast_to(np.zeros((), kind.dtype.numpy), tuple(feed.shape))
         raise InvalidFeed(
-            f'input "{name}" is fed with what is not {kind}' if value is not None else f'no input is called "{name}"',
+            f'input "{name}" got a feed that is not {kind}' if value is not None else f'no input is called "{name}"',
             given=f"a tensor of {feed.dtype} of shape {list(feed.shape)} on {feed.device}",
         )
 

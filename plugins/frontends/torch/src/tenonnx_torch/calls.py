@@ -39,12 +39,12 @@ def examples_of(
         raise InvalidCall("only one of the height and the width of an image was given")
     if height is not None:
         if input_shape is not None:
-            raise InvalidCall("an input is given by input_shape or by height and width", given="both")
+            raise InvalidCall("both input_shape and height and width were given", given="both")
         input_shape = (1, _channels(module), height, width)
     named = read_dims(dims, dynamic_axes)
     if input_shape is not None:
         if arguments or keywords:
-            raise InvalidCall("a call is given by examples or by shapes", given="both")
+            raise InvalidCall("both examples and shapes were given", given="both")
         arguments, keywords, symbols = made_up(module, input_shape)
         named = {**symbols, **named}
     given = Examples.of(module, arguments, keywords, named, input_names)

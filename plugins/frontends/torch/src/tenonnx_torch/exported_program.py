@@ -92,7 +92,7 @@ def _examples(graph: Graph, network: Network) -> tuple[torch.Tensor, ...]:
 
     def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
         if any(feeds[name].shape[axis] == 1 for name, axis in varying):
-            raise InvalidFeed("PyTorch takes a dim of 1 for a fixed one")
+            raise InvalidFeed("PyTorch treats a dim of 1 as fixed")
         with torch.no_grad():
             network(*(to_contents(feeds[name]) for name in network.input_names))
         return {}
@@ -162,7 +162,7 @@ def _limits(program: ExportedProgram, graph: Graph) -> list[str]:
                 continue
             if isinstance(found, int):
                 raise NotRepresentable(
-                    "PyTorch has to know a dynamic dim",
+                    "PyTorch needs a fixed size for a dynamic dim",
                     given=f'axis {axis} of input "{value.name}" ({"?" if size is None else size}) became {found}',
                     do="give its size (--fix-shapes)",
                 )

@@ -90,7 +90,7 @@ class ModuleCall:
         found, self.returned = pytree.tree_flatten(self._form(Held(self._module, state), *arguments, **keywords))
         if not found or not all(isinstance(each, Value) for each in found):
             raise InvalidCall(
-                f"the form of {type(self._module).__name__} returned something else than values",
+                f"the form of {type(self._module).__name__} returned something other than values",
                 given=", ".join(type(each).__name__ for each in found) or "nothing",
             )
         self.count = len(found)

@@ -320,7 +320,7 @@ class Recurrences(TorchFunctionMode):
     def _check(self, name: str, args: Any) -> None:
         if self._packed and any(id(each) in self._packed for each in args):
             raise NotRepresentable(
-                "packed sequences go through something else than LSTM, GRU and RNN before pad_packed_sequence",
+                "packed sequences go through something other than LSTM, GRU and RNN before pad_packed_sequence",
                 given=f"torch.{name} of one",
                 do="pad the sequence before, and pack what comes of it",
             )

@@ -136,7 +136,7 @@ class Runner:
         except Exception as error:  # of the tracer, or of the compiler
             self._compiles = False
             told = UnsupportedOp(
-                "cannot compile a graph that not PyTorch alone computes, or whose shapes depend on contents",
+                "cannot compile a graph with nodes that PyTorch does not compute, or with data-dependent shapes",
                 given=" ".join(str(error).split())[:300],
                 do="leave out compiled",
             )

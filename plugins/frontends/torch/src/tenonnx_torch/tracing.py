@@ -61,7 +61,7 @@ def check_call(module: torch.nn.Module, examples: Examples) -> None:
     for path, leaf in returned:
         if leaf is not None and not isinstance(leaf, torch.Tensor):
             raise InvalidCall(
-                f"{type(module).__name__} returns something else than tensors",
+                f"{type(module).__name__} returns something other than tensors",
                 given=f"{joined('output', path)}: {leaf!r}"[:200],
                 do="leave it out, or return torch.tensor of it; tensors may be in tuples, lists and dicts",
             )

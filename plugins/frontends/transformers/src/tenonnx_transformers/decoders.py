@@ -54,7 +54,7 @@ def decoder_parts(model: torch.nn.Module, states: list[State]) -> list[Part]:
     """The graphs of a decoder: one for texts behind any others, or one for the first text and one for a token after it.
 
     Models with recurrent states often continue them by single tokens alone. Raises ``NotRepresentable`` naming the
-    layer where a token after a text gives something else than the whole.
+    layer where a token after a text gives something other than the whole.
     """
     if not is_recurrent(states) or _continues(model, states, new=3):
         return [decoder_part(model, states)]
@@ -65,7 +65,7 @@ def decoder_parts(model: torch.nn.Module, states: list[State]) -> list[Part]:
                 decoder_part(model, states, "decoder_with_past_model", new=1, masked=masked),
             ]
     raise NotRepresentable(
-        f"{type(model).__name__} does not continue a text by its cache",
+        f"{type(model).__name__} cannot continue a text from its cache",
         given=", ".join(f"layer {state.layer}: {state.kind}" for state in states if PAST not in state.axes.values()),
         do="choose another task, such as --task feature-extraction",
     )

@@ -62,7 +62,7 @@ def check_states(model_type: str, states: Sequence[State]) -> None:
     """Raise ``NotRepresentable`` for states that the runtime cannot keep, naming their layer."""
     if not states:
         raise NotRepresentable(
-            "onnxruntime-genai serves decoders that generate text",
+            "onnxruntime-genai serves only decoders that generate text",
             given=model_type,
             available="onnxruntime, transformers.js",
             do="use --layout onnxruntime",

@@ -75,7 +75,7 @@ def _check_transformers_js(model_type: str, states: Sequence[State]) -> None:
     crossed = next((state for state in states if state.kind.startswith("encoder.")), None)
     if crossed is not None:
         raise NotRepresentable(
-            "transformers.js takes a decoder beside an encoder only as one merged graph, which is not written yet",
+            "transformers.js takes a decoder with an encoder only as one merged graph, which is not written yet",
             given=f'layer {crossed.layer} of "{model_type}": {crossed.kind}',
             do="use --layout onnxruntime",
         )

@@ -104,7 +104,7 @@ def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
     if len(parts) > 1 and settings.layout.name != "onnxruntime":
         held = next(state for state in states if PAST not in state.axes.values())
         raise NotRepresentable(
-            f"{settings.layout.name} takes one graph, and the model becomes one for texts and one for later tokens",
+            f"{settings.layout.name} takes one graph, and the model needs two: for the prompt and for later tokens",
             given=f"layer {held.layer} of {type(model).__name__}: {held.kind}",
             do="use --layout onnxruntime",
         )

@@ -147,7 +147,7 @@ def clip(x: Value, least: Value | None, greatest: Value | None) -> Any:
 
 @lowers(ops.where)
 def where(condition: Value, x: Value, y: Value) -> Any:
-    unless(x.dtype is DType.string, "SELECT_V2 does not take texts")
+    unless(x.dtype is DType.string, "SELECT_V2 does not take strings")
     if x.dtype in (DType.uint16, DType.uint32):
         return _through(DType.int64, lambda a, b: ops.where(condition, a, b), x, y)
     return broadcast(tfl.select_v2, condition, x, y)
@@ -232,7 +232,7 @@ def gelu(x: Value, *, approximate: str) -> Any:
 @lowers(ops.elu)
 def elu(x: Value, *, alpha: float) -> Any:
     as_floats(x)
-    unless(alpha != 1.0, "ELU of LiteRT has alpha 1 alone")
+    unless(alpha != 1.0, "ELU supports only alpha 1")
     return tfl.elu(x)
 
 
@@ -288,7 +288,7 @@ def cast(x: Value, *, to: int, **_: Any) -> Any:
     known = static(x) if x.dtype in (DType.int4, DType.uint4) else None
     if known is not None:
         return ops.cast(constant(known.astype(np.int32)), to=to)
-    unless(x.dtype not in _CAST or to not in _CAST, f"CAST does not lead from {x.dtype} to {to}")
+    unless(x.dtype not in _CAST or to not in _CAST, f"CAST does not convert {x.dtype} to {to}")
     if x.dtype is to:
         return x
     if to is DType.bool and x.dtype.is_float:

@@ -76,8 +76,8 @@ def _scalar(value: Value) -> Value:
 
 def _room(limit: Value | None, kind: Any, others: Sequence[Value]) -> Value:
     """Zeros in the shape of what a loop of ``limit`` iterations stacks."""
-    unless(limit is None, "how much the loop stacks is not known before it runs")
-    unless(not isinstance(kind, TensorType) or kind.shape is None, "the rank of what the loop stacks is unknown")
+    unless(limit is None, "the length of a scan output is not known before the loop runs")
+    unless(not isinstance(kind, TensorType) or kind.shape is None, "the rank of a scan output is unknown")
     shape = [limit, *(_size(dim, others) for dim in kind.shape[1:])]
     return movement.fill(shape_vector(shape), constant(np.zeros((), kind.dtype.numpy), kind.dtype))  # type: ignore[no-any-return]
 
@@ -90,7 +90,7 @@ def _size(dim: Any, others: Sequence[Value]) -> Any:
         for axis, each in enumerate(value.shape or ()):
             if dim is not None and each == dim:
                 return dims(value)[axis]
-    unless(True, "a dim of what the loop stacks is unknown")
+    unless(True, "a dim of a scan output is unknown")
     return None
 
 

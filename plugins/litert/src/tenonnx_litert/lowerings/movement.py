@@ -227,7 +227,7 @@ def gather(x: Value, indices: Value, *, axis: int) -> Any:
     size = sizes(x)[axis]
     known = static(indices)
     if known is not None and (known < 0).any() and size is None:
-        unless(known.ndim > 0, "negative indices into a dynamic axis")
+        unless(known.ndim > 0, "negative indices into a dynamic axis are not supported")
         index = int(known)
         y = tfl.strided_slice(
             x,
@@ -258,7 +258,7 @@ def _positions_from_front(indices: Value, x: Value, depth: int) -> Value:
 
 @lowers(ops.scatter_nd)
 def scatter_nd(data: Value, indices: Value, updates: Value, *, reduction: str) -> Any:
-    unless(reduction not in ("none", "add"), "SCATTER_ND adds")
+    unless(reduction not in ("none", "add"), "SCATTER_ND adds updates instead of replacing elements")
     unless(data.dtype not in (DType.float32, DType.int32, DType.int64), f"SCATTER_ND does not take {data.dtype}")
     whole = shape_vector(dims(data))
     depth = indices.shape[-1]

@@ -66,7 +66,7 @@ def resize(
         factors = static(scales)
         unless(factors is None, "the scales are computed")
         exact = [np.isclose(n * f, t) for n, f, t in zip(known[2:], np.reshape(factors, -1)[-2:], target, strict=True)]  # type: ignore[operator]
-        unless(not all(exact), "a scale is not that of the sizes")
+        unless(not all(exact), "scales do not match the sizes")
     corners, centers = FLAGS[coordinate_transformation_mode]
     y = neural.resize_bilinear(channels_last(x), int32(target), align_corners=corners, half_pixel_centers=centers)
     return channels_first(y)
@@ -147,7 +147,10 @@ def _factors(scales: Value | None, rank: int) -> list[int] | None:
     known = static(scales)
     unless(known is None or len(known) != rank, "the scales are computed")
     whole = [round(float(each)) for each in known[2:]]
-    unless(any(float(a) != b or b < 1 for a, b in zip(known[2:], whole, strict=True)), "dynamic dims times a fraction")
+    unless(
+        any(float(a) != b or b < 1 for a, b in zip(known[2:], whole, strict=True)),
+        "a dynamic dim is multiplied by a fraction",
+    )
     return whole
 
 

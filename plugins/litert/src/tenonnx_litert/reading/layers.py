@@ -227,7 +227,7 @@ def detection(call: Call) -> Any:
     if regular:
         kind = ops.gather(ops.squeeze(ops.slice_(chosen, [1], [2], [1]), [1]), order)
     elif of_box > classes:
-        raise NotRepresentable("a detection has more classes than there are", given=call.operator.title)
+        raise NotRepresentable("a detection requests more classes than the model has", given=call.operator.title)
     else:  # the best classes of each box, one after the other
         best, kind = ops.top_k(ops.gather(ops.squeeze(kept, [0]), place), constant(np.asarray([of_box])))
         box = ops.reshape(ops.tile(box, constant(np.asarray([1, of_box]))), [-1, 4])

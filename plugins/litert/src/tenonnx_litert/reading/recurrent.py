@@ -86,7 +86,7 @@ class _Lstm:
     def __post_init__(self) -> None:
         if self.call.option("DiagonalRecurrentTensors", False):
             raise NotRepresentable(
-                "the weights of a state are diagonals, and no matrices", given=self.call.operator.title
+                "recurrent weights are diagonals instead of matrices", given=self.call.operator.title
             )
         if self.is_fixed and len(self.call.operator.intermediates) > 5:
             raise NotRepresentable("the gates of an LSTM do not have 16 bits", given=self.call.operator.title)

@@ -61,7 +61,7 @@ def loop_unrolled(M, cond, *v_initial, body, _outputs=None):
 def loop_by_where(M, cond, *v_initial, body, _outputs=None):
     """All iterations, each carried value as it was where the condition no longer holds."""
     limit = max(int(numbers(M).reshape(-1)[0]), 0)
-    unless(len(body.outputs) > 1 + len(v_initial), "how much the loop stacks depends on inputs")
+    unless(len(body.outputs) > 1 + len(v_initial), "the length of a scan output depends on inputs")
     unless(limit * len(body.nodes) > _MOST_NODES, f"it would take {limit} times {len(body.nodes)} nodes")
     _must_be_safe(body)
     going_on = constant(np.array(True)) if cond is None else _scalar(cond)
@@ -92,7 +92,7 @@ def _stacked(values: Sequence[Any], like: Value) -> Any:
         return rows[0] if len(rows) == 1 else ops.concat(*rows, axis=0)
     kind = like.type
     if not isinstance(kind, TensorType) or kind.shape is None or not all(isinstance(dim, int) for dim in kind.shape):
-        raise NotRepresentable("the shape of what no iteration stacks is not known")
+        raise NotRepresentable("the shape of a scan output without iterations is not known")
     return constant(np.zeros((0, *kind.shape), kind.dtype.numpy), kind.dtype)
 
 
@@ -116,7 +116,7 @@ def _must_be_safe(*graphs: Graph) -> None:
         unless(not isinstance(node.op, Op) or not node.op.pure or bool(node.subgraphs), f"{node.op.name} is not pure")
         indexed = node.op.name in _INDEXED and any(v is not None and v.data is None for v in node.inputs[1:2])
         divided = node.op.name in ("Div", "Mod") and not all(v is not None and v.dtype.is_float for v in node.inputs)
-        unless(indexed or divided, f"{node.op.name} may fail where it is not meant to be computed")
+        unless(indexed or divided, f"{node.op.name} may fail outside of the branch that it belongs to")
         kinds = [value.type for value in node.outputs if value is not None]
         known = all(isinstance(k, TensorType) and k.shape is not None and None not in k.shape for k in kinds)
         unless(not known, f"the shape that {node.op.name} has is not known")

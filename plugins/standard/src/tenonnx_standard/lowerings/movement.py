@@ -312,7 +312,7 @@ def pad_by_concat(data, pads, constant_value, axes, *, mode):
     found, shape = data, list(sizes(data))
     for axis, (before, behind) in enumerate(zip(begin, end, strict=True)):
         if before < 0 or behind < 0:
-            unless(max(-before, 0) + max(-behind, 0) > shape[axis], "more is taken away than there is")
+            unless(max(-before, 0) + max(-behind, 0) > shape[axis], "negative pads remove more than an axis has")
             found = cut(found, axis, max(-before, 0), shape[axis] - max(-behind, 0))
             shape[axis] -= max(-before, 0) + max(-behind, 0)
         blocks = [

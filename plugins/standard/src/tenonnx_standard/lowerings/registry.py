@@ -30,7 +30,7 @@ def lowering(op: Op[Any], accuracy: str = "exact") -> Callable[[Function], Funct
 def sizes(value: Value) -> tuple[int, ...]:
     """The shape, in numbers. Raises ``NotRepresentable`` where one is not known."""
     if value.shape is None or not all(isinstance(dim, int) for dim in value.shape):
-        raise NotRepresentable(f"the shape of {value.name} is not known in numbers")
+        raise NotRepresentable(f'"{value.name}" has symbolic or unknown dims')
     return tuple(value.shape)
 
 
@@ -56,7 +56,7 @@ def reshaped(value: Value, dims: Sequence[Any]) -> Value:
         return value
     known = [dim if isinstance(dim, int) else -1 for dim in dims]
     if known.count(-1) > 1 or (-1 in known and 0 in known):
-        raise NotRepresentable("several dims are not known in numbers")
+        raise NotRepresentable("several dims are symbolic or unknown")
     return ops.reshape(value, integers(known))  # type: ignore[no-any-return]
 
 

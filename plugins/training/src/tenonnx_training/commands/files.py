@@ -68,7 +68,7 @@ class TrainingFiles:
         }
         if self.rates is not None and (others := [o for o, (path, _) in kinds.items() if path and path != self.rates]):
             raise InvalidCall(
-                "--find-learning-rate trains no model, so that there is none to write", given=", ".join(others)
+                "an output file was given with --find-learning-rate, which trains no model", given=", ".join(others)
             )
         if self.monitor is not None and self.best is None:
             raise InvalidCall(

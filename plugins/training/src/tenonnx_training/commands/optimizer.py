@@ -82,7 +82,7 @@ def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> 
     counted = kind in ("step", "restarts")  # which mean nothing without a number
     if kind not in _SCHEDULES or (bool(colon) or counted) != (number > 0):
         kinds = ", ".join([*_SCHEDULES[:4], "cosine:100", *(f"{each}:100" for each in _SCHEDULES[4:])])
-        raise click.BadParameter(f"{text!r} is none of {kinds}", ctx, option)
+        raise click.BadParameter(f"{text!r} is not one of {kinds}", ctx, option)
     return kind, number or None
 
 

@@ -43,7 +43,7 @@ def engine_of(on: str) -> Engine:
     """``local:2``, ``ray`` or ``spark:local[2]`` as an engine. Raises ``InvalidCall`` for what is none."""
     name, _, where = on.partition(":")
     if name not in ENGINES:
-        raise InvalidCall("unknown engine in on", given=on, available="local[:N], ray[:ADDRESS], spark[:MASTER]")
+        raise InvalidCall("unknown engine", given=on, available="local[:N], ray[:ADDRESS], spark[:MASTER]")
     made: Engine = import_module(ENGINES[name]).Engine(where)
     return made
 

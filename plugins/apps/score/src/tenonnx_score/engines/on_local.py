@@ -33,7 +33,7 @@ _Process = subprocess.Popen[bytes]
 
 
 class WorkerDied(TenonnxError):
-    """The process that made a part ended by itself, again and again."""
+    """The process that made a part exited unexpectedly, again and again."""
 
 
 class Engine:
@@ -161,7 +161,7 @@ class _Worker:
             else:
                 return opened(found)
         raise WorkerDied(
-            f"the process that scores part {part.number} ended by itself",
+            f"the process that scores part {part.number} exited unexpectedly",
             given=f"{how}, {TRIES} times; the part begins with row {part.slices[0].row} of {part.slices[0].path}",
             do="see what the system says of it (memory?), try --backend numpy or a smaller --batch-size, and run the "
             "command again: it goes on from there",

@@ -38,7 +38,7 @@ def node(tell: Tell, key: str) -> dict[str, Any]:
     if last[:1] in ("i", "o"):
         values = graph.all_inputs if last[0] == "i" else graph.outputs
         if not last[1:].isdecimal() or int(last[1:]) >= len(values):
-            raise InvalidCall("the drawing has no such place", given=key[:80])
+            raise InvalidCall("the drawing has no node or value with this key", given=key[:80])
         value = values[int(last[1:])]
         return {"key": key, "title": value.name, "value": _value(looked, value), "faults": _marked(looked, key)}
     found = looked.find(key)
@@ -135,7 +135,7 @@ def _weight(key: str, place: int, what: str) -> tuple[Value, np.ndarray[Any, Any
     inputs = looked.find(key).inputs
     value = inputs[place] if 0 <= place < len(inputs) else None
     if value is None or value.data is None:
-        raise InvalidCall(f"{what} is made of a weight", given=f"input {place} of {key[:80]}")
+        raise InvalidCall(f"{what} is constant, as a weight determines it", given=f"input {place} of {key[:80]}")
     if value.name in looked.missing:
         raise InvalidCall(f"the data of weight {value.name} is missing", given=looked.missing[value.name])
     return value, np.asarray(value.data.array())
@@ -175,7 +175,9 @@ def array(tell: Tell, key: str, place: int, format: str, folder: str) -> dict[st
 def write_array(folder: Path, name: str, contents: Any, format: str) -> str:
     """Write one array; the name of the file. A .csv file has a row for each position of all axes but the last."""
     if format not in FORMATS:
-        raise InvalidCall("cannot write an array as such a file", given=format[:80], available=", ".join(FORMATS))
+        raise InvalidCall(
+            "cannot write an array to a file of this format", given=format[:80], available=", ".join(FORMATS)
+        )
     plain = "".join(each if each.isalnum() or each in "._-" else "-" for each in name).strip(".-")[-100:] or "array"
     path, contents = folder / f"{plain}{format}", np.asarray(contents)
     if contents.dtype.kind in "OV" and format == ".npy":  # bfloat16 and the like are no types of numpy's files

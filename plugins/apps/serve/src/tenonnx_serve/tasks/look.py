@@ -48,7 +48,7 @@ class Looked:
         """The prefix and the body of a function of the model. Raises ``InvalidCall``."""
         functions = list(self.graph.functions.values())
         if not 0 <= number < len(functions):
-            raise InvalidCall("there is no such function", given=str(number), available=str(len(functions)))
+            raise InvalidCall("the model has no such function", given=str(number), available=str(len(functions)))
         prefix = f"f{number}/body/"
         graph: Graph = functions[number].body  # type: ignore[attr-defined]
         if prefix not in self.bodies:
@@ -92,7 +92,7 @@ class Looked:
 
 
 def _no_such(key: str) -> InvalidCall:
-    return InvalidCall("the drawing has no such place", given=key[:80])
+    return InvalidCall("the drawing has no node or value with this key", given=key[:80])
 
 
 _looked: list[Looked] = []

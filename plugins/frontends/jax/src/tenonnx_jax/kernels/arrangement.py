@@ -145,7 +145,7 @@ def _from_front(place: Any, length: Any) -> Any:
 def _symbolic_slice(length: Any, start: Any, end: Any, step: int) -> slice:
     """The part of an axis of which a size or an end is symbolic. Raises ``DataDependent`` where the sizes decide."""
     if step != 1:
-        raise DataDependent("a slice with a step cannot be taken of a symbolic size", given=f"a step of {step}")
+        raise DataDependent("cannot slice a symbolic dim with a step", given=f"a step of {step}")
     fixed = not is_symbolic(start) and not is_symbolic(end)
     end = length if not is_symbolic(end) and end >= _FAR else _from_front(end, length)
     start = 0 if not is_symbolic(start) and start <= -_FAR else _from_front(start, length)

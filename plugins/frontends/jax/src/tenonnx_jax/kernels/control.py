@@ -53,7 +53,7 @@ def if_rule(condition: Any, *, then_branch: Any, else_branch: Any) -> tuple[Any,
     branches = [lambda branch=branch: _arrays(branch()) for branch in (then_branch, else_branch)]
     shapes = [jax.eval_shape(branch) for branch in branches]
     if str(shapes[0]) != str(shapes[1]):
-        raise DataDependent("branches give different shapes, where JAX traces the condition", given=str(shapes))
+        raise DataDependent("branches with a traced condition return different shapes", given=str(shapes))
     return tuple(lax.cond(condition.reshape(()), *branches))
 
 
@@ -61,7 +61,7 @@ def if_rule(condition: Any, *, then_branch: Any, else_branch: Any) -> tuple[Any,
 def loop_rule(limit: Any, condition: Any, *initial: Any, body: Any, _outputs: int | None) -> tuple[Any, ...]:
     number = len(initial)
     if any(counter_shape(value) for value in body.graph.inputs[:2]):
-        raise DataDependent("a loop does not give its body the number of the iteration as a scalar")
+        raise DataDependent("a loop does not pass the iteration number to its body as a scalar")
     kinds = [value.type for value in body.graph.outputs[1 + number :]]
     free = not any(map(is_traced, (limit, condition)))
     last = None if limit is None or is_traced(limit) else ints(limit)[0]
@@ -75,7 +75,7 @@ def loop_rule(limit: Any, condition: Any, *initial: Any, body: Any, _outputs: in
     if free and last is not None and always:
         return _scanned(last, initial, body, number)
     if kinds:
-        raise DataDependent("the number of iterations of a loop that stacks is unknown when JAX compiles")
+        raise DataDependent("the number of iterations of a loop with scan outputs is unknown when JAX compiles")
     return _while(limit, condition, initial, body, number)
 
 
@@ -105,7 +105,7 @@ def _scanned(last: int, initial: Any, body: Any, number: int) -> tuple[Any, ...]
             step, _arrays(initial), jnp.arange(last, dtype=jax.dtypes.canonicalize_dtype(np.int64))
         )
     except TypeError as error:
-        raise DataDependent("what a loop carries changes its shape", given=str(error).split("\n")[0]) from error
+        raise DataDependent("a loop-carried value changes its shape", given=str(error).split("\n")[0]) from error
     return (*carried, *rows)
 
 
@@ -124,7 +124,7 @@ def _while(limit: Any, condition: Any, initial: Any, body: Any, number: int) -> 
             lambda held: (held[0] < most) & held[1], step, (jnp.zeros((), dtype), first, _arrays(initial))
         )
     except TypeError as error:
-        raise DataDependent("what a loop carries changes its shape", given=str(error).split("\n")[0]) from error
+        raise DataDependent("a loop-carried value changes its shape", given=str(error).split("\n")[0]) from error
     return tuple(held[2])
 
 
@@ -143,7 +143,7 @@ def _step_by_step(last: int | None, condition: Any, initial: Any, body: Any, kin
 def _stacked(arrays: Any, kind: Any, axis: int) -> Any:
     if len({array.shape for array in arrays}) > 1:
         given = " and ".join(str(list(array.shape)) for array in arrays[:3])
-        raise InvalidCall("what a loop stacks changes its shape between iterations", given=given)
+        raise InvalidCall("a scan output changes its shape between iterations", given=given)
     if arrays:
         return jnp.stack(arrays, axis)
     dims = [dim if isinstance(dim, int) else 0 for dim in (kind.shape or ())] if isinstance(kind, TensorType) else []
@@ -171,7 +171,7 @@ def scan_rule(*inputs: Any, body: Any, num_scan_inputs: int, **given: Any) -> tu
     try:
         carried, rows = lax.scan(step, _arrays(inputs[:states]), tuple(columns), reverse=whole)
     except TypeError as error:
-        raise DataDependent("what a scan carries changes its shape", given=str(error).split("\n")[0]) from error
+        raise DataDependent("a carried value of a scan changes its shape", given=str(error).split("\n")[0]) from error
     stacked = [
         jnp.moveaxis(jnp.flip(row, 0) if back and not whole else row, 0, axis)
         for row, axis, back in zip(rows, axes, reverses, strict=True)

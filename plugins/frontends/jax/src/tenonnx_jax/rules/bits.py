@@ -19,7 +19,7 @@ from tenonnx_jax.rules.elementwise import scalar
 def bitcast_convert_type_rule(equation: Any, x: Value, *, new_dtype: Any, **_: Any) -> Value:
     to = equation.dtype
     if (DType.bool in (x.dtype, to) and x.dtype is not to) or min(x.dtype.bits, to.bits) < 8:
-        raise NotRepresentable("bits are cast between numbers that are not of whole bytes", given=f"{x.dtype} to {to}")
+        raise NotRepresentable("a bitcast involves a type that is not of whole bytes", given=f"{x.dtype} to {to}")
     if x.dtype.bits == to.bits:
         return bitcast(x, to)
     return _resized(equation, x, new_dtype)

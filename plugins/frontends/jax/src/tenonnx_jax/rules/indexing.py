@@ -271,7 +271,7 @@ def _applied(equation: Any, values: Sequence[Value], numbers: Any, mode: Any, gi
     """A function of the elements themselves in the places of windows, ``x.at[places].apply(function)``."""
     if not given["unique_indices"]:
         raise NotRepresentable(
-            "a function may be applied several times to an element",
+            "a scatter may apply its function several times to an element",
             given="places that may come several times",
             do="x.at[places].set(function(x[places])), or unique_indices=True",
         )
@@ -309,7 +309,7 @@ def _over_all(equation: Any, x: Value, updates: Value, way: str, count: int, bat
     axes = list(range(count))
     if way == "none":
         if not all(same(dim, 1) for dim in batch):
-            raise NotRepresentable("windows are written several times each", given=str(batch))
+            raise NotRepresentable("a scatter writes several windows more than once", given=str(batch))
         return ops.squeeze(updates, axes) if count else updates
     combine, reduce = ways[way]
     return combine(x, reduce(updates, axes, keepdims=0) if count else updates)

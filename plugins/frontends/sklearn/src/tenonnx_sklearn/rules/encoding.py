@@ -24,7 +24,7 @@ def positions(x: Value, categories: Any) -> Value:
         return _positions_of_text(x, categories)
     if any(isinstance(each, str) for each in categories.tolist()):
         raise NotRepresentable(
-            "categories that are text are looked up in a column of numbers",
+            "a column of numbers is encoded by categories that are strings",
             given=str(x.dtype),
             do="give tx.load an example of the rows that the estimator takes",
         )

@@ -101,7 +101,7 @@ def reduced_axes(node: Any, first: Value, second: Value) -> list[Value]:
     for pair in zip(*padded, strict=True):
         if pair[0] != pair[1] and 1 not in pair:
             raise NotRepresentable(
-                "cannot tell which of two sizes was repeated",
+                "cannot determine which of two sizes was repeated",
                 given=" and ".join(map(str, pair)),
                 do="give fixed sizes to the inputs (dims=, or a signature with sizes), or one name to both (dims=)",
             )

@@ -93,7 +93,7 @@ def multinomial(node: Any, logits: Value, count: Value) -> Value:
 )
 def other_draws(node: Any, *_: Any) -> Any:
     raise NotRepresentable(
-        "random numbers are neither uniform nor normal, and not of a seed that is given",
+        "random numbers are neither uniform, normal nor seeded",
         given=node.title,
         do="use tf.random.uniform, tf.random.normal or tf.random.stateless_uniform, stateless_normal or "
         "stateless_truncated_normal, or draw before the model and give the numbers as an input",

@@ -103,7 +103,7 @@ def _of_key(node: Any, key: Value, counter: Value, algorithm: Value) -> Blocks:
     held = static(algorithm)
     if held is None or int(held) not in (_PHILOX, _OF_DEVICE):
         raise NotRepresentable(
-            "random numbers of a seed are not those of Philox",
+            "seeded random numbers are not those of Philox",
             given=f"{node.title} of algorithm {held}",
             do='alg="philox"',
         )

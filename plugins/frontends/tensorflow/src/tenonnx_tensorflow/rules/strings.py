@@ -166,7 +166,7 @@ def _decimal(node: Any, x: Value) -> Value:
     digits = 6 if digits < 0 else digits
     if x.dtype is DType.float64 or node.get("scientific", False) or node.get("shortest", False) or digits > 8:
         raise NotRepresentable(
-            "numbers become text that are float64, or in scientific or shortest form, or with more than 8 digits",
+            "cannot format numbers as strings: they are float64, in scientific or shortest form, or have more than 8 digits",
             given=f"{node.title}: {x.dtype.name}, {digits} digits",
             do="cast to float32 before as_string, or format numbers behind the model",
         )

@@ -71,7 +71,7 @@ def destroyed(interpreter: Any, node: Any, *_: Any) -> list[Any]:
 def restore(interpreter: Any, node: Any, prefix: Any, names: Value, slices: Value) -> list[Any]:
     """Contents of a checkpoint by these names."""
     if interpreter.state.restored is None:
-        raise NotRepresentable("no checkpoint lies beside the graph", given=node.title)
+        raise NotRepresentable("no checkpoint was found next to the graph", given=node.title)
     found = []
     wanted = (known(each, "the names of what a checkpoint holds").reshape(-1) for each in (names, slices))
     for key, part in zip(*wanted, strict=True):

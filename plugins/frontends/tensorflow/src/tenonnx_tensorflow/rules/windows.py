@@ -215,7 +215,7 @@ def _pooled(node: Any, x: Value, sizes: Sequence[int], op: Callable[..., Value])
     outer = list(sizes)
     over = [outer[0], outer[-1] if layout.is_last else outer[1]] if len(outer) > 1 else []
     if any(n != 1 for n in over):
-        raise NotRepresentable("a window lies over other axes than those of the image", given=f"ksize {outer}")
+        raise NotRepresentable("a window covers axes other than those of the image", given=f"ksize {outer}")
     held = layout.first(x)
     window = window_of(node, layout, kernel, dilations="-")
     return layout.back(op(held, kernel_shape=kernel, **window.attributes(held)))

@@ -99,7 +99,7 @@ def scan_rule(*inputs: Any, body: Any, num_scan_inputs: int, **given: Any) -> tu
 def _stacked(tensors: Sequence[torch.Tensor], kind: Any, axis: int) -> torch.Tensor:
     if len({tensor.shape for tensor in tensors}) > 1:
         given = " and ".join(str(list(tensor.shape)) for tensor in tensors[:3])
-        raise InvalidCall("what a loop stacks changes its shape between iterations", given=given)
+        raise InvalidCall("a scan output changes its shape between iterations", given=given)
     if tensors:
         return torch.stack(list(tensors), dim=axis)
     shape = kind.shape or () if isinstance(kind, TensorType) else ()
