@@ -53,12 +53,12 @@ GROWING = subgraph(
 #: Calls with the contents that lowerings of an op ask for, and that its cases do not draw.
 FURTHER = {
     ops.leaky_relu: [call(ROW, alpha=0.25)],
-    ops.clip: [call(ROW, np.float32(0))],
+    ops.clip: [call(ROW, np.float32(0)), call(ROW, np.float32(0), np.float32(1))],
     ops.loop: [
         call(np.int64(5), None, ROW, body=GROWING, _outputs=1),
         call(np.int64(0), np.array(True), ROW, body=GROWING, _outputs=1),
     ],
-    ops.add: [call(IMAGE, BY_CHANNEL), call(BY_CHANNEL, IMAGE)],
+    ops.add: [call(IMAGE, BY_CHANNEL), call(BY_CHANNEL, IMAGE), call(MATRIX, ROW[:3])],
     ops.mul: [
         call(ROW, ROW),
         call(IMAGE, BY_CHANNEL),
@@ -105,19 +105,34 @@ FURTHER = {
     ops.gather: [call(ROW, np.int64([2, 0, -1])), call(np.array(["a"], object), np.int64(0))],
     ops.one_hot: [call(np.int64([2, 0]), np.int64(3), np.float32([0, 1]))],
     ops.reduce_sum: [call(MATRIX, np.int64([1]), keepdims=0)],
-    ops.reduce_max: [call(MATRIX, np.int64([1]), keepdims=0)],
+    ops.reduce_max: [call(MATRIX, np.int64([1]), keepdims=0), call(IMAGE, np.int64([2, 3]))],
+    ops.matmul: [call(np.stack([MATRIX, -MATRIX]), MATRIX.T.copy())],
+    ops.average_pool: [call(IMAGE, kernel_shape=[2, 2], pads=[1, 0, 0, 1])],
+    ops.lrn: [call(IMAGE, size=2)],
+    ops.shrink: [call(ROW, lambd=0.5, bias=0.5)],
+    ops.scatter_elements: [call(ROW, np.int64([1, 3]), np.float32([5, -1]), reduction="add")],
     ops.sign: [call(np.int64([3, 0, -2]))],
     ops.slice_: [
         call(ROW, np.int64([0]), np.int64([4]), np.int64([0]), np.int64([2])),
         call(MATRIX, np.int64([1]), np.int64([3]), np.int64([1])),
+        call(IMAGE, np.int64([0]), np.int64([2]), np.int64([3]), np.int64([2])),
     ],
-    ops.reduce_mean: [call(IMAGE, np.int64([2, 3])), call(IMAGE, np.int64([-2, -1]), keepdims=0)],
-    ops.resize: [call(IMAGE, None, None, np.int64(size), mode="nearest") for size in ([1, 3, 4, 4], [1, 3, 4, 0])],
+    ops.reduce_mean: [
+        call(IMAGE, np.int64([2, 3])),
+        call(IMAGE, np.int64([-2, -1]), keepdims=0),
+        call(IMAGE, np.int64([1])),
+    ],
+    ops.resize: [
+        *(call(IMAGE, None, None, np.int64(size), mode="nearest") for size in ([1, 3, 4, 4], [1, 3, 4, 0])),
+        call(IMAGE, None, np.float32([1, 1, 2, 1.5]), mode="linear"),
+    ],
 }
 
 
 def name_of(function):
-    return f"{function.func.__name__}({function.args[0].name})" if isinstance(function, partial) else function.__name__
+    if isinstance(function, partial):
+        return f"{function.func.__name__}({getattr(function.args[0], 'name', function.args[0].__name__)})"
+    return function.__name__
 
 
 @cache

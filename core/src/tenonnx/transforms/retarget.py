@@ -280,7 +280,7 @@ class Retargeting(Rewriter):
             except (NotRepresentable, TypeMismatch, UnsupportedOp) as error:
                 reasons.append(error.what)
             except _Refused as refused:
-                reasons += refused.reasons
+                reasons += refused.reasons if action != "cast" else []
             else:
                 if results is not None:
                     return action, reasons[0], results

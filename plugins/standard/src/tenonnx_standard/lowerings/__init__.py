@@ -9,6 +9,7 @@ and zeros of either sign are equal. A function returns None where it does not se
 from tenonnx_standard.lowerings import (  # noqa: F401
     activations,
     arithmetic,
+    bounds,
     control_flow,
     convolutions,
     functions,
@@ -16,7 +17,9 @@ from tenonnx_standard.lowerings import (  # noqa: F401
     matrices,
     movement,
     reductions,
+    scattering,
     selections,
+    shapes,
 )
 from tenonnx_standard.lowerings.registry import LOWERINGS
 

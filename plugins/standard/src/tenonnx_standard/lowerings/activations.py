@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx_standard.lowerings.registry import integers, like, lowering, not_of_half, numbers, of_floats, unless
+from tenonnx_standard.lowerings.registry import integers, like, lowering, not_of_half, numbers, of_floats, sizes, unless
 
 
 @lowering(ops.relu)
@@ -110,6 +110,33 @@ def clip_of_one_number_to_relu(input, min, max):
     return ops.relu(input)
 
 
+@lowering(ops.clip)
+def clip_by_hard_sigmoid(input, min, max):
+    """Between 0 and 1."""
+    of_floats(input)
+    unless((numbers(min).reshape(-1), numbers(max).reshape(-1)) != ([0], [1]))
+    return ops.hard_sigmoid(input, alpha=1.0, beta=0.0)
+
+
+@lowering(ops.elu, "finite")
+def elu_by_extremes(X, *, alpha):
+    zero = like(X, 0)
+    below = ops.sub(ops.exp(ops.minimum(X, zero)), like(X, 1))
+    return ops.add(ops.maximum(X, zero), below if alpha == 1 else ops.mul(below, like(X, alpha)))
+
+
+@lowering(ops.elu, "finite")
+def elu_by_where(X, *, alpha):
+    below = ops.sub(ops.exp(X), like(X, 1))
+    return ops.where(ops.less(X, like(X, 0)), below if alpha == 1 else ops.mul(below, like(X, alpha)), X)
+
+
+@lowering(ops.celu, "finite")
+def celu_by_elu(X, *, alpha):
+    unless(alpha <= 0)
+    return ops.mul(ops.elu(ops.div(X, like(X, alpha)), alpha=1.0), like(X, alpha))
+
+
 @lowering(ops.sigmoid, "rounding")
 def sigmoid_by_tanh(X):
     """Off by an ulp of 1."""
@@ -156,6 +183,18 @@ def softmax_by_log_softmax(input, *, axis):
     return ops.exp(ops.log_softmax(input, axis=axis))
 
 
+@lowering(ops.softmax, "finite")
+def softmax_by_log_sum_exp(input, *, axis):
+    of_floats(input)
+    return ops.exp(ops.sub(input, ops.reduce_log_sum_exp(input, integers([axis]))))
+
+
+@lowering(ops.log_softmax, "finite")
+def log_softmax_by_log_sum_exp(input, *, axis):
+    of_floats(input)
+    return ops.sub(input, ops.reduce_log_sum_exp(input, integers([axis])))
+
+
 @lowering(ops.log_softmax, "finite")
 def log_softmax_by_softmax(input, *, axis):
     return ops.log(ops.softmax(input, axis=axis))
@@ -170,3 +209,17 @@ def hard_sigmoid_by_clip(X, *, alpha, beta):
 def hard_swish_by_hard_sigmoid(X):
     """Off by 4 ulps."""
     return ops.mul(X, ops.hard_sigmoid(X, alpha=1 / 6, beta=0.5))
+
+
+@lowering(ops.hardmax, "finite")
+def hardmax_by_one_hot(input, *, axis):
+    depth = sizes(input)[axis]
+    return ops.one_hot(ops.argmax(input, axis=axis, keepdims=0), integers([depth]), like(input, [0, 1]), axis=axis)
+
+
+@lowering(ops.shrink, "finite")
+def shrink_by_relu(input, *, bias, lambd):
+    of_floats(input)
+    unless(bias != lambd or bias < 0)
+    limit = like(input, lambd)
+    return ops.sub(ops.relu(ops.sub(input, limit)), ops.relu(ops.sub(ops.neg(input), limit)))

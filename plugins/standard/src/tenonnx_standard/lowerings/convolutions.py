@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Value
+from tenonnx.extend import Value, constant
 from tenonnx_standard.lowerings.registry import (
     count,
     cut,
@@ -17,6 +17,8 @@ from tenonnx_standard.lowerings.registry import (
     joined,
     like,
     lowering,
+    not_of_half,
+    numbers,
     of_floats,
     reshaped,
     sizes,
@@ -166,6 +168,39 @@ def average_pool_by_sums(X, **attributes):
 
 
 @lowering(ops.average_pool, "rounding")
+def average_pool_beside_pads(X, **attributes):
+    """The sums of a convolution with ones, by the number of elements under each window."""
+    of_floats(X)
+    unless(attributes["ceil_mode"] != 0 or attributes["count_include_pad"] != 0)
+    _, channels, *spatial = sizes(X)
+    window = _window(spatial, attributes["kernel_shape"], **attributes)
+    unless(not any(window.begin + window.end))
+    ones = like(X, np.ones((channels, 1, *window.kernel)))
+    seen = constant(np.ones((1, 1, *spatial), np.float32))
+    shares = numbers(ops.average_pool(seen, **{**attributes, "count_include_pad": 1}))
+    pads = [*window.begin, *window.end]
+    sums = ops.conv(X, ones, group=channels, strides=window.strides, dilations=window.dilations, pads=pads)
+    return ops.mul(sums, like(X, 1 / (shares.astype(np.float64) * np.prod(window.kernel))))
+
+
+def _pool_of_blocks(reduction: Any, x: Value, _outputs: int | None = None, **attributes: Any) -> Any:
+    """Windows that neither overlap nor leave anything out, as axes of their own."""
+    of_floats(x)
+    n, channels, *spatial = sizes(x)
+    kernel = list(attributes["kernel_shape"])
+    window = _window(spatial, kernel, **attributes)
+    unless(_outputs not in (None, 1) or window.strides != kernel or any(window.begin + window.end))
+    unless(any(d != 1 for d in window.dilations) or any(size % k for size, k in zip(spatial, kernel, strict=True)))
+    apart = [part for size, k in zip(spatial, kernel, strict=True) for part in (size // k, k)]
+    axes = [3 + 2 * place for place in range(len(spatial))]
+    return reduction(reshaped(x, (n, channels, *apart)), integers(axes), keepdims=0)
+
+
+lowering(ops.average_pool, "rounding")(partial(_pool_of_blocks, ops.reduce_mean))
+lowering(ops.max_pool)(partial(_pool_of_blocks, ops.reduce_max))
+
+
+@lowering(ops.average_pool, "rounding")
 def average_pool_of_all(X, **attributes):
     window = _averages(X, attributes)
     unless(window.out != [1] * len(window.out) or window.kernel != list(sizes(X)[2:]))
@@ -198,6 +233,35 @@ def max_pool_of_all(X, *, _outputs=None, **attributes):
     window = _window(sizes(X)[2:], attributes["kernel_shape"], **attributes)
     unless(window.out != [1] * len(window.out) or window.kernel != list(sizes(X)[2:]))
     return ops.global_max_pool(X)
+
+
+def _normalized_locally(x: Value, mean: Any, *, alpha: float, beta: float, bias: float) -> Any:
+    """``x`` by a power of the means of squares of neighboring channels."""
+    return ops.div(x, ops.pow_(ops.add(ops.mul(mean, like(x, alpha)), like(x, bias)), like(x, beta)))
+
+
+@lowering(ops.lrn, "rounding")
+def lrn_by_average_pool(X, *, size, **attributes):
+    """Off by 16 ulps. Channels are the height of one image."""
+    not_of_half(X)
+    n, channels, *spatial = sizes(X)
+    before, behind = (size - 1) // 2, size // 2
+    unless(max(before, behind) >= size)
+    image = reshaped(ops.mul(X, X), (n, 1, channels, int(np.prod(spatial))))
+    mean = ops.average_pool(image, kernel_shape=[size, 1], pads=[before, 0, behind, 0], count_include_pad=1)
+    return _normalized_locally(X, reshaped(mean, (n, channels, *spatial)), **attributes)
+
+
+@lowering(ops.lrn, "finite")
+def lrn_by_conv(X, *, size, **attributes):
+    """The weights are a band around the diagonal."""
+    not_of_half(X)
+    unless(X.rank not in (4, 5))
+    channels = sizes(X)[1]
+    apart = np.arange(channels) - np.arange(channels)[:, None]
+    band = ((apart >= -((size - 1) // 2)) & (apart <= size // 2)) / size
+    mean = ops.conv(ops.mul(X, X), like(X, band.reshape(channels, channels, *[1] * (X.rank - 2))))
+    return _normalized_locally(X, mean, **attributes)
 
 
 @lowering(ops.pad)

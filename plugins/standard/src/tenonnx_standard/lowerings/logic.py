@@ -33,6 +33,11 @@ def and_by_where(A, B):
 
 
 @lowering(ops.and_)
+def and_by_minimum(A, B):
+    return ops.cast(ops.minimum(_number(A), _number(B)), to=DType.bool)
+
+
+@lowering(ops.and_)
 def and_by_comparison(A, B):
     return ops.greater(ops.mul(_number(A), _number(B)), _zero())
 
@@ -244,3 +249,9 @@ def cast_to_truth_by_equal(input, *, to, saturate, round_mode):
 @lowering(ops.isnan)
 def isnan_by_equal(X):
     return ops.not_(ops.equal(X, X))
+
+
+@lowering(ops.isinf)
+def isinf_by_absolute(X, *, detect_negative, detect_positive):
+    unless(not (detect_negative and detect_positive))
+    return ops.equal(ops.absolute(X), like(X, np.inf))

@@ -87,6 +87,15 @@ def matmul_by_conv(A, B):
     return reshaped(flat, (*A.shape[:-1], columns))
 
 
+@lowering(ops.matmul)
+def matmul_by_conv_of_transposed(A, B):
+    """As ``matmul_by_conv``, for a batch of matrices, without a Reshape."""
+    of_floats(A)
+    unless(B.rank != 2 or A.rank != 3)
+    weights = ops.unsqueeze(ops.transpose(B, perm=[1, 0]), [2])
+    return ops.transpose(ops.conv(ops.transpose(A, perm=[0, 2, 1]), weights), perm=[0, 2, 1])
+
+
 @lowering(ops.matmul, "rounding")
 def matmul_by_products(A, B):
     """Sums of products of elements."""
@@ -118,6 +127,24 @@ def gemm_of_plain_matrices(A, B, C, *, alpha, beta, transA, transB):
     return ops.add(product, C if beta == 1 else ops.mul(C, like(A, beta)))
 
 
+@lowering(ops.einsum, "rounding")
+def einsum_by_products(*Inputs, equation):
+    """Sums of products of elements, whose axes are those of all terms."""
+    of_floats(*Inputs)
+    given, arrow, wanted = equation.replace(" ", "").partition("->")
+    terms = given.split(",")
+    unless(len(terms) != 2 or not arrow or "." in equation or any(len(set(term)) < len(term) for term in terms))
+    labels = wanted + "".join(sorted(set(given) - set(wanted) - {","}))
+    factors = []
+    for value, term in zip(Inputs, terms, strict=True):
+        order = sorted(range(len(term)), key=lambda axis, term=term: labels.index(term[axis]))
+        moved = value if order == sorted(order) else ops.transpose(value, perm=order)
+        absent = [place for place, label in enumerate(labels) if label not in term]
+        factors.append(ops.unsqueeze(moved, absent) if absent else moved)
+    product, summed = ops.mul(*factors), list(range(len(wanted), len(labels)))
+    return ops.reduce_sum(product, summed, keepdims=0) if summed else product
+
+
 @lowering(ops.transpose, "finite")
 def transpose_by_gemm(data, *, perm):
     of_floats(data)
@@ -131,3 +158,12 @@ def transpose_by_einsum(data, *, perm):
     letters = string.ascii_lowercase[: data.rank]
     order = perm or range(data.rank)[::-1]
     return ops.einsum(data, equation=f"{letters}->{''.join(letters[axis] for axis in order)}")
+
+
+@lowering(ops.det, "finite")
+def det_of_two_rows(X):
+    of_floats(X)
+    unless(sizes(X)[-2:] != (2, 2))
+    rows = [cut(X, X.rank - 2, place, place + 1) for place in range(2)]
+    (a, b), (c, d) = ([cut(row, X.rank - 1, place, place + 1) for place in range(2)] for row in rows)
+    return ops.squeeze(ops.sub(ops.mul(a, d), ops.mul(b, c)), [X.rank - 2, X.rank - 1])

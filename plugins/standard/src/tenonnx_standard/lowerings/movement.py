@@ -1,9 +1,8 @@
-"""Ops that move data by each other."""
+"""Parts of tensors by each other."""
 
 from __future__ import annotations
 
-import math
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -24,156 +23,6 @@ from tenonnx_standard.lowerings.registry import (
     unless,
     within,
 )
-
-# ----- shapes ---------------------------------------------------------------------------------------------------------
-
-
-@lowering(ops.squeeze)
-def squeeze_by_reshape(data, axes):
-    shape = data.shape
-    chosen = None if axes is None else {within(int(a), len(shape)) for a in numbers(axes).reshape(-1)}
-    if chosen is None:
-        sizes(data)
-        chosen = {axis for axis, dim in enumerate(shape) if dim == 1}
-    return reshaped(data, [dim for axis, dim in enumerate(shape) if axis not in chosen])
-
-
-@lowering(ops.unsqueeze)
-def unsqueeze_by_reshape(data, axes):
-    given = numbers(axes).reshape(-1)
-    rank = len(data.shape) + len(given)
-    chosen, dims = {within(int(a), rank) for a in given}, iter(data.shape)
-    return reshaped(data, [1 if axis in chosen else next(dims) for axis in range(rank)])
-
-
-@lowering(ops.flatten)
-def flatten_by_reshape(input, *, axis):
-    shape = sizes(input)
-    place = within(axis, len(shape))
-    return reshaped(input, (math.prod(shape[:place]), math.prod(shape[place:])))
-
-
-@lowering(ops.flatten)
-def flatten_of_any_batch(input, *, axis):
-    shape = input.shape
-    place = within(axis, len(shape))
-    rest = shape[place:]
-    unless(place != 1 or not all(isinstance(dim, int) for dim in rest))
-    return ops.reshape(input, [-1, math.prod(rest)])
-
-
-def _new_shape(data: Value, shape: Value, allowzero: int) -> tuple[tuple[int, ...], list[int]]:
-    old, wanted = sizes(data), [int(dim) for dim in numbers(shape).reshape(-1)]
-    unless(0 in old)
-    new = [old[place] if dim == 0 and not allowzero else dim for place, dim in enumerate(wanted)]
-    if -1 in new:
-        new[new.index(-1)] = math.prod(old) // -math.prod(new)
-    return old, new
-
-
-@lowering(ops.reshape)
-def reshape_by_flatten(data, shape, *, allowzero):
-    old, new = _new_shape(data, shape, allowzero)
-    fits = [axis for axis in range(len(old) + 1) if [math.prod(old[:axis]), math.prod(old[axis:])] == new]
-    unless(not fits)
-    return ops.flatten(data, axis=fits[0])
-
-
-@lowering(ops.reshape)
-def reshape_by_squeeze(data, shape, *, allowzero):
-    """Squeeze and Unsqueeze for a Reshape that only removes or adds axes of length 1."""
-    old, new = _new_shape(data, shape, allowzero)
-    unless([dim for dim in old if dim != 1] != [dim for dim in new if dim != 1] or list(old) == new)
-    ones = [axis for axis, dim in enumerate(old) if dim == 1]
-    bare = ops.squeeze(data, integers(ones)) if ones else data
-    added = [axis for axis, dim in enumerate(new) if dim == 1]
-    return ops.unsqueeze(bare, integers(added)) if added else bare
-
-
-@lowering(ops.transpose)
-def transpose_by_reshape(data, *, perm):
-    """For axes of one element alone that move."""
-    shape = data.shape
-    order = list(perm or range(len(shape))[::-1])
-    moved = [axis for axis in order if shape[axis] != 1]
-    unless(moved != sorted(moved) or order == sorted(order))
-    return reshaped(data, [shape[axis] for axis in order])
-
-
-@lowering(ops.transpose)
-def transpose_by_slices(data, *, perm):
-    shape = sizes(data)
-    unless(len(shape) != 2 or list(perm or (1, 0)) != [1, 0])
-    count(shape[1:], 64)
-    return joined([reshaped(cut(data, 1, k, k + 1), (1, shape[0])) for k in range(shape[1])], 0)
-
-
-# ----- repetition -----------------------------------------------------------------------------------------------------
-
-
-def _expanded(input: Value, shape: Value) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    old = sizes(input)
-    new = np.broadcast_shapes(old, tuple(int(dim) for dim in numbers(shape).reshape(-1)))
-    return (1,) * (len(new) - len(old)) + old, new
-
-
-@lowering(ops.expand)
-def expand_by_tile(input, shape):
-    old, new = _expanded(input, shape)
-    unless(0 in new)
-    whole = input if len(old) == input.rank else reshaped(input, old)
-    return ops.tile(whole, integers([b // a for a, b in zip(old, new, strict=True)]))
-
-
-@lowering(ops.expand)
-def expand_by_mul(input, shape):
-    _, new = _expanded(input, shape)
-    unless(not (input.dtype.is_float or input.dtype.is_integer))
-    return ops.mul(input, like(input, np.ones(new)))
-
-
-@lowering(ops.expand)
-def expand_by_add(input, shape):
-    _, new = _expanded(input, shape)
-    unless(not (input.dtype.is_float or input.dtype.is_integer))
-    return ops.add(input, like(input, np.full(new, -0.0 if input.dtype.is_float else 0)))
-
-
-@lowering(ops.expand)
-def expand_by_concat(input, shape):
-    old, new = _expanded(input, shape)
-    found = input if len(old) == input.rank else reshaped(input, old)
-    for axis, (a, b) in enumerate(zip(old, new, strict=True)):
-        if a != b:
-            count([b])
-            found = ops.concat(*[found] * b, axis=axis)
-    return found
-
-
-@lowering(ops.tile)
-def tile_by_concat(input, repeats):
-    found, times = input, [int(count) for count in numbers(repeats).reshape(-1)]
-    for axis, each in enumerate(times):
-        count([each])
-        found = found if each == 1 else ops.concat(*[found] * each, axis=axis)
-    return found
-
-
-@lowering(ops.tile)
-def tile_by_expand(input, repeats):
-    shape, times = sizes(input), [int(count) for count in numbers(repeats).reshape(-1)]
-    apart = [n for pair in zip([1] * len(shape), shape, strict=True) for n in pair]
-    whole = [n for pair in zip(times, shape, strict=True) for n in pair]
-    spread = ops.expand(reshaped(input, apart), integers(whole))
-    return reshaped(spread, [n * t for n, t in zip(shape, times, strict=True)])
-
-
-@lowering(ops.tile)
-def tile_of_single_elements(input, repeats):
-    shape, times = sizes(input), [int(count) for count in numbers(repeats).reshape(-1)]
-    unless(any(n != 1 and t != 1 for n, t in zip(shape, times, strict=True)))
-    return ops.expand(input, integers([n * t for n, t in zip(shape, times, strict=True)]))
-
 
 # ----- parts ----------------------------------------------------------------------------------------------------------
 
@@ -260,6 +109,29 @@ def slice_with_step_by_pieces(data, starts, ends, axes, steps):
     return joined([cut(data, axis, place, place + 1) for place in chosen], axis)
 
 
+def _by_stride(function: Any, data: Value, *cut_: Any) -> Any:
+    """Every n-th element along an axis of images, from the first, by windows of one element."""
+    of_floats(data)
+    axis, chosen = _one_range(data, *cut_)
+    unless(data.rank not in (4, 5) or axis < 2 or chosen.start != 0 or chosen.step < 1)
+    unless(len(chosen) != -(-sizes(data)[axis] // chosen.step))
+    rank = data.rank - 2  # type: ignore[operator]
+    return function(data, [chosen.step if place == axis - 2 else 1 for place in range(rank)])
+
+
+def _strided_conv(data: Value, strides: list[int]) -> Any:
+    channels = sizes(data)[1]
+    return ops.conv(data, like(data, np.ones((channels, 1, *[1] * len(strides)))), group=channels, strides=strides)
+
+
+def _strided_max_pool(data: Value, strides: list[int]) -> Any:
+    return ops.max_pool(data, kernel_shape=[1] * len(strides), strides=strides)
+
+
+lowering(ops.slice_)(partial(_by_stride, _strided_conv))
+lowering(ops.slice_)(partial(_by_stride, _strided_max_pool))
+
+
 @lowering(ops.slice_, "finite")
 def slice_by_matmul(data, starts, ends, axes, steps):
     of_floats(data)
@@ -325,6 +197,20 @@ def pad_by_concat(data, pads, constant_value, axes, *, mode):
         ]
         found = joined(parts, axis)
         shape[axis] += max(before, 0) + max(behind, 0)
+    return found
+
+
+@lowering(ops.pad, "finite")
+def pad_by_matmul(data, pads, constant_value, axes, *, mode):
+    """Zeros along the last two axes, by rows and columns of zeros in the identity matrix."""
+    of_floats(data)
+    begin, end, filling = constant_pads(data, pads, constant_value, axes, mode)
+    unless(data.rank < 2 or filling != 0 or any(begin[:-2]) or any(end[:-2]) or min(begin + end) < 0)
+    found = data
+    for axis in (-2, -1):
+        if begin[axis] or end[axis]:
+            spread = np.pad(np.eye(sizes(data)[axis]), ((0, 0), (begin[axis], end[axis])))
+            found = ops.matmul(found, like(data, spread)) if axis == -1 else ops.matmul(like(data, spread.T), found)
     return found
 
 
@@ -413,6 +299,17 @@ def one_hot_by_equal(indices, depth, values, *, axis):
     return ops.where(chosen, on, off)
 
 
+@lowering(ops.one_hot)
+def one_hot_by_casts(indices, depth, values, *, axis):
+    """Zeros and ones alone, as sums of comparisons with all numbers from 0 on, and from -1 down."""
+    size = int(numbers(depth).reshape(-1)[0])
+    unless(axis not in (-1, indices.rank) or not indices.dtype.is_integer or values.dtype.is_complex)
+    unless(numbers(values).reshape(-1).tolist() != [0, 1])
+    column = ops.unsqueeze(indices, integers([indices.rank]))
+    above, below = (ops.equal(column, like(indices, np.arange(size) - offset)) for offset in (0, size))
+    return ops.add(ops.cast(above, to=values.dtype), ops.cast(below, to=values.dtype))
+
+
 @lowering(ops.trilu, "finite")
 def trilu_by_mul(input, k, *, upper):
     of_floats(input)
@@ -420,3 +317,15 @@ def trilu_by_mul(input, k, *, upper):
     shape = sizes(input)
     mask = np.triu(np.ones(shape[-2:]), offset) if upper else np.tril(np.ones(shape[-2:]), offset)
     return ops.mul(input, like(input, mask))
+
+
+@lowering(ops.reverse_sequence)
+def reverse_sequence_by_slices(input, sequence_lens, *, batch_axis, time_axis):
+    """Of known lengths, one part for each of the batch."""
+    length, lengths = sizes(input)[time_axis], numbers(sequence_lens).reshape(-1)
+    count([len(lengths)])
+    made = []
+    for place, n in enumerate(map(int, lengths)):
+        order = [*range(n)[::-1], *range(n, length)]
+        made.append(ops.gather(cut(input, batch_axis, place, place + 1), integers(order), axis=time_axis))
+    return joined(made, batch_axis)

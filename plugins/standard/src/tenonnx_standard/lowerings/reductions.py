@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from functools import partial, reduce
 from typing import Any
 
@@ -25,8 +26,8 @@ from tenonnx_standard.lowerings.registry import (
 )
 
 
-def rows(data: Value, axes: Value | None, keepdims: int, noop: int) -> tuple[Value, int, list[Any]]:
-    """The reduced axes as the last one of a matrix, its size, and the dims of the result."""
+def reduced(data: Value, axes: Value | None, noop: int) -> tuple[list[int], int]:
+    """The reduced axes in order, and the number of elements that each result comes from."""
     shape = data.shape or ()
     chosen = [] if axes is None else [within(int(a), len(shape)) for a in numbers(axes).reshape(-1)]
     unless(not chosen and noop != 0)
@@ -35,6 +36,13 @@ def rows(data: Value, axes: Value | None, keepdims: int, noop: int) -> tuple[Val
     unless(not shape or not all(isinstance(dim, int) for dim in dims))
     inner = int(np.prod(dims))
     unless(inner == 0)
+    return chosen, inner
+
+
+def rows(data: Value, axes: Value | None, keepdims: int, noop: int) -> tuple[Value, int, list[Any]]:
+    """The reduced axes as the last one of a matrix, its size, and the dims of the result."""
+    shape = data.shape or ()
+    chosen, inner = reduced(data, axes, noop)
     others = [axis for axis in range(len(shape)) if axis not in chosen]
     order = [*others, *chosen]
     moved = data if order == sorted(order) else ops.transpose(data, perm=order)
@@ -62,7 +70,7 @@ def reduce_mean_by_matmul(data, axes, *, keepdims, noop_with_empty_axes):
 @lowering(ops.reduce_mean, "rounding")
 def reduce_mean_by_sum(data, axes, *, keepdims, noop_with_empty_axes):
     of_floats(data)
-    _, inner, _ = rows(data, axes, keepdims, noop_with_empty_axes)
+    _, inner = reduced(data, axes, noop_with_empty_axes)
     total = ops.reduce_sum(data, axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes)
     return ops.div(total, like(data, inner))
 
@@ -70,7 +78,7 @@ def reduce_mean_by_sum(data, axes, *, keepdims, noop_with_empty_axes):
 @lowering(ops.reduce_sum, "rounding")
 def reduce_sum_by_mean(data, axes, *, keepdims, noop_with_empty_axes):
     of_floats(data)
-    _, inner, _ = rows(data, axes, keepdims, noop_with_empty_axes)
+    _, inner = reduced(data, axes, noop_with_empty_axes)
     mean = ops.reduce_mean(data, axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes)
     return ops.mul(mean, like(data, inner))
 
@@ -88,14 +96,35 @@ def reduce_mean_by_global_average_pool(data, axes, *, keepdims, noop_with_empty_
     return reshaped(ops.global_average_pool(_image(flat, inner)), dims)
 
 
-@lowering(ops.reduce_mean, "rounding")
-def reduce_mean_of_images(data, axes, *, keepdims, noop_with_empty_axes):
+def _of_images(pool: Any, data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Any:
     """The axes of images, as they are."""
     of_floats(data)
-    chosen = sorted(within(int(a), data.rank) for a in numbers(axes).reshape(-1))
-    unless(data.rank < 3 or chosen != list(range(2, data.rank)))
-    made = ops.global_average_pool(data)
-    return made if keepdims else reshaped(made, data.shape[:2])
+    chosen, _ = reduced(data, axes, noop_with_empty_axes)
+    unless((data.rank or 0) < 3 or chosen != list(range(2, data.rank or 0)))
+    made = pool(data)
+    return made if keepdims else reshaped(made, (data.shape or ())[:2])
+
+
+lowering(ops.reduce_mean, "rounding")(partial(_of_images, ops.global_average_pool))
+lowering(ops.reduce_max)(partial(_of_images, ops.global_max_pool))
+
+
+@lowering(ops.reduce_mean, "rounding")
+def reduce_mean_of_channels_by_conv(data, axes, *, keepdims, noop_with_empty_axes):
+    of_floats(data)
+    chosen, channels = reduced(data, axes, noop_with_empty_axes)
+    unless(data.rank not in (4, 5) or chosen != [1])
+    made = ops.conv(data, like(data, np.full((1, channels, *[1] * (data.rank - 2)), 1 / channels)))
+    return made if keepdims else reshaped(made, [*data.shape[:1], *data.shape[2:]])
+
+
+@lowering(ops.reduce_sum, "rounding")
+def reduce_sum_by_einsum(data, axes, *, keepdims, noop_with_empty_axes):
+    of_floats(data)
+    chosen, _ = reduced(data, axes, noop_with_empty_axes)
+    letters = string.ascii_lowercase[: data.rank]
+    made = ops.einsum(data, equation=f"{letters}->{''.join(letters[a] for a in range(data.rank) if a not in chosen)}")
+    return reshaped(made, [1 if a in chosen else dim for a, dim in enumerate(data.shape)]) if keepdims else made
 
 
 @lowering(ops.reduce_max)
@@ -147,6 +176,20 @@ def reduce_l2_by_squares(data, axes, **attributes):
     of_floats(data)
     not_of_half(data)
     return ops.sqrt(ops.reduce_sum(ops.mul(data, data), axes, **attributes))
+
+
+@lowering(ops.reduce_l2, "rounding")
+def reduce_l2_by_sum_square(data, axes, **attributes):
+    of_floats(data)
+    not_of_half(data)
+    return ops.sqrt(ops.reduce_sum_square(data, axes, **attributes))
+
+
+@lowering(ops.lp_normalization, "finite")
+def lp_normalization_by_maximum(input, *, axis, p):
+    of_floats(input)
+    norm = (ops.reduce_l1 if p == 1 else ops.reduce_l2)(input, integers([axis]))
+    return ops.div(input, ops.maximum(norm, like(input, np.finfo(np.float16).tiny)))
 
 
 @lowering(ops.cumsum, "finite")

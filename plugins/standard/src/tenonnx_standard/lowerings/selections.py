@@ -9,6 +9,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value, constant
 from tenonnx_standard.lowerings.registry import (
+    cut,
     integers,
     like,
     lowering,
@@ -64,6 +65,18 @@ def resize_by_gather(X, roi, scales, sizes_, **attributes):
 
 
 @lowering(ops.resize)
+def resize_by_slices(X, roi, scales, sizes_, **attributes):
+    """Every n-th element along each axis."""
+    found = X
+    for axis, (each, n) in enumerate(zip(_sources(X, roi, scales, sizes_, attributes), sizes(X), strict=True)):
+        step = int(each[1] - each[0]) if len(each) > 1 else 1
+        unless(step < 1 or not np.array_equal(each, each[0] + step * np.arange(len(each))))
+        if len(each) != n or each[0]:
+            found = cut(found, axis, int(each[0]), int(each[-1]) + 1, step)
+    return found
+
+
+@lowering(ops.resize)
 def resize_by_conv_transpose(X, roi, scales, sizes_, **attributes):
     """Each pixel as a block of itself."""
     of_floats(X)
@@ -74,25 +87,49 @@ def resize_by_conv_transpose(X, roi, scales, sizes_, **attributes):
     return ops.conv_transpose(X, ones, group=channels, strides=factors[2:])
 
 
-@lowering(ops.resize, "finite")
-def resize_by_matmul(X, roi, scales, sizes_, **attributes):
-    """Along the last two axes, by matrices of what each place takes of the elements."""
-    of_floats(X)
-    unless(roi is not None or attributes["axes"] or attributes["antialias"] or X.rank < 2)
+def _weights(x: Value, roi: Value | None, scales: Value | None, given: Value | None, attributes: Any) -> Any:
+    """The matrices that the last two axes are multiplied with: shares of each element in each result."""
+    of_floats(x)
+    rank, shape = x.rank or 0, sizes(x)
+    unless(roi is not None or attributes["axes"] or attributes["antialias"] or rank < 2)
     unless(attributes["keep_aspect_ratio_policy"] != "stretch")
-    shape = sizes(X)
     by = numbers(scales) if scales is not None and scales.shape != (0,) else None
-    to = None if by is not None else numbers(sizes_)
+    to = None if by is not None else numbers(given)
     unless(any(b != 1 for b in by[:-2]) if by is not None else tuple(to[:-2]) != shape[:-2])
-    found = X
     for axis in (-2, -1):
         eye = constant(np.eye(shape[axis], dtype=np.float32), DType.float32)
         scale = None if by is None else constant(np.array([1, by[axis]], np.float32), DType.float32)
         size = integers([shape[axis], int(to[axis])]) if to is not None else None
-        weights = numbers(ops.resize(eye, None, scale, size, **attributes))  # what becomes of each element
-        if weights.shape[0] == weights.shape[1] and np.array_equal(weights, np.eye(len(weights))):
-            continue
+        weights = numbers(ops.resize(eye, None, scale, size, **attributes))
+        if weights.shape[0] != weights.shape[1] or not np.array_equal(weights, np.eye(len(weights))):
+            yield axis, weights
+
+
+@lowering(ops.resize, "finite")
+def resize_by_matmul(X, roi, scales, sizes_, **attributes):
+    """Along the last two axes."""
+    found = X
+    for axis, weights in _weights(X, roi, scales, sizes_, attributes):
         found = ops.matmul(found, like(X, weights)) if axis == -1 else ops.matmul(like(X, weights.T), found)
+    return found
+
+
+@lowering(ops.resize, "finite")
+def resize_by_gathered_neighbors(X, roi, scales, sizes_, **attributes):
+    """Along the last two axes, two elements for each result, weighted and added."""
+    unless(attributes["mode"] != "linear")
+    found = X
+    for axis, weights in _weights(X, roi, scales, sizes_, attributes):
+        unless(np.any(np.count_nonzero(weights, axis=0) > 2))
+        first = (weights != 0).argmax(axis=0)
+        second = np.minimum(first + 1, len(weights) - 1)
+        shares = weights[first, np.arange(len(first))]
+        tail = [1] * (-1 - axis)
+        near, far = (ops.gather(found, integers(each.tolist()), axis=axis) for each in (first, second))
+        near, far = (
+            ops.mul(v, like(X, s.reshape(-1, *tail))) for v, s in ((near, shares), (far, weights.sum(axis=0) - shares))
+        )
+        found = ops.add(near, far)
     return found
 
 
@@ -124,3 +161,16 @@ def argmax_by_reduction(data, *, axis, keepdims, select_last_index):
 @lowering(ops.argmin, "finite")
 def argmin_by_reduction(data, *, axis, keepdims, select_last_index):
     return _first(data, ops.reduce_min(data, integers([axis])), axis, keepdims, select_last_index)
+
+
+@lowering(ops.argmax, "finite")
+def argmax_by_top_k(data, *, axis, keepdims, select_last_index):
+    unless(select_last_index)
+    place = ops.top_k(data, integers([1]), axis=axis)[1]
+    return place if keepdims else ops.squeeze(place, integers([axis]))
+
+
+@lowering(ops.argmin, "finite")
+def argmin_by_argmax(data, **attributes):
+    of_floats(data)
+    return ops.argmax(ops.neg(data), **attributes)

@@ -1,0 +1,131 @@
+"""Scattering, and blocks of images as channels, by other ops."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import Value, constant
+from tenonnx_standard.lowerings.movement import runs
+from tenonnx_standard.lowerings.registry import (
+    count,
+    cut,
+    joined,
+    like,
+    lowering,
+    numbers,
+    of_floats,
+    sizes,
+    unless,
+    within,
+)
+
+
+def _scattered(op: Any, data: Value, indices: Value, updates: Value, **attributes: Any) -> tuple[Any, Any]:
+    """Places that constant updates are written to, and arrays with what is written there."""
+    shape, at = sizes(data), constant(numbers(indices))
+    unless(not 0 < np.prod(shape) <= 1 << 20)
+    zeros, given = np.zeros(shape, np.float32), numbers(updates)
+    marks = op(constant(zeros), at, constant(np.ones(given.shape, np.float32)), **{**attributes, "reduction": "none"})
+    written = op(constant(np.zeros(shape, given.dtype)), at, constant(given), **attributes)
+    return numbers(marks) != 0, numbers(written)
+
+
+@lowering(ops.scatter_elements)
+def scatter_elements_by_where(data, indices, updates, *, axis, reduction):
+    """Of constant updates at constant places."""
+    unless(reduction != "none")
+    marks, written = _scattered(ops.scatter_elements, data, indices, updates, axis=axis, reduction=reduction)
+    return ops.where(constant(marks), like(data, written), data)
+
+
+@lowering(ops.scatter_nd)
+def scatter_nd_by_where(data, indices, updates, *, reduction):
+    """Of constant updates at constant places."""
+    unless(reduction != "none")
+    marks, written = _scattered(ops.scatter_nd, data, indices, updates, reduction=reduction)
+    return ops.where(constant(marks), like(data, written), data)
+
+
+@lowering(ops.scatter_elements, "rounding")
+def scatter_elements_by_add(data, indices, updates, *, axis, reduction):
+    """Of constant updates at constant places."""
+    unless(reduction != "add")
+    _, written = _scattered(ops.scatter_elements, data, indices, updates, axis=axis, reduction=reduction)
+    return ops.add(data, like(data, written))
+
+
+@lowering(ops.scatter_nd, "rounding")
+def scatter_nd_by_add(data, indices, updates, *, reduction):
+    """Of constant updates at constant places."""
+    unless(reduction != "add")
+    _, written = _scattered(ops.scatter_nd, data, indices, updates, reduction=reduction)
+    return ops.add(data, like(data, written))
+
+
+@lowering(ops.scatter_nd)
+def scatter_nd_by_concat(data, indices, updates, *, reduction):
+    """Of rows at constant places: runs of the data's and of the updates' rows."""
+    at, size = numbers(indices), sizes(data)[0]
+    unless(reduction != "none" or at.ndim != 2 or at.shape[1] != 1)
+    sources = np.arange(size)
+    for place, row in enumerate(at[:, 0]):
+        sources[within(int(row), size)] = size + place
+    ranges = [part for each in runs(sources) for part in _parted(each, size)]
+    count([len(ranges)])
+    return joined([_rows(data, updates, each, size) for each in ranges], 0)
+
+
+def _parted(each: range, size: int) -> list[range]:
+    """A run without a step from the data's rows to the updates'."""
+    if each.start < size < each.stop:
+        return [range(each.start, size), range(size, each.stop)]
+    return [each]
+
+
+def _rows(data: Value, updates: Value, each: range, size: int) -> Value:
+    if each.start < size:
+        return cut(data, 0, each.start, each.stop)
+    return cut(updates, 0, each.start - size, each.stop - size)
+
+
+# ----- blocks of images -----------------------------------------------------------------------------------------------
+
+
+@lowering(ops.space_to_depth)
+def space_to_depth_by_slices(input, *, blocksize, mode):
+    """One slice for each place of a block."""
+    unless(mode != "DCR" or input.rank != 4)
+    count([blocksize, blocksize])
+    height, width = sizes(input)[2:]
+    parts = [
+        cut(cut(input, 2, row, height, blocksize), 3, column, width, blocksize)
+        for row, column in product(range(blocksize), repeat=2)
+    ]
+    return joined(parts, 1)
+
+
+@lowering(ops.space_to_depth, "finite")
+def space_to_depth_by_conv(input, *, blocksize, mode):
+    """One filter for each place of a block and channel."""
+    of_floats(input)
+    unless(mode != "DCR")
+    channels = sizes(input)[1]
+    weights = np.eye(blocksize**2 * channels).reshape(-1, blocksize, blocksize, channels).transpose(0, 3, 1, 2)
+    return ops.conv(input, like(input, weights), strides=[blocksize, blocksize])
+
+
+@lowering(ops.depth_to_space, "finite")
+def depth_to_space_by_conv_transpose(input, *, blocksize, mode):
+    """One filter for each channel, with a 1 at its place of the block."""
+    of_floats(input)
+    given = sizes(input)[1]
+    channels, eye = given // blocksize**2, np.eye(given)
+    if mode == "DCR":
+        weights = eye.reshape(given, blocksize, blocksize, channels).transpose(0, 3, 1, 2)
+    else:
+        weights = eye.reshape(given, channels, blocksize, blocksize)
+    return ops.conv_transpose(input, like(input, weights), strides=[blocksize, blocksize])
