@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 import tenonnx as tx
 from tenonnx_cli.tools import program
 from tenonnx_debug.failures import CommandCheck
+from tenonnx_debug.parts import Parts
 from tenonnx_debug.probe import plain
 from tenonnx_debug.reduce import Reducer, reduce
 
@@ -129,6 +130,37 @@ def test_sizes_that_are_computed_stay_numbers():
     small = reduce(graph, lambda part: "Reshape" in {node.op_type for node in part.nodes})
     assert [node.op_type for node in small.nodes] == ["Reshape"]
     assert [value.dtype.name for value in small.inputs] == ["float32"]
+
+
+def growing(name):
+    """Numbers that double 40 times, of which Exp gives infinities."""
+    nodes, last = [helper.make_node("Abs", [name], ["size"])], "size"
+    for step in range(40):
+        nodes.append(helper.make_node("Add", [last, last], [f"twice{step}"]))
+        last = f"twice{step}"
+    return [*nodes, helper.make_node("Exp", [last], ["large"])]
+
+
+def test_a_failure_that_needs_large_numbers_keeps_them_as_a_constant():
+    def failing(part):
+        rng = np.random.default_rng(0)
+        feeds = {value.name: rng.standard_normal((2, 16), np.float32) for value in part.inputs}
+        with np.errstate(over="ignore"):
+            found = part.run(feeds, backend="numpy")
+        return not all(np.isfinite(each).all() for each in found.values())
+
+    small = reduce(tx.load(chain(24, growing, 11)), failing)
+    assert [node.op_type for node in small.nodes] == ["Exp"]
+    assert all(np.isfinite(value.data.array()).all() for value in small.variables)
+
+
+def test_values_before_a_node_that_cannot_be_computed_are_known():
+    text = """<ir_version: 8, opset_import: ["" : 17]> m (float[2, 6] x) => (float[3, 5] y)
+    <int64[2] zero = {3, 4}, int64[2] wrong = {3, 5}> {
+        s = Identity(zero)  h = Tanh(x)  r = Reshape(h, s)  w = Identity(wrong)  z = Reshape(r, w)  y = Abs(z) }"""
+    parts = Parts(onnx.parser.parse_model(text))
+    kept = parts.model([2, 4], recorded=False)
+    assert {each.name for each in kept.graph.initializer} >= {"s"}
 
 
 def test_a_search_goes_on_where_it_was():

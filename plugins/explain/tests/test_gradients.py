@@ -6,6 +6,7 @@ import pytest
 import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx import InvalidCall
+from tenonnx_onnx_ml.maps import zip_map
 
 RANDOM = np.random.default_rng(0)
 
@@ -129,8 +130,22 @@ def test_embeddings_of_tokens_get_attributions():
     chosen = table.data.array()[numbers]
     np.testing.assert_allclose(run(made, tokens=numbers)["words/attribution"], 2 * chosen**2, rtol=1e-5)
     made = tx.explain(graph, "integrated-gradients")
-    found = run(made, tokens=numbers, **{"words/baseline": np.zeros_like(chosen)})
-    np.testing.assert_allclose(found["words/attribution"], chosen**2, rtol=1e-4)
+    np.testing.assert_allclose(run(made, tokens=numbers)["words/attribution"], chosen**2, rtol=1e-4)
+    base = np.ones((1, 1, 4), np.float32)
+    found = run(made, tokens=numbers, **{"words/baseline": base})
+    np.testing.assert_allclose(found["words/attribution"], chosen**2 - 1, rtol=1e-3, atol=1e-5)
+
+
+def test_the_probabilities_of_a_classifier_with_maps_are_explained():
+    graph = tx.Graph(opsets={"ai.onnx": 18, "ai.onnx.ml": 3})
+    x = graph.input("x", "float32", ("rows", 6))
+    scores = ops.softmax(ops.matmul(x, graph.variable("w", W[:, :2])))
+    graph.output("maps", zip_map(scores, classlabels_int64s=[0, 1]))
+    made = tx.explain(graph, "gradient-times-input", target=1)
+    p = np.exp(ROWS @ W[:, :2])
+    p = p[:, 1] / p.sum(axis=1)
+    expected = ROWS * (p * (1 - p))[:, None] * (W[:, 1] - W[:, 0])
+    np.testing.assert_allclose(run(made, x=ROWS)["x/attribution"], expected, rtol=1e-3, atol=1e-5)
 
 
 def test_attention_rollout_multiplies_the_layers():

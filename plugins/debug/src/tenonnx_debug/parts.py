@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto, numpy_helper
 from onnx.inliner import inline_local_functions
 
-from tenonnx import Graph, TenonnxError, infer, load
-from tenonnx.extend.checks import with_outputs
+from tenonnx import Graph, TenonnxError, TensorType, infer, load
 from tenonnx.tools import compile_graph
 from tenonnx_cli.tools import complete
 from tenonnx_debug.files import bodies
 
-#: Elements of a value that becomes a constant where the node that computed it is left out.
+Array = np.ndarray[Any, Any]
+
+#: Elements of an integer value that becomes a constant where the node that computed it is left out.
 _FEW = 64
+
+#: Elements of a value that may become a constant at all, and of all values that a run keeps.
+_MOST, _ALL = 1 << 22, 1 << 27
 
 
 class Parts:
-    """Models of some nodes of a model each."""
+    """Models of some nodes of a model each. ``seed`` makes the random inputs of the run that tells their values."""
 
-    def __init__(self, model: ModelProto) -> None:
+    def __init__(self, model: ModelProto, seed: int = 0) -> None:
         self._model = model
         self.count = len(model.graph.node)
-        self._types, self._contents = _known_values(model)
+        self._types, self._computed = _known_values(model, seed)
+        self._few = {name for name, each in self._computed.items() if _is_of_sizes(each)}
         self._reads = [_names_read(node) for node in model.graph.node]
 
-    def model(self, nodes: Sequence[int]) -> ModelProto | None:
+    def model(self, nodes: Sequence[int], *, recorded: bool = False) -> ModelProto | None:
         """These nodes as a model; None where a value that it lacks has no known type.
 
         A value whose node is left out becomes an input, or a constant where it is of a few integers: sizes, indices.
+        With ``recorded`` it becomes a constant wherever it was computed in a run of the whole model, and is finite.
         """
+        known = self._computed if recorded else self._few
         source = self._model.graph
         kept = [source.node[number] for number in nodes]
         made = {name for node in kept for name in node.output if name}
@@ -46,8 +54,8 @@ class Parts:
                 graph.initializer.append(initializers[name])
             if name in inputs:
                 graph.input.append(inputs[name])
-            elif name in self._contents:
-                graph.initializer.append(self._contents[name])
+            elif name in known:
+                graph.initializer.append(numpy_helper.from_array(self._computed[name], name))
             elif name not in initializers and name not in {each.values.name for each in sparse}:
                 if name not in self._types:
                     return None
@@ -81,8 +89,8 @@ def _with_graph(model: ModelProto, graph: GraphProto) -> ModelProto:
     return made
 
 
-def _known_values(model: ModelProto) -> tuple[dict[str, TypeProto], dict[str, TensorProto]]:
-    """The types of values, and the contents of those of a few integers, as a run on random inputs gives them."""
+def _known_values(model: ModelProto, seed: int) -> tuple[dict[str, TypeProto], dict[str, Array]]:
+    """The types of values, and the finite contents that a run on random inputs gives them."""
     types = {each.name: each.type for each in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
     try:
         graph = load(model)
@@ -92,14 +100,41 @@ def _known_values(model: ModelProto) -> tuple[dict[str, TypeProto], dict[str, Te
     for value in graph.values():
         if value.type is not None and value.producer is not None:
             types[value.name] = _type_of(graph, value.name)
-    few = [value.name for node in graph.nodes for value in node.outputs if value is not None and _is_of_few(value.type)]
-    try:
-        wanted = with_outputs(graph, few)
-        found = complete(wanted, compile_graph(wanted, "numpy"), {}, 0, {})[1] if few else {}
-    except (TenonnxError, ArithmeticError):
-        return types, {}
-    arrays = {name: np.asarray(each) for name, each in found.items() if np.asarray(each).size <= _FEW}
-    return types, {name: numpy_helper.from_array(each, name) for name, each in arrays.items() if name in few}
+    found = _computed(graph, _recordable(graph), seed)
+    return types, {name: each for name, each in found.items() if each.dtype.kind in "fiub" and np.isfinite(each).all()}
+
+
+def _recordable(graph: Graph) -> list[str]:
+    """The values of nodes that are not too large to be kept, in order."""
+    names, total = [], 0
+    for value in (value for node in graph.nodes for value in node.outputs if value is not None):
+        shape = getattr(value.type, "shape", None)
+        size = math.prod(dim if isinstance(dim, int) else 1 for dim in shape) if shape is not None else 1
+        if isinstance(value.type, TensorType) and size <= _MOST and total + size <= _ALL:
+            names.append(value.name)
+            total += size
+    return names
+
+
+def _computed(graph: Graph, names: Sequence[str], seed: int) -> dict[str, Array]:
+    """The contents of values; where the model cannot be computed, of those before the node that cannot."""
+    found: dict[str, Any] = {}
+    low, high = 0, len(names)
+    while low < high:
+        middle = high if not found and high == len(names) else (low + high + 1) // 2
+        try:
+            wanted = graph.extract([value.name for value in graph.inputs], names[:middle])
+            found = complete(wanted, compile_graph(wanted, "numpy"), {}, seed, {})[1]
+        except (TenonnxError, ArithmeticError):
+            high = middle - 1
+        else:
+            low = middle
+    return {name: np.asarray(each) for name, each in found.items()}
+
+
+def _is_of_sizes(contents: Array) -> bool:
+    """Whether a value is of a few integers, which often are sizes, axes or indices."""
+    return contents.ndim <= 1 and contents.dtype.kind in "iub" and contents.size <= _FEW
 
 
 def _type_of(graph: Graph, name: str) -> TypeProto:
@@ -110,12 +145,6 @@ def _type_of(graph: Graph, name: str) -> TypeProto:
     alone.outputs = [alone.input(name, value.type)]
     made: TypeProto = alone.to_proto().graph.input[0].type
     return made
-
-
-def _is_of_few(kind: Any) -> bool:
-    dtype = getattr(kind, "dtype", None)
-    shape = getattr(kind, "shape", None)
-    return dtype is not None and shape is not None and len(shape) <= 1 and (dtype.is_integer or str(dtype) == "bool")
 
 
 def _names_read(node: NodeProto) -> set[str]:

@@ -20,9 +20,10 @@ Test = Callable[[ModelProto], bool]
 def reduce(graph: Graph, failing: Callable[[Graph], bool]) -> Graph:
     """The smallest part of a graph found for which ``failing`` is true.
 
-    Nodes, outputs, functions and branches are left out, values that are then missing become inputs, or constants where
-    they are sizes and indices. Nodes in bodies are left out, and a Loop is replaced by one iteration. Then dims,
-    weights and attributes are made smaller, and an older opset is tried. Each candidate is a valid model.
+    Nodes, outputs, functions and branches are left out. Values that are then missing become inputs, or constants: sizes
+    and indices, and others where the failure needs the values that a run of the whole graph gives them. Nodes in bodies
+    are left out, and a Loop is replaced by one iteration. Then dims, weights and attributes are made smaller, and an
+    older opset is tried. Each candidate is a valid model.
     Where ``failing`` raises an error of tenonnx, the candidate does not fail. Raises ``InvalidCall`` where the graph
     itself does not fail.
     """
@@ -40,7 +41,7 @@ class Reducer:
     """A search for the smallest model that ``test`` is true for.
 
     ``keep`` is given each smaller model that is found. ``known`` holds the results of an earlier search by digests of
-    models, and gets those of this one.
+    models, and gets those of this one. ``seed`` is that of the random inputs of the test, if it has some.
     """
 
     def __init__(
@@ -49,8 +50,9 @@ class Reducer:
         test: Test,
         keep: Callable[[ModelProto], None] = lambda model: None,
         known: dict[str, bool] | None = None,
+        seed: int = 0,
     ) -> None:
-        self.best, self._test, self._keep = model, test, keep
+        self.best, self._test, self._keep, self._seed = model, test, keep, seed
         self.known = {} if known is None else known
         self.tried = 0
         self._is_checked = _is_valid(model)
@@ -98,7 +100,7 @@ class Reducer:
     # ----- nodes ------------------------------------------------------------------------------------------------------
 
     def _reduce_nodes(self) -> None:
-        parts = Parts(self.best)
+        parts = Parts(self.best, self._seed)
         nodes = list(range(parts.count))
         nodes = self._shortest_prefix(parts, nodes)
         size = max(1, len(nodes) // 2)
@@ -124,7 +126,7 @@ class Reducer:
         is_smaller, start = False, 0
         while start < len(nodes) and len(nodes) > 1:
             fewer = [*nodes[:start], *nodes[start + size :]]
-            if fewer and self._take(parts.model(fewer)):
+            if fewer and (self._take(parts.model(fewer)) or self._take(parts.model(fewer, recorded=True))):
                 nodes, is_smaller = fewer, True
             else:
                 start += size

@@ -120,7 +120,7 @@ def command(
             complain(f"{sizes(smaller)[0]:,} of {before[0]:,} nodes")
 
     with contextlib.closing(check), working(f"reducing {model}"):
-        reducer = Reducer(message, check, keep, results)
+        reducer = Reducer(message, check, keep, results, seed)
         found = reducer.run()
     write_message(found, output)
     notes.unlink(missing_ok=True)

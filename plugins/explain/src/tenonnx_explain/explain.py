@@ -46,9 +46,9 @@ def explain(
     ``method`` is one of ``gradient-times-input``, ``integrated-gradients``, ``smoothgrad``, ``grad-cam``,
     ``occlusion``, ``attention-rollout``, ``tree-shap``, ``kernel-shap`` and ``linear-shap``; by default ``tree-shap``
     for a model with tree ensembles, else ``integrated-gradients``. ``of`` names the output to explain, by default the
-    first of floats; methods of Shapley values explain all classes of it, the others the class ``target``, or the one
-    with the largest output in each row. ``wrt`` names the values that get attributions, by default the float inputs or,
-    for a model of token numbers, their embeddings.
+    first of floats, or the probabilities that ZipMap reads. Methods of Shapley values explain all its classes, the
+    others the class ``target``, or the one with the largest output in each row. ``wrt`` names the values that get
+    attributions, by default the float inputs or, for a model of token numbers, their embeddings.
 
     An output ``NAME/attribution`` has the shape of the value that it explains; of Shapley values it is
     ``[rows, features]`` or ``[rows, features, outputs]``. ``NAME/delta`` is the error of attributions that should sum
@@ -138,7 +138,8 @@ def _is_float(value: Value) -> bool:
 def _output(graph: Graph, of: str | Value | None) -> Value:
     """The value to explain. Raises ``InvalidCall`` unless it is of floats."""
     if of is None:
-        found = next((value for value in graph.outputs if _is_float(value)), None)
+        mapped = [value for node in graph.nodes if node.op_type == "ZipMap" for value in node.inputs]
+        found = next((each for each in (*graph.outputs, *mapped) if each is not None and _is_float(each)), None)
         if found is None:
             raise InvalidCall("the model has no floating-point output to explain", do="name an inner value: --of")
         return found

@@ -87,10 +87,10 @@ def grad_cam(explained: Explained, at: Value) -> dict[str, Value]:
 
 
 def baseline(explained: Explained, x: Value) -> Value:
-    """An input for the baseline: by default a row of zeros, or of the type of ``x`` if dims are dynamic."""
+    """An input for the baseline, by default zeros: one row, and one position along dynamic dims."""
     name, shape = f"{x.name}/baseline", x.tensor.shape
-    if shape and all(isinstance(dim, int) for dim in shape[1:]):
-        dims = [int(dim) for dim in shape[1:] if isinstance(dim, int)]
+    if shape:
+        dims = [dim if isinstance(dim, int) else 1 for dim in shape[1:]]
         return with_default(explained.graph, name, np.zeros((1, *dims), x.dtype.numpy))
     return explained.graph.input(free_name(explained.graph, name), x.tensor)
 

@@ -4,12 +4,13 @@ A leaf contributes its vote times the product of the conditions on the path to i
 that product is an integral over t in [0, 1] of a product of one factor t o + (1 - t) z for each other feature. There o
 is 1 if the row passes, else 0, and z is the share of other rows that pass: those of training (path dependent: Lundberg
 et al., 2018) or one background row (interventional). The integrand is a polynomial, so that Gauss-Legendre quadrature
-is exact. Products are computed from the roots to the leaves and sums from the leaves to the roots, for all trees at
-once, as in Linear TreeSHAP (Yu et al., 2022).
+is exact; with one background row the integral is a beta function of two counts. Products are computed from the roots to
+the leaves and sums from the leaves to the roots, for all trees at once, as in Linear TreeSHAP (Yu et al., 2022).
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -236,7 +237,7 @@ def _over_background(edges: Edges, passed: Value, passed_by: Value, dtype: DType
 
     def step(number: Value, *sums: Value) -> list[Value]:
         share = ops.unsqueeze(ops.gather(passed_by, number, axis=1), [1])
-        terms = _terms(edges, passed, share, dtype)
+        terms = _terms_of_pairs(edges, passed, share, dtype)
         return [total + each for total, each in zip(sums, terms, strict=True)]
 
     sums = repeated(step, start, ops.squeeze(count, [0]))
@@ -281,17 +282,71 @@ def _terms(edges: Edges, passed: Value, share: Any, dtype: DType) -> list[Value]
     ]
 
 
-def _summed(edges: Edges, reached: list[Value], column: int, dtype: DType) -> Value:
-    """For each edge the sum, over the leaves below, of their votes times the product of the factors on the way."""
+def _terms_of_pairs(edges: Edges, passed: Value, other: Value, dtype: DType) -> list[Value]:
+    """The terms of edges where ``other`` is one background row: ``[edges, rows]`` for each column.
+
+    Of the features on the way to a leaf the row alone passes ``a``, the background row alone ``b``, and both the rest,
+    or the leaf counts for nothing. Then each of the ``a`` features gets the share ``(a - 1)! b! / (a + b)!`` of the
+    vote, and each of the ``b`` features minus ``a! (b - 1)! / (a + b)!``. Both counts are digits of one number.
+    """
+    base = edges.features + 1
+    dead = base * base
+    count, kind = edges.count, dtype.numpy.type
+    lacking, missed = 1 - other, 1 - passed
+    number = lacking + missed * (lacking * kind(dead - 1) + other * kind(base))
+    gain, loss = passed * lacking, missed * other
+    if edges.chain > 1:
+        number, gain, loss = (each[:count] - ops.gather(each, edges.above) for each in (number, gain, loss))
+    else:
+        number, gain, loss = (each[:count] for each in (number, gain, loss))
+    starts = np.cumsum([0, *(len(level.parent) for level in edges.levels)])
+    reached: list[Value] = []
+    shares = [each.astype(dtype.numpy) for each in _shares(base)]
+    ends: list[list[Value]] = [[], []]
+    for place, level in enumerate(edges.levels):
+        own = number[int(starts[place]) : int(starts[place + 1])]
+        reached.append(own if not reached else ops.gather(reached[-1], level.parent) + own)
+        if len(level.votes):
+            found = reached[-1][level.inner :] if level.inner else reached[-1]
+            at = ops.cast(ops.minimum(found, kind(dead)), to=DType.of(np.dtype(np.int32)))
+            for share, end in zip(shares, ends, strict=True):
+                end.append(ops.gather(share, at))
+        else:
+            for end in ends:
+                end.append(reached[-1])
+    return [
+        _summed(edges, ends[0], column, dtype, at_ends=True) * gain
+        - _summed(edges, ends[1], column, dtype, at_ends=True) * loss
+        for column in range(edges.columns)
+    ]
+
+
+def _shares(base: int) -> tuple[Array, Array]:
+    """The shares of a feature that the row alone passes, and of one that the background row alone passes, by number."""
+    gains, losses = np.zeros(base * base + 1), np.zeros(base * base + 1)
+    for b in range(base):
+        for a in range(base - b):
+            ways = math.comb(a + b, a)
+            gains[a + base * b] = 1 / (a * ways) if a else 0
+            losses[a + base * b] = 1 / (b * ways) if b else 0
+    return gains, losses
+
+
+def _summed(edges: Edges, reached: list[Value], column: int, dtype: DType, *, at_ends: bool = False) -> Value:
+    """For each edge the sum, over the leaves below, of their votes times the product of the factors on the way.
+
+    ``reached`` holds the products of all edges of each level or, with ``at_ends``, of those to leaves alone.
+    """
     found: list[Value] = []
+    axes = 1 if at_ends else 2
     for level, product in zip(reversed(edges.levels), reversed(reached), strict=True):
         parts = []
         if level.inner:
             below = found[-1]
             parts.append(ops.gather(below, level.children[:, 0]) + ops.gather(below, level.children[:, 1]))
         if len(level.votes):
-            votes = level.votes[:, column].reshape(-1, 1, 1).astype(dtype.numpy)
-            parts.append((product[level.inner :] if level.inner else product) * votes)
+            votes = level.votes[:, column].reshape(-1, *[1] * axes).astype(dtype.numpy)
+            parts.append((product[level.inner :] if level.inner and not at_ends else product) * votes)
         found.append(parts[0] if len(parts) == 1 else ops.concat(*parts, axis=0))
     return found[0] if len(found) == 1 else ops.concat(*reversed(found), axis=0)
 

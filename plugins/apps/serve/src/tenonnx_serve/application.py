@@ -40,7 +40,7 @@ BEAT = 15.0
 
 #: What can be asked of a model that is looked at, and what is done as a job.
 LOOKS = ("open", "draw", "node", "value", "path", "histogram", "costs")
-WORKS = ("export", "compare", "run", "compute")
+WORKS = ("export", "compare", "run", "compute", "explain")
 
 
 @dataclass(frozen=True, slots=True)

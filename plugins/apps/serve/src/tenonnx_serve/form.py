@@ -44,7 +44,7 @@ READING = {"task": "task", "input_names": "input_names", "output_names": "output
 
 @cache
 def form() -> dict[str, Any]:
-    """The options of ``convert`` and, where its package is there, of ``quantize``; formats, and targets with opsets."""
+    """The options of ``convert``, and of other commands where their packages are there; formats and targets."""
     found, _ = runtimes()
     return {
         "convert": [_described(option, context) for option, context in _options("convert")],
@@ -52,6 +52,7 @@ def form() -> dict[str, Any]:
         "suffixes": read_suffixes(),
         "formats": written_formats(),
         "backends": ["auto", "numpy", *backends()],
+        "explain": methods_of_attribution(),
         "targets": {name: {"title": runtime.title, "opsets": runtime.opsets} for name, runtime in found.items()},
     }
 
@@ -59,6 +60,14 @@ def form() -> dict[str, Any]:
 def written_formats() -> dict[str, str]:
     """Titles of the formats that an export can have, by suffix: those whose runtimes are installed."""
     return {each["suffix"]: each["title"] for each in output_formats() if each["installed"]}
+
+
+def methods_of_attribution() -> list[str]:
+    """The methods of ``explain``, none where its package is not there."""
+    command = command_named("explain")
+    options = () if command is None else command.params
+    method = next((each for each in options if each.name == "method"), None)
+    return list(method.type.choices) if method is not None and isinstance(method.type, click.Choice) else []
 
 
 def arguments(command: str, options: Mapping[str, Any]) -> list[str]:

@@ -4,12 +4,13 @@ import { ask, look, send, state } from "./api.js";
 import { watch } from "./connection.js";
 import { $, announce, fill, h, problem, take_focus, unique } from "./dom.js";
 import { show_compare } from "./compare.js";
+import { show_explain } from "./explain.js";
 import { show_export } from "./export.js";
 import { show_look } from "./look.js";
 import { show_run } from "./run.js";
 import { search } from "./search.js";
 
-const TABS = { export: show_export, look: show_look, compare: show_compare, run: show_run };
+const TABS = { export: show_export, look: show_look, compare: show_compare, run: show_run, explain: show_explain };
 
 const page = {
   model: null, about: null, models: [], files: [], form: null, colors: null, view: null, tab: "export",
@@ -70,6 +71,8 @@ async function begin() {
   if (theme) document.documentElement.dataset.theme = theme;
   try {
     Object.assign(page, await state());
+    if (page.form.explain.length) document.querySelector("[data-tab=explain]").hidden = false;
+    else delete TABS.explain;
   } catch (error) { fill($("view"), problem(error)); return; }
   watch(page.server, regained);
   await go();

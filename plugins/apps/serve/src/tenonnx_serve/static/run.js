@@ -39,7 +39,7 @@ export function show_run(page) {
 // An image becomes the contents of an input: its size, values from 0 to 1, one archive for all inputs.
 const taken = new Map();
 
-function image_field(input, page, feeds) {
+export function image_field(input, page, feeds) {
   const id = unique("image");
   const said = h("p", { className: "help", role: "status" }, "Values from 0 to 1, scaled to the size of the input");
   const take = async (file) => {

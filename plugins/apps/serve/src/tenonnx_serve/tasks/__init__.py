@@ -35,4 +35,5 @@ TASKS: dict[str, Task] = {
     "compare": _later("compare", "compare"),
     "run": _later("run", "run"),
     "compute": _later("run", "compute"),
+    "explain": _later("explain", "explain"),
 }
