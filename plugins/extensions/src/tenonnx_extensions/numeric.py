@@ -38,18 +38,20 @@ def inverse_vjp(g, y, X):
 
 
 @op("StftNorm", domain=DOMAIN)
-def stft_norm(pcm_wave, n_fft, hop_length, window, frame_length):
+def stft_norm(pcm_wave, n_fft, hop_length, window, frame_length, *, onesided=1):
     """Squares of the spectrum of a wave, float32[1, size], as float32[1, bins, frames].
 
     Frames of ``frame_length`` samples, which is ``n_fft``, begin each ``hop_length`` samples; half of one lies outside
-    the wave at either end, where it is 0.
+    the wave at either end, where it is 0. With ``onesided`` the bins are those up to half of the rate.
     """
     zero = np.zeros(1, np.int64)
     size, step, count = (ops.reshape(each, [1]) for each in (frame_length, hop_length, n_fft))
     half = ops.div(count, constant(np.full(1, 2)))
     padded = ops.pad(pcm_wave, ops.concat(constant(zero), half, constant(zero), half, axis=0))
     scalar = constant(np.zeros(0, np.int64))
-    spectrum = ops.stft(ops.unsqueeze(padded, [2]), ops.reshape(step, scalar), window, ops.reshape(size, scalar))
+    spectrum = ops.stft(
+        ops.unsqueeze(padded, [2]), ops.reshape(step, scalar), window, ops.reshape(size, scalar), onesided=onesided
+    )
     return ops.transpose(ops.reduce_sum(ops.mul(spectrum, spectrum), [3], keepdims=0), perm=[0, 2, 1])
 
 

@@ -14,6 +14,7 @@ _IN_BOTH = (
     "BasicTokenizer",
     "BertTokenizer",
     "BertTokenizerDecoder",
+    "BlingFireSentenceBreaker",
     "BpeDecoder",
     "CLIPTokenizer",
     "GPT2Tokenizer",

@@ -49,3 +49,18 @@ ragged_tensor_to_dense.requires(
     dtypes(unused="int64", values="int64 string", missing="int64 string", n_element="int64"),
     shapes(values="count", n_element="size"),
 )
+
+
+@op("StringRaggedTensorToDense", domain=DOMAIN)
+def string_ragged_tensor_to_dense(unused, values, n_element, missing):
+    """Rows of strings that begin at ``n_element`` (with the end of the last) as a matrix, padded with empty strings.
+
+    ``unused`` and ``missing`` have no effect, as in the runtime's library.
+    """
+    return ragged_tensor_to_dense(unused, values, constant(np.array([""], object)), n_element)
+
+
+string_ragged_tensor_to_dense.requires(
+    dtypes(unused="int64", values="string", n_element="int64", missing="string"),
+    shapes(values="count", n_element="size"),
+)

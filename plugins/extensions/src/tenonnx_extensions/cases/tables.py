@@ -10,7 +10,7 @@ from tenonnx_extensions.checks import strings
 from tenonnx_extensions.hashing import string_to_hash_bucket, string_to_hash_bucket_fast
 from tenonnx_extensions.mapping import masked_fill, string_mapping, string_to_vector, vector_to_string
 from tenonnx_extensions.numeric import inverse, neg_pos, segment_extraction, segment_sum, stft_norm
-from tenonnx_extensions.ragged import ragged_tensor_to_dense, ragged_tensor_to_sparse
+from tenonnx_extensions.ragged import ragged_tensor_to_dense, ragged_tensor_to_sparse, string_ragged_tensor_to_dense
 from tenonnx_testing import Gap, call, cases, tensors
 
 WORDS = [
@@ -105,6 +105,13 @@ def ragged_tensor_to_dense_cases(draw):
     return call(np.zeros(1, np.int64), values, np.asarray([-3]), starts)
 
 
+@cases(string_ragged_tensor_to_dense, gradient=False, reference=kernel("StringRaggedTensorToDense"))
+def string_ragged_tensor_to_dense_cases(draw):
+    """``missing`` of the size of the splits: the library takes the number of rows from it."""
+    starts = splits(draw)
+    return call(np.zeros(1, np.int64), words(draw, int(starts[-1])), starts, words(draw, len(starts)))
+
+
 SINGULAR = Gap(
     "expected", "what has no inverse", when=lambda c: bool(np.linalg.matrix_rank(c.inputs[0]) < len(c.inputs[0]))
 )
@@ -141,4 +148,5 @@ def stft_norm_cases(draw):
     size = draw(st.sampled_from([8, 16]))
     wave = np.random.default_rng(size).normal(size=(1, draw(st.integers(size, 40)))).astype(np.float32)
     window = np.hanning(size).astype(np.float32)
-    return call(wave, *(np.asarray([n]) for n in (size, draw(st.integers(2, 8)))), window, np.asarray([size]))
+    sizes = [np.asarray([n]) for n in (size, draw(st.integers(2, 8)))]
+    return call(wave, *sizes, window, np.asarray([size]), onesided=draw(st.integers(0, 1)))

@@ -67,6 +67,11 @@ CASES = {
         S.as_string,
         np.float32([0, -0.0, 1.5, -2.25, 1 / 3, 1e-7, 123456.789, 8388607.5, 1e15, np.inf, -np.inf, np.nan]),
     ),
+    "as_string_large": _of(
+        S.as_string,
+        np.float32([2.0**63, -(2.0**63), 2.0**63 - 2.0**39, 1e20, -1e30, 2.0**100, 3.4028235e38, np.inf, np.nan, 7]),
+    ),
+    "as_string_large_whole": _of(lambda x: S.as_string(x, precision=0), np.float32([[1e19, -2.5e25], [3, 2.0**127]])),
     "as_string_digits": _of(lambda x: S.as_string(x, precision=2), np.float32([0.125, 0.375, 2.675, 9.999, -1e-4])),
     "as_string_whole": _of(lambda x: S.as_string(x, precision=0), np.float32([0.5, 1.5, 2.4, -3.6])),
     "as_string_bool": _of(S.as_string, np.asarray([True, False])),

@@ -161,7 +161,7 @@ def _widened(text: Value, width: int, fill: str) -> Value:
 
 
 def _decimal(node: Any, x: Value) -> Value:
-    """Numbers with digits behind the point, rounded as C does: exact for float32, and below 2^63."""
+    """Numbers with digits behind the point, rounded as C does: exact for float32."""
     digits = int(node.get("precision", -1))
     digits = 6 if digits < 0 else digits
     if x.dtype is DType.float64 or node.get("scientific", False) or node.get("shortest", False) or digits > 8:
@@ -178,6 +178,8 @@ def _decimal(node: Any, x: Value) -> Value:
     size = constant(np.asarray(10**digits))
     front = ops.add(ops.cast(ops.floor(whole), to=DType.int64), ops.div(scaled, size))
     text = ops.cast(front, to=DType.string)
+    if x.dtype is not DType.float16:
+        text = ops.where(ops.greater_or_equal(whole, constant(np.asarray(2.0**63))), _beyond_int64(whole), text)
     if digits:
         text = ops.string_concat(text, constant(np.asarray(".", object)))
     for place in reversed(range(digits)):
@@ -192,3 +194,35 @@ def _decimal(node: Any, x: Value) -> Value:
     )
     sign = ops.where(is_negative, constant(np.asarray("-", object)), constant(np.asarray("", object)))
     return ops.where(ops.isnan(whole), undefined, ops.string_concat(sign, text))
+
+
+def _beyond_int64(whole: Value) -> Value:
+    """All digits of floats from 2^63 to 2^128 with 24 bits, by the digits of powers of two.
+
+    Five limbs of nine digits become fifteen groups of three. Leading groups of zeros are empty, and the first other
+    one has no zeros in front.
+    """
+    powers = range(63, 128)
+    limbs = np.array([[2 ** (power - 23) // 10 ** (9 * k) % 10**9 for k in range(5)] for power in powers])
+    bounds = constant(np.array([2.0**power for power in powers[1:]]))
+    power = ops.reduce_sum(
+        ops.cast(ops.greater_or_equal(ops.unsqueeze(whole, [-1]), bounds), to=DType.int64), [-1], keepdims=0
+    )
+    scale = ops.gather(constant(np.array([2.0 ** (23 - power) for power in powers])), power)
+    mantissa = ops.cast(ops.mul(whole, scale), to=DType.int64)
+    parts = ops.mul(ops.gather(constant(limbs), power), ops.unsqueeze(mantissa, [-1]))
+    base, carry, groups = constant(np.asarray(10**9)), constant(np.asarray(0)), []
+    for part in ops.split(parts, axis=-1, num_outputs=5):
+        sums = ops.add(part, carry)
+        carry, rest = ops.div(sums, base), ops.mod(sums, base)
+        groups.append(ops.mod(ops.div(rest, constant(np.array([10**6, 10**3, 1]))), constant(np.asarray(1000))))
+    digits = ops.concat(*reversed(groups), axis=-1)
+    so_far = ops.cumsum(digits, constant(np.asarray(-1)))
+    shift = ops.where(ops.equal(so_far, digits), constant(np.asarray(1000)), constant(np.asarray(0)))
+    place = ops.where(ops.equal(so_far, constant(np.asarray(0))), constant(np.asarray(2000)), ops.add(digits, shift))
+    words = [*(f"{number:03}" for number in range(1000)), *map(str, range(1000)), ""]
+    texts = ops.gather(constant(np.array(words, object)), place)
+    found, *others = (ops.squeeze(each, [-1]) for each in ops.split(texts, axis=-1, num_outputs=15))
+    for each in others:
+        found = ops.string_concat(found, each)
+    return found
