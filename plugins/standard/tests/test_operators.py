@@ -234,3 +234,13 @@ def test_integers_of_gemm_wrap_and_are_exact():
     assert ops.gemm(large, one, alpha=2.0).tolist() == [[2**61 + 2]]
     assert ops.gemm(one, one, large, beta=2.0).tolist() == [[2**61 + 3]]
     assert ops.gemm(np.array([[2**30]], np.int32), np.ones((1, 1), np.int32), alpha=3.0).tolist() == [[-(2**30)]]
+
+
+@pytest.mark.parametrize("value", [np.array([2.5], np.float32), np.array(2.5, np.float32), np.float32(2.5)])
+def test_a_numpy_array_is_a_tensor_as_an_attribute(value):
+    np.testing.assert_array_equal(ops.constant_of_shape(np.int64([2]), value=value), np.float32([2.5, 2.5]))
+
+
+def test_a_list_is_no_tensor_as_an_attribute():
+    with pytest.raises(tx.InvalidCall, match='attribute "value" is not a tensor'):
+        ops.constant_of_shape(np.int64([2]), value=[2.5])

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
 
 from tenonnx.errors import InvalidCall, Titled, counted, did_you_mean
+from tenonnx.graph.constants import ArrayConstant
 from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import Type
@@ -100,7 +101,8 @@ class Signature(NamedTuple):
         names = [p.name for p in self.inputs if not p.variadic]
         for name, value in kwargs.items():
             if name in self.attributes:
-                attributes[name] = _dtype(value) if self.kinds.get(name) == "int" else value
+                convert = _CONVERSIONS.get(self.kinds.get(name, ""))
+                attributes[name] = value if convert is None else convert(value)
             elif name in names and names.index(name) >= len(args):
                 position = names.index(name)
                 inputs += [None] * (position + 1 - len(inputs))
@@ -154,6 +156,15 @@ def _dtype(value: Any) -> Any:
         return DType.of(value)
     except (TypeError, ValueError):
         return value
+
+
+def _contents(value: Any) -> Any:
+    """A numpy array as the contents of a tensor; anything else as it is."""
+    return ArrayConstant(value[...]) if hasattr(value, "__array_interface__") and not hasattr(value, "array") else value
+
+
+#: What arguments of a call are turned into, by the kind of the attribute.
+_CONVERSIONS: Final = {"int": _dtype, "Constant": _contents}
 
 
 def _marks_index(annotation: Any, names: Mapping[str, Any]) -> bool:
