@@ -1,6 +1,7 @@
 """Files of PyTorch's exporters in other formats: the share that is written and right.
 
     python benchmarks/exits.py make FOLDER [NAME ...]        # where torch, transformers and onnxscript are installed
+    python benchmarks/exits.py make FOLDER further           # the architectures of further_architectures.py
     python benchmarks/exits.py convert FOLDER .stablehlo     # where the package of the format is installed
 
 ``make`` writes small architectures with random weights, by both exporters of PyTorch and with a dynamic batch.
@@ -19,6 +20,8 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+from further_architectures import further
 
 #: Seconds for one conversion.
 LIMIT = 120
@@ -180,8 +183,9 @@ def make(folder: Path, names: Sequence[str]) -> None:
     import torch
 
     folder.mkdir(exist_ok=True)
-    for name, module, arguments in architectures():
-        if names and name not in names:
+    chosen = further() if names == ["further"] else architectures()
+    for name, module, arguments in chosen:
+        if names and name not in names and names != ["further"]:
             continue
         for dynamo in (True, False):
             path = folder / f"{name}-{'dynamo' if dynamo else 'script'}.onnx"

@@ -11,6 +11,7 @@ import tenonnx_standard as ops
 from tenonnx.errors import InvalidCall, NotRepresentable, PluginError, UnsupportedOp, VerificationFailed
 from tenonnx.registry.discovery import Plugin
 from tenonnx_convert import conversion, output_formats
+from tenonnx_convert.verifying.quantization import moved_by_roundings
 
 PLUGIN = Plugin("twin", "made_up", output_formats.GROUP, "made-up", "1.0")
 
@@ -171,3 +172,23 @@ def test_a_plugin_needs_both_functions():
     fits = GROUPS[output_formats.GROUP].fits
     assert fits(Twin())
     assert not fits(SimpleNamespace(write=print))
+
+
+def test_roundings_of_the_format_count_twice():
+    feeds = {"x": np.float32([[1, -2, 3]])}
+    without = tx.Graph(opsets={"ai.onnx": 17})
+    with without.building():
+        without.output("y", ops.relu(without.input("x", "float32", ("n", 3))) + np.float32(0.25))
+    expected = small().run(feeds, backend="numpy")
+    assert moved_by_roundings(small(), feeds, expected)["y"] < 0.01
+    assert moved_by_roundings(small(), feeds, expected, without)["y"] == 0.5
+
+
+@pytest.mark.parametrize("has_roundings", [True, False])
+def test_a_format_may_name_the_model_without_roundings(has_roundings, tmp_path):
+    form, graph = Twin(), small()
+    if has_roundings:
+        form.unrounded = lambda graph: graph
+    with output_formats.FormatWriter(output_formats.InstalledFormat(form, PLUGIN), tmp_path / "m.twin") as writer:
+        writer.write(graph)
+        assert writer.opened(graph).unrounded is (graph if has_roundings else None)

@@ -31,11 +31,15 @@ Run = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file as its runtime runs it; ``limits`` are relations of dynamic dims that it needs."""
+    """A file as its runtime runs it; ``limits`` are relations of dynamic dims that it needs.
+
+    ``unrounded`` is the model without the roundings that the runtime does in another way.
+    """
 
     name: str
     run: Run
     limits: Sequence[str] = ()
+    unrounded: Graph | None = None
 
     def limit(self, sizes: str) -> str:
         """The relation that a run at other sizes, such as ``batch=3``, may not keep; empty where there is none."""
@@ -46,7 +50,9 @@ class WrittenFile:
 class OutputFormat(Protocol):
     """Interface of a plugin of the group ``tenonnx.formats``: a module or an object.
 
-    Importing it must not import the runtime of the format.
+    Importing it must not import the runtime of the format. It may also have a function ``unrounded`` of a graph, which
+    returns the graph without roundings to quantized values that the runtime does in another way, None where there are
+    none. The file may then differ by as much as these roundings change outputs.
     """
 
     #: The format in words, such as ``StableHLO``.
@@ -152,7 +158,8 @@ class FormatWriter:
             except Exception as error:
                 raise VerificationFailed(f"the file does not run: {name}", given=str(error)) from error
 
-        return WrittenFile(name, run, self._limits)
+        unrounded = getattr(self.form, "unrounded", lambda _: None)
+        return WrittenFile(name, run, self._limits, unrounded(graph))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

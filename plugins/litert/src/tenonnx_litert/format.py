@@ -23,6 +23,13 @@ def write(graph: Graph, path: Path) -> tuple[str, ...]:
     return ()
 
 
+def unrounded(graph: Graph) -> Graph | None:
+    """``graph`` without the roundings that hybrid kernels do by the range of each row."""
+    from tenonnx_litert.qdq import without_dynamic_rounding
+
+    return without_dynamic_rounding(graph)
+
+
 def open(path: Path, graph: Graph) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """The file in LiteRT's interpreter, in a process of its own. Raises ``UnsupportedOp`` where it does not load."""
     from tenonnx_litert.running import opened

@@ -8,7 +8,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Node, constant, static
 from tenonnx.extend.transforms import Call, Rewriter, prune
 from tenonnx.tools import plugins
-from tenonnx_litert.builtins.quantization import RANGES, dequantize, quantize
+from tenonnx_litert.builtins.quantization import RANGES, dequantize, quantize, rounded_as_it_runs
 from tenonnx_litert.integers import SIGNED, Parameters, Results, rounded_constant
 
 #: Further types of quantized constants.
@@ -29,6 +29,10 @@ _MOVED = frozenset(
 )
 
 
+#: Products that have hybrid kernels, of floats with weights in int8.
+_HYBRID = (ops.matmul, ops.gemm, ops.conv)
+
+
 def is_quantized(graph: Graph) -> bool:
     return any(node.op_type in (*_PAIR, *_PRODUCTS) or _is_operator(node) for node in graph.nodes)
 
@@ -43,10 +47,31 @@ def with_builtins(graph: Graph) -> Graph:
 
     QOperator form becomes QDQ by the transform ``qdq`` of the package that has these ops.
     """
-    if any(map(_is_operator, graph.nodes)):
+    return prune(Rewriter(_in_pairs(graph), _as_builtin).run())
+
+
+def without_dynamic_rounding(graph: Graph) -> Graph | None:
+    """``graph`` where hybrid kernels get floats that are not rounded; None where it has no such products."""
+    if not any(node.op_type == "DynamicQuantizeLinear" for node in graph.nodes):
+        return None
+    changed: list[None] = []
+
+    def decide(rewriter: Rewriter, call: Call) -> Results:
+        if call.op.name != "DequantizeLinear" or not _is_hybrid(rewriter, call):
+            return None
+        changed.append(None)
+        return (call.inputs[0].producer.inputs[0],)  # type: ignore[union-attr]
+
+    found = prune(Rewriter(_in_pairs(graph), decide).run())
+    return found if changed else None
+
+
+def _in_pairs(graph: Graph) -> Graph:
+    """``graph`` with pairs of QuantizeLinear and DequantizeLinear in place of ops on quantized values."""
+    if any(_is_operator(node) or node.op_type in _PRODUCTS for node in graph.nodes):
         for plugin in plugins("tenonnx.transforms", "qdq"):
             graph = plugin.load()(graph)
-    return prune(Rewriter(graph, _as_builtin).run())
+    return graph
 
 
 def _as_builtin(rewriter: Rewriter, call: Call) -> Results:
@@ -59,6 +84,8 @@ def _as_builtin(rewriter: Rewriter, call: Call) -> Results:
     if call.op.domain != "ai.onnx" or call.op.name not in _PAIR:
         return None
     x, scale, *rest = call.inputs
+    if _is_hybrid(rewriter, call):
+        return (rounded_as_it_runs(x.producer.inputs[0]),)  # type: ignore[union-attr]
     kind = call.known[0].type.dtype if call.known[0] is not None else None  # type: ignore[union-attr]
     assert x is not None
     scales = None if scale is None else static(scale)
@@ -85,6 +112,25 @@ def _as_builtin(rewriter: Rewriter, call: Call) -> Results:
         return (dequantize(x, *map(constant, parameters)),)
     own = Parameters(*map(constant, parameters))
     return (rounded_constant(x, own) if x.is_constant else quantize(x, *own),)
+
+
+def _is_hybrid(rewriter: Rewriter, call: Call) -> bool:
+    """Whether a call dequantizes what DynamicQuantizeLinear made, for products with weights in int8."""
+    made = call.inputs[0].producer if call.inputs[0] is not None else None
+    if made is None or made.op_type != "DynamicQuantizeLinear" or call.node is None:
+        return False
+    readers = rewriter.readers.get(call.node.outputs[0], ())  # type: ignore[arg-type]
+    return bool(readers) and all(map(_has_weights_in_int8, readers))
+
+
+def _has_weights_in_int8(node: Node) -> bool:
+    weights = node.inputs[1].producer if node.op in _HYBRID and node.inputs[1] is not None else None
+    if weights is None or weights.op_type != "DequantizeLinear" or weights.attributes.get("block_size"):
+        return False
+    held, _, *zeros = weights.inputs
+    zero = None if not zeros or zeros[0] is None else static(zeros[0])
+    is_centered = zero is None if not zeros or zeros[0] is None else zero is not None and not np.any(zero)
+    return held is not None and held.is_constant and held.dtype is DType.int8 and bool(is_centered)
 
 
 def _pulled_out(call: Call) -> Results:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tenonnx.extend import DType, Graph, Node, NotRepresentable, Value, static
 from tenonnx_litert.builtins import elementwise, movement, neural, reductions
-from tenonnx_litert.builtins.quantization import dequantize, quantize
+from tenonnx_litert.builtins.quantization import dequantize, quantize, rounded_as_it_runs
 from tenonnx_litert.integers import MOVING, Parameters, dequantized
 
 
@@ -39,6 +39,7 @@ class QuantizedTensors:
     outputs: dict[Node, Value] = field(default_factory=dict)
     instead: dict[Value, Value] = field(default_factory=dict)
     dropped: set[Node] = field(default_factory=set)
+    hybrid: set[Node] = field(default_factory=set)
     constants: Graph = field(default_factory=lambda: Graph(opsets={"ai.onnx": 21}))
 
     def constant(self, array: np.ndarray[Any, Any], parameters: Quantization | None = None) -> Value:
@@ -72,6 +73,9 @@ _WEIGHTED = {
     neural.fully_connected: 0,
     neural.transpose_conv: 0,
 }
+
+#: Operators with kernels for floats and quantized weights.
+_HYBRID = frozenset({neural.conv_2d, neural.depthwise_conv_2d, neural.fully_connected})
 
 #: The places of image, weights and bias.
 _PLACES = {neural.transpose_conv: (2, 1, 3)}
@@ -123,6 +127,7 @@ def quantized_tensors(graph: Graph) -> QuantizedTensors:
         _pass_on(plan, node)
     for node in graph.nodes:
         _settle(plan, node, graph, readers)
+    _settle_hybrid(plan, graph)
     used = set(graph.outputs)
     for node in reversed(graph.nodes):
         if node.op is dequantize and node.outputs[0] not in used:
@@ -201,6 +206,23 @@ def _settle(plan: QuantizedTensors, node: Node, graph: Graph, readers: dict[Valu
     plan.dropped.update(after)
     for other in after[1:]:
         plan.instead[other.outputs[0]] = result  # type: ignore[index]
+
+
+def _settle_hybrid(plan: QuantizedTensors, graph: Graph) -> None:
+    """Choose hybrid kernels for products of quantized weights with floats that are rounded as they run."""
+    rounded: set[Value | None] = set()
+    for node in graph.nodes:
+        if node.op is rounded_as_it_runs:
+            source = node.inputs[0]
+            plan.instead[node.outputs[0]] = plan.instead.get(source, source)  # type: ignore[index, arg-type, assignment]
+            plan.dropped.add(node)
+            rounded.add(node.outputs[0])
+        elif node.op in MOVING and node.inputs[0] in rounded:
+            rounded.update(node.outputs)
+        weights = dequantized(node.inputs[1]) if node.op in _HYBRID and node.inputs[0] in rounded else None
+        if weights is not None and weights[0].is_constant and weights[0].dtype is DType.int8:
+            plan.inputs[node] = [node.inputs[0], plan.sources[node.inputs[1]], *node.inputs[2:]]  # type: ignore[index]
+            plan.hybrid.add(node)
 
 
 def _plain(plan: QuantizedTensors, node: Node, dtype: np.dtype[Any]) -> list[Value | None] | None:

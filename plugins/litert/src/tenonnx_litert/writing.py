@@ -260,6 +260,8 @@ class _Subgraph:
             options = self.options(table, fields)
         else:
             attributes = {**node.op.signature.attributes, **node.attributes}  # type: ignore[attr-defined]
+            if node in self.quantized.hybrid and "asymmetric_quantize_inputs" in attributes:
+                attributes["asymmetric_quantize_inputs"] = 1
             options = self.options(table, attributes) if table else None
         parts = self.file.numbers(inputs), self.file.numbers(outputs)
         tflite.OperatorStart(builder)

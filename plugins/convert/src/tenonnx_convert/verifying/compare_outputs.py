@@ -44,7 +44,8 @@ class Judge:
 
     With ``itself`` the other model is ``graph``, so that backends are compared. ``exact`` asks for equality in every
     bit; a tolerance that ``rules`` give replaces all others, and ``by_output`` has those of single outputs.
-    ``programs`` are those of ``graph``, by backend, that were made so far; ``make`` makes others.
+    ``programs`` are those of ``graph``, by backend, that were made so far; ``make`` makes others. ``unrounded`` is
+    ``graph`` without the roundings that the other model may do in another way.
     """
 
     graph: Graph
@@ -57,6 +58,7 @@ class Judge:
     by_output: Mapping[str, Tolerances] = field(default_factory=dict)
     programs: dict[str, Program] = field(default_factory=dict)
     make: Callable[[Graph, str], Program] = compile_graph
+    unrounded: Graph | None = None
     _on: dict[str, Mapping[str, Any] | TenonnxError] = field(default_factory=dict)
 
     def of_run(self, feeds: Mapping[str, Any], expected: Mapping[str, Any]) -> Judge:
@@ -129,4 +131,4 @@ class Judge:
 
     @functools.cached_property
     def _moved(self) -> dict[str, float]:
-        return moved_by_roundings(self.graph, self.feeds, self.expected)
+        return moved_by_roundings(self.graph, self.feeds, self.expected, self.unrounded)

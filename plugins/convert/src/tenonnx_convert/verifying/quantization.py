@@ -50,9 +50,19 @@ def _rounds(node: Node) -> bool:
 
 
 @in_registry_of_graph
-def moved_by_roundings(graph: Graph, feeds: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, float]:
-    """By how much each output that is a tensor of numbers moves on numpy where weights and scales are nudged."""
+def moved_by_roundings(
+    graph: Graph, feeds: Mapping[str, Any], expected: Mapping[str, Any], unrounded: Graph | None = None
+) -> dict[str, float]:
+    """By how much each output that is a tensor of numbers moves on numpy where weights and scales are nudged.
+
+    ``unrounded`` is ``graph`` without some roundings, of which outputs may be as far on the other side.
+    """
     found: dict[str, float] = {}
+    if unrounded is not None:
+        results = compile_graph(unrounded, "numpy")(feeds)
+        for name, wanted in expected.items():
+            moved = compare_by(Tolerances(absolute=0.0, relative=0.0), results[name], wanted)
+            found[name] = 2 * moved.absolute
     for seed in range(RUNS):
         random = np.random.default_rng(seed)
         try:

@@ -119,6 +119,7 @@ def verify(
         by_output=rules_of_outputs(graph, rules, atol, rtol),
         programs=programs,
         make=safe_program,
+        unrounded=None if file is None else file.unrounded,
     )
     random = drawn_outputs(against)
     found.unverified = {name: DRAWN for name in expected if name in random}

@@ -201,8 +201,13 @@ def space_to_depth(input, *, block_size: int):
 
 
 @builtin("FULLY_CONNECTED", "FullyConnectedOptions")
-def fully_connected(input, weights, bias=None, *, fused_activation_function="NONE", keep_num_dims=0):
-    """Rows times ``weights`` (results, depth) transposed, plus ``bias``."""
+def fully_connected(
+    input, weights, bias=None, *, fused_activation_function="NONE", keep_num_dims=0, asymmetric_quantize_inputs=0
+):
+    """Rows times ``weights`` (results, depth) transposed, plus ``bias``.
+
+    With quantized weights and ``asymmetric_quantize_inputs``, the kernel rounds each row of a float input to int8.
+    """
     x = input if keep_num_dims else ops.reshape(input, [-1, dims(weights)[1]])
     y = ops.matmul(x, ops.transpose(weights, perm=[1, 0]))
     return activated(y if bias is None else y + bias, fused_activation_function)
