@@ -72,6 +72,23 @@ def _of_python(command: str) -> list[str]:
     return [*system, *(os.path.realpath(each) for each in listed if each), *(each for each in listed if each)]
 
 
+def traced(
+    command: Sequence[str], allowed: Sequence[str], readable: Sequence[str] = (), programs: Sequence[str] = ()
+) -> tuple[list[str], int]:
+    """Forbidden actions of a command, and its exit code. Raises ``FileNotFoundError`` without strace."""
+    tracer = shutil.which("strace")
+    if tracer is None:
+        raise FileNotFoundError("strace is not installed")
+    own = [command[0], shutil.which(command[0]) or "", sys.executable, os.path.realpath(sys.executable)]
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        kinds = "trace=open,openat,creat,unlink,unlinkat,rename,renameat,renameat2,mkdir,mkdirat,rmdir,connect,execve"
+        done = subprocess.run([tracer, "-f", "-s", "400", "-e", kinds, "-o", str(log), *command], check=False)  # noqa: S603
+        lines = log.read_text("utf-8", "replace").splitlines()
+    may_read = [*map(os.path.realpath, readable), *_of_python(command[0])] if readable else []
+    return findings(lines, allowed, [*programs, *own], may_read), done.returncode
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--allow", action="append", default=[], help="a folder that may be written")
@@ -80,20 +97,15 @@ def main() -> int:
     parser.add_argument("command", nargs=argparse.REMAINDER)
     given = parser.parse_args()
     command = given.command[1:] if given.command[:1] == ["--"] else given.command
-    tracer = shutil.which("strace")
-    if tracer is None or not command:
-        parser.error("strace is not installed" if tracer is None else "no command")
-    own = [command[0], shutil.which(command[0]) or "", sys.executable, os.path.realpath(sys.executable)]
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log"
-        kinds = "trace=open,openat,creat,unlink,unlinkat,rename,renameat,renameat2,mkdir,mkdirat,rmdir,connect,execve"
-        done = subprocess.run([tracer, "-f", "-s", "400", "-e", kinds, "-o", str(log), *command], check=False)  # noqa: S603
-        lines = log.read_text("utf-8", "replace").splitlines()
-    readable = [*map(os.path.realpath, given.read), *_of_python(command[0])] if given.read else []
-    found = findings(lines, given.allow, [*given.program, *own], readable)
+    if not command:
+        parser.error("no command")
+    try:
+        found, code = traced(command, given.allow, given.read, given.program)
+    except FileNotFoundError as error:
+        parser.error(str(error))
     for each in found:
         sys.stdout.write(f"{each}\n")
-    return 1 if found else min(done.returncode, 1)
+    return 1 if found else min(code, 1)
 
 
 if __name__ == "__main__":

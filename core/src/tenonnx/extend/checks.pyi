@@ -25,6 +25,8 @@ from tenonnx_run.commands import end_with_children as end_with_children
 from tenonnx_run.commands import run_command as run_command
 from tenonnx_run.compare import Difference as Difference
 from tenonnx_run.compare import compare as compare
+from tenonnx_run.source_process import SourceProcess as SourceProcess
+from tenonnx_run.source_process import size_of as size_of
 from tenonnx_run.tolerance import Tolerance as Tolerance
 from tenonnx_run.tolerance import tolerance_for as tolerance_for
 from tenonnx_run.worker import CallFailed as CallFailed

@@ -1,6 +1,7 @@
 """Public names and the modules that define them."""
 
 from tenonnx.formats.files import check_output as check_output
+from tenonnx.formats.files import check_readable as check_readable
 from tenonnx.formats.files import open_inside as open_inside
 from tenonnx.formats.files import split_location as split_location
 from tenonnx.formats.onnx.functions import Function as Function

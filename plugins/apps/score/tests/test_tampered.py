@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,13 @@ def test_links_are_not_followed(name: str, relu: Callable[[Path], Path], tmp_pat
     except tx.TenonnxError:
         assert name != "._manifest.jsonl.tmp"  # what a killed writer left is removed
     assert (tmp_path / "precious.txt").read_text() == "precious"
+
+
+def test_a_pipe_in_the_place_of_the_model_is_not_waited_for(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.ones((3, 2), np.float32))
+    os.mkfifo(tmp_path / "m.onnx")
+    with pytest.raises(tx.InvalidCall, match="device, pipe or socket"):
+        tx.score(tmp_path / "m.onnx", str(tmp_path / "rows.npy"), tmp_path / "out")
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 
 import tenonnx as tx
 from tenonnx.extend import Graph, limits
-from tenonnx.extend.checks import CallFailed, NoAnswer, ProcessCrashed, WorkerEnded
-from tenonnx_frontends import SizedCalls, SourceProcess, UnverifiedWarning, size_of, verify_calls, warn_unverified
+from tenonnx.extend.checks import CallFailed, NoAnswer, ProcessCrashed, SourceProcess, WorkerEnded, size_of
+from tenonnx_frontends import SizedCalls, UnverifiedWarning, verify_calls, warn_unverified
 
 FUNCTIONS = """
 import os, signal, time
@@ -24,6 +24,12 @@ def doubled(x):
     calls += 1
     return [x + x]
 def count(): return calls
+held = 0
+def opened(*opening):
+    global held
+    held += 1
+    return [held, *opening]
+def of_source(source, *arguments): return [*source, *arguments]
 def refuse(x): raise ValueError("sizes that do not fit\\nand more")
 def crash(x): os.kill(os.getpid(), signal.SIGSEGV)
 def hang(x): time.sleep(600)
@@ -140,6 +146,38 @@ def test_calls_in_this_process_have_the_budget_too(graph: Graph) -> None:
         found = verify_calls("Runtime", graph, SizedCalls(call).at([{"batch": 2}, {"batch": 3}]))
     assert [run.feeds for run in found.runs] == ["batch=2"]
     assert found.notes == ["not verified against Runtime at batch=3: the calls before took more than the limit of 1 s"]
+
+
+def test_a_source_is_opened_once_until_another_is_used(process: SourceProcess) -> None:
+    def of(*opening: Any) -> SourceProcess:
+        return SourceProcess(Path(process.worker.file), process.worker.name, opening=opening)
+
+    first, second = of("a", 1), of("a", 1)
+    assert first("of_source", "x") == [1, "a", 1, "x"]
+    assert first("of_source") == [1, "a", 1]
+    assert second("of_source") == [2, "a", 1]
+    assert first("of_source") == [3, "a", 1], "the child holds one source alone"
+    assert process("count") == 0, "functions without a source get none"
+
+
+def test_a_source_that_cannot_be_opened_is_tried_again(process: SourceProcess) -> None:
+    broken = SourceProcess(Path(process.worker.file), process.worker.name, opening=())
+    process.worker.call("count")
+    Path(process.worker.file).write_text("def opened(): raise OSError('gone')\ndef run(source): return 1\n")
+    process.worker.close()
+    for _ in range(2):
+        with pytest.raises(CallFailed) as caught:
+            broken("run")
+        assert (caught.value.kind, caught.value.given) == ("OSError", "gone")
+
+
+def test_limits_of_the_caller_hold_in_the_child(process: SourceProcess) -> None:
+    functions = (
+        "from tenonnx import limits\ndef opened(): return limits.current().depth\ndef same(depth): return depth\n"
+    )
+    Path(process.worker.file).write_text(functions)
+    with limits.override(depth=7):
+        assert SourceProcess(Path(process.worker.file), process.worker.name, opening=())("same") == 7
 
 
 def test_what_a_function_raises_ends_nothing(process: SourceProcess) -> None:

@@ -123,19 +123,29 @@ class Worker:
             limits.check_time()
             self.start()
             if not self._has_imported:
-                self._ask(packed(["", []]), _IMPORTS, 0)
+                self._ask(packed(["", [], None]), _IMPORTS, 0)
                 self._has_imported = True
 
-    def call(self, function: str, *arguments: Any, seconds: float | None = None, memory: int = 0) -> Any:
+    def call(
+        self,
+        function: str,
+        *arguments: Any,
+        seconds: float | None = None,
+        memory: int = 0,
+        source: tuple[str, Sequence[Any]] | None = None,
+    ) -> Any:
         """Result of the function, within so many seconds behind the imports, and the limit of ``limits.within``.
 
-        ``memory`` are the most bytes that the child may hold, on systems that tell; 0 is no limit.
+        ``memory`` are the most bytes that the child may hold, on systems that tell; 0 is no limit. A ``source`` is a
+        key and the arguments of the function ``opened``, whose result the child keeps for further calls with that key,
+        under the limits that hold here, and gives to the function as its first argument.
 
         Raises ``CallFailed`` for what it raises, ``ProcessCrashed`` where the child died, ``NoAnswer`` after
         ``seconds``, ``OutOfMemory`` beyond ``memory``, and ``OutOfTime`` at the end of ``limits.within``. After the
         last four the next call has a new child.
         """
-        message = packed([function, arguments])
+        held = None if source is None else [*source, limits.current()._asdict()]
+        message = packed([function, arguments, held])
         with self._lock:
             self.wait()
             return self._ask(message, seconds, memory)

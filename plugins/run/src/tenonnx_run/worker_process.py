@@ -1,9 +1,11 @@
 """Child process of ``worker.Worker``: it calls functions of one Python file, and answers with what they return.
 
 It is started by its path and imports the standard library and numpy alone; the file that it serves imports the rest.
-The call of no function waits for these imports. A message is a header of two lengths, then JSON, then the bytes of the
-arrays in it. Nothing is unpickled on either side, so that a child which a foreign parser has corrupted cannot run code
-in its parent.
+The call of no function waits for these imports. A call with a source has the function ``opened`` of that file open it
+first, keeps what that returns until another source comes, and gives it to each function as the first argument.
+
+A message is a header of two lengths, then JSON, then the bytes of the arrays in it. Nothing is unpickled on either
+side, so that a child which a foreign parser has corrupted cannot run code in its parent.
 """
 
 from __future__ import annotations
@@ -134,23 +136,38 @@ def main(file: str, *imports: str) -> None:
     assert spec is not None
     assert spec.loader is not None
     served = importlib.util.module_from_spec(spec)
-    failure: dict[str, str] | None = None
+    failure: dict[str, Any] | None = None
     try:
         for name in imports:
             importlib.import_module(name)
         spec.loader.exec_module(served)
     except Exception as error:  # told in answer to the first call
         failure = _told(error)
+    held: dict[str, Any] = {}
     while True:
         try:
-            function, arguments = receive(requests)
+            function, arguments, source = receive(requests)
         except EOFError:
             return
         try:
-            answer = packed(failure or {"result": getattr(served, function)(*arguments) if function else None})
+            result = failure or {"result": _called(served, held, function, arguments, source) if function else None}
+            answer = packed(result)
         except Exception as error:
             answer = packed(_told(error))
         send(answers, answer)
+
+
+def _called(served: Any, held: dict[str, Any], function: str, arguments: list[Any], source: Any) -> Any:
+    """Result of a function of the file that is served; ``held`` is the source that was used last, by its key."""
+    if source is None:
+        return getattr(served, function)(*arguments)
+    key, opening, limits = source
+    if "tenonnx.limits" in sys.modules:  # the file that is served has imported it
+        sys.modules["tenonnx.limits"].set(**limits)
+    if key not in held:
+        held.clear()
+        held[key] = served.opened(*opening)
+    return getattr(served, function)(held[key], *arguments)
 
 
 def _told(error: Exception) -> dict[str, str]:

@@ -13,6 +13,7 @@ import onnx
 
 import tenonnx as tx
 from tenonnx import Graph, InvalidCall, MapType, Program, SequenceType, TensorType, Value, extract, infer, load
+from tenonnx.extend.formats import check_readable
 
 #: Models of so many bytes are not sent to workers: these read and map the file.
 LARGEST_SENT = 64 << 20
@@ -65,6 +66,7 @@ class Source(NamedTuple):
         if self.data is not None:
             return {"sha256": hashlib.sha256(self.data).hexdigest()}
         assert self.path is not None
+        check_readable(self.path)
         try:
             with Path(self.path).open("rb") as file:
                 found: dict[str, Any] = {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}

@@ -69,15 +69,16 @@ def compile(
 
 def start_default_sessions() -> None:
     """Start the worker process of default sessions, which imports the runtime meanwhile."""
-    from tenonnx_onnxruntime.plain import worker
+    from tenonnx_onnxruntime.plain import process
 
-    worker().start()
+    process().start()
 
 
 def plain(graph: Graph) -> Program:
     """The file of a graph in a default session, in a worker process, as users run it.
 
-    Raises ``UnsupportedOp`` where it does not load, and ``ProcessCrashed`` where the runtime crashes on it.
+    Raises ``UnsupportedOp`` where it does not load, and ``WorkerEnded`` where the runtime crashes on it, or takes more
+    than the limits ``seconds`` and ``memory``.
     """
     from tenonnx_onnxruntime.plain import FileProgram
 

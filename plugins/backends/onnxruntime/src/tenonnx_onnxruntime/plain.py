@@ -13,8 +13,9 @@ import onnx
 
 from tenonnx.extend import DType, Graph, TensorType, Type, UnsupportedOp
 from tenonnx.extend.backends import Bindable, FeedCheck, Program, RunFailure, file_of
-from tenonnx.extend.checks import CallFailed, Worker, worker_for
+from tenonnx.extend.checks import CallFailed, SourceProcess, WorkerEnded
 from tenonnx.extend.formats import array_to_proto, message_of, write_file
+from tenonnx.extend.transforms import weight_bytes
 from tenonnx_onnxruntime.element_types import FLOAT8, OPTIONED, dtype_of, is_extended
 from tenonnx_onnxruntime.extensions import library_for
 from tenonnx_onnxruntime.failures import run_failure, shortened
@@ -32,9 +33,9 @@ _MOST_NODES = 10_000
 _LEVELS = ("ORT_ENABLE_EXTENDED", "ORT_ENABLE_BASIC", "ORT_DISABLE_ALL")
 
 
-def worker() -> Worker:
-    """The process that runs files on onnxruntime."""
-    return worker_for(Path(__file__).with_name("worker_functions.py"), "onnxruntime")
+def process(size: int = 0) -> SourceProcess:
+    """The process that runs files on onnxruntime, for one file of so many bytes."""
+    return SourceProcess(Path(__file__).with_name("worker_functions.py"), "onnxruntime", size)
 
 
 def differs_by_default(graph: Graph) -> bool:
@@ -60,7 +61,7 @@ def remedies(graph: Graph) -> Iterator[tuple[str, Program]]:
 def _loaded(option: str, graph: Graph, entries: Mapping[str, str], level: str) -> Iterator[tuple[str, Program]]:
     try:
         yield option, FileProgram(graph, entries, level)
-    except UnsupportedOp:
+    except (UnsupportedOp, WorkerEnded):
         return
 
 
@@ -80,14 +81,15 @@ class FileProgram(Bindable):
         if path is None:
             path = self._written(graph)
         self._path = path
+        self._process = process(weight_bytes(graph))
         try:
-            worker().call("load", path, *self._settings)
+            self._process("load", path, *self._settings)
         except CallFailed as error:
             broken = error.kind in ("ImportError", "ModuleNotFoundError")
             what = (
                 "onnxruntime cannot be imported"
                 if broken
-                else f"onnxruntime {worker().call('version')} does not load the model"
+                else f"onnxruntime {self._process('version')} does not load the model"
             )
             raise UnsupportedOp(what, given=shortened(RuntimeError(error.given))) from error
 
@@ -104,7 +106,7 @@ class FileProgram(Bindable):
         given = {name: array for name, array in arrays if array is not None}
         try:
             sent = {name: _sent(array, self._types[name]) for name, array in given.items()}
-            found = worker().call("run", self._path, *self._settings, sent)
+            found = self._process("run", self._path, *self._settings, sent)
         except TypeError as error:
             raise UnsupportedOp("a worker process cannot be fed with these inputs", given=str(error)) from error
         except CallFailed as error:

@@ -23,6 +23,7 @@ from tenonnx_convert.verifying.divergence import as_taken_by, first_divergence
 from tenonnx_convert.verifying.verification import GRADES, DefaultSession, OutputDifference, Verification
 from tenonnx_run.compare import compare_by
 from tenonnx_run.compiling import compile_graph
+from tenonnx_run.worker import NoAnswer, OutOfMemory
 
 #: What to do about inputs that a backend, but not the other, fails on.
 OTHERS = "give inputs that the model accepts (feeds=, --inputs)"
@@ -77,6 +78,10 @@ def compare_run(
             found.note(f"not compared on {backend}: {error.what}")
             if by_default:
                 found.add_session(not_loaded(judge, against, backend, other.names, error))
+            continue
+        except (NoAnswer, OutOfMemory) as error:
+            unable.append(error)
+            found.note(f"not compared on {where}: {error.what}; {error.do}")
             continue
         except OutOfTime:
             raise

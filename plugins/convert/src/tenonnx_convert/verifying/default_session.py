@@ -12,6 +12,7 @@ from tenonnx_convert.verifying.compare_outputs import Judge
 from tenonnx_convert.verifying.verification import DefaultSession, OutputDifference, Verification
 from tenonnx_run.base import backends, load_backend
 from tenonnx_run.compiling import compile_graph
+from tenonnx_run.worker import WorkerEnded
 from tenonnx_run.written_file import file_of
 
 
@@ -33,7 +34,10 @@ def has_default_session(backend: str) -> bool:
 
 
 def default_program(graph: Graph, backend: str) -> Program:
-    """The file of a graph in a default session of a backend. Raises ``UnsupportedOp`` where it does not load."""
+    """The file of a graph in a default session of a backend.
+
+    Raises ``UnsupportedOp`` where it does not load, ``WorkerEnded`` where it ends the worker process.
+    """
     program: Program = _part(backend, "plain")(graph)
     return program
 
@@ -91,7 +95,7 @@ def _is_spoiled(judge: Judge, graph: Graph, backend: str, names: Sequence[str]) 
         return False
     try:
         program = default_program(judge.graph, backend)
-    except UnsupportedOp:
+    except (UnsupportedOp, WorkerEnded):
         return True
     return _problem(judge, backend, program, judge.feeds, names) is not None
 

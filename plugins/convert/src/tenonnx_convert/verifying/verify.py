@@ -29,6 +29,7 @@ from tenonnx_convert.verifying.work import check_work
 from tenonnx_run.base import load_backend
 from tenonnx_run.compare import Tolerances
 from tenonnx_run.compiling import compile_graph
+from tenonnx_run.worker import WorkerEnded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -155,7 +156,7 @@ def _made_up(
         return expected
 
     if len(programs) > 1:
-        with contextlib.suppress(InvalidFeed):
+        with contextlib.suppress(InvalidFeed, WorkerEnded):
             return feasible_feeds(graph, run, seed, input_shapes, unlike)
     return feasible_feeds(graph, programs[0], seed, input_shapes, unlike)
 

@@ -1,9 +1,8 @@
 """Code shared by the front ends of frameworks, beside ``tenonnx.extend.frontends``.
 
 Dims and names come in the forms that every front end takes (``read_dims``, ``named_axes``, ``chosen_names``), the
-source is called at the sizes of ``sizes_to_compare`` (``SizedCalls``, ``verify_calls``), that of a file in a worker
-process (``SourceProcess``), and refusals name lines of the user's code (``UserLines``). Packages add to the tables of
-rules by ``added_rule``.
+source is called at the sizes of ``sizes_to_compare`` (``SizedCalls``, ``verify_calls``), and refusals name lines of the
+user's code (``UserLines``). Packages add to the tables of rules by ``added_rule``.
 """
 
 from tenonnx_frontends.dims import (
@@ -21,7 +20,6 @@ from tenonnx_frontends.lines import UserLines, line
 from tenonnx_frontends.names import chosen_names, joined, output_names, path_parts
 from tenonnx_frontends.rules import added_rule, guarded_rule
 from tenonnx_frontends.sized_calls import SizedCalls
-from tenonnx_frontends.source_process import SourceProcess, size_of
 from tenonnx_frontends.verification import (
     SourceCall,
     UnverifiedWarning,
@@ -35,7 +33,6 @@ __all__ = [
     "Dims",
     "SizedCalls",
     "SourceCall",
-    "SourceProcess",
     "UnverifiedWarning",
     "UserLines",
     "added_rule",
@@ -53,7 +50,6 @@ __all__ = [
     "read_below",
     "read_dims",
     "resized",
-    "size_of",
     "sizes_of",
     "sizes_to_compare",
     "unknown_dims",

@@ -16,6 +16,8 @@ from tenonnx.extend.backends import file_of
 from tenonnx.extend.checks import (
     CallFailed,
     DefaultSession,
+    NoAnswer,
+    OutOfMemory,
     OutputDifference,
     ProcessCrashed,
     Tolerance,
@@ -110,6 +112,9 @@ def verify_calls(
     except ProcessCrashed as error:
         found.problems.append(f"{backend}: {error}")
         return found
+    except WorkerEnded as error:
+        _leave_out(found, one_line(error), graph)
+        return found
 
     def compared(actual: Mapping[str, Any], expected: Sequence[Any], where: str) -> list[OutputDifference]:
         outputs = []
@@ -142,6 +147,9 @@ def verify_calls(
         try:
             feeds = call.feeds()
             actual = program(feeds)
+        except (NoAnswer, OutOfMemory) as error:
+            _leave_out(found, one_line(error), graph, call.where)
+            break
         except TenonnxError as error:
             found.problems.append(f"{where}: {error}")
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from collections.abc import Callable
@@ -13,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import Graph, InvalidCall, InvalidModel, Registry
-from tenonnx.extend.checks import CallFailed, WorkerEnded
+from tenonnx.extend.checks import CallFailed, SourceProcess, WorkerEnded, size_of
 from tenonnx.tools import installing
-from tenonnx_frontends import SourceProcess, one_line, size_of
+from tenonnx_frontends import one_line
 from tenonnx_sklearn import frontend
 from tenonnx_sklearn.booster_structure import check_structure
 from tenonnx_sklearn.boosters import LightGBMBooster, NativeBooster, XGBoostBooster, held_by
@@ -24,8 +23,6 @@ from tenonnx_sklearn.boosters import LightGBMBooster, NativeBooster, XGBoostBoos
 _FUNCTIONS = Path(__file__).with_name("booster_process.py")
 
 _NAMES = {"lightgbm": "LightGBM", "xgboost": "XGBoost", "catboost": "CatBoost"}
-
-_numbers = itertools.count()
 
 
 def read(path: str | os.PathLike[str], *examples: Any, registry: Registry | None = None, **options: Any) -> Graph:
@@ -74,10 +71,10 @@ class BoosterFile:
     """
 
     def __init__(self, kind: str, path: Path) -> None:
-        self._process = SourceProcess(_FUNCTIONS, _NAMES[kind], size_of(path), kind)
-        self._place = kind, str(next(_numbers)), str(path.absolute())
+        opening = kind, str(path.absolute())
+        self._process = SourceProcess(_FUNCTIONS, _NAMES[kind], size_of(path), opening, [kind])
         try:
-            self.facts = self._process("describe", *self._place)
+            self.facts = self._process("describe")
         except (CallFailed, WorkerEnded) as error:
             do = "save the booster again, by the installed version of its package"
             raise InvalidModel(f"{kind} cannot read a file", given=f'"{path}": {one_line(error)}', do=do) from error
@@ -85,7 +82,7 @@ class BoosterFile:
 
     def predict(self, rows: Any, method: str = "predict") -> Any:
         """Results for rows. Raises ``CallFailed`` for what the package raises, ``WorkerEnded`` where it ended."""
-        return self._process("predict", *self._place, method, sendable(rows))
+        return self._process("predict", method, sendable(rows))
 
     def feature_name(self) -> list[str]:
         return list(self.feature_names)

@@ -1,6 +1,6 @@
 """LightGBM, XGBoost and CatBoost in a worker process, as their parsers and predictors end it on some files.
 
-It imports nothing of tenonnx; the package is imported before. A file is read once, by the first call with its ``key``.
+It imports nothing of tenonnx; the package is imported before.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from typing import Any
 
 import numpy as np
 
-#: The model that was used last, by its key.
-_held: dict[str, Any] = {}
+
+def opened(kind: str, path: str) -> tuple[str, Any]:
+    """The kind of a file and its model."""
+    return kind, _READ[kind](path)
 
 
-def describe(kind: str, key: str, path: str) -> dict[str, Any]:
+def describe(source: tuple[str, Any]) -> dict[str, Any]:
     """Facts about a model: its names, and its trees in a form that its package exports."""
-    facts: dict[str, Any] = _DESCRIBED[kind](_model(kind, key, path))
+    kind, model = source
+    facts: dict[str, Any] = _DESCRIBED[kind](model)
     return facts
 
 
-def predict(kind: str, key: str, path: str, method: str, rows: Any) -> Any:
+def predict(source: tuple[str, Any], method: str, rows: Any) -> Any:
     """Results of a method for rows as ``boosters.sendable`` makes them."""
-    model = _model(kind, key, path)
+    kind, model = source
     given = table_of(rows)
     if kind != "xgboost":
         return np.asarray(getattr(model, method)(given))
@@ -35,13 +38,6 @@ def predict(kind: str, key: str, path: str, method: str, rows: Any) -> Any:
     return model.predict(
         xgboost.DMatrix(given, enable_categorical=True, **({} if hasattr(given, "columns") else known))
     )
-
-
-def _model(kind: str, key: str, path: str) -> Any:
-    if key not in _held:
-        _held.clear()
-        _held[key] = _READ[kind](path)
-    return _held[key]
 
 
 def table_of(rows: Any) -> Any:

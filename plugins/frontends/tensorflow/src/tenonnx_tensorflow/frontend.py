@@ -28,7 +28,7 @@ from tenonnx_tensorflow import table
 from tenonnx_tensorflow.building import graph_of
 from tenonnx_tensorflow.forms import Forms
 from tenonnx_tensorflow.frozen import read_frozen
-from tenonnx_tensorflow.keras_backends import backend_of, call_of
+from tenonnx_tensorflow.keras_backends import Call, backend_of, call_of
 from tenonnx_tensorflow.keras_files import WITHOUT_TENSORFLOW, is_of_keras, loaded
 from tenonnx_tensorflow.model import Input, Model
 from tenonnx_tensorflow.options import Options
@@ -59,21 +59,22 @@ def read(
 
     Raises ``NotRepresentable`` naming every op without a rule, ``InvalidCall`` for what does not fit the source,
     ``VerificationFailed`` where the graph does not compute what TensorFlow does at several sizes, unless ``verify`` is
-    False or the source cannot be run: a file where TensorFlow is not installed. TensorFlow runs a file in a worker
-    process, and only where no op of it has an effect. An ``UnverifiedWarning`` names such an op, unless ``trust`` is
+    False or the source cannot be run: a file where TensorFlow is not installed. A file is run in a worker process, by
+    TensorFlow only where no op of it has an effect. An ``UnverifiedWarning`` names such an op, unless ``trust`` is
     True, and tells that a file ended the process, or took more than the limits ``seconds`` and ``memory``.
     """
     allowed = Allowed.of(verify, atol, rtol)
     chosen = Options.of(options)
     original = None if allowed is None else _original(source, examples, chosen)
-    source, is_apart = loaded(source, chosen.trust)
-    if backend_of(source) is not None:
-        call = call_of(source, examples, chosen)
+    held, is_apart = loaded(source, chosen.trust)
+    if (backend := backend_of(held)) is not None:
+        call = call_of(held, examples, chosen)
         graph = call.read(registry=registry, output_names=output_names)
         if allowed is not None:
-            call.verifier()(graph, allowed.absolute, allowed.relative).raise_if_failed()
+            compare = _verifier_of_call(call, source if is_apart else None, examples, chosen, backend)
+            warn_unverified(compare(graph, allowed.absolute, allowed.relative).raise_if_failed())
         return graph
-    model = _with_original(model_of(source, examples, chosen), original if is_apart else None)
+    model = _with_original(model_of(held, examples, chosen), original if is_apart else None)
     graph = graph_of(model, registry, output_names)
     if allowed is not None and model.run is not None:
         warn_unverified(_compared(model, model.run, graph, allowed, examples).raise_if_failed())
@@ -88,6 +89,24 @@ def _original(source: Any, examples: Sequence[Any], options: Options) -> Origina
         return None
     path = Path(source)
     return Original(path.parent if path.name == "saved_model.pb" else path, examples, options)
+
+
+def _verifier_of_call(
+    call: Call, path: Any, examples: Sequence[Any], options: Options, backend: str
+) -> Callable[..., Verification]:
+    """Verifier of a graph against Keras on another backend: in a worker process for the file at ``path``."""
+    if path is None:
+        return call.verifier()
+    original = Original(Path(path), examples, options, backend)
+    feeds = call.feeds if examples else None
+
+    def compared(graph: Graph, atol: float | None = None, rtol: float | None = None) -> Verification:
+        from tenonnx_tensorflow.verification import dims_of, verify_against
+
+        allowed, freed = Allowed(atol, rtol), dims_of(graph)
+        return verify_against(original.name, original, graph, allowed, feeds, freed=freed)
+
+    return compared
 
 
 def _with_original(model: Model, original: Original | None) -> Model:
@@ -122,10 +141,11 @@ def verifier(
     """Verifier of a graph against ``source``, called with the options of ``read``; None where it cannot be run."""
     chosen = Options.of(options)
     original = _original(source, examples, chosen)
-    source, is_apart = loaded(source, chosen.trust)
-    if backend_of(source) is not None:
-        return call_of(source, examples, chosen).verifier()
-    model = _with_original(model_of(source, examples, chosen), original if is_apart else None)
+    held, is_apart = loaded(source, chosen.trust)
+    if (backend := backend_of(held)) is not None:
+        call = call_of(held, examples, chosen)
+        return _verifier_of_call(call, source if is_apart else None, examples, chosen, backend)
+    model = _with_original(model_of(held, examples, chosen), original if is_apart else None)
     run = model.run
     if run is None:
         return None

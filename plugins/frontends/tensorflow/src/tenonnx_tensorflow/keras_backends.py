@@ -33,13 +33,30 @@ Called = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Any]
 
 @dataclass(frozen=True)
 class Call:
-    """A front end, the source that it reads in the place of a model, and what it reads it with."""
+    """A front end, the source that it reads in the place of a model, and what it reads it with.
+
+    ``compute`` returns the results of the model for arrays in the order of its inputs.
+    """
 
     frontend: Any
     source: Any
     examples: Sequence[Any]
     options: dict[str, Any]
     names: Mapping[str, str]
+    compute: Callable[[Sequence[Any]], list[Any]]
+
+    @property
+    def feeds(self) -> dict[str, Any]:
+        """The examples as arrays by the names of the inputs."""
+        return dict(zip(self.options["input_names"], map(np.asarray, self.examples), strict=True))
+
+    def refusal(self) -> str:
+        """Nothing: a model that Keras built is run."""
+        return ""
+
+    def run(self, feeds: Mapping[str, Any]) -> list[Any]:
+        """Results of the model as arrays."""
+        return self.compute([feeds[name] for name in self.options["input_names"]])
 
     def read(self, **options: Any) -> Graph:
         graph: Graph = self.frontend.read(self.source, *self.examples, verify=False, **self.options, **options)
@@ -141,6 +158,8 @@ def _paths(variables: Sequence[Any]) -> list[str]:
 
 
 def _on_jax(model: Any, called: Called, arrays: Sequence[Any], options: dict[str, Any], training: bool) -> Call:
+    import jax
+
     from tenonnx_jax import frontend
     from tenonnx_jax.sources import Source
 
@@ -157,13 +176,20 @@ def _on_jax(model: Any, called: Called, arrays: Sequence[Any], options: dict[str
     parameter = inspect.Parameter("arguments", inspect.Parameter.VAR_POSITIONAL)
     parameters = dict(zip(paths, (variable.value for variable in (*trained, *kept)), strict=True))
     source = Source(model.name, inspect.Signature([parameter]), parameters, call, frozenset(later))
-    return Call(frontend, source, arrays, options, {})
+
+    def compute(given: Sequence[Any]) -> list[Any]:
+        return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(source(*given)[0])]
+
+    return Call(frontend, source, arrays, options, {}, compute)
 
 
 def _on_torch(model: Any, called: Called, arrays: Sequence[Any], options: dict[str, Any], training: bool) -> Call:
     import torch
+    from torch.utils import _pytree as pytree
 
     from tenonnx_torch import frontend
+    from tenonnx_torch.examples import to_numpy, to_tensor
+    from tenonnx_torch.verification import called as called_in_torch
 
     if training:
         raise NotRepresentable(
@@ -191,7 +217,13 @@ def _on_torch(model: Any, called: Called, arrays: Sequence[Any], options: dict[s
     tensors = [torch.from_numpy(array) for array in arrays]
     held = [*(f"trained_{k}" for k in range(len(trained))), *(f"kept_{k}" for k in range(len(kept)))]
     names = dict(zip(held, _paths([*trained, *kept]), strict=True))
-    return Call(frontend, Stateless().eval(), tensors, options, names)
+    module = Stateless().eval()
+
+    def compute(given: Sequence[Any]) -> list[Any]:
+        result = called_in_torch(module, tuple(map(to_tensor, given)), {}, 0)
+        return [to_numpy(leaf) for leaf in pytree.tree_leaves(result)]
+
+    return Call(frontend, module, tensors, options, names, compute)
 
 
 _FRONT_ENDS: Mapping[str, Callable[..., Call]] = {"jax": _on_jax, "torch": _on_torch}

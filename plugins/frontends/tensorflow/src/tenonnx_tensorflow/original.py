@@ -1,15 +1,14 @@
-"""The original of a file, which TensorFlow runs in a worker process, to compare with."""
+"""The original of a file, which TensorFlow, or Keras on another backend, runs in a worker process, to compare with."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tenonnx.extend import limits
-from tenonnx_frontends import SourceProcess, read_dims, size_of
+from tenonnx.extend.checks import SourceProcess, size_of
+from tenonnx_frontends import read_dims
 from tenonnx_tensorflow.options import Options
 
 #: The functions that the worker process serves.
@@ -18,34 +17,37 @@ _FUNCTIONS = Path(__file__).with_name("original_process.py")
 #: Key of a shape and type in the place of an example.
 SPEC = "TensorSpec"
 
-_numbers = itertools.count()
+#: Names of the runtimes by the backends of Keras.
+RUNTIMES = {"tensorflow": "TensorFlow", "jax": "Keras on JAX", "torch": "Keras on PyTorch"}
 
 
 class Original:
-    """A function of arrays by the names of inputs. The process starts at once, and imports TensorFlow meanwhile.
+    """A function of arrays by the names of inputs. The process starts at once, and imports the runtime meanwhile.
 
-    A call raises ``CallFailed`` for what TensorFlow raises, and ``WorkerEnded`` where the file ended the process.
+    ``backend`` is that of Keras for a file of Keras. A call raises ``CallFailed`` for what the runtime raises, and
+    ``WorkerEnded`` where the file ended the process.
     """
 
-    def __init__(self, path: Path, examples: Sequence[Any], options: Options) -> None:
-        self._process = SourceProcess(_FUNCTIONS, "TensorFlow", size_of(path), "tensorflow")
+    def __init__(self, path: Path, examples: Sequence[Any], options: Options, backend: str = "tensorflow") -> None:
+        self.name = RUNTIMES[backend]
         chosen = {
             name: getattr(options, name)
             for name in ("signature", "tags", "inputs", "outputs", "dynamic_batch", "input_names", "training", "trust")
         }
         chosen |= {"shapes": options.shapes and {name: list(shape) for name, shape in options.shapes.items()}}
         chosen |= {"dims": read_dims(options.dims, options.dynamic_axes) or None}
-        held = limits.current()._asdict()
-        self._source = str(next(_numbers)), str(path.absolute()), _sendable(list(examples)), chosen, held
+        opening = str(path.absolute()), _sendable(list(examples)), chosen
+        imports = [backend] if backend == "tensorflow" else [backend, "keras"]
+        self._process = SourceProcess(_FUNCTIONS, self.name, size_of(path), opening, imports)
         self._process.start()
 
     @cached_property
     def refusal(self) -> str:
-        """Reason why TensorFlow does not run the file; empty where it does. Raises as a call."""
-        return str(self._process("refusal", *self._source))
+        """Reason why the runtime does not run the file; empty where it does. Raises as a call."""
+        return str(self._process("refusal"))
 
     def __call__(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        outputs: list[Any] = self._process("outputs", *self._source, dict(feeds))
+        outputs: list[Any] = self._process("outputs", dict(feeds))
         return outputs
 
 

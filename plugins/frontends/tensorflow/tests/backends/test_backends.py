@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import tenonnx as tx
+from tenonnx_frontends import UnverifiedWarning
+from tenonnx_tensorflow.original import RUNTIMES, Original
 
 L = keras.layers
 
@@ -88,6 +90,29 @@ def test_a_file_and_names(tmp_path: Any) -> None:
     graph = tx.load(tmp_path / "net.keras", dims={"image": {0: "n"}}, input_names=["x"], output_names=["y"])
     assert [str(v.type) for v in (*graph.inputs, *graph.outputs)] == ["float32[n, 8, 8, 3]", "float32[n, 3]"]
     assert [v.name for v in (*graph.inputs, *graph.outputs)] == ["x", "y"]
+
+
+def test_a_file_is_verified_in_a_worker_process_within_the_limits(tmp_path: Any, monkeypatch: Any) -> None:
+    path = tmp_path / "net.keras"
+    keras.Sequential([keras.Input((3,), name="x"), L.Dense(2)]).save(path)
+    late = lambda original, feeds: original._process.worker.call("leave", seconds=0)  # noqa: E731
+    monkeypatch.setattr(Original, "__call__", late)
+    with pytest.warns(UnverifiedWarning) as caught:
+        tx.load(path)
+    name = RUNTIMES[keras.backend.backend()]
+    assert str(caught[0].message).startswith(f"not verified against {name}: {name} did not answer within 0 s")
+
+
+def test_several_results_of_a_file_are_compared_by_name(tmp_path: Any) -> None:
+    path = tmp_path / "net.keras"
+    branched().save(path)
+    graph = tx.load(path)
+    assert {value.name: str(value.type) for value in graph.outputs} == {
+        "y": "float32[batch, 3]",
+        "size": "float32[batch, 1]",
+    }
+    example = {"words": np.ones((3, 4), np.int32), "numbers": np.ones((3, 3), np.float32)}
+    tx.load(path, example, dynamic_batch=True)
 
 
 def test_what_cannot_be_read() -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.extend import DType, Graph, counted
-from tenonnx.extend.checks import Allowed, Tolerance, Verification
-from tenonnx_frontends import SourceProcess, size_of
+from tenonnx.extend.checks import Allowed, SourceProcess, Tolerance, Verification, size_of
 from tenonnx_litert.reading.layers import DETECTION, custom_options
 from tenonnx_litert.reading.reader import read_file
 from tenonnx_litert.running import PROCESS

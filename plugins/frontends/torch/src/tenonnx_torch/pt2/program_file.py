@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,31 +10,23 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from tenonnx.extend import limits
-from tenonnx_frontends import SourceProcess, size_of
+from tenonnx.extend.checks import SourceProcess, size_of
 from tenonnx_torch.examples import to_numpy, to_tensor
 
 #: The functions that the worker process serves.
 _FUNCTIONS = Path(__file__).with_name("program_process.py")
 
-_numbers = itertools.count()
-
-
-def _process_of(size: int) -> SourceProcess:
-    return SourceProcess(_FUNCTIONS, "PyTorch", size, "torch")
-
 
 def start() -> None:
     """Start the process, which imports PyTorch while this one goes on."""
-    _process_of(0).start()
+    SourceProcess(_FUNCTIONS, "PyTorch", imports=["torch"]).start()
 
 
 class ProgramFile:
     """A function of the arguments of a program, which is called in a worker process."""
 
     def __init__(self, path: Path, program: Any) -> None:
-        self._process = _process_of(size_of(path))
-        self._place = str(next(_numbers)), str(path.absolute()), limits.current()._asdict()
+        self._process = SourceProcess(_FUNCTIONS, "PyTorch", size_of(path), [str(path.absolute())], ["torch"])
         self._structures = program.call_spec.in_spec, program.call_spec.out_spec
 
     def __call__(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any], seed: int) -> Any:
@@ -52,6 +43,6 @@ class ProgramFile:
         if structure != taken:
             raise TypeError("the arguments are not of the structure that the program takes")
         sent = [to_numpy(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        found = self._process("outputs", *self._place, sent, seed)
+        found = self._process("outputs", sent, seed)
         tensors = [to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in found]
         return pytree.tree_unflatten(tensors, given)

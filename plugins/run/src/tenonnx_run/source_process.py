@@ -1,32 +1,49 @@
 """The runtime of a stranger's file in a worker process, with a budget of time and memory.
 
-A front end that verifies a file calls the file's own runtime through this alone: a file on which the runtime crashes,
-hangs or takes all memory ends a child, and is not verified.
+Whoever verifies a file calls a runtime through this alone: a file on which the runtime crashes, hangs or takes all
+memory ends a child, and is not verified.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tenonnx.extend import limits
-from tenonnx.extend.checks import NoAnswer, OutOfMemory, Worker, WorkerEnded, worker_for
+from tenonnx import limits
+from tenonnx_run.worker import NoAnswer, OutOfMemory, Worker, WorkerEnded, worker_for
 
 #: Files are held so many times while a runtime reads them: as bytes, as parsed, and as what is computed of them.
 _COPIES = 4
+
+#: A second more is allowed for so many bytes of a file, which slow disks and runtimes take to read it.
+_BYTES = 1 << 24
+
+_numbers = itertools.count()
 
 
 class SourceProcess:
     """The worker that serves the functions of a Python file behind some imports, for one file of a model.
 
-    All calls together may take the limit ``seconds`` behind the imports, and the child may grow by the limit ``memory``
-    and four times the ``size`` of the file. Once the child has ended each further call raises the same error.
+    The function ``opened`` of that file gets the arguments ``opening`` first, and each other the result of it; without
+    them functions get their arguments alone. All calls together may take the limit ``seconds`` behind the imports, and
+    the child may grow by the limit ``memory`` and four times the ``size`` of the model's file. Once the child has ended
+    each further call raises the same error.
     """
 
-    def __init__(self, functions: Path, name: str, size: int = 0, *imports: str) -> None:
+    def __init__(
+        self,
+        functions: Path,
+        name: str,
+        size: int = 0,
+        opening: Sequence[Any] | None = None,
+        imports: Sequence[str] = (),
+    ) -> None:
         self.worker: Worker = worker_for(functions, name, *imports)
+        self._source = None if opening is None else (str(next(_numbers)), opening)
         self._size, self._spent = size, 0.0
         self._most: int | None = None
         self._ended: WorkerEnded | None = None
@@ -46,8 +63,8 @@ class SourceProcess:
                 self._most = limits.resident(self.worker.process_id or 0) + allowed.memory + _COPIES * self._size
             began = time.monotonic()
             try:
-                left = max(allowed.seconds - self._spent, 0.0)
-                return self.worker.call(function, *arguments, seconds=left, memory=self._most)
+                left = max(allowed.seconds + self._size // _BYTES - self._spent, 0.0)
+                return self.worker.call(function, *arguments, seconds=left, memory=self._most, source=self._source)
             finally:
                 self._spent += time.monotonic() - began
         except WorkerEnded as error:
