@@ -28,7 +28,7 @@ from tenonnx_cli.extend import (
     verbosity_options,
     working,
 )
-from tenonnx_quantized.tuning.modes import GRANULARITIES, MODES, PREPARATIONS, RANGES, ROUNDINGS, SEARCHES
+from tenonnx_quantized.tuning.modes import GRANULARITIES, MODES, PREPARATIONS, RANGES, ROUNDINGS, SCALE_TYPES, SEARCHES
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
@@ -78,9 +78,15 @@ SHOWN = 10
 @click.option(
     "--weight-type",
     type=click.Choice(
-        ["int8", "uint8", "int16", "uint16", "int4", "uint4", "int2", "uint2", "float8e4m3fn", "float8e5m2"]
+        "int8 uint8 int16 uint16 int4 uint4 int2 uint2 float8e4m3fn float8e5m2 float4e2m1".split()  # noqa: SIM905
     ),
-    help="Type of quantized weights; in mode weights a float8. Default: int8.",
+    help="Type of quantized weights; in mode weights a float8 or float4e2m1. Default: int8.",
+)
+@click.option(
+    "--scale-type",
+    type=click.Choice(SCALE_TYPES),
+    help="Type of the scales of blocks of floats: powers of two (MX formats), or float8 times one number (NVFP4). "
+    "Default: float32.",
 )
 @click.option(
     "--block-size",

@@ -11,14 +11,24 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, InvalidCall, Node, did_you_mean
 from tenonnx_quantized.forms.quantized_nodes import is_meaning
 from tenonnx_quantized.tuning.budget import Budget
-from tenonnx_quantized.tuning.modes import FORMS, GRANULARITIES, METHODS, MODES, RANGES, ROUNDINGS, SEARCHES
+from tenonnx_quantized.tuning.modes import (
+    FORMS,
+    GRANULARITIES,
+    METHODS,
+    MODES,
+    RANGES,
+    ROUNDINGS,
+    SCALE_TYPES,
+    SEARCHES,
+)
 
 _FLOAT8 = ("float8e4m3fn", "float8e5m2")
+_FLOAT4 = "float4e2m1"
 _ACTIVATION_TYPES = ("uint8", "int8", "uint16", "int16", *_FLOAT8)
 _WEIGHT_TYPES: dict[str, tuple[str, ...]] = {
     "static": (*_ACTIVATION_TYPES, "int4", "uint4", "int2", "uint2"),
     "dynamic": ("int8", "uint8"),
-    "weights": _FLOAT8,
+    "weights": (*_FLOAT8, _FLOAT4),
 }
 _BITS = {"static": (2, 4, 8), "dynamic": (8,), "weights": (2, 4, 8)}
 
@@ -70,9 +80,12 @@ class WeightSettings:
     symmetric: bool
     rounding: str
     search: str
+    scale_type: DType = DType.float32
 
     def with_bits(self, bits: int) -> WeightSettings:
-        """The same settings for an integer type of the same signedness with other bits."""
+        """The same settings for an integer type of the same signedness with other bits; floats keep theirs."""
+        if self.dtype.is_float:
+            return self
         return replace(self, dtype=_OF_BITS[bits][self.dtype.is_signed])
 
 
@@ -88,7 +101,9 @@ class QuantizeConfig:
       ``block_size`` rows, and those of Conv and Gemm 8, by channel; with ``bits``, those of Gemm are in blocks, too.
     - ``granularity``: the part of each weight that shares a scale: tensor, channel or block.
     - ``activation_type`` (mode ``static``) and ``weight_type``: element types, by default uint8 (int8 with
-      ``symmetric``) and int8. float8 activations need float8 weights.
+      ``symmetric``) and int8. float8 activations need float8 weights. In mode ``weights``, float8 or float4e2m1.
+    - ``scale_type``: the type of the scales of blocks of floats: ``float8e8m0``, a power of two as in the MX formats
+      (OCP Microscaling Formats 1.0), or ``float8e4m3fn`` times one float32 for each weight, as in NVFP4.
     - ``symmetric``: quantize symmetrically. Weights of signed types always are symmetric, and so are all weights in
       form ``qoperator``.
     - ``form``: the format of the result, ``qdq`` or ``qoperator``. The latter has 8-bit types only.
@@ -118,6 +133,7 @@ class QuantizeConfig:
     block_size: int = 32
     activation_type: str | None = None
     weight_type: str | None = None
+    scale_type: str | None = None
     per_channel: bool = True
     granularity: str | None = None
     symmetric: bool = False
@@ -145,6 +161,7 @@ class QuantizeConfig:
                 "bits": (None, *bits) if self.weight_type is None else (None,),
                 "activation_type": (None, *_ACTIVATION_TYPES) if self.mode == "static" else (None,),
                 "weight_type": (None, *_WEIGHT_TYPES.get(self.mode, ())),
+                "scale_type": (None, *SCALE_TYPES) if self._has_float_blocks else (None,),
             },
         )
         both = f"{self.activations} and {self.weights}"
@@ -170,12 +187,23 @@ class QuantizeConfig:
                 )
         if len(rounding := [name for name in self.methods if name in ROUNDINGS]) > 1:
             raise InvalidCall("quantize: several methods round the weights", given=", ".join(rounding), do="choose one")
+        if self.weights.is_float and self.rounding in ("hqq", "ada-round", "auto-round"):
+            raise InvalidCall(
+                f"quantize: method {self.rounding} does not round to floats",
+                given=f"weights of {self.weights}",
+                available="rtn, gptq, quantease",
+            )
 
     @property
     def methods(self) -> tuple[str, ...]:
         """The names in ``method``."""
         given = self.method.replace("+", ",").split(",") if isinstance(self.method, str) else self.method
         return tuple(name.strip() for name in given if name.strip())
+
+    @property
+    def _has_float_blocks(self) -> bool:
+        """Whether weights are floats in blocks."""
+        return self.mode == "weights" and self.weight_type is not None and self.granularity in (None, "block")
 
     @property
     def rounding(self) -> str:
@@ -234,8 +262,10 @@ class QuantizeConfig:
         granularity = chosen or ("block" if in_blocks else "channel")
         granularity = "channel" if not flat and granularity == "block" else granularity
         if self.weight_type is not None:
-            kept = "channel" if granularity == "block" else granularity
-            return WeightSettings(DType.of(self.weight_type), kept, size, True, rounding, search)
+            in_blocks = chosen == "block" or self.scale_type is not None or self.weight_type == _FLOAT4
+            kept = "channel" if granularity == "block" and not in_blocks else granularity
+            scale_type = DType.of((self.scale_type if kept == "block" else None) or "float32")
+            return WeightSettings(DType.of(self.weight_type), kept, size, True, rounding, search, scale_type)
         if granularity == "block":
             return WeightSettings(
                 _OF_BITS[rule.bits or self.bits or 4][0], "block", size, self.symmetric, rounding, search
@@ -246,8 +276,12 @@ class QuantizeConfig:
 
 def first_version(dtype: DType) -> int:
     """The first version of ai.onnx whose QuantizeLinear has a type."""
+    if dtype is DType.float32:
+        return 13
     if dtype.bits == 8:
-        return 19 if dtype.is_float else 13
+        return 24 if dtype is DType.float8e8m0 else 19 if dtype.is_float else 13
+    if dtype.is_float:
+        return 23
     return 25 if dtype.bits == 2 else 21
 
 

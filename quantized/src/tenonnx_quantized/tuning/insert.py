@@ -39,7 +39,7 @@ class _Inserter(QuantizationRewriter):
         super().__init__(source, self._rows_of_tables, **keywords)
         self.plan = plan
         self._numbers: dict[Any, Value] = {}
-        self._tables: dict[Value, tuple[Value, Value, Value]] = {}
+        self._tables: dict[Value, tuple[Value, Value, Value | None]] = {}
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
         """The rewriter of a subgraph, which stays as it is but for what it captures."""
@@ -98,6 +98,7 @@ class _Inserter(QuantizationRewriter):
             held, scale, zero_point = self._held(value, quantized)
             where = {} if quantized.axis is None else {"axis": quantized.axis}
             where |= {"block_size": quantized.block_size} if quantized.block_size else {}
+            where |= {"output_dtype": int(DType.float32)} if scale.dtype is DType.float8e8m0 else {}
             with interpreting(self):
                 self._numbers[value, "weights"] = dequantize_linear(held, scale, zero_point, **where)
         return self._numbers[value, "weights"]
@@ -114,13 +115,26 @@ class _Inserter(QuantizationRewriter):
             rows = ops.gather(held, call.inputs[1])
             return (dequantize_linear(rows, scale, zero_point, **({} if quantized.axis is None else {"axis": -1})),)
 
-    def _held(self, value: Value, quantized: QuantizedTensor) -> tuple[Value, Value, Value]:
+    def _held(self, value: Value, quantized: QuantizedTensor) -> tuple[Value, Value, Value | None]:
         self.prefix, dtype = value.name, quantized.parameters.dtype
+        held = self._constant(f"{value.name}/quantized", quantized.quantized, dtype)
+        if dtype.is_float and quantized.block_size:
+            return held, self._scale_of_floats(value.name, quantized.parameters), None
         return (
-            self._constant(f"{value.name}/quantized", quantized.quantized, dtype),
+            held,
             self._constant(f"{value.name}/scale", quantized.parameters.scale, DType.float32),
             self._constant(f"{value.name}/zero_point", quantized.parameters.zero_point, dtype),
         )
+
+    def _scale_of_floats(self, name: str, found: QuantizationParameters) -> Value:
+        """Scales in their type; float8e4m3fn are quantized values themselves, by one float32."""
+        units = found.scale / np.float32(found.unit)
+        scale = self._constant(f"{name}/scale", units.astype(found.scale_type.numpy), found.scale_type)
+        if found.scale_type is not DType.float8e4m3fn:
+            return scale
+        unit = self._constant(f"{name}/scale_of_scales", np.asarray(found.unit, np.float32), DType.float32)
+        with interpreting(self):
+            return dequantize_linear(scale, unit)
 
     def _constant(self, name: str, contents: Array | Computed, dtype: DType) -> Value:
         data = contents if isinstance(contents, Computed) else ArrayConstant(np.array(contents, order="C"), dtype)

@@ -10,6 +10,9 @@ GRANULARITIES = ("tensor", "channel", "block")
 #: How the range of an activation is chosen.
 RANGES = ("minmax", "percentile", "entropy", "mse")
 
+#: Types of the scales of blocks of floats: powers of two (MX formats), or floats times one number (NVFP4).
+SCALE_TYPES = ("float8e8m0", "float8e4m3fn")
+
 #: How the scales of a weight are found: by its extremes, half-quadratic quantization or the least square error.
 SEARCHES = ("rtn", "hqq", "mse")
 

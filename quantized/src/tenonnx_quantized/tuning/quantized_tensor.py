@@ -23,11 +23,27 @@ _OF_BITS = {2: DType.uint2, 4: DType.uint4, 8: DType.uint8}
 
 @dataclass(frozen=True, slots=True)
 class QuantizationParameters:
-    """A scale and a zero point for quantized values of a type."""
+    """A scale and a zero point for quantized values of a type.
+
+    Scales are float32 numbers of ``scale_type``: where that is float8e4m3fn, such numbers times ``unit``.
+    """
 
     scale: Array
     zero_point: Array
     dtype: DType
+    scale_type: DType = DType.float32
+    unit: float = 1.0
+
+    def with_scale_type(self, scale_type: DType, unit: float = 1.0) -> QuantizationParameters:
+        """The same with scales rounded up to a type: to a power of two, or to a float8 times ``unit``."""
+        if scale_type is DType.float32:
+            return self
+        if scale_type is DType.float8e8m0:
+            scale = np.exp2(np.clip(np.ceil(np.log2(self.scale)), -126, 127))
+        else:
+            units = np.clip(self.scale / np.float32(unit), 2.0**-9, 448)
+            scale = units.astype(scale_type.numpy).astype(np.float32) * np.float32(unit)
+        return QuantizationParameters(scale.astype(np.float32), self.zero_point, self.dtype, scale_type, unit)
 
 
 def parameters(low: Any, high: Any, dtype: DType, *, symmetric: bool) -> QuantizationParameters:
@@ -52,9 +68,16 @@ def parameters(low: Any, high: Any, dtype: DType, *, symmetric: bool) -> Quantiz
 def _range(dtype: DType) -> tuple[float, float]:
     if dtype.is_integer:
         return dtype.bounds
-    every = np.arange(256, dtype=np.uint8).view(dtype.numpy).astype(np.float32)
+    every = np.arange(1 << dtype.bits, dtype=np.uint8).view(dtype.numpy).astype(np.float32)
     greatest = float(every[np.isfinite(every)].max())
     return -greatest, greatest
+
+
+def round_units(units: Array, zero: Array | float, dtype: DType) -> Array:
+    """Numbers in units of the scale as quantized values of a type: the nearest ones, half to even, saturated."""
+    if dtype.is_integer:
+        return np.clip(np.rint(units) + zero, *dtype.bounds)
+    return np.clip(units, *_range(dtype)).astype(dtype.numpy).astype(units.dtype)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,10 @@ def _bits_of(quantized: QuantizedTensor) -> int:
     """The bits of quantized values, scales and zero points."""
     elements = math.prod(quantized.quantized.shape)
     parameters = quantized.parameters
-    return int(elements * parameters.dtype.bits + math.prod(parameters.scale.shape) * (32 + parameters.dtype.bits))
+    shift = parameters.dtype.bits if parameters.dtype.is_integer else 0
+    return int(
+        elements * parameters.dtype.bits + math.prod(parameters.scale.shape) * (parameters.scale_type.bits + shift)
+    )
 
 
 def assign_bits(layers: Sequence[LayerSensitivity], budget: Budget) -> dict[Node, int]:

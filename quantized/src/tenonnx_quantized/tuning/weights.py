@@ -84,6 +84,7 @@ class Quantizer:
         quantized = [each for _, each in weights.values()]
         versions = [13, self.graph.opsets.get("ai.onnx", 13)]
         versions += [first_version(each.parameters.dtype) for each in quantized]
+        versions += [first_version(each.parameters.scale_type) for each in quantized]
         versions += [21] if any(each.block_size for each in quantized) else []
         versions += [first_version(self.chosen.activations)] if self.chosen.mode == "static" else []
         return retarget(made, max(versions))
@@ -100,8 +101,8 @@ class Quantizer:
 
     def widths(self, node: Node) -> tuple[int, ...]:
         """The numbers of bits that the weights of a node can have in the form of the result."""
-        if not self.chosen.of(node).dtype.is_integer:
-            return (8,)
+        if not (dtype := self.chosen.of(node).dtype).is_integer:
+            return (dtype.bits,)
         if self.chosen.form == "qoperator":
             return (4, 8) if self.chosen.mode == "weights" and is_meaning(node.op, ops.matmul) else (8,)
         return (2, 4, 8)
@@ -127,8 +128,8 @@ class Quantizer:
     ) -> QuantizedTensor:
         blocked = settings.granularity == "block"
         simple = settings.rounding in ("rtn", "hqq") and settings.search in ("rtn", "hqq")
-        simple &= not (blocked and settings.dtype.is_signed)
-        if not simple and key is not None and settings.dtype.is_integer:
+        simple &= not (blocked and (settings.dtype.is_signed or settings.dtype.is_float))
+        if not simple and key is not None:
             found = self._by_matrix(node, value, axis, settings, key)
             if not np.any(np.asarray(least) > found.parameters.scale):
                 return found
@@ -151,19 +152,21 @@ class Quantizer:
         contents, dtype = static(value), settings.dtype
         assert contents is not None
         moment = None if self.moments is None else self.moments.of(key).moment
+        identity = np.eye(key.rows) if moment is None and settings.dtype.is_integer else None
         size = settings.block_size if settings.granularity == "block" else key.rows
         whole = None
         if settings.granularity == "tensor":
             whole = parameters(contents.min(), contents.max(), dtype, symmetric=settings.symmetric)
         quantized, scales, zeros = [], [], []
         for group, part in enumerate(matrices(node, key, contents)):
-            held = np.eye(key.rows) if moment is None else moment[group]
-            clipped_by = clipping_moment(held, settings)
-            found = whole or grid(part, dtype, size, symmetric=settings.symmetric, moment=clipped_by)
+            held = identity if moment is None else moment[group]
+            clipped_by = None if held is None else clipping_moment(held, settings)
+            options: dict[str, Any] = {"symmetric": settings.symmetric, "scale_type": settings.scale_type}
+            found = whole or grid(part, dtype, size, moment=clipped_by, **options)
             shape = (-(-key.rows // size), part.shape[1])
             scale = np.broadcast_to(found.scale, shape).astype(np.float32)
             zero = np.broadcast_to(found.zero_point, shape).astype(np.float32)
-            layer = Layer(part, scale, zero, dtype, size, held, one_scale=whole is not None)
+            layer = Layer(part, scale, zero, dtype, size, held, one_scale=whole is not None)  # type: ignore[arg-type]
             quantized.append(ROUNDING[settings.rounding](layer))
             scales.append(layer.scale)
             zeros.append(zero)
@@ -177,13 +180,15 @@ class Quantizer:
         if settings.granularity == "channel":
             return QuantizedTensor(made, QuantizationParameters(scale[0], _whole_numbers(zero[0], dtype), dtype), axis)
         scale, zero = (scale.T, zero.T) if columns_first else (scale, zero)
-        kept = QuantizationParameters(np.ascontiguousarray(scale), _whole_numbers(zero, dtype), dtype)
+        kept = QuantizationParameters(
+            np.ascontiguousarray(scale), _whole_numbers(zero, dtype), dtype, found.scale_type, found.unit
+        )
         return QuantizedTensor(made, kept, 1 - axis, size)
 
 
 def _whole_numbers(numbers: Array, dtype: DType) -> Array:
-    """Whole numbers in a type of quantized values."""
-    return numbers.astype(np.int32).astype(dtype.numpy)
+    """Numbers in a type of quantized values."""
+    return numbers.astype(np.int32 if dtype.is_integer else np.float32).astype(dtype.numpy)
 
 
 def _least_scale(

@@ -54,5 +54,6 @@ def _error(rescaling: Rescaling, group: Group, scale: Array, chosen: QuantizeCon
 def _scaled_layer(weights: Array, moment: Array, settings: WeightSettings) -> Layer:
     size = settings.block_size if settings.granularity == "block" else len(weights)
     clipped_by = clipping_moment(moment, settings)
-    found = grid(weights, settings.dtype, size, symmetric=settings.symmetric, moment=clipped_by)
+    options: dict[str, Any] = {"symmetric": settings.symmetric, "scale_type": settings.scale_type}
+    found = grid(weights, settings.dtype, size, moment=clipped_by, **options)
     return Layer(weights, found.scale, found.zero_point.astype(np.float32), settings.dtype, size, moment)

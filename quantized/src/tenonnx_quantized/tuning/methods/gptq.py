@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_quantized.tuning.methods.layer import Layer
+from tenonnx_quantized.tuning.quantized_tensor import round_units
 
 Array = np.ndarray[Any, Any]
 
@@ -29,7 +30,7 @@ def gptq(layer: Layer) -> Array:
         stop = min(start + _BLOCK, rows)
         errors = np.empty((stop - start, weights.shape[1]))
         for row in range(start, stop):
-            near = np.clip(np.rint(weights[row] / scale[row]) + zero[row], *layer.dtype.bounds)
+            near = round_units(weights[row] / scale[row], zero[row], layer.dtype)
             error = (weights[row] - (near - zero[row]) * scale[row]) / factor[row, row]
             weights[row + 1 : stop] -= factor[row, row + 1 : stop, None] * error
             quantized[row], errors[row - start] = near, error

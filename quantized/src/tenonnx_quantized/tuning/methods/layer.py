@@ -10,7 +10,7 @@ import numpy as np
 
 from tenonnx.extend import DType
 from tenonnx_quantized.tuning.config import WeightSettings
-from tenonnx_quantized.tuning.quantized_tensor import QuantizationParameters, parameters
+from tenonnx_quantized.tuning.quantized_tensor import QuantizationParameters, parameters, round_units
 
 Array = np.ndarray[Any, Any]
 
@@ -43,7 +43,7 @@ class Layer:
     def nearest(self, weights: Array | None = None) -> Array:
         """Weights rounded to the nearest quantized values, as whole numbers."""
         given = self.weights if weights is None else weights
-        return np.clip(np.rint(given / self.spread(self.scale)) + self.spread(self.zero_point), *self.dtype.bounds)
+        return round_units(given / self.spread(self.scale), self.spread(self.zero_point), self.dtype)
 
     def numbers(self, quantized: Array) -> Array:
         """The numbers that quantized values represent."""
@@ -66,40 +66,52 @@ Rounding = Callable[[Layer], Array]
 
 
 def grid(
-    weights: Array, dtype: DType, block_size: int, *, symmetric: bool, moment: Array | None = None
+    weights: Array,
+    dtype: DType,
+    block_size: int,
+    *,
+    symmetric: bool,
+    moment: Array | None = None,
+    scale_type: DType = DType.float32,
 ) -> QuantizationParameters:
     """Scales and zero points ``[blocks, columns]`` of a matrix.
 
     With the ``moment`` of a layer's input, each range is clipped to that of the least mean square error of what its
-    block adds to the output, as AWQ clips (Lin et al. 2023, arXiv:2306.00978).
+    block adds to the output, as AWQ clips (Lin et al. 2023, arXiv:2306.00978). Scales that are powers of two are the
+    better of two even without a moment.
     """
     missing = -len(weights) % block_size
     parts = np.pad(weights, [(0, missing), (0, 0)], mode="edge").reshape(-1, block_size, weights.shape[1])
     low, high = parts.min(1), parts.max(1)
     found = parameters(low, high, dtype, symmetric=symmetric)
-    if moment is None:
+    unit = float(found.scale.max()) / 448 if scale_type is DType.float8e4m3fn else 1.0
+    found = found.with_scale_type(scale_type, unit)
+    doubling = scale_type is DType.float8e8m0
+    if moment is None and not doubling:
         return found
-    held = np.pad(moment, (0, missing)).astype(np.float32)
-    among = np.stack([held[at : at + block_size, at : at + block_size] for at in range(0, len(held), block_size)])
+    among = None
+    if moment is not None:
+        held = np.pad(moment, (0, missing)).astype(np.float32)
+        among = np.stack([held[at : at + block_size, at : at + block_size] for at in range(0, len(held), block_size)])
     scale, zero = found.scale.copy(), found.zero_point.copy()
     least, best = np.full(low.shape, np.inf), np.ones(low.shape)
 
     def attempt(part: Any) -> None:
-        tried = parameters(low * part, high * part, dtype, symmetric=symmetric)
+        tried = parameters(low * part, high * part, dtype, symmetric=symmetric).with_scale_type(scale_type, unit)
         step, shift = tried.scale[:, None], tried.zero_point.astype(np.float32)[:, None]
-        near = np.clip(np.rint(parts / step) + shift, *dtype.bounds)
+        near = round_units(parts / step, shift, dtype)
         change = ((near - shift) * step - parts).astype(np.float32)
-        lost = (change * (among @ change)).sum(1)
+        lost = (change * (change if among is None else among @ change)).sum(1)
         better = lost < least * (1 - 1e-6)
         for kept, new in ((scale, tried.scale), (zero, tried.zero_point), (least, lost), (best, part)):
             np.copyto(kept, new, where=better)
 
-    for part in _PARTS:
+    for part in (1.0, 0.5) if doubling else _PARTS:
         attempt(part)
     center = best.copy()
-    for off in _NEAR:
+    for off in () if doubling else _NEAR:
         attempt(np.minimum(center + off, 1.0))
-    return QuantizationParameters(scale, zero, dtype)
+    return QuantizationParameters(scale, zero, dtype, scale_type, unit)
 
 
 def clipping_moment(moment: Array, settings: WeightSettings) -> Array | None:

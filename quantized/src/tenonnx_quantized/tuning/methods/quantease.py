@@ -8,6 +8,7 @@ import numpy as np
 
 from tenonnx_quantized.tuning.methods.gptq import gptq
 from tenonnx_quantized.tuning.methods.layer import Layer
+from tenonnx_quantized.tuning.quantized_tensor import round_units
 
 Array = np.ndarray[Any, Any]
 
@@ -31,7 +32,7 @@ def quantease(layer: Layer) -> Array:
             if curvature <= 0:
                 continue
             wanted = layer.weights[row] + change[row] - slope[row] / curvature
-            near = np.clip(np.rint(wanted / scale[row]) + zero[row], *layer.dtype.bounds)
+            near = round_units(wanted / scale[row], zero[row], layer.dtype)
             step = (near - quantized[row]) * scale[row]
             if not step.any():
                 continue
