@@ -7,12 +7,15 @@ of an environment with the tool: ``pip install onnxruntime onnx sympy``, ``pip i
 
 Each file is run on the data held out, in onnxruntime without optimizations. Its error is that of its outputs, relative
 to those of the float model; float weights are those that the tool leaves. Lines named int8 are for int8 weights and
-activations, the others for 4-bit weights. Times of other tools are those of a process, without its start.
+activations, the others for 4-bit weights. Times and memory of other tools are those of a process, without its imports.
+At the end stands, for each model, our smallest error beside the smallest of the other tools that leave no more weights
+in floating point.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import time
@@ -22,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from rival_quantizers import peak_memory
+from rival_quantizers import METHODS, peak_memory
 
 import tenonnx as tx
 
@@ -30,12 +33,8 @@ HERE = Path(__file__).parent
 ROWS = 1024
 
 #: Our methods at 4 bits, in blocks of 32 of products of matrices and by channel of convolutions.
-FOUR_BITS = ("rtn", "hqq", "gptq", "quantease", "auto-round", "awq", "awq,gptq", "awq,quantease")
-OTHERS = {
-    "onnxruntime": ("onnxruntime-rtn", "onnxruntime-k-quant"),
-    "onnxsim": ("onnxsim-rtn", "onnxsim-hqq", "onnxsim-gptq", "onnxsim-quantease", "onnxsim-awq", "onnxsim-autoround"),
-}
-INT8: dict[str, dict[str, Any]] = {"rtn": {}, "mse ranges": {"calibration": "mse"}, "gptq": {"method": "gptq"}}
+FOUR_BITS = ("rtn", "gptq", "quantease", "awq,gptq", "awq,quantease")
+INT8: dict[str, dict[str, Any]] = {"rtn": {}, "mse ranges": {"calibration": "mse"}}
 
 Array = np.ndarray[Any, Any]
 
@@ -70,6 +69,7 @@ class Comparison:
         self.folder, self.name, self.path = folder, name, folder / f"{name}.onnx"
         with np.load(folder / f"{name}.npz") as held:
             self.data = {key: held[key] for key in held.files}
+        self.lines: list[tuple[Any, ...]] = []
         self.wanted = outputs(self.path, self.data["held/x"])
         self.metric, self.original = metric(self.wanted, self.data["held/labels"])
 
@@ -80,18 +80,15 @@ class Comparison:
         tx.export(made, target, overwrite=True)
         self.say(f"ours {label}", target, seconds, peak_memory())
 
-    def theirs(self, python: str, method: str) -> None:
-        target = self.folder / "made.onnx"
-        given = [method, str(self.path), str(self.folder / f"{self.name}.npz"), str(target)]
-        ran = subprocess.run(
-            [python, str(HERE / "rival_quantizers.py"), *given], capture_output=True, text=True, check=False
-        )
-        if ran.returncode:
-            line = (ran.stderr.strip().splitlines() or ["failed"])[-1]
-            print(f"{self.name:16} {method:20} {line[:90]}", flush=True)
+    def theirs(self, method: str) -> None:
+        target = self.folder / f"{self.name}.{method}.onnx"
+        if not (figures := target.with_suffix(".json")).is_file():
             return
-        seconds, peak = map(float, ran.stdout.splitlines()[-1].split())
-        self.say(method, target, seconds, peak)
+        found = json.loads(figures.read_text("utf-8"))
+        if found["error"]:
+            print(f"{self.name:16} {method:20} {found['error'][:90]}", flush=True)
+            return
+        self.say(method, target, found["seconds"], found["memory"])
 
     def say(self, label: str, path: Path, seconds: float, peak: float) -> None:
         try:
@@ -101,11 +98,26 @@ class Comparison:
             return
         error = float(np.sqrt(np.square(found - self.wanted).mean() / np.square(self.wanted).mean()))
         value = metric(found, self.data["held/labels"])[1]
+        floats, nodes = float_weights(path), float_nodes(path)
+        self.lines.append((label, error, value, floats, nodes))
         print(
             f"{self.name:16} {label:20} error {error:7.2%}  {self.metric} {value:8.4f} (float {self.original:.4f})"
-            f"  float weights {float_weights(path):6.1%}  {seconds:6.2f} s  {peak:5.0f} MiB",
+            f"  float weights {floats:6.1%}  float nodes {nodes:2}  {seconds:6.2f} s  {peak:5.0f} MiB",
             flush=True,
         )
+
+    def best(self, *, ours: bool, floats: float = 1.0) -> tuple[Any, ...] | None:
+        """The line of 4 bits with the smallest error, of us or of others that leave so many weights floats."""
+        lines = [line for line in self.lines if line[0].startswith("ours") is ours and "int8" not in line[0]]
+        return min((line for line in lines if line[3] <= floats + 0.01), key=lambda line: line[1], default=None)
+
+
+def float_nodes(path: Path) -> int:
+    """The number of products and convolutions whose weights or, in int8 models, inputs are floats."""
+    graph = tx.load(path)
+    made = {value for node in graph.nodes if "Dequantize" in node.op_type for value in node.outputs}
+    layers = [node for node in graph.nodes if node.op_type in ("Conv", "MatMul", "Gemm")]
+    return sum(node.inputs[1] not in made and node.inputs[1].is_constant for node in layers)
 
 
 def float_weights(path: Path) -> float:
@@ -120,17 +132,24 @@ def float_weights(path: Path) -> float:
 
 
 def compare(folder: Path, names: Sequence[str], pythons: Mapping[str, str]) -> None:
-    for name in names:
-        held = Comparison(folder, name)
+    for tool, python in pythons.items():
+        subprocess.run([python, str(HERE / "rival_quantizers.py"), tool, str(folder), *names], check=False)
+    held = [Comparison(folder, name) for name in names]
+    for each in held:
         for method in FOUR_BITS:
-            held.ours(method, mode="weights", bits=4, method=method, layers=KERNELS)
-        for tool, methods in OTHERS.items():
-            for method in methods if tool in pythons else ():
-                held.theirs(pythons[tool], method)
+            each.ours(method, mode="weights", bits=4, method=method, layers=KERNELS)
         for label, settings in INT8.items():
-            held.ours(f"int8 {label}", mode="static", **settings)
-        if "onnxruntime" in pythons:
-            held.theirs(pythons["onnxruntime"], "onnxruntime-int8")
+            each.ours(f"int8 {label}", mode="static", **settings)
+        for tool in pythons:
+            for method in METHODS[tool]:
+                each.theirs(f"{tool}-{method}")
+    print("\nmodel            ours                     error    metric    others                   error    metric")
+    for each in held:
+        ours = each.best(ours=True)
+        assert ours is not None
+        shown = [ours, each.best(ours=False, floats=ours[3])]
+        cells = [f"{'-':40}" if one is None else f"{one[0]:22} {one[1]:7.2%}  {one[2]:8.4f}" for one in shown]
+        print(f"{each.name:16} {'  '.join(cells)}")
 
 
 #: Kernels have 4 bits, too.

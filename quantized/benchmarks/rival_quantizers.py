@@ -1,14 +1,16 @@
-"""Quantize a model by another tool, in the environment of that tool.
+"""Quantize models by another tool, in the environment of that tool.
 
-``python rival_quantizers.py METHOD MODEL DATA OUTPUT`` writes the file and prints seconds and peak memory in MiB.
-Methods are ``onnxruntime-rtn``, ``onnxruntime-k-quant``, ``onnxruntime-int8``, ``onnxsim-rtn``, ``onnxsim-hqq``,
-``onnxsim-gptq``, ``onnxsim-quantease``, ``onnxsim-awq`` and ``onnxsim-autoround``.
+``python rival_quantizers.py TOOL FOLDER NAME ...`` quantizes ``FOLDER/NAME.onnx`` by each method of ``onnxruntime`` or
+``onnxsim``. It writes ``FOLDER/NAME.METHOD.onnx``, and ``NAME.METHOD.json`` with the seconds, the peak memory in MiB
+and the error, if there was one. Each model and method has a process of its own, forked when the tool is imported.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -19,6 +21,11 @@ import numpy as np
 import onnx
 
 BATCH, BLOCK = 32, 32
+
+METHODS = {
+    "onnxruntime": ("rtn", "k-quant", "int8"),
+    "onnxsim": ("rtn", "hqq", "gptq", "quantease", "awq", "autoround"),
+}
 
 
 def batches(path: str, model: str) -> Iterator[dict[str, Any]]:
@@ -72,9 +79,28 @@ def by_onnxsim(method: str, model: str, data: str, output: str) -> None:
     onnx.save(made, output)
 
 
+def measure(tool: str, folder: Path, name: str, method: str) -> None:
+    """Quantize one model by one method, in this process, and write what it took."""
+    made, found = folder / f"{name}.{tool}-{method}.onnx", {"error": ""}
+    start = time.perf_counter()
+    try:
+        BY[tool](method, str(folder / f"{name}.onnx"), str(folder / f"{name}.npz"), str(made))
+    except Exception as error:  # of any kind, by the tool
+        found["error"] = f"{type(error).__name__}: {error}"
+    figures = {"seconds": time.perf_counter() - start, "memory": peak_memory()}
+    made.with_suffix(".json").write_text(json.dumps(found | figures), "utf-8")
+
+
+BY = {"onnxruntime": by_onnxruntime, "onnxsim": by_onnxsim}
+
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
-    tool, method = sys.argv[1].split("-", 1)
-    start = time.perf_counter()
-    {"onnxruntime": by_onnxruntime, "onnxsim": by_onnxsim}[tool](method, *sys.argv[2:])
-    print(f"\n{time.perf_counter() - start:.2f} {peak_memory():.0f}")
+    tool, folder = sys.argv[1], Path(sys.argv[2])
+    importlib.import_module("onnxsim" if tool == "onnxsim" else "onnxruntime.quantization.matmul_nbits_quantizer")
+    for name in sys.argv[3:]:
+        for method in METHODS[tool]:
+            child = os.fork()
+            if child == 0:
+                measure(tool, folder, name, method)
+                os._exit(0)
+            os.waitpid(child, 0)
