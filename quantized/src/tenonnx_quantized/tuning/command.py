@@ -28,7 +28,16 @@ from tenonnx_cli.extend import (
     verbosity_options,
     working,
 )
-from tenonnx_quantized.tuning.modes import GRANULARITIES, MODES, PREPARATIONS, RANGES, ROUNDINGS, SCALE_TYPES, SEARCHES
+from tenonnx_quantized.tuning.modes import (
+    CACHE_TYPES,
+    GRANULARITIES,
+    MODES,
+    PREPARATIONS,
+    RANGES,
+    ROUNDINGS,
+    SCALE_TYPES,
+    SEARCHES,
+)
 
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
@@ -87,6 +96,11 @@ SHOWN = 10
     type=click.Choice(SCALE_TYPES),
     help="Type of the scales of blocks of floats: powers of two (MX formats), or float8 times one number (NVFP4). "
     "Default: float32.",
+)
+@click.option(
+    "--kv-cache",
+    type=click.Choice(CACHE_TYPES),
+    help="Type of the key and value caches of a decoder, which are graph inputs and outputs. Needs --inputs.",
 )
 @click.option(
     "--block-size",
@@ -213,6 +227,7 @@ def command(
     import tenonnx as tx
     from tenonnx_cli.extend import read_feeds
     from tenonnx_data import cut
+    from tenonnx_quantized.tuning.kv_cache import with_quantized_feeds
     from tenonnx_quantized.tuning.metric import metric_of_command
     from tenonnx_quantized.tuning.quantize import is_measured, quantize
     from tenonnx_quantized.tuning.recipe import config_of
@@ -243,7 +258,7 @@ def command(
     def verify(written: Graph) -> None:
         if not is_run:
             return
-        feeds = batches[0] if batches else None
+        feeds = with_quantized_feeds(made, batches[0]) if batches else None
         used = tx.verify(made, written, feeds=feeds).raise_if_failed().default_session
         between = tx.verify(written, feeds=feeds)
         for each in (each for each in between.outputs if not each.equal):

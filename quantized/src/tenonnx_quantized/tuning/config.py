@@ -12,6 +12,7 @@ from tenonnx.extend import DType, InvalidCall, Node, did_you_mean
 from tenonnx_quantized.forms.quantized_nodes import is_meaning
 from tenonnx_quantized.tuning.budget import Budget
 from tenonnx_quantized.tuning.modes import (
+    CACHE_TYPES,
     FORMS,
     GRANULARITIES,
     METHODS,
@@ -104,6 +105,8 @@ class QuantizeConfig:
       ``symmetric``) and int8. float8 activations need float8 weights. In mode ``weights``, float8 or float4e2m1.
     - ``scale_type``: the type of the scales of blocks of floats: ``float8e8m0``, a power of two as in the MX formats
       (OCP Microscaling Formats 1.0), or ``float8e4m3fn`` times one float32 for each weight, as in NVFP4.
+    - ``kv_cache``: the type of key and value caches, ``int8``, ``float8e4m3fn`` or ``float8e5m2``, which become graph
+      inputs and outputs of this type, with a scale for each that is calibrated on data.
     - ``symmetric``: quantize symmetrically. Weights of signed types always are symmetric, and so are all weights in
       form ``qoperator``.
     - ``form``: the format of the result, ``qdq`` or ``qoperator``. The latter has 8-bit types only.
@@ -134,6 +137,7 @@ class QuantizeConfig:
     activation_type: str | None = None
     weight_type: str | None = None
     scale_type: str | None = None
+    kv_cache: str | None = None
     per_channel: bool = True
     granularity: str | None = None
     symmetric: bool = False
@@ -161,6 +165,7 @@ class QuantizeConfig:
                 "bits": (None, *bits) if self.weight_type is None else (None,),
                 "activation_type": (None, *_ACTIVATION_TYPES) if self.mode == "static" else (None,),
                 "weight_type": (None, *_WEIGHT_TYPES.get(self.mode, ())),
+                "kv_cache": (None, *CACHE_TYPES),
                 "scale_type": (None, *SCALE_TYPES) if self._has_float_blocks else (None,),
             },
         )
@@ -218,7 +223,7 @@ class QuantizeConfig:
     @property
     def calibrates(self) -> bool:
         """Whether data are needed."""
-        return self.mode == "static" or self.needs_data
+        return self.mode == "static" or self.needs_data or self.kv_cache is not None
 
     @property
     def activations(self) -> DType:

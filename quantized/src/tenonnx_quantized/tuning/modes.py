@@ -7,6 +7,9 @@ FORMS = ("qdq", "qoperator")
 
 GRANULARITIES = ("tensor", "channel", "block")
 
+#: Types of key and value caches.
+CACHE_TYPES = ("int8", "float8e4m3fn", "float8e5m2")
+
 #: How the range of an activation is chosen.
 RANGES = ("minmax", "percentile", "entropy", "mse")
 

@@ -28,6 +28,7 @@ from tenonnx_quantized.tuning.budget import Budget
 from tenonnx_quantized.tuning.calibrate import Observed, observe
 from tenonnx_quantized.tuning.config import QuantizeConfig
 from tenonnx_quantized.tuning.constants import weights_as_constants
+from tenonnx_quantized.tuning.kv_cache import caches_of, with_quantized_caches
 from tenonnx_quantized.tuning.methods.bias_correction import correct_biases
 from tenonnx_quantized.tuning.methods.registry import RESCALING
 from tenonnx_quantized.tuning.methods.rescale import Rescaling
@@ -66,7 +67,8 @@ def quantize(
     of each layer is measured, too; ``metric`` is a function of a model, such as its accuracy on a test set, and is
     called for the float and the quantized model and, with ``report``, for each layer quantized alone.
 
-    The opset of the result is at least 13; 19 with float8; 21 with blocks, 16 or 4 bits; 25 with 2 bits. Raises
+    The opset of the result is at least 13; 19 with float8; 21 with blocks, 16 or 4 bits; 23 with float4; 24 with scales
+    that are powers of two; 25 with 2 bits. Raises
     ``InvalidCall`` for unknown settings, for data that are missing or have NaN, and if nothing can be quantized.
     """
     chosen = config_of(recipe, settings)
@@ -87,16 +89,17 @@ def quantize(
             given=f"mode {chosen.mode}, ops {', '.join(chosen.ops) if chosen.ops else 'all'}",
             available=", ".join(QUANTIZED_OPS),
         )
+    caches = caches_of(graph) if chosen.kv_cache is not None else []
     moments = None
     if chosen.needs_data:
         moments = Moments(graph.copy(), list(dict.fromkeys(inputs_of(nodes).values())), backend)
-    found = _observed(graph, nodes, feeds, chosen, backend, moments)
+    found = _observed(graph, nodes, feeds, chosen, backend, moments, caches)
     wanted = {name: list(map(flat, parts)) for name, parts in found.outputs.items()}
     notes = _notes(found, chosen)
     nodes = _finite(graph, nodes, found, notes)
     if _rescale(graph, nodes, moments, chosen) and chosen.mode == "static":
-        found = _observed(graph, nodes, found.batches, chosen, backend)
-    quantizer = Quantizer(graph, found.ranges, chosen, moments, inputs_of(nodes))
+        found = _observed(graph, nodes, found.batches, chosen, backend, caches=caches)
+    quantizer = Quantizer(graph, found.ranges, chosen, moments, inputs_of(nodes), caches)
     layers, kept, bits = _chosen_bits(quantizer, nodes, found.batches, wanted, backend, report, metric)
     made, quantized = quantizer.apply(kept, bits)
     if "bias-correction" in chosen.methods and moments is not None:
@@ -114,6 +117,9 @@ def quantize(
     floats = {value.name for value in graph.outputs if _is_float(value)}
     result.sqnr = {name: sqnr(error) for name, error in result.outputs.items() if name in floats}
     made = quantizer.at_version(made, quantized)
+    if caches:
+        names = {value.name for pair in caches for value in pair}
+        made = with_quantized_caches(made, names, floats=chosen.mode != "static")
     made = to_qoperator(made) if chosen.form == "qoperator" else made
     if metric is not None:
         result.metrics = {"float": metric(original), "quantized": metric(made)}
@@ -165,10 +171,12 @@ def _observed(
     chosen: QuantizeConfig,
     backend: str,
     moments: Moments | None = None,
+    caches: Sequence[tuple[Value, Value]] = (),
 ) -> Observed:
     if isinstance(feeds, list) and not feeds:
         return Observed()
     names = [value.name for value in activations_of(graph, nodes)] if chosen.mode == "static" else []
+    names += [value.name for pair in caches for value in pair if value.name not in names]
     quantized: dict[str, Any] = {"dtype": chosen.activations, "symmetric": chosen.symmetric}
     return observe(
         graph, names, feeds, chosen.calibration, backend, **quantized, moments=moments, check=chosen.calibrates
@@ -240,9 +248,9 @@ def _tensors(
 ) -> list[TensorError]:
     """The error of each weight and, in mode ``static``, of each activation."""
     tensors = [TensorError(n, "weight", str(c.parameters.dtype), lost(v, c)) for n, (v, c) in quantized.items()]
-    if quantizer.chosen.mode == "static":
-        for value, rounding in quantizer.parameters(nodes).items():
-            floats = found.first[value.name]
-            error = relative_error(encode(floats, rounding, None).numbers(), floats)
-            tensors.append(TensorError(value.name, "activation", str(rounding.dtype), error))
+    rounded = quantizer.parameters(nodes) if quantizer.chosen.mode == "static" else {}
+    for value, rounding in {**rounded, **quantizer.cache_parameters()}.items():
+        floats = found.first[value.name]
+        error = relative_error(encode(floats, rounding, None).numbers(), floats)
+        tensors.append(TensorError(value.name, "activation", str(rounding.dtype), error))
     return tensors

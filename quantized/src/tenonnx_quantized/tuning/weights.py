@@ -45,6 +45,7 @@ class Quantizer:
     chosen: QuantizeConfig
     moments: Moments | None = None
     inputs: Mapping[Node, LayerInput] = field(default_factory=dict)
+    caches: Sequence[tuple[Value, Value]] = ()
     _rounded: dict[Any, QuantizedTensor] = field(default_factory=dict)
 
     def apply(
@@ -57,6 +58,7 @@ class Quantizer:
         plan = Insertions()
         if self.chosen.mode == "static":
             plan.activations = self.parameters(nodes)
+        plan.activations = {**plan.activations, **self.cache_parameters()}
         for node in nodes:
             if is_meaning(node.op, ops.gather) and (table := node.inputs[0]) is not None:
                 axis = 1 if self.chosen.per_channel else None
@@ -87,6 +89,7 @@ class Quantizer:
         versions += [first_version(each.parameters.scale_type) for each in quantized]
         versions += [21] if any(each.block_size for each in quantized) else []
         versions += [first_version(self.chosen.activations)] if self.chosen.mode == "static" else []
+        versions += [first_version(DType.of(self.chosen.kv_cache))] if self.chosen.kv_cache is not None else []
         return retarget(made, max(versions))
 
     def parameters(self, nodes: Sequence[Node]) -> dict[Value, QuantizationParameters]:
@@ -97,6 +100,14 @@ class Quantizer:
         for value, result in handed_on(self.graph, found):
             if result in found:
                 found[result] = found[value]
+        return found
+
+    def cache_parameters(self) -> dict[Value, QuantizationParameters]:
+        """The parameters of past and present keys and values: symmetric, and the same for both."""
+        found = {}
+        for past, present in self.caches:
+            low, high = (pick(self.ranges[v.name][k] for v in (past, present)) for k, pick in enumerate((min, max)))
+            found[past] = found[present] = parameters(low, high, DType.of(self.chosen.kv_cache or ""), symmetric=True)
         return found
 
     def widths(self, node: Node) -> tuple[int, ...]:
