@@ -167,6 +167,8 @@ def test_a_budget_in_bytes_and_in_bits_are_the_same():
         ("20MiB", Budget(bytes=20 * 2**20)),
         ("1.5 kB", Budget(bytes=1500)),
         ("100b", Budget(bytes=100)),
+        ("3 ms", Budget(seconds=0.003)),
+        ("0.5s", Budget(seconds=0.5)),
     ],
 )
 def test_budgets(text, wanted):
@@ -270,7 +272,7 @@ BAD_LINES = {
     "--recipe none": 'unknown recipe "none"',
     "--method none": 'unknown method "none"',
     "--mode weights --method gptq": "got no calibration data",
-    "--budget many": "neither an error nor a size",
+    "--budget many": "neither an error, a size nor a time",
     "--mode weights --budget 1bits": "do not fit into the budget",
 }
 

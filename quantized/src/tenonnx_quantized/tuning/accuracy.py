@@ -75,7 +75,7 @@ class Report:
             "kept": self.kept,
             "sqnr": {name: finite(ratio) for name, ratio in self.sqnr.items()},
             **({"layers": [layer.to_dict() for layer in self.layers]} if self.layers else {}),
-            **({"pareto": [[point.bits, finite(point.sqnr)] for point in self.pareto]} if self.layers else {}),
+            **({"pareto": [point.to_list() for point in self.pareto]} if self.layers else {}),
             **({"metrics": {name: finite(metric) for name, metric in self.metrics.items()}} if self.metrics else {}),
             **({"notes": self.notes} if self.notes else {}),
         }
@@ -96,8 +96,9 @@ class Report:
         own, axes = axes is None, plot_axes(axes)
         layers = sorted(self.layers, key=lambda layer: -max(layer.errors.values()))[:_DRAWN]
         for bits in sorted({bits for layer in layers for bits in layer.errors}):
-            known = [(sqnr(layer.errors[bits]), k) for k, layer in enumerate(layers) if bits in layer.errors]
-            axes.plot(*zip(*known, strict=True), "o", label=f"{bits} bits")
+            known = [(sqnr(layer.errors[bits]), k) for k, layer in enumerate(layers) if layer.errors.get(bits)]
+            if known:
+                axes.plot(*zip(*known, strict=True), "o", label=f"{bits} bits")
         axes.set_yticks(range(len(layers)), [f"{layer.name} ({layer.op})" for layer in layers])
         axes.invert_yaxis()
         axes.set_xlabel("SQNR of the outputs (dB)")
@@ -110,8 +111,11 @@ class Report:
             places = figure.add_gridspec(2, 1, height_ratios=[1 + len(layers) / 8, 1])
             axes.set_subplotspec(places[0])
             curve = figure.add_subplot(places[1])
-            curve.plot([point.bits for point in self.pareto], [finite(point.sqnr) for point in self.pareto], ".-")
-            curve.set_xlabel("bits of a weight, scales included")
+            points = self.pareto
+            timed = points[0].seconds is not None
+            across = [(point.seconds or 0.0) * 1000 if timed else point.bits for point in points]
+            curve.plot(across, [finite(point.sqnr) for point in points], ".-")
+            curve.set_xlabel("time of the layers (ms)" if timed else "bits of a weight, scales included")
             curve.set_ylabel("estimated SQNR (dB)")
         return axes
 

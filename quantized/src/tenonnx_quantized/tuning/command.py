@@ -147,9 +147,16 @@ SHOWN = 10
 )
 @click.option(
     "--budget",
-    metavar="ERROR|SIZE",
+    metavar="ERROR|SIZE|TIME",
     help="An error such as 0.05: the nodes with the largest errors stay in floating point until that of the outputs is "
-    "below it. A size such as 4.5bits (of a weight) or 20MiB (of all): each layer gets 2, 4 or 8 bits.",
+    "below it. A size such as 4.5bits (of a weight) or 20MiB (of all): each layer gets 2, 4 or 8 bits. A time such as "
+    "3ms of all layers: each gets 2, 4 or 8 bits or stays in floating point.",
+)
+@click.option(
+    "--op-times",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="A JSON table of the times of layers for such a budget; what it lacks is measured and added.",
 )
 @click.option("--report", is_flag=True, help="Measure and print the error that each layer alone causes.")
 @click.option(
@@ -344,18 +351,26 @@ def _say_layers(report: Report) -> None:
 
     if not report.layers:
         return
-    widths = sorted({bits for layer in report.layers for bits in layer.errors})
+    widths = sorted({bits for layer in report.layers for bits in layer.errors} - {32})
     names = [f"SQNR at {bits} bits" for bits in widths]
     measured = [bits for bits in widths if any(bits in layer.metrics for layer in report.layers)]
     names += [f"metric at {bits} bits" for bits in measured]
+    timed = sorted({bits for layer in report.layers for bits in layer.times})
+    names += [f"ms at {bits} bits" for bits in timed]
     rows = []
     for layer in sorted(report.layers, key=lambda each: -max(each.errors.values())):
         ratios = {bits: f"{sqnr(error):.1f} dB" for bits, error in layer.errors.items()}
         numbers = [ratios.get(bits, "-") for bits in widths]
         numbers += [f"{layer.metrics[bits]:.6g}" if bits in layer.metrics else "-" for bits in measured]
+        numbers += [f"{layer.times[bits] * 1000:.3g}" if bits in layer.times else "-" for bits in timed]
         rows.append([layer.name, layer.op, f"{layer.elements:,}", str(layer.bits), *numbers])
     say()
     say_table(rows, ["layer", "op", "weights", "bits", *names])
     say()
-    points = [(f"{point.bits:.2f}", f"{point.sqnr:.1f} dB") for point in report.pareto]
-    say_table(points, ["bits of a weight", "estimated SQNR"])
+    points = [[f"{point.bits:.2f}", f"{point.sqnr:.1f} dB", *_seconds(point.seconds)] for point in report.pareto]
+    timed = any(point.seconds is not None for point in report.pareto)
+    say_table(points, ["bits of a weight", "estimated SQNR", *(["time of layers"] if timed else [])])
+
+
+def _seconds(seconds: float | None) -> list[str]:
+    return [] if seconds is None else [f"{seconds * 1000:.3g} ms"]

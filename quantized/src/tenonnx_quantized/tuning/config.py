@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -126,7 +127,10 @@ class QuantizeConfig:
     - ``layers``: settings by pattern; the first that matches is used.
     - ``budget``: the maximum error of the outputs, relative to their size, for which the worst nodes stay in floating
       point; or a size, such as ``"4.5 bits"`` per weight or ``"20 MiB"`` in total, for which each layer gets 2, 4 or 8
-      bits by its sensitivity.
+      bits by its sensitivity; or a time of all layers, such as ``"3 ms"``, for which each may stay in floating point,
+      too.
+    - ``op_times``: the path of a JSON file with the times of layers for such a budget; what it lacks is measured by the
+      backend and added.
     - ``initializers_as_constants``: remove initializers from the graph inputs, so that calls cannot replace them.
       Initializers that stay there are not quantized.
     """
@@ -148,6 +152,7 @@ class QuantizeConfig:
     leave_out: Sequence[str] = ()
     layers: Sequence[LayerSettings] = ()
     budget: float | str | None = None
+    op_times: str | os.PathLike[str] | None = None
     form: str = "qdq"
     initializers_as_constants: bool = True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +21,11 @@ def sqnr(error: float) -> float:
 
 @dataclass(slots=True)
 class LayerSensitivity:
-    """Sensitivity of one layer: the error of the outputs, relative to their size, if only this layer is quantized, and
-    the bits that its weights and scales take, and the user's metric of that model where one was given. All are mappings
-    by the number of bits of a weight. ``name`` is that of the weights, and ``bits`` the number chosen."""
+    """Sensitivity of one layer: the error of the outputs, relative to their size, if only this layer is quantized.
+
+    ``sizes`` are the bits that its weights and scales take, ``times`` its seconds where the budget is a time, and
+    ``metrics`` the user's metric of that model where one was given. All are mappings by the number of bits of a weight;
+    32 is the layer in floating point. ``name`` is that of the weights, and ``bits`` the number chosen."""
 
     name: str
     op: str
@@ -31,8 +33,19 @@ class LayerSensitivity:
     node: Node
     errors: dict[int, float] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
+    times: dict[int, float] = field(default_factory=dict)
     metrics: dict[int, float] = field(default_factory=dict)
     bits: int = 0
+
+    @property
+    def costs(self) -> Mapping[int, float]:
+        """The times where they were measured, else the sizes."""
+        return self.times or self.sizes
+
+    @property
+    def cheapest(self) -> int:
+        """The bits of the least cost, and among these of the least error."""
+        return min(self.costs, key=lambda bits: (self.costs[bits], self.errors[bits]))
 
     def to_dict(self) -> dict[str, Any]:
         """The layer as data for JSON, with the signal-to-quantization-noise ratio for each number of bits."""
@@ -40,34 +53,45 @@ class LayerSensitivity:
         known = {bits: finite(ratio) for bits, ratio in ratios.items()}
         metrics = {str(bits): finite(metric) for bits, metric in self.metrics.items()}
         found = {"name": self.name, "op": self.op, "elements": self.elements, "bits": self.bits, "sqnr": known}
-        return found | ({"metric": metrics} if metrics else {})
+        times = {str(bits): seconds for bits, seconds in self.times.items()}
+        return found | ({"metric": metrics} if metrics else {}) | ({"seconds": times} if times else {})
 
 
 @dataclass(frozen=True, slots=True)
 class ParetoPoint:
-    """Bits of a weight on average, scales included, and the SQNR that the layers' own errors add up to."""
+    """Bits of a weight on average, scales included, and the SQNR that the layers' own errors add up to; the seconds of
+    all layers where they were measured."""
 
     bits: float
     sqnr: float
+    seconds: float | None = None
+
+    def to_list(self) -> list[float | None]:
+        """The numbers for JSON; None for an error of 0."""
+        return [self.bits, finite(self.sqnr), *([] if self.seconds is None else [self.seconds])]
 
 
 def pareto_curve(layers: Sequence[LayerSensitivity]) -> list[tuple[ParetoPoint, dict[Node, int]]]:
-    """Bits of each layer from the fewest to the most, by the error that each further bit saves.
+    """Bits of each layer from the least cost to the most, by the error that each further bit saves.
 
-    The errors of layers are taken for independent: their squares add up. Each step widens the layer that saves most
-    for its size (the greedy solution of the knapsack problem)."""
-    chosen = {layer.node: min(layer.sizes) for layer in layers}
+    The cost is that of time where times were measured, else that of size. The errors of layers are taken for
+    independent: their squares add up. Each step widens the layer that saves most for its cost (the greedy solution of
+    the knapsack problem)."""
+    chosen = {
+        layer.node: min(layer.costs, key=lambda bits: (layer.costs[bits], layer.errors[bits])) for layer in layers
+    }
     elements = sum(layer.elements for layer in layers)
     points = []
     while True:
         size = sum(layer.sizes[chosen[layer.node]] for layer in layers)
         noise = math.sqrt(sum(layer.errors[chosen[layer.node]] ** 2 for layer in layers))
-        points.append((ParetoPoint(size / max(elements, 1), sqnr(noise)), dict(chosen)))
+        seconds = sum(layer.times[chosen[layer.node]] for layer in layers) if any(e.times for e in layers) else None
+        points.append((ParetoPoint(size / max(elements, 1), sqnr(noise), seconds), dict(chosen)))
         steps = [
             (_saved(layer, chosen[layer.node], bits), place, bits)
             for place, layer in enumerate(layers)
-            for bits in layer.sizes
-            if bits > chosen[layer.node]
+            for bits, cost in layer.costs.items()
+            if cost > layer.costs[chosen[layer.node]] and layer.errors[bits] <= layer.errors[chosen[layer.node]]
         ]
         if not steps:
             return points
@@ -76,6 +100,6 @@ def pareto_curve(layers: Sequence[LayerSensitivity]) -> list[tuple[ParetoPoint, 
 
 
 def _saved(layer: LayerSensitivity, before: int, after: int) -> float:
-    """The square error that more bits save, for each bit of the file."""
+    """The square error that more bits save, for each bit of the file or second."""
     gain = layer.errors[before] ** 2 - layer.errors[after] ** 2
-    return gain / max(layer.sizes[after] - layer.sizes[before], 1)
+    return gain / (layer.costs[after] - layer.costs[before])

@@ -29,6 +29,7 @@ from tenonnx_quantized.tuning.calibrate import Observed, observe
 from tenonnx_quantized.tuning.config import QuantizeConfig
 from tenonnx_quantized.tuning.constants import weights_as_constants
 from tenonnx_quantized.tuning.kv_cache import caches_of, with_quantized_caches
+from tenonnx_quantized.tuning.latency import OpTimes
 from tenonnx_quantized.tuning.methods.bias_correction import correct_biases
 from tenonnx_quantized.tuning.methods.registry import RESCALING
 from tenonnx_quantized.tuning.methods.rescale import Rescaling
@@ -100,7 +101,8 @@ def quantize(
     if _rescale(graph, nodes, moments, chosen) and chosen.mode == "static":
         found = _observed(graph, nodes, found.batches, chosen, backend, caches=caches)
     quantizer = Quantizer(graph, found.ranges, chosen, moments, inputs_of(nodes), caches)
-    layers, kept, bits = _chosen_bits(quantizer, nodes, found.batches, wanted, backend, report, metric)
+    times = OpTimes(chosen.op_times, backend) if Budget.is_time(chosen.budget) else None
+    layers, kept, bits = _chosen_bits(quantizer, nodes, found.batches, wanted, backend, report, metric, times)
     made, quantized = quantizer.apply(kept, bits)
     if "bias-correction" in chosen.methods and moments is not None:
         correct_biases(graph, quantizer.inputs, moments, quantized)
@@ -228,16 +230,19 @@ def _chosen_bits(
     backend: str,
     report: bool,
     metric: Metric | None,
+    times: OpTimes | None,
 ) -> tuple[list[LayerSensitivity], list[Node], dict[Node, int] | None]:
-    """The sensitivity of layers where it is asked for, the nodes to quantize, and their bits for a budget of size."""
+    """The sensitivity of layers where it is asked for, the nodes to quantize, and their bits for a budget of size or
+    time."""
     budget = None if quantizer.chosen.budget is None else Budget.of(quantizer.chosen.budget)
     of_size = budget is not None and budget.error is None
-    layers = sensitivity(quantizer, nodes, batches, wanted, backend, metric) if report or of_size else []
+    layers = sensitivity(quantizer, nodes, batches, wanted, backend, metric, times) if report or of_size else []
     if budget is None:
         return layers, nodes, None
     if budget.error is not None:
         return layers, within_error(quantizer, nodes, batches, wanted, budget.error, backend), None
-    return layers, nodes, assign_bits(layers, budget)
+    bits = assign_bits(layers, budget)
+    return layers, [node for node in nodes if bits.get(node) != 32], bits
 
 
 def _tensors(

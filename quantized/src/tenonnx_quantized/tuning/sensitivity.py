@@ -6,13 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenonnx.extend import InvalidCall, Node
+from tenonnx.extend import Graph, InvalidCall, Node
 from tenonnx_quantized.tuning.accuracy import errors, outputs_of
 from tenonnx_quantized.tuning.budget import Budget
+from tenonnx_quantized.tuning.latency import OpTimes
 from tenonnx_quantized.tuning.metric import Metric
-from tenonnx_quantized.tuning.pareto import LayerSensitivity, pareto_curve
+from tenonnx_quantized.tuning.pareto import LayerSensitivity, ParetoPoint, pareto_curve
 from tenonnx_quantized.tuning.selection import weight_place
-from tenonnx_quantized.tuning.statistics import Batch
+from tenonnx_quantized.tuning.statistics import Batch, watching
 
 if TYPE_CHECKING:
     from tenonnx_quantized.tuning.quantized_tensor import QuantizedTensor
@@ -28,9 +29,13 @@ def sensitivity(
     wanted: Wanted,
     backend: str,
     metric: Metric | None = None,
+    times: OpTimes | None = None,
 ) -> list[LayerSensitivity]:
-    """Measure what each layer with weights causes alone, for 2, 4 and 8 bits of its weights where the form has them."""
+    """Measure what each layer with weights causes alone, for 2, 4 and 8 bits of its weights where the form has them.
+
+    With ``times``, each layer is timed, too, also in floating point."""
     found = []
+    given = {} if times is None or not batches else _inputs(quantizer.graph, nodes, batches[0], backend)
     for node in nodes:
         if weight_place(node) is None or (weights := node.inputs[1]) is None:
             continue
@@ -43,8 +48,20 @@ def sensitivity(
             layer.sizes[bits] = _bits_of(quantized[weights.name][1])
             if metric is not None:
                 layer.metrics[bits] = metric(quantizer.at_version(made, quantized))
+            if times is not None:
+                layer.times[bits] = times.of(node, quantizer.at_version(made, quantized), given[node], bits)
+        if times is not None:
+            layer.errors[32], layer.sizes[32] = 0.0, 32 * elements
+            layer.times[32] = times.of(node, quantizer.graph, given[node], 32)
         found.append(layer)
     return found
+
+
+def _inputs(graph: Graph, nodes: Sequence[Node], batch: Batch, backend: str) -> dict[Node, Any]:
+    """The inputs of nodes for a batch."""
+    names = {node: node.inputs[0].name for node in nodes if node.inputs[0] is not None}
+    values = watching(graph, list(dict.fromkeys(names.values())), backend)(batch)
+    return {node: values[name] for node, name in names.items()}
 
 
 def _bits_of(quantized: QuantizedTensor) -> int:
@@ -58,10 +75,13 @@ def _bits_of(quantized: QuantizedTensor) -> int:
 
 
 def assign_bits(layers: Sequence[LayerSensitivity], budget: Budget) -> dict[Node, int]:
-    """The bits of each layer of the most accurate choice on the Pareto curve that fits into a budget of size.
+    """The bits of each layer of the most accurate choice on the Pareto curve that fits into a budget of size or time;
+    32 for a layer that stays in floating point.
 
-    Raises ``InvalidCall`` where the fewest bits take more."""
+    Raises ``InvalidCall`` where the least that is possible takes more."""
     curve = pareto_curve(layers)
+    if budget.seconds is not None:
+        return _chosen(layers, _within_time(curve, budget.seconds))
     elements = sum(layer.elements for layer in layers)
     room = budget.bits_of(elements) / max(elements, 1)
     fitting = [bits for point, bits in curve if point.bits <= room]
@@ -72,9 +92,23 @@ def assign_bits(layers: Sequence[LayerSensitivity], budget: Budget) -> dict[Node
             given=f"{room:.2f} bits for each of {elements} weights",
             do=f"give {math.ceil(least * 100) / 100} bits or more, scales included, or larger blocks",
         )
-    for layer in layers:
-        layer.bits = fitting[-1][layer.node]
+    return _chosen(layers, fitting[-1])
+
+
+def _within_time(curve: Sequence[tuple[ParetoPoint, dict[Node, int]]], most: float) -> dict[Node, int]:
+    fitting = [bits for point, bits in curve if (point.seconds or 0.0) <= most]
+    if not fitting:
+        least = curve[0][0].seconds or 0.0
+        raise InvalidCall(
+            "the layers do not fit into the budget", given=f"{most:.3g} s", do=f"give {least:.3g} s or more"
+        )
     return fitting[-1]
+
+
+def _chosen(layers: Sequence[LayerSensitivity], bits: dict[Node, int]) -> dict[Node, int]:
+    for layer in layers:
+        layer.bits = bits[layer.node]
+    return bits
 
 
 def within_error(

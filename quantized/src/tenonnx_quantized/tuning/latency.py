@@ -1,0 +1,73 @@
+"""Times of single layers with weights of some bits, measured or read from a table."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tenonnx.extend import Graph, InvalidCall, Node
+from tenonnx.extend.backends import compile_graph
+from tenonnx.extend.transforms import extract
+
+Array = np.ndarray[Any, Any]
+
+#: Number of runs of which the fastest counts, and seconds after which no further ones are made.
+_RUNS, _SECONDS = 20, 0.2
+
+
+class OpTimes:
+    """A table of seconds by layer: op, shapes of the input and of the weights, and bits (32: in floating point).
+
+    With a ``path``, the table is read from this JSON file if it exists; entries that it lacks are measured by a backend
+    and added to it. Such a file may hold what was measured elsewhere, on the machine that will run the model.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, backend: str = "auto") -> None:
+        self.path, self.backend = None if path is None else Path(path), backend
+        self.table = {} if self.path is None or not self.path.is_file() else _read(self.path)
+
+    def of(self, node: Node, graph: Graph, x: Array, bits: int) -> float:
+        """The seconds of a layer in a graph, where its weights have so many bits, for an input."""
+        weights = node.inputs[1]
+        assert weights is not None
+        shapes = ["x".join(map(str, shape)) for shape in (x.shape, weights.shape)]
+        key = " ".join([node.op_type, *shapes, f"{bits} bits"])
+        if key not in self.table:
+            self.table[key] = self._measure(node, graph, x)
+            if self.path is not None:
+                self.path.write_text(json.dumps(self.table, indent=1) + "\n", "utf-8")
+        return self.table[key]
+
+    def _measure(self, node: Node, graph: Graph, x: Array) -> float:
+        given, result = node.inputs[0], node.outputs[0]
+        assert given is not None
+        assert result is not None
+        program = compile_graph(extract(graph, [given.name], [result.name]), self.backend)
+        feeds = {given.name: x}
+        program(feeds)
+        times: list[float] = []
+        while len(times) < _RUNS and sum(times) < _SECONDS:
+            start = time.perf_counter()
+            program(feeds)
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+
+def _read(path: Path) -> dict[str, float]:
+    do = 'give a JSON object such as {"MatMul 1x512 512x512 4 bits": 2.5e-05}, in seconds'
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidCall(f'cannot read the op times in "{path}"', given=str(error), do=do) from error
+    if not isinstance(found, Mapping) or not all(
+        isinstance(each, int | float) and not isinstance(each, bool) and 0 <= each < float("inf")
+        for each in found.values()
+    ):
+        raise InvalidCall(f'"{path}" is not a table of op times', given=str(found)[:80], do=do)
+    return dict(found)
