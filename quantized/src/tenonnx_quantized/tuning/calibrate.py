@@ -71,6 +71,19 @@ class _Sample:
             found.batches[other], found.results[other] = batch, results
 
 
+def sample(batches: Iterable[Batch], *, check: bool = False) -> list[Batch]:
+    """All batches, or as many as fit into ``BATCH_BYTES``, drawn at random from all; ``check`` as for ``observe``."""
+    found = Observed()
+    kept = _Sample(found)
+    for number, batch in enumerate(batches):
+        if check:
+            check_batch(batch, number)
+        kept.add(batch, {})
+    if not found.count:
+        raise InvalidCall("calibration got no data", do="give one batch or more")
+    return found.batches
+
+
 def observe(
     graph: Graph,
     names: Sequence[str],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -173,6 +175,13 @@ SHOWN = 10
     help="Draw the errors of layers and the curve of size and error to a file. Needs matplotlib. Implies --report.",
 )
 @click.option(
+    "--checkpoint",
+    type=click.Path(file_okay=False),
+    metavar="FOLDER",
+    help="Quantize weights layer by layer, by a method that reads data, for models that are larger than memory. Layers "
+    "are written to a folder, from which a killed run goes on when the command is repeated; at the end they are removed.",
+)
+@click.option(
     "--form",
     type=click.Choice(["qdq", "qoperator"]),
     default="qdq",
@@ -216,6 +225,7 @@ def command(
     report: bool,
     evaluate: str | None,
     picture: str | None,
+    checkpoint: str | None,
     leave_out: Sequence[str],
     batch: int,
     overwrite: bool,
@@ -234,6 +244,7 @@ def command(
     import tenonnx as tx
     from tenonnx_cli.extend import read_feeds
     from tenonnx_data import cut
+    from tenonnx_quantized.tuning.checkpoint import remove_checkpoint
     from tenonnx_quantized.tuning.kv_cache import with_quantized_feeds
     from tenonnx_quantized.tuning.metric import metric_of_command
     from tenonnx_quantized.tuning.quantize import is_measured, quantize
@@ -253,10 +264,15 @@ def command(
         complain("note: errors are measured on random inputs (give data with --inputs)")
     if chosen.initializers_as_constants:
         _say_closed(sum(value.data is not None for value in graph.all_inputs))
-    with working(f"quantizing {model}"):
+    with ExitStack() as shown:
+        if checkpoint is None:
+            shown.enter_context(working(f"quantizing {model}"))
+        else:
+            settings |= {"checkpoint": checkpoint, "progress": _bar(shown, model)}
         metric = None if evaluate is None else metric_of_command(evaluate)
         layers = report or picture is not None
         made, found = quantize(graph, batches, recipe=recipe, report=layers, metric=metric, **settings)
+    is_run = is_run and bool(found.outputs)
     for note in found.notes:
         complain(f"note: {note}")
     if not allow_loss:
@@ -275,6 +291,8 @@ def command(
             complain(f"note: a session of {session.backend} with default options differs: {session.reason}{helps}")
 
     tx.export(made, opened(output), verify=verify, overwrite=overwrite)
+    if checkpoint is not None:
+        remove_checkpoint(checkpoint)
     verdict = _verdict(found, is_run)
     after = model_size(made, output, costs=costs)
     if picture is not None:
@@ -287,6 +305,18 @@ def command(
     say_sizes(before, after)
     say()
     _say(found, verbose)
+
+
+def _bar(shown: ExitStack, model: str) -> Callable[[int, int, str], None]:
+    """A bar of the layers that are done, on a terminal's stderr."""
+    bars: list[Any] = []
+
+    def progress(done: int, count: int, name: str) -> None:
+        if not bars:
+            bars.append(shown.enter_context(click.progressbar(length=count, label=model, file=sys.stderr)))
+        bars[0].update(done - bars[0].pos)
+
+    return progress if sys.stderr.isatty() else lambda done, count, name: None
 
 
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -231,6 +231,12 @@ class QuantizeConfig:
         return self.mode == "static" or self.needs_data or self.kv_cache is not None
 
     @property
+    def is_layerwise(self) -> bool:
+        """Whether the layers can be quantized one after the other, each by the inputs that the float model gives it."""
+        others = {"smooth-quant", "bias-correction", "equalize"} & set(self.methods)
+        return self.mode == "weights" and self.needs_data and not others and self.budget is None is self.kv_cache
+
+    @property
     def activations(self) -> DType:
         return DType.of(self.activation_type or ("int8" if self.symmetric else "uint8"))
 

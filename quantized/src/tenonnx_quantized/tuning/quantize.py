@@ -25,11 +25,13 @@ from tenonnx_quantized.tuning.accuracy import (
     relative_error,
 )
 from tenonnx_quantized.tuning.budget import Budget
-from tenonnx_quantized.tuning.calibrate import Observed, observe
+from tenonnx_quantized.tuning.calibrate import Observed, observe, sample
+from tenonnx_quantized.tuning.checkpoint import Checkpoint, fingerprint
 from tenonnx_quantized.tuning.config import QuantizeConfig
 from tenonnx_quantized.tuning.constants import weights_as_constants
 from tenonnx_quantized.tuning.kv_cache import caches_of, with_quantized_caches
 from tenonnx_quantized.tuning.latency import OpTimes
+from tenonnx_quantized.tuning.layerwise import LayerByLayer, Progress
 from tenonnx_quantized.tuning.methods.bias_correction import correct_biases
 from tenonnx_quantized.tuning.methods.registry import RESCALING
 from tenonnx_quantized.tuning.methods.rescale import Rescaling
@@ -56,6 +58,8 @@ def quantize(
     backend: str = "auto",
     report: bool = False,
     metric: Metric | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
     **settings: Any,
 ) -> tuple[Graph, Report]:
     """``graph`` with quantized weights and activations, and a report; ``settings`` are those of ``QuantizeConfig``.
@@ -67,6 +71,12 @@ def quantize(
     ``batch_size``. ``columns`` names the columns of an input, and labels are ignored. With ``report``, the sensitivity
     of each layer is measured, too; ``metric`` is a function of a model, such as its accuracy on a test set, and is
     called for the float and the quantized model and, with ``report``, for each layer quantized alone.
+
+    With a ``checkpoint``, the path of a folder, a quantization of weights by a method that reads data goes layer by
+    layer: in memory are the weights of one layer, and for all batches the values that the rest of the model reads. Each
+    layer is written to the folder as soon as it is rounded, and a run that was killed goes on where it ended. Models
+    with more than 2 GiB of weights go layer by layer without one, too. ``progress`` is called with the number of layers
+    done, the number of all, and the name of the weights. The error of the outputs is not measured then.
 
     The opset of the result is at least 13; 19 with float8; 21 with blocks, 16 or 4 bits; 23 with float4; 24 with scales
     that are powers of two; 25 with 2 bits. Raises
@@ -90,6 +100,8 @@ def quantize(
             given=f"mode {chosen.mode}, ops {', '.join(chosen.ops) if chosen.ops else 'all'}",
             available=", ".join(QUANTIZED_OPS),
         )
+    if checkpoint is not None or (chosen.is_layerwise and weight_bytes(graph) > LARGEST_MEASURED):
+        return _layer_by_layer(original, graph, nodes, feeds, chosen, backend, checkpoint, progress)
     caches = caches_of(graph) if chosen.kv_cache is not None else []
     moments = None
     if chosen.needs_data:
@@ -126,6 +138,39 @@ def quantize(
     if metric is not None:
         result.metrics = {"float": metric(original), "quantized": metric(made)}
     return made, result
+
+
+def _layer_by_layer(
+    original: Graph,
+    graph: Graph,
+    nodes: list[Node],
+    feeds: Iterable[Batch],
+    chosen: QuantizeConfig,
+    backend: str,
+    folder: str | os.PathLike[str] | None,
+    progress: Progress | None,
+) -> tuple[Graph, Report]:
+    if not chosen.is_layerwise:
+        raise InvalidCall(
+            "quantize: these settings do not work layer by layer",
+            given=f"mode {chosen.mode}, method {', '.join(chosen.methods) or 'rtn'}",
+            available="mode weights, methods gptq, quantease, auto-round, ada-round, awq and rotate, without a budget",
+        )
+    batches = sample(feeds, check=True)
+    moments = Moments(graph.copy(), [], backend)
+    quantizer = Quantizer(graph, {}, chosen, moments, inputs_of(nodes))
+    kept = Checkpoint(folder, fingerprint(nodes, batches, chosen))
+    runs_on = "numpy" if backend == "auto" else backend  # it reads mapped weights in place
+    quantizer.known = LayerByLayer(quantizer, kept, batches, runs_on).run(progress)
+    made, quantized = quantizer.apply(nodes)
+    report = Report(
+        _tensors(quantizer, nodes, quantized, Observed()),
+        quantized=[node.name or node.op_type for node in nodes],
+        notes=["the error of the outputs was not measured"],
+    )
+    report.reached, report.kept = reached(original, made)
+    made = quantizer.at_version(made, quantized)
+    return to_qoperator(made) if chosen.form == "qoperator" else made, report
 
 
 def is_measured(graph: Graph, batches: Sequence[Batch], budget: float | str | None) -> bool:

@@ -80,7 +80,7 @@ def round_units(units: Array, zero: Array | float, dtype: DType) -> Array:
     return np.clip(units, *_range(dtype)).astype(dtype.numpy).astype(units.dtype)  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QuantizedTensor:
     """Quantized values with parameters along ``axis`` (None: one for all), or in blocks of so many along it."""
 

@@ -46,6 +46,7 @@ class Quantizer:
     moments: Moments | None = None
     inputs: Mapping[Node, LayerInput] = field(default_factory=dict)
     caches: Sequence[tuple[Value, Value]] = ()
+    known: Mapping[str, QuantizedTensor] = field(default_factory=dict)
     _rounded: dict[Any, QuantizedTensor] = field(default_factory=dict)
 
     def apply(
@@ -118,9 +119,15 @@ class Quantizer:
             return (4, 8) if self.chosen.mode == "weights" and is_meaning(node.op, ops.matmul) else (8,)
         return (2, 4, 8)
 
+    def forget(self) -> None:
+        """Forget the quantized values made so far."""
+        self._rounded.clear()
+
     def _weights(
         self, node: Node, value: Value, axis: int, settings: WeightSettings, least: Array | float
     ) -> QuantizedTensor:
+        if value.name in self.known:
+            return self.known[value.name]
         key = self.inputs.get(node)
         by_input = key if self.moments is not None and settings.rounding not in ("rtn", "hqq") else None
         memo = (value, settings, by_input, np.asarray(least).tobytes())

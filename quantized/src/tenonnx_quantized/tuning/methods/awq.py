@@ -21,18 +21,23 @@ def awq(rescaling: Rescaling, chosen: QuantizeConfig) -> None:
 
     The power is that of the least error of the outputs of all layers that read the value, rounded to nearest. It is
     tried with and without a division by the opposite power of the weights' mean magnitude."""
-    assert rescaling.moments is not None
     for group in rescaling.groups():
-        magnitudes = np.max(
-            [rescaling.by_channel(k, rescaling.moments.of(k).magnitude, np.mean) for k in group.layers.values()], axis=0
-        )
-        weights = np.mean([rescaling.mean_weights(node) for node in group.layers], axis=0)
-        sizes, opposite = np.maximum(magnitudes, 1e-6), np.maximum(weights, 1e-6)
-        tried = [_normalized(sizes**power) for power in _POWERS]
-        tried += [_normalized(sizes**power / opposite ** (1 - power)) for power in _POWERS]
-        scale = min(tried, key=lambda each: _error(rescaling, group, each, chosen))
+        scale = awq_scale(rescaling, group, chosen)
         if np.ptp(scale) > 0:
             rescaling.apply(group, scale)
+
+
+def awq_scale(rescaling: Rescaling, group: Group, chosen: QuantizeConfig) -> Array:
+    """The scale of each channel of a group."""
+    assert rescaling.moments is not None
+    magnitudes = np.max(
+        [rescaling.by_channel(k, rescaling.moments.of(k).magnitude, np.mean) for k in group.layers.values()], axis=0
+    )
+    weights = np.mean([rescaling.mean_weights(node) for node in group.layers], axis=0)
+    sizes, opposite = np.maximum(magnitudes, 1e-6), np.maximum(weights, 1e-6)
+    tried = [_normalized(sizes**power) for power in _POWERS]
+    tried += [_normalized(sizes**power / opposite ** (1 - power)) for power in _POWERS]
+    return min(tried, key=lambda each: _error(rescaling, group, each, chosen))
 
 
 def _normalized(scale: Array) -> Array:
