@@ -2,7 +2,8 @@
 
 ``python rival_quantizers.py TOOL FOLDER NAME ...`` quantizes ``FOLDER/NAME.onnx`` by each method of ``onnxruntime`` or
 ``onnxsim``. It writes ``FOLDER/NAME.METHOD.onnx``, and ``NAME.METHOD.json`` with the seconds, the peak memory in MiB
-and the error, if there was one. Each model and method has a process of its own, forked when the tool is imported.
+and the error, if there was one; what the folder has is not made again. Each model and method has a process of its own,
+forked when the tool is imported.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import importlib
 import json
 import logging
 import os
+import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -21,6 +23,9 @@ import numpy as np
 import onnx
 
 BATCH, BLOCK = 32, 32
+
+#: Processor time after which a model and method are given up.
+SECONDS = 60
 
 METHODS = {
     "onnxruntime": ("rtn", "k-quant", "int8"),
@@ -99,8 +104,13 @@ if __name__ == "__main__":
     importlib.import_module("onnxsim" if tool == "onnxsim" else "onnxruntime.quantization.matmul_nbits_quantizer")
     for name in sys.argv[3:]:
         for method in METHODS[tool]:
+            figures = folder / f"{name}.{tool}-{method}.json"
+            if figures.is_file():
+                continue
             child = os.fork()
             if child == 0:
+                resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
                 measure(tool, folder, name, method)
                 os._exit(0)
-            os.waitpid(child, 0)
+            if os.waitpid(child, 0)[1]:
+                figures.write_text(json.dumps({"error": f"not done in {SECONDS} s of processor time"}), "utf-8")

@@ -179,7 +179,7 @@ SHOWN = 10
     type=click.Path(file_okay=False),
     metavar="FOLDER",
     help="Quantize weights layer by layer, by a method that reads data, for models that are larger than memory. Layers "
-    "are written to a folder, from which a killed run goes on when the command is repeated; at the end they are removed.",
+    "are written to a folder, from which a killed run goes on when it is repeated; at the end they are removed.",
 )
 @click.option(
     "--form",
