@@ -117,7 +117,8 @@ def float_nodes(path: Path) -> int:
     graph = tx.load(path)
     made = {value for node in graph.nodes if "Dequantize" in node.op_type for value in node.outputs}
     layers = [node for node in graph.nodes if node.op_type in ("Conv", "MatMul", "Gemm")]
-    return sum(node.inputs[1] not in made and node.inputs[1].is_constant for node in layers)
+    weights = [node.inputs[1] for node in layers]
+    return sum(value is not None and value not in made and value.is_constant for value in weights)
 
 
 def float_weights(path: Path) -> float:
