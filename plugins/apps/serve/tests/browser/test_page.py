@@ -13,6 +13,8 @@ from axe_playwright_python.sync_playwright import Axe
 from onnx import TensorProto, helper
 from playwright.sync_api import expect
 
+import tenonnx as tx
+
 #: A machine with other work takes long.
 expect.set_options(timeout=60_000)
 
@@ -65,6 +67,21 @@ def test_from_a_file_to_a_file_that_runs_with_the_numbers_shown(opened, address,
         for path in (EXAMPLES / "exports" / "resnet-dynamo.onnx", tmp_path / "new.onnx")
     )
     assert np.abs(old - new).max() <= max(10 * shown, 1e-4)
+
+
+def test_an_export_in_another_format(opened, address, tmp_path):
+    page = opened(address)
+    open_example(page, "digits/digits.onnx")
+    page.get_by_label("Format", exact=True).select_option(".safetensors")
+    export(page)
+    expect(page.get_by_text("Passed ✓")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert download.value.suggested_filename == "digits.safetensors"
+    download.value.save_as(tmp_path / "new.safetensors")
+    assert tx.compare(EXAMPLES / "digits" / "digits.onnx", tmp_path / "new.safetensors").equal
+    page.get_by_label("Format", exact=True).select_option(".onnx")
+    expect(page.get_by_text("The options have changed since this result.")).to_be_visible()
 
 
 def test_a_refusal_leads_to_the_nodes_in_the_drawing(opened, address):
