@@ -128,7 +128,7 @@ def test_what_has_no_boxes_is_refused(tmp_path):
         tx.decoder("detection", tmp_path, model=detector(4), threshold=1)
     model = detector(4)
     model.outputs[1].name = "boxes"
-    with pytest.raises(tx.InvalidCall, match="no output pred_boxes"):
+    with pytest.raises(tx.InvalidCall, match="no outputs that are decoded for detection"):
         tx.decoder("detection", tmp_path, model=model)
     model.save(tmp_path / "m.onnx")
     for option in (["--threshold", "0.5"], ["--decode", "segmentation", "--threshold", "0.5"]):

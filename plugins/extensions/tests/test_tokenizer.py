@@ -42,7 +42,7 @@ def test_ids_of_a_vocabulary(tmp_path):
     assert rows(found["input_ids"], found["attention_mask"]) == [made.encode(text).ids for text in TEXTS]
 
 
-@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word"])
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
 def test_ids_of_sentencepiece(kind, backend, tmp_path):
     data = text_files.sentencepiece_model(kind)

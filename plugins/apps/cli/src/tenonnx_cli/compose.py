@@ -15,6 +15,9 @@ from tenonnx_cli.parts import output_option, pairs, pairs_among, write, write_op
 #: The file of an image processor, and that of a model of timm.
 PROCESSOR, OF_TIMM = "preprocessor_config.json", "config.json"
 
+#: The word for images in gray frames, as YOLO reads them.
+LETTERBOX = "letterbox"
+
 
 def is_tokenizer(path: str) -> bool:
     """Whether a path is that of a tokenizer: a file, or a folder with one."""
@@ -26,9 +29,13 @@ def is_tokenizer(path: str) -> bool:
 
 
 def is_image_processor(path: str) -> bool:
-    """Whether a path is that of an image processor: its file, or a folder with it and no tokenizer."""
+    """Whether a path is that of an image processor: its file, a folder with it and no tokenizer, or "letterbox"."""
     given = Path(path)
-    return given.name in (PROCESSOR, OF_TIMM) or ((given / PROCESSOR).is_file() and not is_tokenizer(path))
+    return (
+        path == LETTERBOX
+        or given.name in (PROCESSOR, OF_TIMM)
+        or ((given / PROCESSOR).is_file() and not is_tokenizer(path))
+    )
 
 
 @click.command(
@@ -37,6 +44,7 @@ def is_image_processor(path: str) -> bool:
     examples=[
         "tenonnx compose ./tokenizer classify.onnx -o whole.onnx --length 128",
         "tenonnx compose preprocessor_config.json vit.onnx -o whole.onnx --decode classification",
+        "tenonnx compose letterbox yolov8n.onnx -o whole.onnx --decode detection --encoded",
     ],
 )
 @models_argument
@@ -70,6 +78,11 @@ def is_image_processor(path: str) -> bool:
     help="With --decode detection: leave out boxes whose score is not above SCORE, by default 0.5.",
 )
 @click.option(
+    "--colors",
+    is_flag=True,
+    help="With --decode segmentation: an image with the color of each pixel's class in the palette of Pascal VOC, too.",
+)
+@click.option(
     "--encoded",
     is_flag=True,
     help="Before an image processor: take the bytes of one JPEG or PNG file, by DecodeImage of onnxruntime-extensions.",
@@ -88,6 +101,7 @@ def command(
     length: int | None,
     decode: str | None,
     threshold: float | None,
+    colors: bool,
     encoded: bool,
     plain: bool,
     **writing: Any,
@@ -96,7 +110,7 @@ def command(
 
     FIRST may be a tokenizer (tokenizer.json, vocab.txt, a .model of SentencePiece, or a folder with one of these): then
     the whole takes text. It may be an image processor (preprocessor_config.json, a folder with it, or a config.json of
-    timm): then the whole takes images of any size.
+    timm): then the whole takes images of any size. With the word letterbox it does so for models of YOLO.
 
     Other inputs and outputs remain those of the result. Its opset is the newer of the two.
     """
@@ -111,6 +125,8 @@ def command(
         raise click.UsageError("--encoded was given without an image processor as the first model")
     if threshold is not None and decode != "detection":
         raise click.UsageError("--threshold was given without --decode detection")
+    if colors and decode != "segmentation":
+        raise click.UsageError("--colors was given without --decode segmentation")
     if length is not None and not tokenizer:
         raise click.UsageError("--length was given without a tokenizer as the first model")
     if processor:
@@ -122,15 +138,29 @@ def command(
     else:
         before = load_model(first)
     joined: dict[str, list[str]] = {}
-    for of, name in pairs_among({value.name for value in before.outputs}, mapping):
+    names = [value.name for value in before.outputs]
+    found = _of_pixels(names, after) if processor and not mapping else pairs_among(set(names), mapping)
+    for of, name in found:
         joined.setdefault(of, []).append(name)
     whole = extension("compose")(before, after, joined or None)
     if decode is not None:
-        cut = {} if threshold is None else {"threshold": threshold}
-        beside = Path(first) if Path(first).is_dir() else Path(first).parent
-        whole = extension("compose")(whole, extension("decoder")(decode, beside, model=after, **cut))
+        options: dict[str, Any] = {"colors": colors, "letterbox": first == LETTERBOX}
+        if threshold is not None:
+            options["threshold"] = threshold
+        named = Path(second if first == LETTERBOX else first)
+        beside = named if named.is_dir() else named.parent
+        whole = extension("compose")(whole, extension("decoder")(decode, beside, model=after, **options))
     if plain:
         from tenonnx.extend.transforms import retarget_to, target_for
 
         whole = retarget_to(whole, target_for(whole, None, ["ai.onnx"]), refuse=False).graph
     write(whole, output, first, second, **writing)
+
+
+def _of_pixels(outputs: Sequence[str], model: Any) -> list[tuple[str, str]]:
+    """Connections of the outputs of an image processor, where its pixels go to an input of another name."""
+    inputs = [value.name for value in model.inputs]
+    if "pixel_values" not in outputs or "pixel_values" in inputs:
+        return []
+    images = [value.name for value in model.inputs if value.rank == 4]
+    return [("pixel_values", images[0]), *((name, name) for name in outputs if name in inputs)]

@@ -13,12 +13,24 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, InvalidCall, Value, constant
 from tenonnx_extensions.images import DOMAIN, decode_image
 from tenonnx_extensions.pipelines.files import settings as read_settings
-from tenonnx_extensions.pipelines.pixels import at_shortest, by_channel, float32, joined, size_of, with_zeros
+from tenonnx_extensions.pipelines.heads import frame_of
+from tenonnx_extensions.pipelines.pixels import (
+    at_shortest,
+    by_channel,
+    float32,
+    joined,
+    letterbox,
+    size_of,
+    with_zeros,
+)
 from tenonnx_extensions.pipelines.processors import Processor, Settings, settings_of
 from tenonnx_extensions.pipelines.resampling import resize
 from tenonnx_extensions.pipelines.transforms import is_of_timm, steps_of, steps_of_timm, transformed
 
 FILE = "preprocessor_config.json"
+
+#: The name that is given instead of a file for the letterbox of YOLO, into the size of the model's images.
+LETTERBOX = "letterbox"
 
 _IMAGES = ("images", "uint8", ("batch", "height", "width", 3))
 
@@ -29,18 +41,21 @@ def image_processor(
     """The graph of an image processor of transformers, or of a transform of timm or torchvision, in ``ai.onnx``.
 
     ``path`` is a ``preprocessor_config.json``, a ``config.json`` of timm, a folder with one of these, or a ``Compose``
-    of torchvision, of which the graph computes what it computes of images of Pillow. The input ``images`` is
-    uint8[batch, height, width, 3] with RGB pixels, of any size. The output ``pixel_values`` is
+    of torchvision, of which the graph computes what it computes of images of Pillow; or "letterbox", for images in the
+    middle of gray frames of the size that ``model`` reads, with numbers from 0 to 1, as YOLO reads them.
+
+    The input ``images`` is uint8[batch, height, width, 3] with RGB pixels, of any size. The output ``pixel_values`` is
     float32[batch, 3, rows, columns], equal to what the processor computes by Pillow 13; it is uint8 where the processor
     neither rescales nor normalizes. A processor that pads gives ``pixel_mask``, int64[batch, rows, columns], too, and
     with ``image_size`` there is ``image_size``, int64[2], the height and the width of the images. With ``encoded``, the
     input is ``image``, uint8[size], the bytes of one JPEG or PNG file, which DecodeImage of onnxruntime-extensions
-    decodes. With ``model``, the
-    outputs are those of its inputs that are named so, in their types; pixels also go to its only input of four dims.
+    decodes. With ``model``, the outputs are those of its inputs that are named so, in their types; pixels also go to
+    its only input of four dims, but keep their name where that input is called as one here.
+
     Raises ``InvalidModel`` for a file that cannot be read, ``NotRepresentable`` for a setting that has no graph, and
     ``InvalidCall`` where ``model`` reads no pixels.
     """
-    compute = _steps(path)
+    compute = _letterboxes(model) if path == LETTERBOX else _steps(path)
     graph = Graph("image_processor", opsets={"ai.onnx": 17} | ({DOMAIN: 1} if encoded else {}))
     given = graph.input(*(("image", "uint8", ("size",)) if encoded else _IMAGES))
     with graph.building():
@@ -56,6 +71,13 @@ def image_processor(
         for name, value in found.items():
             graph.output(name, value)
     return graph
+
+
+def _letterboxes(model: Graph | None) -> Callable[[Value], tuple[Value, Value | None]]:
+    if model is None:
+        raise InvalidCall("a letterbox has no size without a model", do='pass the model: model=tx.load("m.onnx")')
+    frame = frame_of(model)
+    return lambda images: (letterbox(ops.transpose(images, perm=[0, 3, 1, 2]), *frame) / np.float32(255), None)
 
 
 def _steps(source: Any) -> Callable[[Value], tuple[Value, Value | None]]:
@@ -87,7 +109,8 @@ def _read_by(model: Graph, found: dict[str, Value]) -> dict[str, Value]:
                 available=", ".join(found),
                 do="rename its inputs: tenonnx rename",
             )
-        names["pixel_values"] = images[0]
+        names["pixel_values"] = images[0] if images[0] not in ("images", "image") else "pixel_values"
+        inputs["pixel_values"] = inputs[images[0]]
     read = {}
     for of, name in names.items():
         value, dtype = found[of], inputs[name].dtype

@@ -43,3 +43,27 @@ def at_shortest(pixels: Value, edge: int, resample: int) -> Value:
     longest = ops.maximum(rows, columns) * edge / ops.minimum(rows, columns)
     height, width = ops.where(rows <= columns, edge, longest), ops.where(columns <= rows, edge, longest)
     return resize(pixels, height, width, resample)
+
+
+#: Gray around images in letterboxes.
+_GRAY = 114.0
+
+
+def letterbox(pixels: Value, height: int, width: int) -> Value:
+    """Images resized bilinearly into a frame, in its middle, with gray around them, as ultralytics does."""
+    _, rows, columns, top, left = letterbox_size(*size_of(pixels), height, width)
+    sizes = ops.concat(ops.shape(pixels)[0:2], joined(rows, columns), axis=0)
+    resized = ops.resize(ops.cast(pixels, to=DType.float32), sizes=sizes, mode="linear")
+    around = joined(0, 0, top, left, 0, 0, height - rows - top, width - columns - left)
+    padded = ops.pad(ops.round_(resized), around, np.float32(_GRAY))
+    return ops.reshape(padded, [0, 3, height, width])
+
+
+def letterbox_size(rows: Value, columns: Value, height: int, width: int) -> tuple[Value, Value, Value, Value, Value]:
+    """The scale of images in a letterbox, float64, their rows and columns there, and where these begin."""
+    high, wide = (ops.cast(each, to=DType.float64) for each in (rows, columns))
+    scale = ops.minimum(float(height) / high, float(width) / wide)
+    inner = [ops.round_(each * scale) for each in (high, wide)]
+    starts = [ops.round_((whole - each) / 2.0 - 0.1) for whole, each in zip((height, width), inner, strict=True)]
+    numbers = [ops.cast(each, to=DType.int64) for each in (*inner, *starts)]
+    return scale, numbers[0], numbers[1], numbers[2], numbers[3]

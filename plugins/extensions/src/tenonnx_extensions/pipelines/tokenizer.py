@@ -85,11 +85,13 @@ def _with_outputs(graph: Graph, found: dict[str, Value], model: Graph | None) ->
 
 
 def _of_hugging_face(text: Value, written: str, config: dict[str, Any]) -> dict[str, Value]:
-    made, _ = of_json(hf_json_tokenizer.title, written, "{}")
+    made, padding = of_json(hf_json_tokenizer.title, written, "{}")
     ids, mask, offsets = hf_json_tokenizer(text, tokenizer_vocab=written, tokenizer_config=json.dumps(config))
     found = {"input_ids": ids, "attention_mask": mask}
-    if not any(made.encode("a b").type_ids):
-        found["token_type_ids"] = ids * 0
+    types = set(made.encode("a b").type_ids)
+    if len(types) < 2:  # a template may give tokens of one text several types, as XLNet's: these stay unknown
+        of_padding = padding.get("pad_type_id", 0)
+        found["token_type_ids"] = mask * (max(types, default=0) - of_padding) + of_padding
     return found | {"offset_mapping": offsets}
 
 
