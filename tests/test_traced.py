@@ -32,3 +32,14 @@ def test_findings_of_strace() -> None:
     ]
     read = findings(lines, ["/tmp/own"], ["/usr/bin/python"], ["/usr", "/models"])
     assert [each for each in read if each.startswith("read")] == ["read /etc/passwd"]
+
+
+def test_interrupted_calls_are_put_together() -> None:
+    lines = [
+        '12 execve("/home/me/bin/uname", ["uname"], 0x7 <unfinished ...>',
+        '13 openat(AT_FDCWD, "/home/me/a", O_WRONLY|O_CREAT, 0666 <unfinished ...>',
+        "12 <... execve resumed>) = -1 ENOENT (No such file or directory)",
+        "13 <... openat resumed>) = 3",
+        '14 unlink("/home/me/b" <unfinished ...>',
+    ]
+    assert findings(lines, [], []) == ["wrote /home/me/a", "unlink /home/me/b"]

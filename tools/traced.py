@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 #: Files that are written by every process, or are no files.
@@ -34,7 +34,7 @@ def findings(
 ) -> list[str]:
     """Forbidden actions in lines of strace; calls that failed do not count, and reads only where some are allowed."""
     found: dict[str, None] = {}
-    for line in lines:
+    for line in _whole(lines):
         match = _CALL.match(line)
         if match is None or re.search(r"= -1 E\w+", line):
             continue
@@ -55,6 +55,20 @@ def findings(
         elif call == "execve" and name not in programs:
             found[f"started {name}"] = None
     return list(found)
+
+
+def _whole(lines: Iterable[str]) -> Iterator[str]:
+    """Lines with calls that another process interrupted put together."""
+    begun: dict[str, str] = {}
+    for line in lines:
+        process = line.split(None, 1)[0] if line else ""
+        if line.endswith("<unfinished ...>"):
+            begun[process] = line.removesuffix("<unfinished ...>")
+        elif " resumed>" in line and process in begun:
+            yield begun.pop(process) + line.partition(" resumed>")[2]
+        else:
+            yield line
+    yield from begun.values()
 
 
 def _is_outside(name: str, folders: Sequence[str]) -> bool:
@@ -85,7 +99,7 @@ def traced(
         kinds = "trace=open,openat,creat,unlink,unlinkat,rename,renameat,renameat2,mkdir,mkdirat,rmdir,connect,execve"
         done = subprocess.run([tracer, "-f", "-s", "400", "-e", kinds, "-o", str(log), *command], check=False)  # noqa: S603
         lines = log.read_text("utf-8", "replace").splitlines()
-    may_read = [*map(os.path.realpath, readable), *_of_python(command[0])] if readable else []
+    may_read = [*readable, *map(os.path.realpath, readable), *_of_python(command[0])] if readable else []
     return findings(lines, allowed, [*programs, *own], may_read), done.returncode
 
 

@@ -107,10 +107,29 @@ def test_links_are_not_followed(name: str, relu: Callable[[Path], Path], tmp_pat
     assert (tmp_path / "precious.txt").read_text() == "precious"
 
 
+@pytest.mark.parametrize("name", ["_manifest.jsonl", "_lock", "._manifest.jsonl.tmp", "part-000000.parquet"])
+def test_pipes_are_not_waited_for(name: str, relu: Callable[[Path], Path], tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.ones((3, 2), np.float32))
+    out = tmp_path / "out"
+    out.mkdir()
+    os.mkfifo(out / name)
+    try:
+        tx.score(relu(tmp_path), str(tmp_path / "rows.npy"), out)
+    except tx.TenonnxError:
+        assert name != "._manifest.jsonl.tmp"  # what a killed writer left is removed
+
+
 def test_a_pipe_in_the_place_of_the_model_is_not_waited_for(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.ones((3, 2), np.float32))
     os.mkfifo(tmp_path / "m.onnx")
     with pytest.raises(tx.InvalidCall, match="device, pipe or socket"):
+        tx.score(tmp_path / "m.onnx", str(tmp_path / "rows.npy"), tmp_path / "out")
+
+
+def test_a_model_that_is_no_protobuf(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.ones((3, 2), np.float32))
+    (tmp_path / "m.onnx").write_bytes(b"SECRET-OF-ANOTHER-FILE")
+    with pytest.raises(tx.InvalidModel):
         tx.score(tmp_path / "m.onnx", str(tmp_path / "rows.npy"), tmp_path / "out")
 
 

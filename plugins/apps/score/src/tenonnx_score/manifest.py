@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import stat
@@ -141,8 +142,13 @@ class Manifest:
 
 
 def _opened(path: Path, flags: int) -> TextIO:
-    """A file of an output folder to write, which is no link."""
-    return os.fdopen(os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666), "a", encoding="utf-8")
+    """A file of an output folder to write. Raises ``OSError`` at once for a link, a device or a pipe."""
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    file = os.fdopen(os.open(path, flags, 0o666), "a", encoding="utf-8")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
 
 
 def _contents(path: Path) -> bytes:

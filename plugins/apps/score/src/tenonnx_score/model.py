@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import onnx
+from google.protobuf.message import DecodeError
 
 import tenonnx as tx
 from tenonnx import Graph, InvalidCall, MapType, Program, SequenceType, TensorType, Value, extract, infer, load
@@ -81,7 +82,10 @@ def _external(path: str) -> set[str]:
     """The files of external data that a model names."""
     if not path.lower().endswith(".onnx"):
         return set()
-    tensors = onnx.load(path, load_external_data=False).graph.initializer
+    try:
+        tensors = onnx.load(path, load_external_data=False).graph.initializer
+    except DecodeError:  # which reading the model says
+        return set()
     return {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
 
 
