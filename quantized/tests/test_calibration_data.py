@@ -64,3 +64,39 @@ def test_a_file_without_the_input(tmp_path):
         tx.quantize(model(), tmp_path / "rows.npz", mode="static")
     with pytest.raises(tx.InvalidCall, match="got no calibration data"):
         tx.quantize(model(), [], mode="static")
+
+
+BAD = {
+    "an empty folder": (lambda folder: folder, "holds no files of data"),
+    "a file that is not there": (lambda folder: folder / "none.npz", "cannot read"),
+    "another name": (lambda _: [{"z": ROWS}], "a batch lacks inputs of the model"),
+    "no rows": (lambda _: {"x": ROWS[:0]}, "got no calibration data"),
+    "a batch without rows": (lambda _: [{"x": ROWS}, {"x": ROWS[:0]}], "a batch of the calibration data is empty"),
+    "NaN": (lambda _: [{"x": ROWS}, {"x": ROWS * np.nan}], "NaN or infinite"),
+    "infinite": (lambda _: [{"x": ROWS / np.float32(1e-45)}], "NaN or infinite"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:divide:RuntimeWarning")
+@pytest.mark.parametrize("settings", [{"mode": "static"}, {"mode": "weights", "method": "gptq"}])
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_data(kind, settings, tmp_path):
+    data, words = BAD[kind]
+    with pytest.raises(tx.TenonnxError, match=words):
+        tx.quantize(model(), data(tmp_path), **settings)
+
+
+@pytest.mark.parametrize("method", ["rtn", "gptq", "quantease", "ada-round", "auto-round", "smooth-quant", "awq"])
+@pytest.mark.parametrize("number", [0.0, 2.5])
+def test_constant_inputs_give_scales_above_zero(number, method):
+    batch = {"x": np.full((4, 8), number, np.float32)}
+    made, report = tx.quantize(model(), [batch], mode="static", method=method, backend="numpy")
+    scales = [np.asarray(value) for value in made.variables if value.name.endswith("/scale")]
+    assert all((scale > 0).all() for scale in scales)
+    assert report.outputs["y"] < 0.05
+    assert report.notes == (['"x" is 0 on all calibration data: its scale is 1'] if number == 0 else [])
+
+
+def test_one_sample_is_noted():
+    _, report = tx.quantize(model(), [{"x": ROWS[:1]}], mode="static", backend="numpy")
+    assert report.notes == ["calibrated on one sample: numbers of other inputs may be outside its ranges"]

@@ -168,7 +168,13 @@ def inputs_of(nodes: Iterable[Node]) -> dict[Node, LayerInput]:
 
 
 def check_batch(batch: Batch, number: int) -> None:
-    """Raise ``InvalidCall`` for a batch with NaN or infinite values."""
+    """Raise ``InvalidCall`` for a batch without numbers, or with NaN or infinite ones."""
+    if batch and not any(np.size(given) for given in batch.values()):
+        raise InvalidCall(
+            "a batch of the calibration data is empty",
+            given=", ".join(f'"{name}" of shape {np.shape(given)} in batch {number}' for name, given in batch.items()),
+            do="give batches with one sample or more",
+        )
     for name, given in batch.items():
         contents = np.asarray(given)
         if contents.dtype.kind != "f":
