@@ -25,7 +25,7 @@ import onnx
 BATCH, BLOCK = 32, 32
 
 #: Processor time after which a model and method are given up.
-SECONDS = 60
+SECONDS = 30
 
 METHODS = {
     "onnxruntime": ("rtn", "k-quant", "int8"),

@@ -11,6 +11,7 @@ import pytest
 import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx_quantized.tuning.config import QuantizeConfig
+from tenonnx_quantized.tuning.methods.gptq import _upper_factor_of_inverse
 from tenonnx_quantized.tuning.methods.layer import Layer, grid
 from tenonnx_quantized.tuning.methods.registry import RESCALING, ROUNDING
 from tenonnx_quantized.tuning.methods.rescale import Rescaling
@@ -428,3 +429,12 @@ def test_a_value_that_is_infinite_stays_in_floating_point():
 
 
 FEEDS_OF_FOUR = [{"x": np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)}]
+
+
+@pytest.mark.parametrize("size", [1, 5, 64, 65, 300])
+def test_the_factor_of_gptq_is_that_of_the_inverse(size):
+    x = np.random.default_rng(size).standard_normal((size, 2 * size + 1))
+    moment = x @ x.T / size + 0.1 * np.eye(size)
+    factor = _upper_factor_of_inverse(moment)
+    np.testing.assert_array_equal(factor, np.triu(factor))
+    np.testing.assert_allclose(factor.T @ factor @ moment, np.eye(size), atol=1e-8)

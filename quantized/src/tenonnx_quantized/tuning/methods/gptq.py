@@ -41,8 +41,20 @@ def gptq(layer: Layer) -> Array:
 
 
 def _upper_factor_of_inverse(moment: Array) -> Array:
-    """The upper triangular U with Uᵀ U the inverse of a positive definite matrix."""
-    return np.linalg.cholesky(np.linalg.inv(moment)).T
+    """The upper triangular U with Uᵀ U the inverse of a positive definite matrix: U⁻¹ U⁻ᵀ is the matrix itself."""
+    return _inverse_of_upper(np.linalg.cholesky(moment[::-1, ::-1])[::-1, ::-1])
+
+
+def _inverse_of_upper(matrix: Array) -> Array:
+    """The inverse of an upper triangular matrix, in halves, so that nearly all work is products of matrices."""
+    if len(matrix) <= 64:
+        return np.linalg.inv(matrix)
+    half = len(matrix) // 2
+    inverse = np.zeros_like(matrix)
+    first = inverse[:half, :half] = _inverse_of_upper(matrix[:half, :half])
+    second = inverse[half:, half:] = _inverse_of_upper(matrix[half:, half:])
+    inverse[:half, half:] = -first @ (matrix[:half, half:] @ second)
+    return inverse
 
 
 def better_of(layer: Layer, one: Array, other: Array) -> Array:
