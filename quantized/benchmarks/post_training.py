@@ -6,10 +6,10 @@
 of an environment with the tool: ``pip install onnxruntime onnx sympy``, ``pip install onnxsim==0.8.1 onnxruntime``.
 
 Each file is run on the data held out, in onnxruntime without optimizations. Its error is that of its outputs, relative
-to those of the float model; float weights are those that the tool leaves. Lines named int8 are for int8 weights and
-activations, the others for 4-bit weights. Times and memory of other tools are those of a process, without its imports.
-At the end stands, for each model, our smallest error beside the smallest of the other tools that leave no more weights
-in floating point.
+to those of the float model. Lines named int8 are for int8 weights and activations, the others for 4-bit weights. As
+other tools quantize fewer layers, the lines with a star are ours on the layers of each of them. Times and memory of
+other tools are those of a process, without its imports. At the end stands, for each model, the smallest error of the
+other tools, and ours on the same layers or more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnxruntime
@@ -62,6 +62,15 @@ def metric(y: Array, labels: Array) -> tuple[str, float]:
     return "perplexity", float(np.exp(-picked[kept].mean()))
 
 
+class Line(NamedTuple):
+    """What a method gives: its error, its metric, and the weights that it leaves in floating point."""
+
+    label: str
+    error: float
+    metric: float
+    floats: frozenset[str]
+
+
 class Comparison:
     """A model with its data and, once they are measured, the files made from it."""
 
@@ -69,7 +78,8 @@ class Comparison:
         self.folder, self.name, self.path = folder, name, folder / f"{name}.onnx"
         with np.load(folder / f"{name}.npz") as held:
             self.data = {key: held[key] for key in held.files}
-        self.lines: list[tuple[Any, ...]] = []
+        self.lines: list[Line] = []
+        self.layers = layers_of(self.path, floats=False)
         self.wanted = outputs(self.path, self.data["held/x"])
         self.metric, self.original = metric(self.wanted, self.data["held/labels"])
 
@@ -98,38 +108,41 @@ class Comparison:
             return
         error = float(np.sqrt(np.square(found - self.wanted).mean() / np.square(self.wanted).mean()))
         value = metric(found, self.data["held/labels"])[1]
-        floats, nodes = float_weights(path), float_nodes(path)
-        self.lines.append((label, error, value, floats, nodes))
+        floats = layers_of(path, floats=True)
+        self.lines.append(Line(label, error, value, floats))
         print(
             f"{self.name:16} {label:20} error {error:7.2%}  {self.metric} {value:8.4f} (float {self.original:.4f})"
-            f"  float weights {floats:6.1%}  float nodes {nodes:2}  {seconds:6.2f} s  {peak:5.0f} MiB",
+            f"  {len(floats)} of {len(self.layers)} layers in floating point  {seconds:6.2f} s  {peak:5.0f} MiB",
             flush=True,
         )
 
-    def best(self, *, ours: bool, floats: float = 1.0) -> tuple[Any, ...] | None:
-        """The line of 4 bits with the smallest error, of us or of others that leave so many weights floats."""
-        lines = [line for line in self.lines if line[0].startswith("ours") is ours and "int8" not in line[0]]
-        return min((line for line in lines if line[3] <= floats + 0.01), key=lambda line: line[1], default=None)
+    def beside(self, method: str) -> None:
+        """Our method on the layers that each other tool quantizes, where that leaves some in floating point."""
+        sets = {line.floats for line in self.lines if not line.label.startswith("ours") and line.floats}
+        for floats in sets:
+            if floats != self.layers:
+                rules = [{"pattern": name, "keep_float": True} for name in sorted(floats)]
+                self.ours(f"{method} *", mode="weights", bits=4, method=method, layers=[*rules, *KERNELS])
+
+    def best(self) -> tuple[Line, Line | None]:
+        """Our line of 4 bits with the smallest error, and that of the other tools on the same layers or more.
+
+        The other line is the best of all that leave no more in floating point than ours does."""
+        lines = [line for line in self.lines if "int8" not in line.label and line.floats != self.layers]
+        others = [line for line in lines if not line.label.startswith("ours")]
+        other = min(others, key=lambda line: line.error, default=None)
+        floats = frozenset() if other is None else other.floats
+        ours = [line for line in lines if line.label.startswith("ours") and line.floats <= floats]
+        return min(ours, key=lambda line: line.error), other
 
 
-def float_nodes(path: Path) -> int:
-    """The number of products and convolutions whose weights or, in int8 models, inputs are floats."""
+def layers_of(path: Path, *, floats: bool) -> frozenset[str]:
+    """The weights of products and convolutions; with ``floats``, of those whose weights are not quantized."""
     graph = tx.load(path)
     made = {value for node in graph.nodes if "Dequantize" in node.op_type for value in node.outputs}
-    layers = [node for node in graph.nodes if node.op_type in ("Conv", "MatMul", "Gemm")]
-    weights = [node.inputs[1] for node in layers]
-    return sum(value is not None and value not in made and value.is_constant for value in weights)
-
-
-def float_weights(path: Path) -> float:
-    """The share of the numbers of weights that are floats, of matrices and kernels."""
-    sizes = {True: 0, False: 0}
-    for value in tx.load(path).variables:
-        if value.ndim > 1 and not value.name.endswith(("scale", "zero_point")):
-            count = int(np.prod([d for d in value.shape if isinstance(d, int)]))
-            packed = 2 if value.dtype is tx.DType.uint8 and value.ndim == 3 else 1
-            sizes[value.dtype.is_float] += count * packed
-    return sizes[True] / max(sum(sizes.values()), 1)
+    weights = [node.inputs[1] for node in graph.nodes if node.op_type in ("Conv", "MatMul", "Gemm")]
+    known = [value for value in weights if value is not None and value.is_constant]
+    return frozenset(value.name for value in known if not floats or value not in made)
 
 
 def compare(folder: Path, names: Sequence[str], pythons: Mapping[str, str]) -> None:
@@ -144,13 +157,14 @@ def compare(folder: Path, names: Sequence[str], pythons: Mapping[str, str]) -> N
         for tool in pythons:
             for method in METHODS[tool]:
                 each.theirs(f"{tool}-{method}")
-    print("\nmodel            ours                     error    metric    others                   error    metric")
+        each.beside(FOUR_BITS[-1])
+    print(
+        "\nmodel            floats  ours                     error    metric  others                   error    metric"
+    )
     for each in held:
-        ours = each.best(ours=True)
-        assert ours is not None
-        shown = [ours, each.best(ours=False, floats=ours[3])]
-        cells = [f"{'-':40}" if one is None else f"{one[0]:22} {one[1]:7.2%}  {one[2]:8.4f}" for one in shown]
-        print(f"{each.name:16} {'  '.join(cells)}")
+        ours, other = each.best()
+        cells = [f"{line.label:22} {line.error:7.2%}  {line.metric:8.4f}" for line in (ours, other) if line is not None]
+        print(f"{each.name:16} {len(ours.floats):6}  {'  '.join(cells)}")
 
 
 #: Kernels have 4 bits, too.
