@@ -63,6 +63,7 @@ LINES = {
     "grad cnn.onnx --of scores --wrt images --cotangent g -o slope.onnx": 0,
     "quantize digits.onnx -o small.onnx": 0,
     "quantize digits.onnx -o small.onnx --recipe onnxruntime-cpu --inputs digits.npz --report": 0,
+    "quantize digits.onnx -o small.onnx --mode weights --budget 10s --inputs digits.npz": 0,
     "score cnn.onnx --input rows.npy -o scores": 0,
     "anonymize digits.onnx -o plain.onnx": 0,
     "reduce digits.onnx -o small.onnx --check false": 0,
