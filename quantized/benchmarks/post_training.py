@@ -118,7 +118,7 @@ class Comparison:
 
     def beside(self, method: str) -> None:
         """Our method on the layers that each other tool quantizes, where that leaves some in floating point."""
-        sets = {line.floats for line in self.lines if not line.label.startswith("ours") and line.floats}
+        sets = {line.floats & self.layers for line in self.lines if not line.label.startswith("ours") and line.floats}
         for floats in sets:
             if floats != self.layers:
                 rules = [{"pattern": name, "keep_float": True} for name in sorted(floats)]
