@@ -68,8 +68,9 @@ def is_image_processor(path: str) -> bool:
 @click.option(
     "--decode",
     type=click.Choice(["classification", "detection", "segmentation"]),
-    help="Behind an image processor and a model: scores and labels of the five most probable classes, by id2label of "
-    "the config.json beside FIRST; boxes with scores and labels; or a map with the class of each pixel.",
+    help="Behind an image processor and a model, and for classification behind a tokenizer and one, too: scores and "
+    "labels of the five most probable classes, by id2label of the config.json beside FIRST; boxes with scores and "
+    "labels; or a map with the class of each pixel.",
 )
 @click.option(
     "--threshold",
@@ -119,7 +120,7 @@ def command(
     after = load_model(second)
     fitted = None if mapping else after
     processor, tokenizer = is_image_processor(first), is_tokenizer(first)
-    if decode is not None and not processor:
+    if decode is not None and not processor and not (tokenizer and decode == "classification"):
         raise click.UsageError("--decode was given without an image processor as the first model")
     if encoded and not processor:
         raise click.UsageError("--encoded was given without an image processor as the first model")

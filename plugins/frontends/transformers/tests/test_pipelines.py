@@ -1,0 +1,131 @@
+"""Whole pipelines in one file, from the bytes of an image or text to labels, equal to those of transformers."""
+
+import io
+import warnings
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+import transformers
+from click.testing import CliRunner
+from PIL import Image
+from tokenizers import models, normalizers, pre_tokenizers, processors
+
+import tenonnx as tx
+import tenonnx_transformers
+from tenonnx_cli.program import program
+
+NAMES = {k: f"class {k}" for k in range(7)}
+_SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+
+
+@pytest.fixture
+def photo():
+    """An image, and the bytes of its PNG file."""
+    drawn = np.random.default_rng(0)
+    small = Image.fromarray(drawn.integers(0, 256, (6, 8, 3)).astype(np.uint8))
+    image = small.resize((70, 53), Image.Resampling.BICUBIC)
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    return image, np.frombuffer(stream.getvalue(), np.uint8)
+
+
+def whole_of(model, saved, folder, *options):
+    """The model behind what is saved beside it, in one file, from the command line."""
+    saved.save_pretrained(folder)
+    tenonnx_transformers.export(model, folder / "out", verify=False)
+    model.config.save_pretrained(folder)
+    arguments = ["compose", str(folder), str(folder / "out" / "model.onnx"), "-o", str(folder / "whole.onnx"), *options]
+    done = CliRunner().invoke(program, arguments)
+    assert done.exit_code == 0, done.output
+    return tx.load(folder / "whole.onnx")
+
+
+def seeded(kind, config):
+    torch.manual_seed(0)
+    model = kind(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # small weights give classes that differ by less than rounding
+            parameter.mul_(4 if parameter.ndim > 1 else 1)
+    return model
+
+
+def test_image_classification(photo, tmp_path):
+    image, data = photo
+    model = seeded(
+        transformers.ViTForImageClassification,
+        transformers.ViTConfig(image_size=32, patch_size=8, id2label=NAMES, **_SIZES),
+    )
+    processor = transformers.ViTImageProcessorPil(size={"height": 32, "width": 32})
+    pipeline = transformers.pipeline("image-classification", model=model, image_processor=processor)
+    expected = pipeline(image, top_k=5)
+    whole = whole_of(model, processor, tmp_path, "--encoded", "--decode", "classification")
+    found = whole.run({"image": data})
+    assert found["labels"][0].tolist() == [each["label"] for each in expected]
+    np.testing.assert_allclose(found["scores"][0], [each["score"] for each in expected], rtol=1e-3)
+
+
+def test_object_detection(photo, tmp_path):
+    image, data = photo
+    config = transformers.YolosConfig(
+        image_size=[32, 48], patch_size=8, num_detection_tokens=9, id2label=NAMES, **_SIZES
+    )
+    model = seeded(transformers.YolosForObjectDetection, config)
+    processor = transformers.YolosImageProcessorPil(size={"height": 32, "width": 48})
+    pipeline = transformers.pipeline("object-detection", model=model, image_processor=processor)
+    expected = pipeline(image, threshold=0.05)
+    assert expected
+    whole = whole_of(model, processor, tmp_path, "--encoded", "--decode", "detection", "--threshold", "0.05")
+    found = whole.run({"image": data})
+    order = np.argsort(-found["scores"], kind="stable")
+    expected.sort(key=lambda each: -each["score"])
+    assert found["labels"][order].tolist() == [each["label"] for each in expected]
+    np.testing.assert_allclose(found["scores"][order], [each["score"] for each in expected], rtol=1e-3)
+    boxes = [[each["box"][key] for key in ("xmin", "ymin", "xmax", "ymax")] for each in expected]
+    np.testing.assert_allclose(found["boxes"][order], boxes, atol=1.01)  # the pipeline drops what is behind the point
+
+
+def test_image_segmentation(photo, tmp_path):
+    image, data = photo
+    config = transformers.SegformerConfig(
+        image_size=64,
+        depths=[1, 1, 1, 1],
+        hidden_sizes=[8, 8, 16, 16],
+        num_attention_heads=[1, 1, 2, 2],
+        decoder_hidden_size=16,
+        id2label=NAMES,
+    )
+    model = seeded(transformers.SegformerForSemanticSegmentation, config)
+    processor = transformers.SegformerImageProcessorPil(size={"height": 64, "width": 64})
+    pipeline = transformers.pipeline("image-segmentation", model=model, image_processor=processor)
+    expected = {each["label"]: np.asarray(each["mask"]) > 0 for each in pipeline(image)}
+    whole = whole_of(model, processor, tmp_path, "--encoded", "--decode", "segmentation", "--colors")
+    found = whole.run({"image": data})
+    classes = found["segmentation"][0]
+    assert classes.shape == (53, 70)
+    assert len(expected) > 1
+    alike = np.mean([expected[NAMES[k]][classes == k].mean() for k in np.unique(classes)])
+    assert alike > 0.99  # of pixels between two classes, rounding decides
+    assert found["colors"].shape == (1, 53, 70, 3)
+
+
+def test_text_classification(tmp_path):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "world", "##s", "the", "fox", "!", "bad"]
+    fast = tokenizers.Tokenizer(models.WordPiece({word: k for k, word in enumerate(words)}, unk_token="[UNK]"))
+    fast.normalizer, fast.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    fast.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    named = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=fast, **named)
+    config = transformers.BertConfig(vocab_size=len(words), id2label=NAMES, max_position_embeddings=64, **_SIZES)
+    model = seeded(transformers.BertForSequenceClassification, config)
+    texts = ["Hello worlds!", "the bad fox the bad fox", "unknown \u4f60", ""]
+    pipeline = transformers.pipeline("text-classification", model=model, tokenizer=tokenizer, top_k=5)
+    expected = pipeline(texts)
+    whole = whole_of(model, tokenizer, tmp_path, "--decode", "classification")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tx.FallbackWarning)
+        found = whole.run({"text": np.array(texts, object)})
+    for row, each in enumerate(expected):
+        assert found["labels"][row].tolist() == [pair["label"] for pair in each]
+        np.testing.assert_allclose(found["scores"][row], [pair["score"] for pair in each], rtol=1e-3)
