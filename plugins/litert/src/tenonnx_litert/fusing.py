@@ -10,6 +10,7 @@ import numpy as np
 from tenonnx.extend import Graph, Node, Value, constant, static
 from tenonnx.extend.transforms import Call, Rewriter, prune
 from tenonnx_litert.builtins import elementwise, movement, neural
+from tenonnx_litert.builtins.quantization import dequantize
 from tenonnx_litert.integers import dequantized
 
 #: Operators with a fused activation, and the activations that their kernels support.
@@ -117,13 +118,17 @@ def _contents(value: Value) -> Any:
 def _adjoint(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
     for position, name in ((1, "adj_y"), (0, "adj_x")):
         node = _only(rewriter, call, position)
+        scaled = node if node is not None and node.op is dequantize else None
+        if scaled is not None and scaled.inputs[1].ndim == 0:  # type: ignore[union-attr]
+            node = scaled.inputs[0].producer  # type: ignore[union-attr]
         if node is None or node.op is not movement.transpose or call.attributes[name]:
             continue
         order = static(node.inputs[1])  # type: ignore[arg-type]
         rank = len(order) if order is not None else 0
         if order is not None and list(order) == [*range(rank - 2), rank - 1, rank - 2]:
             inputs = list(call.inputs)
-            inputs[position] = node.inputs[0]
+            x = node.inputs[0]
+            inputs[position] = x if scaled is None else dequantize(x, *scaled.inputs[1:])
             return (neural.batch_matmul(*inputs, **{**call.attributes, name: 1}),)
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -260,10 +261,13 @@ def _placed(call: Call, own: Parameters) -> Parameters | None:
     if call.op is movement.transpose:
         return Parameters(*(constant(np.transpose(each, contents)) for each in own.arrays))
     shape = call.known[0].type.shape if call.known[0] is not None else None  # type: ignore[union-attr]
+    if call.op is not movement.reshape or shape is None or None in (*shape, *x.shape):
+        return None
     axis = int(np.argmax(np.asarray(own.arrays[0].shape) != 1))
-    if call.op is movement.reshape and shape is not None and list(shape[: axis + 1]) == list(x.shape[: axis + 1]):
-        sizes = [*own.arrays[0].shape[: axis + 1], *[1] * (len(shape) - axis - 1)]
-        return Parameters(*(constant(each.reshape(sizes)) for each in own.arrays))
+    for place, size in enumerate(shape):
+        if str(size) == str(x.shape[axis]) and str(math.prod(shape[:place])) == str(math.prod(x.shape[:axis])):
+            sizes = [size if k == place else 1 for k in range(len(shape))]
+            return Parameters(*(constant(each.reshape(sizes)) for each in own.arrays))
     return None
 
 

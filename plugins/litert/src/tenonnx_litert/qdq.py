@@ -77,7 +77,7 @@ def _in_pairs(graph: Graph) -> Graph:
 def _as_builtin(rewriter: Rewriter, call: Call) -> Results:
     if call.op is ops.batch_normalization and not call.attributes.get("training_mode"):
         return _normalized(call)
-    if call.op in _MOVED:
+    if call.op in _MOVED or (call.op is ops.resize and call.attributes["mode"] == "nearest"):
         return _pulled_out(call)
     if call.op.domain == "ai.onnx" and call.op.name in _PRODUCTS:
         return _product(call)

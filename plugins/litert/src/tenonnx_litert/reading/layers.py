@@ -136,12 +136,15 @@ def conv_3d(call: Call) -> Value:
 def fully_connected(call: Call) -> Value:
     count, depth = sizes_of(call, 1)
     x = call.real(0)
+    keeps = bool(call.option("KeepNumDims", False))
+    if keeps and x.ndim > 2 and not is_hybrid(call, 1):
+        return activated(call, _biased(call, ops.matmul(x, call.turned(1, [1, 0])), 2))
     rows = ops.reshape(x, [-1, depth]) if x.rank != 2 else x
     if is_hybrid(call, 1):
         rows = as_quantized(rows, [1], asymmetric=bool(call.option("AsymmetricQuantizeInputs", False)))
     y = ops.matmul(rows, call.turned(1, [1, 0]))
     y = activated(call, _biased(call, y, 2))
-    if call.option("KeepNumDims", False) and x.rank != 2:
+    if keeps and x.rank != 2:
         front = ops.slice_(ops.shape(x), [0], [x.ndim - 1], [0])
         return ops.reshape(y, ops.concat(front, constant(np.asarray([count])), axis=0))
     return y

@@ -1,0 +1,51 @@
+"""Quantized files that are read, and written again."""
+
+import numpy as np
+import pytest
+from test_quantized import KERNELS, OF_4_BITS, File, quantized_graph, write
+
+import tenonnx as tx
+
+
+def tensors(file):
+    """Operators, and of the tensors that they write and of their constants the types, scales and zero points."""
+    found = []
+    for name, inputs, outputs in file.operators:
+        described = []
+        for place in (*inputs, *outputs):
+            tensor = file.graph.Tensors(place)
+            scales = tensor.Quantization()
+            numbers = [] if scales is None or not scales.ScaleLength() else scales.ScaleAsNumpy().tolist()
+            points = [] if not numbers else scales.ZeroPointAsNumpy().tolist()
+            described.append((tensor.Type(), np.float32(numbers).tolist(), points))
+        found.append((name, described))
+    return sorted(found, key=str)
+
+
+def twice(graph, tmp_path):
+    first = write(graph, tmp_path)
+    read = tx.load(first, verify=False)
+    (tmp_path / "again").mkdir()
+    return File(first), File(write(read, tmp_path / "again"))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_file_of_int8_becomes_the_same_file(name, tmp_path):
+    array, function, _ = KERNELS[name]
+    first, second = twice(quantized_graph(array, function), tmp_path)
+    assert sorted(first.names()) == sorted(second.names())
+    assert tensors(first) == tensors(second)
+
+
+@pytest.mark.parametrize("name", ["conv-bias", "depthwise", "matmul", "attention", "softmax", "concat", "mean"])
+def test_a_file_of_int16_becomes_the_same_file(name, tmp_path):
+    array, function, _ = KERNELS[name]
+    first, second = twice(quantized_graph(array, function, "int16"), tmp_path)
+    assert tensors(first) == tensors(second)
+
+
+@pytest.mark.parametrize("name", OF_4_BITS)
+def test_a_file_of_int4_becomes_the_same_file(name, tmp_path):
+    array, function, _ = OF_4_BITS[name]
+    first, second = twice(quantized_graph(array, function), tmp_path)
+    assert tensors(first) == tensors(second)
