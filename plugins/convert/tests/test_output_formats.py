@@ -184,6 +184,13 @@ def test_roundings_of_the_format_count_twice():
     assert moved_by_roundings(small(), feeds, expected, without)["y"] == 0.5
 
 
+def test_a_format_may_keep_the_verdict(written, tmp_path):
+    form = Twin()
+    form.annotate = lambda path, verdict: path.with_suffix(".note").write_text(verdict)
+    written(form)
+    assert (tmp_path / "m.note").read_text() == "equal, bit for bit"
+
+
 @pytest.mark.parametrize("has_roundings", [True, False])
 def test_a_format_may_name_the_model_without_roundings(has_roundings, tmp_path):
     form, graph = Twin(), small()

@@ -11,6 +11,7 @@ from ai_edge_litert.interpreter import Interpreter
 import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx.errors import NotRepresentable
+from tenonnx_litert.reading.reader import VERIFICATION, read_file
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 ZOO = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
@@ -62,6 +63,19 @@ def operators(path):
     codes = [model.OperatorCodes(k).BuiltinCode() for k in range(model.OperatorCodesLength())]
     graph = model.Subgraphs(0)
     return [codes[graph.Operators(k).OpcodeIndex()] for k in range(graph.OperatorsLength())]
+
+
+def test_metadata_and_the_verdict_are_in_the_file(tmp_path):
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    graph.output("y", ops.relu(graph.input("x", "float32", ("n", 3))))
+    graph.metadata["author"] = "Noether"
+    path = tmp_path / "m.tflite"
+    tx.convert(graph, path)
+    found = read_file(path).metadata
+    assert found == {"author": "Noether", VERIFICATION: "equal, bit for bit"}
+    assert tx.load(path).metadata == {"author": "Noether"}
+    tx.convert(graph, path, verify=False)
+    assert read_file(path).metadata == {"author": "Noether"}
 
 
 def test_every_node_without_a_form_is_named_and_nothing_is_written(tmp_path):

@@ -52,7 +52,8 @@ class OutputFormat(Protocol):
 
     Importing it must not import the runtime of the format. It may also have a function ``unrounded`` of a graph, which
     returns the graph without roundings to quantized values that the runtime does in another way, None where there are
-    none. The file may then differ by as much as these roundings change outputs.
+    none. The file may then differ by as much as these roundings change outputs. A function ``annotate`` of the path of
+    the file and a text puts the verdict of the comparison into the file.
     """
 
     #: The format in words, such as ``StableHLO``.
@@ -160,6 +161,12 @@ class FormatWriter:
 
         unrounded = getattr(self.form, "unrounded", lambda _: None)
         return WrittenFile(name, run, self._limits, unrounded(graph))
+
+    def annotate(self, verdict: str) -> None:
+        """Put the verdict of the comparison into the file, where the format has a place for it."""
+        if (annotate := getattr(self.form, "annotate", None)) is not None:
+            with self._plugin.running("cannot annotate the file that it wrote"):
+                annotate(self.file, verdict)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

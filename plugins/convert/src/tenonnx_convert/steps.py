@@ -218,6 +218,9 @@ def verify(state: ConversionState) -> ConversionState:
                     path = stack.enter_context(state.writer.unfinished())
                     stack.enter_context(written_to(written, path))
             judge(written)
+            if isinstance(state.writer, FormatWriter) and state.comparison is not None:
+                found = state.comparison.found
+                state.writer.annotate("not verified" if found is None else found.verdict)
             _check_target(state, written)
     except BaseException as error:
         if state.writer is not None:

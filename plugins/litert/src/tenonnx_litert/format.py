@@ -23,6 +23,13 @@ def write(graph: Graph, path: Path) -> tuple[str, ...]:
     return ()
 
 
+def annotate(path: Path, verdict: str) -> None:
+    """Put the verdict of the comparison into the metadata of a file."""
+    from tenonnx_litert.writing import with_verification
+
+    path.write_bytes(with_verification(path.read_bytes(), verdict))
+
+
 def unrounded(graph: Graph) -> Graph | None:
     """``graph`` without the roundings that hybrid kernels do by the range of each row."""
     from tenonnx_litert.qdq import without_dynamic_rounding

@@ -13,6 +13,7 @@ import tflite
 from tenonnx.extend import DType, Graph, Node, NotRepresentable, TensorType, Value
 from tenonnx_litert.builtins.builtin import OPTIONS
 from tenonnx_litert.quantized_tensors import quantized_tensors
+from tenonnx_litert.reading.reader import VERIFICATION
 
 #: The version of the schema.
 _SCHEMA = 3
@@ -21,6 +22,9 @@ _SCHEMA = 3
 _ALIGNMENT = 16
 
 _KEY = "serving_default"
+
+#: Bytes of the verdict in the metadata, which are there before it is known.
+VERIFICATION_SIZE = 256
 
 #: Versions of operators whose first versions the interpreter does not have.
 _VERSIONS = {"BROADCAST_TO": 2}
@@ -57,6 +61,18 @@ def contents(graph: Graph, source: Graph) -> bytes:
     return _File().finished(graph, source)
 
 
+def with_verification(contents: bytes, verdict: str) -> bytes:
+    """The file with a verdict in its metadata, cut to the place that it has there."""
+    found = bytearray(contents)
+    model = tflite.Model.GetRootAsModel(found, 0)
+    for place in range(model.MetadataLength()):
+        entry = model.Metadata(place)
+        if entry.Name() == VERIFICATION.encode():
+            text = verdict.encode()[:VERIFICATION_SIZE].decode(errors="ignore").encode().ljust(VERIFICATION_SIZE)
+            model.Buffers(entry.Buffer()).DataAsNumpy()[:] = np.frombuffer(text, np.uint8)
+    return bytes(found)
+
+
 class _File:
     def __init__(self) -> None:
         self.builder = flatbuffers.Builder(1 << 16)
@@ -77,6 +93,8 @@ class _File:
         subgraphs = self.vector(tflite.ModelStartSubgraphsVector, self.subgraphs)
         signatures = self.vector(tflite.ModelStartSignatureDefsVector, [self.signature(subgraph, source)])
         codes = self.vector(tflite.ModelStartOperatorCodesVector, [self.code(name) for name in self.codes])
+        entries = {**source.metadata, VERIFICATION: " " * VERIFICATION_SIZE}
+        metadata = self.vector(tflite.ModelStartMetadataVector, [self.entry(*each) for each in entries.items()])
         buffers = self.vector(tflite.ModelStartBuffersVector, [self.buffer(raw) for raw in self.data])
         description = builder.CreateString("tenonnx")
         tflite.ModelStart(builder)
@@ -86,6 +104,7 @@ class _File:
         tflite.ModelAddDescription(builder, description)
         tflite.ModelAddBuffers(builder, buffers)
         tflite.ModelAddSignatureDefs(builder, signatures)
+        tflite.ModelAddMetadata(builder, metadata)
         builder.Finish(tflite.ModelEnd(builder), b"TFL3")
         return bytes(builder.Output())
 
@@ -118,6 +137,15 @@ class _File:
         if place is not None:
             tflite.BufferAddData(builder, place)
         return int(tflite.BufferEnd(builder))
+
+    def entry(self, name: str, text: str) -> int:
+        """An entry of the metadata, whose text has a buffer of its own."""
+        label = self.builder.CreateString(name)
+        self.data.append(text.encode())
+        tflite.MetadataStart(self.builder)
+        tflite.MetadataAddName(self.builder, label)
+        tflite.MetadataAddBuffer(self.builder, len(self.data) - 1)
+        return int(tflite.MetadataEnd(self.builder))
 
     def place_of(self, raw: bytes) -> int:
         """The index of the buffer with these contents; equal contents share a buffer."""

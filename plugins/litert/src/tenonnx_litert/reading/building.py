@@ -23,7 +23,7 @@ from tenonnx.extend import (
 from tenonnx_frontends import chosen_names, named_axes, unknown_dims
 from tenonnx_litert.reading import layers, plain, recurrent  # noqa: F401 - what they are imported for is their rules
 from tenonnx_litert.reading.calls import LITE_RULES, Call, QuantizedResult, quantized
-from tenonnx_litert.reading.reader import File, Operator, Subgraph, Tensor
+from tenonnx_litert.reading.reader import VERIFICATION, File, Operator, Subgraph, Tensor
 from tenonnx_tensorflow.building import WRITTEN, tidied, with_place
 from tenonnx_tensorflow.forms import Forms
 from tenonnx_tensorflow.loops import Looping, branched, looped
@@ -59,6 +59,7 @@ def graph_of(
     def built(mutable: frozenset[str]) -> State:
         graph = Graph(name, opsets={"ai.onnx": WRITTEN})
         graph.registry = registry
+        graph.metadata.update({key: text for key, text in file.metadata.items() if key != VERIFICATION})
         builder = Builder(State(graph, mutable), file)
         builder.state.forms, builder.state.reserved = forms, frozenset(outputs)
         with graph.building():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,9 @@ _DTYPES: dict[int, Any] = {
 }
 
 _RESOURCES = (13, 14)
+
+#: The entry of the metadata with the verdict of the comparison of a file that was written.
+VERIFICATION = "tenonnx.verification"
 
 _OPERATORS = {number: name for name, number in vars(tflite.BuiltinOperator).items() if isinstance(number, int)}
 _OPTIONS_2 = {number: name for name, number in vars(tflite.BuiltinOptions2).items() if isinstance(number, int)}
@@ -131,6 +135,7 @@ class File:
 
     subgraphs: Sequence[Subgraph]
     signatures: Mapping[str, tuple[int, Mapping[int, str], Mapping[int, str]]]
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_file(path: Path) -> File:
@@ -141,6 +146,7 @@ def read_file(path: Path) -> File:
         model = tflite.Model.GetRootAsModel(contents, 0)
         graphs = [_subgraph(model, model.Subgraphs(k), contents) for k in range(model.SubgraphsLength())]
         signatures = dict(_signature(model.SignatureDefs(k)) for k in range(model.SignatureDefsLength()))
+        metadata = dict(_texts_of(model))
     except (IndexError, TypeError, ValueError, AttributeError, OverflowError, UnicodeDecodeError) as error:
         raise InvalidModel(
             f'"{path}" is broken or not a whole model of TFLite', given=f"{type(error).__name__}: {error}"
@@ -151,7 +157,18 @@ def read_file(path: Path) -> File:
         raise
     if not graphs:
         raise InvalidModel(f'"{path}" holds no graph')
-    return File(graphs, signatures)
+    return File(graphs, signatures, metadata)
+
+
+def _texts_of(model: Any) -> Iterator[tuple[str, str]]:
+    """Entries of the metadata that are texts; those of LiteRT's own tools are tables."""
+    for place in range(model.MetadataLength()):
+        entry = model.Metadata(place)
+        buffer = model.Buffers(entry.Buffer())
+        raw = buffer.DataAsNumpy().tobytes() if buffer.DataLength() else b""
+        with suppress(UnicodeDecodeError):
+            if (text := raw.decode().strip()) and text.isprintable():
+                yield (entry.Name() or b"").decode(), text
 
 
 def _signature(found: Any) -> tuple[str, tuple[int, dict[int, str], dict[int, str]]]:
