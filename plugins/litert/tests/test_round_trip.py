@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from test_quantized import KERNELS, OF_4_BITS, File, quantized_graph, write
+from test_quantized import KERNELS, OF_4_BITS, File, quantized_graph, weights, write
 
 import tenonnx as tx
+import tenonnx_standard as ops
 
 
 def tensors(file):
@@ -42,6 +43,15 @@ def test_a_file_of_int16_becomes_the_same_file(name, tmp_path):
     array, function, _ = KERNELS[name]
     first, second = twice(quantized_graph(array, function, "int16"), tmp_path)
     assert tensors(first) == tensors(second)
+
+
+def test_dequantized_weights_stay_those_of_a_product(tmp_path):
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x = graph.input("x", "float32", ("n", 5, 64))
+    with graph.building():
+        graph.output("y", ops.matmul(x, weights(64, 96, axis=1)))
+    first, second = twice(graph, tmp_path)
+    assert first.names() == second.names() == ["DEQUANTIZE", "FULLY_CONNECTED"]
 
 
 @pytest.mark.parametrize("name", OF_4_BITS)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tenonnx.extend import Graph, Node, Value, constant, static
 from tenonnx.extend.transforms import Call, Rewriter, prune
-from tenonnx_litert.builtins import elementwise, movement, neural
+from tenonnx_litert.builtins import elementwise, movement, neural, volumes
 from tenonnx_litert.builtins.quantization import dequantize
 from tenonnx_litert.integers import dequantized
 
@@ -25,12 +25,13 @@ _WITH_ACTIVATION = frozenset(
         neural.fully_connected,
         neural.average_pool_2d,
         neural.max_pool_2d,
+        volumes.conv_3d,
     }
 )
 _ACTIVATIONS = {elementwise.relu: "RELU", elementwise.relu6: "RELU6", elementwise.relu_n1_to_1: "RELU_N1_TO_1"}
 
 #: Operators with a bias as third input.
-_WITH_BIAS = frozenset({neural.conv_2d, neural.depthwise_conv_2d, neural.fully_connected})
+_WITH_BIAS = frozenset({neural.conv_2d, neural.depthwise_conv_2d, neural.fully_connected, volumes.conv_3d})
 
 #: Maximum number of passes.
 _PASSES = 3
@@ -39,9 +40,9 @@ _PASSES = 3
 def fused(graph: Graph) -> Graph:
     """``graph`` of builtin operators, with fused activations, biases, transposes and reshapes."""
     for _ in range(_PASSES):
-        count = len(graph.nodes)
+        before = [node.op for node in graph.nodes]
         graph = prune(Rewriter(graph, _fuse).run())
-        if len(graph.nodes) == count:
+        if [node.op for node in graph.nodes] == before:
             break
     return graph
 

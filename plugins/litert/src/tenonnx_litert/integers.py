@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Node, Value, constant, static
 from tenonnx.extend.transforms import Call, Rewriter, fold, prune
 from tenonnx_litert.builtins import elementwise, movement, neural, reductions
@@ -102,7 +103,10 @@ def dequantized(value: Value | None) -> tuple[Value, Parameters] | None:
 
 
 def is_weight(value: Value | None) -> bool:
-    """Whether a value is constant, dequantized or not."""
+    """Whether a value is constant, dequantized or not, with its axes in any order."""
+    node = None if value is None else value.producer
+    if node is not None and node.op in (ops.transpose, movement.transpose):
+        return is_weight(node.inputs[0])
     found = dequantized(value)
     return value is not None and (value.is_constant or (found is not None and found[0].is_constant))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Graph, Node, constant, static
+from tenonnx.extend import DType, Graph, Node, Value, constant, static
 from tenonnx.extend.transforms import Call, Rewriter, prune
 from tenonnx.tools import plugins
 from tenonnx_litert.builtins.quantization import RANGES, dequantize, quantize, rounded_as_it_runs
@@ -84,10 +84,11 @@ def _as_builtin(rewriter: Rewriter, call: Call) -> Results:
     if call.op.domain != "ai.onnx" or call.op.name not in _PAIR:
         return None
     x, scale, *rest = call.inputs
+    assert x is not None
     if _is_hybrid(rewriter, call):
         return (rounded_as_it_runs(x.producer.inputs[0]),)  # type: ignore[union-attr]
+    x = _laid_out(x)
     kind = call.known[0].type.dtype if call.known[0] is not None else None  # type: ignore[union-attr]
-    assert x is not None
     scales = None if scale is None else static(scale)
     if scales is None or scales.dtype != np.float32 or call.attributes.get("block_size") or x.shape is None:
         return None
@@ -112,6 +113,14 @@ def _as_builtin(rewriter: Rewriter, call: Call) -> Results:
         return (dequantize(x, *map(constant, parameters)),)
     own = Parameters(*map(constant, parameters))
     return (rounded_constant(x, own) if x.is_constant else quantize(x, *own),)
+
+
+def _laid_out(x: Value) -> Value:
+    """``x``, or the constant that it is a Transpose of."""
+    node = x.producer
+    if node is None or node.op is not ops.transpose or node.inputs[0] is None or not node.inputs[0].is_constant:
+        return x
+    return constant(np.transpose(static(node.inputs[0]), node.attributes["perm"]))  # type: ignore[arg-type]
 
 
 def _is_hybrid(rewriter: Rewriter, call: Call) -> bool:

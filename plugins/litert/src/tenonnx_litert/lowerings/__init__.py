@@ -10,6 +10,7 @@ from tenonnx_litert.lowerings import (  # noqa: F401 - they register
     reductions,
     resizing,
     signal,
+    volumes,
 )
 from tenonnx_litert.lowerings.registry import LOWERINGS, SPATIAL
 

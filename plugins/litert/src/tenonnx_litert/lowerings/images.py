@@ -55,7 +55,7 @@ def _same(window: Windows, known: Sequence[int | None], begins: Sequence[Any], e
     return True
 
 
-def _padding(window: Windows, x: Value) -> tuple[str, list[int] | None]:
+def padding_of(window: Windows, x: Value) -> tuple[str, list[int] | None]:
     """SAME or VALID, and for VALID the widths to pad images by before and after their axes."""
     known = sizes(x)[2:]
     begins, ends = window.padding(known)
@@ -72,12 +72,12 @@ def _padding(window: Windows, x: Value) -> tuple[str, list[int] | None]:
     return ("SAME", None) if _same(window, known, begins, ends) else ("VALID", widths)
 
 
-def _padded(x: Value, widths: list[int] | None, fill: float | None = None) -> Value:
-    """Images with channels last, and their edges."""
+def padded(x: Value, widths: list[int] | None, fill: float | None = None) -> Value:
+    """Images or volumes with channels last, and their edges; ``widths`` are those before and after the axes."""
     if widths is None:
         return x
-    top, left, bottom, right = widths
-    paddings = int32([[0, 0], [top, bottom], [left, right], [0, 0]])
+    half = len(widths) // 2
+    paddings = int32([[0, 0], *zip(widths[:half], widths[half:], strict=True), [0, 0]])
     if fill is None:
         return movement.pad(x, paddings)  # type: ignore[no-any-return]
     return movement.padv2(x, paddings, constant(np.asarray([fill], np.float32)))  # type: ignore[no-any-return]
@@ -95,13 +95,13 @@ def conv(x: Value, weights: Value, bias: Value | None, *, group: int, **attribut
     attributes["kernel_shape"] = attributes["kernel_shape"] or list(sizes(weights)[2:])
     unless(None in attributes["kernel_shape"], "the size of the kernels is dynamic")
     window = windows(ops.conv.title, attributes.pop("kernel_shape"), **attributes)
-    padding, widths = _padding(window, x)
+    padding, widths = padding_of(window, x)
     count = weights.shape[0]
     if bias is None:
         unless(not isinstance(count, int), "the number of kernels is dynamic")
         bias = constant(np.zeros(count, np.float32))
     channels = sizes(x)[1]
-    images = _padded(channels_last(x), widths)
+    images = padded(channels_last(x), widths)
     options = {
         "padding": padding,
         "stride_h": window.strides[0],
@@ -175,8 +175,8 @@ def max_pool(x: Value, *, storage_order: int, _outputs: int | None, **attributes
     unless(x.ndim != 4, "MAX_POOL_2D takes images")
     window = windows(ops.max_pool.title, attributes.pop("kernel_shape"), **attributes)
     unless(any(n != 1 for n in window.dilations), "MAX_POOL_2D has no dilations")
-    padding, widths = _padding(window, x)
-    images = _padded(channels_last(x), widths, float(np.finfo(np.float32).min))
+    padding, widths = padding_of(window, x)
+    images = padded(channels_last(x), widths, float(np.finfo(np.float32).min))
     return channels_first(neural.max_pool_2d(images, **_pool_options(window, padding)))
 
 
@@ -198,13 +198,13 @@ def average_pool(x: Value, *, count_include_pad: int, **attributes: Any) -> Any:
     unless(x.ndim != 4, "AVERAGE_POOL_2D takes images")
     window = windows(ops.average_pool.title, attributes.pop("kernel_shape"), **attributes)
     unless(any(n != 1 for n in window.dilations), "AVERAGE_POOL_2D has no dilations")
-    padding, widths = _padding(window, x)
+    padding, widths = padding_of(window, x)
     images = channels_last(x)
     if padding == "SAME" and count_include_pad:
         unless(None in sizes(x)[2:] and window.auto_pad != "NOTSET", "the padding depends on dynamic dims")
         begins, ends = window.padding(sizes(x)[2:])
         padding, widths = "VALID", [int(n) for n in (*begins, *ends)]  # type: ignore[arg-type]
-    y = neural.average_pool_2d(_padded(images, widths), **_pool_options(window, padding))
+    y = neural.average_pool_2d(padded(images, widths), **_pool_options(window, padding))
     if widths is not None and not (count_include_pad and not window.ceil_mode):
         y = y * constant(_shares(window, sizes(x)[2:], widths, bool(count_include_pad)))
     return channels_first(y)

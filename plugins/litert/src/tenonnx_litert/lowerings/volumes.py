@@ -1,0 +1,74 @@
+"""Convolutions of volumes, whose channels become the last axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tenonnx_standard as ops
+from tenonnx.extend import Value, constant, dims
+from tenonnx_litert.builtins import volumes
+from tenonnx_litert.lowerings.images import padded, padding_of
+from tenonnx_litert.lowerings.registry import as_floats, lowers, shape_vector, sizes, unless
+from tenonnx_standard.windows import windows
+
+
+def _channels_last(x: Value) -> Value:
+    return ops.transpose(x, perm=[0, 2, 3, 4, 1])  # type: ignore[no-any-return]
+
+
+def _channels_first(x: Value) -> Value:
+    return ops.transpose(x, perm=[0, 4, 1, 2, 3])  # type: ignore[no-any-return]
+
+
+@lowers(ops.conv, spatial=True)
+def conv(x: Value, weights: Value, bias: Value | None, *, group: int, **attributes: Any) -> Any:
+    as_floats(x, weights, bias)
+    unless(x.ndim != 5 or group != 1, "CONV_3D takes volumes in one group")
+    attributes["kernel_shape"] = attributes["kernel_shape"] or list(sizes(weights)[2:])
+    unless(None in attributes["kernel_shape"], "the size of the kernels is dynamic")
+    window = windows(ops.conv.title, attributes.pop("kernel_shape"), **attributes)
+    padding, widths = padding_of(window, x)
+    count = weights.shape[0]
+    unless(not isinstance(count, int), "the number of kernels is dynamic")
+    axes = ("d", "h", "w")
+    y = volumes.conv_3d(
+        padded(_channels_last(x), widths),
+        ops.transpose(weights, perm=[2, 3, 4, 1, 0]),
+        constant(np.zeros(count, np.float32)) if bias is None else bias,
+        padding=padding,
+        **{f"stride_{axis}": n for axis, n in zip(axes, window.strides, strict=True)},
+        **{f"dilation_{axis}_factor": n for axis, n in zip(axes, window.dilations, strict=True)},
+    )
+    return _channels_first(y)
+
+
+@lowers(ops.conv_transpose, spatial=True)
+def conv_transpose(x: Value, weights: Value, bias: Value | None, *, group: int, **attributes: Any) -> Any:
+    """By CONV_3D_TRANSPOSE without padding, of whose result the edges are cut."""
+    as_floats(x, weights, bias)
+    unless(x.ndim != 5 or group != 1, "CONV_3D_TRANSPOSE takes volumes in one group")
+    unless(any(n != 1 for n in attributes["dilations"] or ()), "CONV_3D_TRANSPOSE has no dilations")
+    kernel, strides = sizes(weights)[2:], attributes["strides"] or [1] * 3
+    unless(None in kernel or attributes["output_shape"] is not None, "the output's shape is given")
+    unless(attributes["auto_pad"].startswith("SAME"), "the padding depends on the output")
+    pads = [0] * 6 if attributes["pads"] is None or attributes["auto_pad"] == "VALID" else attributes["pads"]
+    further = attributes["output_padding"] or [0] * 3
+    batch, _, *lengths = dims(x)
+    count = weights.shape[1]
+    whole = [(n - 1) * s + max(k, s) for n, s, k in zip(lengths, strides, kernel, strict=True)]  # type: ignore[operator]
+    cut = [pads[axis + 3] - further[axis] + max(strides[axis] - kernel[axis], 0) for axis in range(3)]  # type: ignore[operator]
+    unless(min(*pads, *cut) < 0, "the output goes beyond the last window")
+    y = volumes.conv_3d_transpose(
+        shape_vector([batch, *whole, count]),
+        ops.transpose(weights, perm=[2, 3, 4, 1, 0]),
+        _channels_last(x),
+        constant(np.zeros(count, np.float32)) if bias is None else bias,
+        padding="VALID",
+        **{f"stride_{axis}": n for axis, n in zip("dhw", strides, strict=True)},
+    )
+    if any(pads) or any(cut):
+        ends = [full - n for full, n in zip(whole, cut, strict=True)]
+        y = ops.slice_(y, pads[:3], ends, [1, 2, 3])
+    return _channels_first(y)
