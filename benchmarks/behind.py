@@ -1,4 +1,4 @@
-"""Operators at which numpy is slowest beside onnxruntime, at realistic sizes, on one thread each.
+"""Operators for which numpy is slowest compared with onnxruntime, at realistic sizes, on one thread each.
 
 ``OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/behind.py [NAME ...]``; aimed at are 8 times.
 """

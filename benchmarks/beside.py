@@ -1,4 +1,4 @@
-"""tenonnx beside other tools: ``python benchmarks/beside.py`` measures, and writes ``docs/why/beside.md``.
+"""Comparison of tenonnx with other tools: ``python benchmarks/beside.py`` measures, and writes ``docs/why/beside.md``.
 
 Each rival comes from PyPI into a temporary environment of its own, which ``uv`` makes. Models are those of the onnx
 wheel and of ``examples``; estimators are those of scikit-learn. Files of all tools are judged here, in the same way:

@@ -1,4 +1,4 @@
-"""Overhead of a call of the onnxruntime backend beside ``InferenceSession.run``, over forty small models on a thread.
+"""Call overhead of the onnxruntime backend over ``InferenceSession.run``, for forty small models on one thread.
 
 ``OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/calls.py``: in seconds of the processor, the least of nine
 turns.

@@ -1,4 +1,4 @@
-"""Share of models that a consumer computes rightly, as they are and after a conversion to its measured target.
+"""Share of models that a consumer computes correctly, before and after a conversion to its measured target.
 
 The models are the 40 of ``small_models`` and those of the onnx wheel that have inputs and outputs with them:
 

@@ -1,4 +1,4 @@
-"""Seconds and peak memory of commands on a decoder of billions of parameters, beside copying its weights.
+"""Time and peak memory of commands on a decoder of billions of parameters, compared with copying its weights.
 
 ``large_decoder.py FOLDER LAYERS``: 32 layers are 6.7 billion parameters, 27 GB of float32, and each command may write
 as much. The weights are external, in a sparse file of which ``cp`` writes every byte.

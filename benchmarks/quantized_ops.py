@@ -1,4 +1,4 @@
-"""Quantized values of quantized ops on numpy beside those of onnxruntime's kernels, over drawn calls full of ties.
+"""Outputs of quantized ops on numpy compared with onnxruntime's kernels, over drawn calls with many ties.
 
 ``python benchmarks/quantized_ops.py [--calls 10000] [--first 0] [op ...]``; the calls are those of the test of
 quantized values (``quantized/tests/test_values_of_onnxruntime.py``), which tries the first 60 of each op.

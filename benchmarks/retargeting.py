@@ -1,4 +1,4 @@
-"""Retargeting graphs of many nodes, against what onnx_ir takes to load them; growth and memory.
+"""Retargeting graphs of many nodes, compared with loading them by onnx_ir; growth and memory.
 
 The least of the rounds: what else the machine does adds most to what takes longest.
 """

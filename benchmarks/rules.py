@@ -1,4 +1,4 @@
-"""Time of rules beside the bodies of their ops. A rule that is not faster repeats its body.
+"""Time of rules compared with the bodies of their ops. A rule that is not faster is redundant.
 
 Calls of numpy rules are those of ``operators.py``, of real sizes; with ``--drawn`` what the cases of the installed
 packages draw, with a long first axis where the op takes that, and those that gain little (``--all``: each).

@@ -1,4 +1,4 @@
-"""One program called from many threads for minutes, while others load, export and fail; what is left behind is counted.
+"""Soak test: threads call one program for minutes, while others load, export and fail; leaks are counted.
 
     python benchmarks/soak.py --minutes 10
     python benchmarks/soak.py --minutes 10 --backend onnxruntime

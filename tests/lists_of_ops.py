@@ -1,4 +1,4 @@
-"""Small graphs, each with a list of ops by which it can be expressed."""
+"""Small graphs, each with a list of ops sufficient to express it."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Cutting, joining, renaming, comparing and drawing models by the command line; what files that are none are called."""
+"""Cutting, joining, renaming, comparing and drawing models by the command line; messages for other files."""
 
 import io
 import json

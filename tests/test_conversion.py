@@ -1,4 +1,4 @@
-"""A conversion: one table of steps that Python and every command share, and what it costs."""
+"""A conversion: one table of steps for Python and every command, and its cost."""
 
 import dataclasses
 import inspect

@@ -1,4 +1,4 @@
-"""Messages count in words: one input, two inputs, and how many an op takes."""
+"""Counts in messages: one input, two inputs, and the number that an op takes."""
 
 import onnx
 import pytest

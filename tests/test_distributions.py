@@ -1,4 +1,4 @@
-"""The distributions of the house: what each requires, imports and names, and that arrows go down only."""
+"""The distributions of the project: requirements, imports, names, and the direction of imports."""
 
 import ast
 import functools

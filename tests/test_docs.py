@@ -1,4 +1,4 @@
-"""Tests of the documentation: programs and commands run, block after block, and print what the pages show."""
+"""Tests of the documentation: programs and commands run in order, and print the output on the page."""
 
 import contextlib
 import doctest

@@ -1,4 +1,4 @@
-"""``tenonnx doctor``: what is installed, without names and paths of the machine."""
+"""``tenonnx doctor``: installed versions, without names and paths of the machine."""
 
 import getpass
 import json

@@ -1,4 +1,4 @@
-"""Whatever of a graph can be set is set for numpy, onnxruntime, the file and a copy; the rest is refused by name."""
+"""Edits of every assignable property on numpy, onnxruntime, the file and a copy; others are refused by name."""
 
 import copy
 import io

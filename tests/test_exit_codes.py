@@ -1,4 +1,4 @@
-"""Exit codes: the table of the documentation, and what commands end with."""
+"""Exit codes: the table of the documentation against those of commands."""
 
 from pathlib import Path
 

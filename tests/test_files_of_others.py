@@ -1,4 +1,4 @@
-"""Files as other exporters write them, which onnxruntime takes: equal numbers, as read and as converted."""
+"""Files of other exporters that onnxruntime accepts: equal numbers, as read and as converted."""
 
 import io
 

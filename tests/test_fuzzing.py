@@ -1,4 +1,4 @@
-"""The fuzzer of the repository: a short run, and every file in which a long one found a defect."""
+"""The fuzzer of the repository: a short run, and every file that found a defect."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Models that ask for memory by text, sequences and maps: they are refused by bytes, ahead of what they would take."""
+"""Models that request memory by strings, sequences and maps: refused before allocation."""
 
 import itertools
 import os

@@ -1,4 +1,4 @@
-"""Fresh environments and built wheels: each package stands alone, and what is installed is found by itself."""
+"""Fresh environments and built wheels: each package works without the others, and finds installed ones."""
 
 import ensurepip
 import json

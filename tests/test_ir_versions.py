@@ -1,4 +1,4 @@
-"""The IR version of a file is that of the release that brought its opset; what an older one cannot say is told."""
+"""The IR version of a file is that of the release of its opset; features of newer ones are refused."""
 
 import io
 import json

@@ -15,6 +15,11 @@ GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
 #: First words of a relative clause; a docstring begins with a verb in the imperative, or with a noun.
 CLAUSES = re.compile(r"(What|Which|How|Where|When|Who|Whose|Why)\b")
 
+#: Turns of phrase in a module's heading at which readers stop: relative clauses, and words with another usual meaning.
+HEADINGS = re.compile(
+    r"\b(what|beside|alone|tells?|told|strangers?|kin)\b|[,:] (which|whose|how)\b|\b(is|are) no\b", re.I
+)
+
 #: British spellings, where ONNX has the American ones.
 BRITISH = re.compile(
     r"(quantis|normalis|initialis|optimis|serialis|tokenis|canonicalis|specialis|recognis|parallelis)"
@@ -79,6 +84,12 @@ def test_docstrings_begin_with_a_verb_or_a_noun():
         if CLAUSES.match(text)
     ]
     assert clauses == []
+
+
+def test_module_headings_are_noun_phrases():
+    headings = {path: (ast.get_docstring(tree) or "").partition("\n\n")[0] for path, tree in parsed().items()}
+    found = {path: heading for path, heading in headings.items() if HEADINGS.search(re.sub("``.*?``", "", heading))}
+    assert found == {}
 
 
 def test_functions_have_names():

@@ -1,4 +1,4 @@
-"""Texts of errors: no text of a package says what must hold, and headlines are found wherever they are made."""
+"""Texts of errors: plain headlines that say what failed, and the search for them in the sources."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Names of ops that are called otherwise: read where they are clear, and answered where they are not."""
+"""Alternative names of ops: resolved where they are clear, and answered with suggestions otherwise."""
 
 import numpy as np
 import onnx

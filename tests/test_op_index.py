@@ -1,4 +1,4 @@
-"""The indexes of our families: an op that is imported alone is what it is among all others."""
+"""The indexes of our families: an op imported by itself equals the one imported with all others."""
 
 import json
 import os

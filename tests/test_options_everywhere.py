@@ -1,4 +1,4 @@
-"""Options that many commands have: verdicts alone, whole lists, threads, providers, read-only outputs, sources."""
+"""Options shared by commands: quiet output, whole lists, threads, providers, read-only outputs, sources."""
 
 import json
 import os

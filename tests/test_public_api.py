@@ -1,4 +1,4 @@
-"""The public names of the last release are there and take what they took, or a note for the changelog tells of it."""
+"""The public names and signatures of the last release are kept, or a changelog note names the change."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""Quantized models are compared like with like: on one backend, then by what ties between quantized values can do."""
+"""Verification of quantized models: on one backend first, then by the effects of ties between quantized values."""
 
 import io
 import warnings

@@ -24,7 +24,7 @@ def wheel(folder, names, name="tenonnx_a-1-py3-none-any.whl"):
     return folder / name
 
 
-def test_a_wheel_holds_its_package_and_licence(tmp_path):
+def test_a_wheel_holds_its_package_and_license(tmp_path):
     release.check_contents(wheel(tmp_path, GOOD))
 
 

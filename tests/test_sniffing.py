@@ -1,4 +1,4 @@
-"""Files are told by their contents before their suffix."""
+"""The type of a file by its contents rather than its suffix."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""Shapes that a graph computes stay known by name, and are what they say for any sizes."""
+"""Computed shapes stay symbolic, and hold for any sizes."""
 
 from __future__ import annotations
 

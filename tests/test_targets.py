@@ -1,4 +1,4 @@
-"""Targets by name on the examples: plans, numbers, and what the files say against the runtime that is installed."""
+"""Targets by name on the examples: plans, numbers, and limits compared with the installed runtime."""
 
 import json
 

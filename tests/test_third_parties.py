@@ -1,4 +1,4 @@
-"""Third-party packages, really installed beside ours."""
+"""Third-party packages, installed together with ours."""
 
 import json
 import textwrap

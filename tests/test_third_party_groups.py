@@ -1,4 +1,4 @@
-"""Packages of strangers that give rules, hooks, front ends, estimators and cases: a bystander is not hurt by them."""
+"""Third-party rules, hooks, front ends, estimators and cases that fail: other packages keep working."""
 
 import json
 import textwrap

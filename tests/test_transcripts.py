@@ -1,4 +1,4 @@
-"""The transcript of a first hour: what 40 commands print, errors included, against ``tests/transcripts``.
+"""The output of 40 commands of a first hour, errors included, against ``tests/transcripts``.
 
 Numbers that depend on the machine, versions and the command to install are replaced, and so is the width of columns.
 ``python tests/test_transcripts.py`` writes the files anew from the commands in them; read the difference.

@@ -1,4 +1,4 @@
-"""A type rule beside a body knows more than the body somewhere, or spares one that takes long."""
+"""Type rules of ops with a body are more precise, or faster, than the body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops of a domain of which the graph names no version."""
+"""Ops of a domain without an opset import in the graph."""
 
 import io
 

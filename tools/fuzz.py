@@ -1,4 +1,4 @@
-"""Feed the library with mutants of small models, and tell what did not end as one of its errors.
+"""Feed the library with mutants of small models, and report runs that do not end in one of its errors.
 
     python tools/fuzz.py --seed 1 --count 20000 --jobs 2 --json summary.json --keep findings
     python tools/fuzz.py --seed 1 --only 1234            # one mutant again, with its traceback

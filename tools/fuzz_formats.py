@@ -1,4 +1,4 @@
-"""Feed the readers of other formats with mutants of small files, and tell what did not end as an error of the library.
+"""Feed the readers of other formats with mutants of small files, and report runs without a proper error.
 
     python tools/fuzz_formats.py --seed 1 --count 200                      # of each format whose packages are installed
     python tools/fuzz_formats.py --kinds lightgbm npz --count 10000 --json summary.json --keep findings

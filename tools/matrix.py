@@ -1,4 +1,4 @@
-"""Environments of every Python and of the lowest and newest versions of what is declared, with smoke tests in each.
+"""Environments of every Python and of the lowest and newest declared versions, with smoke tests in each.
 
 ``python tools/matrix.py --write`` builds all of them and writes the table; ``--cell 3.11-lowest-all`` builds one.
 What is declared is read from the wheels.

@@ -1,4 +1,4 @@
-"""The public names and what they take, a line each: ``docs/reference/api.txt`` has those of the last release.
+"""The public names and their signatures, a line each: ``docs/reference/api.txt`` has those of the last release.
 
 ``tests/test_public_api.py`` compares. ``python tools/public_api.py`` writes the file, as a release does.
 """

@@ -1,4 +1,4 @@
-"""Run a command under ``strace``, and tell which files it wrote, which it read in a folder, and what it connected to.
+"""Run a command under ``strace``, and report the files that it wrote or read in a folder, and its connections.
 
     python tools/traced.py --allow /tmp/own --read models -- python -m tenonnx inspect models/model.keras
 

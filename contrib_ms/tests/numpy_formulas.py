@@ -1,4 +1,4 @@
-"""Drawn calls of an op beside what plain numpy computes of them."""
+"""Comparison of drawn calls of an op with a plain numpy formula."""
 
 import numpy as np
 

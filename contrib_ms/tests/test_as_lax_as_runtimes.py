@@ -1,4 +1,4 @@
-"""Calls that say more than they need to, which onnxruntime runs."""
+"""Calls with redundant inputs or attributes, accepted by onnxruntime."""
 
 import numpy as np
 import onnx

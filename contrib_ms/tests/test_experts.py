@@ -1,4 +1,4 @@
-"""MoE of few tokens, which see the layers of their own experts alone."""
+"""MoE with few tokens: only the layers of their experts are computed."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Ops of onnxruntime 1.32 that have kernels for GPUs alone, against plain numpy written from their documentation."""
+"""Ops with GPU kernels only in onnxruntime 1.32, against plain numpy written from their documentation."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The indexers, which onnxruntime has for GPUs alone: chunk by chunk, against the whole history token by token."""
+"""The indexers (on GPUs only in onnxruntime): in chunks, against the whole history token by token."""
 
 from __future__ import annotations
 

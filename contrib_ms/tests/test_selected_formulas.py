@@ -1,4 +1,4 @@
-"""Attention to selected keys, which onnxruntime has for GPUs alone, against its documentation query by query."""
+"""Attention to selected keys, against formulas written from the documentation."""
 
 from __future__ import annotations
 

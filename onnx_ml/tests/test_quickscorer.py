@@ -1,4 +1,4 @@
-"""The tops of trees lead rows where steps lead them."""
+"""QuickScorer against step-by-step traversal of the same trees."""
 
 from __future__ import annotations
 

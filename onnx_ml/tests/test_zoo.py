@@ -1,4 +1,4 @@
-"""Fitted pipelines on numpy and in plain ``ai.onnx``, held against onnxruntime and against what was fitted."""
+"""Fitted pipelines on numpy and in plain ``ai.onnx``, against onnxruntime and the fitted estimators."""
 
 from __future__ import annotations
 

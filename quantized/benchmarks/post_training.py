@@ -1,4 +1,4 @@
-"""Post-training quantization of small trained models: our methods beside those of other tools.
+"""Post-training quantization of small trained models, compared with other tools.
 
 ``python quantized/benchmarks/post_training.py FOLDER [--models NAME ...] [--onnxruntime PYTHON] [--onnxsim PYTHON]``
 

@@ -1,4 +1,4 @@
-"""The quantized example models: in every form, beside onnxruntime and beside their floats."""
+"""The quantized example models: in every form, compared with onnxruntime and with their floats."""
 
 from __future__ import annotations
 

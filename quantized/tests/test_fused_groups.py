@@ -1,4 +1,4 @@
-"""Float ops between DequantizeLinear and QuantizeLinear become QLinear ops by fusion, where the bodies are the same."""
+"""Fusion of float ops between DequantizeLinear and QuantizeLinear into QLinear ops with equal bodies."""
 
 import numpy as np
 import pytest

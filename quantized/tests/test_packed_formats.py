@@ -1,4 +1,4 @@
-"""Weights in packed formats: their bytes by second formulas, products of them, and what is refused."""
+"""Weights in packed formats: their bytes by independent formulas, products of them, and refusals."""
 
 import numpy as np
 import pytest

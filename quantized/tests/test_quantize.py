@@ -1,4 +1,4 @@
-"""``tenonnx quantize`` and its function: accuracy beside onnxruntime's quantizer, settings, reports and the budget."""
+"""``tenonnx quantize`` and its function: accuracy against onnxruntime's quantizer, settings, reports and the budget."""
 
 from __future__ import annotations
 

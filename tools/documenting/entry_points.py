@@ -1,4 +1,4 @@
-"""The entry-point groups, from the table by which they are checked, with what our packages declare."""
+"""The entry-point groups, from the table that checks them, and the entries of our packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebooks in ``examples``, with what their cells give today."""
+"""The notebooks in ``examples``, with the output of their cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeds, mutants and trials of other files: of frameworks, boosters, arrays, and what scoring and training keep."""
+"""Seeds, mutants and trials of other files: of frameworks, boosters, arrays, scoring and training."""
 
 from __future__ import annotations
 

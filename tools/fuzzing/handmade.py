@@ -1,4 +1,4 @@
-"""Seeds of what no case of a single op has: control flow, functions, captures, sparse and symbolic tensors."""
+"""Seeds beyond cases of single ops: control flow, functions, captures, sparse and symbolic tensors."""
 
 from __future__ import annotations
 

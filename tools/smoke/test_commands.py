@@ -1,4 +1,4 @@
-"""Every installed command says what it does, and does it once."""
+"""Every installed command has a help text, and runs once."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Every example is read, run, exported lower and verified, or what is to be installed for it is said."""
+"""Every example is read, run, exported lower and verified, or its missing requirement is reported."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Every module of every installed package imports, or lacks only what an extra of the package brings."""
+"""Every module of every installed package imports, or lacks only requirements of an extra."""
 
 import importlib
 import re

@@ -1,4 +1,4 @@
-"""Beams of sequences: the best ones that have come to their end, and those that go on."""
+"""Beams of sequences: finished hypotheses and active ones."""
 
 from __future__ import annotations
 

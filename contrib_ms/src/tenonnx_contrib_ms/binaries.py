@@ -1,4 +1,4 @@
-"""Ops of a single device: files with them are read and written, but do not run here."""
+"""Device-specific ops: files with them are read and written, but do not run here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoders in subgraphs, and the loop that asks them for one token after the other."""
+"""Decoders in subgraphs, and the loop that generates one token after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generation of text by a decoder in a subgraph: the best token at each step, one by chance, or beams of sequences."""
+"""Text generation by a decoder in a subgraph: greedy search, sampling and beam search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images sampled, cropped, pooled and convolved in ways that ai.onnx has otherwise, or not."""
+"""Sampling, cropping, pooling and convolution of images in variants that ai.onnx lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State-space models: the layer of Mamba 2, with a state of each step for what verifies drafted tokens."""
+"""State-space models: the layer of Mamba 2, with a state for each step so that drafted tokens can be verified."""
 
 from __future__ import annotations
 

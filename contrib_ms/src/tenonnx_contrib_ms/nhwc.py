@@ -1,4 +1,4 @@
-"""The domain com.ms.internal.nhwc: ops of ai.onnx with the channels last, which onnxruntime has for accelerators."""
+"""The domain com.ms.internal.nhwc: ops of ai.onnx with the channels last, used by accelerators of onnxruntime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences of many lengths that lie one behind the other along the first axis.
+"""Packed sequences: sequences of different lengths, concatenated along the first axis.
 
 ``cumulative_sequence_length`` holds where each begins, and at last where the last one ends.
 """

@@ -1,4 +1,4 @@
-"""Attention of packed tokens whose keys and values lie in blocks."""
+"""Paged attention: packed tokens, with keys and values in blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Biases that tell positions apart."""
+"""Position biases of attention scores."""
 
 from __future__ import annotations
 

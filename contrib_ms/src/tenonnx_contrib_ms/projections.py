@@ -1,4 +1,4 @@
-"""Queries, keys and values from what projections give: heads apart, normalized, and turned by their positions."""
+"""Queries, keys and values of projections: split into heads, normalized, and rotated by position."""
 
 from __future__ import annotations
 

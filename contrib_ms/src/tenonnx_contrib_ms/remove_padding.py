@@ -1,4 +1,4 @@
-"""Tokens without padding: one behind the other, in one axis."""
+"""Removal of padding: the tokens of a batch, concatenated along one axis."""
 
 from __future__ import annotations
 

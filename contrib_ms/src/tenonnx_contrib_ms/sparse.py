@@ -1,4 +1,4 @@
-"""Attention that sees a part of the keys, by blocks or by a window."""
+"""Sparse attention, by blocks or by a window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States rebuilt from captured steps, within buffers that hold several at offsets which ``metadata`` tells."""
+"""State replay: states rebuilt from captured steps, within buffers that hold several at offsets of ``metadata``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that ai.onnx has by now, or has under another name."""
+"""Ops that ai.onnx has meanwhile, or under another name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one family of exceptions.
+"""The exceptions of tenonnx.
 
 Every message says what failed, and where it helps what was given, what is available and one thing to do.
 """

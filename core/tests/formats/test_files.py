@@ -1,4 +1,4 @@
-"""Files appear together or not at all, whatever happens in between."""
+"""Files of an export appear together or not at all, whatever happens in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths and streams that a model cannot be read from or written to, and names that are no UTF-8."""
+"""Paths and streams that cannot be read or written, and names that are not UTF-8."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""Kinds of rules, which packages may add, and traits, which are facts."""
+"""Kinds of rules, those of other packages included, and traits."""
 
 import pytest
 import tiny

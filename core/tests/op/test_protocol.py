@@ -1,4 +1,4 @@
-"""The op protocol: calling, binding, spelling, and what a wrong call says."""
+"""The op protocol: calling, binding, signatures, and errors of wrong calls."""
 
 import inspect
 from functools import partial

@@ -1,4 +1,4 @@
-"""Versions, spellings and rules are checked where they are written: nothing is lost or left unread without a word."""
+"""Checks of versions, signatures and rules where they are declared."""
 
 import pytest
 import tiny

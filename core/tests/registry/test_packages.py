@@ -1,4 +1,4 @@
-"""Files say which packages of others their ops come from, and who reads one without is told."""
+"""The packages of custom ops in the metadata of files, and the message for a missing one."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Probabilities of many classes from those of each pair.
+"""Pairwise coupling: class probabilities from those of each pair.
 
 Wu, Lin and Weng, "Probability Estimates for Multi-class Classification by Pairwise Coupling" (2004), algorithm 2: the
 probabilities ``p`` that minimize ``p @ Q @ p``, by coordinate descent that stops at the first good approximation. The

@@ -1,4 +1,4 @@
-"""Choosing features, and putting them together."""
+"""Selection and concatenation of features."""
 
 from __future__ import annotations
 

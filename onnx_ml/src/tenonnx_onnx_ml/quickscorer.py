@@ -1,4 +1,4 @@
-"""The upper parts of trees, through which rows go without steps: every branch there takes away exits, one is left.
+"""QuickScorer: evaluation of the upper parts of trees by bit masks of reachable leaves, without branches.
 
 The idea of QuickScorer (Lucchese et al., 2015, "QuickScorer: a fast algorithm to rank documents with additive ensembles
 of regression trees"): the exits of a tree are bits of a word, those where a question holds first. A question that does

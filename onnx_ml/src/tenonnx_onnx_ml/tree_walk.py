@@ -1,4 +1,4 @@
-"""The way of rows through trees: over arrays, and as ops."""
+"""Traversal of trees by rows: over arrays, and as ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees of decisions as flat arrays, in which every branch asks the same question.
+"""Decision trees as flat arrays, with one kind of comparison for all modes.
 
 A row is at a *slot* of each tree. A slot that branches sends it to the slot ``following`` if its feature is above the
 threshold or missing, and to the one behind that if not; one that is a leaf asks for a feature to be at most NaN, which

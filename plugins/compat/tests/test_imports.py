@@ -1,4 +1,4 @@
-"""``python -m tenonnx_compat run`` answers imports of tools in its process alone."""
+"""``python -m tenonnx_compat run``: redirected imports, in its process only."""
 
 import subprocess
 import sys

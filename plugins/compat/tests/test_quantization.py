@@ -1,4 +1,4 @@
-"""onnxruntime.quantization: the calls of its documentation, and what is refused."""
+"""onnxruntime.quantization: the calls of its documentation, and refusals."""
 
 from pathlib import Path
 

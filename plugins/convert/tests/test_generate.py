@@ -1,4 +1,4 @@
-"""Inputs made up for a graph: of the declared types, the same for the same seed, refused where nothing is known."""
+"""Generated inputs: of the declared types, reproducible by seed, refused for unknown types."""
 
 import ml_dtypes
 import numpy as np

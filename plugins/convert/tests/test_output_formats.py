@@ -1,4 +1,4 @@
-"""Files in other formats: what a package writes is run by it, compared, and only then in its place."""
+"""Files in other formats: run by their package, compared, and then moved into place."""
 
 import importlib
 from types import SimpleNamespace

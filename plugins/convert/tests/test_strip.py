@@ -1,4 +1,4 @@
-"""Stripping: no path of the exporting machine is in a written file, and what tools read of modules is."""
+"""Stripping: paths of the exporting machine are removed, and module paths are kept for tools."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Faults planted in models of about 500 nodes: how small ``tenonnx reduce`` makes them, and in what time.
+"""Faults planted in models of about 500 nodes: the nodes left by ``tenonnx reduce``, and its time.
 
     python plugins/debug/benchmarks/planted_faults.py --count 60
 

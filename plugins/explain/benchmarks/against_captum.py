@@ -1,4 +1,4 @@
-"""Attributions beside captum: differences of the values, and times of both in one run.
+"""Comparison of attributions with captum: differences of the values, and times of both in one run.
 
 Needs PyTorch, captum and the package tenonnx-torch:
 

@@ -1,4 +1,4 @@
-"""TreeSHAP beside the package shap: differences of the values, and times of both in one run.
+"""Comparison of TreeSHAP with the package shap: differences of the values, and times of both in one run.
 
 Needs shap, scikit-learn, xgboost-cpu, lightgbm and catboost:
 

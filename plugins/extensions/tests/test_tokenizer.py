@@ -1,4 +1,4 @@
-"""Graphs of tokenizers: ids as of the library, in front of models, from the command line, and files that are none."""
+"""Graphs of tokenizers: ids equal to the library's, composition with models, the command line, and invalid files."""
 
 import json
 

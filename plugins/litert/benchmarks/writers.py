@@ -1,4 +1,4 @@
-"""Files that tenonnx and onnx2tf write for LiteRT: which are right, how long that takes, and how fast they run.
+"""Comparison of tenonnx and onnx2tf as writers of LiteRT files: correctness, time, and speed of the files.
 
     python plugins/litert/benchmarks/writers.py FOLDER --onnx2tf PATH [--limit SECONDS]
 

@@ -1,4 +1,4 @@
-"""Builtin operators: LiteRT computes what their bodies say, with the default and with the reference kernels."""
+"""Builtin operators: LiteRT computes the results of their bodies, with default and with reference kernels."""
 
 import numpy as np
 import pytest

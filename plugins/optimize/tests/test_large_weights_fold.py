@@ -1,4 +1,4 @@
-"""Simplification of ops on large weights: folded where no file gets larger."""
+"""Simplification of ops on large weights: folded unless the file would grow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trainable zeros, ones and scalars, which no op may take for constants."""
+"""Trainable zeros, ones and scalars are not treated as constants."""
 
 import numpy as np
 import pytest

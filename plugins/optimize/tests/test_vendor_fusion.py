@@ -1,4 +1,4 @@
-"""Ops of a vendor that are written as bodies alone: written out, in several words, and found again."""
+"""Fusion of a vendor's ops that have only bodies."""
 
 import numpy as np
 import pytest

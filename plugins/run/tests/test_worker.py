@@ -1,4 +1,4 @@
-"""Worker processes: what goes through, what kills them, and that they start again."""
+"""Worker processes: values that pass, limits that kill them, and restarts."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Convolutions and products with constant weights take in what stands beside them, and nothing else."""
+"""Folding of factors, shifts and padding into convolutions and products with constant weights."""
 
 import numpy as np
 import pytest

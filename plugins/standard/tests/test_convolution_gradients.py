@@ -1,4 +1,4 @@
-"""Gradients of convolutions over few positions, which go by products over all images."""
+"""Gradients of convolutions over few positions, by matrix products over all images."""
 
 import numpy as np
 import pytest

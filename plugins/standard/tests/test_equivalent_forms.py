@@ -1,4 +1,4 @@
-"""Fusion finds an op in the spellings that exporters and optimizers write, and not in what nearly is one."""
+"""Fusion finds an op in equivalent forms of exporters and optimizers, and not in similar ones."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Gradients with few operations, beyond what runtimes optimize."""
+"""Gradients with few operations, fewer than optimizers of runtimes would leave."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""The gradient of MaxPool at every opset, in memory that grows with its images alone."""
+"""The gradient of MaxPool at every opset, in memory proportional to its images."""
 
 import numpy as np
 import pytest

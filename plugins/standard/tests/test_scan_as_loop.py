@@ -1,4 +1,4 @@
-"""A Scan of any length becomes a Loop where a target has none."""
+"""A Scan of any length as a Loop, for targets without Scan."""
 
 import numpy as np
 import pytest

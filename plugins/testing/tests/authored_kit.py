@@ -1,4 +1,4 @@
-"""Running the conformance kit on the ops of ``authored``, as they are or with one mistake planted."""
+"""Running the conformance kit on the ops of ``authored``, intact or with one planted mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures name their cause before what rests on it, and the requirement that a foreign error shows to be missing."""
+"""Failures name their cause first, and the requirement whose absence a foreign error shows."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Draws follow from the seed of a case alone."""
+"""Draws are reproducible from the seed of a case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of the mistakes that authors make, a sample: ``mistakes.py`` tells of all."""
+"""A sample of the mistakes of authors; ``mistakes.py`` runs all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input: ops that accept calls which they should refuse."""
+"""Bad input: ops that accept calls they should refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The certificate says what was compared, and what was not."""
+"""The certificate lists comparisons and gaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signatures beside the schemas of the onnx package, right ones and some that are wrong in one way each."""
+"""Signatures against the schemas of the onnx package, right ones and wrong ones."""
 
 import numpy as np
 import pytest

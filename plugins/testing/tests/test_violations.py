@@ -1,4 +1,4 @@
-"""Requirements are broken on purpose, and one that refuses nothing, or does not say what is wrong, is told."""
+"""Violated requirements: those that refuse nothing, or with an unclear error, are reported."""
 
 import numpy as np
 import pytest

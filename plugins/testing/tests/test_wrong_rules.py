@@ -1,4 +1,4 @@
-"""Rules that are wrong in one way each: the kit finds every one, and says where to look."""
+"""Wrong rules: the kit finds every one, and names the cause."""
 
 from __future__ import annotations
 

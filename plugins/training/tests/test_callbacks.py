@@ -1,4 +1,4 @@
-"""Callbacks of ``fit``: their hooks, what they can change, and the ready ones."""
+"""Callbacks of ``fit``: hooks, effects, and the ready-made ones."""
 
 import csv
 import json

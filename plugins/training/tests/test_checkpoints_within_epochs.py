@@ -1,4 +1,4 @@
-"""Checkpoints within epochs: written beside the next batches, complete whenever the process is killed."""
+"""Checkpoints within epochs: written in the background, complete whenever the process is killed."""
 
 import signal
 import subprocess

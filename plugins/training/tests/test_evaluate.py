@@ -1,4 +1,4 @@
-"""Whole data sets are measured; samples have weights; and training ends where it brings nothing."""
+"""Evaluation of whole data sets, sample weights, and early stopping."""
 
 import json
 

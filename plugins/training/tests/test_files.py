@@ -1,4 +1,4 @@
-"""Files: a tuned model differs in what was trained; a step runs by itself."""
+"""Files: a tuned model differs only in trained initializers; a training step runs by itself."""
 
 import io
 import json

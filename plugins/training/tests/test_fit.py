@@ -1,4 +1,4 @@
-"""Fit: epochs, resuming, stopping, checkpoints and what goes wrong."""
+"""Fit: epochs, resuming, stopping, checkpoints and failures."""
 
 import io
 import re

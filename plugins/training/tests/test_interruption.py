@@ -1,4 +1,4 @@
-"""Ctrl-C: an update is not cut from what is known of it, so that who goes on comes where the others are."""
+"""Ctrl-C: an update and its bookkeeping stay together, so that resuming gives equal results."""
 
 import signal
 import threading

@@ -1,4 +1,4 @@
-"""Low-rank adapters: trained alone, a small file, merged into the same file with other initializers."""
+"""Low-rank adapters: trained with frozen weights, saved in a small file, and merged."""
 
 import io
 import json

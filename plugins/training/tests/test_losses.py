@@ -1,4 +1,4 @@
-"""Losses: their numbers, and what they refuse."""
+"""Losses: their values, and refusals."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Training that goes on does so in the same way, unless told otherwise."""
+"""Resumed training keeps its settings, unless others are given."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Initializers that an exporter merged: all their names, and separate ones where that is asked for."""
+"""Tied initializers: all their names, and untying on request."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""QuantizeBFP and DequantizeBFP: block floating point, where the numbers of a box share an exponent.
+"""QuantizeBFP and DequantizeBFP: block floating point, with one exponent for each block.
 
 ONNX Runtime declares these ops and ships no kernel for them; its documentation names the formats (the bits of the
 sign, of the mantissa and of the exponent, and the size of a box) and leaves the order of the bits open. Here a box is

@@ -1,4 +1,4 @@
-"""Lazy constants, which are computed from others while a file is written, some rows at a time."""
+"""Lazy constants, computed from others in blocks of rows while a file is written."""
 
 from __future__ import annotations
 

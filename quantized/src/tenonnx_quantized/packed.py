@@ -1,4 +1,4 @@
-"""Products of arrays with packed weights, which are unpacked a few columns at a time."""
+"""Products of arrays with packed weights, unpacked a few columns at a time."""
 
 from __future__ import annotations
 

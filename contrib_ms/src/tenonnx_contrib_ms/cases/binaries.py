@@ -1,4 +1,4 @@
-"""Operators without cases, as they run on one kind of device alone."""
+"""Operators without cases, since they run on one kind of device only."""
 
 from __future__ import annotations
 

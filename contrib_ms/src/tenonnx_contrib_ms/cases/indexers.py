@@ -1,4 +1,4 @@
-"""Cases of indexers, which onnxruntime has for GPUs alone: see tests/test_indexers.py."""
+"""Cases of indexers. onnxruntime implements these on GPUs only: see tests/test_indexers.py."""
 
 from __future__ import annotations
 

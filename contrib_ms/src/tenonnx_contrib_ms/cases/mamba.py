@@ -1,4 +1,4 @@
-"""Cases of state-space models, which onnxruntime has for GPUs alone: see tests/test_formulas_of_gpus.py."""
+"""Cases of state-space models. onnxruntime implements these on GPUs only: see tests/test_formulas_of_gpus.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of images with the channels in blocks of this machine's size, which is that of onnxruntime here."""
+"""Cases of images with blocked channels, in blocks of the size that onnxruntime uses on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of PagedAttention, which onnxruntime has for GPUs alone: see tests/test_attention_formulas.py."""
+"""Cases of PagedAttention. onnxruntime implements it on GPUs only: see tests/test_attention_formulas.py."""
 
 from __future__ import annotations
 

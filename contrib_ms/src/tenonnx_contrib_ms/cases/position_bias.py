@@ -1,4 +1,4 @@
-"""Cases of biases by position. onnxruntime has these for GPUs alone: see tests/test_attention_formulas.py."""
+"""Cases of position biases. onnxruntime implements these on GPUs only: see tests/test_attention_formulas.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of states rebuilt from captured steps, which onnxruntime has for GPUs alone: tests/test_formulas_of_gpus.py."""
+"""Cases of state replay. onnxruntime implements it on GPUs only: see tests/test_formulas_of_gpus.py."""
 
 from __future__ import annotations
 

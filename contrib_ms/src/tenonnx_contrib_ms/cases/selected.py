@@ -1,4 +1,4 @@
-"""Cases of attention to selected keys, which onnxruntime has for GPUs alone: see tests/test_selected_formulas.py."""
+"""Cases of attention to selected keys. onnxruntime implements it on GPUs only: see tests/test_selected_formulas.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of ops that ai.onnx has by now."""
+"""Cases of ops that ai.onnx has meanwhile."""
 
 from __future__ import annotations
 

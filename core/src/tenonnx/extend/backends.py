@@ -1,4 +1,4 @@
-"""Building blocks of a backend, which compiles a graph into a program.
+"""Building blocks of backends: compiling a graph into a program.
 
 ``check_feeds`` says whether feeds are of the types of the inputs (``FeedCheck`` for those that come again and again),
 ``DefaultsProgram`` lets a call feed an input that has a default, ``ShapeSpecializedProgram`` makes programs for single

@@ -1,4 +1,4 @@
-"""Options of Python and of the command line, told once: fields of a dataclass, each with its flag and its help."""
+"""Options shared by Python and the command line: fields of a dataclass, each with its flag and its help."""
 
 from tenonnx.registry.namespace import flat_namespace
 

@@ -1,4 +1,4 @@
-"""Building blocks of transforms, which return a new graph and leave their source as it is.
+"""Building blocks of transforms: functions from a graph to a new graph.
 
 ``Rewriter(graph, decide).run()`` copies a graph and asks ``decide(rewriter, call)`` about every ``Call``: None keeps
 it, values take its place, and ``rewriter.expand(call)`` gives those of its op's body. ``bind(node)`` gives a node's

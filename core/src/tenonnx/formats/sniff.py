@@ -1,4 +1,4 @@
-"""The likely type of a file that is no ONNX model, for error messages."""
+"""The likely type of a file that is not an ONNX model, for error messages."""
 
 from __future__ import annotations
 

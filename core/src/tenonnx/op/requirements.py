@@ -1,4 +1,4 @@
-"""Requirements of a call, declared once beside an op.
+"""Requirements of a call, declared once for each op.
 
 ``op.requires(shapes(X="batch hidden", W="hidden out"), floats("X"), same_dtype("X", "W"))``: whoever calls the op, on
 arrays or into a graph, whoever infers types and whoever loads a file (as far as attributes tell) refuses what breaks

@@ -1,4 +1,4 @@
-"""Threads for what numpy does on one: a rule gives parts of its work to a pool. Products have the threads of BLAS."""
+"""A thread pool for kernels that numpy runs on one thread. Matrix products use the threads of BLAS."""
 
 from __future__ import annotations
 

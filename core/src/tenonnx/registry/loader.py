@@ -1,4 +1,4 @@
-"""Loading of plugins of ops: which are imported for a domain, and why some are left out."""
+"""Loading plugins of ops by domain, and the reasons why some are ignored."""
 
 from __future__ import annotations
 

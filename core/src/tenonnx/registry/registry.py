@@ -1,4 +1,4 @@
-"""The registry: ops by domain, name and version, and what packages know of the ops of others."""
+"""The registry: ops by domain, name and version, and rules that packages add to ops of others."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Layer 3: transforms of graphs. They share one rewriter, and differ in what they decide about a call."""
+"""Layer 3: transforms of graphs, built on one rewriter that asks for each call whether to keep or replace it."""

@@ -1,4 +1,4 @@
-"""Decorators of transforms: the step that they follow, and what they are meant to change."""
+"""Decorators of transforms: the step that they follow, and the changes that they intend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protocol of the limits of a runtime, which packages of targets implement."""
+"""Protocol of the limits of a runtime, implemented by packages of targets."""
 
 from __future__ import annotations
 

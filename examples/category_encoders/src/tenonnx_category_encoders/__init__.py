@@ -1,4 +1,4 @@
-"""Rules for category_encoders: an encoder of columns is a table for each column, which the encoder itself fills."""
+"""Rules for category_encoders: the table that a fitted encoder has for each column."""
 
 from __future__ import annotations
 

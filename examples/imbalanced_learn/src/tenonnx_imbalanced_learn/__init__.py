@@ -1,4 +1,4 @@
-"""Rules for imbalanced-learn: samplers, which act in the fit alone and pass rows through afterwards."""
+"""Rules for imbalanced-learn: samplers act in ``fit`` only, and pass rows through afterwards."""
 
 from __future__ import annotations
 

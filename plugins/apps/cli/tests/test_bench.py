@@ -1,4 +1,4 @@
-"""``tenonnx bench`` on the tiny chain, where numpy is the only backend, and beside one that is slower."""
+"""``tenonnx bench`` on the tiny chain, with numpy only and with a slower backend."""
 
 import json
 

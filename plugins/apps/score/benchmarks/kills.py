@@ -1,4 +1,4 @@
-"""kill -9 of a run, and of one of its workers, at places all over it; what is there in the end must be whole.
+"""kill -9 of a run or of one of its workers, at many moments; the output has to be complete after resuming.
 
 ``python plugins/apps/score/benchmarks/kills.py --places 20`` kills each 20 times and says what came of it. A place is
 a call of one of our functions, or its return, counted from the start of the process.

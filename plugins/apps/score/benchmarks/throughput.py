@@ -1,4 +1,4 @@
-"""Rows a second and memory beside plain onnxruntime over pyarrow: processes here, Ray and Spark.
+"""Rows a second and memory, compared with plain onnxruntime over pyarrow: processes here, Ray and Spark.
 
 ``python throughput.py --scale 0.05`` makes its data in ``--folder``, runs every way once a round, and prints a table by
 case, whose last column tells whether the outputs have the bits of the first way. Ray and Spark are left out where they

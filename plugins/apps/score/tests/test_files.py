@@ -1,4 +1,4 @@
-"""Files as users have them: compressed, in folders that tell columns, empty, and columns of every type."""
+"""Files of users: compressed, in partitioned folders, empty, and with columns of every type."""
 
 import bz2
 import datetime

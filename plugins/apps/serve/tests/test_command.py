@@ -1,4 +1,4 @@
-"""``tenonnx serve``: the address that it prints, and what it refuses."""
+"""``tenonnx serve``: the printed address, and refused options."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Values, paths, functions, and what can be taken away: arrays and reports."""
+"""Details of values, paths and functions, and downloads of arrays and reports."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Jobs: exports that pass, fail and are refused; comparisons, runs; what hangs, grows or is cancelled ends."""
+"""Jobs: successful, failed and refused exports, comparisons and runs; limits of time and memory; cancellation."""
 
 import io
 import json

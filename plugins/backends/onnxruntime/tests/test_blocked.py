@@ -1,4 +1,4 @@
-"""Convolutions in blocks of channels: taken where they fit, and the same as on numpy."""
+"""Convolutions in blocks of channels: chosen where they fit, and equal to numpy's."""
 
 import numpy as np
 import onnxruntime

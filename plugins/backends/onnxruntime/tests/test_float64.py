@@ -1,4 +1,4 @@
-"""Calls of float64 for which onnxruntime has kernels of float32 alone."""
+"""Calls in float64 for which onnxruntime has float32 kernels only."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Ops that no package gives a meaning to, and for which the runtime has kernels."""
+"""Opaque ops: no package defines them, and the runtime has kernels."""
 
 import os
 from unittest import mock

@@ -1,4 +1,4 @@
-"""Execution providers: io binding on the one that is everywhere, and words where one is not there."""
+"""Execution providers: io binding on the CPU provider, and messages for absent ones."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""torch.onnx.export and onnx2torch: arguments, results, what is refused."""
+"""torch.onnx.export and onnx2torch: arguments, results and refusals."""
 
 import subprocess
 import sys

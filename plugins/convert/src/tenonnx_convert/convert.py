@@ -1,4 +1,4 @@
-"""Converting and exporting: a model through the table of steps, or through the tail of it."""
+"""``convert``, ``plan`` and ``export``: a model through the steps of a conversion, or through the last of them."""
 
 from __future__ import annotations
 

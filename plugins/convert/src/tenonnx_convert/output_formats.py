@@ -1,4 +1,4 @@
-"""Formats of files other than ONNX and the native one, which packages register."""
+"""File formats other than ONNX and the native one, registered by packages."""
 
 from __future__ import annotations
 

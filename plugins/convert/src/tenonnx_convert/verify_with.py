@@ -1,4 +1,4 @@
-"""The file to be in a runner of the user's, before anything is written."""
+"""Verification of the converted model by a runner of the user, before anything is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text labels as numbers of classes, whose names the model keeps in its metadata."""
+"""String labels as class numbers, by the class names in the metadata of the model."""
 
 from __future__ import annotations
 

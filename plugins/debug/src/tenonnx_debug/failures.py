@@ -1,4 +1,4 @@
-"""Checks that tell whether a model fails, each in child processes with a limit of time."""
+"""Checks of whether a model fails, each in child processes with a time limit."""
 
 from __future__ import annotations
 

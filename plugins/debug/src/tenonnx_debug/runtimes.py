@@ -1,4 +1,4 @@
-"""Runs of models by the runtime of another environment, which need not have any package of this project."""
+"""Runs of models by the runtime of another environment, without any package of this project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that depend on others by a sum and products with constants alone."""
+"""Values that are affine functions of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of the methods of attribution, for the command line, which imports none of them for its help."""
+"""Names of the methods of attribution, for the help of the command line, without importing the methods."""
 
 METHODS = (
     "gradient-times-input",

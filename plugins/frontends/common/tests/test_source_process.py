@@ -1,4 +1,4 @@
-"""A source in a worker process: what ends that, what it may take, and what is said of the graph."""
+"""A source in a worker process: crashes, budgets, and notes on the graph."""
 
 from __future__ import annotations
 

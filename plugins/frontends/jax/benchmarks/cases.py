@@ -1,4 +1,4 @@
-"""All cases at all opsets, beside jax2onnx: shares that are right, and times.
+"""All cases at all opsets, compared with jax2onnx: shares that are right, and times.
 
 ``python plugins/frontends/jax/benchmarks/cases.py [--only TEXT] [--peer]`` writes ``cases.json`` unless a text
 is given.

@@ -1,4 +1,4 @@
-"""Whether a case is right: exported for an opset, in onnxruntime, beside JAX at the sizes of its dims."""
+"""Check of a case: exported for an opset, run in onnxruntime, compared with JAX at several sizes of its dims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All cases, as files for old and new opsets in onnxruntime, beside JAX."""
+"""All cases, as files for old and new opsets in onnxruntime, compared with JAX."""
 
 import pytest
 from cases import load_all

@@ -1,4 +1,4 @@
-"""The models of the examples on JAX, and their training beside numpy's."""
+"""The models of the examples on JAX, and their training compared with numpy's."""
 
 from pathlib import Path
 

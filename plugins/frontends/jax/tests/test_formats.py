@@ -1,4 +1,4 @@
-"""Models written as StableHLO: symbolic dims, relations of dims, what has no form in JAX."""
+"""Models written as StableHLO: symbolic dims, relations of dims, and unsupported graphs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The same cases by skl2onnx with onnxmltools, in a process for each, since some end it, and by hummingbird."""
+"""The same cases by skl2onnx with onnxmltools, in a process for each, and by hummingbird."""
 
 from __future__ import annotations
 

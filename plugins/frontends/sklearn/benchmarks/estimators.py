@@ -1,4 +1,4 @@
-"""Print what becomes of every case: ``python estimators.py [NAME ...] [--settings]``.
+"""Print the result of every case: ``python estimators.py [NAME ...] [--settings]``.
 
 ``--beside-skl2onnx`` and ``--beside-hummingbird`` judge these as well; the latter needs PyTorch.
 

@@ -1,4 +1,4 @@
-"""Time per row beside scikit-learn and the file of skl2onnx on onnxruntime, and seconds per conversion.
+"""Time per row compared with scikit-learn and with skl2onnx on onnxruntime, and seconds per conversion.
 
 ``python speed.py``: medians of interleaved rounds on one thread; a loaded machine gives ratios alone.
 """

@@ -1,4 +1,4 @@
-"""Rows at and beside the thresholds of every tree model: labels and numbers that differ, of 2,000 rows each.
+"""Rows at and next to the thresholds of every tree model: labels and numbers that differ, of 2,000 rows each.
 
 ``python thresholds.py`` asks in float32, and in float64 (``dtype="float64"``), where numbers are exact to 1e-9.
 """

@@ -1,4 +1,4 @@
-"""Scaling is folded into what follows: into thresholds of trees to the bit, into weights where no digits are lost."""
+"""Scaling folded into thresholds of trees, bit for bit, and into weights without loss of precision."""
 
 import numpy as np
 import pytest

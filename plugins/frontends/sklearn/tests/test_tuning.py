@@ -1,4 +1,4 @@
-"""A linear model or a net in a pipeline is trained on in ONNX, from what scikit-learn fitted."""
+"""Further training of a fitted linear model or net in a pipeline, in ONNX."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Files of TFLite that its converter does not make: operators, types and scales as a test tells them."""
+"""Files of TFLite with operators, types and scales that its converter does not produce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that packages offer: for what is their own."""
+"""Rules of other packages, for their own ops."""
 
 from pathlib import Path
 

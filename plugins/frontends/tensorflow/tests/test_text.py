@@ -1,4 +1,4 @@
-"""Ops of text: in ``ai.onnx`` where it can express them, else refused without the domain of onnxruntime-extensions."""
+"""String ops: in ``ai.onnx`` where possible, else refused without the domain of onnxruntime-extensions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of a GPT-2 that comes out of PyTorch, ours on each backend beside PyTorch's own.
+"""Decoding steps of a GPT-2 exported from PyTorch, on each backend and in PyTorch itself.
 
 In seconds of the processor, or of the clock on several threads.
 

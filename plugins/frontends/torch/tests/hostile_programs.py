@@ -1,4 +1,4 @@
-"""Hostile ``.pt2`` files, by what each tries: edits of the JSON or the members of an honest file."""
+"""Hostile ``.pt2`` files, by the attack that each tries: edits of the JSON or the members of an honest file."""
 
 from __future__ import annotations
 

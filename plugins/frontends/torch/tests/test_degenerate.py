@@ -1,4 +1,4 @@
-"""Calls on tensors without elements or without axes, and what normalizations tell beside their output."""
+"""Calls on empty tensors and scalars, and the further outputs of normalizations."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Modules become graphs and files that compute the same, and what would not is refused and not written."""
+"""Modules as graphs and files with equal outputs, and refusals that write nothing."""
 
 import json
 import math

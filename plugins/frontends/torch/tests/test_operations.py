@@ -1,4 +1,4 @@
-"""Operations for which PyTorch's exporter has no form, or a wrong one: at opset 13, and at sizes that vary."""
+"""Operations that PyTorch's exporter lacks or gets wrong: at opset 13, and at sizes that vary."""
 
 import itertools
 

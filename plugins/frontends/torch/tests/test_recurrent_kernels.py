@@ -1,4 +1,4 @@
-"""Recurrent layers on PyTorch: its kernels where the layer is usual, step by step where it is not."""
+"""Recurrent layers on PyTorch: fused kernels for standard layers, single steps for others."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Lengths that PyTorch traces for the examples alone, fake quantization, masks, narrow shifts and spectra, at 13."""
+"""Traceable lengths, fake quantization, masks, narrow shifts and spectra, at opset 13."""
 
 import pytest
 import torch

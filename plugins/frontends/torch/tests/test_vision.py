@@ -1,4 +1,4 @@
-"""Detectors, whose boxes are counted while they run, at sizes that vary; the operators of torchvision have forms."""
+"""Detectors with data-dependent numbers of boxes, at sizes that vary; and the operators of torchvision."""
 
 import pytest
 import torch

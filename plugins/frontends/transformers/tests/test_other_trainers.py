@@ -1,4 +1,4 @@
-"""The scripts of the page on other trainers, run as they are beside the rewritten ones: the same numbers."""
+"""The scripts of the page on other trainers, compared with the rewritten ones: equal numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fusion: expansion read backwards. Where the body of an op stands in a graph, the op is put.
+"""Fusion: replacing subgraphs by ops whose bodies equal them.
 
 A body is traced for the types at hand and looked for in the graph, both in normal form. What is found proposes a call:
 values for the inputs, numbers for the attributes. A family may propose calls by the rule ``pattern``. The proof is

@@ -1,4 +1,4 @@
-"""Constant folding of weights, which keeps the name of a variable and records how it was transposed."""
+"""Constant folding of weights, with the names of variables kept and transpositions recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making a graph ready to run. What numpy alone does not need is imported where another backend is asked for."""
+"""``compile``: a graph to a program. Modules for other backends than numpy are imported when they are needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runners: consumers of ONNX files, which users give as a function or as a command."""
+"""Runners: consumers of ONNX files, given by users as a function or as a command."""
 
 from __future__ import annotations
 

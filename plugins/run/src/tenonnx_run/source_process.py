@@ -1,4 +1,4 @@
-"""The runtime of a stranger's file in a worker process, with a budget of time and memory.
+"""The runtime of an untrusted file in a worker process, with a budget of time and memory.
 
 Whoever verifies a file calls a runtime through this alone: a file on which the runtime crashes, hangs or takes all
 memory ends a child, and is not verified.

@@ -1,4 +1,4 @@
-"""Child process of ``worker.Worker``: it calls functions of one Python file, and answers with what they return.
+"""Child process of ``worker.Worker``: calls functions of one Python file and returns their results.
 
 It is started by its path and imports the standard library and numpy alone; the file that it serves imports the rest.
 The call of no function waits for these imports. A call with a source has the function ``opened`` of that file open it

@@ -1,4 +1,4 @@
-"""Activations along an axis. Softmax and its kin see a matrix below opset 13, and one axis from there on."""
+"""Activations along an axis: Softmax, LogSoftmax and Hardmax, over a matrix below opset 13."""
 
 from __future__ import annotations
 

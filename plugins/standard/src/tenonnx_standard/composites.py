@@ -1,4 +1,4 @@
-"""Functions of several ops that bodies and gradients share; ``tenonnx_standard`` has them beside the ops."""
+"""Functions of several ops, shared by bodies and gradients, in the namespace of the ops."""
 
 from __future__ import annotations
 

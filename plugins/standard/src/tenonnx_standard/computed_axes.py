@@ -1,4 +1,4 @@
-"""Axes and bounds that only run time knows, said in ops that must be given theirs beforehand."""
+"""Axes and bounds known only at run time, by ops that need constant ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values made of parts along their last axis, side by side or in turns: the rules ``normal`` that bring these outside.
+"""Normal form of values concatenated or interleaved along their last axis (rules ``normal``).
 
 A rotary embedding is written by parts, or by wholes of which one has its parts swapped and another has them twice.
 """

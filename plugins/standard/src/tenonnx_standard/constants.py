@@ -1,4 +1,4 @@
-"""Tensors that are written down or counted rather than computed from data."""
+"""Constant, ConstantOfShape, Range, EyeLike and Trilu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of branches and loops: the way back is a branch or a Scan of its own.
+"""Gradients of branches and loops: the backward pass is a branch or a Scan of its own.
 
 A branch is computed again on the way back. A loop is made to keep what the way back reads of each iteration:
 

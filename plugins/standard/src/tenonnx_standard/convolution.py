@@ -417,9 +417,7 @@ def _cropping(
     """Number of elements to crop before each axis of the full transpose, and the remaining lengths."""
     extra = list(output_padding or [0] * window.rank)
     if len(extra) != window.rank or any(e < 0 for e in extra):
-        raise TypeMismatch(
-            f"{window.title}: output_padding does not hold {window.rank} non-negative numbers", given=str(extra)
-        )
+        raise TypeMismatch(f"{window.title}: output_padding is not {window.rank} sizes of at least 0", given=str(extra))
     if output_shape is not None and len(output_shape) not in (window.rank, window.rank + 2):
         what = f"{window.title}: output_shape does not have {window.rank} sizes"
         raise TypeMismatch(what, given=str(list(output_shape)))

@@ -1,4 +1,4 @@
-"""Convolutions by what is multiplied and added behind them: in normal form kernels and biases hold these numbers."""
+"""Normal form of convolutions: factors and addends behind one are folded into its kernel and bias."""
 
 from __future__ import annotations
 

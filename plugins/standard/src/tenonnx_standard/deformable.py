@@ -1,4 +1,4 @@
-"""Deformable convolution, and Col2Im, which adds up what a convolution unfolds."""
+"""Deformable convolution and Col2Im."""
 
 from __future__ import annotations
 

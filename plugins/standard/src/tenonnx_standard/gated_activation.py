@@ -1,4 +1,4 @@
-"""Activations of one input that let another through."""
+"""Gated activations: SwiGLU."""
 
 from __future__ import annotations
 

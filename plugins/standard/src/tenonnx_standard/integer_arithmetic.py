@@ -1,4 +1,4 @@
-"""Powers, remainders and comparisons of integers, for targets that have them of floats alone, or not at all."""
+"""Powers, remainders and comparisons of integers, for targets that lack them or have them for floats only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences whose length is known are tensors: the rules ``rewrite`` and ``vjp(surrogate=True)`` of what reads them."""
+"""Sequences of known length as tensors: rules ``rewrite`` and ``vjp(surrogate=True)`` of ops that read them."""
 
 from __future__ import annotations
 

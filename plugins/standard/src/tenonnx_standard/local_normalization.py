@@ -1,4 +1,4 @@
-"""Normalization by the neighbors among the channels."""
+"""Local response normalization (LRN)."""
 
 from __future__ import annotations
 

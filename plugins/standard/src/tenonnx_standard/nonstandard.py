@@ -1,4 +1,4 @@
-"""Ops of the default domain that files have and the specification has not.
+"""Ops of the default domain that occur in files, but not in the specification.
 
 The first were experimental ops of ONNX, which onnxruntime still runs; exporters leave the others where they know no
 better. An export to an opset leaves none of them.

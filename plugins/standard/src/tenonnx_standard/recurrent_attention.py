@@ -1,4 +1,4 @@
-"""Attention with a state in place of a cache, and the short convolution that goes before it."""
+"""Linear attention with a state instead of a cache, and the short causal convolution before it."""
 
 from __future__ import annotations
 

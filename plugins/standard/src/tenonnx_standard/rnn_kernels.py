@@ -1,4 +1,4 @@
-"""Kernels of the recurrent layers as they are usual: three kinds of them, in floats, without lengths and clipping.
+"""Kernels of standard recurrent layers: RNN, GRU and LSTM in floats, without sequence lengths and clipping.
 
 States and gates have an axis of units before that of the batch, so that each gate lies in one piece. A sigmoid is half
 a hyperbolic tangent of half its argument: the gates' weights are halved beforehand, and one call serves all gates. Two

@@ -1,4 +1,4 @@
-"""Python numbers as cached arrays, which saves numpy's conversion at every call."""
+"""Python numbers as cached arrays, to save numpy's conversion at every call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that change nothing, and two that can be one: the rules ``rewrite``."""
+"""Removal of calls without effect, and merging of two calls into one (rules ``rewrite``)."""
 
 from __future__ import annotations
 

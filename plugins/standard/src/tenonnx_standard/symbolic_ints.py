@@ -1,4 +1,4 @@
-"""Integers that are known by how they are made, in terms of symbolic dims; and what that decides in normal forms."""
+"""Integer tensors in terms of symbolic dims, and their use in normal forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients where drawn calls do not come: at ties, at 0 and at large numbers."""
+"""Gradients at points that drawn calls miss: ties, 0 and large numbers."""
 
 from __future__ import annotations
 

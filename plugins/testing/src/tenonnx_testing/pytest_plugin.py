@@ -1,4 +1,4 @@
-"""The pytest plugin: options of the conformance kit, what it says at the end, and the certificate.
+"""The pytest plugin: options of the conformance kit, its summary, and the certificate.
 
 Every pytest of an environment that has the kit loads it, so it imports nothing before it is used.
 """

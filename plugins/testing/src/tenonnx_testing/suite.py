@@ -1,4 +1,4 @@
-"""The test function of a package, and what became of its tests."""
+"""The test function of a package, and the outcomes of its tests."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Thirteen ops as an author writes them, with their rules and cases, in which mistakes are planted."""
+"""Thirteen ops of an author, with their rules and cases, as ground for planted mistakes."""

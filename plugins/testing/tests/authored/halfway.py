@@ -1,4 +1,4 @@
-"""The floor of the mean of two integers, which never overflows."""
+"""The floor of the mean of two integers, without overflow."""
 
 import numpy as np
 

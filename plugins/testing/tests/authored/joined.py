@@ -1,4 +1,4 @@
-"""Two texts with a separator between them, or the other one where one is empty."""
+"""Two strings with a separator between them, or the other one if one is empty."""
 
 import numpy as np
 from hypothesis import strategies as st

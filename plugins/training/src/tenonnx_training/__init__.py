@@ -1,4 +1,4 @@
-"""Trains graphs: forward, backward and update are one graph of plain ops, which any backend runs."""
+"""Training of graphs: forward pass, backward pass and update in one graph of plain ops, for any backend."""
 
 from tenonnx.extend import flat_namespace
 

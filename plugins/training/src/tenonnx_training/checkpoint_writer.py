@@ -1,4 +1,4 @@
-"""Writing checkpoints in a thread beside the training."""
+"""Writing checkpoints in a background thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: from arrays, or from anything that can be gone through once an epoch."""
+"""Batches: from arrays, or from an iterable that is passed through once an epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measuring a model on a whole data set, nothing being trained."""
+"""Evaluation of a model on a whole data set."""
 
 from __future__ import annotations
 

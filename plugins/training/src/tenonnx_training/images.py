@@ -1,4 +1,4 @@
-"""Folders of images as data: a folder for each class, whose images are read as batches want them."""
+"""Folders of images as data: a folder for each class, decoded in the layout of the input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training step in the standard's own form: ``TrainingInfoProto`` beside the model that it trains."""
+"""The training step as ``TrainingInfoProto`` in the file of the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of losses, metrics and optimizers, for help and completion, which import none of them."""
+"""Names of losses, metrics and optimizers, for help and completion, without importing them."""
 
 #: Those of ``LOSSES``.
 LOSS_NAMES = (

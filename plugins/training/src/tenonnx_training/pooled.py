@@ -1,4 +1,4 @@
-"""Relu of MaxPool for MaxPool of Relu: the same numbers and gradients, and fewer of them to compute."""
+"""Exchange of Relu and MaxPool: Relu runs on the pooled, smaller tensor, with equal numbers and gradients."""
 
 from __future__ import annotations
 

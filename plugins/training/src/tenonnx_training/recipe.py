@@ -1,4 +1,4 @@
-"""The recipe of a training step beside loss and optimizer."""
+"""Settings of a training step in addition to loss and optimizer."""
 
 from __future__ import annotations
 

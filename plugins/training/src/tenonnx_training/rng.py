@@ -1,4 +1,4 @@
-"""Random ops as functions of a seed and a step, so that nothing is drawn that could not be drawn again.
+"""Random ops as functions of a seed and a step, so that draws are reproducible.
 
 Every element hashes its position with a key of the seed, the step and the place where it is drawn. A hash is two rounds
 of the permutation x (2x + 1) of 32-bit integers (Rivest et al. 1998, RC6), whose upper bits depend on all below, and of

@@ -1,4 +1,4 @@
-"""Ending a training that does not get better, with the best that there was."""
+"""Early stopping, with the best weights restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new residual network, whose equal initializers the exporter merges, in PyTorch.
+"""A new residual network in PyTorch, with equal initializers that the exporter merges.
 
 Run ``python merged.py`` where PyTorch is installed; it writes ``merged.onnx`` and ``merged.npz`` beside this file: the
 batches, the losses of 20 steps, and parameters and statistics at the end, by the names that PyTorch has for them.

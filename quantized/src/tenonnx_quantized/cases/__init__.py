@@ -1,1 +1,1 @@
-"""Conformance cases: every module here declares, per op, how its inputs and attributes are drawn."""
+"""Conformance cases: a module for each family of ops, with the draws of their inputs and attributes."""

@@ -1,4 +1,4 @@
-"""Cases of products with floats of eight and four bits, which no kernel here computes: tests have plain formulas."""
+"""Cases of products with float8 and float4, for which no kernel is installed: tests have plain formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of weights in packed formats: onnxruntime has GatherPacked for CPUs, the others for GPUs alone."""
+"""Cases of weights in packed formats. onnxruntime implements all but GatherPacked on GPUs only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Message classes of ONNX, without the rest of the onnx package, whose import takes longer than reading a file."""
+"""Message classes of ONNX, imported without the rest of the onnx package to save start-up time."""
 
 from __future__ import annotations
 

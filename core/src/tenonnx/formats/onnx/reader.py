@@ -1,4 +1,4 @@
-"""Reading: an ONNX model as a graph. Nothing of the message is lost, and nothing is decoded before it is needed."""
+"""Reading: an ONNX model as a graph. Nothing is lost, and tensors are decoded on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the name of an op in a file to its meaning, checked as far as the attributes tell."""
+"""Resolution of op names in a file, with checks of the attributes."""
 
 from __future__ import annotations
 

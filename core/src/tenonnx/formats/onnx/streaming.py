@@ -1,4 +1,4 @@
-"""Writing a model to a file: tensors go straight from where they lie to where they belong."""
+"""Writing a model to a file, tensor by tensor and without copies in memory."""
 
 from __future__ import annotations
 

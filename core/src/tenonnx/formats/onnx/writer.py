@@ -1,4 +1,4 @@
-"""Writing: a graph as an ONNX message. What nothing touched is written back verbatim."""
+"""Writing: a graph as an ONNX message. Untouched parts are written back verbatim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Floor 7: the command line. Whatever is large is imported by the command that needs it, when it runs."""
+"""The command line. Large modules are imported by the command that needs them, when it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory limit of a command, which also holds for runtimes in C++."""
+"""Memory limit of a command, runtimes in C++ included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that commands share, and what their values mean."""
+"""Options shared by commands, and the parsing of their values."""
 
 from __future__ import annotations
 

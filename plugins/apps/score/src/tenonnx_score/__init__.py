@@ -1,4 +1,4 @@
-"""Folders of tables and images through a model: on the cores of one machine, on Ray or on Spark."""
+"""Scoring of folders of tables and images: on the cores of one machine, on Ray or on Spark."""
 
 from __future__ import annotations
 

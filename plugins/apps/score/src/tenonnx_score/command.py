@@ -1,4 +1,4 @@
-"""``tenonnx score``: tables, images and arrays through a model."""
+"""``tenonnx score``: run a model over tables, images and arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model of a scorer, as it is sent to workers and compiled there."""
+"""The model of a scorer, sent to workers and compiled there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services of KServe beside its own schema; Ray brings the reader of YAML that this takes."""
+"""Services of KServe against its own schema; PyYAML is installed with Ray."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""Limits of connections: how many there may be, and how long each may take for its headers or be idle."""
+"""Limits of connections: their number, and the time for headers and between requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of the Model Context Protocol on stdin and stdout, whose tools are commands."""
+"""A server of the Model Context Protocol on stdin and stdout, with commands as tools."""
 
 from __future__ import annotations
 

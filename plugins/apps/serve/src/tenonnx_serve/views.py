@@ -1,4 +1,4 @@
-"""Open models: a process each, which has read the model and answers requests of the page."""
+"""Open models: a process for each, with the model in memory, that answers requests of the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the table of README.md: this page beside Netron, in one browser, in turns.
+"""Write the comparison with Netron in README.md, measured in one browser, in turns.
 
 ``python plugins/apps/serve/tests/browser/beside_netron.py``, where ``netron`` is installed, too. Times are of the
 processor, of the browser and the server together, so that other work on the machine counts little.

@@ -1,4 +1,4 @@
-"""Convolutions whose kernels are inputs, as in training, in the layout in which the runtime convolves fastest.
+"""Blocked layout (NCHWc) of convolutions whose kernels are inputs, as in training.
 
 The runtime's optimizer moves convolutions there only where the kernels are constants. The layout has the channels in
 blocks, whose size depends on the processor, and a block innermost.

@@ -1,4 +1,4 @@
-"""Element types: the runtime's names of them, which numpy has by itself, and which need session options."""
+"""Element types in onnxruntime: their names, support by numpy, and the session options that they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of the worker process that runs files in default sessions: it imports numpy and onnxruntime alone.
+"""Functions of the worker process that runs files in default sessions. Imports only numpy and onnxruntime.
 
 A tensor comes and goes as an array where numpy has its element type, else as ``{"type": number, "shape": dims, "raw":
 bytes}``, where the number is that of ONNX.

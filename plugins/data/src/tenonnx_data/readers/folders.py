@@ -1,4 +1,4 @@
-"""Columns that the folders of files tell, as Hive and Spark write them: ``year=2024/country=de/rows.parquet``."""
+"""Partition columns in the names of folders, as Hive and Spark write them: ``year=2024/country=de/rows.parquet``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of input files, and what reading them gives."""
+"""Slices of input files, and the rows and errors of reading one."""
 
 from __future__ import annotations
 

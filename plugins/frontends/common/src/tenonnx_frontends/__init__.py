@@ -1,4 +1,4 @@
-"""Code shared by the front ends of frameworks, beside ``tenonnx.extend.frontends``.
+"""Code shared by the front ends of frameworks, in addition to ``tenonnx.extend.frontends``.
 
 Dims and names come in the forms that every front end takes (``read_dims``, ``named_axes``, ``chosen_names``), the
 source is called at the sizes of ``sizes_to_compare`` (``SizedCalls``, ``verify_calls``), and refusals name lines of the

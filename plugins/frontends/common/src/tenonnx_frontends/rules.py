@@ -1,4 +1,4 @@
-"""Rules that packages add to the table of a front end: for what is their own, and named where they fail."""
+"""Rules of other packages in the table of a front end: checks of their keys, and errors that name the package."""
 
 from __future__ import annotations
 

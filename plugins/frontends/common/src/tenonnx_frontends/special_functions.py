@@ -1,4 +1,4 @@
-"""Coefficients of special functions that frameworks have and ONNX has not: of polynomials the highest power first."""
+"""Coefficients of special functions that ONNX lacks: of polynomials the highest power first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verification of a graph against what it was read from, call by call."""
+"""Verification of a graph against its source, call by call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way back: a graph as a pure function of JAX, of a tree of parameters and of inputs."""
+"""Graphs as pure functions of JAX, of a tree of parameters and of inputs."""
 
 from __future__ import annotations
 

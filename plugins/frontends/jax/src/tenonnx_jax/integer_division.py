@@ -1,4 +1,4 @@
-"""Division of integers, where XLA gives a number and other runtimes end the process."""
+"""Division of integers by zero and on overflow, as XLA defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions and modules that are read: each is a case by name, with what it is called with."""
+"""Functions and modules to read, by name, with their arguments."""
 
 from __future__ import annotations
 

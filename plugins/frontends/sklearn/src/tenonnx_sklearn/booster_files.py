@@ -1,4 +1,4 @@
-"""Files of boosters, which their packages read and ask in a worker process."""
+"""Files of boosters, read and evaluated by their own packages in a worker process."""
 
 from __future__ import annotations
 

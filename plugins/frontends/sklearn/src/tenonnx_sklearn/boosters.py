@@ -1,4 +1,4 @@
-"""Boosters of their own packages, asked as estimators are."""
+"""Boosters of LightGBM, XGBoost and CatBoost behind the interface of estimators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CityHash64 in its first version, by which CatBoost knows the texts of categories."""
+"""CityHash64 (version 1.0), the hash of categories in CatBoost."""
 
 from __future__ import annotations
 

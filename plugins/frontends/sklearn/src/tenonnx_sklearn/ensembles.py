@@ -1,4 +1,4 @@
-"""Trees of decisions as one op, whoever grew them."""
+"""Tree ensembles of all libraries as one op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as users have them: pandas, polars and Arrow tables, dicts, matrices and texts, as what a graph is fed."""
+"""Rows from pandas, polars and Arrow tables, dicts, matrices and lists of strings, as feeds of a graph."""
 
 from __future__ import annotations
 

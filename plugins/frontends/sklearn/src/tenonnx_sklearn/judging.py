@@ -1,4 +1,4 @@
-"""Judging the file of an estimator on onnxruntime by the estimator itself."""
+"""Verification of an exported file on onnxruntime against its estimator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of two rows, as metrics and kernels of a user are, traced for all pairs at once."""
+"""Tracing of functions of two rows, such as metrics and kernels of users, for all pairs at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scaled columns, folded into what reads them: thresholds of trees exactly, weights where no digits are lost."""
+"""Folding of scaling into thresholds of trees, exactly, and into weights where no precision is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words and characters of texts as integers, spelled as an analyzer of scikit-learn spells them.
+"""Tokenization of strings into words and characters, as the analyzers of scikit-learn do it.
 
 A runtime has no op that lowers the case or strips accents of any text on any machine. So texts are cut as they are, and
 each character becomes the integers of what the analyzer makes of it, as far as a vocabulary knows these.

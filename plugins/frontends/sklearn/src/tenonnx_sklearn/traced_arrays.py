@@ -1,4 +1,4 @@
-"""Arrays whose numbers are not known, as numpy's functions and operators take them: values of a graph."""
+"""Symbolic arrays: numpy's functions and operators on values of a graph."""
 
 from __future__ import annotations
 

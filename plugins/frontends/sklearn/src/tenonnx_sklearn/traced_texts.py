@@ -1,4 +1,4 @@
-"""Arrays of texts that are not known, of which a traced function counts characters, words and substrings."""
+"""Symbolic string arrays: counts of characters, words and substrings in a traced function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of numpy on values of a graph, so that what a user wrote for arrays is traced: ``np.log1p(X)[:, 1:]``."""
+"""Tracing of numpy functions of users, such as ``np.log1p(X)[:, 1:]``."""
 
 from __future__ import annotations
 

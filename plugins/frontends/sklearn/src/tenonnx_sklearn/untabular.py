@@ -1,4 +1,4 @@
-"""Rows that are no table: labels, sets, mappings and images."""
+"""Inputs other than tables: labels, sets, mappings and images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effects of ops: which graphs of a file TensorFlow may run, as verification does.
+"""Side effects of ops: checks of whether TensorFlow may run a graph for verification.
 
 A graph is given to TensorFlow only when all of it consists of ops of ``effectless_ops.txt``. Messages are those of
 TensorFlow itself, so that what is checked is what is run. Ops that read a file are allowed where the file is one that

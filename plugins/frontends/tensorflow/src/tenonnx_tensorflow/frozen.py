@@ -1,4 +1,4 @@
-"""Frozen graphs: one ``GraphDef`` in a file, whose variables are constants."""
+"""Frozen graphs: one ``GraphDef`` in a file, with variables as constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops and branches over what stands for values: tensors, complex numbers, lists, variables that change."""
+"""Loops and branches over tracked values: tensors, complex numbers, lists and variables."""
 
 from __future__ import annotations
 

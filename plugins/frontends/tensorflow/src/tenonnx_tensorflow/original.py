@@ -1,4 +1,4 @@
-"""The original of a file, which TensorFlow, or Keras on another backend, runs in a worker process, to compare with."""
+"""The original of a file, run in a worker process by TensorFlow or another backend of Keras, for verification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recurrent layers: loops whose body is a cell of Keras are LSTM, GRU and RNN of ONNX."""
+"""Recognition of LSTM, GRU and RNN layers of Keras in loops."""
 
 from __future__ import annotations
 

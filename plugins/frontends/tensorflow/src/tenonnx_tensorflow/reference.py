@@ -1,4 +1,4 @@
-"""The originals of files, run by TensorFlow, to compare with.
+"""The originals of files, run by TensorFlow, for verification.
 
 TensorFlow never loads a SavedModel, which would run the initializers of its objects. Only the part of the graph that a
 signature needs is run, with what restores its variables and fills its tables, and only when no op of the file has an

@@ -1,4 +1,4 @@
-"""Diagonals by offset, band and alignment, and what else a batch of matrices meets, at fixed and at varying batches."""
+"""Diagonals by offset, band and alignment, at fixed and at varying batches."""
 
 from __future__ import annotations
 

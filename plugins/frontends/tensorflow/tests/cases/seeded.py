@@ -1,4 +1,4 @@
-"""Random numbers of a seed that is given, which are those of TensorFlow; the seed, or the shape, may be an input."""
+"""Stateless random numbers of TensorFlow; the seed, or the shape, may be an input."""
 
 from __future__ import annotations
 

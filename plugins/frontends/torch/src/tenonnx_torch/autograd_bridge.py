@@ -1,4 +1,4 @@
-"""Nodes that numpy computes, with the gradient that tenonnx has for their op: through codes it passes straight."""
+"""Nodes on numpy within PyTorch, with the gradients of their ops; straight-through for quantized values."""
 
 from __future__ import annotations
 

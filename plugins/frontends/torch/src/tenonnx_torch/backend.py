@@ -1,4 +1,4 @@
-"""The backend: graphs as programs of PyTorch, whose state stays on a device."""
+"""The backend: graphs as programs of PyTorch, with state on a device."""
 
 from __future__ import annotations
 

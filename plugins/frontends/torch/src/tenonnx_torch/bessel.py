@@ -1,4 +1,4 @@
-"""Bessel functions of both kinds and their kin, by the series of ``special.py``.
+"""Bessel functions of both kinds, by the series of ``special.py``.
 
 Far from 0 a function is a wave whose height and phase vary slowly with the square of ``5 / x``; near 0 what is left
 beside the logarithm and the pole is smooth.

@@ -1,4 +1,4 @@
-"""Arguments that are no tensors, and dims as JSON and ``dynamic_axes`` give them."""
+"""Arguments that are not tensors, and dims in the notation of JSON and ``dynamic_axes``."""
 
 from __future__ import annotations
 

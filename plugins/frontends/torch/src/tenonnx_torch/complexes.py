@@ -1,4 +1,4 @@
-"""Complex numbers inside a module, which the exporter holds as pairs, where it has no form for them."""
+"""Complex numbers inside a module as pairs, for operations without a lowering in the exporter."""
 
 from __future__ import annotations
 

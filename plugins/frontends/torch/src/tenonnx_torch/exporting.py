@@ -1,4 +1,4 @@
-"""The whole flow: a module as an ONNX file that was compared with it."""
+"""``export``: a module as an ONNX file, compared with the module."""
 
 from __future__ import annotations
 

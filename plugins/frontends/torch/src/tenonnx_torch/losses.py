@@ -1,4 +1,4 @@
-"""Functions whose operations cannot be traced, as their results have sizes that only contents tell."""
+"""Losses with data-dependent sizes in a traceable form."""
 
 from __future__ import annotations
 

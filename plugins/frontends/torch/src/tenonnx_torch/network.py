@@ -1,4 +1,4 @@
-"""The way back: a graph as a ``torch.nn.Module`` whose parameters PyTorch trains."""
+"""Graphs as ``torch.nn.Module``, with parameters that PyTorch trains."""
 
 from __future__ import annotations
 

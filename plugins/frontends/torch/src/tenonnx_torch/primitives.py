@@ -1,4 +1,4 @@
-"""Lowerings of ``torch.ops.prims``, which PyTorch's reference implementations call, to ``torch.ops.aten``."""
+"""Lowerings of ``torch.ops.prims`` to ``torch.ops.aten``, for PyTorch's reference implementations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN over sequences of any length: PyTorch unrolls them as it traces, which would fix the length.
+"""LSTM, GRU and RNN over sequences of any length, instead of the unrolled layers of a trace.
 
 Sequences of several lengths, which PyTorch packs, stay padded beside their lengths, as ONNX has them.
 """

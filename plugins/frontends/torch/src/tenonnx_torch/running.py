@@ -1,4 +1,4 @@
-"""Programs of PyTorch: a plan on a device, state that stays there, and what torch.compile makes of a plan."""
+"""Programs of PyTorch: a plan on a device, its state, and compilation by torch.compile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shape arithmetic on Python numbers, symbolic ones included, which leaves no tensors in a traced program."""
+"""Shape arithmetic on Python numbers, symbolic ones included, without tensors in the traced program."""
 
 from __future__ import annotations
 

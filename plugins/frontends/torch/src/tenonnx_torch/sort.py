@@ -1,4 +1,4 @@
-"""Sorting, masks, extremes and moments beyond what the exporter covers."""
+"""Sorting, masks, extremes and moments that the exporter does not cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of PyTorch that look at contents, so that they cannot be traced, or fix sizes; here they do not."""
+"""Traceable forms of functions that inspect contents or fix sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that PyTorch traces for the sizes of the examples alone, or not at all, by others that it traces."""
+"""Traceable replacements of functions that PyTorch traces for example sizes only, or not at all."""
 
 from __future__ import annotations
 

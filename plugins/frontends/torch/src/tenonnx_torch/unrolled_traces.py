@@ -1,4 +1,4 @@
-"""Traces in which a dim is a number wherever Python asks for one, so that loops over it are written out."""
+"""Traces with one dim as a fixed number, so that loops over it are unrolled."""
 
 from __future__ import annotations
 

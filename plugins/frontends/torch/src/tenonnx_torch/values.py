@@ -1,4 +1,4 @@
-"""Contents that run through a network: tensors where PyTorch computes with the element type, arrays elsewhere."""
+"""Contents of values in a network: tensors for element types that PyTorch computes with, arrays for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators and detectors of ``torchvision``, by name, as it may not be installed."""
+"""Operators and detectors of ``torchvision``, by name, so that it need not be installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A graph as one function of tensors, which the compiler of PyTorch takes whole instead of reading its Python."""
+"""A graph as one function of tensors, compiled as a whole by PyTorch."""
 
 from __future__ import annotations
 

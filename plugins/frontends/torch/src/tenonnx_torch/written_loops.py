@@ -1,4 +1,4 @@
-"""Modules whose loops over a dim are scans, made of traces at two lengths."""
+"""Modules with loops over a dim as scans, made of traces at two lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layout of onnxruntime-genai: ``genai_config.json`` beside the decoder, and generation by it where it is installed.
+"""Layout of onnxruntime-genai: the decoder with ``genai_config.json``, and a test of generation.
 
 Keys are those of https://onnxruntime.ai/docs/genai/reference/config.html.
 """

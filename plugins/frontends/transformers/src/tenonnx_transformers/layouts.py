@@ -1,4 +1,4 @@
-"""Layouts of folders: the files that a runtime expects beside the graphs, and their places."""
+"""Layouts of folders: the files that a runtime expects in addition to the graphs, and their places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks: which classes of transformers belong to each, and how a model of it becomes graphs."""
+"""Tasks: the model classes of transformers for each, and the conversion of a model to graphs."""
 
 from __future__ import annotations
 

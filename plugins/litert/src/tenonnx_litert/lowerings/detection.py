@@ -1,4 +1,4 @@
-"""Suppression of boxes that overlap."""
+"""Non-maximum suppression of boxes."""
 
 from __future__ import annotations
 

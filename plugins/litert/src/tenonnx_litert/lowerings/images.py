@@ -1,4 +1,4 @@
-"""Convolutions, pooling and resizing of images, whose channels become the last axis."""
+"""Convolutions, pooling and resizing of images, with the channels moved to the last axis."""
 
 from __future__ import annotations
 

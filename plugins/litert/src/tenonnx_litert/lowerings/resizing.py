@@ -1,4 +1,4 @@
-"""Resizing of images, whose channels become the last axis."""
+"""Resizing of images, with the channels moved to the last axis."""
 
 from __future__ import annotations
 

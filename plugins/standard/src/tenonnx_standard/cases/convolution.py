@@ -1,4 +1,4 @@
-"""Cases of convolutions, their transposes and their gradients, and of what is unfolded into blocks."""
+"""Cases of convolutions, their transposes and gradients, and of Col2Im."""
 
 from __future__ import annotations
 

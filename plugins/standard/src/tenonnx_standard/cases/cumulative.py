@@ -1,4 +1,4 @@
-"""Cases of running sums and products."""
+"""Cases of cumulative sums and products."""
 
 from __future__ import annotations
 

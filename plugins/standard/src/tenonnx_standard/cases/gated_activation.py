@@ -1,4 +1,4 @@
-"""Cases of activations of one input that let another through."""
+"""Cases of gated activations."""
 
 from __future__ import annotations
 

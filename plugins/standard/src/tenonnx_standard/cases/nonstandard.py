@@ -1,4 +1,4 @@
-"""Cases of ops that the specification of their domain does not have."""
+"""Cases of ops that occur in files, but not in the specification."""
 
 from __future__ import annotations
 

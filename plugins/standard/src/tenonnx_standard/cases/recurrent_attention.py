@@ -1,4 +1,4 @@
-"""Cases of attention with a state, and of its convolution."""
+"""Cases of linear attention with a state, and of its convolution."""
 
 from __future__ import annotations
 

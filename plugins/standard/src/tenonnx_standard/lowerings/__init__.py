@@ -1,4 +1,4 @@
-"""Further lowerings, for targets that have a list of ops.
+"""Lowerings to other ops, for targets with a list of supported ops.
 
 Each says an op by others. Its class says how near the results are: ``exact`` for equal numbers, ``rounding`` for
 differences of four ulps of the largest number that is added up, or as many as its docstring states, ``finite`` where

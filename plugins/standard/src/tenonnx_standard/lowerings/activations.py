@@ -1,4 +1,4 @@
-"""Activations by others, and by arithmetic."""
+"""Lowerings of activations to others and to arithmetic."""
 
 from __future__ import annotations
 

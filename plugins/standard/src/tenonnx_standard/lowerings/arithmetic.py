@@ -1,4 +1,4 @@
-"""Arithmetic by other arithmetic."""
+"""Lowerings of arithmetic to other arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Branches and loops without control flow: folded, chosen by Where, or unrolled."""
+"""Lowerings of branches and loops without control flow: folded, selected by Where, or unrolled."""
 
 from __future__ import annotations
 

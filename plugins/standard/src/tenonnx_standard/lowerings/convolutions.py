@@ -1,4 +1,4 @@
-"""Convolutions and pools by each other, by slices and by products of matrices."""
+"""Lowerings of convolutions and pooling to each other, to slices and to matrix products."""
 
 from __future__ import annotations
 

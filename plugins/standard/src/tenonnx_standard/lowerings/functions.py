@@ -1,4 +1,4 @@
-"""Elementary functions by others."""
+"""Lowerings of elementary functions to others."""
 
 from __future__ import annotations
 

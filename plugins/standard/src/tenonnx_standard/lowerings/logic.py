@@ -1,4 +1,4 @@
-"""Logic, comparison and casts by each other."""
+"""Lowerings of logic, comparison and casts to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of matrices by each other."""
+"""Lowerings of matrix products to each other."""
 
 from __future__ import annotations
 

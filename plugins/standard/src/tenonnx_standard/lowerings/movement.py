@@ -1,4 +1,4 @@
-"""Parts of tensors by each other."""
+"""Lowerings of slicing, joining and padding to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions by others, by products of matrices and by slices."""
+"""Lowerings of reductions to others, to matrix products and to slices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of lowerings, and what they ask of values."""
+"""The table of lowerings, and conditions on values."""
 
 from __future__ import annotations
 

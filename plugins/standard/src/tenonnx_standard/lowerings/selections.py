@@ -1,4 +1,4 @@
-"""Resizing, sorting and choosing by other ops."""
+"""Lowerings of resizing, sorting and selection to other ops."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Probing: which ops, versions, element types and attributes a consumer of ONNX files computes rightly."""
+"""Probing: ops, versions, element types and attributes that a consumer of ONNX files computes correctly."""

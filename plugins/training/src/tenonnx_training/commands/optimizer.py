@@ -1,4 +1,4 @@
-"""The optimizer of ``tenonnx train``: by name, or that of the training so far, with what is given of its settings."""
+"""The optimizer of ``tenonnx train``: by name, or that of the checkpoint with changed settings."""
 
 from __future__ import annotations
 

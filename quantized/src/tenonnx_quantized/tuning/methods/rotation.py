@@ -1,4 +1,4 @@
-"""Rotation of the residual stream of a transformer by a random Hadamard matrix, which leaves no outliers in it.
+"""Rotation of the residual stream of a transformer by a random Hadamard matrix, to remove outliers.
 
 A rotation keeps the root mean square of a vector, so that an RMS normalization without its scale commutes with it. The
 scale moves into the layers that read the normalized values, and the rotation into the weights of all

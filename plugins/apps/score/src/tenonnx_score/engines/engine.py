@@ -1,4 +1,4 @@
-"""Choosing an engine by what ``--on`` says."""
+"""Choosing an engine by the option ``--on``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features that stand for a kernel."""
+"""Kernel approximations, robust covariance and Isomap."""
 
 from __future__ import annotations
 

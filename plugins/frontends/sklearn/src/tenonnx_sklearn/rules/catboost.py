@@ -1,4 +1,4 @@
-"""CatBoost, read from the JSON that its model saves; the package itself is not imported."""
+"""CatBoost, read from the JSON that its model saves without importing the package."""
 
 from __future__ import annotations
 

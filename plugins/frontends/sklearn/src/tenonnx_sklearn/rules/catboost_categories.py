@@ -1,4 +1,4 @@
-"""Categories of CatBoost: its model holds hashes of their texts, and of those that occurred together what they counted.
+"""Categorical features of CatBoost: hashes of strings, combinations, and their counters.
 
 The texts are those of the example; where they do not explain all hashes of the model, it is refused, since a text that
 is not known would count as unknown.

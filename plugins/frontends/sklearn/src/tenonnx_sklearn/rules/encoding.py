@@ -1,4 +1,4 @@
-"""Encoders of categories: a table with a row for each category, and one more for what is unknown."""
+"""Encoders of categories: a table with a row for each category, and one for unknown ones."""
 
 from __future__ import annotations
 

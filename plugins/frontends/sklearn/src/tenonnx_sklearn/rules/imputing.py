@@ -1,4 +1,4 @@
-"""Imputers: by one number for a column, by neighbors and by regression, and the indicators of what was missing."""
+"""Imputers: by one number for a column, by neighbors and by regression; and missing indicators."""
 
 from __future__ import annotations
 

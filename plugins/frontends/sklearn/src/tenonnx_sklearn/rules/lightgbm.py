@@ -1,4 +1,4 @@
-"""LightGBM, read from what its booster dumps; the package itself is not imported."""
+"""LightGBM, read from the dump of its booster without importing the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels that were spread over rows with few."""
+"""Label propagation and label spreading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimators that have no form in a graph of rows, and why."""
+"""Estimators without a conversion, and the reasons."""
 
 from __future__ import annotations
 

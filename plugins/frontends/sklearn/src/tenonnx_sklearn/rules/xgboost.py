@@ -1,4 +1,4 @@
-"""XGBoost, read from the JSON that its booster saves; the package itself is not imported."""
+"""XGBoost, read from the JSON that its booster saves without importing the package."""
 
 from __future__ import annotations
 

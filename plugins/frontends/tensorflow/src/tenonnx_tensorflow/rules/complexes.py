@@ -1,4 +1,4 @@
-"""Complex numbers, which are pairs of their parts, and Fourier transforms."""
+"""Complex numbers as pairs of their parts, and Fourier transforms."""
 
 from __future__ import annotations
 

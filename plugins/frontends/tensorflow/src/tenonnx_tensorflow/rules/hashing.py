@@ -1,4 +1,4 @@
-"""Buckets of text: FarmHash's fingerprint (na::Hash64), SipHash-2-4, and MurmurHash64A.
+"""String hashing: FarmHash's fingerprint (na::Hash64), SipHash-2-4, and MurmurHash64A.
 
 The text of an integer follows from its digits, so that its hash is arithmetic. Words of 64 bits are int64, whose sums
 and products leave out what is beyond, as those of C do.

@@ -1,4 +1,4 @@
-"""Lists of tensors, and the arrays of tensors of TensorFlow 1: rows of one tensor, which a loop stacks."""
+"""Lists of tensors, and TensorArrays of TensorFlow 1: rows of one tensor, stacked by a loop."""
 
 from __future__ import annotations
 

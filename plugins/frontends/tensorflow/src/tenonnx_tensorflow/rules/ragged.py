@@ -1,4 +1,4 @@
-"""Text that is split, and rows of different lengths, as the numbers of rows of their elements."""
+"""Ragged tensors: split strings, and rows of different lengths by the row numbers of their elements."""
 
 from __future__ import annotations
 

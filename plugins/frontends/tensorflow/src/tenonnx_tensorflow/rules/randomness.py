@@ -1,4 +1,4 @@
-"""Random numbers, and fake quantization."""
+"""Random numbers and fake quantization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions, running ones too."""
+"""Reductions and cumulative sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front end for ``.pt2`` files, and for files of TorchScript and pickled modules, which need trust."""
+"""The front end for ``.pt2`` files, and, with trust, for files of TorchScript and pickled modules."""
 
 from __future__ import annotations
 

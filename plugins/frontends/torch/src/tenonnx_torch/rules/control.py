@@ -1,4 +1,4 @@
-"""Ops with subgraphs, and those of sequences and optionals, whose elements stay what they are."""
+"""Ops with subgraphs, sequences and optionals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recurrent layers as they are usual: one kernel of PyTorch takes all steps, and knows its gradient."""
+"""Standard recurrent layers by PyTorch's fused kernels, gradients included."""
 
 from __future__ import annotations
 

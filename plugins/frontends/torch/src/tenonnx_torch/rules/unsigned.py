@@ -1,4 +1,4 @@
-"""Arithmetic of uint32, by which random numbers are drawn in training: PyTorch has hardly a kernel for these."""
+"""Arithmetic of uint32, used by random numbers in training, for which PyTorch has few kernels."""
 
 from __future__ import annotations
 
