@@ -1,4 +1,4 @@
-"""Texts of errors: plain headlines that say what failed, and the search for them in the sources."""
+"""Texts of errors: plain headlines that name the failure, and the search for them in the sources."""
 
 import ast
 import re

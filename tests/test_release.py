@@ -42,7 +42,7 @@ def test_a_wheel_with_other_files_is_refused(tmp_path, names, said):
         release.check_contents(wheel(tmp_path, names))
 
 
-def test_a_source_distribution_has_a_licence(tmp_path):
+def test_a_source_distribution_has_a_license(tmp_path):
     path = tmp_path / "tenonnx_a-1.tar.gz"
     (tmp_path / "pyproject.toml").write_text("")
     with tarfile.open(path, "w:gz") as file:
