@@ -192,17 +192,17 @@ def test_what_no_function_can_stand_for_is_named(registry):
     graph = tx.load(onnx.parser.parse_model(text), registry=registry)
     with pytest.raises(tx.NotRepresentable, match="1 node cannot be expressed") as caught:
         carried(graph)
-    assert 'node "lost" (com.acme::Unknown@7): it cannot be expressed as a function' in str(caught.value)
+    assert 'node "lost" (com.acme::Unknown@7): cannot be expressed as a function' in str(caught.value)
     with pytest.raises(tx.NotRepresentable, match="cannot be expressed in the target") as caught:
         carried(graph_of(opened))
-    assert "com.acme::Opened@1): it cannot be expressed as a function: it is a primitive" in caught.value.given
+    assert "com.acme::Opened@1): cannot be expressed as a function: a primitive" in caught.value.given
     assert "define the op by ops" in caught.value.do
     body = "b (float[2] i) => (float[2] o) { o = Relu(i) }"
     text = f"""<ir_version: 8, opset_import: ["": 17, "com.acme": 7]>
         g (float[2] x) => (float[2] y) {{ y = com.acme.Within<body = {body}>(x) }}"""
     with pytest.raises(tx.NotRepresentable, match="cannot be expressed in the target") as caught:
         carried(tx.load(onnx.parser.parse_model(text), registry=registry))
-    assert "it cannot be expressed as a function: it has a subgraph" in caught.value.given
+    assert "cannot be expressed as a function: the call has a subgraph" in caught.value.given
 
 
 def test_what_there_is_to_choose_and_the_version_that_it_takes():

@@ -1,4 +1,4 @@
-"""Files of audio, segments, boxes and sentences: what cases do not draw, and inputs that are refused."""
+"""Files of audio, segments, boxes and sentences: calls beyond the cases, and refused inputs."""
 
 import io
 

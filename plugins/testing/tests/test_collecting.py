@@ -124,7 +124,7 @@ def test_what_is_missing_or_broken_fails():
         found["acme_cases.broken-import"](1)
     with pytest.raises(Failure, match="acme::Thrice@1 has no conformance case"):
         found["acme.Thrice@1-cases"](1)
-    with pytest.raises(Failure, match="since=8 is no version of Sin"):
+    with pytest.raises(Failure, match="since=8 is not a version of Sin"):
         found["Sin@8-signature"](1)
     found["acme-ops-ai.onnx-coverage"](1)
 

@@ -30,8 +30,8 @@ def sine_of(name):
     [
         (sine_of("x"), 'at version 22, input 0 is "x", and the schema has "input"'),
         (clip(), 'at version 6, attribute "max" is None by default'),
-        (op("Sin", since=8)(lambda input: input), "since=8 is no version of Sin"),
-        (op("Sin", since=7, before=9)(lambda input: input), "before=9 is no version of Sin"),
+        (op("Sin", since=8)(lambda input: input), "since=8 is not a version of Sin"),
+        (op("Sin", since=7, before=9)(lambda input: input), "before=9 is not a version of Sin"),
         (op("Sin", since=7)(lambda input, other: input), "at version 7, the inputs are ['input', 'other']"),
         (op("Sin", since=7)(lambda input=None: input), 'at version 22, input "input" is optional, and required'),
         (op("Sin", since=7)(lambda *input: input), 'at version 7, input "input" is variadic'),
@@ -40,7 +40,7 @@ def sine_of(name):
         (op("Elu", since=6)(lambda X, *, alpha: X), 'at version 6, attribute "alpha" is required'),
         (op("Elu", since=6)(lambda X, *, alpha=2.0: X), 'at version 6, attribute "alpha" is 2.0 by default, and 1.0'),
         (op("Elu", since=6)(lambda X, *, alpha=1: X), 'at version 6, attribute "alpha" is 1 by default, and 1.0'),
-        (op("Elu", since=6)(lambda X, *, alpha=1.0: X).until(9, ignored=["beta"]), "until(9) is no version of Elu"),
+        (op("Elu", since=6)(lambda X, *, alpha=1.0: X).until(9, ignored=["beta"]), "until(9) is not a version of Elu"),
     ],
 )
 def test_a_wrong_signature_is_told(made, problem):

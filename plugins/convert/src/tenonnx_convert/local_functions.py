@@ -50,7 +50,7 @@ def carry_vendor_ops(moved: Retargeted, target: Target, *, refuse: bool = True) 
         try:
             name = carried.add(node)
         except TenonnxError as error:
-            change.refuse([f"it cannot be expressed as a function: {error.what}"], _ADVICE)
+            change.refuse([f"cannot be expressed as a function: {error.what}"], _ADVICE)
         else:
             change.action, change.reason = "carried", f"as the function {node.domain}::{name}"
     carried.settle()
@@ -88,9 +88,9 @@ class _Carried:
         """The name of the function for a call. Raises an error of ours where there can be none."""
         op = known_op(node)
         if node.subgraphs:
-            raise NotRepresentable("it has a subgraph")
+            raise NotRepresentable("the call has a subgraph")
         if op.primitive and not op.lowerings:
-            raise NotRepresentable("it is a primitive: it has no body")
+            raise NotRepresentable("a primitive has no body")
         try:
             proto = self._function(node, contents=False)
         except TenonnxError:  # what decides about the body may be a constant

@@ -116,7 +116,7 @@ def _array(data: bytes, bound: Bound) -> Array:
     try:
         array = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError, *ODD_HEADERS) as error:
-        raise Unreadable(f"it is no .npy file: {error}") from error
+        raise Unreadable(f"it is not a .npy file: {error}") from error
     if array.dtype.kind not in "biuf":
         raise Unreadable(f"it holds {array.dtype}, and the input takes {bound.dtype}")
     inner: Reasons = {}

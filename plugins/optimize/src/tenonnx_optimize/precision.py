@@ -258,7 +258,7 @@ class _Lowering(Rewriter):
         if node.label in self.widened:
             return "its values exceed the range"
         if any(v is not None and v.type is not None and not isinstance(v.type, TensorType) for v in node.outputs):
-            return "its output is no tensor"
+            return "its output is not a tensor"
         said = str(find_trait(node.op, "needs_float32") or "")
         for value in copied.inputs if not said else ():
             if value is not None and self._is_weight(value) and value.tensor.shape != () and self._exceeds(value):

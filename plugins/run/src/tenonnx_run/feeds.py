@@ -59,7 +59,7 @@ def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) ->
     try:
         array = np.asarray(feed)
     except Exception as error:  # of what numpy, or the object itself, makes no array
-        given = f"{type(feed).__name__}, which is no array: {error}"
+        given = f"{type(feed).__name__}, which is not an array: {error}"
         raise InvalidFeed(f'input "{value.name}" got a feed that is not {kind}', given=given) from error
     given = f"{array.dtype} array of shape {array.shape}"
     if kind.dtype is DType.string:

@@ -179,12 +179,12 @@ def contradiction(inferred: Type | None, contents: Any, symbols: Mapping[str, in
         return "" if contents is None else contradiction(inferred.element, contents, symbols)
     if isinstance(inferred, SequenceType):
         if not isinstance(contents, list):
-            return "it is no sequence"
+            return "it is not a sequence"
         return next(filter(None, (contradiction(inferred.element, c, symbols) for c in contents)), "")
     if isinstance(inferred, MapType):
-        return "" if isinstance(contents, dict) else "it is no map"
+        return "" if isinstance(contents, dict) else "it is not a map"
     if not isinstance(contents, np.ndarray | np.generic):
-        return "it is no tensor"
+        return "it is not a tensor"
     real = np.asarray(contents)
     if DType.of(real.dtype) is not inferred.dtype:
         return "the dtypes differ"

@@ -23,10 +23,10 @@ def signature_problems(op: Op) -> list[str]:
     for what, version in (("since", op.since), ("before", op.before)):
         known = version is None or version in history or not op.is_specified_at(version)
         if not known:
-            problems.append(f"{what}={version} is no version of {op.name}; these are {list(history)}")
+            problems.append(f"{what}={version} is not a version of {op.name}; these are {list(history)}")
     for step in op.signature_changes:
         if step.before not in history or not op.since < step.before <= (op.before or step.before):
-            problems.append(f"until({step.before}) is no version of {op.name} here; these are {list(history)}")
+            problems.append(f"until({step.before}) is not a version of {op.name} here; these are {list(history)}")
     found = {version: schema for version in schemas.versions(op) if (schema := schemas.schema_at(op, version))}
     for version, schema in found.items():
         signature, newest = signature_at(op, version), version == max(found)

@@ -306,8 +306,8 @@ def _object(line: bytes) -> dict[str, Any] | str:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return f"it is no JSON: {error}"
-    return found if isinstance(found, dict) else "it is no object of JSON"
+        return f"it is not JSON: {error}"
+    return found if isinstance(found, dict) else "it is not a JSON object"
 
 
 def _misfit(found: dict[str, Any], schema: pa.Schema) -> str:

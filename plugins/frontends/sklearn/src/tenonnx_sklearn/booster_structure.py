@@ -40,7 +40,7 @@ def _check_tree(left: Sequence[int], right: Sequence[int], where: str) -> None:
     """Check that every node is the child of one other, and the first one of none; a child below zero is a leaf."""
     children = [child for child in (*left, *right) if child >= 0]
     if len(left) != len(right) or any(child >= len(left) for child in children):
-        raise _Broken(f"a child that is no node in {where}")
+        raise _Broken(f"a child that is not a node in {where}")
     if 0 in children or len(set(children)) != len(children):
         raise _Broken(f"a node with two parents in {where}")
 
@@ -138,7 +138,7 @@ def _check_lightgbm_tree(facts: Mapping[str, str], highest: int, where: str) -> 
         if decision & 1 and not (threshold.is_integer() and 0 <= threshold < categories):
             raise _Broken(f"categories that are not there in {where}")
         if math.isnan(threshold):
-            raise _Broken(f"a threshold that is no number in {where}")
+            raise _Broken(f"a threshold that is not a number in {where}")
     if int(facts.get("is_linear", 0)):
         counts = numbers("num_features")
         features = numbers("leaf_features")

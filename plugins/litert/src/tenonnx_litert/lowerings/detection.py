@@ -29,7 +29,7 @@ def non_max_suppression(
     batch, classes = sizes(scores)[:2]
     unless(batch is None or classes is None, "the number of images or classes is dynamic")
     unless(max_output_boxes_per_class is None, "max_output_boxes_per_class is missing, so that no box is kept")
-    unless(batch * classes > _MOST_CALLS, f"it takes more than {_MOST_CALLS} calls of the kernel")
+    unless(batch * classes > _MOST_CALLS, f"the lowering takes more than {_MOST_CALLS} calls of the kernel")
     if center_point_box:
         middle, extent = ops.slice_(boxes, [0], [2], [2]), ops.slice_(boxes, [2], [4], [2]) * 0.5
         boxes = ops.concat(middle - extent, middle + extent, axis=2)

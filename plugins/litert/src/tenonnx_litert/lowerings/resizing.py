@@ -81,7 +81,10 @@ def _resized_to_nearest(
         old = x.shape[axis]
         row = np.arange(old, dtype=np.float32)
         other = [None if v is None else static(v) for v in (roi, scales)]
-        unless(any(v is not None and k is None for v, k in zip((roi, scales), other, strict=True)), "it is computed")
+        unless(
+            any(v is not None and k is None for v, k in zip((roi, scales), other, strict=True)),
+            "roi or scales is computed",
+        )
         places.append(_positions(row, axis, new, other, options))
     images = channels_last(x)
     for centers in (0, 1):

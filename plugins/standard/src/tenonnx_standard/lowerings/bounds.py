@@ -1,4 +1,4 @@
-"""Signs, bounds and rounding by each other and by arithmetic."""
+"""Lowerings of signs, bounds and rounding to each other and to arithmetic."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def loop_by_where(M, cond, *v_initial, body, _outputs=None):
     """All iterations, each carried value as it was where the condition no longer holds."""
     limit = max(int(numbers(M).reshape(-1)[0]), 0)
     unless(len(body.outputs) > 1 + len(v_initial), "the length of a scan output depends on inputs")
-    unless(limit * len(body.nodes) > _MOST_NODES, f"it would take {limit} times {len(body.nodes)} nodes")
+    unless(limit * len(body.nodes) > _MOST_NODES, f"unrolling takes {limit} times {len(body.nodes)} nodes")
     _must_be_safe(body)
     going_on = constant(np.array(True)) if cond is None else _scalar(cond)
     carried = list(v_initial)
@@ -79,7 +79,7 @@ def loop_by_where(M, cond, *v_initial, body, _outputs=None):
 
 def _iteration(body: Graph, step: int, carried: Sequence[Any]) -> Sequence[Any]:
     """The outputs of one iteration whose condition holds."""
-    unless((step + 1) * len(body.nodes) > _MOST_NODES, f"it would take over {step} times {len(body.nodes)} nodes")
+    unless((step + 1) * len(body.nodes) > _MOST_NODES, f"unrolling takes over {step} times {len(body.nodes)} nodes")
     counter, condition = (counter_shape(value) for value in body.inputs[:2])
     given = [constant(np.full(counter, step, np.int64)), constant(np.full(condition, True))]
     return inline(body, [*given, *carried])

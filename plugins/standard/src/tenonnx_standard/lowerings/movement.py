@@ -1,4 +1,4 @@
-"""Lowerings of slicing, joining and padding to each other."""
+"""Lowerings of slicing, joining, padding and gathering to other ops."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def count(dims: Sequence[int], most: int = 256) -> int:
     """The product of dims. Raises ``NotRepresentable`` where one node for each would be too many."""
     found = math.prod(dims)
     if not 0 < found <= most:
-        raise NotRepresentable(f"it would take {found} nodes")
+        raise NotRepresentable(f"the lowering takes {found} nodes")
     return found
 
 

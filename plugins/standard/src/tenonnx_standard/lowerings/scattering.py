@@ -1,4 +1,4 @@
-"""Scattering, and blocks of images as channels, by other ops."""
+"""Lowerings of scattering, and of blocks of images as channels, to other ops."""
 
 from __future__ import annotations
 

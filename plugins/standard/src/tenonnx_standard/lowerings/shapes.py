@@ -1,4 +1,4 @@
-"""Shapes and repetition by each other."""
+"""Lowerings of shape ops and repetition to each other."""
 
 from __future__ import annotations
 

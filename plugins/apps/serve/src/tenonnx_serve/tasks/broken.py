@@ -172,7 +172,7 @@ class _Repair:
                     _note(node, _FAULT, f'weight "{name}" is missing: {self.missing[name]}')
                 elif name and name not in known:
                     self.faults.setdefault(name, "comes from nowhere: no input, initializer or node has this name")
-                    _note(node, _FAULT, f'reads "{name}", which is no input, initializer or output of a node')
+                    _note(node, _FAULT, f'reads "{name}", which is not an input, an initializer or an output of a node')
         for output in graph.output:
             if output.name not in known:
                 self.faults.setdefault(output.name, "comes from nowhere: no node computes this output")

@@ -135,7 +135,7 @@ def _multiplied_to_tolerance(model: Any, rows: Value, H: Any) -> Value:
         return [goes_on, W, error, first]
 
     if model.max_iter % 10:
-        raise refusal(model, f"max_iter={model.max_iter}, of which ten is no divisor")
+        raise refusal(model, f"max_iter={model.max_iter}, which ten does not divide")
     start = _even(rows, H)
     error = _divergence(beta, rows, start, H)
     return repeated(tens, [start, error, error], model.max_iter // 10)[0]

@@ -301,7 +301,7 @@ def one_versus_one(model: Any, X: Table) -> Outputs:
     if model.pairwise_indices_ is not None:
         raise refusal(model, "a precomputed kernel")
     if any(is_regressor(each) for each in model.estimators_):
-        raise refusal(model, "members that are regressors, whose numbers are no votes")
+        raise refusal(model, "members that are regressors, which do not vote")
     members = [_scored(each, X) for each in model.estimators_]
     chosen = beside([cast(found["predict"], X.dtype) for found, _, _ in members])
     _, decision = pairwise_votes(len(model.classes_), chosen, cast(beside([score for _, score, _ in members]), X.dtype))
