@@ -24,7 +24,8 @@ HEADINGS = re.compile(
 BRITISH = re.compile(
     r"(quantis|normalis|initialis|optimis|serialis|tokenis|canonicalis|specialis|recognis|parallelis)"
     r"(e|es|ed|er|ers|ing|ation|ations)(?![a-z])"
-    r"|(?<![a-z])(colour|behaviour|neighbour|favour|honour|labell|modell|licence)(s|ed|ing|ful|able)?(?![a-z])",
+    r"|(?<![a-z])(colour|behaviour|neighbour|favour|honour|labell|modell|licence)(s|ed|ing|ful|able)?(?![a-z])"
+    r"(?!_by_classes)",  # an attribute of onnxruntime-extensions
     re.IGNORECASE,
 )
 

@@ -1,4 +1,4 @@
-"""Read hostile files of each format under ``strace``, and tell what reading them did beside.
+"""Read hostile files of each format under ``strace``, and report effects outside of their folder.
 
     python tools/trace_hostile.py                         # the formats whose packages are installed
     python tools/trace_hostile.py --kinds keras pt2 --mutants 50

@@ -99,8 +99,8 @@ class Typed:
 
     def __index__(self) -> int:
         raise TypeError(
-            f'value "{self.name}" is not a Python number, as it is unknown while a graph is built; dims(x) returns such '
-            "values for unknown dims, which range(), int() and float() cannot take"
+            f'value "{self.name}" is not a Python number, as it is unknown while a graph is built; dims(x) returns '
+            "such values for unknown dims, which range(), int() and float() cannot take"
         )
 
     __add__, __radd__ = _operators("add")
