@@ -61,7 +61,7 @@ def attention(
         if past_present_share_buffer:
             start = ops.reshape(ops.cast(past_sequence_length, to=DType.int64), [])
     if do_rotary:
-        query, key = turned(query, key, start, rotary_embedding_dim)
+        query, key = rotated(query, key, start, rotary_embedding_dim)
     present = key, value
     if past is not None and past_present_share_buffer:
         (first, key), (second, value) = (caches.written(past[k], new, start) for k, new in enumerate((key, value)))
@@ -78,15 +78,15 @@ def attention(
     return core.join_heads(y), ops.concat(*(ops.unsqueeze(x, [0]) for x in present), axis=0)
 
 
-def turned(query: Value, key: Value, start: Any, width: int) -> list[Value]:
+def rotated(query: Value, key: Value, start: Any, width: int) -> list[Value]:
     """Rotary embedding with angles of base 10000, for the positions from ``start`` on."""
     batch, heads, length, size = dims(query)
-    turned = width or size
-    share = ops.cast(ops.range_(0, turned, 2), to=DType.float32) / _as_float(turned)
+    rotated = width or size
+    share = ops.cast(ops.range_(0, rotated, 2), to=DType.float32) / _as_float(rotated)
     positions = ops.cast(ops.reshape(ops.range_(0, length, 1) + start, [1, -1, 1]), to=DType.float32)
     angles = positions * ops.pow_(constant(10000.0, DType.float32), -share)
     tables = [
-        ops.expand(ops.cast(function(angles), to=query.dtype), [batch, length, turned // 2])
+        ops.expand(ops.cast(function(angles), to=query.dtype), [batch, length, rotated // 2])
         for function in (ops.cos, ops.sin)
     ]
     narrow = 0 if width == size else width

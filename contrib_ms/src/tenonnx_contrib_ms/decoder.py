@@ -22,7 +22,7 @@ from tenonnx.extend import (
 )
 from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
-from tenonnx_contrib_ms.attention import mask_bias, turned
+from tenonnx_contrib_ms.attention import mask_bias, rotated
 from tenonnx_standard.checking import dim_of
 
 
@@ -113,7 +113,7 @@ def decoder_masked_self_attention(
     if past_present_share_buffer:
         start = ops.reshape(ops.cast(past_sequence_length, to=DType.int64), [])
     if do_rotary:
-        query, key = turned(query, key, start, 0)
+        query, key = rotated(query, key, start, 0)
     if past_present_share_buffer:
         places = None if cache_indirection is None else caches.places_of_beams(cache_indirection, start)
         first, key = caches.written(_in_order(keys), key, start, places)

@@ -25,7 +25,7 @@ from tenonnx.extend import (
 from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
 from tenonnx_contrib_ms.paged import Paged, staged
-from tenonnx_contrib_ms.projections import split_all, turn_from
+from tenonnx_contrib_ms.projections import rotate_from, split_all
 from tenonnx_standard.checking import dim_of
 
 
@@ -92,7 +92,8 @@ def dynamic_sparse_attention(
         positions = rows if position_ids is None else position_ids
         tables = ops.gather(cos_cache, positions), ops.gather(sin_cache, positions)
         q, k = (
-            turn_from(rotary_offset, x, *tables, n, rotary_interleaved) for x, n in ((q, num_heads), (k, kv_num_heads))
+            rotate_from(rotary_offset, x, *tables, n, rotary_interleaved)
+            for x, n in ((q, num_heads), (k, kv_num_heads))
         )
     form = "NONE" if key_scale is None else "PER_CHANNEL"
     cache = caches.Quantization.of((key_scale, value_scale), (form, form), kv_num_heads, 8)

@@ -79,7 +79,7 @@ def _times(x: Value, factor: int) -> Value:
 
 
 def _turned(x: Value, bits: int) -> Value:
-    """32 bits turned to the left."""
+    """32 bits rotated to the left."""
     return _low(x * _number(1 << bits)) + x / _number(1 << (32 - bits))
 
 
@@ -91,15 +91,15 @@ def murmur_hash3_numpy(X, *, positive, seed):
 
 
 def _murmur(data: bytes, state: int) -> int:
-    def turned(x: int, bits: int) -> int:
+    def rotated(x: int, bits: int) -> int:
         return (x << bits | x >> (32 - bits)) & _MASK
 
     whole = len(data) - len(data) % 4
     for start in range(0, len(data), 4):
         block = int.from_bytes(data[start : start + 4], "little")
-        state ^= turned(block * _FIRST & _MASK, 15) * _SECOND & _MASK
+        state ^= rotated(block * _FIRST & _MASK, 15) * _SECOND & _MASK
         if start < whole:
-            state = (turned(state, 13) * 5 + _STEP) & _MASK
+            state = (rotated(state, 13) * 5 + _STEP) & _MASK
     state ^= len(data)
     for shift, factor in _MIX:
         state = (state ^ state >> shift) * factor & _MASK

@@ -23,7 +23,7 @@ from tenonnx.extend import (
 )
 from tenonnx_contrib_ms import caches
 from tenonnx_contrib_ms import scaled_dot_product as core
-from tenonnx_contrib_ms.projections import turn_from
+from tenonnx_contrib_ms.projections import rotate_from
 from tenonnx_standard.checking import dim_of
 from tenonnx_standard.normalization import statistics_dtype
 
@@ -217,8 +217,8 @@ def _pairs(first: Value, second: Value) -> Value:
 
 
 def _turned(x: Value, cos: Value, sin: Value, count: int, offset: int, interleaved: int) -> Value:
-    """(tokens, heads, size) turned from the channel ``offset`` on."""
-    found = turn_from(offset, ops.unsqueeze(ops.transpose(x, perm=[1, 0, 2]), [0]), cos, sin, count, interleaved)
+    """(tokens, heads, size) rotated from the channel ``offset`` on."""
+    found = rotate_from(offset, ops.unsqueeze(ops.transpose(x, perm=[1, 0, 2]), [0]), cos, sin, count, interleaved)
     return ops.transpose(ops.squeeze(found, [0]), perm=[1, 0, 2])
 
 

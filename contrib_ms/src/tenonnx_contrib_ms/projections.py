@@ -16,19 +16,19 @@ def split_all(
     tables: tuple[Value, Value] | None,
     interleaved: int,
 ) -> tuple[Value, Value, Value]:
-    """Queries, keys and values as [batch, heads, sequence, size], normalized and turned; queries and keys as one."""
-    turned = counts[0] + counts[1]
+    """Queries, keys and values as [batch, heads, sequence, size], normalized and rotated; queries and keys as one."""
+    rotated = counts[0] + counts[1]
     if norms is not None:
         both, v = _normalized(flat, counts, norms, epsilons)
     elif len(flat) == 1:
-        both, v = ops.split(core.split_heads(flat[0], sum(counts)), [turned, counts[2]], axis=1)
+        both, v = ops.split(core.split_heads(flat[0], sum(counts)), [rotated, counts[2]], axis=1)
     elif tables is None:
         q, k, v = map(core.split_heads, flat, counts)
         return q, k, v
     else:
-        both, v = core.split_heads(ops.concat(*flat[:2], axis=-1), turned), core.split_heads(flat[2], counts[2])
+        both, v = core.split_heads(ops.concat(*flat[:2], axis=-1), rotated), core.split_heads(flat[2], counts[2])
     if tables is not None:
-        both = turn(both, *tables, turned, interleaved)
+        both = rotate(both, *tables, rotated, interleaved)
     q, k = ops.split(both, counts[:2], axis=1)
     return q, k, v
 
@@ -50,15 +50,15 @@ def _normalized(
     return ops.transpose(both, perm=[0, 2, 1, 3]), ops.transpose(apart[2], perm=[0, 2, 1, 3])
 
 
-def turn(x: Value, cos: Value, sin: Value, count: int, interleaved: int) -> Value:
-    """``x`` [batch, heads, sequence, size] turned by [batch, sequence, half] tables, which may be narrower."""
+def rotate(x: Value, cos: Value, sin: Value, count: int, interleaved: int) -> Value:
+    """``x`` [batch, heads, sequence, size] rotated by [batch, sequence, half] tables, which may be narrower."""
     size, half = x.shape[3], cos.shape[2]
     width = 2 * half if isinstance(half, int) and not (isinstance(size, int) and 2 * half == size) else 0
     return ops.rotary_embedding(x, cos, sin, interleaved=interleaved, num_heads=count, rotary_embedding_dim=width)
 
 
-def turn_from(offset: int, x: Value, cos: Value, sin: Value, count: int, interleaved: int) -> Value:
-    """``x`` turned from the channel ``offset`` on."""
+def rotate_from(offset: int, x: Value, cos: Value, sin: Value, count: int, interleaved: int) -> Value:
+    """``x`` rotated from the channel ``offset`` on."""
     if not offset:
-        return turn(x, cos, sin, count, interleaved)
-    return ops.concat(x[:, :, :, :offset], turn(x[:, :, :, offset:], cos, sin, count, interleaved), axis=3)
+        return rotate(x, cos, sin, count, interleaved)
+    return ops.concat(x[:, :, :, :offset], rotate(x[:, :, :, offset:], cos, sin, count, interleaved), axis=3)

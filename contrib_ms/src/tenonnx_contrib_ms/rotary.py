@@ -61,8 +61,8 @@ def rotary_embedding(
             rotary_embedding_dim=rotary_embedding_dim,
         )
     apart = transpose(reshape(input, [0, 0, -1, dims(cos_cache)[1] * 2]), perm=[0, 2, 1, 3])
-    turned = rotary.rotary_embedding(apart, cos_cache, sin_cache, position_ids, interleaved=interleaved)
-    return reshape(transpose(turned, perm=[0, 2, 1, 3]), shape(input))
+    rotated = rotary.rotary_embedding(apart, cos_cache, sin_cache, position_ids, interleaved=interleaved)
+    return reshape(transpose(rotated, perm=[0, 2, 1, 3]), shape(input))
 
 
 def _counted(first: Value, batch: Any, length: Any) -> Value:
@@ -101,7 +101,7 @@ def m_rotary_embedding(
     """RotaryEmbedding by three positions of each element: in time, height and width (Qwen2-VL, arXiv:2409.12191).
 
     Of the angles, the first ``mrope_section[0]`` are those of the time, and so on; or with ``mrope_layout`` 1 every
-    third one is of height or width, as long as their section reaches. What is turned is multiplied by ``scale``.
+    third one is of height or width, as long as their section reaches. What is rotated is multiplied by ``scale``.
     ``is_packed_batching`` has no effect, as in onnxruntime.
     """
     tables = [_of_sections(ops.gather(x, position_ids), mrope_section, mrope_layout) for x in (cos_cache, sin_cache)]
@@ -129,7 +129,7 @@ def _of_sections(table: Value, sections: list[int], layout: int) -> Value:
 
 @op("GemmaRotaryEmbedding", domain="com.microsoft")
 def gemma_rotary_embedding(emb, q, q_rot, k, k_rot):
-    """Queries and keys turned by the angles ``emb``, where what these are turned into is there already."""
+    """Queries and keys rotated by the angles ``emb``, where what these are rotated into is there already."""
     cosine, sine = (ops.unsqueeze(ops.cast(function(emb), to=q.dtype), [1]) for function in (ops.cos, ops.sin))
     return q * cosine + q_rot * sine, k * cosine + k_rot * sine
 
@@ -220,10 +220,10 @@ def rms_norm_rotary(
     rotary_embedding_dim: int,
     use_fp32_arithmetic=1,
 ):
-    """``input_width`` channels of heads [batch, sequence, heads, size] normalized and the first of them turned.
+    """``input_width`` channels of heads [batch, sequence, heads, size] normalized and the first of them rotated.
 
     Heads are joined afterwards, and with ``flatten_batch`` instances, too. The second output is what was normalized.
-    Where all is bfloat16 that is rounded before it is turned, and what turns it each step, without
+    Where all is bfloat16 that is rounded before it is rotated, and what turns it each step, without
     ``use_fp32_arithmetic`` or in a prefill, where a number that is not 0 says so.
     """
     batch, length, heads, _ = dims(X)
@@ -237,7 +237,7 @@ def rms_norm_rotary(
     def rounded(v: Value) -> Value:
         return ops.cast(ops.cast(v, to=DType.bfloat16), to=DType.float32)
 
-    def turned(v: Value, each: Any) -> Value:
+    def rotated(v: Value, each: Any) -> Value:
         half = rotary_embedding_dim // 2
         a, b, rest = v[..., :half], v[..., half : 2 * half], v[..., 2 * half :]
         cos, sin = tables
@@ -247,11 +247,11 @@ def rms_norm_rotary(
     normal = x / root * scale
     if narrow:
         normal = rounded(normal)
-    y = turned(normal, rounded if narrow and not use_fp32_arithmetic else ops.identity)
+    y = rotated(normal, rounded if narrow and not use_fp32_arithmetic else ops.identity)
     if narrow and prefill_numerics is not None:
         prefill = ops.not_(ops.equal(ops.reshape(prefill_numerics, []), 0))
         other = rounded(x * ops.reciprocal(root) * scale)
-        normal, y = ops.where(prefill, other, normal), ops.where(prefill, turned(other, rounded), y)
+        normal, y = ops.where(prefill, other, normal), ops.where(prefill, rotated(other, rounded), y)
     sides = [1, batch * length] if flatten_batch else [batch, length]
     flat = reshape(y, [*sides, heads * dims(scale)[0]])
     return ops.cast(flat, to=DType.float16 if output_fp16 else DType.bfloat16), normal

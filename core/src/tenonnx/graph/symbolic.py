@@ -60,7 +60,7 @@ def dims_given(dims: Iterable[Any]) -> tuple[Dim, ...]:
     Raises ``TypeError`` for anything else, ``ValueError`` for a negative size.
     """
     if isinstance(dims, str):
-        raise TypeError("a text is one dim")
+        raise TypeError("expected a sequence of dims, got a string")
     return tuple(map(_dim_given, dims))
 
 
@@ -69,7 +69,7 @@ def _dim_given(dim: Any) -> Dim:
         return dim
     found = parse(dim) if isinstance(dim, str) else int(operator.index(dim))
     if isinstance(found, int) and found < 0:
-        raise ValueError("a size is not negative")
+        raise ValueError("a size is negative")
     return found
 
 
@@ -126,7 +126,7 @@ def differ(a: Dim, b: Dim) -> bool:
 
 
 def broadcast(a: Dim, b: Dim) -> Dim:
-    """The dimension that broadcasting gives; ``ValueError`` for ints that do not match.
+    """The dimension after broadcasting. Raises ``ValueError`` for ints that do not match.
 
     It is often unknown, as every dimension not known to be at least 2 may turn out to be 1.
     """
@@ -152,13 +152,13 @@ def _is_capped(dim: Dim, other: Dim) -> bool:
 
 
 def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The shape that broadcasting gives of shapes of any ranks, aligned at their last dimensions."""
+    """The shape after broadcasting shapes of any ranks, aligned at their last dimensions."""
     columns = itertools.zip_longest(*(tuple(reversed(shape)) for shape in shapes), fillvalue=1)
     return tuple(functools.reduce(broadcast, column) for column in columns)[::-1]
 
 
 def unify(a: Dim, b: Dim) -> Dim:
-    """The more telling of two facts about one dimension: an int, or else the first expression.
+    """The more precise of two facts about one dimension: an int, or else the first expression.
 
     ``ValueError`` for two different ints.
     """

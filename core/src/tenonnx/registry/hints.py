@@ -13,13 +13,13 @@ def _hints() -> dict[str, dict[str, str]]:
 
 
 def provider(domain: str, name: str) -> str | None:
-    """The distribution that provides ``domain::name``, or None where we know of none; commands have a domain, too."""
+    """The distribution that provides ``domain::name``, or None if unknown. Groups of entry points count as domains."""
     of_domain = _hints().get(domain, {})
     return of_domain.get(name, of_domain.get("*"))
 
 
 def names_of(domain: str) -> frozenset[str]:
-    """All names that a domain, or a group of entry points, has here."""
+    """All known names of a domain or of a group of entry points."""
     return frozenset(_hints().get(domain, {}))
 
 

@@ -24,7 +24,7 @@ def compared_with(source: str, changed_by: Sequence[str]) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class SourceComparison:
-    """Comparison of the file before it is written, and its findings.
+    """Comparison of the converted graph with its source, and its findings.
 
     ``expected`` is what it is to compute: the graph that the last of those transforms left which were meant to change
     what the graph that was ``read`` computes, whose names are ``changed_by``. ``as_before`` makes of the file to be a

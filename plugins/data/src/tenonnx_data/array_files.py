@@ -74,7 +74,7 @@ def read_members(path: str, opened: Opener = opened_file) -> Any:
 
 
 def _member(path: str, name: str, opened: Opener) -> Array:
-    """One array of an archive, whose header is held against the limit of elements ahead of it."""
+    """Read one array of an archive, after its header was checked against the limit ``elements``."""
     with _refusing(path, opened), opened(path) as whole, zipfile.ZipFile(whole) as archive, archive.open(name) as file:
         version = np.lib.format.read_magic(file)
         if version not in ((1, 0), (2, 0), (3, 0)):
@@ -102,7 +102,7 @@ _ODD = (NotImplementedError, RuntimeError, SyntaxError, tokenize.TokenError, Rec
 
 @contextmanager
 def _refusing(path: str, opened: Opener) -> Iterator[None]:
-    """Raise ``InvalidCall`` for what a file of arrays cannot be."""
+    """Turn errors of numpy and zipfile into ``InvalidCall``."""
     try:
         yield
     except OSError as error:

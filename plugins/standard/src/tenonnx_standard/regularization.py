@@ -21,7 +21,7 @@ def _known(training_mode: Value | None) -> bool | None:
 def dropout(data, ratio=None, training_mode=None, *, seed: int | None = None, _outputs=None):
     """In training elements are zeroed with probability ``ratio``, and the rest scaled to keep the mean.
 
-    Otherwise nothing happens. The mask tells which elements were kept.
+    Otherwise ``data`` is returned. The mask is True for kept elements.
     """
     masked = _outputs is None or _outputs > 1
     known = _known(training_mode)

@@ -42,9 +42,9 @@ def _hashable(value: Any) -> Hashable:
 
 
 def by_coverage(drawn: Sequence[Item], count: int, call_of: Callable[[Item], Call]) -> list[Item]:
-    """So many of the items, the first one first, each with most of what those before it lack.
+    """Choose ``count`` items greedily by coverage of features, beginning with the first.
 
-    What all have together is covered again and again, as far as they reach; of equal ones, new pairs decide.
+    Once all features are covered, coverage starts again. Ties are decided by new pairs of features.
     """
     if len(drawn) <= count:
         return list(drawn)

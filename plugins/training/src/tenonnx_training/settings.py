@@ -63,7 +63,7 @@ _BY_OUTPUT = "outputs"
 def settled(state: TrainingState | None, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Settings ``given``, with those of ``state`` in place of None, else the default; and notes on changes.
 
-    Raises ``InvalidCall`` for what must be given since no file can hold it.
+    Raises ``InvalidCall`` for a setting that files cannot store and that is not given.
     """
     stored = {} if state is None else state.settings
     found, notes = {}, []
@@ -96,7 +96,7 @@ def described(setting: Any) -> Any:
 
 
 def lost(text: Any) -> str:
-    """The user's own part of what was ``described`` so, which cannot be revived; empty if there is none."""
+    """The user's function in a setting from ``described``, which cannot be restored; empty if there is none."""
     if not isinstance(text, Mapping):
         return ""
     if isinstance(inner := text.get(_BY_OUTPUT), Mapping):
@@ -110,7 +110,7 @@ def lost(text: Any) -> str:
 
 
 def revived(text: Any, what: str) -> Any:
-    """The setting ``what`` that was ``described`` so."""
+    """The setting ``what`` from its form by ``described``."""
     if what == "groups" and isinstance(text, list) and all(isinstance(item, Mapping) for item in text):
         return [revived(item, "group") for item in text]
     words = not isinstance(text, list) or all(isinstance(item, str | int | float) for item in text)
@@ -150,7 +150,7 @@ def named_optimizer(name: str | None, state: TrainingState | None, changes: Mapp
 
 
 def _changes(name: str, before: Any, now: Any) -> list[str]:
-    """Notes on a setting that is other than before."""
+    """Notes on a changed setting."""
     if isinstance(before, Mapping) and isinstance(now, Mapping) and before.get("name") == now.get("name"):
         return [note for key in now if now[key] != before.get(key) for note in _changes(key, before.get(key), now[key])]
     return [f"{name} is now {_shown(now)}, was {_shown(before)}"]

@@ -51,7 +51,7 @@ class Part(NamedTuple):
 
 
 def is_sharded(checkpoint: str | os.PathLike[str] | None) -> bool:
-    """Whether a checkpoint is to be written in parts."""
+    """Whether a checkpoint is written in parts."""
     return checkpoint is not None and Path(checkpoint).suffix.lower() == SUFFIX
 
 
@@ -90,7 +90,7 @@ def write(
     """Write the part of this process, and as the first one also the rest.
 
     ``held`` are the arrays that training changes, by name: those of JAX are written by the process whose devices have
-    them, others by the first one. So are the arrays ``whole``, which are state beside them. Raises ``InvalidCall`` for
+    them, others by the first one. So are the arrays ``whole``, which are further state. Raises ``InvalidCall`` for
     a folder that cannot be written.
     """
     number, count = _process(held.values())
@@ -110,7 +110,7 @@ def write(
 
 
 def read(source: str | os.PathLike[str], *, registry: Any = None) -> Graph:
-    """The graph of the latest checkpoint that is whole, with its training state.
+    """The graph of the latest complete checkpoint, with its training state.
 
     Raises ``InvalidCall`` where none is, with the parts that are missing, ``InvalidModel`` for parts that do not fit.
     """
@@ -176,7 +176,7 @@ def _write_part(path: Path, arrays: Mapping[str, Any], *, first: bool) -> None:
 
 
 def _write_graph(place: Path, graph: Graph, trained: Sequence[str], settings: Mapping[str, Any], count: int) -> None:
-    """The graph, in which what is trained is fed, so that its contents are not written twice."""
+    """The graph with trained variables as inputs, so that their contents are not written twice."""
     told = {
         "parts": count,
         "trained": trained,
@@ -224,7 +224,7 @@ def _missing(place: Path) -> list[str]:
 
 
 def _state(place: Path) -> dict[str, Any]:
-    """State of a checkpoint beside its arrays. Raises ``InvalidModel`` where it is not as ``write`` makes it."""
+    """State of a checkpoint without its arrays. Raises ``InvalidModel`` for anything that ``write`` does not write."""
     try:
         parts = (STATE,)
         with os.fdopen(open_inside(place, parts, f'"{place / STATE}"'), "rb") as file:
@@ -240,7 +240,7 @@ def _state(place: Path) -> dict[str, Any]:
 
 
 def _remove_older(base: Path) -> None:
-    """Remove what is older than the latest checkpoint that is whole."""
+    """Remove checkpoints older than the latest complete one."""
     found = _checkpoints(base)
     last = max((k for k, each in enumerate(found) if not _missing(each)), default=0)
     for older in found[:last]:

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupted() -> int:
-    """Say so in one line, while a second Ctrl-C has nothing to end."""
+    """Print "interrupted"; a second Ctrl-C has no effect meanwhile."""
     with contextlib.suppress(KeyboardInterrupt, OSError, ValueError):
         sys.stderr.write("interrupted\n")
     return INTERRUPTED
@@ -88,7 +88,7 @@ def _say_error(arguments: list[str], error: Exception, text: str = "") -> None:
 
 
 def _package_of(option: str) -> TenonnxError | None:
-    """Advice for an option of ``convert`` that a package adds which is not installed."""
+    """Advice for an option of ``convert`` whose package is not installed."""
     from tenonnx import PluginError
     from tenonnx.tools import cure, plugins, provider
 
@@ -100,7 +100,7 @@ def _package_of(option: str) -> TenonnxError | None:
 
 
 def _run(arguments: list[str]) -> int:
-    """Not by click's own ``main``, which has other exit codes."""
+    """Run the command without click's own ``main``, whose exit codes differ."""
     from tenonnx_cli.memory import watched
     from tenonnx_cli.output import aside, in_color, one_document
     from tenonnx_cli.program import COMMANDS, program
@@ -133,6 +133,6 @@ def _report(text: str) -> None:
 
 
 def _silence_stdout() -> None:
-    """Let nothing be written to a closed pipe when the interpreter ends."""
+    """Redirect stdout, so that nothing is written to a closed pipe at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

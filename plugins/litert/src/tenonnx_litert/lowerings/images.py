@@ -169,7 +169,7 @@ def conv_transpose(x: Value, weights: Value, bias: Value | None, *, group: int, 
 @lowers(ops.max_pool, spatial=True)
 def max_pool(x: Value, *, storage_order: int, _outputs: int | None, **attributes: Any) -> Any:
     as_floats(x)
-    unless((_outputs or 1) > 1, "MAX_POOL_2D has no positions")
+    unless((_outputs or 1) > 1, "MAX_POOL_2D does not return indices")
     if x.ndim == 3:
         return _as_images(ops.max_pool, x, **attributes)
     unless(x.ndim != 4, "MAX_POOL_2D takes images")

@@ -23,7 +23,7 @@ def start() -> None:
 
 
 class ProgramFile:
-    """A function of the arguments of a program, which is called in a worker process."""
+    """The program of a file as a function that runs in a worker process."""
 
     def __init__(self, path: Path, program: Any) -> None:
         self._process = SourceProcess(_FUNCTIONS, "PyTorch", size_of(path), [str(path.absolute())], ["torch"])
