@@ -154,7 +154,7 @@ def _apart(packed: Value, state: Value) -> tuple[Value, Value, Value]:
 
 
 def _repeated(x: Value, times: Any) -> Value:
-    """Each head so many times in a row."""
+    """Repeat each head ``times`` times in a row."""
     length, heads, size = dims(x)
     return ops.expand(ops.unsqueeze(x, [2]), [length, heads, times, size])
 

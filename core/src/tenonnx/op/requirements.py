@@ -1,9 +1,9 @@
 """Requirements of a call, declared once for each op.
 
-``op.requires(shapes(X="batch hidden", W="hidden out"), floats("X"), same_dtype("X", "W"))``: whoever calls the op, on
-arrays or into a graph, whoever infers types and whoever loads a file (as far as attributes tell) refuses what breaks
-one of these, in the same words. Nothing unknown breaks a requirement: a type, rank, size or symbol that is not known
-yet may still turn out right. Bodies and rules need not ask again.
+``op.requires(shapes(X="batch hidden", W="hidden out"), floats("X"), same_dtype("X", "W"))``: they are
+checked in calls on arrays, when a graph is built, during type inference and, for attributes, when a file is loaded,
+with the same error each time. A type, rank, size or symbol that is not known yet violates nothing. Bodies and rules can
+rely on the requirements.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Arguments:
         return [(n, v) for n in names for v in listed(self.inputs.get(n)) if v is not None]
 
     def tensors(self, *names: str) -> Iterator[tuple[str, TensorType]]:
-        """The types of what is given for inputs, where they are known to be tensors."""
+        """The tensor types of the given inputs, where they are known."""
         return ((n, v.type) for n, v in self.values(*names) if isinstance(v.type, TensorType))
 
     def fail(self, what: str, *names: str, given: str = "", available: str = "", do: str = "") -> NoReturn:
-        """Refuse the call; ``names`` are shown as they were given."""
+        """Raise ``TypeMismatch`` for the call; the message shows the inputs and attributes ``names``."""
         parts = [*(self._shown(name) for name in dict.fromkeys(names)), *([given] if given else [])]
         raise TypeMismatch(f"{self.title}: {what}", given=", ".join(parts), available=available, do=do)
 
@@ -68,7 +68,7 @@ def listed(given: Any) -> Sequence[Any]:
 
 
 class Requirement:
-    """Something that must hold of a call: ``check`` raises ``TypeMismatch`` where it does not.
+    """A condition on calls: ``check`` raises ``TypeMismatch`` where a call violates it.
 
     ``names`` are the inputs, attributes and dims that it reads, of which ``dims`` are those that it names itself.
     ``implies`` narrows the shape of an input, by name, to what it must be if this is to hold. ``types_alone`` says that
@@ -117,14 +117,14 @@ class Declared(Protocol):
 
 
 class Requirements:
-    """All that must hold of the calls of one op, in the order in which it was declared."""
+    """The requirements of an op, in the order of their declaration."""
 
     def __init__(self, op: Declared, declared: Sequence[Requirement] = ()) -> None:
         self.op = op
         self.declared = tuple(declared)
 
     def and_also(self, requirements: Sequence[Requirement]) -> Requirements:
-        """These and more. Raises ``InvalidCall`` where one names what the op does not have."""
+        """These and further requirements. Raises ``InvalidCall`` for a name that the op does not have."""
         wrong = next((each for each in requirements if not isinstance(each, Requirement)), None)
         if wrong is not None:
             what = f"{self.op.title}.requires was given no requirement"
@@ -145,7 +145,7 @@ class Requirements:
         return made
 
     def check(self, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Arguments | None:
-        """Check a call; returns the resolved dims. Raises ``TypeMismatch`` for a call that breaks one."""
+        """Check a call; returns the resolved dims. Raises ``TypeMismatch`` for a violated requirement."""
         if not self.declared:
             return None
         call = self.arguments(inputs, attributes)
@@ -174,7 +174,7 @@ class Requirements:
 
     @functools.cached_property
     def of_numbers(self) -> list[Requirement]:
-        """Those that judge every number of their inputs."""
+        """The requirements on every element of their inputs."""
         return [requirement for requirement in self.declared if requirement.numbers is not None]
 
     def check_numbers(self, inputs: Sequence[Value | None]) -> None:
@@ -184,12 +184,12 @@ class Requirements:
 
     @functools.cached_property
     def read_contents(self) -> bool:
-        """Whether one may look at the contents of inputs."""
+        """Whether a requirement may read the contents of inputs."""
         return any(not r.types_alone and r not in self.of_attributes for r in self.declared)
 
     @functools.cached_property
     def of_attributes(self) -> list[Requirement]:
-        """Those that read attributes alone."""
+        """The requirements that read only attributes."""
         attributes = self.op.signature.attributes
         return [r for r in self.declared if all(n in attributes for n in r.names)]
 

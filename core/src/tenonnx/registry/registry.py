@@ -44,8 +44,8 @@ def canonical_domain(domain: str) -> str:
 class Registry:
     """Ops by (domain, name), newest meaning first: look up, add, and settle conflicts. A ``Loader`` fills it on demand.
 
-    What is asked often reads contents that are replaced as a whole; what adds holds a lock. So threads that ask for a
-    domain at once all find its ops.
+    Lookups read contents that are replaced as a whole; changes hold a lock. So threads that look up a domain at
+    the same time all find its ops.
     """
 
     def __init__(self, available: Iterable[Plugin] | Callable[[], Iterable[Plugin]] = ()) -> None:
@@ -59,7 +59,7 @@ class Registry:
         self._meant: dict[Op, Op] = {}
 
     def _forget(self) -> None:
-        """Forget what was made of the contents."""
+        """Clear caches derived from the contents."""
         self._operators: Operators | None = None
         self._tables: dict[str, Mapping[str, Any]] = {}
         self._newest: dict[Op, Any] = {}
@@ -73,12 +73,12 @@ class Registry:
 
     @property
     def failures(self) -> dict[Plugin, PluginError]:
-        """Reasons why plugins are left out."""
+        """Reasons why plugins were ignored."""
         return self._loader.failures
 
     @property
     def conflicts(self) -> Sequence[Conflict]:
-        """The meanings that are left out, since another package's hold."""
+        """The meanings that are ignored, since another package has the first claim."""
         return self._contents.conflicts
 
     # ----- filling ------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ class Registry:
     def add(self, *ops: Op) -> None:
         """Add ops with all their meanings.
 
-        Where two packages claim one name for versions that overlap, the meaning of the one with the first claim holds:
+        Where two packages define one name at overlapping versions, the meaning of the one with the first claim wins:
         of the op's owner, else of the first by name. Raises ``PluginError`` where one package claims it twice, and for
         ops added by hand that a package has.
         """
@@ -129,7 +129,7 @@ class Registry:
             await_rules(f"{name}.{module}", consumers.split())
 
     def _await(self, package: str, index: Mapping[str, Mapping[str, str]]) -> None:
-        """Let the modules of a package be imported with the first op of theirs that is asked for."""
+        """Import the modules of a package once one of their ops is looked up."""
 
         def change(contents: RegistryContents, plugin: Plugin | None) -> None:
             for domain, modules in index.items():
@@ -140,7 +140,7 @@ class Registry:
         self._change(change)
 
     def add_rule(self, op: Op, consumer: str, rule: Rule) -> None:
-        """Give another package's op a rule for a consumer of one's own, such as a backend.
+        """Add a rule to an op of another package, for a consumer such as a backend.
 
         The op's own rule wins. Raises ``PluginError`` where it has one from another package, and where a package adds
         one that tenonnx itself reads; a program may.
@@ -150,9 +150,9 @@ class Registry:
             forget_types(self)
 
     def add_dtypes(self, domain: str, load: ReadTable) -> None:
-        """Say where the types that a domain's ops take are found; ``load`` is called when they are needed.
+        """Register the element types of a domain's ops; ``load`` is called when they are needed.
 
-        What two packages say of one op is settled as whose op it is.
+        Conflicts are resolved like those of ops.
         """
 
         def change(contents: RegistryContents, plugin: Plugin | None) -> None:
@@ -161,7 +161,7 @@ class Registry:
         self._change(change)
 
     def add_aliases(self, domain: str, names: Mapping[str, str], hints: Mapping[str, str] | None = None) -> None:
-        """Say which ops other names of a domain mean, each as ``domain::Name``.
+        """Add alternative names of ops in a domain, each for a ``domain::Name``.
 
         A node of such a ``name`` that no package defines is read as that op, if it is installed. Those among ``hints``
         are only named where the op is missing: what they mean is not clear enough to compute it. Raises
@@ -176,7 +176,7 @@ class Registry:
         self._change(change)
 
     def add_operators(self, load: Callable[[], Operators]) -> None:
-        """Say where the table is of what Python's operators on values mean; ``load`` is called when it is needed.
+        """Register the table of Python's operators on values; ``load`` is called when it is needed.
 
         Raises ``PluginError`` where the registry has such a table already, and for a package that serves another domain
         than ``ai.onnx``.
@@ -224,11 +224,11 @@ class Registry:
 
     @property
     def contents(self) -> RegistryContents:
-        """All that has been added so far. Not to be changed: what adds replaces it as a whole."""
+        """The current contents. Do not modify them: changes replace them as a whole."""
         return self._contents
 
     def add_awaited(self, ops: Iterable[tuple[str, str]]) -> None:
-        """Add ops whose modules have been imported."""
+        """Add lazy ops whose modules were imported."""
         ops_in = cache(lambda module: ops_of(sys.modules[module]))
         with self._lock:
             contents = self._contents.copy()
@@ -240,12 +240,12 @@ class Registry:
             self._contents = contents
 
     def leave_out(self, plugin: Plugin) -> None:
-        """Take out the tables of a plugin, and the ops that it has not given yet."""
+        """Remove the tables of a plugin and its lazy ops."""
         self._contents = self._contents.without(plugin)
         self._forget()
 
     def untold(self) -> list[str]:
-        """The conflicts since this was last asked, in words."""
+        """Messages for conflicts since the last call."""
         with self._lock:
             conflicts, self._untold = self._untold, []
         return in_words(conflicts)
@@ -275,7 +275,7 @@ class Registry:
         return self._alias(domain, name) if found is None else found
 
     def _alias(self, domain: str, name: str) -> Op | None:
-        """The op that another name for one of another name is read as."""
+        """The op that an alternative name stands for."""
         meant = self._contents.aliases.get((domain, name))
         if meant is None or self.meanings(domain, name):
             return None
@@ -290,7 +290,7 @@ class Registry:
             return alias
 
     def meant(self, domain: str, name: str) -> str | None:
-        """The op that a name is used for which no op of its domain has, as ``domain::Name``; None if nobody says."""
+        """The op that an unknown name may mean, as ``domain::Name``, by aliases and hints; None if there is none."""
         self.load(domain)
         return self._contents.aliases.get((domain, name)) or self._contents.hints.get((domain, name))
 
@@ -320,7 +320,7 @@ class Registry:
                 yield from held
 
     def rule(self, op: Op, consumer: str) -> Rule | None:
-        """The rule that a package gave to an op of another, or None."""
+        """The rule that a package added to an op of another package, or None."""
         return self._contents.rules.get((op, consumer))
 
     def operators(self) -> Operators:
@@ -382,5 +382,5 @@ _default = Registry.installed()
 
 
 def default_registry() -> Registry:
-    """The registry of everything that is installed."""
+    """The registry of all installed packages."""
     return _default

@@ -61,7 +61,7 @@ def export(
 ) -> dict[str, Any]:
     """Convert a model with the options of the form, by command, and compare it.
 
-    What has no form in the target is told with all its nodes, and numbers that differ with all outputs.
+    Lists all nodes that the target cannot express, and all outputs that differ.
     """
     asked = arguments("convert", options.get("convert") or {})
     quantizing = None if options.get("quantize") is None else arguments("quantize", options["quantize"])
@@ -131,7 +131,7 @@ def _command_line(name: str, output: str, asked: list[str], quantizing: list[str
 
 
 def _named(name: str, options: Mapping[str, Any]) -> str:
-    """The name of the file that is made of a model of that name."""
+    """File name of the output for a model of that name."""
     stem = (
         re.sub(r"[^\w.-]", "-", Path(name.rpartition(":")[2] if ".py:" in name else name).stem).strip(".-") or "model"
     )
@@ -143,7 +143,7 @@ def _named(name: str, options: Mapping[str, Any]) -> str:
 
 
 def _suffix(options: Mapping[str, Any]) -> str:
-    """Suffix of the format that is asked for. Raises ``InvalidCall`` for another, and where it cannot be quantized."""
+    """Suffix of the requested format. Raises ``InvalidCall`` for an unknown or unquantizable one."""
     suffix = options.get("format") or ".onnx"
     if suffix not in written_formats():
         raise InvalidCall("unknown output format", given=str(suffix)[:80], available=", ".join(written_formats()))
@@ -164,7 +164,7 @@ def _told(step: str, function: Any, tell: Tell) -> Any:
 
 
 def _refusals(graph: Graph, config: ConvertConfig, keys: Mapping[str, str], error: NotRepresentable) -> dict[str, Any]:
-    """All that stands in the way, alike nodes together, each with its key in the drawing."""
+    """The obstacles, with equal nodes grouped, each with its key in the drawing."""
     _, changes, _ = plan(graph, config)
     groups: dict[tuple[str, str, str], list[list[str]]] = {}
     for change in changes:
