@@ -144,7 +144,7 @@ class InvalidModel(TenonnxError):
 
 
 class InvalidCall(TenonnxError):
-    """An op or a function of the library was called with arguments that it does not take."""
+    """An op or a function of the library was called with invalid arguments."""
 
 
 class TypeMismatch(InvalidCall):
@@ -152,7 +152,7 @@ class TypeMismatch(InvalidCall):
 
 
 class UnknownType(TypeMismatch):
-    """A dtype or rank must be known here and is not."""
+    """A dtype or rank that is needed is unknown."""
 
 
 class InvalidFeed(InvalidCall):
@@ -160,25 +160,25 @@ class InvalidFeed(InvalidCall):
 
 
 class UnsupportedOp(TenonnxError):
-    """No installed package gives a meaning to an op, or a consumer has no form for it."""
+    """No installed package defines an op, or a consumer cannot compute it."""
 
 
 class NotRepresentable(TenonnxError):
-    """Something in the graph has no form in the export target."""
+    """A node or value of the graph cannot be expressed in the export target."""
 
 
 class NotDifferentiable(TenonnxError):
-    """A gradient was asked for along a path that has none, of the values ``names`` where there are others."""
+    """A gradient was requested along a path that has none; ``names`` lists such values if others have one."""
 
     names: tuple[str, ...] = ()
 
 
 class PluginError(TenonnxError):
-    """A plugin could not be loaded, or two plugins claim the same thing."""
+    """A plugin could not be loaded, or two plugins claim one name."""
 
 
 class VerificationFailed(TenonnxError):
-    """Two things that should be equal are not. ``verification`` is their comparison, where one was made."""
+    """Two models or results that should be equal differ. ``verification`` is their comparison, if there is one."""
 
     verification: Any = None
 
@@ -188,11 +188,11 @@ class UnsafePath(InvalidModel):
 
 
 class LimitExceeded(TenonnxError):
-    """A file or call asks for more than one of ``tenonnx.limits`` allows."""
+    """A file or call exceeds one of ``tenonnx.limits``."""
 
 
 class OutOfTime(LimitExceeded):
-    """Work came to its deadline."""
+    """Work exceeded its deadline."""
 
 
 class FallbackWarning(UserWarning):
@@ -200,4 +200,4 @@ class FallbackWarning(UserWarning):
 
 
 class PluginWarning(UserWarning):
-    """A package, or a part of one, is left out."""
+    """A package, or a part of one, is ignored."""

@@ -303,7 +303,7 @@ class Node(Shown):
 
 
 class Graph(CheckedFields, Names, Methods):
-    """A graph of operators at the meaning that their opset versions gave them.
+    """A graph of operators, each with the meaning of its opset version.
 
     ``all_inputs`` are all graph inputs in file order; those that are variables too have a default and may be fed.
     ``captures`` are, in a subgraph, the stand-ins of outer values, one for each capture of the node that owns it.

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Program(Protocol):
-    """A graph made ready to run. ``state`` holds the inputs that live in the program, by name."""
+    """A compiled graph, called with feeds. ``state`` holds the inputs that live in the program, by name."""
 
     @property
     def backend(self) -> str: ...

@@ -46,6 +46,8 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class SparseTensorType:
+    """A sparse tensor of ``dtype``; ``shape`` is the dense one, None when the rank is unknown."""
+
     dtype: DType
     shape: Shape | None = None
 
@@ -55,6 +57,8 @@ class SparseTensorType:
 
 @dataclass(frozen=True, slots=True)
 class SequenceType:
+    """A sequence of values of the type ``element``, None if unknown."""
+
     element: Type | None
 
     def __str__(self) -> str:
@@ -63,6 +67,8 @@ class SequenceType:
 
 @dataclass(frozen=True, slots=True)
 class OptionalType:
+    """A value of the type ``element``, None if unknown, that may be absent."""
+
     element: Type | None
 
     def __str__(self) -> str:
@@ -71,6 +77,8 @@ class OptionalType:
 
 @dataclass(frozen=True, slots=True)
 class MapType:
+    """A map from keys of the element type ``key`` to values of the type ``value``, None if unknown."""
+
     key: DType
     value: Type | None
 

@@ -16,7 +16,7 @@ Keep = Callable[[Call], bool]
 
 @leaving_defaults
 def decompose(graph: Graph, keep: Keep) -> Graph:
-    """``graph`` with every call that ``keep`` refuses replaced by the body of its op, down to calls that are kept.
+    """Replace every call that ``keep`` does not accept by the body of its op, down to calls that are kept.
 
     Raises ``UnsupportedOp`` naming every op that is neither kept nor has a body, with its nodes, ``InvalidModel`` for a
     node that its op does not take.

@@ -46,7 +46,7 @@ def retarget(
     domains: Collection[str] | None = None,
     target: str | Runtime | None = None,
 ) -> Graph:
-    """``graph`` at another opset, with ops of ``domains`` alone, and within the limits of ``target``.
+    """Convert ``graph`` to another opset, to ops of ``domains`` only, and to the limits of ``target``.
 
     ``opset_version`` is a number for ``ai.onnx``, or a mapping from domains to numbers; ``target`` is a name, the path
     of a target file, or a ``tx.Target``.

@@ -48,7 +48,7 @@ def convert(
     reading: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Report:
-    """Read a model, change it as is asked, and write it to a path or a binary stream, compared with what was read.
+    """Read a model, convert it, compare it with its source, and write it to a path or a binary stream.
 
     ``source`` is a graph, or what ``load`` takes, with ``examples`` and its options as ``reading``; ``options`` are
     those of ``tenonnx convert``: the fields of ``ConvertConfig`` and what transforms of packages declare. They override

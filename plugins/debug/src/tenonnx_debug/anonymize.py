@@ -28,7 +28,7 @@ _EQUATION = "equation"
 
 
 def anonymize(model: ModelProto | Graph, *, keep: Collection[str] = (), seed: int = 0) -> ModelProto:
-    """A copy of a model without its names, documentation, metadata, texts and weights.
+    """A copy of a model without its names, documentation, metadata, strings and weights.
 
     Values, nodes, functions, dynamic dims and private ops get other names, each the same everywhere. Floats become
     random ones of the same shape, type, range, zeros, special values and equal rows; integers of large tensors become

@@ -38,7 +38,7 @@ PASSES = 4
 @leaving_defaults
 @in_registry_of_graph
 def fuse(graph: Graph, ops: Iterable[str | Op] | None = None, *, also: Iterable[str | Op] = ()) -> Graph:
-    """``graph`` with one node wherever the body of an op stands, as long as that leaves fewer nodes.
+    """Replace subgraphs that equal the body of an op by one node, where that leaves fewer nodes.
 
     ``ops`` are the ops to look for, by name (``com.microsoft::FastGelu``, or ``Gelu`` for ``ai.onnx``) or themselves;
     by default all that exist at the graph's opsets and have a body, but for those that runtimes have seldom a kernel

@@ -42,7 +42,7 @@ def grad(
     seeds: Mapping[str, str] | None = None,
     strict: bool = True,
 ) -> Graph:
-    """``graph`` with an output ``{name}/grad`` more for each value named in ``wrt``: the gradient of the sum of ``of``.
+    """A graph with an additional output ``{name}/grad`` for each value in ``wrt``: the gradient of the sum of ``of``.
 
     ``of`` names scalars; a value stands for its name. With ``seeds``, mapping a name of ``of`` to a new graph input,
     that value may have any shape and the input is its cotangent: the outputs are then vector-Jacobian products. Ops

@@ -26,7 +26,7 @@ class Scored(NamedTuple):
 
 
 class Scorer:
-    """A model that takes record batches of Arrow and gives record batches.
+    """A model as a function from record batches of Arrow to record batches.
 
     ``model`` is a path, the bytes of a file, or a graph; pickled, a scorer is the path or these bytes and its options,
     and each process opens the model when it first scores. ``columns`` names by input the columns that make it: one
