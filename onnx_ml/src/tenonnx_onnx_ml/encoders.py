@@ -121,7 +121,7 @@ def label_encoder(
     values_strings: list[str] | None = None,
     values_tensor: Constant | None = None,
 ):
-    """The value of each key, the default for what is no key. NaN is one key, and a repeated key has its last value."""
+    """The value of each key, or the default. NaN is one key, and a repeated key has its last value."""
     keys, values = _table(
         keys_floats,
         keys_int64s,

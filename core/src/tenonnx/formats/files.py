@@ -80,7 +80,7 @@ class AtomicWriter:
     def open(self, name: str | None = None) -> BinaryIO:
         """A new binary file to write: the model itself, or the file ``name`` beside it. It is closed for you.
 
-        Raises ``UnsafePath`` for what is no plain file name, ``InvalidCall`` for a file that exists (see
+        Raises ``UnsafePath`` for anything but a plain file name, ``InvalidCall`` for a file that exists (see
         ``available_name``), was opened before, or cannot be created.
         """
         name = self.name if name is None else check_file_name(name)
@@ -113,7 +113,7 @@ class AtomicWriter:
         """Remove the file ``name`` beside the model once the new model is in place.
 
         For the data file of the model that is replaced, if no other model uses it. A file that is missing, cannot be
-        removed or has just been written stays as it is. Raises ``UnsafePath`` for what is no plain file name.
+        removed or has just been written stays as it is. Raises ``UnsafePath`` for anything but a plain file name.
         """
         self._discarded.add(check_file_name(name))
 
@@ -300,7 +300,7 @@ def write_bytes(path: str | os.PathLike[str], chunks: Iterable[Buffer]) -> None:
 def available_name(folder: str | os.PathLike[str], wanted: str) -> str:
     """``wanted``, or if the folder holds that name the first free one of ``stem-1.suffix``, ``stem-2.suffix``, ...
 
-    Raises ``UnsafePath`` for what is no plain file name.
+    Raises ``UnsafePath`` for anything but a plain file name.
     """
     path = Path(folder) / check_file_name(wanted)
     names = itertools.chain([wanted], (f"{path.stem}-{count}{path.suffix}" for count in itertools.count(1)))

@@ -100,7 +100,7 @@ class ArrayConstant(Contents):
 
 
 def contents_given(name: str, data: Any) -> Constant:
-    """Contents as they were given. Raises ``InvalidCall`` for what is no array."""
+    """Contents as they were given. Raises ``InvalidCall`` for anything but an array."""
     import numpy as np
 
     if not isinstance(data, np.ndarray | np.generic | Constant):

@@ -162,7 +162,7 @@ def set_data(graph: Graph, value: Value, contents: Any) -> None:
 def set_graph_inputs(graph: Graph, values: Sequence[Value | str]) -> None:
     """Let the inputs that must be fed be these, in this order; those that are missing are removed.
 
-    Raises ``InvalidCall`` for what is no input, and naming what reads an input that would be gone.
+    Raises ``InvalidCall`` for anything but an input, and naming what reads an input that would be gone.
     """
     wanted = [graph.find(value) for value in values]
     held = graph.inputs

@@ -21,7 +21,7 @@ class ConvertError(tx.NotRepresentable, RuntimeError):
 def convert_version(model: onnx.ModelProto, target_version: int) -> onnx.ModelProto:
     """The model at another version of ``ai.onnx``; other domains stay.
 
-    Raises ``ValueError`` for what is no ``ModelProto`` and for a version below 1, and ``ConvertError`` naming every
+    Raises ``ValueError`` for anything but a ``ModelProto`` and for a version below 1, and ``ConvertError`` naming every
     node that has no form at the version.
     """
     announce("onnx.version_converter.convert_version", f"tx.retarget(graph, opset_version={target_version})")

@@ -44,8 +44,8 @@ def apply_rules(graph: Graph, rules: Any, *, strict: bool = False, frontend: str
 
     ``rules`` are import rules, or a mapping whose keys are node names, ``"Op"`` or ``"domain::Op"``. A rule is called
     as ``rule(node, *inputs)`` while the graph is built, and returns one value for each output of the node. Raises
-    ``InvalidCall`` for another number of them, and for what is no function of a node and its inputs; what a rule raises
-    is noted to come from it. With ``strict``, which gives the values of ``graph`` their types, it raises
+    ``InvalidCall`` for another number of them, and for a rule that is not a function of a node and its inputs. Errors
+    of a rule get a note that names it. With ``strict``, which gives the values of ``graph`` their types, it raises
     ``InvalidCall`` for a key that no node has, too, and ``TypeMismatch`` for a value of another type than the output.
     """
     found = rules_of(rules)

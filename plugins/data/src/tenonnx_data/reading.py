@@ -31,7 +31,7 @@ def read_table(path: str, opened: Opener = opened_file) -> Table:
 
     Files of numpy and CSV need no other package; for the others, and for compressed text, pyarrow is imported. A file
     of another suffix is read as numpy's, or as CSV where ``opened`` is given and its first bytes are not numpy's.
-    Raises ``InvalidCall`` for what cannot be read.
+    Raises ``InvalidCall`` for unreadable files.
     """
     name = path.lower()
     if name.endswith(".csv") or (path == "-" and not opened(path).read(8).startswith((b"PK", b"\x93NUMPY"))):

@@ -99,7 +99,7 @@ def _run(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _difference(found: Any, expected: Any) -> float:
-    """The largest difference by the largest number; infinite where a number is lost, 0 for what is no float."""
+    """The largest difference by the largest number; infinite where a number is lost, 0 for anything but a float."""
     if not _is_float(expected):
         return 0.0
     wanted, got = expected.astype(np.float64), found.astype(np.float64)

@@ -219,7 +219,7 @@ def covering_calls(case: Case, count: int) -> list[Call]:
 
 
 def first_dtype(call: Call) -> str:
-    """The element type of the first input, empty for what is no array."""
+    """The element type of the first input, empty for anything but an array."""
     return next((str(getattr(each, "dtype", "")) for each in call.inputs), "")
 
 

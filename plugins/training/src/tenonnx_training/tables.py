@@ -58,7 +58,7 @@ def table_arrays(
 
     ``columns`` names the columns of an input, ``weights`` that of the sample weights, and ``labels`` that of the
     labels: by default "labels", or the only column that is left. Text labels become numbers of classes, whose names
-    ``graph`` keeps in its metadata. Raises ``InvalidCall`` for what is missing or does not fit, with its row.
+    ``graph`` keeps in its metadata. Raises ``InvalidCall`` for missing or unsuitable data, with its row.
     """
     table, columns = read_table(path, opened), columns or {}
     noun = table.noun

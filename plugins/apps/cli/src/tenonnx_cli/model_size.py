@@ -72,7 +72,7 @@ def model_size(
 
 
 def _file_bytes(file: str, graph: Graph) -> int | None:
-    """Bytes of a model file and of its data files, None for what is no file."""
+    """Bytes of a model file and of its data files, None for anything but a file."""
     path = Path(file)
     if not path.is_file() or path.suffix.lower() not in (".onnx", ".safetensors"):
         return None

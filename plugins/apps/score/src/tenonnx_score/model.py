@@ -29,7 +29,7 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, model: Any) -> Source:
-        """That of a path, the bytes of a file, or a graph. Raises ``InvalidCall`` for what is none, or too large."""
+        """That of a path, the bytes of a file, or a graph. Raises ``InvalidCall`` for anything else, or too large."""
         if isinstance(model, str | os.PathLike):
             return cls(str(Path(os.fspath(model)).absolute()), None)
         if isinstance(model, Graph):

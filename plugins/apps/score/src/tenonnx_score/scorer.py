@@ -35,7 +35,7 @@ class Scorer:
     a batch is fed ``batch`` rows at a time, None for all at once. ``pixels``, ``mean``, ``std`` and ``resize`` are for
     columns of images in files, see ``ScoreConfig``.
 
-    Raises ``InvalidCall`` for what is no model, and what ``load`` raises once it is opened.
+    Raises ``InvalidCall`` for anything but a model, and what ``load`` raises once it is opened.
     """
 
     def __init__(

@@ -138,7 +138,7 @@ class Sources:
         return found[:LISTED]
 
     def open(self, way: str) -> Model:
-        """A model of the folder. Raises ``Refused`` for what is not in it, wherever links lead."""
+        """A model of the folder. Raises ``Refused`` for other paths, wherever links lead."""
         if self.given is None:
             raise Refused(403, "This server was not given a folder.")
         try:

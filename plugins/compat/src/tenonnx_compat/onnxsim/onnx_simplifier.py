@@ -72,7 +72,7 @@ def simplify(
 
     Returns the simplified model and whether outputs agreed, True where ``check_n`` is 0. Subgraphs are always
     simplified, custom ops need no library, and a result keeps the opset of the model, or has ``target_opset_version``.
-    Raises ``NotSupported`` for what has no translation, ``RuntimeError`` for an unknown input or output.
+    Raises ``NotSupported`` for unsupported ones, ``RuntimeError`` for an unknown input or output.
     """
     announce("onnxsim.simplify", "tx.simplify(tx.load(model))")
     skipped = set(skipped_optimizers or ()) - _NORM_PASSES

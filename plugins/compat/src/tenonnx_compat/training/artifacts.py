@@ -104,7 +104,7 @@ def generate_artifacts(
     ``p``, the gradient so far ``p_grad.accumulation.buffer``, and ``lazy_reset_grad``, which tells to forget it; it
     gives the loss, the additional outputs and ``p_grad.accumulation.out``. The optimizer model takes ``p``, ``p_grad``,
     ``learning_rate`` and its own state. The entry ``tenonnx.state`` of their metadata says which output replaces which
-    input. The checkpoint is the model itself, with training state. Raises ``InvalidCall`` for what is not there.
+    input. The checkpoint is the model itself, with training state. Raises ``InvalidCall`` for missing files.
     """
     _refuse(
         {"ort_format": ort_format, "custom_op_library": custom_op_library, "nominal_checkpoint": nominal_checkpoint}

@@ -27,7 +27,7 @@ def limit_of(name: str, limit: Limit) -> float | None:
 
 
 def rules_of_outputs(graph: Graph, rules: Tolerances, atol: Limit, rtol: Limit) -> dict[str, Tolerances]:
-    """The rules of the outputs that have tolerances of their own. Raises ``InvalidCall`` for what is no output."""
+    """The rules of the outputs that have tolerances of their own. Raises ``InvalidCall`` for anything but an output."""
     named = [name for limit in (atol, rtol) if isinstance(limit, Mapping) for name in limit if name]
     known = [value.name for value in graph.outputs]
     for name in named:

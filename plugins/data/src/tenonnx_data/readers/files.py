@@ -90,7 +90,7 @@ class Archive(Rows):
 
 @functools.lru_cache(maxsize=1)
 def _members(path: str, *state: int) -> Mapping[str, Array]:
-    """The arrays of an archive, which slices of it share. Raises ``InvalidFeed`` for what has no rows."""
+    """The arrays of an archive, which slices of it share. Raises ``InvalidFeed`` for arrays without rows."""
     found = read_members(path)
     if not isinstance(found, dict):
         raise unreadable(path, "a .npz file", ValueError("it holds a single array without a name"))
@@ -120,7 +120,7 @@ def _column(array: Array) -> pa.Array:
 
 
 def mapped(path: str) -> Array:
-    """The array of a file. Raises ``InvalidFeed`` for what is none of numbers."""
+    """The array of a file. Raises ``InvalidFeed`` for an array that is not numeric."""
     try:
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf" or not array.ndim:

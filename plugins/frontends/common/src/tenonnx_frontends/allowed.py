@@ -25,7 +25,7 @@ class Allowed:
         A float ``verify`` is the largest difference, with no relative part unless ``rtol`` has one; ``atol`` alone
         leaves that of the table, as in ``torch.allclose``.
 
-        Raises ``InvalidCall`` for what is no number of that kind, and for an ``atol`` that is given twice.
+        Raises ``InvalidCall`` for anything but a number of that kind, and for an ``atol`` that is given twice.
         """
         if not isinstance(verify, bool | float):
             raise InvalidCall(

@@ -144,7 +144,7 @@ def _state_of(graph: Graph) -> dict[str, str]:
 
 
 def _sized(kind: Any, given: tuple[int | None, ...] | None, number: int) -> tuple[int, ...] | None:
-    """The shape of an input in which every dim is a number; None for what is no array of a known rank."""
+    """The shape of an input in which every dim is a number; None for anything but an array of a known rank."""
     if not isinstance(kind, TensorType) or kind.shape is None or kind.dtype not in NATIVE:
         return None
     wanted = given or (None,) * len(kind.shape)

@@ -30,7 +30,7 @@ class Layouts:
     """
 
     def __init__(self, mesh: Mesh | AbstractMesh, sharding: Sharding | None, batch: Mapping[str, int | None]) -> None:
-        """Raises ``InvalidCall`` for what is no sharding, unknown axes, and where nothing would be cut by any."""
+        """Raises ``InvalidCall`` for anything but a sharding, unknown axes, and where nothing would be cut by any."""
         self.mesh, self._batch = mesh, batch
         self.everywhere = NamedSharding(self.mesh, P())
         self._is_given = sharding is not None
@@ -144,7 +144,7 @@ def batch_axes(graph: Graph, state: Mapping[str, str]) -> dict[str, int | None]:
 def made_mesh(mesh: Any, devices: int | None) -> Mesh:
     """The mesh of these axes, or of so many devices.
 
-    Raises ``InvalidCall`` for what is no mesh, and for more devices than there are.
+    Raises ``InvalidCall`` for anything but a mesh, and for more devices than there are.
     """
     # on processors, a call that begins before another has ended takes threads for which its sums wait for ever
     jax.config.update("jax_cpu_enable_async_dispatch", False)
@@ -161,7 +161,7 @@ def made_mesh(mesh: Any, devices: int | None) -> Mesh:
 
 
 def sizes_of(mesh: Mapping[str, int] | None, devices: int | None) -> dict[str, int]:
-    """The axes of a mesh and their sizes. Raises ``InvalidCall`` for what is no count, and for another product."""
+    """The axes of a mesh and their sizes. Raises ``InvalidCall`` for anything but a count, and for another product."""
     if mesh is not None and not isinstance(mesh, Mapping):
         raise InvalidCall("a mesh does not map axes to sizes", given=repr(mesh), do='mesh={"data": 4, "model": 2}')
     sizes = dict(mesh) if mesh is not None else {DATA: devices or 0}

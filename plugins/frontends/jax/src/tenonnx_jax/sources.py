@@ -35,7 +35,7 @@ class Source:
 def source_of(
     given: Any, variables: Any = None, method: str | None = None, mutable: Sequence[str] | str = ()
 ) -> Source:
-    """Raises ``InvalidCall`` for what cannot be called, and a linen module without its variables."""
+    """Raises ``InvalidCall`` for anything not callable, and a linen module without its variables."""
     if isinstance(given, Source):
         return given
     exported = isinstance(given, jax.export.Exported)

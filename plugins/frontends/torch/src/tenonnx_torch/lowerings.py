@@ -36,7 +36,7 @@ class Forms:
 
     A form is called like its operator, with a value for each tensor, and returns a value for each of its results. That
     of a module class (the class, or ``"acme.layers.Router"``) is called like ``forward``, with a module before, whose
-    parameters and buffers are values. Raises ``InvalidCall`` for what is no mapping of these or of names such
+    parameters and buffers are values. Raises ``InvalidCall`` for anything but a mapping of these or of names such
     as ``"acme::scale"`` to functions, ``PluginError`` for such a package.
     """
 

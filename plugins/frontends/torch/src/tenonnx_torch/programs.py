@@ -22,7 +22,7 @@ _CALLED: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
 def as_module(source: Any, examples: Sequence[Any] = (), keywords: Mapping[str, Any] | None = None) -> torch.nn.Module:
     """A module, or that of a program, which a scripted module becomes by its examples.
 
-    Raises ``InvalidCall`` for what is none of these, and ``NotRepresentable`` where a scripted one becomes no program.
+    Raises ``InvalidCall`` for anything else, and ``NotRepresentable`` where a scripted one becomes no program.
     """
     if isinstance(source, torch.jit.ScriptModule):
         source = _program_of_script(source, tuple(examples), dict(keywords or {}))

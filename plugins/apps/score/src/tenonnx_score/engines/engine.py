@@ -40,7 +40,7 @@ class Engine(Protocol):
 
 
 def engine_of(on: str) -> Engine:
-    """``local:2``, ``ray`` or ``spark:local[2]`` as an engine. Raises ``InvalidCall`` for what is none."""
+    """``local:2``, ``ray`` or ``spark:local[2]`` as an engine. Raises ``InvalidCall`` for anything else."""
     name, _, where = on.partition(":")
     if name not in ENGINES:
         raise InvalidCall("unknown engine", given=on, available="local[:N], ray[:ADDRESS], spark[:MASTER]")

@@ -29,7 +29,7 @@ class Interface(NamedTuple):
 
 
 def interface_of(graph: Graph) -> Interface:
-    """That of a graph. Raises ``NotRepresentable`` for what is not a tensor of known rank."""
+    """That of a graph. Raises ``NotRepresentable`` for anything but a tensor of known rank."""
     return Interface(_tensors("input", graph.inputs), _tensors("output", graph.outputs))
 
 

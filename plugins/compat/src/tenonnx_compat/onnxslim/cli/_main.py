@@ -64,7 +64,7 @@ def slim(
     """Simplify a model. Returns it, or writes it to ``output_model`` and prints what changed.
 
     A list of models is printed side by side. With ``model_check`` outputs are compared with those of the model, and
-    None is returned where they differ. Raises ``NotSupported`` for what has no translation.
+    None is returned where they differ. Raises ``NotSupported`` for unsupported ones.
     """
     announce("onnxslim.slim", "tx.simplify(tx.load(model))")
     refuse_options(

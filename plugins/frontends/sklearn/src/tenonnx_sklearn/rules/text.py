@@ -180,7 +180,7 @@ def tfidf_vectorizer(model: Any, X: Table) -> Outputs:
 
 
 def _hashed(model: Any, texts: Value, counted: Value, X: Table) -> Value:
-    """``texts`` counted by their hash: ``string[rows, most]`` with the weight of each, 0 for what is none."""
+    """``texts`` counted by their hash: ``string[rows, most]`` with the weight of each, 0 for anything else."""
     size = int(model.n_features)
     code = ops.cast(murmur_hash3(texts, positive=0, seed=0), to=DType.int64)
     place = ops.where(ops.equal(code, np.int64(-(1 << 31))), np.int64((2**31 - size) % size), ops.absolute(code) % size)

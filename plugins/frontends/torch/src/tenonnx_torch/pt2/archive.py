@@ -51,8 +51,11 @@ DOTTED = re.compile(r"[\w.:/+@ \-]{0,512}")
 
 
 class Archive:
-    """Members of a file by their paths. Raises ``InvalidModel`` for what is no such archive, and ``InvalidCall`` for
-    one of older versions, whose weights are pickles, and for one that holds compiled code alone."""
+    """Members of a file by their paths.
+
+    Raises ``InvalidModel`` for another file, and ``InvalidCall`` for one of an older version, with pickled weights,
+    and for one that holds only compiled code.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)

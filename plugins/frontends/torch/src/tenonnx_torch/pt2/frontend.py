@@ -34,7 +34,7 @@ def read(
     A ``.pt2`` file that ``torch.export.save`` has written is read without running anything of it, as long as its
     operators are on a list of those without effects, and verified in a worker process; examples are made up at the
     sizes of its own unless they are given. Other files, TorchScript and pickles of modules, are refused unless
-    ``trust`` is True, as reading them runs code. Raises ``InvalidCall`` for what is refused, ``InvalidModel`` for a
+    ``trust`` is True, as reading them runs code. Raises ``InvalidCall`` for a refused file, ``InvalidModel`` for a
     broken file, and what ``tenonnx_torch.frontend.read`` raises.
     """
     is_verified = options.get("verify", True) is not False
