@@ -1,4 +1,4 @@
-"""Quantized files at the opsets of their models: which one they get, and that onnxruntime computes the same."""
+"""Opsets of quantized files by the opset of the model, with equal numbers in onnxruntime."""
 
 from __future__ import annotations
 
