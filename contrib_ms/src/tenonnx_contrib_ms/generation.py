@@ -15,6 +15,7 @@ from tenonnx.extend import (
     Op,
     TensorType,
     Value,
+    at_least,
     constant,
     dtypes,
     floats,
@@ -449,6 +450,7 @@ _BEAMS = {
 }
 
 _COMMON_HOLD = (
+    at_least(batch=1),
     integers("max_length", "min_length", "vocab_mask", "prefix_vocab_mask"),
     dtypes(attention_mask="int32"),
     floats("repetition_penalty"),

@@ -8,7 +8,20 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Value, constant, differ, divides, floats, holds, op, same_dtype, shapes, symbolic
+from tenonnx.extend import (
+    DType,
+    Value,
+    at_least,
+    constant,
+    differ,
+    divides,
+    floats,
+    holds,
+    op,
+    same_dtype,
+    shapes,
+    symbolic,
+)
 from tenonnx_standard.checking import dim_of
 
 
@@ -41,6 +54,7 @@ scaled_dot_product_attention.requires(
     ),
     floats("query", "key", "value", "bias", "sink"),
     same_dtype("query", "key", "value", "bias", "sink"),
+    at_least(heads=1),
     divides("groups", "heads"),
     holds(_hold_bias),
 )

@@ -35,6 +35,8 @@ SAMPLE = {
     "claim: glu: any gate is taken": "declare one_of(gate=('relu', 'sigmoid'))",
     "claim: joined: pure, and random": "its body draws nothing at random",
     "claim: requantize: all integers are zero points": "ends in KeyError",
+    "integer: shift_bits: by exactly the width": "integers of the whole range",
+    "gradient: cosine: small rows cut off": "where one input is small",
     "claim: halfway: elementwise by the first alone": "has integers that no input has",
 }
 

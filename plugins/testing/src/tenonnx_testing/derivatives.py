@@ -139,6 +139,10 @@ def _points(random: np.random.Generator, drawn: Call, wrt: Sequence[int]) -> Ite
         inputs[place] = array
         yield f" where it holds {what}" if len(wrt) == 1 else f" where an input holds {what}", inputs
     yield " where all is small", [(v * LITTLE).astype(v.dtype) if k in wrt else v for k, v in enumerate(drawn.inputs)]
+    if len(wrt) > 1:
+        place = wrt[drawn.turn % len(wrt)]
+        small = (drawn.inputs[place] * LITTLE).astype(drawn.inputs[place].dtype)
+        yield " where one input is small", [small if k == place else v for k, v in enumerate(drawn.inputs)]
     for number in (0.75, 100.0):
         yield (
             f" where all is {number:g}",

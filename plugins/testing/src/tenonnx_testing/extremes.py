@@ -17,11 +17,12 @@ from tenonnx_testing.run import Outputs, is_index
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-WHOLE_RANGE, HALVES, EQUAL, SMALL, OFFSET, SEVERAL, ROWS = (
+WHOLE_RANGE, HALVES, EQUAL, SMALL, SMALL_ONE, OFFSET, SEVERAL, ROWS = (
     "integers of the whole range",
     "exact halves",
     "equal elements",
     "small numbers alone",
+    "small numbers, and another does not",
     "numbers far from zero alone",
     "several special values",
     "nothing but NaN",
@@ -32,6 +33,9 @@ INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uin
 #: Scales, in turn: of multiples of half of one, each second one is halfway between two integers after a division, and
 #: by the inverse of the second scale, which is not exact, it is not.
 SCALES = (0.5, 0.375)
+
+#: The largest multiple of half a scale, alone and as a factor of integers; bytes of integers that are sums of products.
+MULTIPLES, FACTORS, SUMS = 40, 4, 4
 
 #: The share of the ends of a range among its numbers.
 ENDS = 0.25
@@ -52,6 +56,10 @@ def extremes(case: Case, drawn: Call, expected: Outputs) -> Iterator[tuple[str, 
             WHOLE_RANGE,
             _with(drawn, {k: _ends(v, drawn.turn * (1 + k * (drawn.turn % 2))) for k, v in integers.items()}),
         )
+        if len(integers) > 1:
+            place = [*integers][(drawn.turn + 1) % len(integers)]
+            full = {k: np.full_like(v, np.iinfo(v.dtype).max) for k, v in integers.items()}
+            yield WHOLE_RANGE, _with(drawn, full | {place: _widths(integers[place])})
         there = _of_another_kind(case, drawn, integers)
         if there is not None:
             yield WHOLE_RANGE, _with(there, {k: _of_whole_range(random, there.inputs[k]) for k in integers})
@@ -59,8 +67,13 @@ def extremes(case: Case, drawn: Call, expected: Outputs) -> Iterator[tuple[str, 
         first, *others = floats
         scale = SCALES[drawn.turn % len(SCALES)]
         halves = {k: np.full_like(floats[k], scale) for k in others}
-        halves[first] = (random.integers(-40, 41, floats[first].shape) * (scale / 2)).astype(floats[first].dtype)
-        yield HALVES, _with(drawn, halves)
+        most = FACTORS if integers else MULTIPLES  # a product with integers is to be within the range of the result
+        halves[first] = (random.integers(-most, most + 1, floats[first].shape) * (scale / 2)).astype(
+            floats[first].dtype
+        )
+        sums = {k: v for k, v in integers.items() if v.dtype.itemsize >= SUMS and v.ndim}
+        few = {k: random.integers(0 if v.dtype.kind == "u" else -9, 10, v.shape, v.dtype) for k, v in sums.items()}
+        yield HALVES, _with(drawn, halves | few)
     yield EQUAL, _with(drawn, {k: _of_two(random, v) for k, v in (floats | integers).items()})
     if floats:
         place = max(floats, key=lambda k: floats[k].size)
@@ -69,6 +82,9 @@ def extremes(case: Case, drawn: Call, expected: Outputs) -> Iterator[tuple[str, 
         places = random.permutation(several.size)[: max(1, several.size // 2)]
         several.reshape(-1)[places] = np.resize(special, places.size)
         yield SMALL, _with(drawn, {k: (v * LITTLE).astype(v.dtype) for k, v in floats.items()})
+        if len(floats) > 1:
+            place = [*floats][drawn.turn % len(floats)]
+            yield SMALL_ONE, _with(drawn, {place: (floats[place] * LITTLE).astype(floats[place].dtype)})
         if several.dtype == np.float32:
             yield OFFSET, _with(drawn, {place: several + several.dtype.type(FAR)})
         yield SEVERAL, _with(drawn, {place: several})
@@ -96,6 +112,12 @@ def _ends_of(dtype: np.dtype[Any]) -> Array:
     """The least and greatest integers of a dtype, minus one, zero and one."""
     info = np.iinfo(dtype)
     return np.array([info.min, -1 if info.min else 2, info.max, info.max - 1, 0, 1], dtype)
+
+
+def _widths(array: Array) -> Array:
+    """The number of bits of a dtype, one less and one more, as counts of a shift."""
+    bits = 8 * array.dtype.itemsize
+    return np.resize(np.array([bits, bits - 1, bits + 1], array.dtype), array.shape)
 
 
 def _of_two(random: np.random.Generator, array: Array) -> Array:

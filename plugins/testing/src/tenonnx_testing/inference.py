@@ -62,7 +62,25 @@ def inferred_are_real(case: Case, drawn: Call, expected: tuple[Any, ...]) -> boo
             _knows_what_the_body_knows(case.op, values, drawn, known, what)
         if view == "static shapes" and contents_known:
             _as_good_as_onnx(case, drawn, known, expected)
+    _known_beside_unknown_ranks(case, drawn, expected)
     return True
+
+
+def _known_beside_unknown_ranks(case: Case, drawn: Call, expected: tuple[Any, ...]) -> None:
+    """No inferred type contradicts the real outputs where the rank of one input alone is unknown."""
+    if len(drawn.inputs) < 2:
+        return
+    static, _ = values_of(case, drawn, contents_known=False)
+    unknown, _ = values_of(case, drawn, "unknown ranks", contents_known=False)
+    place = drawn.turn % len(drawn.inputs)
+    values = [*static[:place], unknown[place], *static[place + 1 :]]
+    what = f'with an unknown rank of "{case.op.signature.input_at(place).name}" alone'
+    with blaming(f"type inference of {case.op.title} {what}"):
+        try:
+            known = infer_call(case.op, values, drawn.attributes, drawn.outputs)
+        except UnknownType:
+            return
+    _hold(case, known, expected, {}, what)
 
 
 def inferred_beside_ones(case: Case, drawn: Call, expected: tuple[Any, ...]) -> None:

@@ -17,6 +17,7 @@ from tenonnx_testing.mutations import (
     DTYPES,
     as_dtype,
     called,
+    ends_in_our_error,
     has_subgraph,
     is_admitted,
     others,
@@ -49,16 +50,23 @@ def varied_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
     given = {k: v for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray) and not is_index(case.op, k)}
     narrow = list(_changed(drawn, [_narrowed(given, drawn.turn)]))
     larger = [_larger(given, drawn.turn + k) for k in range(SIZES)]  # not each is taken where operands broadcast
-    others = [*larger, _larger(given, 0, _named_sizes(case, drawn)), _with_an_axis(given, drawn.turn)]
+    larger.append(_larger(given, 0, _named_sizes(case, drawn)))
+    distinct = {tuple((k, v.shape) for k, v in each.items()): each for each in larger}
+    others = [*distinct.values(), _with_an_axis(given, drawn.turn)]
     if drawn.turn % 4 == 2:  # once in four calls
         others += [_of_rank(given, rank) for rank in range(RANKS)]
         others += _of_admitted_types(case, drawn, given)
+        others += [{k: v[None]} for k, v in enumerate(drawn.inputs) if _is_index_array(case, k, v)]
     tried = [*_changed(drawn, others), *_without_options(case, drawn)]
     for changed in narrow:
         refuse_or_agree(case, drawn, changed, expected, symbolic=False, by_body="refused")
     for changed in tried:
         refuse_or_agree(case, drawn, changed, expected, symbolic=False)
     return bool(narrow or tried)
+
+
+def _is_index_array(case: Case, place: int, contents: Any) -> bool:
+    return isinstance(contents, np.ndarray) and is_index(case.op, place)
 
 
 def _changed(drawn: Call, changes: Iterable[dict[int, Any]]) -> Iterator[Call]:
@@ -174,13 +182,16 @@ def other_attributes_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
     for place, there in enumerate(_with_another(case, drawn)):
         outputs = _taken(case, there)
         if outputs is None:
+            ends_in_our_error(case.op, drawn, there)
             continue
-        there = replace(there, version=versions[(drawn.turn // 2 + place) % len(versions)])
+        tried = versions if len(versions) <= FEW + 1 else [versions[(drawn.turn // 2 + place) % len(versions)]]
+        there = replace(there, version=tried[0])
         try:
             compared |= _as_its_body(case, there, outputs)
             compared |= claims.rewritten_alike(case, there, outputs)
             if not any(getattr(output, "dtype", None) == np.float64 for output in outputs):  # of attributes of 32 bits
-                compared |= len(versions) > 1 and exports.keeps_meaning(case, there, outputs)
+                for version in tried if len(versions) > 1 else ():
+                    compared |= exports.keeps_meaning(case, replace(there, version=version), outputs)
         except Failure as failure:
             failure.add_note(f"with another attribute, which its requirements take: {one_line(case.op, there)}")
             failure.call = there
@@ -216,8 +227,8 @@ def _with_another(case: Case, drawn: Call) -> Iterator[Call]:
             continue
         tried = [v for v in (*known.get(name, ()), *others(value)) if type(v) is type(value) and v != value]
         tried = [v for v in tried if _is_taken(case, replace(drawn, attributes={**drawn.attributes, name: v}))]
-        if tried:
-            yield replace(drawn, attributes={**drawn.attributes, name: tried[drawn.turn % len(tried)]})
+        for turn in sorted({drawn.turn % len(tried), (drawn.turn + len(tried) // 2) % len(tried)} if tried else ()):
+            yield replace(drawn, attributes={**drawn.attributes, name: tried[turn]})
 
 
 def _is_taken(case: Case, drawn: Call) -> bool:
