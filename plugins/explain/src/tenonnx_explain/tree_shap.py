@@ -31,6 +31,9 @@ _LEAST = 1e-20
 #: Elements of an array of edges, points and rows that fit into the cache.
 _BLOCK = 1 << 19
 
+#: Features of a path beyond which counting them is faster than integrating over points.
+_COUNTED = 4
+
 #: Terms summed at once.
 _SEGMENT = 32
 
@@ -237,7 +240,7 @@ def _over_background(edges: Edges, passed: Value, passed_by: Value, dtype: DType
 
     def step(number: Value, *sums: Value) -> list[Value]:
         share = ops.unsqueeze(ops.gather(passed_by, number, axis=1), [1])
-        terms = _terms_of_pairs(edges, passed, share, dtype)
+        terms = (_terms_of_pairs if edges.features > _COUNTED else _terms)(edges, passed, share, dtype)
         return [total + each for total, each in zip(sums, terms, strict=True)]
 
     sums = repeated(step, start, ops.squeeze(count, [0]))
