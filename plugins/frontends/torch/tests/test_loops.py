@@ -191,3 +191,20 @@ def test_a_branch_on_the_length_is_not_lost():
     with pytest.raises(tx.NotRepresentable, match="length") as error:
         tx.load(Apply(branching), torch.randn(2, 5, 3), dims=DIMS, verify=False)
     assert "at length 41 the loop computes something else" in str(error.value)
+
+
+class Chunks(nn.Module):
+    """The number of chunks of four is 1 at the length of the example, which a trace would fix."""
+
+    def forward(self, x):
+        padded = nn.functional.pad(x, (0, 0, 0, (4 - x.shape[1] % 4) % 4))
+        chunks = padded.reshape(x.shape[0], -1, 4, x.shape[2]).cumsum(2)
+        before = chunks[:, :, -1, None].expand(*chunks.shape) - chunks
+        return (chunks + before.cumsum(1)).reshape(x.shape[0], -1, x.shape[2])[:, : x.shape[1]]
+
+
+def test_a_length_has_any_number_of_chunks():
+    graph = tx.load(Chunks(), torch.randn(2, 3, 3), dims={"x": AXES}, verify=False)
+    for length in (1, 4, 9):
+        x = torch.randn(2, length, 3)
+        torch.testing.assert_close(torch.from_numpy(graph.run({"x": x.numpy()})[graph.outputs[0].name]), Chunks()(x))

@@ -33,8 +33,9 @@ for name in given.names:
     with tempfile.TemporaryDirectory() as folder:
         try:
             report = tenonnx_transformers.export(make(name), Path(folder) / "out", layout=given.layout)
-        except tx.TenonnxError as error:
-            print(f"| {name} | {type(error).__name__}: {str(error).splitlines()[0]} | | | |", flush=True)
+        except Exception as error:  # a row of the table, too
+            said = " ".join(str(error).split())[:400] if isinstance(error, tx.TenonnxError) else repr(error)[:400]
+            print(f"| {name} | {type(error).__name__}: {said} | | | |", flush=True)
             continue
     tokens = ", ".join(f"{each.equal} of {each.tokens} ({each.runtime})" for each in report.generated)
     seconds = time.perf_counter() - begin

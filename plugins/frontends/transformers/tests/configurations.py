@@ -43,6 +43,21 @@ _LATENT = {
     "first_k_dense_replace": 1,
     "n_shared_experts": 1,
 }
+_T5 = {**_TOKENS, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "decoder_start_token_id": 0}
+_MAMBA_HEADS = {
+    "mamba_n_heads": 8,
+    "mamba_d_head": 8,
+    "mamba_d_state": 8,
+    "mamba_n_groups": 2,
+    "mamba_chunk_size": 4,
+}
+_DELTA = {
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+}
 
 
 class Configuration(NamedTuple):
@@ -186,6 +201,205 @@ CONFIGURATIONS = {
             "use_mamba_kernels": False,
         },
     ),
+    "mamba2": Configuration(
+        "Mamba2Config",
+        {
+            **_TOKENS,
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_heads": 8,
+            "head_dim": 8,
+            "state_size": 8,
+            "n_groups": 2,
+            "chunk_size": 4,
+            "time_step_rank": 4,
+        },
+    ),
+    "rwkv": Configuration(
+        "RwkvConfig", {**_TOKENS, "hidden_size": 32, "num_hidden_layers": 2, "context_length": 256, "rescale_every": 0}
+    ),
+    "recurrent_gemma": Configuration(
+        "RecurrentGemmaConfig",
+        {
+            **_TOKENS,
+            **_LAYERS,
+            "intermediate_size": 64,
+            "num_key_value_heads": 2,
+            "lru_width": 32,
+            "attention_window_size": 8,
+            "block_types": ["recurrent", "attention"],
+        },
+    ),
+    "bamba": Configuration("BambaConfig", {**_GATED, **_MAMBA_HEADS, "attn_layer_indices": [1]}),
+    "granitemoehybrid": Configuration(
+        "GraniteMoeHybridConfig",
+        {**_GATED, **_EXPERTS, **_MAMBA_HEADS, "layer_types": ["mamba", "attention"], "shared_intermediate_size": 32},
+    ),
+    "falcon_h1": Configuration("FalconH1Config", {**_GATED, **_MAMBA_HEADS, "mamba_d_ssm": 64}),
+    "zamba": Configuration(
+        "ZambaConfig",
+        {
+            **_GATED,
+            "num_key_value_heads": 4,
+            "num_hidden_layers": 4,
+            "layers_block_type": ["mamba", "hybrid"] * 2,
+            "mamba_d_state": 8,
+            "mamba_dt_rank": 4,
+            "use_mamba_kernels": False,
+        },
+    ),
+    "zamba2": Configuration(
+        "Zamba2Config",
+        {
+            **_GATED,
+            "num_key_value_heads": 4,
+            "layers_block_type": ["mamba", "hybrid"],
+            "mamba_d_state": 8,
+            "n_mamba_heads": 4,
+            "chunk_size": 4,
+            "adapter_rank": 4,
+            "use_mamba_kernels": False,
+        },
+    ),
+    "nemotron_h": Configuration(
+        "NemotronHConfig",
+        {
+            **_GATED,
+            "head_dim": 8,
+            "layers_block_type": ["mamba", "attention"],
+            "ssm_state_size": 8,
+            "mamba_num_heads": 8,
+            "mamba_head_dim": 8,
+            "n_groups": 2,
+            "chunk_size": 4,
+            "use_mamba_kernels": False,
+        },
+    ),
+    "qwen3_next": Configuration(
+        "Qwen3NextConfig",
+        {**_HEADS, **_MANY_EXPERTS, **_DELTA, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16},
+    ),
+    "qwen3_5_text": Configuration("Qwen3_5TextConfig", {**_HEADS, **_DELTA}),
+    "olmo_hybrid": Configuration("OlmoHybridConfig", {**_GATED, **_DELTA}),
+    "lfm2_moe": Configuration(
+        "Lfm2MoeConfig",
+        {
+            **_GATED,
+            **_MANY_EXPERTS,
+            "moe_intermediate_size": 16,
+            "num_dense_layers": 1,
+            "layer_types": ["conv", "full_attention"],
+        },
+    ),
+    "minimax": Configuration(
+        "MiniMaxConfig",
+        {**_HEADS, **_EXPERTS, "layer_types": ["linear_attention", "full_attention"], "block_size": 4},
+    ),
+    "xlstm": Configuration(
+        "xLSTMConfig",
+        {
+            **_TOKENS,
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_blocks": 2,
+            "num_heads": 4,
+            "chunk_size": 4,
+            "qk_dim_factor": 1.0,
+        },
+    ),
+    "kimi_linear": Configuration(
+        "KimiLinearConfig",
+        {
+            **_LATENT,
+            "q_lora_rank": None,
+            "num_local_experts": 4,
+            "layer_types": ["linear_attention", "full_attention"],
+            "linear_head_dim": 8,
+            "linear_num_heads": 4,
+        },
+    ),
+    "llama4_text": Configuration(
+        "Llama4TextConfig",
+        {
+            **_HEADS,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 1,
+            "intermediate_size_mlp": 64,
+            "attention_chunk_size": 8,
+            "layer_types": ["chunked_attention", "full_attention"],
+        },
+    ),
+    "glm4_moe": Configuration(
+        "Glm4MoeConfig",
+        {
+            **_HEADS,
+            "n_routed_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 16,
+            "first_k_dense_replace": 1,
+        },
+    ),
+    "ernie4_5_moe": Configuration(
+        "Ernie4_5_MoeConfig",
+        {**_GATED, "moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 16, "moe_layer_start_index": 1},
+    ),
+    "dots1": Configuration(
+        "Dots1Config",
+        {
+            **_HEADS,
+            "n_routed_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 16,
+            "n_group": 1,
+            "topk_group": 1,
+            "first_k_dense_replace": 1,
+            "n_shared_experts": 1,
+        },
+    ),
+    "hunyuan_moe": Configuration("HunYuanMoEV1Config", {**_HEADS, "num_experts": 4, "moe_topk": 2}),
+    "flex_olmo": Configuration("FlexOlmoConfig", {**_GATED, **_MANY_EXPERTS}),
+    "minimax_m2": Configuration("MiniMaxM2Config", {**_HEADS, **_EXPERTS}),
+    "vaultgemma": Configuration("VaultGemmaConfig", {**_HEADS, **_WINDOW, "query_pre_attn_scalar": 8}),
+    "ministral": Configuration("MinistralConfig", {**_HEADS, **_WINDOW}),
+    "nanochat": Configuration("NanoChatConfig", _GATED),
+    "doge": Configuration("DogeConfig", {**_GATED, "keep_window_size": 256}),
+    "longcat_flash": Configuration(
+        "LongcatFlashConfig",
+        {
+            **_LATENT,
+            "num_layers": 2,
+            "ffn_hidden_size": 64,
+            "expert_ffn_hidden_size": 16,
+            "moe_topk": 2,
+            "zero_expert_num": 2,
+            "head_dim": 4,
+        },
+    ),
+    "gemma3n_text": Configuration(
+        "Gemma3nTextConfig",
+        {
+            **_HEADS,
+            **_WINDOW,
+            "num_kv_shared_layers": 0,
+            "hidden_size_per_layer_input": 8,
+            "vocab_size_per_layer_input": 99,
+            "laurel_rank": 4,
+            "altup_num_inputs": 2,
+            "activation_sparsity_pattern": [0.0, 0.0],
+            "intermediate_size": [64, 64],
+        },
+    ),
+    "modernbert_decoder": Configuration(
+        "ModernBertDecoderConfig",
+        {**_BASE, "intermediate_size": 64, "local_attention": 8, "cls_token_id": 1, "sep_token_id": 2},
+    ),
+    "gpt_neox_japanese": Configuration("GPTNeoXJapaneseConfig", {**_BASE, "intermediate_multiple_size": 2}),
+    "bert_decoder": Configuration(
+        "BertConfig", {**_BASE, "intermediate_size": 64, "is_decoder": True}, "BertLMHeadModel"
+    ),
+    "ctrl": Configuration(
+        "CTRLConfig", {**_TOKENS, "n_embd": 32, "n_layer": 2, "n_head": 4, "dff": 64, "n_positions": 256}
+    ),
     "bert": Configuration("BertConfig", {**_BASE, "intermediate_size": 64}, "BertForTokenClassification"),
     "distilbert": Configuration(
         "DistilBertConfig",
@@ -221,11 +435,7 @@ CONFIGURATIONS = {
         },
         "Wav2Vec2ForCTC",
     ),
-    "t5": Configuration(
-        "T5Config",
-        {**_TOKENS, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "decoder_start_token_id": 0},
-        "T5ForConditionalGeneration",
-    ),
+    "t5": Configuration("T5Config", _T5, "T5ForConditionalGeneration"),
     "bart": Configuration("BartConfig", _BART, "BartForConditionalGeneration"),
     "marian": Configuration("MarianConfig", {**_BART, "decoder_start_token_id": 0}, "MarianMTModel"),
     "pegasus": Configuration(
@@ -241,5 +451,118 @@ CONFIGURATIONS = {
             "decoder_start_token_id": 1,
         },
         "WhisperForConditionalGeneration",
+    ),
+    "mt5": Configuration("MT5Config", _T5, "MT5ForConditionalGeneration"),
+    "umt5": Configuration("UMT5Config", _T5, "UMT5ForConditionalGeneration"),
+    "longt5": Configuration(
+        "LongT5Config", {**_T5, "encoder_attention_type": "local", "local_radius": 4}, "LongT5ForConditionalGeneration"
+    ),
+    "switch_transformers": Configuration(
+        "SwitchTransformersConfig",
+        {
+            **_T5,
+            "num_experts": 4,
+            "expert_capacity": 64,
+            "num_sparse_encoder_layers": 2,
+            "num_sparse_decoder_layers": 2,
+        },
+        "SwitchTransformersForConditionalGeneration",
+    ),
+    "mbart": Configuration("MBartConfig", {**_BART, "decoder_start_token_id": 0}, "MBartForConditionalGeneration"),
+    "m2m_100": Configuration("M2M100Config", {**_BART, "decoder_start_token_id": 0}, "M2M100ForConditionalGeneration"),
+    "nllb_moe": Configuration(
+        "NllbMoeConfig",
+        {
+            **_BART,
+            "decoder_start_token_id": 0,
+            "num_experts": 4,
+            "expert_capacity": 64,
+            "encoder_sparse_step": 2,
+            "decoder_sparse_step": 2,
+        },
+        "NllbMoeForConditionalGeneration",
+    ),
+    "blenderbot": Configuration(
+        "BlenderbotConfig", {**_BART, "decoder_start_token_id": 1}, "BlenderbotForConditionalGeneration"
+    ),
+    "blenderbot_small": Configuration(
+        "BlenderbotSmallConfig", {**_BART, "decoder_start_token_id": 1}, "BlenderbotSmallForConditionalGeneration"
+    ),
+    "plbart": Configuration("PLBartConfig", {**_BART, "decoder_start_token_id": 0}, "PLBartForConditionalGeneration"),
+    "mvp": Configuration("MvpConfig", {**_BART, "decoder_start_token_id": 0}, "MvpForConditionalGeneration"),
+    "led": Configuration(
+        "LEDConfig",
+        {
+            **_BART,
+            "decoder_start_token_id": 0,
+            "max_encoder_position_embeddings": 128,
+            "max_decoder_position_embeddings": 128,
+            "attention_window": 8,
+        },
+        "LEDForConditionalGeneration",
+    ),
+    "pegasus_x": Configuration(
+        "PegasusXConfig",
+        {**_BART, "decoder_start_token_id": 0, "block_size": 8, "num_global_tokens": 4},
+        "PegasusXForConditionalGeneration",
+    ),
+    "prophetnet": Configuration(
+        "ProphetNetConfig",
+        {
+            **_TOKENS,
+            "hidden_size": 32,
+            "encoder_ffn_dim": 64,
+            "decoder_ffn_dim": 64,
+            "num_encoder_layers": 2,
+            "num_decoder_layers": 2,
+            "num_encoder_attention_heads": 4,
+            "num_decoder_attention_heads": 4,
+            "max_position_embeddings": 128,
+            "decoder_start_token_id": 0,
+        },
+        "ProphetNetForConditionalGeneration",
+    ),
+    "fsmt": Configuration(
+        "FSMTConfig",
+        {**_BART, "src_vocab_size": 99, "tgt_vocab_size": 99, "langs": ["en", "de"], "decoder_start_token_id": 2},
+        "FSMTForConditionalGeneration",
+    ),
+    "t5gemma": Configuration(
+        "T5GemmaConfig",
+        {
+            **_TOKENS,
+            "encoder": {**_HEADS, **_WINDOW, "query_pre_attn_scalar": 8},
+            "decoder": {**_HEADS, **_WINDOW, "query_pre_attn_scalar": 8, "cross_attention_hidden_size": 32},
+            "decoder_start_token_id": 1,
+        },
+        "T5GemmaForConditionalGeneration",
+    ),
+    "speech_to_text": Configuration(
+        "Speech2TextConfig",
+        {
+            **_BART,
+            "input_feat_per_channel": 16,
+            "input_channels": 1,
+            "conv_channels": 32,
+            "max_source_positions": 200,
+            "max_target_positions": 100,
+            "decoder_start_token_id": 1,
+        },
+        "Speech2TextForConditionalGeneration",
+    ),
+    "moonshine": Configuration(
+        "MoonshineConfig",
+        {
+            **_TOKENS,
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "encoder_num_hidden_layers": 2,
+            "decoder_num_hidden_layers": 2,
+            "encoder_num_attention_heads": 4,
+            "decoder_num_attention_heads": 4,
+            "max_position_embeddings": 194,
+            "decoder_start_token_id": 1,
+        },
+        "MoonshineForConditionalGeneration",
     ),
 }

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import onnx
+import sympy
 import torch
 from onnx_ir import traversal
 from torch.utils import _pytree as pytree
@@ -31,7 +32,7 @@ from tenonnx_torch.program_fixes import Program, mend, mend_decomposed, with_vie
 from tenonnx_torch.programs import call_of, program_of, returned_by, shapes_of
 from tenonnx_torch.recurrences import TRANSLATIONS, Recurrences
 from tenonnx_torch.rerolling import NotRerolled
-from tenonnx_torch.unrolled_traces import Decisions, noted
+from tenonnx_torch.unrolled_traces import LONGEST, Decisions, noted
 from tenonnx_torch.verification import leaves, plain_attention
 from tenonnx_torch.vision import without_branches
 
@@ -90,6 +91,11 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
     try:
         with noted(decisions):
             program = _traced_at(module, examples.resized(sizes))
+        if larger := _larger_than_one(program, examples, decisions):
+            sizes |= larger
+            decisions = Decisions()
+            with noted(decisions):
+                program = _traced_at(module, examples.resized(sizes))
     except _FixedDim as error:
         if (rolled := _with_loops(module, examples.resized(sizes), error.dim)) is not None:
             return traced(rolled, examples)
@@ -108,12 +114,34 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
 def _taken_as_numbers(program: Program, examples: Examples, decisions: Decisions) -> set[Any]:
     """The dims of which numbers are computed that a trace took as they are."""
     symbols = {str(symbol) for expression in decisions.numbers for symbol in expression.free_symbols}
-    shapes = zip(examples.tensors, shapes_of(program), strict=True)
+    return {dim for symbol, dim in _dims_by_symbol(program, examples).items() if symbol in symbols}
+
+
+def _larger_than_one(program: Program, examples: Examples, decisions: Decisions) -> dict[Any, int]:
+    """Sizes at which no size in the module is 1 that depends on a dim, such as the number of chunks of a length.
+
+    A trace fixes a size of 1, so that the dim would be none beyond it.
+    """
+    dims, found = _dims_by_symbol(program, examples), {}
+    for comparison, decided in decisions.comparisons.items():
+        symbols = [symbol for symbol in comparison.free_symbols if str(symbol) in dims]
+        fixed = decided and isinstance(comparison, sympy.Eq) and 1 in comparison.args
+        if not fixed or len(comparison.free_symbols) != len(symbols) or len(symbols) != 1:
+            continue
+        (symbol,), dim = symbols, dims[str(symbols[0])]
+        at = (n for n in range(2, LONGEST) if comparison.xreplace({symbol: sympy.Integer(n)}) is sympy.false)
+        larger = next(at, None)
+        if larger is not None:
+            found[dim] = max(larger, found.get(dim, 0))
+    return {dim: size for dim, size in found.items() if size > examples.sizes[dim]}
+
+
+def _dims_by_symbol(program: Program, examples: Examples) -> dict[str, Any]:
+    """Dims of the inputs by the name of their symbol in a program."""
     return {
-        dim
-        for name, shape in shapes
+        str(shape[axis]): dim
+        for name, shape in zip(examples.tensors, shapes_of(program), strict=True)
         for axis, dim in examples.dims.get(name, {}).items()
-        if str(shape[axis]) in symbols
     }
 
 

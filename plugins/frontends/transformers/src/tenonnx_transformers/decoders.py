@@ -37,7 +37,7 @@ def decoder_states(model: torch.nn.Module) -> list[State]:
         given = token_inputs(model, torch.zeros(batch, length, dtype=torch.int64), torch.ones(batch, length))
         with torch.no_grad():
             pair.append(run_model(model, given, {})[1])
-    found = states_of(pair, _PROBES)
+    found = [state for state in states_of(pair, _PROBES) if state.axes]  # others count tokens
     if not found:
         raise NotRepresentable(
             f"{type(model).__name__} keeps no states in its cache", do="choose another task, such as feature-extraction"

@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import cache_utils
 
 from tenonnx.extend import NotRepresentable
+from tenonnx_transformers.own_states import own_states
 
 #: Names of dims of inputs and outputs.
 BATCH, LENGTH, PAST, TOTAL = "batch_size", "sequence_length", "past_sequence_length", "total_sequence_length"
@@ -132,14 +133,16 @@ def run_model(
 ) -> tuple[Tensor, dict[tuple[int, str], Tensor]]:
     """The logits of one call behind states of earlier ones, by layer and kind, and the states after it."""
     name = cache_parameter(model)
-    if name == "state":  # a list of tensors, each with all layers
-        before = [held[place, name].clone() for place in range(len(held))] or None
-        found = model(**given, state=before, use_cache=True)
-        return found.logits, {(place, name): tensor for place, tensor in enumerate(found.state)}
-    cache = new_cache(model.config)
-    fill(cache, held)
-    found = model(**given, **{name: cache}, use_cache=True)
-    return found.logits, tensors_of(cache)
+    own = own_states(model, name, given)
+    with own.attributes_with(model, held):
+        if own.cache is not None:
+            before = {name: own.cache_with(held)} if held else {}
+            found = model(**given, **before, use_cache=True)
+            return found.logits, own.tensors_of(found[name])
+        cache = new_cache(model.config)
+        fill(cache, {key: tensor for key, tensor in held.items() if key not in own.attributes_of(model)})
+        found = model(**given, **{name: cache}, use_cache=True)
+        return found.logits, tensors_of(cache) | own.attributes_of(model)
 
 
 def fill(cache: Any, tensors: Mapping[tuple[int, str], Tensor]) -> None:

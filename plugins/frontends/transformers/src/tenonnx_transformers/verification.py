@@ -72,7 +72,14 @@ class Session:
 
     def __call__(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         known = set(self.inputs)
-        found: Sequence[Any] = self.session.run(None, {name: feeds[name] for name in feeds if name in known})
+        given = {name: feeds[name] for name in feeds if name in known}
+        try:
+            found: Sequence[Any] = self.session.run(None, given)
+        except Exception as error:  # of its own binding
+            sizes = ", ".join(f"{name} {tuple(array.shape)}" for name, array in list(given.items())[:3])
+            raise VerificationFailed(
+                "onnxruntime does not run the exported graph", given=f"{sizes}: {str(error)[:300]}"
+            ) from error
         return found
 
 

@@ -1,0 +1,129 @@
+"""States of models outside the caches of transformers: caches of their own class, and attributes of their modules."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, cache_utils
+
+#: Names of parts of a cache, as attributes and places in lists, from the cache to one tensor.
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class OwnStates:
+    """States of a model: ``cache`` as one call left it, None for one of transformers, and ``attributes`` of modules.
+
+    An attribute is given by the name of its module and its own name.
+    """
+
+    parameter: str
+    cache: Any
+    attributes: tuple[tuple[str, str], ...]
+
+    def cache_with(self, held: Mapping[tuple[int, str], Tensor]) -> Any:
+        """A copy of the cache with the tensors ``held`` by layer and kind."""
+        return _rebuilt(self.cache, (self.parameter,), held)
+
+    def tensors_of(self, cache: Any) -> dict[tuple[int, str], Tensor]:
+        """Tensors of a cache by layer and kind."""
+        return {_key(path): tensor for path, tensor in _leaves(cache, (self.parameter,))}
+
+    @contextlib.contextmanager
+    def attributes_with(self, model: nn.Module, held: Mapping[tuple[int, str], Tensor]) -> Iterator[None]:
+        """Set the attributes to the tensors ``held``, to None where there are none, and restore them at the end."""
+        before = {place: getattr(model.get_submodule(place[0]), place[1]) for place in self.attributes}
+        try:
+            for module, name in self.attributes:
+                setattr(model.get_submodule(module), name, held.get(_key((*module.split("."), name))))
+            yield
+        finally:
+            for (module, name), value in before.items():
+                setattr(model.get_submodule(module), name, value)
+
+    def attributes_of(self, model: nn.Module) -> dict[tuple[int, str], Tensor]:
+        """Tensors of the attributes by layer and kind."""
+        return {
+            _key((*module.split("."), name)): getattr(model.get_submodule(module), name)
+            for module, name in self.attributes
+        }
+
+
+_KNOWN: WeakKeyDictionary[nn.Module, OwnStates] = WeakKeyDictionary()
+
+
+def own_states(model: Any, parameter: str, given: Mapping[str, Tensor]) -> OwnStates:
+    """States of a model, found by one call with the inputs ``given``. ``parameter`` takes its cache."""
+    if model not in _KNOWN:
+        before = _attributes(model)
+        with torch.no_grad():
+            found = model(**given, use_cache=True)
+        after = _attributes(model)
+        moved = [place for place, value in after.items() if isinstance(value, Tensor) and before[place] is not value]
+        for module, name in moved:
+            setattr(model.get_submodule(module), name, None)
+        cache = found.get(parameter)
+        usual = cache is None or type(cache) is cache_utils.DynamicCache
+        _KNOWN[model] = OwnStates(parameter, None if usual else cache, tuple(moved))
+    return _KNOWN[model]
+
+
+def _attributes(model: nn.Module) -> dict[tuple[str, str], Tensor | None]:
+    """Plain attributes of modules that are tensors or None."""
+    return {
+        (name, attribute): value
+        for name, module in model.named_modules()
+        for attribute, value in vars(module).items()
+        if name and not attribute.startswith("_") and (value is None or isinstance(value, Tensor))
+    }
+
+
+def _parts(value: Any) -> dict[str | int, Any]:
+    """Parts of a container or of an object of transformers by name, none of anything else."""
+    if isinstance(value, list | tuple):
+        return dict(enumerate(value))
+    if isinstance(value, dict):
+        return dict(value)
+    if type(value).__module__.startswith("transformers.") and not isinstance(value, PreTrainedConfig):
+        return dict(vars(value))
+    return {}
+
+
+def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Tensor]]:
+    if isinstance(value, Tensor):
+        yield path, value
+    for name, part in _parts(value).items():
+        yield from _leaves(part, (*path, name))
+
+
+def _rebuilt(value: Any, path: Path, held: Mapping[tuple[int, str], Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        return held.get(_key(path), value).clone()  # models write to them
+    parts = {name: _rebuilt(part, (*path, name), held) for name, part in _parts(value).items()}
+    if isinstance(value, list | tuple):
+        return type(value)(parts.values())
+    if isinstance(value, dict):
+        return parts
+    if parts:
+        value = copy.copy(value)
+        vars(value).update(parts)
+    return value
+
+
+#: Names of tensors in a cache of transformers, with their kinds.
+_KINDS = {"keys": "key", "values": "value"}
+
+
+def _key(path: Path) -> tuple[int, str]:
+    """Layer and kind of a tensor: the first number on its path, and the names of which there are not several."""
+    numbers = [int(part) for part in path if str(part).isdigit()]
+    names = [part for part in path if not str(part).isdigit()]
+    kind = str(_KINDS.get(str(names[-1]), names[-1]))
+    return (numbers or [0])[0], ".".join([kind, *map(str, numbers[1:])])

@@ -1,0 +1,44 @@
+"""States in caches of a model's own class and in attributes of its modules, by layer and kind."""
+
+import pytest
+import torch
+from configurations import make
+
+from tenonnx_transformers.decoders import decoder_parts, decoder_states, token_inputs
+from tenonnx_transformers.sources import quiet
+from tenonnx_transformers.states import run_model
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "parts"),
+    [
+        ("rwkv", {(0, "state"), (4, "state")}, ["model"]),
+        ("minimax", {(0, "linear_cache"), (1, "key")}, ["decoder_model", "decoder_with_past_model"]),
+        (
+            "recurrent_gemma",
+            {(0, "conv1d_state"), (0, "recurrent_states"), (1, "value")},
+            ["decoder_model", "decoder_with_past_model"],
+        ),
+    ],
+)
+def test_states_continue_a_text(name, kinds, parts):
+    """The parts are chosen by whether a text that is continued by its states gives what the whole text gives."""
+    model = make(name)
+    with quiet():
+        states = decoder_states(model)
+        found = decoder_parts(model, states)
+    assert kinds <= {(state.layer, state.kind) for state in states}
+    assert [part.name for part in found] == parts
+
+
+def test_attributes_of_modules_stay_as_they_were():
+    """A state of another call does not change one that begins anew, whatever the modules hold."""
+    model = make("recurrent_gemma")
+    tokens = torch.tensor([[5, 6, 7]])
+    given = token_inputs(model, tokens, torch.ones_like(tokens))
+    with torch.no_grad(), quiet():
+        first, held = run_model(model, given, {})
+        run_model(model, given, {key: torch.ones_like(tensor) for key, tensor in held.items()})
+        model(**given, use_cache=True)
+        again, _ = run_model(model, given, {})
+    assert torch.equal(first, again)
