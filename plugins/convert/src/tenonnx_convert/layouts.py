@@ -46,10 +46,23 @@ class Layout:
         metavar="NAME",
     )
 
+    precision: str | None = option(
+        None,
+        "With --layout for a folder of transformers: fp32, fp16, bf16, or the precision of weights, int8 or int4.",
+        "--precision",
+        kind="text",
+        metavar="NAME",
+    )
+
     def __call__(self, graph: Graph, state: ConversionState) -> StepResult:
         from tenonnx_convert.conversion import StepResult
 
-        path, plugin = state.path, layout_named(str(self.layout))
+        if self.layout is None or self.precision is not None:
+            raise InvalidCall(
+                "the option --precision is for a folder of transformers that becomes that of a layout",
+                do="use --float16, or tenonnx quantize",
+            )
+        path, plugin = state.path, layout_named(self.layout)
         if not isinstance(path, str | os.PathLike) or Path(path).is_file() or Path(path).suffix:
             raise InvalidCall(
                 "the output of a layout is not a folder", given=str(path), do="give a folder: -o repository/net"

@@ -295,18 +295,6 @@ CONFIGURATIONS = {
         "MiniMaxConfig",
         {**_HEADS, **_EXPERTS, "layer_types": ["linear_attention", "full_attention"], "block_size": 4},
     ),
-    "xlstm": Configuration(
-        "xLSTMConfig",
-        {
-            **_TOKENS,
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "num_blocks": 2,
-            "num_heads": 4,
-            "chunk_size": 4,
-            "qk_dim_factor": 1.0,
-        },
-    ),
     "kimi_linear": Configuration(
         "KimiLinearConfig",
         {
@@ -456,17 +444,6 @@ CONFIGURATIONS = {
     "umt5": Configuration("UMT5Config", _T5, "UMT5ForConditionalGeneration"),
     "longt5": Configuration(
         "LongT5Config", {**_T5, "encoder_attention_type": "local", "local_radius": 4}, "LongT5ForConditionalGeneration"
-    ),
-    "switch_transformers": Configuration(
-        "SwitchTransformersConfig",
-        {
-            **_T5,
-            "num_experts": 4,
-            "expert_capacity": 64,
-            "num_sparse_encoder_layers": 2,
-            "num_sparse_decoder_layers": 2,
-        },
-        "SwitchTransformersForConditionalGeneration",
     ),
     "mbart": Configuration("MBartConfig", {**_BART, "decoder_start_token_id": 0}, "MBartForConditionalGeneration"),
     "m2m_100": Configuration("M2M100Config", {**_BART, "decoder_start_token_id": 0}, "M2M100ForConditionalGeneration"),

@@ -92,7 +92,7 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
         with noted(decisions):
             program = _traced_at(module, examples.resized(sizes))
         if larger := _larger_than_one(program, examples, decisions):
-            sizes |= larger
+            sizes = _grown(sizes, larger)
             decisions = Decisions()
             with noted(decisions):
                 program = _traced_at(module, examples.resized(sizes))
@@ -122,7 +122,8 @@ def _larger_than_one(program: Program, examples: Examples, decisions: Decisions)
 
     A trace fixes a size of 1, so that the dim would be none beyond it.
     """
-    dims, found = _dims_by_symbol(program, examples), {}
+    dims = _dims_by_symbol(program, examples)
+    found: dict[Any, int] = {}
     for comparison, decided in decisions.comparisons.items():
         symbols = [symbol for symbol in comparison.free_symbols if str(symbol) in dims]
         fixed = decided and isinstance(comparison, sympy.Eq) and 1 in comparison.args
@@ -134,6 +135,16 @@ def _larger_than_one(program: Program, examples: Examples, decisions: Decisions)
         if larger is not None:
             found[dim] = max(larger, found.get(dim, 0))
     return {dim: size for dim, size in found.items() if size > examples.sizes[dim]}
+
+
+def _grown(sizes: dict[Any, int], larger: dict[Any, int]) -> dict[Any, int]:
+    """Sizes of dims with some ``larger``. A dim that is the sum of one of these and another one stays that."""
+    found = sizes | larger
+    for dim, size in larger.items():
+        rest = [each for name, each in sizes.items() if name != dim]
+        sums = [name for name, total in sizes.items() if name not in larger and total - sizes[dim] in rest]
+        found |= {name: sizes[name] + size - sizes[dim] for name in sums}
+    return found
 
 
 def _dims_by_symbol(program: Program, examples: Examples) -> dict[str, Any]:

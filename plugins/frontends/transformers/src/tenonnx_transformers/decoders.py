@@ -20,8 +20,9 @@ from tenonnx_transformers.states import (
     states_of,
 )
 
-#: Batch, past and new tokens of the examples, all different and none 1: those are sizes that tracing may fix.
-_EXAMPLE = (2, 5, 3)
+#: Batch, past and new tokens of the examples: all different and none 1, as tracing may fix such sizes, and none the sum
+#: of the other two, as only all tokens are the sum of past and new ones.
+_EXAMPLE = (2, 6, 3)
 
 #: Tensors that a decoder keeps, by layer and kind.
 Held = Mapping[tuple[int, str], Tensor]

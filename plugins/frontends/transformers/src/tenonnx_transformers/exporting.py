@@ -14,6 +14,7 @@ from tenonnx_transformers.decoders import decoder_parts, decoder_states
 from tenonnx_transformers.encoder_decoders import encoder_decoder_parts
 from tenonnx_transformers.layouts import LAYOUTS, Layout
 from tenonnx_transformers.parts import Part
+from tenonnx_transformers.precisions import check_precision
 from tenonnx_transformers.report import Report
 from tenonnx_transformers.sources import Source, source_of
 from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER
@@ -29,6 +30,7 @@ def export(
     *,
     task: str | None = None,
     layout: str = "onnxruntime",
+    precision: str = "fp32",
     trust: bool = False,
     verify: bool = True,
     atol: float | None = None,
@@ -40,17 +42,20 @@ def export(
     """Write a model of transformers, a module or the folder of ``save_pretrained``, as a folder of ONNX files.
 
     ``task`` is by default that of the architecture. ``layout`` says for which runtime the folder is: ``onnxruntime``,
-    ``genai`` or ``transformers.js``. ``trust`` runs code of the folder and reads pickles. Files are compared with the
-    model before anything is written to ``out``, on logits at several sizes and on greedy tokens; ``atol`` and ``rtol``
-    replace the tolerances. ``progress`` is called with the name of each step. ``opset_version`` is 17 by default, and
-    ``fields`` are those of ``tx.ExportConfig``, such as ``target``.
+    ``genai`` or ``transformers.js``. ``precision`` is ``fp32``, ``fp16``, ``bf16``, or that of weights, ``int8`` or
+    ``int4``; the graph in float32 is compared with the model, and its logits with those in the precision. ``trust``
+    runs code of the folder and reads pickles. Files are compared with the model before anything is written to ``out``,
+    on logits at several sizes and on greedy tokens; ``atol`` and ``rtol`` replace the tolerances. ``progress`` is
+    called with the name of each step. ``opset_version`` is 17 by default, and ``fields`` are those of
+    ``tx.ExportConfig``, such as ``target``.
 
-    Raises ``InvalidCall`` for an unknown task or layout and for folders that need trust, ``InvalidModel`` for broken
-    ones, ``NotRepresentable`` for what a layout or ONNX cannot hold, ``VerificationFailed`` where numbers or tokens
-    differ.
+    Raises ``InvalidCall`` for an unknown task, layout or precision and for folders that need trust, ``InvalidModel``
+    for broken ones, ``NotRepresentable`` for what a layout or ONNX cannot hold, ``VerificationFailed`` where numbers or
+    tokens differ.
     """
     if layout not in LAYOUTS:
         raise InvalidCall("unknown layout", given=repr(layout), available=", ".join(LAYOUTS))
+    check_precision(precision)
     place = Path(out)
     if place.is_file() or place.suffix == ".onnx":
         raise InvalidCall("the output of a model folder is not a folder", given=str(out), do="give a folder: -o out")
@@ -61,7 +66,7 @@ def export(
         fields["opset_version"] = 17 if opset_version is None else opset_version
     elif opset_version is not None:
         fields["opset_version"] = opset_version
-    settings = Settings(chosen, fields, verify, atol, rtol, progress)
+    settings = Settings(chosen, fields, verify, atol, rtol, progress, precision)
     place.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as made:
         report = write_model(source, Path(made), settings)
@@ -69,7 +74,16 @@ def export(
         for name in files:
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (Path(made) / name).replace(place / name)
-    return Report(place, source.task.name, layout, list(report.graphs), files, report.compared, report.generated)
+    return Report(
+        place,
+        source.task.name,
+        layout,
+        list(report.graphs),
+        files,
+        report.compared,
+        report.generated,
+        report.losses,
+    )
 
 
 def parts_of(source: Source) -> list[Part]:

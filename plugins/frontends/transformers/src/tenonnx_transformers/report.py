@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tenonnx_transformers.generation import Generated
+    from tenonnx_transformers.precisions import Loss
     from tenonnx_transformers.verification import Compared
 
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 class Report:
     """Result of an export to ``folder``: its ``files``, ``compared`` outputs, and ``generated`` tokens.
 
-    ``graphs`` are the names of the ONNX files. Without verification nothing is compared.
+    ``graphs`` are the names of the ONNX files. Without verification nothing is compared. ``losses`` are those of a
+    precision below float32; everything else was compared in float32.
     """
 
     folder: Path
@@ -26,6 +28,7 @@ class Report:
     files: Sequence[str]
     compared: Sequence[Compared] = ()
     generated: Sequence[Generated] = ()
+    losses: Sequence[Loss] = ()
 
     @property
     def size(self) -> int:
@@ -48,6 +51,7 @@ class Report:
             "max_difference": self.max_difference,
             "compared": [each.to_dict() for each in self.compared],
             "generated": [each.to_dict() for each in self.generated],
+            "losses": [each.to_dict() for each in self.losses],
         }
 
     def __str__(self) -> str:
@@ -60,4 +64,5 @@ class Report:
                 outputs[key] = each
         lines += [f"  {part} {name}: {each.absolute:.2g} at {each.where}" for (part, name), each in outputs.items()]
         lines += [f"  {each.runtime}: {each}" for each in self.generated]
+        lines += [f"  {each}" for each in self.losses]
         return "\n".join([*lines, *(f"  {name}" for name in self.files)])

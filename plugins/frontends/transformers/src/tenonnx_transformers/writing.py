@@ -19,8 +19,9 @@ from tenonnx_transformers.encoder_decoders import encoder_decoder_parts
 from tenonnx_transformers.generation import Generated, compare_tokens, generated_by_model, prompts_for, steps_for
 from tenonnx_transformers.layouts import Layout, write_configs
 from tenonnx_transformers.parts import Part
+from tenonnx_transformers.precisions import Loss, file_name, in_precision, loss_of
 from tenonnx_transformers.sources import Source, quiet
-from tenonnx_transformers.states import PAST, has_window
+from tenonnx_transformers.states import PAST, State, has_window
 from tenonnx_transformers.step_verification import compare_steps, compare_texts
 from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER
 from tenonnx_transformers.verification import (
@@ -48,25 +49,50 @@ class Settings:
     atol: float | None
     rtol: float | None
     progress: Callable[[str], object]
+    precision: str = "fp32"
 
 
 @dataclass
 class Written:
-    """Graphs that were written, by file name with their inputs, and what was compared."""
+    """Graphs that were written, by file name with their inputs, and what was compared.
+
+    ``lossy`` are graphs to write once more in a lower precision, and ``losses`` what these have lost.
+    """
 
     graphs: dict[str, Sequence[str]] = field(default_factory=dict)
     compared: list[Compared] = field(default_factory=list)
     generated: list[Generated] = field(default_factory=list)
+    states: Sequence[State] = ()
+    lossy: list[tuple[Part, Path, Graph]] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
 
 
 def write_model(source: Source, folder: Path, settings: Settings) -> Written:
     """Write the graphs and files of a model to an empty folder. Raises as ``export``."""
+    write = {DECODER: _write_decoder, ENCODER_DECODER: _write_encoder_decoder}.get(source.task.kind, _write_call)
     with plain_attention(source.model):
-        if source.task.kind == DECODER:
-            return _write_decoder(source, folder, settings)
-        if source.task.kind == ENCODER_DECODER:
-            return _write_encoder_decoder(source, folder, settings)
-        return _write_call(source, folder, settings)
+        written = write(source, folder, settings)
+    if settings.precision != "fp32":
+        _lower(written, folder, settings)
+        settings.layout.write(source, folder, written.graphs, written.states)
+    return written
+
+
+def _lower(written: Written, folder: Path, settings: Settings) -> None:
+    """Write the graphs once more in the precision that was asked for, in the place of those in float32."""
+    graphs, written.graphs = written.graphs, {}
+    for part, path, graph in written.lossy:
+        settings.progress(f"writing {part.name} in {settings.precision}")
+        feeds = {name: tensor.numpy() for name, tensor in part.examples.items()}
+        before = Session.of(path)(feeds) if settings.verify else []
+        inputs = graphs[str(path.relative_to(folder))]
+        for old in path.parent.glob(f"{path.name}*"):
+            old.unlink()
+        path = file_name(path, settings.precision, settings.layout.name)
+        _write_graph(in_precision(graph, settings.precision, settings.fields.get("target")), path, settings)
+        written.graphs[str(path.relative_to(folder))] = inputs
+        if settings.verify:
+            written.losses.append(loss_of(part, settings.precision, before, Session.of(path)(feeds)))
 
 
 @contextlib.contextmanager
@@ -89,18 +115,21 @@ def write_part(part: Part, folder: Path, settings: Settings) -> tuple[Path, Grap
         graph = part.graph()
     path = folder / settings.layout.subfolder / f"{part.name}.onnx"
     path.parent.mkdir(parents=True, exist_ok=True)
-    size = sum(value.data.nbytes for value in graph.variables if value.data is not None)
-    fields = {"external_data_threshold": 1024 if size > LARGE else None, **settings.fields}
     settings.progress(f"writing {part.name}")
-    tx.export(graph, path, **fields)
+    _write_graph(graph, path, settings)
     return path, graph
+
+
+def _write_graph(graph: Graph, path: Path, settings: Settings) -> None:
+    size = sum(value.data.nbytes for value in graph.variables if value.data is not None)
+    tx.export(graph, path, **{"external_data_threshold": 1024 if size > LARGE else None, **settings.fields})
 
 
 def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
     model: Any = source.model
     states = decoder_states(model)
     settings.layout.check(model.config.get_text_config(decoder=True).model_type, states)
-    parts, written, runs = decoder_parts(model, states), Written(), []
+    parts, written, runs = decoder_parts(model, states), Written(states=states), []
     if len(parts) > 1 and settings.layout.name != "onnxruntime":
         held = next(state for state in states if PAST not in state.axes.values())
         raise NotRepresentable(
@@ -111,6 +140,7 @@ def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
     for part in parts:
         path, graph = write_part(part, folder, settings)
         written.graphs[str(path.relative_to(folder))] = list(part.examples)
+        written.lossy.append((part, path, graph))
         runs.append(path)
     write_configs(source, folder)
     settings.layout.write(source, folder, written.graphs, states)
@@ -130,10 +160,11 @@ def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
 def _write_encoder_decoder(source: Source, folder: Path, settings: Settings) -> Written:
     parts = encoder_decoder_parts(source)
     settings.layout.check(source.config.model_type, parts.states)
-    written, runs, tolerances = Written(), [], []
+    written, runs, tolerances = Written(states=parts.states), [], []
     for part in parts[:3]:
         path, graph = write_part(part, folder, settings)
         written.graphs[str(path.relative_to(folder))] = list(part.examples)
+        written.lossy.append((part, path, graph))
         runs.append(Session.of(path))
         tolerances.append(near(graph, settings.atol, settings.rtol))
     write_configs(source, folder)
@@ -149,7 +180,7 @@ def _write_call(source: Source, folder: Path, settings: Settings) -> Written:
     settings.layout.check(source.config.model_type, ())
     part = call_part(source)
     path, graph = write_part(part, folder, settings)
-    written = Written({str(path.relative_to(folder)): list(part.examples)})
+    written = Written({str(path.relative_to(folder)): list(part.examples)}, lossy=[(part, path, graph)])
     write_configs(source, folder)
     settings.layout.write(source, folder, written.graphs, ())
     if settings.verify:
