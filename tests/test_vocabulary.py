@@ -105,7 +105,7 @@ def test_plan_takes_what_convert_does_before_it_writes():
         command = program.get_command(click.Context(program), name)
         names[name] = {each.opts[-1] for each in command.get_params(click.Context(command))}
     of_writing = "output overwrite hook shapes tidy strip external-data-threshold costs layout profile print-config"
-    of_comparing = "verify verify-with atol rtol exact input inputs"
+    of_comparing = "verify verify-with atol rtol exact precision input inputs"
     left = {f"--{each}" for each in (of_writing + " " + of_comparing).split()}
     assert names["convert"] - names["plan"] - left == set()
 

@@ -51,7 +51,7 @@ class Layout:
         "With --layout for a folder of transformers: fp32, fp16, bf16, or the precision of weights, int8 or int4.",
         "--precision",
         kind="text",
-        metavar="NAME",
+        metavar="TYPE",
     )
 
     def __call__(self, graph: Graph, state: ConversionState) -> StepResult:
