@@ -369,7 +369,7 @@ def test_every_method_works_on_every_mode(method):
         ({"layers": [{"bits": 4}]}, "lack a pattern"),
         ({"layers": [{"pattern": "*", "bit": 4}]}, "unknown key"),
         ({"layers": [{"pattern": "*", "bits": 5}]}, "unsupported bits"),
-        ({"budget": "many"}, "neither an error nor a size"),
+        ({"budget": "many"}, "neither an error, a size nor a time"),
         ({"budget": "0.5bits"}, "do not fit into the budget"),
     ],
 )
