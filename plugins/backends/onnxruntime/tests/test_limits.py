@@ -1,0 +1,28 @@
+"""The limits of time and memory within which a file is verified on onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenonnx as tx
+from tenonnx.extend.checks import NoAnswer, OutOfMemory
+from tenonnx_onnxruntime import plain
+
+
+@pytest.mark.parametrize(("error", "limit"), [(NoAnswer, "seconds"), (OutOfMemory, "memory")])
+def test_beyond_a_limit_nothing_is_compared_there(error: Any, limit: str, monkeypatch: Any) -> None:
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x = graph.input("x", "float32", (2,))
+    graph.output("y", x + x)
+
+    def ended(*given: Any, **named: Any) -> Any:
+        raise error("onnxruntime ended")
+
+    monkeypatch.setattr(plain.process().worker, "call", ended)
+    found = tx.verify(graph, graph.copy(), feeds={"x": np.ones(2, np.float32)})
+    assert {each.backend for each in found.outputs} == {"numpy"}
+    notes = [note for note in found.notes if "onnxruntime ended" in note]
+    assert any(f"tenonnx.limits.set({limit}=" in note for note in notes)
