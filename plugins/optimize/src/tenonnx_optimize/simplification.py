@@ -9,6 +9,7 @@ from typing import Any
 
 from tenonnx.extend import Dim, Graph, TenonnxError, TensorType, Type, Value, inline, operators
 from tenonnx.extend.transforms import (
+    LARGEST_RESULT,
     Call,
     Decision,
     Rewriter,
@@ -30,7 +31,14 @@ ROUNDS = 8
 
 @leaving_defaults
 @in_registry_of_graph
-def simplify(graph: Graph, *, join: bool = True, keep: Collection[str] = ()) -> Graph:
+def simplify(
+    graph: Graph,
+    *,
+    join: bool = True,
+    keep: Collection[str] = (),
+    largest: int | None = None,
+    observe: Callable[[Graph], object] | None = None,
+) -> Graph:
     """Fold constants, merge equal nodes, and remove nodes that have no effect or whose outputs are unused.
 
     Families say which calls change nothing, which two can be one, and which subgraph of a call can stand in its place,
@@ -40,9 +48,11 @@ def simplify(graph: Graph, *, join: bool = True, keep: Collection[str] = ()) -> 
     new weights, so that what is to be trained further is better left as it is. They keep the name of the first
     parameter that they are made of, of which ``Value.role`` tells all. Without ``join`` several weights that are read
     side by side do not become one. ``keep`` are op types whose nodes stay as they are, such as ``BatchNormalization``
-    where its statistics are read from the file later.
+    where its statistics are read from the file later. A result of more than ``largest`` bytes is not folded,
+    unless it is no larger than its constants. ``observe`` is called with the graph after each round.
     """
-    settle = functools.partial(_settled, keep=keep)
+    most = LARGEST_RESULT if largest is None else largest
+    settle = functools.partial(_settled, keep=keep, largest=most, observe=observe)
     settled = settle(graph)
     found = pack(settled, settle) if join else settled
     return retarget(found) if _is_newer(found) and not _is_newer(graph) else found  # rules speak in today's words
@@ -53,14 +63,21 @@ def _is_newer(graph: Graph) -> bool:
     return any(node.version > graph.opsets.get(node.domain, node.version) for node in graph.walk())
 
 
-def _settled(graph: Graph, keep: Collection[str] = ()) -> Graph:
+def _settled(
+    graph: Graph,
+    keep: Collection[str] = (),
+    largest: int = LARGEST_RESULT,
+    observe: Callable[[Graph], object] | None = None,
+) -> Graph:
     """``graph`` simplified call by call until it gets no smaller, without the nodes of the op types ``keep``."""
     for _ in range(ROUNDS):
         before = size(graph)
-        steps = folding_weights(), _simpler, _absorbing(graph), merging()
+        steps = folding_weights(largest), _simpler, _absorbing(graph), merging()
         graph = prune(Rewriter(graph, functools.partial(_first_of, steps, keep)).run())
         keep_names(graph)
         _drop_copies(graph)
+        if observe is not None:
+            observe(graph)
         if size(graph) == before:
             break
     return graph

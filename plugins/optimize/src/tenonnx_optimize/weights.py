@@ -22,13 +22,13 @@ from tenonnx.extend.transforms import (
 )
 
 
-def folding_weights() -> Decision:
+def folding_weights(largest: int = LARGEST_RESULT) -> Decision:
     """Decides as ``folding``, but that a transposed variable stays this variable, and one that others read as it is.
 
     So do quantized values that stand for numbers: runtimes that find the numbers would make other quantized values of
     them.
     """
-    fold = folding()
+    fold = folding(largest)
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if call.node is None or call.node.subgraphs or not call.op.pure:
