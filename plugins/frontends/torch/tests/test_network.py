@@ -1,5 +1,6 @@
 """Graphs as modules of PyTorch: the same numbers and gradients, parameters by name, and the way back to the file."""
 
+import copy
 import functools
 import sys
 from pathlib import Path
@@ -115,6 +116,18 @@ def test_state_dicts_are_loaded_by_the_names_of_initializers():
     assert list(network.state_dict()) == ["a", "a.b", "layer..0"]
     network.load_state_dict({name: torch.zeros(2) for name in network.state_dict()})
     assert network(torch.ones(2)).tolist() == [1, 1]
+
+
+def test_networks_are_pickled(tmp_path):
+    graph = parse("g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Mul(x, w) }")
+    network = tenonnx_torch.module(graph, trainable="w").eval()
+    network.load_state_dict({"w": torch.tensor([3.0, 4.0])})
+    network.w.requires_grad_(False)
+    torch.save(network, tmp_path / "network.pt")
+    for found in (torch.load(tmp_path / "network.pt", weights_only=False), copy.deepcopy(network)):
+        assert found(torch.ones(2)).tolist() == [3, 4]
+        assert not found.training
+        assert not found.w.requires_grad
 
 
 def test_what_a_body_makes_of_a_parameter_follows_it():

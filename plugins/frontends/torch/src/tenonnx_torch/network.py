@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+import tenonnx as tx
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, TensorType, TypeMismatch, Value, did_you_mean, listing
 from tenonnx.extend.transforms import check_made_alike, copy_graph, decompose, infer, opened, trainable_variables
 from tenonnx_torch.examples import to_numpy
@@ -39,6 +40,7 @@ class Network(torch.nn.Module):
     def __init__(self, graph: Graph, trainable: str | Sequence[str] = ()) -> None:
         super().__init__()
         self.source = graph
+        self._trainable = trainable
         self.input_names = [value.name for value in graph.inputs]
         self.output_names = [value.name for value in graph.outputs]
         known = copy_graph(graph)
@@ -83,6 +85,19 @@ class Network(torch.nn.Module):
             found = self._whole(given, tensors)
         return found[0] if len(found) == 1 else tuple(found)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the ONNX message, the parameters and buffers, and which of these have gradients."""
+        flags = {name: parameter.requires_grad for name, parameter in self.named_parameters()}
+        message = self.source.to_proto().SerializeToString()
+        return _unpickled, (message, self._trainable), (self.state_dict(), flags, self.training)
+
+    def __setstate__(self, state: tuple[Mapping[str, Any], Mapping[str, bool], bool]) -> None:
+        contents, flags, training = state
+        self.load_state_dict(contents)
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad_(flags[name])
+        self.train(training)
+
     def write_back(self, graph: Graph | None = None) -> Graph:
         """Give the variables of the graph, or of another with the same ones, what is in the parameters and buffers.
 
@@ -93,6 +108,10 @@ class Network(torch.nn.Module):
         check_made_alike(self.source, target, self._states)
         target.assign({name: _as_held(values.get(name), to_numpy(held[name])) for name in self._states})
         return target
+
+
+def _unpickled(message: bytes, trainable: str | Sequence[str]) -> Network:
+    return Network(tx.load(message), trainable)
 
 
 def _as_made(value: Value, array: Any) -> Any:
