@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,6 +66,30 @@ def same_outputs(
         ).equal
         for seed in range(1 if feeds else runs)
     )
+
+
+#: Contents of generated inputs, by the names that tools have for them.
+FILLS: Mapping[str, Callable[[list[int]], Any]] = {
+    "ones": np.ones,
+    "zeros": np.zeros,
+    "arange": lambda size: np.arange(math.prod(size)).reshape(size),
+}
+
+
+def filled(
+    graph: tx.Graph, fill: str, shapes: Mapping[str, Sequence[int | str | None]] | None = None
+) -> dict[str, Any] | None:
+    """Inputs of one of ``FILLS``, with these dims, and 1 for open ones; None for ``random``."""
+    if fill == "random":
+        return None
+    if fill not in FILLS:
+        raise ValueError(f"unknown input_fill: {fill!r}; there are random, {', '.join(FILLS)}")
+    found = {}
+    for value in graph.inputs:
+        dims = (shapes or {}).get(value.name, value.shape)
+        size = [dim if isinstance(dim, int) else 1 for dim in dims]
+        found[value.name] = FILLS[fill](size).astype(value.dtype.numpy)
+    return found
 
 
 def shapes_of(given: Sequence[str] | Mapping[str, Sequence[int]] | None) -> dict[str, list[int | str | None]]:

@@ -3,10 +3,26 @@
 from typing import Any
 
 from tenonnx_compat.onnxsim import model_info
+from tenonnx_compat.onnxsim.exports import (
+    export_coreml,
+    export_safetensors,
+    export_tflite,
+    export_transformers_model,
+    import_safetensors,
+)
 from tenonnx_compat.onnxsim.onnx_simplifier import main, simplify
 from tenonnx_compat.refusal import refused
 
-__all__ = ["main", "model_info", "simplify"]
+__all__ = [
+    "export_coreml",
+    "export_safetensors",
+    "export_tflite",
+    "export_transformers_model",
+    "import_safetensors",
+    "main",
+    "model_info",
+    "simplify",
+]
 
 __version__ = "0.8.1"
 

@@ -8,12 +8,15 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import tenonnx as tx
-from tenonnx_compat.models import graph_of, message_of, print_table, same_outputs, save, with_shapes
+from tenonnx_compat.models import filled, graph_of, message_of, print_table, same_outputs, save, with_shapes
+from tenonnx_compat.onnxsim.exports import export_coreml, export_tflite
+from tenonnx_compat.onnxsim.profile_plot import Trace, plot_node_reduction
 from tenonnx_compat.refusal import announce, announce_command, refuse_options
 
 if TYPE_CHECKING:
@@ -21,8 +24,38 @@ if TYPE_CHECKING:
 
 Shapes = Mapping[str | None, Sequence[int | str]]
 
-#: The passes that take a BatchNormalization into the layer before it, by the names that users leave out.
-_NORM_PASSES = {"fuse_bn_into_conv"}
+#: Passes of onnxsim that users leave out, and the op types that stay as they are then.
+PASSES = {
+    "fuse_bn_into_conv": "BatchNormalization",
+    "fuse_matmul_add_bias_into_gemm": "MatMul",
+    "fuse_transpose_into_gemm": "Transpose",
+    "fuse_consecutive_transposes": "Transpose",
+    "fuse_consecutive_concats": "Concat",
+    "fuse_consecutive_squeezes": "Squeeze",
+    "fuse_consecutive_unsqueezes": "Unsqueeze",
+    "fuse_consecutive_slices": "Slice",
+    "fuse_add_bias_into_conv": "Add",
+    "fuse_pad_into_conv": "Pad",
+    "fuse_pad_into_pool": "Pad",
+    "fuse_concat_into_reshape": "Reshape",
+    "eliminate_identity": "Identity",
+    "eliminate_nop_cast": "Cast",
+    "eliminate_nop_concat": "Concat",
+    "eliminate_nop_dropout": "Dropout",
+    "eliminate_nop_expand": "Expand",
+    "eliminate_nop_flatten": "Flatten",
+    "eliminate_nop_pad": "Pad",
+    "eliminate_nop_reshape": "Reshape",
+    "eliminate_nop_split": "Split",
+    "eliminate_nop_transpose": "Transpose",
+    "eliminate_if_with_const_cond": "If",
+    "eliminate_shape_gather": "Shape",
+    "eliminate_shape_op": "Shape",
+    "rewrite_where": "Where",
+}
+
+#: File of a trace whose path is not given.
+PROFILE = "onnxsim_profile.json"
 
 _UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "B": 1}
 
@@ -72,24 +105,22 @@ def simplify(
 
     Returns the simplified model and whether outputs agreed, True where ``check_n`` is 0. Subgraphs are always
     simplified, custom ops need no library, and a result keeps the opset of the model, or has ``target_opset_version``.
-    Raises ``NotSupported`` for unsupported ones, ``RuntimeError`` for an unknown input or output.
+    Constants are folded by numpy, so that ``providers`` have no effect and ``ort_profile`` writes no file; ``profile``
+    is the path of a trace with node counts. Raises ``NotSupported`` for unsupported arguments, ``RuntimeError`` for an unknown input or output.
     """
     announce("onnxsim.simplify", "tx.simplify(tx.load(model))")
-    skipped = set(skipped_optimizers or ()) - _NORM_PASSES
+    if custom_rewriter is not None and function_rewrite_rules:
+        raise ValueError("custom_rewriter and function_rewrite_rules are mutually exclusive")
+    kept = {PASSES[name] for name in skipped_optimizers or () if name in PASSES}
+    kept |= {"BatchNormalization"} if skip_fuse_bn else set()
     refuse_options(
         "onnxsim.simplify",
         {
-            "skipped_optimizers": sorted(skipped),
+            "skipped_optimizers": sorted(set(skipped_optimizers or ()) - PASSES.keys()),
             "skip_constant_folding": skip_constant_folding and perform_optimization,
             "initializers_as_constants": "False" if not initializers_as_constants else None,
             "extra_optimizers": extra_optimizers,
-            "function_rewrite_rules": function_rewrite_rules,
-            "profile": profile,
-            "ort_profile": ort_profile,
-            "merge_ort_profile": merge_ort_profile,
             "certify": certify,
-            "input_fill": None if input_fill == "random" else input_fill,
-            "tensor_size_threshold": None if tensor_size_threshold == _NO_THRESHOLD else tensor_size_threshold,
         },
     )
     original = graph_of(model)
@@ -101,24 +132,35 @@ def simplify(
         graph.all_inputs = graph.inputs
     if target_opset_version is not None:
         graph = tx.retarget(graph, opset_version=_opset(target_opset_version))
-    kept = ["BatchNormalization"] if skip_fuse_bn or not _NORM_PASSES.isdisjoint(skipped_optimizers or ()) else []
+    trace = Trace(graph) if profile or merge_ort_profile else None
+    observe = None if trace is None else trace.observe
+    largest = None if tensor_size_threshold == _NO_THRESHOLD else _bytes(tensor_size_threshold)
+
+    def simplified(graph: tx.Graph) -> tx.Graph:
+        return tx.simplify(graph, keep=kept, largest=largest, observe=observe)
+
     if perform_optimization:
-        graph = tx.simplify(graph, keep=kept)
+        graph = simplified(graph)
         if custom_rewriter is not None:
-            graph = tx.simplify(_rewritten(graph, custom_rewriter), keep=kept)
+            graph = simplified(_rewritten(graph, custom_rewriter))
+        for pattern, replacement in function_rewrite_rules or ():
+            graph = simplified(_replaced(graph, pattern, replacement))
     elif not skip_constant_folding:
         graph = tx.prune(tx.fold(graph))
+    if trace is not None:
+        trace.write(profile or PROFILE)
     written = message_of(
         graph if skip_shape_inference else tx.fix_shapes(graph, {}),  # outputs get the dims that are inferred
         shapes="interface" if skip_shape_inference else "all",
         functions="inline" if inline_functions else "keep",
     )
+    sizes = _named(original, test_input_shapes)
     agreed = same_outputs(
         original,
         tx.load(written),
         runs=check_n,
-        feeds=input_data,
-        input_shapes=_named(original, test_input_shapes),
+        feeds=input_data or filled(original, input_fill, sizes),
+        input_shapes=sizes,
         rtol=check_rtol,
         atol=check_atol,
     )
@@ -149,6 +191,25 @@ def _rewritten(graph: tx.Graph, rewriter: Callable[[onnx.ModelProto], onnx.Model
     message = message_of(graph)
     made = rewriter(message)
     return tx.load(message if made is None or isinstance(made, bool) else made)
+
+
+def _replaced(graph: tx.Graph, pattern: onnx.FunctionProto, replacement: onnx.FunctionProto) -> tx.Graph:
+    """The graph with the body of one function in place of that of another, whose inputs have the same names."""
+    message = message_of(graph)
+    message.functions.append(pattern)
+    known = {entry.domain for entry in message.opset_import}
+    if pattern.domain not in known:
+        message.opset_import.add(domain=pattern.domain, version=1)
+    loaded = tx.load(message)
+    wanted: Any = loaded.functions[pattern.domain, pattern.name, pattern.overload]
+    fused = tx.fuse(loaded, ops=[wanted])
+    message = message_of(fused, functions="keep")
+    for function in message.functions:
+        if (function.domain, function.name) == (pattern.domain, pattern.name):
+            function.CopyFrom(replacement)
+            function.domain, function.name, function.overload = pattern.domain, pattern.name, pattern.overload
+            function.input[:] = pattern.input
+    return tx.load(message_of(tx.load(message), functions="inline"))
 
 
 def _without_outputs(graph: tx.Graph, unused: Sequence[str]) -> tx.Graph:
@@ -197,12 +258,29 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--inline-functions", action="store_true", help="inline model-local functions")
     parser.add_argument("--mutable-initializer", action="store_true", help="initializers that are inputs stay so")
     parser.add_argument("--initializers-as-non-constants", action="store_true", help="not supported")
-    parser.add_argument("--no-large-tensor", nargs="?", const="1KB", default=_NO_THRESHOLD, help="not supported")
+    parser.add_argument(
+        "--no-large-tensor", nargs="?", const="1KB", default=_NO_THRESHOLD, help="largest folded tensor"
+    )
     parser.add_argument("--save-as-external-data", action="store_true", help="write weights beside the model")
     parser.add_argument("--external-data-threshold", default="100MB")
     for flag in ("--enable-fuse-bn", "--dynamic-input-shape", "--include-subgraph", "--skip-schema-import", "--cuda"):
         parser.add_argument(flag, action="store_true", help="without effect")
     parser.add_argument("--enable-onnxruntime-optimization", action="store_true", help="not supported")
+    parser.add_argument("--providers", nargs="+", help="without effect: numpy folds constants")
+    parser.add_argument("--profile", nargs="?", const=PROFILE, metavar="PATH", help="write a trace with node counts")
+    parser.add_argument("--merge-ort-profile", action="store_true", help="write a trace; no session is profiled")
+    parser.add_argument("--ort-profile", nargs="?", const="", help="without effect: no session is profiled")
+    parser.add_argument("--node-reduction-plot", nargs="?", const="", metavar="PATH", help="draw the node counts")
+    parser.add_argument("--emit-tflite", nargs="?", const="", metavar="PATH", help="write the model in TFLite, too")
+    parser.add_argument("--tflite-optimize", action="store_true", help="quantize weights")
+    parser.add_argument("--tflite-int8", action="store_true", help="quantize weights and activations")
+    parser.add_argument("--tflite-calibration-samples", type=int, default=100, metavar="N")
+    parser.add_argument("--tflite-io-dtype", choices=["uint8", "int8"], help="type of inputs and outputs")
+    parser.add_argument("--tflite-backend", choices=["builtin", "onnx2tf"], help="without effect")
+    parser.add_argument("--emit-coreml", nargs="?", const="", metavar="PATH", help="write the model in Core ML, too")
+    parser.add_argument("--coreml-format", default="mlprogram", choices=["mlprogram", "neuralnetwork"])
+    parser.add_argument("--coreml-compute-units", default="ALL")
+    parser.add_argument("--coreml-minimum-deployment-target")
     parser.add_argument("--custom-lib", help="without effect")
     parser.add_argument("-v", "--version", action="version", version=f"onnxsim of tenonnx {tx.__version__}")
     return parser
@@ -225,6 +303,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(given: argparse.Namespace) -> bool:
     refuse_options("onnxsim", {"--enable-onnxruntime-optimization": given.enable_onnxruntime_optimization})
+    profile = given.profile or (PROFILE if given.node_reduction_plot is not None or given.merge_ort_profile else None)
     before = tx.load(given.input_model)
     print("Simplifying...")
     skipped = [*(given.skip_optimization or ()), *(given.skip_optimizer or ())]
@@ -249,13 +328,40 @@ def _run(given: argparse.Namespace) -> bool:
         check_rtol=given.check_rtol,
         check_atol=given.check_atol,
         input_fill=given.input_fill,
+        profile=profile,
     )
+    if given.node_reduction_plot is not None:
+        plot_node_reduction(profile or PROFILE, given.node_reduction_plot or None)
     threshold = 0 if given.save_as_external_data else _bytes(given.external_data_threshold)
     save(copy.deepcopy(written), given.output_model, threshold=threshold)
+    _emit(given, written)
     if agreed:
         print("Finish! Here is the difference:")
     print_table({"Original Model": before, "Simplified Model": tx.load(written)})
     return agreed
+
+
+def _emit(given: argparse.Namespace, model: onnx.ModelProto) -> None:
+    """Write the simplified model in the other formats that are wanted, by default beside the output."""
+    output = Path(given.output_model)
+    if given.emit_tflite is not None:
+        export_tflite(
+            model,
+            given.emit_tflite or output.with_suffix(".tflite"),
+            optimizations=["DEFAULT"] if given.tflite_optimize else None,
+            int8_quantize=given.tflite_int8,
+            num_calibration_samples=given.tflite_calibration_samples,
+            inference_io_dtype=(given.tflite_io_dtype or "uint8") if given.tflite_int8 else None,
+        )
+    if given.emit_coreml is not None:
+        suffix = ".mlpackage" if given.coreml_format == "mlprogram" else ".mlmodel"
+        export_coreml(
+            model,
+            given.emit_coreml or output.with_suffix(suffix),
+            convert_to=given.coreml_format,
+            compute_units=given.coreml_compute_units,
+            minimum_deployment_target=given.coreml_minimum_deployment_target,
+        )
 
 
 def _shapes(texts: Sequence[str] | None) -> dict[str | None, list[int | str]]:

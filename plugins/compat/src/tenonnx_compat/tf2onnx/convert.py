@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import tenonnx as tx
@@ -208,7 +209,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--keras", help="file of a Keras model")
     parser.add_argument("--tflite", help="TFLite file")
     parser.add_argument("--graphdef", "--input", help="frozen graph, with --inputs and --outputs")
-    for name in ("--checkpoint", "--tfjs", "--custom-ops", "--extra_opset", "--load_op_libraries"):
+    parser.add_argument("--checkpoint", help="meta file of a checkpoint, with --inputs and --outputs")
+    for name in ("--tfjs", "--custom-ops", "--extra_opset", "--load_op_libraries"):
         parser.add_argument(name, help="not supported")
     for name in ("--ignore_default", "--use_default", "--output_frozen_graph", "--concrete_function"):
         parser.add_argument(name, help="not supported")
@@ -232,7 +234,6 @@ def _parser() -> argparse.ArgumentParser:
 
 #: Options of the command without a translation.
 _REFUSED = (
-    "checkpoint",
     "tfjs",
     "custom_ops",
     "extra_opset",
@@ -257,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not any(sources):
         parser.print_help()
         sys.exit(1)
-    if given.graphdef and not (given.inputs and given.outputs):
+    if (given.graphdef or given.checkpoint) and not (given.inputs and given.outputs):
         parser.error("graphdef and checkpoint models need to provide inputs and outputs")
     announce_command("tf2onnx.convert", "tf2onnx.convert.from_tflite", "tenonnx convert MODEL -o OUT --opset N")
     try:
@@ -271,16 +272,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(given: argparse.Namespace) -> None:
     inputs, shapes = _names_and_shapes(given.inputs)
     outputs = _split(given.outputs)
-    source = given.saved_model or given.keras or given.tflite or given.graphdef
+    as_nchw = _split(given.inputs_as_nchw), _split(given.outputs_as_nchw)
+    if given.graphdef or given.checkpoint:
+        frozen = _restored(given.checkpoint, _nodes(outputs)) if given.checkpoint else _parsed(given.graphdef)
+        written, _ = from_graph_def(
+            frozen,
+            None,
+            inputs,
+            outputs,
+            given.opset,
+            inputs_as_nchw=as_nchw[0],
+            outputs_as_nchw=as_nchw[1],
+            shape_override=shapes,
+            tensors_to_rename={
+                **dict(zip(inputs, _split(given.rename_inputs), strict=False)),
+                **dict(zip(outputs, _split(given.rename_outputs), strict=False)),
+            },
+            output_path=given.output,
+        )
+        _print_interface(written, given.output)
+        return
+    source = given.saved_model or given.keras or given.tflite
     reading: dict[str, Any] = {}
     if given.saved_model:
         reading = {"signature": given.signature_def, "tags": [given.tag] if given.tag else None}
-    if given.graphdef:
-        reading = {"inputs": _nodes(inputs), "outputs": _nodes(outputs)}
     graph = tx.load(source, **{name: each for name, each in reading.items() if each is not None})
-    if given.graphdef:
-        _rename(graph, inputs, outputs, {})
-    elif inputs or outputs:
+    if inputs or outputs:
         names = [value.name for value in graph.inputs]
         graph = graph.extract([_known(graph, name) for name in inputs] or names, _outputs(graph, outputs))
     if shapes:
@@ -289,12 +306,30 @@ def _run(given: argparse.Namespace) -> None:
         graph.rename(value, name)
     for value, name in zip(graph.outputs, _split(given.rename_outputs), strict=False):
         graph.rename(value, name)
-    as_nchw = _split(given.inputs_as_nchw), _split(given.outputs_as_nchw)
     written, _ = _finished(graph, given.opset, *as_nchw, None, given.output)
+    _print_interface(written, given.output)
+
+
+def _print_interface(written: onnx.ModelProto, output: str | None) -> None:
     print(f"Model inputs: {[value.name for value in written.graph.input]}")
     print(f"Model outputs: {[value.name for value in written.graph.output]}")
-    if given.output:
-        print(f"ONNX model is saved at {given.output}")
+    if output:
+        print(f"ONNX model is saved at {output}")
+
+
+def _parsed(path: str) -> Any:
+    """The message of a frozen graph. Only ``SerializeToString`` of it is called."""
+    return SimpleNamespace(SerializeToString=Path(path).read_bytes)
+
+
+def _restored(path: str, outputs: Sequence[str]) -> Any:
+    """The graph of a checkpoint with its variables as constants, by TensorFlow."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.train.import_meta_graph(path, clear_devices=True).restore(session, path.removesuffix(".meta"))
+        return v1.graph_util.convert_variables_to_constants(session, session.graph_def, list(outputs))
 
 
 def _outputs(graph: tx.Graph, names: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,28 @@ if TYPE_CHECKING:
 #: The element types that onnxslim knows, by the names that it has for them.
 _HALF, _FULL = ("fp16", "float16"), ("fp32", "float32")
 
-#: The pattern that takes a BatchNormalization into the layer before it.
-_NORM_PATTERNS = {"FusionConvBN"}
+#: Patterns of onnxslim that users leave out, and the op types that stay as they are then.
+PATTERNS = {
+    "FusionConvBN": "BatchNormalization",
+    "FusionConvTransposeBN": "BatchNormalization",
+    "FusionConvAdd": "Add",
+    "FusionConvTransposeAdd": "Add",
+    "FusionConvMul": "Mul",
+    "FusionConvTransposeMul": "Mul",
+    "FusionPadConv": "Pad",
+    "FusionGemm": "MatMul",
+    "FusionGemmAdd": "Add",
+    "FusionGemmMul": "Mul",
+    "FusionReduce": "ReduceSum",
+    "FusionConcatReshape": "Reshape",
+    "FusionGelu": "Erf",
+    "EliminationTranspose": "Transpose",
+    "EliminationReshape": "Reshape",
+    "EliminationReshapeAs": "Reshape",
+    "EliminationUnsqueeze": "Unsqueeze",
+    "EliminationSlice": "Slice",
+    "EliminationConcat": "Concat",
+}
 
 OPTIMIZATIONS = (
     "constant_folding",
@@ -70,12 +90,9 @@ def slim(
     refuse_options(
         "onnxslim.slim",
         {
-            "inputs": [each for each in inputs or () if ":" in each],
-            "skip_fusion_patterns": sorted(set(skip_fusion_patterns or ()) - _NORM_PATTERNS),
-            "size_threshold": size_threshold,
+            "skip_fusion_patterns": sorted(set(skip_fusion_patterns or ()) - PATTERNS.keys()),
             "skip_optimizations": sorted(set(skip_optimizations or ()) - set(OPTIMIZATIONS)),
             "dtype": None if dtype in (None, *_HALF, *_FULL) else dtype,
-            "outputs": [each for each in outputs or () if ":" in each],
         },
     )
     if isinstance(model, list) or inspect:
@@ -86,13 +103,15 @@ def slim(
         return None
     shapes = shapes_of(input_shapes)
     graph = original = with_shapes(graph_of(model), shapes)
+    inputs, outputs = _named(graph, "inputs", inputs), _named(graph, "outputs", outputs)
     if inputs or outputs:
         graph = original = graph.extract(
             list(inputs or (value.name for value in graph.inputs)),
             list(outputs or (value.name for value in graph.outputs)),
         )
     graph.all_inputs = graph.inputs
-    graph = _optimized(graph, set(skip_optimizations or ()), ["BatchNormalization"] if skip_fusion_patterns else [])
+    kept = {PATTERNS[name] for name in skip_fusion_patterns or ()}
+    graph = _optimized(graph, set(skip_optimizations or ()), kept, size_threshold)
     if dtype in _HALF:
         graph = tx.lower_precision(graph, "float16", convert_interface=True).graph
     # outputs get the dims that are inferred
@@ -109,10 +128,27 @@ def slim(
     return None
 
 
-def _optimized(graph: tx.Graph, skipped: set[str], kept: Sequence[str]) -> tx.Graph:
+def _named(graph: tx.Graph, argument: str, given: Sequence[str] | None) -> list[str]:
+    """Names of values, from ``x`` or ``x:fp32``. Raises ``NotSupported`` for a type that the value does not have."""
+    if not given:
+        return []
+    known = {value.name: value for value in tx.fix_shapes(graph, {}).values()}
+    found = []
+    for text in given:
+        name, _, kind = text.rpartition(":")
+        value = known.get(name) if text not in known else None
+        if value is not None and value.dtype.name == {"fp32": "float32", "fp16": "float16"}.get(kind, kind):
+            found.append(name)
+            continue
+        refuse_options("onnxslim.slim", {argument: text if text not in known and name else None})
+        found.append(text)
+    return found
+
+
+def _optimized(graph: tx.Graph, skipped: set[str], kept: Collection[str], largest: int | None = None) -> tx.Graph:
     """``graph`` with the optimizations that are not ``skipped``; that of graphs leaves ops ``kept`` as they are."""
     if "graph_fusion" not in skipped and not skipped & {"constant_folding", "subexpression_elimination"}:
-        return tx.simplify(graph, keep=kept)
+        return tx.simplify(graph, keep=kept, largest=largest)
     if "constant_folding" not in skipped:
         graph = tx.fold(graph)
     if "subexpression_elimination" not in skipped:

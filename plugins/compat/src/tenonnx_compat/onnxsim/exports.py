@@ -1,0 +1,182 @@
+"""Files of other formats: TFLite by tenonnx-litert, Core ML by coremltools, folders of transformers models."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tenonnx as tx
+from tenonnx_compat.models import graph_of, message_of
+from tenonnx_compat.refusal import announce, refuse_options
+
+if TYPE_CHECKING:
+    import onnx
+
+Batches = Callable[[], Iterable[Sequence[Any]]]
+
+
+def export_tflite(
+    model: onnx.ModelProto,
+    output_path: str | os.PathLike[str] | None = None,
+    *,
+    backend: str = "builtin",
+    optimizations: Sequence[Any] | None = None,
+    int8_quantize: bool = False,
+    representative_dataset: Batches | None = None,
+    num_calibration_samples: int = 100,
+    inference_io_dtype: Any = None,
+    flex_ops: bool = False,
+    io_layout: str = "nchw",
+) -> bytes:
+    """The bytes of a model in TFLite, written to ``output_path`` where given, compared in LiteRT's interpreter.
+
+    ``optimizations`` quantize weights, ``int8_quantize`` activations as well, by ``representative_dataset`` or by
+    random inputs; with ``inference_io_dtype``, ``int8`` or ``uint8``, inputs and outputs are quantized values, too.
+    ``backend`` has no effect. Raises ``NotSupported`` for another layout, ``NotRepresentable`` for ops without a form
+    in TFLite.
+    """
+    announce("onnxsim.export_tflite", "tx.convert(model, 'model.tflite')")
+    refuse_options("onnxsim.export_tflite", {"io_layout": None if io_layout == "nchw" else io_layout})
+    refuse_options("onnxsim.export_tflite", {"flex_ops": flex_ops}, "other builtin operators take their place")
+    graph = graph_of(model)
+    if int8_quantize:
+        batches = _named_batches(graph, representative_dataset, num_calibration_samples)
+        kind = getattr(inference_io_dtype, "name", inference_io_dtype)
+        graph = tx.quantize(graph, batches, mode="static", **({"activation_type": kind} if kind else {}))[0]
+        graph = _with_quantized_interface(graph) if kind else graph
+    elif optimizations:
+        graph = tx.quantize(graph, mode="weights")[0]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.tflite"
+        tx.convert(graph, path)
+        written = path.read_bytes()
+    if output_path is not None:
+        Path(output_path).write_bytes(written)
+    return written
+
+
+def _with_quantized_interface(graph: tx.Graph) -> tx.Graph:
+    """``graph`` between the quantized values of its inputs and outputs, under the names of these."""
+    uses = graph.uses()
+    inputs, outputs = list(graph.inputs), list(graph.outputs)
+    starts = [next((n.outputs[0] for n in uses.get(v, ()) if n.op_type == "QuantizeLinear"), v) for v in inputs]
+    makers = [value.producer for value in outputs]
+    ends = [
+        maker.inputs[0] if maker is not None and maker.op_type == "DequantizeLinear" else value
+        for maker, value in zip(makers, outputs, strict=True)
+    ]
+    names = [value.name for value in (*inputs, *outputs)]
+    made = graph.extract(*([value.name for value in side if value is not None] for side in (starts, ends)))
+    for value, name in zip((*made.inputs, *made.outputs), names, strict=True):
+        made.rename(value, name)
+    return made
+
+
+def _named_batches(graph: tx.Graph, batches: Batches | None, samples: int) -> list[dict[str, Any]]:
+    """Calibration inputs by name: those of a function, or uniform random ones, as onnxsim makes them."""
+    if batches is not None:
+        names = [value.name for value in graph.inputs]
+        return [dict(zip(names, batch, strict=True)) for batch in batches()]
+    generator = np.random.default_rng(0)
+    return [
+        {v.name: generator.random([int(str(dim)) for dim in v.shape]).astype(v.dtype.numpy) for v in graph.inputs}
+        for _ in range(samples)
+    ]
+
+
+def export_coreml(
+    model: onnx.ModelProto,
+    output_path: str | os.PathLike[str] | None = None,
+    *,
+    convert_to: str = "mlprogram",
+    compute_units: Any = "ALL",
+    minimum_deployment_target: Any = None,
+    io_dtype: str | None = None,
+) -> Any:
+    """The ``MLModel`` that coremltools makes of the model as a module of PyTorch, saved where a path is given.
+
+    All dims of inputs are numbers. Raises ``NotSupported`` for ``io_dtype`` of half precision.
+    """
+    import coremltools
+    import torch
+
+    import tenonnx_torch
+
+    announce("onnxsim.export_coreml", "coremltools.convert(torch.export.export(tenonnx_torch.module(graph), ...))")
+    refuse_options("onnxsim.export_coreml", {"io_dtype": None if io_dtype in (None, "fp32") else io_dtype})
+    graph = graph_of(model)
+    graph.all_inputs = graph.inputs
+    sizes = [[int(str(dim)) for dim in value.shape] for value in graph.inputs]
+    examples = tuple(
+        torch.from_numpy(np.zeros(size, value.dtype.numpy)) for size, value in zip(sizes, graph.inputs, strict=True)
+    )
+    program = torch.export.export(tenonnx_torch.module(graph).eval(), examples).run_decompositions({})
+    tensors = [
+        coremltools.TensorType(name=value.name, shape=size) for value, size in zip(graph.inputs, sizes, strict=True)
+    ]
+    target = getattr(coremltools.target, minimum_deployment_target) if minimum_deployment_target else None
+    units = getattr(coremltools.ComputeUnit, compute_units) if isinstance(compute_units, str) else compute_units
+    found = coremltools.convert(
+        program,
+        convert_to=convert_to,
+        inputs=tensors,
+        outputs=[coremltools.TensorType(name=value.name) for value in graph.outputs],
+        compute_units=units,
+        minimum_deployment_target=target,
+    )
+    if output_path is not None:
+        found.save(os.fspath(output_path))
+    return found
+
+
+def export_safetensors(model: onnx.ModelProto, out_path: str | os.PathLike[str]) -> None:
+    """Write a model, graph and weights, as one file of safetensors."""
+    announce("onnxsim.export_safetensors", "tx.export(graph, 'model.safetensors')")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"  # the suffix is the format
+        tx.export(graph_of(model), path)
+        Path(out_path).write_bytes(path.read_bytes())
+
+
+def import_safetensors(in_path: str | os.PathLike[str]) -> onnx.ModelProto:
+    """Read a model that ``export_safetensors`` wrote."""
+    announce("onnxsim.import_safetensors", "tx.load('model.safetensors')")
+    return message_of(tx.load(in_path))
+
+
+def export_transformers_model(
+    model_id: str,
+    output_dir: str | os.PathLike[str],
+    task: str = "auto",
+    no_post_process: bool = True,
+    check_n: int = 0,
+    save_as_external_data: bool = True,
+    export_kwargs: Mapping[str, Any] | None = None,
+    simplify_kwargs: Mapping[str, Any] | None = None,
+) -> dict[str, bool]:
+    """Write a model of transformers, a folder or a name in the local cache, as a folder of ONNX files.
+
+    Returns True for each file: all are compared with the model. Raises ``NotSupported`` for other arguments of an
+    export or a simplification.
+    """
+    import transformers
+
+    import tenonnx_transformers
+
+    announce("onnxsim.export_transformers_model", "tenonnx_transformers.export(model, folder)")
+    refuse_options(
+        "onnxsim.export_transformers_model", {"export_kwargs": export_kwargs, "simplify_kwargs": simplify_kwargs}
+    )
+    source: Any = model_id
+    if not Path(model_id).is_dir():
+        config = transformers.AutoConfig.from_pretrained(model_id)
+        source = getattr(transformers, config.architectures[0]).from_pretrained(model_id)
+    report = tenonnx_transformers.export(
+        source, output_dir, task=None if task == "auto" else task.removesuffix("-with-past")
+    )
+    return {Path(name).name: True for name in report.files if name.endswith(".onnx")}
