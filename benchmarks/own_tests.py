@@ -50,15 +50,21 @@ class Tool:
     """A tool: patterns of its test files, names of those left out, and code before its README examples.
 
     ``packages`` are what its tests import, ``ours`` the front end that its functions need. ``wheel`` tells that PyPI
-    has no source distribution of it.
+    has no source distribution of it. Examples with one of the words of ``elsewhere`` need a program, a model or a
+    device that PyPI does not have: they are skipped, with the reason. Those with a word of ``inside`` use internals.
+    ``after`` is code that checks the results: behind an example in Python, and behind a command, whose words are
+    ``words``.
     """
 
     tests: str = ""
     without: Sequence[str] = ()
     before: str = ""
+    after: str = ""
     packages: Sequence[str] = ()
     ours: str = ""
     wheel: bool = False
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    inside: Sequence[str] = ()
 
 
 #: Code that writes a small model with a convolution.
@@ -75,20 +81,74 @@ def write_model(path, shape=(1, 3, 8, 8)):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 """
 
+#: Code that compares two models on random inputs in onnxruntime.
+SAME = """
+def same(first, second):
+    import numpy as np, onnx, onnxruntime
+    first, second = (onnx.load(m) if isinstance(m, str) else m for m in (first, second))
+    one, two = (onnxruntime.InferenceSession(m.SerializeToString()) for m in (first, second))
+    generator = np.random.default_rng(0)
+    feeds = {i.name: generator.random(i.shape).astype(np.float32) for i in one.get_inputs()}
+    for a, b in zip(one.run(None, feeds), two.run(None, feeds), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+"""
+
+#: Code that compares the models which a simplifier reads and writes.
+SIMPLIFIED = (
+    SAME
+    + """
+found = globals()
+if words and len([w for w in words if not w.startswith("-")]) > 1:
+    same(words[0], words[1])
+for result in ("model_simp", "slimmed_model", "model_opt"):
+    if isinstance(found.get(result), onnx.ModelProto) and len(found["model"].graph.input) == 1:
+        same(model, found[result])
+import os
+if words and "--emit-tflite" in words or "tflite_model" in found:
+    path = next((w for w in words if w.endswith(".tflite")), "simplified.tflite") if words else "model.tflite"
+    assert open(path, "rb").read(8)[4:] == b"TFL3"
+"""
+)
+
+#: Code that puts a small model of transformers where an example reads one that it would download.
+TINY_T5 = """
+import os
+name = "hf-internal-testing/tiny-random-t5"
+if not os.path.exists(name):
+    import transformers
+    config = transformers.T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2,
+        decoder_start_token_id=0)
+    transformers.T5ForConditionalGeneration(config).save_pretrained(name)
+"""
+
 TOOLS: Mapping[str, Tool] = {
     "onnxsim": Tool(
         before=MODEL
         + "import onnxsim\n"
         + 'for filename in "model_pruned.onnx", "input.onnx", "input_onnx_model", "model.onnx": write_model(filename)\n'
-        + 'model, my_op_schema = onnx.load(filename), onnx.defs.OpSchema("MyOp", "com.example", 1)\n',
-        packages=("onnxruntime", "torch", "onnxscript"),
+        + 'model, my_op_schema = onnx.load(filename), onnx.defs.OpSchema("MyOp", "com.example", 1)\n'
+        + "batches = [np.ones((1, 3, 8, 8), np.float32)]\n"
+        + TINY_T5,
+        after=SIMPLIFIED,
+        packages=("onnxruntime", "torch", "onnxscript", "coremltools", "matplotlib", "transformers", "sentencepiece"),
         ours="torch",
         wheel=True,
+        elsewhere={
+            "emit-mlir": "torch-mlir and onnx-mlir",
+            "export_mlir": "torch-mlir",
+            "edgetpu": "the compiler of Edge TPUs",
+            "quark": "AMD Quark and its NPU",
+            "export_diffusion": "a model to download",
+            "export_detectron": "detectron2 and a model to download",
+            "export_sam2": "SAM 2 and a model to download",
+            "export_drivetransformer": "DriveTransformer",
+        },
     ),
     "onnxslim": Tool(
         tests="tests/test_*.py",
         without=["amd", "benchmark", "modelzoo", "nvidia", "ultralytics", "onnx_nets", "folder"],
         before=MODEL + 'for filename in ("your_onnx_model", "model.onnx"): write_model(filename)\n',
+        after=SIMPLIFIED,
         packages=("onnxruntime", "torch", "onnxscript"),
         ours="torch",
     ),
@@ -97,18 +157,32 @@ TOOLS: Mapping[str, Tool] = {
         + "import os, torch\ntorch.Tensor.cuda = lambda self: self\n"
         + 'os.makedirs("some/path", exist_ok=True); write_model("model.onnx")\n'
         + 'write_model("some/path/mobile_net_v2.onnx", (1, 2, 224, 224))\n',
+        after="""
+import onnxruntime
+for path, found in ((globals().get("onnx_model_path"), globals().get("torch_model_1")), ("model.onnx", None)):
+    found = found if path and found is not None else globals().get("torch_model")
+    if found is not None and os.path.exists(path or ""):
+        session = onnxruntime.InferenceSession(path)
+        array = np.random.default_rng(0).random(session.get_inputs()[0].shape).astype(np.float32)
+        expected = session.run(None, {session.get_inputs()[0].name: array})[0]
+        np.testing.assert_allclose(found(torch.from_numpy(array)).detach().numpy(), expected, rtol=1e-3, atol=1e-4)
+if os.path.exists("model.pt"):
+    torch.load("model.pt", weights_only=False)(torch.zeros(1, 3, 8, 8))
+""",
         packages=("onnxruntime", "torch"),
         ours="torch",
     ),
     "skl2onnx": Tool(
         tests="tests/test_*.py",
         without=["documentation"],
+        after="assert (pred_onx == clr.predict(X_test)).all()\n",
         packages=("onnxruntime", "scikit-learn", "pandas", "sympy"),
         ours="sklearn",
     ),
     "tf2onnx": Tool(
         tests="tests/test_api.py",
         before="""
+import shutil
 import tensorflow as tf
 class Module(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32, name="x")])
@@ -116,6 +190,14 @@ class Module(tf.Module):
         return {"y": tf.nn.relu(x) * 2}
 module = Module()
 tf.saved_model.save(module, "tensorflow-model-path", signatures=module.serve)
+with tf.Graph().as_default() as graph:
+    a, b = (tf.compat.v1.placeholder(tf.float32, [2], name=f"input{k}") for k in range(2))
+    weight = tf.compat.v1.get_variable("w", initializer=tf.ones([2]), use_resource=False)
+    tf.identity(a * weight + b, name="output0")
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.global_variables_initializer())
+        tf.compat.v1.train.Saver().save(session, "./tensorflow-model-meta-file-path")
+        shutil.copy("tensorflow-model-meta-file-path.meta", "tensorflow-model-meta-file-path")
 with tf.Graph().as_default() as graph:
     a, b = (tf.compat.v1.placeholder(tf.float32, [2], name=f"input{k}") for k in range(2))
     tf.identity(a + b, name="output0")
@@ -127,6 +209,14 @@ function, tflite_path, output_path = module.serve, "tflite-file", None
 input_signature = [tf.TensorSpec([None, 4], tf.float32, name="x")]
 graph_def = graph.as_graph_def()
 """,
+        after="""
+import numpy as np, onnxruntime
+session = onnxruntime.InferenceSession("model.onnx")
+shape = [2] if "--graphdef" in words or "--checkpoint" in words else [1, 4]
+feeds = {each.name: np.full(shape, 3, np.float32) for each in session.get_inputs()}
+assert (session.run(None, feeds)[0] == 6).all()
+""",
+        inside=["process_tf_graph"],
         packages=("onnxruntime", "tensorflow", "parameterized", "pyyaml"),
         ours="tensorflow",
     ),
@@ -149,7 +239,7 @@ class Outcomes:
 
     def add(self, name: str, outcome: str, message: str) -> None:
         self.counts[outcome] += 1
-        if outcome in ("failed", "refused"):
+        if outcome in ("failed", "refused") or message.startswith("needs "):
             told = next((line for line in message.strip().splitlines() if line.strip()), "no message")
             self.lines.append(f"{outcome}: {re.sub(r'0x[0-9a-f]+', '0x', told)[:140]}\t{name}")
 
@@ -242,28 +332,38 @@ def examples(text: str, tool: str) -> Iterator[tuple[str, str]]:
             yield "python", block
 
 
-def readme_outcomes(python: str, text: str, tool: str, before: str) -> Outcomes:
-    """Outcomes of the examples of a README, each behind the code that writes the files which it reads."""
+def readme_outcomes(python: str, text: str, name: str, tool: Tool) -> Outcomes:
+    """Outcomes of the examples of a README, each between code that writes its files and code that checks results."""
     found = Outcomes()
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "before.py").write_text(before)
+        (Path(folder) / "before.py").write_text(tool.before)
         run = [python, "-W", "ignore", "-m", "tenonnx_compat", "run"]
         subprocess.run([*run, "before.py"], cwd=folder, check=True, capture_output=True)
-        for place, (form, code) in enumerate(examples(text, tool)):
+        for place, (form, code) in enumerate(examples(text, name)):
+            title = code.splitlines()[0]
+            if lacking := next((why for word, why in tool.elsewhere.items() if word in code), None):
+                found.add(title, "skipped", f"needs {lacking}")
+                continue
             script = Path(folder) / f"example_{place}.py"
             if form == "python":
                 absolute = code.replace('"/some', '"some')  # the path of a model
-                script.write_text(f"exec(open('before.py').read())\n{absolute}\n")
-                arguments = [script.name]
+                script.write_text(f"words = []\nexec(open('before.py').read())\n{absolute}\n{tool.after}")
+                commands = [[*run, script.name]]
             else:
-                module, *arguments = re.sub(r"^python3? -m ", "", code).split()
-                arguments = ["-m", module, *arguments]
-            ended = subprocess.run([*run, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+                module, *words = re.sub(r"^python3? -m ", "", code).split()
+                script.write_text(f"import onnx\nwords = {words}\n{tool.after}")
+                commands = [[*run, "-m", module, *words], [python, script.name]]
+                commands = commands[:1] if words == ["-h"] else commands
+            for command in commands:
+                ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+                if ended.returncode:
+                    break
             last = (ended.stderr.strip().splitlines() or ["no message"])[-1]
-            told = next(
-                (line for line in ended.stderr.splitlines() if "does not" in line and "raise" not in line), last
-            )
-            found.add(code.splitlines()[0], "passed" if not ended.returncode else kind("failed", told), told)
+            lines = ended.stderr.splitlines()
+            told = next((line for line in lines if "does not" in line and "raise" not in line), last)
+            outcome = "passed" if not ended.returncode else kind("failed", told)
+            inside = outcome != "passed" and any(word in code for word in tool.inside)
+            found.add(title, "internal" if inside else outcome, told)
     return found
 
 
@@ -319,7 +419,7 @@ def main() -> None:
             files = [path for path in there if not any(part in path.stem for part in tool.without)]
             files = [path for path in files if any(part in path.name for part in given.files.split(","))]
             version = "-".join(archive.name.removesuffix(".tar.gz").split("-")[:2])
-            parts = {"examples": readme_outcomes(python, readme(archive), name, tool.before)}
+            parts = {"examples": readme_outcomes(python, readme(archive), name, tool)}
             if files:
                 parts[f"tests, {len(files)} of {len(there)} files"] = tests(python, files, given.seconds)
             for what, found in parts.items():
