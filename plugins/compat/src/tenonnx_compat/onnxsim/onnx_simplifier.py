@@ -106,7 +106,8 @@ def simplify(
     Returns the simplified model and whether outputs agreed, True where ``check_n`` is 0. Subgraphs are always
     simplified, custom ops need no library, and a result keeps the opset of the model, or has ``target_opset_version``.
     Constants are folded by numpy, so that ``providers`` have no effect and ``ort_profile`` writes no file; ``profile``
-    is the path of a trace with node counts. Raises ``NotSupported`` for unsupported arguments, ``RuntimeError`` for an unknown input or output.
+    is the path of a trace with node counts. Raises ``NotSupported`` for unsupported arguments, ``RuntimeError`` for an
+    unknown input or output.
     """
     announce("onnxsim.simplify", "tx.simplify(tx.load(model))")
     if custom_rewriter is not None and function_rewrite_rules:
