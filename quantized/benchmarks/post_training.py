@@ -63,7 +63,7 @@ def metric(y: Array, labels: Array) -> tuple[str, float]:
 
 
 class Line(NamedTuple):
-    """What a method gives: its error, its metric, and the weights that it leaves in floating point."""
+    """Result of a method: its error, its metric, and the weights that it leaves in floating point."""
 
     label: str
     error: float

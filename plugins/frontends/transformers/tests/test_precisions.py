@@ -1,4 +1,4 @@
-"""Lower precisions of graphs: weights in blocks, half precision, and what they lose."""
+"""Lower precisions of graphs: weights in blocks, half precision, and the loss of accuracy."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Convolutions of volumes, whose channels become the last axis."""
+"""Convolutions of volumes, with the channels moved to the last axis."""
 
 from __future__ import annotations
 
