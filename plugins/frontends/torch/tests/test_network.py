@@ -130,6 +130,20 @@ def test_networks_are_pickled(tmp_path):
         assert not found.w.requires_grad
 
 
+@pytest.mark.parametrize("place", [torch.float64, torch.device("meta")])
+def test_copies_of_networks_have_the_type_and_the_device_of_the_original(place):
+    text = """g (float[2] x) => (float[2] y) <float[2] w = {1, 2}>
+        { c = Constant <value = float[2] {1, 2}> () t = Mul(x, w) y = Add(t, c) }"""
+    network = tenonnx_torch.module(parse(text)).to(place)
+    found = copy.deepcopy(network)
+    kinds = [
+        {name: (each.dtype, each.device) for name, each in (*module.named_parameters(), *module.named_buffers())}
+        for module in (network, found)
+    ]
+    assert len(kinds[0]) == 2
+    assert kinds[0] == kinds[1]
+
+
 def test_what_a_body_makes_of_a_parameter_follows_it():
     graph = parse(
         "g (float[1, 2] x) => (float[1, 2] y) <float[2, 2] w = {1, 2, 3, 4}> { t = Identity(w) y = Gemm(x, t) }"

@@ -86,14 +86,21 @@ class Network(torch.nn.Module):
         return found[0] if len(found) == 1 else tuple(found)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the ONNX message, the parameters and buffers, and which of these have gradients."""
-        flags = {name: parameter.requires_grad for name, parameter in self.named_parameters()}
-        message = self.source.to_proto().SerializeToString()
-        return _unpickled, (message, self._trainable), (self.state_dict(), flags, self.training)
+        """Pickle as the ONNX message, the parameters and buffers, and which of these have gradients.
 
-    def __setstate__(self, state: tuple[Mapping[str, Any], Mapping[str, bool], bool]) -> None:
-        contents, flags, training = state
-        self.load_state_dict(contents)
+        Of constants, which the message has, there are empty tensors of their type and device.
+        """
+        flags = {name: parameter.requires_grad for name, parameter in self.named_parameters()}
+        message, contents = self.source.to_proto().SerializeToString(), self.state_dict()
+        constants = {name: each.new_empty(0) for name, each in self.named_buffers() if name not in contents}
+        return _unpickled, (message, self._trainable), (contents, constants, flags, self.training)
+
+    def __setstate__(self, state: tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, bool], bool]) -> None:
+        contents, constants, flags, training = state
+        self.load_state_dict(contents, assign=True)
+        for path, like in constants.items():
+            owner, name = owner_of(self, path)
+            owner._buffers[name] = self.get_buffer(path).to(like)
         for name, parameter in self.named_parameters():
             parameter.requires_grad_(flags[name])
         self.train(training)
