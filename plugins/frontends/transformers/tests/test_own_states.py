@@ -31,6 +31,15 @@ def test_states_continue_a_text(name, kinds, parts):
     assert [part.name for part in found] == parts
 
 
+def test_attributes_that_a_call_makes_are_no_states():
+    model = make("recurrent_gemma")
+    model.model.final_norm.register_forward_hook(lambda module, given, found: setattr(module, "held", found))
+    tokens = torch.tensor([[5, 6, 7]])
+    with torch.no_grad(), quiet():
+        _, held = run_model(model, token_inputs(model, tokens, torch.ones_like(tokens)), {})
+    assert {kind for _, kind in held} == {"conv1d_state", "recurrent_states", "key", "value"}
+
+
 def test_attributes_of_modules_stay_as_they_were():
     """A state of another call does not change one that begins anew, whatever the modules hold."""
     model = make("recurrent_gemma")

@@ -66,7 +66,12 @@ def own_states(model: Any, parameter: str, given: Mapping[str, Tensor]) -> OwnSt
         with torch.no_grad():
             found = model(**given, use_cache=True)
         after = _attributes(model)
-        moved = [place for place, value in after.items() if isinstance(value, Tensor) and before[place] is not value]
+        # an attribute that the call has made is no state: modules ask whether they have it
+        moved = [
+            place
+            for place, value in after.items()
+            if place in before and isinstance(value, Tensor) and before[place] is not value
+        ]
         for module, name in moved:
             setattr(model.get_submodule(module), name, None)
         cache = found.get(parameter)
