@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 
 import numpy as np
 import onnxruntime
@@ -12,6 +13,7 @@ from PIL import Image
 import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx_cli.program import program
+from tenonnx_extensions.pipelines.heads import priors_of
 from tenonnx_onnxruntime import extensions
 
 DRAWN = np.random.default_rng(0)
@@ -37,6 +39,12 @@ def head_of(shape):
     by_box = drawn.random((1, max(shape[1:]), boxes)).astype(np.float32)
     by_box[..., :4] *= np.float32([48, 32, 30, 20])
     return by_box if shape[2] == boxes else by_box.transpose(0, 2, 1)
+
+
+def archive_of(**arrays):
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
 
 
 def overlap(one, others):
@@ -218,6 +226,26 @@ def test_priors_that_are_none_are_refused(priors, message, tmp_path):
         model.output(name, ops.relu(model.input(f"{name}/in", "float32", ("batch", 40, 4))))
     with pytest.raises(tx.InvalidModel, match=message):
         tx.decoder("detection", tmp_path, model=model)
+
+
+@pytest.mark.parametrize("kind", ["outside", "link", "pipe", "archive", "empty"])
+def test_files_of_priors_that_are_not_read(kind, tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path, outside = folder / "priors.npy", tmp_path / "outside.npy"
+    np.save(outside, np.zeros((40, 4), np.float32))
+    make = {
+        "outside": lambda: None,
+        "link": lambda: path.symlink_to(outside),
+        "pipe": lambda: os.mkfifo(path),
+        "archive": lambda: path.write_bytes(archive_of(priors=np.zeros((40, 4), np.float32))),
+        "empty": path.touch,
+    }
+    make[kind]()
+    location = "../outside.npy" if kind == "outside" else "priors.npy"
+    boxes = tx.Graph(opsets={"ai.onnx": 17}).input("boxes", "float32", ("batch", 40, 4))
+    with pytest.raises(tx.InvalidModel if kind in ("archive", "empty") else tx.UnsafePath):
+        priors_of({"priors": location}, folder, boxes)
 
 
 def test_colors_of_classes():

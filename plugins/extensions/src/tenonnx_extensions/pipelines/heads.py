@@ -6,6 +6,7 @@ Sources: ultralytics 8.3, ``utils/ops.py``, for YOLO; torchvision 0.28, ``models
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, InvalidCall, InvalidModel, Value, constant
+from tenonnx.extend.formats import open_inside, split_location
 from tenonnx_extensions.pipelines.pixels import letterbox_size
 
 #: Boxes of one class that overlap more than this are one; so many of each class are kept.
@@ -109,15 +111,24 @@ def of_ssd(
 
 
 def priors_of(config: Mapping[str, Any], folder: Path, boxes: Value) -> Mapping[str, Any]:
-    """The configuration with its priors as an array, float32[boxes, 4], from the ``.npy`` file that it names."""
+    """The configuration with its priors as an array, float32[boxes, 4], from the ``.npy`` file that it names.
+
+    Raises ``InvalidModel`` for a file that cannot be read or lies outside ``folder``, and for numbers of another shape.
+    """
     if "priors" not in config:
         return config
-    file = folder / str(config["priors"])
+    location = str(config["priors"])
+    file = folder / location
+    with os.fdopen(open_inside(folder, split_location(location, location), f'"{file}"'), "rb") as stream:
+        try:
+            priors = np.lib.format.read_array(stream, allow_pickle=False)
+        except (OSError, ValueError, MemoryError) as error:
+            raise InvalidModel(f'cannot read "{file}"', given=str(error)) from error
+    given = config.get("variances", _VARIANCES)
     try:
-        priors = np.load(file, allow_pickle=False)
-        variances = [float(each) for each in config.get("variances", _VARIANCES)]
-    except (OSError, ValueError, TypeError) as error:
-        raise InvalidModel(f'cannot read "{file}"', given=str(error)) from error
+        variances = [float(each) for each in given]
+    except (ValueError, TypeError) as error:
+        raise InvalidModel("variances of SSD are not numbers", given=f"{given!r}"[:200]) from error
     count = boxes.shape[1] if boxes.shape is not None else None
     if priors.ndim != 2 or priors.shape[1] != 4 or priors.dtype.kind != "f" or len(variances) != 2:
         raise InvalidModel("priors or variances of SSD have a wrong shape", given=f"{priors.shape}, {variances}")
