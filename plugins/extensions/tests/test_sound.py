@@ -52,6 +52,11 @@ def test_bytes_that_are_no_audio_are_refused(feeds, options, message):
         audio_decoder(*feeds, **options)
 
 
+def test_a_file_without_samples():
+    found = audio_decoder(of_wave(np.zeros(0, np.int16), 16000), downsampling_rate=8000)
+    assert (found.dtype, found.shape) == (np.float32, (1, 0))
+
+
 def test_segments_are_taken_in_the_given_order():
     given = np.array([[50, 60], [0, 10], [70, 65], [71, 80]])
     expected = kernel("MergeSignalSegments")(given, np.int64([5]))
@@ -65,6 +70,14 @@ def test_boxes_of_more_classes_than_colors():
     np.testing.assert_array_equal(draw_bounding_boxes(image, boxes), of_library(image, boxes))
     with pytest.raises(tx.TypeMismatch, match="thickness is not positive"):
         draw_bounding_boxes(image, boxes, thickness=0)
+
+
+def test_modules_of_the_current_folder_are_not_imported(tmp_path, monkeypatch):
+    (tmp_path / "blingfire.py").write_text("import pathlib\npathlib.Path('marker').touch()\n")
+    monkeypatch.chdir(tmp_path)
+    text = np.array(["One. Two, in another folder."], object)
+    sentences.bling_fire_sentence_breaker(text, model=automata())
+    assert not (tmp_path / "marker").exists()
 
 
 def test_a_model_that_is_none_does_not_end_the_process(monkeypatch):

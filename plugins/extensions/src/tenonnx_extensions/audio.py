@@ -97,6 +97,8 @@ def _decoded(data, kind):
 
 def downsampled(wave, rate, target):
     """A wave at a lower rate, float32: a Butterworth filter, and interpolation by sinc in a Kaiser window."""
+    if not len(wave):
+        return wave
     filtered = _low_pass(wave, 0.5 * target / rate)
     factor = np.float32(target) / np.float32(rate)
     size = int(np.ceil(np.float32(len(wave)) * factor))

@@ -56,7 +56,8 @@ def _sentences(model, text):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.bin")
         path.write_bytes(model)
-        command = [sys.executable, "-c", _PROGRAM, str(path)]
+        # without -P modules of the current folder come first
+        command = [sys.executable, "-P", "-c", _PROGRAM, str(path)]
         try:
             done = subprocess.run(  # noqa: S603, it runs the program above
                 command, input=json.dumps(text), capture_output=True, text=True, timeout=_TIMEOUT, check=False
