@@ -68,14 +68,15 @@ def operators(path):
 def test_metadata_and_the_verdict_are_in_the_file(tmp_path):
     graph = tx.Graph(opsets={"ai.onnx": 21})
     graph.output("y", ops.relu(graph.input("x", "float32", ("n", 3))))
-    graph.metadata["author"] = "Noether"
+    given = {"author": "Noether", "license": "Some text\n\nof several lines."}
+    graph.metadata.update(given)
     path = tmp_path / "m.tflite"
     tx.convert(graph, path)
     found = read_file(path).metadata
-    assert found == {"author": "Noether", VERIFICATION: "equal, bit for bit"}
-    assert tx.load(path).metadata == {"author": "Noether"}
+    assert found == {**given, VERIFICATION: "equal, bit for bit"}
+    assert tx.load(path).metadata == given
     tx.convert(graph, path, verify=False)
-    assert read_file(path).metadata == {"author": "Noether"}
+    assert read_file(path).metadata == given
 
 
 def test_every_node_without_a_form_is_named_and_nothing_is_written(tmp_path):

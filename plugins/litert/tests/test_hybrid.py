@@ -76,6 +76,14 @@ def test_weights_with_zero_points_compute_what_the_model_says(tmp_path):
     assert "ROUND" in File(path).names()
 
 
+def test_weights_with_a_scale_for_each_input_are_dequantized(tmp_path):
+    graph = graph_of(ROWS, lambda x: ops.matmul(rounded(x), weights(4, 6, axis=0)))
+    path = write(graph, tmp_path)
+    expected = graph.run({"x": ROWS}, backend="numpy")["y"]
+    found = run(path, {"x": ROWS})["y"]
+    assert np.abs(found - expected).max() <= 0.02 * np.abs(expected).max()
+
+
 def test_products_of_integers_have_hybrid_kernels(tmp_path):
     source = EXAMPLES / "quantized/bert-dynamic.onnx"
     report = tx.convert(source, tmp_path / "m.tflite")

@@ -137,9 +137,12 @@ def _has_weights_in_int8(node: Node) -> bool:
     if weights is None or weights.op_type != "DequantizeLinear" or weights.attributes.get("block_size"):
         return False
     held, _, *zeros = weights.inputs
-    zero = None if not zeros or zeros[0] is None else static(zeros[0])
-    is_centered = zero is None if not zeros or zeros[0] is None else zero is not None and not np.any(zero)
-    return held is not None and held.is_constant and held.dtype is DType.int8 and bool(is_centered)
+    if held is None or not held.is_constant or held.dtype is not DType.int8:
+        return False
+    if not zeros or zeros[0] is None:
+        return True
+    zero = static(zeros[0])
+    return zero is not None and not np.any(zero)
 
 
 def _pulled_out(call: Call) -> Results:

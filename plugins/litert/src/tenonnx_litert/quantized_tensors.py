@@ -23,7 +23,7 @@ class Quantization(NamedTuple):
     @classmethod
     def of(cls, parameters: Parameters) -> Quantization:
         scale, zero_point = parameters.arrays
-        long = [axis for axis, size in enumerate(scale.shape) if size != 1]
+        long = _axes_of(parameters)
         zeros = np.broadcast_to(zero_point, scale.shape).reshape(-1)
         return cls(scale.reshape(-1).tolist(), zeros.tolist(), long[0] if long else 0)
 
@@ -220,7 +220,9 @@ def _settle_hybrid(plan: QuantizedTensors, graph: Graph) -> None:
         elif node.op in MOVING and node.inputs[0] in rounded:
             rounded.update(node.outputs)
         weights = dequantized(node.inputs[1]) if node.op in _HYBRID and node.inputs[0] in rounded else None
-        if weights is not None and weights[0].is_constant and weights[0].dtype is DType.int8:
+        if weights is None or not weights[0].is_constant or weights[0].dtype is not DType.int8:
+            continue
+        if _axes_of(weights[1]) in ([], [_WEIGHTED[node.op]]):
             plan.inputs[node] = [node.inputs[0], plan.sources[node.inputs[1]], *node.inputs[2:]]  # type: ignore[index]
             plan.hybrid.add(node)
 
@@ -242,6 +244,11 @@ def _plain(plan: QuantizedTensors, node: Node, dtype: np.dtype[Any]) -> list[Val
     return found
 
 
+def _axes_of(parameters: Parameters) -> list[int]:
+    """The axes along which scales differ."""
+    return [axis for axis, size in enumerate(parameters.arrays[0].shape) if size != 1]
+
+
 def _widened(plan: QuantizedTensors, x: Value, own: Parameters) -> Value:
     """A constant of int8 in int16, which has no zero point."""
     steps = static(x).astype(np.int16) - own.arrays[1].astype(np.int16)  # type: ignore[union-attr]
@@ -253,13 +260,12 @@ def _weighted(plan: QuantizedTensors, node: Node, dtype: np.dtype[Any]) -> list[
     x, weights = dequantized(node.inputs[first]), dequantized(node.inputs[second])
     if x is None or weights is None or not x[1].is_single:
         return None
-    scale, zero_point = weights[1].arrays
-    along = [axis for axis, size in enumerate(scale.shape) if size != 1]
+    zero_point = weights[1].arrays[1]
     if dtype not in _ACTIVATIONS or x[0].dtype.numpy != dtype or not weights[0].is_constant:
         return None
     if weights[0].dtype not in (DType.int8, DType.int4):
         return None
-    if np.any(zero_point) or along not in ([], [_WEIGHTED[node.op]]):
+    if np.any(zero_point) or _axes_of(weights[1]) not in ([], [_WEIGHTED[node.op]]):
         return None
     found = list(node.inputs)
     found[first], found[second] = plan.sources[found[first]], plan.sources[found[second]]  # type: ignore[index]

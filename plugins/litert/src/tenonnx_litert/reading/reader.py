@@ -167,7 +167,7 @@ def _texts_of(model: Any) -> Iterator[tuple[str, str]]:
         buffer = model.Buffers(entry.Buffer())
         raw = buffer.DataAsNumpy().tobytes() if buffer.DataLength() else b""
         with suppress(UnicodeDecodeError):
-            if (text := raw.decode().strip()) and text.isprintable():
+            if (text := raw.decode().strip()) and "".join(text.split()).isprintable():
                 yield (entry.Name() or b"").decode(), text
 
 
