@@ -199,3 +199,12 @@ def test_a_format_may_name_the_model_without_roundings(has_roundings, tmp_path):
     with output_formats.FormatWriter(output_formats.InstalledFormat(form, PLUGIN), tmp_path / "m.twin") as writer:
         writer.write(graph)
         assert writer.opened(graph).unrounded is (graph if has_roundings else None)
+
+
+def test_an_error_in_leaving_out_roundings_names_the_package(tmp_path):
+    form = Twin()
+    form.unrounded = lambda graph: 1 / 0
+    with output_formats.FormatWriter(output_formats.InstalledFormat(form, PLUGIN), tmp_path / "m.twin") as writer:
+        writer.write(small())
+        with pytest.raises(PluginError, match="cannot leave out the roundings"):
+            writer.opened(small())

@@ -159,8 +159,11 @@ class FormatWriter:
             except Exception as error:
                 raise VerificationFailed(f"the file does not run: {name}", given=str(error)) from error
 
-        unrounded = getattr(self.form, "unrounded", lambda _: None)
-        return WrittenFile(name, run, self._limits, unrounded(graph))
+        unrounded: Graph | None = None
+        if (make := getattr(self.form, "unrounded", None)) is not None:
+            with self._plugin.running("cannot leave out the roundings of the model"):
+                unrounded = make(graph)
+        return WrittenFile(name, run, self._limits, unrounded)
 
     def annotate(self, verdict: str) -> None:
         """Put the verdict of the comparison into the file, where the format has a place for it."""

@@ -30,8 +30,8 @@ class SourceProcess:
 
     The function ``opened`` of that file gets the arguments ``opening`` first, and each other the result of it; without
     them functions get their arguments alone. All calls together may take the limit ``seconds`` behind the imports, and
-    the child may grow by the limit ``memory`` and four times the ``size`` of the model's file. Once the child has ended
-    each further call raises the same error.
+    one more for each 16 MiB of the model's file, whose ``size`` is in bytes. The child may grow by the limit ``memory``
+    and four times that size. Once the child has ended each further call raises the same error.
     """
 
     def __init__(
