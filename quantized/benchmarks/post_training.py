@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 ROWS = 1024
 
 #: Our methods at 4 bits, in blocks of 32 of products of matrices and by channel of convolutions.
-FOUR_BITS = ("rtn", "gptq", "quantease", "awq,gptq", "awq,quantease")
+FOUR_BITS = ("rtn", "hqq", "awq", "gptq", "quantease", "awq,gptq", "awq,quantease")
 INT8: dict[str, dict[str, Any]] = {"rtn": {}, "mse ranges": {"calibration": "mse"}}
 
 Array = np.ndarray[Any, Any]

@@ -99,7 +99,7 @@ def test_models_without_caches_or_data():
     graph.output("y", graph.input("x", "float32", ("n", 4)) @ graph.variable("w", np.eye(4, dtype=np.float32)))
     with pytest.raises(tx.errors.InvalidCall, match="has no key and value caches"):
         tx.quantize(graph, [{"x": np.ones((2, 4), np.float32)}], mode="weights", kv_cache="int8")
-    with pytest.raises(tx.errors.InvalidCall, match="got no calibration data"):
+    with pytest.raises(tx.errors.InvalidCall, match="quantization of caches got no calibration data"):
         tx.quantize(decoder(), mode="weights", kv_cache="int8")
     with pytest.raises(tx.errors.InvalidCall, match="unsupported kv_cache"):
         tx.quantize(decoder(), [feeds(0)], mode="weights", kv_cache="int4")

@@ -111,6 +111,14 @@ def test_settings_that_need_the_whole_model(settings, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_metric_is_measured_and_a_report_is_not(tmp_path):
+    settings = {"mode": "weights", "method": "gptq", "checkpoint": tmp_path / "run"}
+    with pytest.raises(tx.errors.InvalidCall, match="sensitivity of layers is not measured layer by layer"):
+        tx.quantize(model(1), FEEDS, report=True, **settings)
+    _, report = tx.quantize(model(1), FEEDS, metric=lambda graph: len(graph.nodes), **settings)
+    assert report.metrics["quantized"] > report.metrics["float"] > 0
+
+
 def test_bad_data_is_named_before_a_layer_is_rounded(tmp_path):
     bad = [*FEEDS, {"x": np.full((6, 32), np.nan, np.float32)}]
     with pytest.raises(tx.errors.InvalidCall, match="NaN or infinite"):

@@ -21,7 +21,7 @@ from tenonnx_quantized.tuning.statistics import Batch
 
 Array = np.ndarray[Any, Any]
 
-_FILE = re.compile(r"run\.json|[0-9]{5}\.((quantized|scale|zero)\.npy|(channels\.)?(json|partial))")
+_FILE = re.compile(r"run\.(json|partial)|[0-9]{5}\.((quantized|scale|zero)\.npy|(channels\.)?(json|partial))")
 
 
 class Checkpoint:
@@ -47,7 +47,8 @@ class Checkpoint:
                 given="a model, settings or data that differ",
                 do="give the same ones, or another folder",
             )
-        about.write_text(json.dumps({"fingerprint": fingerprint}), "utf-8")
+        if known is None:
+            _write(about, {"fingerprint": fingerprint})
 
     def tensor(self, number: int) -> QuantizedTensor | None:
         """The quantized weights of a layer, if they are there."""
@@ -97,10 +98,14 @@ class Checkpoint:
         return self.folder / f"{number:05}.{part}"
 
     def _write(self, number: int, contents: Any, part: str = "json") -> None:
-        path = self._path(number, part)
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(contents), "utf-8")
-        partial.replace(path)
+        _write(self._path(number, part), contents)
+
+
+def _write(path: Path, contents: Any) -> None:
+    """Write a file of JSON that is either complete or not there."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(contents), "utf-8")
+    partial.replace(path)
 
 
 def remove_checkpoint(folder: str | os.PathLike[str]) -> None:

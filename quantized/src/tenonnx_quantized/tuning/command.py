@@ -398,7 +398,6 @@ def _say_layers(report: Report) -> None:
     say_table(rows, ["layer", "op", "weights", "bits", *names])
     say()
     points = [[f"{point.bits:.2f}", f"{point.sqnr:.1f} dB", *_seconds(point.seconds)] for point in report.pareto]
-    timed = any(point.seconds is not None for point in report.pareto)
     say_table(points, ["bits of a weight", "estimated SQNR", *(["time of layers"] if timed else [])])
 
 

@@ -234,7 +234,9 @@ class QuantizeConfig:
     def is_layerwise(self) -> bool:
         """Whether the layers can be quantized one after the other, each by the inputs that the float model gives it."""
         others = {"smooth-quant", "bias-correction", "equalize"} & set(self.methods)
-        return self.mode == "weights" and self.needs_data and not others and self.budget is None is self.kv_cache
+        if others or self.budget is not None or self.kv_cache is not None:
+            return False
+        return self.mode == "weights" and self.needs_data
 
     @property
     def activations(self) -> DType:

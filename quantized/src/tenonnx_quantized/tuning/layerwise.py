@@ -37,8 +37,9 @@ def run_in_parts(
     start, waiting = 0, sorted(names, key=lambda name: made.get(name, -1))
     while waiting:
         stop = made.get(waiting[0], -1) + 1
+        wanted = set(waiting)
         if stop > start:
-            needed = [name for name in made if last.get(name, -1) >= stop or name in waiting]
+            needed = [name for name in made if last.get(name, -1) >= stop or name in wanted]
             _run_part(graph, graph.nodes[start:stop], held, needed, backend)
             start = stop
         name = waiting.pop(0)
@@ -51,7 +52,8 @@ def run_in_parts(
 def _run_part(
     graph: Graph, nodes: Sequence[Node], held: Sequence[dict[str, Array]], names: Sequence[str], backend: str
 ) -> None:
-    results = [v.name for node in nodes for v in node.outputs if v is not None and v.name in set(names)]
+    wanted = set(names)
+    results = [v.name for node in nodes for v in node.outputs if v is not None and v.name in wanted]
     read = dict.fromkeys(value.name for node in nodes for value in node.uses)
     given = [name for name in read if name in held[0]]
     program = compile_graph(extract(graph, given, results), backend)

@@ -77,9 +77,7 @@ def pareto_curve(layers: Sequence[LayerSensitivity]) -> list[tuple[ParetoPoint, 
     The cost is that of time where times were measured, else that of size. The errors of layers are taken for
     independent: their squares add up. Each step widens the layer that saves most for its cost (the greedy solution of
     the knapsack problem)."""
-    chosen = {
-        layer.node: min(layer.costs, key=lambda bits: (layer.costs[bits], layer.errors[bits])) for layer in layers
-    }
+    chosen = {layer.node: layer.cheapest for layer in layers}
     elements = sum(layer.elements for layer in layers)
     points = []
     while True:

@@ -75,8 +75,9 @@ def quantize(
     With a ``checkpoint``, the path of a folder, a quantization of weights by a method that reads data goes layer by
     layer: in memory are the weights of one layer, and for all batches the values that the rest of the model reads. Each
     layer is written to the folder as soon as it is rounded, and a run that was killed goes on where it ended. Models
-    with more than 2 GiB of weights go layer by layer without one, too. ``progress`` is called with the number of layers
-    done, the number of all, and the name of the weights. The error of the outputs is not measured then.
+    with more than 2 GiB of weights go layer by layer without one, too, unless there is a ``report``. ``progress`` is
+    called with the number of layers done, the number of all, and the name of the weights. The error of the outputs is
+    not measured then.
 
     The opset of the result is at least 13; 19 with float8; 21 with blocks, 16 or 4 bits; 23 with float4; 24 with scales
     that are powers of two; 25 with 2 bits. Raises
@@ -100,8 +101,13 @@ def quantize(
             given=f"mode {chosen.mode}, ops {', '.join(chosen.ops) if chosen.ops else 'all'}",
             available=", ".join(QUANTIZED_OPS),
         )
-    if checkpoint is not None or (chosen.is_layerwise and weight_bytes(graph) > LARGEST_MEASURED):
-        return _layer_by_layer(original, graph, nodes, feeds, chosen, backend, checkpoint, progress)
+    is_large = weight_bytes(graph) > LARGEST_MEASURED
+    if checkpoint is not None or (chosen.is_layerwise and is_large and not report):
+        _check_layerwise(chosen, report)
+        made, result = _layer_by_layer(original, graph, nodes, feeds, chosen, backend, checkpoint, progress)
+        if metric is not None:
+            result.metrics = {"float": metric(original), "quantized": metric(made)}
+        return made, result
     caches = caches_of(graph) if chosen.kv_cache is not None else []
     moments = None
     if chosen.needs_data:
@@ -140,6 +146,22 @@ def quantize(
     return made, result
 
 
+def _check_layerwise(chosen: QuantizeConfig, report: bool) -> None:
+    if report:
+        raise InvalidCall(
+            "quantize: the sensitivity of layers is not measured layer by layer",
+            given="report together with checkpoint",
+            do="leave one of them out",
+        )
+    if not chosen.is_layerwise:
+        raise InvalidCall(
+            "quantize: these settings do not work layer by layer",
+            given=f"mode {chosen.mode}, method {', '.join(chosen.methods) or 'rtn'}",
+            available="mode weights, methods gptq, quantease, auto-round, ada-round, awq and rotate, without a budget "
+            "and quantized caches",
+        )
+
+
 def _layer_by_layer(
     original: Graph,
     graph: Graph,
@@ -150,12 +172,6 @@ def _layer_by_layer(
     folder: str | os.PathLike[str] | None,
     progress: Progress | None,
 ) -> tuple[Graph, Report]:
-    if not chosen.is_layerwise:
-        raise InvalidCall(
-            "quantize: these settings do not work layer by layer",
-            given=f"mode {chosen.mode}, method {', '.join(chosen.methods) or 'rtn'}",
-            available="mode weights, methods gptq, quantease, auto-round, ada-round, awq and rotate, without a budget",
-        )
     batches = sample(feeds, check=True)
     moments = Moments(graph.copy(), [], backend)
     quantizer = Quantizer(graph, {}, chosen, moments, inputs_of(nodes))
@@ -199,10 +215,12 @@ def _feeds(graph: Graph, batches: Iterator[Batch], chosen: QuantizeConfig, repor
     measures = report or chosen.budget is not None
     if chosen.calibrates:
         if first is None:
-            what = "static quantization" if chosen.mode == "static" else f"method {', '.join(chosen.methods)}"
-            do = "give batches of inputs (on the command line --inputs FILE), or use mode dynamic"
+            what, other = "static quantization", ", or use mode dynamic"
             if chosen.mode != "static":
-                do = "give batches of inputs (on the command line --inputs FILE), or use method hqq"
+                what, other = f"method {', '.join(chosen.methods)}", ", or use method hqq"
+            if chosen.kv_cache is not None:
+                what, other = "quantization of caches", ""
+            do = f"give batches of inputs (on the command line --inputs FILE){other}"
             raise InvalidCall(f"{what} got no calibration data", given="none", do=do)
     elif not measures and not is_measured(graph, given, None):
         return []

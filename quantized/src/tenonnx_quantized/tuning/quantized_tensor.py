@@ -35,7 +35,7 @@ class QuantizationParameters:
     unit: float = 1.0
 
     def with_scale_type(self, scale_type: DType, unit: float = 1.0) -> QuantizationParameters:
-        """The same with scales rounded up to a type: to a power of two, or to a float8 times ``unit``."""
+        """The same with scales rounded to a type: up to a power of two, or to the nearest float8 times ``unit``."""
         if scale_type is DType.float32:
             return self
         if scale_type is DType.float8e8m0:
