@@ -100,6 +100,7 @@ def test_a_large_image_is_drawn_smaller():
     [
         ({"method": "lime"}, "unknown method"),
         ({"target": "three"}, "not a whole number"),
+        ({"seed": "three"}, "not a whole number"),
         ({"method": "grad-cam"}, "no value was given for Grad-CAM"),
         ({"method": "tree-shap"}, "no tree ensemble"),
         ({"of": "nothing"}, "nothing"),

@@ -108,6 +108,14 @@ def test_tokens_are_colored_and_have_the_texts_of_a_vocabulary(explain, tmp_path
     assert colors[2].startswith("rgba(31, 95, 196")
 
 
+def test_a_vocabulary_of_lines_may_begin_with_a_bracket(explain, tmp_path):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[CLS]\ngood")
+    page = explain("iris/iris.onnx")
+    page.get_by_text("More", exact=True).click()
+    page.get_by_label("Vocabulary").set_input_files(tmp_path / "vocab.txt")
+    expect(page.get_by_text("vocab.txt, 3 tokens")).to_be_visible()
+
+
 def test_a_method_that_does_not_fit_says_why(explain):
     page = explain("digits/digits.onnx")
     page.get_by_label("Method").select_option("tree-shap")

@@ -98,7 +98,7 @@ const text_of = (token, vocabulary) => (typeof token === "number" ? vocabulary?.
 // The texts of token numbers, of vocab.txt, vocab.json or tokenizer.json.
 export async function read_vocabulary(file) {
   const text = await file.text();
-  if (!/^\s*[{[]/.test(text)) return new Map(text.split(/\r?\n/).map((token, k) => [k, token]));
+  if (!/\.json$/i.test(file.name)) return new Map(text.split(/\r?\n/).map((token, k) => [k, token]));
   let found;
   try { found = JSON.parse(text); } catch { throw { what: `${file.name} is not JSON.` }; }
   const listed = found.model?.vocab ?? found;
