@@ -105,6 +105,11 @@ def test_a_model_that_computes_something_else_is_reported(monkeypatch):
         ({"certify": True}, NotSupported, "does not support certify"),
         ({"skipped_optimizers": ["quantize_fp8"]}, NotSupported, "does not support skipped_optimizers"),
         ({"skip_constant_folding": True}, NotSupported, "does not support skip_constant_folding"),
+        (
+            {"tensor_size_threshold": "1KB", "perform_optimization": False},
+            NotSupported,
+            "does not support tensor_size_threshold",
+        ),
         ({"initializers_as_constants": False}, NotSupported, "does not support initializers_as_constants"),
         ({"overwrite_input_shapes": {"w": [1]}}, RuntimeError, 'have input named "w"'),
         ({"unused_output": ["w"]}, RuntimeError, 'have output named "w"'),
@@ -201,7 +206,13 @@ def test_several_models_are_printed_side_by_side(capsys):
 
 @pytest.mark.parametrize(
     "options",
-    [{"skip_fusion_patterns": ["FusionAttention"]}, {"dtype": "int8"}, {"outputs": ["y:fp16"]}, {"inputs": ["x:1,2"]}],
+    [
+        {"skip_fusion_patterns": ["FusionAttention"]},
+        {"dtype": "int8"},
+        {"outputs": ["y:fp16"]},
+        {"inputs": ["x:1,2"]},
+        {"size_threshold": 8, "skip_optimizations": ["graph_fusion"]},
+    ],
 )
 def test_what_onnxslim_has_and_we_lack_is_refused(options):
     with pytest.raises(NotSupported, match=f"does not support {next(iter(options))}"):

@@ -114,6 +114,7 @@ def simplify(
         raise ValueError("custom_rewriter and function_rewrite_rules are mutually exclusive")
     kept = {PASSES[name] for name in skipped_optimizers or () if name in PASSES}
     kept |= {"BatchNormalization"} if skip_fuse_bn else set()
+    largest = None if tensor_size_threshold == _NO_THRESHOLD else _bytes(tensor_size_threshold)
     refuse_options(
         "onnxsim.simplify",
         {
@@ -122,6 +123,7 @@ def simplify(
             "initializers_as_constants": "False" if not initializers_as_constants else None,
             "extra_optimizers": extra_optimizers,
             "certify": certify,
+            "tensor_size_threshold": None if largest is None or perform_optimization else tensor_size_threshold,
         },
     )
     original = graph_of(model)
@@ -135,7 +137,6 @@ def simplify(
         graph = tx.retarget(graph, opset_version=_opset(target_opset_version))
     trace = Trace(graph) if profile or merge_ort_profile else None
     observe = None if trace is None else trace.observe
-    largest = None if tensor_size_threshold == _NO_THRESHOLD else _bytes(tensor_size_threshold)
 
     def simplified(graph: tx.Graph) -> tx.Graph:
         return tx.simplify(graph, keep=kept, largest=largest, observe=observe)

@@ -84,7 +84,7 @@ def slim(
     """Simplify a model. Returns it, or writes it to ``output_model`` and prints what changed.
 
     A list of models is printed side by side. With ``model_check`` outputs are compared with those of the model, and
-    None is returned where they differ. Raises ``NotSupported`` for unsupported ones.
+    None is returned where they differ. Raises ``NotSupported`` for unsupported arguments.
     """
     announce("onnxslim.slim", "tx.simplify(tx.load(model))")
     refuse_options(
@@ -93,6 +93,7 @@ def slim(
             "skip_fusion_patterns": sorted(set(skip_fusion_patterns or ()) - PATTERNS.keys()),
             "skip_optimizations": sorted(set(skip_optimizations or ()) - set(OPTIMIZATIONS)),
             "dtype": None if dtype in (None, *_HALF, *_FULL) else dtype,
+            "size_threshold": size_threshold if skip_optimizations else None,
         },
     )
     if isinstance(model, list) or inspect:
