@@ -13,6 +13,7 @@ import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx.extend import NotRepresentable, TypeMismatch, UnsupportedOp, subgraph
 from tenonnx_standard.lowerings import LOWERINGS
+from tenonnx_standard.lowerings.shapes import squeeze_by_reduce_sum, squeeze_by_reshape
 from tenonnx_testing.cases import call, collected, load
 from tenonnx_testing.kit import covering_calls
 from tenonnx_testing.run import completed, evaluate, is_index, run_graph, trace
@@ -303,3 +304,10 @@ def refusing(X):
 def test_wrong_lowering_is_found(op, accuracy, function):
     with pytest.raises(AssertionError):
         test_lowering_agrees_with_its_op(op, accuracy, function)
+
+
+def test_a_squeeze_without_axes_of_length_one_is_its_input():
+    x = tx.Graph(opsets={"ai.onnx": 21}).input("x", "float32", (2, 3))
+    assert squeeze_by_reshape(x, None) is x
+    with pytest.raises(NotRepresentable):
+        squeeze_by_reduce_sum(x, None)

@@ -49,17 +49,16 @@ def squeeze_by_gather(data, axes):
 @lowering(ops.squeeze)
 def squeeze_by_reduce_sum(data, axes):
     unless(not (data.dtype.is_float or data.dtype in (DType.int32, DType.int64)))
-    return ops.reduce_sum(data, integers(_squeezed(data, axes)), keepdims=0)
+    chosen = _squeezed(data, axes)
+    unless(not chosen)  # without axes it sums all elements
+    return ops.reduce_sum(data, integers(chosen), keepdims=0)
 
 
 def _squeezed(data: Value, axes: Value | None) -> list[int]:
-    """The axes that are left out, of which there is at least one."""
+    """The axes that are left out."""
     if axes is None:
-        chosen = [axis for axis, dim in enumerate(sizes(data)) if dim == 1]
-    else:
-        chosen = sorted({within(int(a), data.rank or 0) for a in numbers(axes).reshape(-1)})
-    unless(not chosen)
-    return chosen
+        return [axis for axis, dim in enumerate(sizes(data)) if dim == 1]
+    return sorted({within(int(a), data.rank or 0) for a in numbers(axes).reshape(-1)})
 
 
 @lowering(ops.unsqueeze)
