@@ -352,3 +352,21 @@ def test_all_positions_in_order_are_a_reshape():
     assert simplified(lambda x: ops.gather(x, np.arange(4).reshape(2, 2), axis=1), (3, 4)) == ["Reshape"]
     assert simplified(lambda x: ops.gather(x, np.arange(4), axis=-1), (3, 4)) == []
     assert simplified(lambda x: ops.gather(x, np.arange(3), axis=1), (3, 4)) == ["Gather"]
+
+
+def test_a_larger_result_stays_computed_and_rounds_are_observed():
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    table = ops.constant_of_shape(graph.variable("shape", np.array([64, 64], np.int64)))
+    graph.output("y", graph.input("x", "float32", (3, 64)) @ table * 1.0)
+    counts = []
+    kinds = [
+        [node.op_type for node in found.nodes]
+        for found in (
+            tx.simplify(graph),
+            tx.simplify(graph, largest=4 * 64 * 64),
+            tx.simplify(graph, largest=4 * 64 * 64 - 1, observe=lambda each: counts.append(len(each.nodes))),
+        )
+    ]
+    assert kinds == [["MatMul"], ["MatMul"], ["ConstantOfShape", "MatMul"]]
+    assert len(graph.nodes) == 3
+    assert counts == [2, 2]
