@@ -84,6 +84,20 @@ def test_weights_with_a_scale_for_each_input_are_dequantized(tmp_path):
     assert np.abs(found - expected).max() <= 0.02 * np.abs(expected).max()
 
 
+def test_an_output_is_rounded(tmp_path):
+    graph = tx.Graph("g", opsets={"ai.onnx": 21})
+    x = graph.input("x", "float32", ROWS.shape)
+    with graph.building():
+        graph.output("rows", rounded(x))
+        graph.output("y", ops.matmul(graph.outputs[0], weights(4, 6)))
+    path = write(graph, tmp_path)
+    expected = graph.run({"x": ROWS}, backend="numpy")
+    found = run(path, {"x": ROWS})
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-4)
+    assert not np.array_equal(found["rows"], ROWS)
+
+
 def test_products_of_integers_have_hybrid_kernels(tmp_path):
     source = EXAMPLES / "quantized/bert-dynamic.onnx"
     report = tx.convert(source, tmp_path / "m.tflite")

@@ -128,7 +128,10 @@ def _is_hybrid(rewriter: Rewriter, call: Call) -> bool:
     made = call.inputs[0].producer if call.inputs[0] is not None else None
     if made is None or made.op_type != "DynamicQuantizeLinear" or call.node is None:
         return False
-    readers = rewriter.readers.get(call.node.outputs[0], ())  # type: ignore[arg-type]
+    output = call.node.outputs[0]
+    if output in rewriter.source.outputs:
+        return False
+    readers = rewriter.readers.get(output, ())  # type: ignore[arg-type]
     return bool(readers) and all(map(_has_weights_in_int8, readers))
 
 

@@ -12,7 +12,7 @@ from tenonnx_litert.builtins.builtin import activated, as_int64, builtin
 
 _FIRST, _LAST = [0, 3, 1, 2], [0, 2, 3, 1]
 
-_AUTO_PAD = {"SAME": "SAME_UPPER", "VALID": "VALID"}
+AUTO_PAD = {"SAME": "SAME_UPPER", "VALID": "VALID"}
 
 
 def _convolved(input: Any, weights: Value, bias: Value | None, group: int, options: dict[str, Any]) -> Value:
@@ -20,7 +20,7 @@ def _convolved(input: Any, weights: Value, bias: Value | None, group: int, optio
         ops.transpose(input, perm=_FIRST),
         weights,
         bias,
-        auto_pad=_AUTO_PAD[options["padding"]],
+        auto_pad=AUTO_PAD[options["padding"]],
         strides=[options["stride_h"], options["stride_w"]],
         dilations=[options["dilation_h_factor"], options["dilation_w_factor"]],
         group=group,
@@ -94,7 +94,7 @@ def transpose_conv(
         ops.transpose(input, perm=_FIRST),
         ops.transpose(weights, perm=[3, 0, 1, 2]),
         bias,
-        auto_pad=_AUTO_PAD[padding] if padding == "SAME" or not shape else "SAME_UPPER",
+        auto_pad=AUTO_PAD[padding] if padding == "SAME" or not shape else "SAME_UPPER",
         strides=[stride_h, stride_w],
         **shape,
     )
@@ -104,7 +104,7 @@ def transpose_conv(
 def _pooled(pool: Any, input: Value, options: dict[str, Any]) -> Value:
     y = pool(
         ops.transpose(input, perm=_FIRST),
-        auto_pad=_AUTO_PAD[options["padding"]],
+        auto_pad=AUTO_PAD[options["padding"]],
         kernel_shape=[options["filter_height"], options["filter_width"]],
         strides=[options["stride_h"], options["stride_w"]],
     )

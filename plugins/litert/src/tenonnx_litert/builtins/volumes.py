@@ -5,10 +5,9 @@ from __future__ import annotations
 import tenonnx_standard as ops
 from tenonnx.extend import static
 from tenonnx_litert.builtins.builtin import activated, builtin
+from tenonnx_litert.builtins.neural import AUTO_PAD
 
 _FIRST, _LAST = [0, 4, 1, 2, 3], [0, 2, 3, 4, 1]
-
-_AUTO_PAD = {"SAME": "SAME_UPPER", "VALID": "VALID"}
 
 
 @builtin("CONV_3D", "Conv3DOptions")
@@ -34,7 +33,7 @@ def conv_3d(
         ops.transpose(input, perm=_FIRST),
         ops.transpose(filter, perm=[4, 3, 0, 1, 2]),
         bias,
-        auto_pad=_AUTO_PAD[padding],
+        auto_pad=AUTO_PAD[padding],
         strides=[stride_d, stride_h, stride_w],
         dilations=[dilation_d_factor, dilation_h_factor, dilation_w_factor],
     )
@@ -61,7 +60,7 @@ def conv_3d_transpose(
         ops.transpose(input, perm=_FIRST),
         ops.transpose(filter, perm=[4, 3, 0, 1, 2]),
         bias,
-        auto_pad=_AUTO_PAD[padding] if padding == "SAME" or not shape else "SAME_UPPER",
+        auto_pad=AUTO_PAD[padding] if padding == "SAME" or not shape else "SAME_UPPER",
         strides=[stride_d, stride_h, stride_w],
         **shape,
     )
