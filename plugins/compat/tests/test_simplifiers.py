@@ -338,6 +338,9 @@ def test_rules_of_functions_replace_subgraphs():
     assert agreed
     assert [node.op_type for node in simple.graph.node] == ["Gemm", "Relu"]
     assert not simple.functions
+    single = onnx.parser.parse_function(f"{head} {{ y = Add(x, b) }}")
+    with pytest.raises(NotSupported, match="does not support function_rewrite_rules"):
+        onnxsim.simplify(model, function_rewrite_rules=[(single, single)])
     with pytest.raises(ValueError, match="mutually exclusive"):
         onnxsim.simplify(model, function_rewrite_rules=[rule], custom_rewriter=lambda message: message)
 
@@ -398,6 +401,14 @@ def test_safetensors_hold_the_whole_model(tmp_path):
     onnxsim.export_safetensors(model, str(tmp_path / "model.onnx.safetensors"))
     found = onnxsim.import_safetensors(str(tmp_path / "model.onnx.safetensors"))
     assert [node.op_type for node in found.graph.node] == ["Relu"]
+
+
+def test_random_inputs_need_sizes():
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[n, 3] x) => (float[n, 3] y) { y = Relu(x) }'
+    )
+    with pytest.raises(ValueError, match="has dynamic dims"):
+        onnxsim.export_tflite(model, int8_quantize=True)
 
 
 def test_names_of_values_have_types():

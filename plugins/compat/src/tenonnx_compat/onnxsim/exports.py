@@ -38,7 +38,7 @@ def export_tflite(
     ``optimizations`` quantize weights, ``int8_quantize`` activations as well, by ``representative_dataset`` or by
     random inputs; with ``inference_io_dtype``, ``int8`` or ``uint8``, inputs and outputs are quantized values, too.
     ``backend`` has no effect. Raises ``NotSupported`` for another layout, ``NotRepresentable`` for ops without a form
-    in TFLite.
+    in TFLite, ``ValueError`` for random inputs with dynamic dims.
     """
     announce("onnxsim.export_tflite", "tx.convert(model, 'model.tflite')")
     refuse_options("onnxsim.export_tflite", {"io_layout": None if io_layout == "nchw" else io_layout})
@@ -83,10 +83,14 @@ def _named_batches(graph: tx.Graph, batches: Batches | None, samples: int) -> li
         names = [value.name for value in graph.inputs]
         return [dict(zip(names, batch, strict=True)) for batch in batches()]
     generator = np.random.default_rng(0)
-    return [
-        {v.name: generator.random([int(str(dim)) for dim in v.shape]).astype(v.dtype.numpy) for v in graph.inputs}
-        for _ in range(samples)
-    ]
+    return [{v.name: generator.random(_sizes(v)).astype(v.dtype.numpy) for v in graph.inputs} for _ in range(samples)]
+
+
+def _sizes(value: Any) -> list[int]:
+    sizes = [dim for dim in value.shape if isinstance(dim, int)]
+    if len(sizes) < len(value.shape):
+        raise ValueError(f'input "{value.name}" has dynamic dims: {value.type}; fix them with overwrite_input_shapes')
+    return sizes
 
 
 def export_coreml(
@@ -100,7 +104,7 @@ def export_coreml(
 ) -> Any:
     """The ``MLModel`` that coremltools makes of the model as a module of PyTorch, saved where a path is given.
 
-    All dims of inputs are numbers. Raises ``NotSupported`` for ``io_dtype`` of half precision.
+    Raises ``NotSupported`` for ``io_dtype`` of half precision, ``ValueError`` for inputs with dynamic dims.
     """
     import coremltools
     import torch
@@ -111,7 +115,7 @@ def export_coreml(
     refuse_options("onnxsim.export_coreml", {"io_dtype": None if io_dtype in (None, "fp32") else io_dtype})
     graph = graph_of(model)
     graph.all_inputs = graph.inputs
-    sizes = [[int(str(dim)) for dim in value.shape] for value in graph.inputs]
+    sizes = [_sizes(value) for value in graph.inputs]
     examples = tuple(
         torch.from_numpy(np.zeros(size, value.dtype.numpy)) for size, value in zip(sizes, graph.inputs, strict=True)
     )

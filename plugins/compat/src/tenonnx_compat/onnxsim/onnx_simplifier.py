@@ -123,6 +123,7 @@ def simplify(
             "initializers_as_constants": "False" if not initializers_as_constants else None,
             "extra_optimizers": extra_optimizers,
             "certify": certify,
+            "function_rewrite_rules": [each.name for each, _ in function_rewrite_rules or () if _is_single(each)],
             "tensor_size_threshold": None if largest is None or perform_optimization else tensor_size_threshold,
         },
     )
@@ -193,6 +194,11 @@ def _rewritten(graph: tx.Graph, rewriter: Callable[[onnx.ModelProto], onnx.Model
     message = message_of(graph)
     made = rewriter(message)
     return tx.load(message if made is None or isinstance(made, bool) else made)
+
+
+def _is_single(pattern: onnx.FunctionProto) -> bool:
+    """Whether a pattern has only one node besides constants, which is never fused."""
+    return sum(node.op_type != "Constant" for node in pattern.node) < 2
 
 
 def _replaced(graph: tx.Graph, pattern: onnx.FunctionProto, replacement: onnx.FunctionProto) -> tx.Graph:
