@@ -44,7 +44,7 @@ def test_an_image_gets_a_heat_map_that_sums_to_the_difference(page):
     picture = np.array(found["rows"][1]["picture"])
     assert (picture.shape, picture.min(), picture.max()) == ((8, 8, 1), 0, 255)
     assert np.unravel_index(picture[..., 0].argmax(), (8, 8)) == np.unravel_index(image[1, 0].argmax(), (8, 8))
-    assert job["result"]["lacking"] < 0.05
+    assert job["result"]["delta"] < 0.05
     assert job["result"]["inputs"]["images"]["given"]
 
 

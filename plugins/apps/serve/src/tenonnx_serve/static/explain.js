@@ -73,7 +73,7 @@ function result(job, vocabulary) {
     h("p", { className: "largest" }, `Computed by ${found.backend}`),
     random.length > 0 && h("p", { className: "note" }, `Random inputs: ${random.join(", ")}`),
     attributions(found.attributions, vocabulary),
-    found.lacking !== null && h("p", { className: "help" }, `Attributions miss the difference of outputs by at most ${number(found.lacking)}.`),
+    found.delta !== null && h("p", { className: "help" }, `Attributions miss the difference of outputs by at most ${number(found.delta)}.`),
     rows.length > 0 && [h("h3", {}, "Outputs of the first row"), table(["Name", "Values"], rows, "Outputs of the first row")],
     h("p", {}, h("a", { className: "button", href: `/api/jobs/${job.id}/file`, download: job.file }, "Download attributions")),
   ];

@@ -61,7 +61,7 @@ def explain(
         "backend": program.backend,
         "inputs": {each: {**stated(contents), "given": each in given} for each, contents in fed.items()},
         "outputs": {each: _rows(outputs[each]) for each in outputs if each in known},
-        "lacking": max((_largest(found[each]) for each in found if each.endswith("/delta")), default=None),
+        "delta": max((_largest(found[each]) for each in found if each.endswith("/delta")), default=None),
         "attributions": shown,
         "file": written.name,
     }
