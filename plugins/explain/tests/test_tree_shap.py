@@ -76,6 +76,7 @@ def test_path_dependent_values_of_classifiers_explain_each_class(table, path_dep
 
 
 MARGINS = {
+    "forest": (ensemble.RandomForestRegressor(4, random_state=0), "predict"),
     "gradient boosting": (ensemble.GradientBoostingClassifier(n_estimators=8, random_state=0), "decision_function"),
     "histogram boosting": (ensemble.HistGradientBoostingRegressor(max_iter=8, random_state=0), "predict"),
     "xgboost": (xgboost.XGBRegressor(n_estimators=8, max_depth=4, n_jobs=1), "predict"),
@@ -83,9 +84,11 @@ MARGINS = {
 }
 
 
+@pytest.mark.parametrize("counted", [0, 99], ids=["counted", "integrated"])
 @pytest.mark.parametrize("name", MARGINS)
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
-def test_interventional_values_compare_with_background_rows(name, table, interventional):
+def test_interventional_values_compare_with_background_rows(name, counted, table, interventional, monkeypatch):
+    monkeypatch.setattr("tenonnx_explain.tree_shap._COUNTED", counted)
     x, y = table
     model, method = MARGINS[name]
     model.fit(x, y > 0 if method == "decision_function" else y)
