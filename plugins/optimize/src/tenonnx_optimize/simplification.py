@@ -48,8 +48,9 @@ def simplify(
     new weights, so that what is to be trained further is better left as it is. They keep the name of the first
     parameter that they are made of, of which ``Value.role`` tells all. Without ``join`` several weights that are read
     side by side do not become one. ``keep`` are op types whose nodes stay as they are, such as ``BatchNormalization``
-    where its statistics are read from the file later. A result of more than ``largest`` bytes is not folded,
-    unless it is no larger than its constants. ``observe`` is called with the graph after each round.
+    where its statistics are read from the file later. A result of more than ``largest`` bytes is not folded, unless it
+    is no larger than its constants, or type inference computes it, as it does for few elements. ``observe`` is called
+    with the graph after each round.
     """
     most = LARGEST_RESULT if largest is None else largest
     settle = functools.partial(_settled, keep=keep, largest=most, observe=observe)
