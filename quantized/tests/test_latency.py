@@ -66,6 +66,11 @@ def test_a_table_that_is_none(text, tmp_path):
         tx.quantize(perceptron(), FEEDS, mode="weights", budget="3ms", op_times=path)
 
 
+def test_a_table_that_cannot_be_written(tmp_path):
+    with pytest.raises(tx.errors.InvalidCall, match="cannot write the op times"):
+        tx.quantize(perceptron(), FEEDS, mode="weights", budget="3s", op_times=tmp_path / "none" / "times.json")
+
+
 def test_the_command_prints_and_draws_the_times(table, tmp_path, capsys):
     pytest.importorskip("matplotlib").use("Agg")
     tx.export(perceptron(), tmp_path / "model.onnx")

@@ -25,7 +25,9 @@ class OpTimes:
     """A table of seconds by layer: op, shapes of the input and of the weights, and bits (32: in floating point).
 
     With a ``path``, the table is read from this JSON file if it exists; entries that it lacks are measured by a backend
-    and added to it. Such a file may hold what was measured elsewhere, on the machine that will run the model.
+    and added to it. Such a file may hold what was measured elsewhere, on the machine that will run the model. It is for
+    one mode: names do not tell quantized weights from weights and activations.
+    Raises ``InvalidCall`` for a file that cannot be read or written.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, backend: str = "auto") -> None:
@@ -40,9 +42,16 @@ class OpTimes:
         key = " ".join([node.op_type, *shapes, f"{bits} bits"])
         if key not in self.table:
             self.table[key] = self._measure(node, graph, x)
-            if self.path is not None:
-                self.path.write_text(json.dumps(self.table, indent=1) + "\n", "utf-8")
+            self._save()
         return self.table[key]
+
+    def _save(self) -> None:
+        if self.path is None:
+            return
+        try:
+            self.path.write_text(json.dumps(self.table, indent=1) + "\n", "utf-8")
+        except OSError as error:
+            raise InvalidCall(f'cannot write the op times to "{self.path}"', given=str(error)) from error
 
     def _measure(self, node: Node, graph: Graph, x: Array) -> float:
         given, result = node.inputs[0], node.outputs[0]
