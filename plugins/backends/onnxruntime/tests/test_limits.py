@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tenonnx as tx
-from tenonnx.extend.checks import NoAnswer, OutOfMemory
+from tenonnx.extend.checks import NoAnswer, OutOfMemory, ProcessCrashed
 from tenonnx_onnxruntime import plain
 
 
@@ -26,3 +26,17 @@ def test_beyond_a_limit_nothing_is_compared_there(error: Any, limit: str, monkey
     assert {each.backend for each in found.outputs} == {"numpy"}
     notes = [note for note in found.notes if "onnxruntime ended" in note]
     assert any(f"tenonnx.limits.set({limit}=" in note for note in notes)
+
+
+def test_a_file_that_crashes_its_target_is_not_written(tmp_path: Any, monkeypatch: Any) -> None:
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", (2,))
+    graph.output("y", x + x)
+
+    def crashed(*given: Any, **named: Any) -> Any:
+        raise ProcessCrashed("onnxruntime crashed")
+
+    monkeypatch.setattr(plain.process().worker, "call", crashed)
+    with pytest.raises(tx.VerificationFailed, match="onnxruntime"):
+        tx.convert(graph, tmp_path / "out.onnx", target="onnxruntime-1.22")
+    assert not (tmp_path / "out.onnx").exists()

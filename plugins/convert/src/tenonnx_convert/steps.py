@@ -35,6 +35,7 @@ from tenonnx_convert.verify_step import SourceComparison
 from tenonnx_convert.verifying.compare_outputs import Limit
 from tenonnx_convert.verifying.default_session import default_program, has_default_session
 from tenonnx_convert.verifying.free_dims import check_batch
+from tenonnx_run.worker import NoAnswer, OutOfMemory, ProcessCrashed
 from tenonnx_run.written_file import written_to
 
 #: Characters of a reason in a note.
@@ -237,7 +238,9 @@ def _check_target(state: ConversionState, written: Graph) -> None:
         return
     try:
         default_program(written, backend)
-    except UnsupportedOp as error:
+    except (NoAnswer, OutOfMemory):
+        return  # the comparison has noted it
+    except (UnsupportedOp, ProcessCrashed) as error:
         given = f"{error.what}: {error.given}"
         raise VerificationFailed(f"the file for {runtime.name} does not load", given=given) from error
 

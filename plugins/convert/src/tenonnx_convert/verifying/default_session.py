@@ -12,7 +12,7 @@ from tenonnx_convert.verifying.compare_outputs import Judge
 from tenonnx_convert.verifying.verification import DefaultSession, OutputDifference, Verification
 from tenonnx_run.base import backends, load_backend
 from tenonnx_run.compiling import compile_graph
-from tenonnx_run.worker import WorkerEnded
+from tenonnx_run.worker import NoAnswer, OutOfMemory, ProcessCrashed, WorkerEnded
 from tenonnx_run.written_file import file_of
 
 
@@ -50,7 +50,7 @@ def safe_program(graph: Graph, backend: str) -> Program:
     if has_default_session(backend) and not _part(backend, "differs_by_default")(graph):
         try:
             return default_program(graph, backend)
-        except UnsupportedOp:
+        except (UnsupportedOp, WorkerEnded):
             pass
     return compile_graph(graph, backend, strict=True)
 
@@ -58,13 +58,17 @@ def safe_program(graph: Graph, backend: str) -> Program:
 def compared_program(graph: Graph, backend: str, found: Verification) -> Program:
     """Program for comparing a graph with its source: a default session of its file, if one loads.
 
-    Else the backend's own session for a graph without a file, and numpy for a file that does not load, which is noted.
+    Else the backend's own session for a graph without a file, and numpy, which is noted, for a file that does not load
+    within the limits.
     """
     if file_of(graph) is None or not has_default_session(backend):
         return compile_graph(graph, backend)
     try:
         return default_program(graph, backend)
-    except UnsupportedOp as error:
+    except (NoAnswer, OutOfMemory) as error:
+        found.notes.append(f"not compared on {backend}: {error.what}; {error.do}")
+        return compile_graph(graph, "numpy")
+    except (UnsupportedOp, ProcessCrashed) as error:
         problem = f"{error.what}: {error.given}" if error.given else error.what
         found.default_session.append(DefaultSession(backend, False, problem))
         found.notes.append(f"not compared on {backend}: {error.what}")

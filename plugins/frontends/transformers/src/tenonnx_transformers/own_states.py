@@ -73,7 +73,7 @@ def own_states(model: Any, parameter: str, given: Mapping[str, Tensor]) -> OwnSt
             if place in before and isinstance(value, Tensor) and before[place] is not value
         ]
         for module, name in moved:
-            setattr(model.get_submodule(module), name, None)
+            setattr(model.get_submodule(module), name, before[module, name])
         cache = found.get(parameter)
         usual = cache is None or type(cache) is cache_utils.DynamicCache
         _KNOWN[model] = OwnStates(parameter, None if usual else cache, tuple(moved))
