@@ -8,6 +8,8 @@ import pytest
 import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx_cli import main
+from tenonnx_quantized.tuning.checkpoint import fingerprint
+from tenonnx_quantized.tuning.config import QuantizeConfig
 
 FEEDS = [{"x": np.random.default_rng(k).standard_normal((6, 32)).astype(np.float32)} for k in range(12)]
 
@@ -139,3 +141,11 @@ def test_the_command_removes_the_checkpoint_of_a_run_that_ended(tmp_path, capsys
     (run / "notes.txt").write_text("mine", "utf-8")
     assert main(["quantize", *files, *given, "--overwrite"]) == 0
     assert [file.name for file in run.iterdir()] == ["notes.txt"]
+
+
+def test_the_hash_of_texts_is_of_their_contents():
+    def hashed(*texts):
+        return fingerprint([], [{"x": np.array(texts, object)}], QuantizeConfig())
+
+    assert hashed("a" * 9, "b") == hashed("".join(["a"] * 9), "b")
+    assert hashed("a", "b") != hashed("a", "c")

@@ -44,6 +44,9 @@ def reduced(options):
             f"{seconds[-1]:.1f} s",
             flush=True,
         )
+    if not left:
+        print("no fault shows")
+        return
     print(f"{len(left)} faults: at most {max(left)} nodes, {max(seconds):.1f} s; median {np.median(seconds):.1f} s")
 
 

@@ -116,6 +116,7 @@ def test_a_value_is_computed_and_taken_away(asked):
     assert len(rows[0].split(",")) == 4
     for wrong in ({"value": "nothing"}, {"value": "z", "backend": "x"}, {"value": "z", "format": "../x"}):
         assert job(**wrong)["state"] == "failed"
+    assert '"seed" is not a whole number' in str(job(value="z", format=".csv", seed="three")["error"])
 
 
 class _Text(HTMLParser):

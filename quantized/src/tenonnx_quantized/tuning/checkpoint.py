@@ -155,6 +155,7 @@ def fingerprint(nodes: Iterable[Node], batches: Sequence[Batch], chosen: Quantiz
             found.update(np.ascontiguousarray(rows(weights, 0, 1)).tobytes())
     for batch in batches:
         for name, contents in batch.items():
-            found.update(name.encode())
-            found.update(np.ascontiguousarray(contents).tobytes())
+            array = np.asarray(contents)
+            found.update(f"{name} {array.dtype} {array.shape}".encode())
+            found.update(repr(array.tolist()).encode() if array.dtype == object else np.ascontiguousarray(array))
     return found.hexdigest()

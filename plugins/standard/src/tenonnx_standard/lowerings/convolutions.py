@@ -246,7 +246,6 @@ def lrn_by_average_pool(X, *, size, **attributes):
     not_of_half(X)
     n, channels, *spatial = sizes(X)
     before, behind = (size - 1) // 2, size // 2
-    unless(max(before, behind) >= size)
     image = reshaped(ops.mul(X, X), (n, 1, channels, int(np.prod(spatial))))
     mean = ops.average_pool(image, kernel_shape=[size, 1], pads=[before, 0, behind, 0], count_include_pad=1)
     return _normalized_locally(X, reshaped(mean, (n, channels, *spatial)), **attributes)

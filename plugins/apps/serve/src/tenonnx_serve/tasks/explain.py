@@ -14,7 +14,7 @@ from tenonnx_cli.tools import complete, read_feeds, write_arrays
 from tenonnx_serve.tasks import Tell
 from tenonnx_serve.tasks.look import image_axes
 from tenonnx_serve.tasks.reading import read
-from tenonnx_serve.tasks.run import stated
+from tenonnx_serve.tasks.run import number_of, stated, text_of
 
 Array = np.ndarray[Any, Any]
 
@@ -51,7 +51,7 @@ def explain(
             do="make a file with them: tenonnx explain --background",
         )
     program = compile_graph(made, str(options.get("backend") or "auto"))
-    fed, outputs = complete(made, program, given, int(_number(options, "seed") or 0), {})
+    fed, outputs = complete(made, program, given, int(number_of(options, "seed") or 0), {})
     known = {value.name for value in graph.outputs}
     found = {each: np.asarray(contents) for each, contents in outputs.items() if each not in known}
     shown = [_shown(graph, each, found[each], fed) for each in found if each.endswith(("/attribution", "/rollout"))]
@@ -69,20 +69,8 @@ def explain(
 
 def _asked(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were filled in. Raises ``InvalidCall`` for one that is not a number where one is needed."""
-    texts = {name: (_number if kind is int else _text)(options, name) for name, kind in _OPTIONS.items()}
+    texts = {name: (number_of if kind is int else text_of)(options, name) for name, kind in _OPTIONS.items()}
     return {name: _OPTIONS[name](text) for name, text in texts.items() if text}
-
-
-def _text(options: Mapping[str, Any], name: str) -> str:
-    return str(options.get(name) or "").strip()
-
-
-def _number(options: Mapping[str, Any], name: str) -> str:
-    """The text of an option that is a whole number, or empty. Raises ``InvalidCall`` for other text."""
-    text = _text(options, name)
-    if text and not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise InvalidCall(f'"{name}" is not a whole number', given=text[:80])
-    return text
 
 
 def _largest(contents: Array) -> float:

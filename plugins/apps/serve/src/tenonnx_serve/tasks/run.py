@@ -83,7 +83,7 @@ def _run_once(
 ) -> tuple[Program, dict[str, Any], dict[str, Any]]:
     """The model on a backend, with all its inputs and its outputs; those that are not given are drawn by the seed."""
     program = compile_graph(graph, backend)
-    return (program, *complete(graph, program, given, int(options.get("seed") or 0), {}))
+    return (program, *complete(graph, program, given, int(number_of(options, "seed") or 0), {}))
 
 
 def _statistics(graph: Graph, backend: str, feeds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -130,3 +130,15 @@ def _first(contents: Any) -> str:
         return str(contents)[:200]
     shown = np.array2string(contents.reshape(-1)[:_SHOWN], separator=", ")
     return f"{shown[:-1]}, …]" if contents.size > _SHOWN else shown
+
+
+def text_of(options: Mapping[str, Any], name: str) -> str:
+    return str(options.get(name) or "").strip()
+
+
+def number_of(options: Mapping[str, Any], name: str) -> str:
+    """The text of an option that is a whole number, or empty. Raises ``InvalidCall`` for other text."""
+    text = text_of(options, name)
+    if text and not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise InvalidCall(f'"{name}" is not a whole number', given=text[:80])
+    return text
