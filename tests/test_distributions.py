@@ -119,7 +119,10 @@ def imports_behind_doors(path):
 
 
 #: What a front end imports to read its files, where the user has installed it.
-OF_USERS = {"plugins/frontends/sklearn": {"catboost", "lightgbm", "xgboost"}}
+OF_USERS = {
+    "plugins/frontends/sklearn": {"catboost", "lightgbm", "xgboost"},
+    "plugins/compat": {"coremltools", "tensorflow"},
+}
 
 
 def _distribution(requirement):

@@ -98,7 +98,7 @@ def test_a_metric_may_be_a_function_of_arrays():
     expected = np.abs(X @ before["w"] + before["b"] - Y).max()
     assert history.epochs[0]["largest_error"] == pytest.approx(expected)
     assert history.epochs[0]["validation_largest_error"] == pytest.approx(expected)
-    with pytest.raises(InvalidCall, match='metric "<lambda>" returned something else'):
+    with pytest.raises(InvalidCall, match='metric "<lambda>" returned something other'):
         tt.fit(graph, (X, Y), metrics=[lambda found, labels: np.abs(found - labels)], **options)
 
 

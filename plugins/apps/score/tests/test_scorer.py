@@ -268,7 +268,7 @@ def test_images_are_decoded_as_the_model_takes_them(pictures):
 
 def test_how_pixels_become_floats_must_be_said(pictures):
     batch = pa.RecordBatch.from_pydict({"content": [encoded(np.zeros((8, 6, 3), np.uint8))]})
-    with pytest.raises(tx.InvalidCall, match="how pixels become the float32"):
+    with pytest.raises(tx.InvalidCall, match="cannot convert pixels to the float32"):
         Scorer(pictures)(batch)
 
 
@@ -295,7 +295,7 @@ def test_files_that_are_no_tensors_make_their_rows_bad():
     values, bad = scored(echo("float32", (2, 3)), column, pixels="0:1")
     assert values == [[[1.0] * 3] * 2]
     assert list(bad) == [1, 2, 3, 4]
-    assert "no .npy file" in bad[1]
+    assert "not a .npy file" in bad[1]
     assert "not an image" in bad[2]
     assert "missing" in bad[3]
     assert "more than 8 bits" in bad[4]

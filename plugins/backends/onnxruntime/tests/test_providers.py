@@ -101,7 +101,7 @@ def test_state_stays_on_the_device(monkeypatch, bindings):
         ({"provider": "dml"}, "onnxruntime-directml"),
         ({"provider": "CPUExecutionProvidr"}, "did you mean CPUExecutionProvider"),
         ({"provider": 3}, "neither a name nor a name and its options"),
-        ({"provider": (CPU, {"device_id": "first"})}, "is not a number"),
+        ({"provider": (CPU, {"device_id": "first"})}, "is not a non-negative number"),
         ({"provider": CPU, "providers": [CPU]}, "both given"),
     ],
 )

@@ -401,7 +401,7 @@ def test_a_constant_member_answers_rows_that_miss_numbers():
     [
         (KNeighborsClassifier(3, metric="hamming"), "equally far"),
         (SplineTransformer(degree=1, extrapolation="linear"), "degree=1"),
-        (OneVsOneClassifier(Ridge()), "no votes"),
+        (OneVsOneClassifier(Ridge()), "do not vote"),
     ],
 )
 def test_settings_without_a_form_are_refused_by_name(model, why):

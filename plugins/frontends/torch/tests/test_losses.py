@@ -295,5 +295,5 @@ def test_labels_that_fit_no_class(labels, what):
 
 
 def test_labels_of_one_column_are_0_and_1():
-    with pytest.raises(InvalidFeed, match="0 and 1"):
+    with pytest.raises(InvalidFeed, match="not all 0 or 1"):
         tt.evaluate(passing(1), (normal(8, 1), np.full((8, 1), 2)), ["accuracy"])

@@ -229,7 +229,7 @@ class TrainingConfig(StepConfig):
         "Write a .safetensors checkpoint after each epoch, or one in parts, a folder *.shards.",
         "--checkpoint",
         kind="text",
-        metavar="FILE",
+        metavar="PATH",
     )
     checkpoint_every: int | None = option(
         None,

@@ -177,7 +177,7 @@ SHOWN = 10
 @click.option(
     "--checkpoint",
     type=click.Path(file_okay=False),
-    metavar="FOLDER",
+    metavar="PATH",
     help="Quantize weights layer by layer, by a method that reads data, for models that are larger than memory. Layers "
     "are written to a folder, from which a killed run goes on when it is repeated; at the end they are removed.",
 )

@@ -44,7 +44,6 @@ def is_image_processor(path: str) -> bool:
     examples=[
         "tenonnx compose ./tokenizer classify.onnx -o whole.onnx --length 128",
         "tenonnx compose preprocessor_config.json vit.onnx -o whole.onnx --decode classification",
-        "tenonnx compose letterbox yolov8n.onnx -o whole.onnx --decode detection --encoded",
     ],
 )
 @models_argument

@@ -67,7 +67,7 @@ case("training form", "convolution and BatchNorm in training", training=True)(
     lambda: (lines(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()), torch.randn(4, 3, 5, 5))
 )
 case("training form", "Dropout in training", training=True)(lambda: (lines(nn.Dropout(0.5)), torch.randn(4, 3)))
-case("training form", "Dropout beside what is compared", training=True)(
+case("training form", "Dropout outside of the compared outputs", training=True)(
     lambda: (lambda x: (functional.dropout(x), x * 2), torch.randn(4, 3))
 )
 
