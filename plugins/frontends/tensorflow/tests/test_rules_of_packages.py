@@ -29,7 +29,7 @@ def test_a_package_does_not_take_over_what_has_a_rule(
     monkeypatch.syspath_prepend(tmp_path)
     plugin = Plugin(kind, module.stem, table.GROUP, "acme", "1.0")
     with pytest.raises(
-        PluginError, match=f"(?s)plugin .* of acme 1.0 could not be imported.*a rule for what has one already.*{name}"
+        PluginError, match=f"(?s)plugin .* of acme 1.0 could not be imported.*a second rule for an operator.*{name}"
     ):
         plugin.load()
     assert rules[name] is before  # type: ignore[index]

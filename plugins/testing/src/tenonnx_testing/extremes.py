@@ -83,8 +83,8 @@ def extremes(case: Case, drawn: Call, expected: Outputs) -> Iterator[tuple[str, 
         several.reshape(-1)[places] = np.resize(special, places.size)
         yield SMALL, _with(drawn, {k: (v * LITTLE).astype(v.dtype) for k, v in floats.items()})
         if len(floats) > 1:
-            place = [*floats][drawn.turn % len(floats)]
-            yield SMALL_ONE, _with(drawn, {place: (floats[place] * LITTLE).astype(floats[place].dtype)})
+            one = [*floats][drawn.turn % len(floats)]
+            yield SMALL_ONE, _with(drawn, {one: (floats[one] * LITTLE).astype(floats[one].dtype)})
         if several.dtype == np.float32:
             yield OFFSET, _with(drawn, {place: several + several.dtype.type(FAR)})
         yield SEVERAL, _with(drawn, {place: several})
