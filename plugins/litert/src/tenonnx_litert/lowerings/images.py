@@ -13,15 +13,13 @@ from tenonnx_litert.builtins import movement, neural
 from tenonnx_litert.lowerings.registry import as_floats, int32, lowers, shape_vector, sizes, unless
 from tenonnx_standard.windows import Windows, covering, windows
 
-_TO_LAST, _TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
-
 
 def channels_last(x: Value) -> Value:
-    return ops.transpose(x, perm=_TO_LAST)  # type: ignore[no-any-return]
+    return ops.transpose(x, perm=[0, *range(2, x.ndim), 1])  # type: ignore[no-any-return]
 
 
 def channels_first(x: Value) -> Value:
-    return ops.transpose(x, perm=_TO_FIRST)  # type: ignore[no-any-return]
+    return ops.transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)])  # type: ignore[no-any-return]
 
 
 def _as_images(op: Any, x: Value, *weights: Value | None, **attributes: Any) -> Any:

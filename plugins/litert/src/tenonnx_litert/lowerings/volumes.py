@@ -9,17 +9,9 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import Value, constant, dims
 from tenonnx_litert.builtins import volumes
-from tenonnx_litert.lowerings.images import padded, padding_of
+from tenonnx_litert.lowerings.images import channels_first, channels_last, padded, padding_of
 from tenonnx_litert.lowerings.registry import as_floats, lowers, shape_vector, sizes, unless
 from tenonnx_standard.windows import windows
-
-
-def _channels_last(x: Value) -> Value:
-    return ops.transpose(x, perm=[0, 2, 3, 4, 1])  # type: ignore[no-any-return]
-
-
-def _channels_first(x: Value) -> Value:
-    return ops.transpose(x, perm=[0, 4, 1, 2, 3])  # type: ignore[no-any-return]
 
 
 @lowers(ops.conv, spatial=True)
@@ -34,14 +26,14 @@ def conv(x: Value, weights: Value, bias: Value | None, *, group: int, **attribut
     unless(not isinstance(count, int), "the number of kernels is dynamic")
     axes = ("d", "h", "w")
     y = volumes.conv_3d(
-        padded(_channels_last(x), widths),
+        padded(channels_last(x), widths),
         ops.transpose(weights, perm=[2, 3, 4, 1, 0]),
         constant(np.zeros(count, np.float32)) if bias is None else bias,
         padding=padding,
         **{f"stride_{axis}": n for axis, n in zip(axes, window.strides, strict=True)},
         **{f"dilation_{axis}_factor": n for axis, n in zip(axes, window.dilations, strict=True)},
     )
-    return _channels_first(y)
+    return channels_first(y)
 
 
 @lowers(ops.conv_transpose, spatial=True)
@@ -63,7 +55,7 @@ def conv_transpose(x: Value, weights: Value, bias: Value | None, *, group: int, 
     y = volumes.conv_3d_transpose(
         shape_vector([batch, *whole, count]),
         ops.transpose(weights, perm=[2, 3, 4, 1, 0]),
-        _channels_last(x),
+        channels_last(x),
         constant(np.zeros(count, np.float32)) if bias is None else bias,
         padding="VALID",
         **{f"stride_{axis}": n for axis, n in zip("dhw", strides, strict=True)},
@@ -71,4 +63,4 @@ def conv_transpose(x: Value, weights: Value, bias: Value | None, *, group: int, 
     if any(pads) or any(cut):
         ends = [full - n for full, n in zip(whole, cut, strict=True)]
         y = ops.slice_(y, pads[:3], ends, [1, 2, 3])
-    return _channels_first(y)
+    return channels_first(y)
