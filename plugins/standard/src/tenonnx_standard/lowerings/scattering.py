@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -24,46 +25,32 @@ from tenonnx_standard.lowerings.registry import (
 )
 
 
-def _scattered(op: Any, data: Value, indices: Value, updates: Value, **attributes: Any) -> tuple[Any, Any]:
-    """Places that constant updates are written to, and arrays with what is written there."""
-    shape, at = sizes(data), constant(numbers(indices))
+def _written(op: Any, data: Value, indices: Value, updates: Any, **attributes: Any) -> Any:
+    """Zeros of the shape of ``data`` with updates at constant places, as the op itself writes them."""
+    shape = sizes(data)
     unless(not 0 < np.prod(shape) <= 1 << 20)
-    zeros, given = np.zeros(shape, np.float32), numbers(updates)
-    marks = op(constant(zeros), at, constant(np.ones(given.shape, np.float32)), **{**attributes, "reduction": "none"})
-    written = op(constant(np.zeros(shape, given.dtype)), at, constant(given), **attributes)
-    return numbers(marks) != 0, numbers(written)
+    zeros = constant(np.zeros(shape, updates.dtype))
+    return numbers(op(zeros, constant(numbers(indices)), constant(updates), **attributes))
 
 
-@lowering(ops.scatter_elements)
-def scatter_elements_by_where(data, indices, updates, *, axis, reduction):
+def _by_where(op: Any, data: Value, indices: Value, updates: Value, *, reduction: str, **attributes: Any) -> Any:
     """Of constant updates at constant places."""
     unless(reduction != "none")
-    marks, written = _scattered(ops.scatter_elements, data, indices, updates, axis=axis, reduction=reduction)
-    return ops.where(constant(marks), like(data, written), data)
+    given = numbers(updates)
+    marks = _written(op, data, indices, np.ones(given.shape, np.float32), **attributes) != 0
+    return ops.where(constant(marks), like(data, _written(op, data, indices, given, **attributes)), data)
 
 
-@lowering(ops.scatter_nd)
-def scatter_nd_by_where(data, indices, updates, *, reduction):
-    """Of constant updates at constant places."""
-    unless(reduction != "none")
-    marks, written = _scattered(ops.scatter_nd, data, indices, updates, reduction=reduction)
-    return ops.where(constant(marks), like(data, written), data)
-
-
-@lowering(ops.scatter_elements, "rounding")
-def scatter_elements_by_add(data, indices, updates, *, axis, reduction):
+def _by_add(op: Any, data: Value, indices: Value, updates: Value, *, reduction: str, **attributes: Any) -> Any:
     """Of constant updates at constant places."""
     unless(reduction != "add")
-    _, written = _scattered(ops.scatter_elements, data, indices, updates, axis=axis, reduction=reduction)
-    return ops.add(data, like(data, written))
+    return ops.add(data, like(data, _written(op, data, indices, numbers(updates), reduction=reduction, **attributes)))
 
 
-@lowering(ops.scatter_nd, "rounding")
-def scatter_nd_by_add(data, indices, updates, *, reduction):
-    """Of constant updates at constant places."""
-    unless(reduction != "add")
-    _, written = _scattered(ops.scatter_nd, data, indices, updates, reduction=reduction)
-    return ops.add(data, like(data, written))
+lowering(ops.scatter_elements)(partial(_by_where, ops.scatter_elements))
+lowering(ops.scatter_nd)(partial(_by_where, ops.scatter_nd))
+lowering(ops.scatter_elements, "rounding")(partial(_by_add, ops.scatter_elements))
+lowering(ops.scatter_nd, "rounding")(partial(_by_add, ops.scatter_nd))
 
 
 @lowering(ops.scatter_nd)
