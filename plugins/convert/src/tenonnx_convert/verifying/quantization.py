@@ -59,10 +59,8 @@ def moved_by_roundings(
     """
     found: dict[str, float] = {}
     if unrounded is not None:
-        results = compile_graph(unrounded, "numpy")(feeds)
-        for name, wanted in expected.items():
-            moved = compare_by(Tolerances(absolute=0.0, relative=0.0), results[name], wanted)
-            found[name] = 2 * moved.absolute
+        moved = _distances(compile_graph(unrounded, "numpy")(feeds), expected)
+        found = {name: 2 * distance for name, distance in moved.items()}
     for seed in range(RUNS):
         random = np.random.default_rng(seed)
         try:
@@ -73,10 +71,15 @@ def moved_by_roundings(
             raise
         except TenonnxError:  # a nudged number that an op does not take
             continue
-        for name, wanted in expected.items():
-            moved = compare_by(Tolerances(absolute=0.0, relative=0.0), results[name], wanted)
-            found[name] = max(found.get(name, 0.0), moved.absolute)
+        for name, distance in _distances(results, expected).items():
+            found[name] = max(found.get(name, 0.0), distance)
     return found
+
+
+def _distances(results: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, float]:
+    """The largest absolute difference of each output from the expected one."""
+    exact = Tolerances(absolute=0.0, relative=0.0)
+    return {name: compare_by(exact, results[name], wanted).absolute for name, wanted in expected.items()}
 
 
 def compared_by_steps(actual: Any, expected: Any, moved: float, rules: Tolerances) -> tuple[Difference, str]:
