@@ -280,7 +280,8 @@ class Retargeting(Rewriter):
             except (NotRepresentable, TypeMismatch, UnsupportedOp) as error:
                 reasons.append(error.what)
             except _Refused as refused:
-                reasons += refused.reasons if action != "cast" else []
+                if action != "cast":  # a missing Cast would hide what stops the call
+                    reasons += refused.reasons
             else:
                 if results is not None:
                     return action, reasons[0], results

@@ -12,16 +12,22 @@ from tenonnx.extend.checks import NoAnswer, OutOfMemory, ProcessCrashed
 from tenonnx_onnxruntime import plain
 
 
-@pytest.mark.parametrize(("error", "limit"), [(NoAnswer, "seconds"), (OutOfMemory, "memory")])
-def test_beyond_a_limit_nothing_is_compared_there(error: Any, limit: str, monkeypatch: Any) -> None:
-    graph = tx.Graph(opsets={"ai.onnx": 21})
-    x = graph.input("x", "float32", (2,))
-    graph.output("y", x + x)
+def ending_with(error: Exception, opset: int, monkeypatch: Any) -> tx.Graph:
+    """A graph of an opset, while the process of onnxruntime answers every call with an error."""
 
     def ended(*given: Any, **named: Any) -> Any:
-        raise error("onnxruntime ended")
+        raise error
 
     monkeypatch.setattr(plain.process().worker, "call", ended)
+    graph = tx.Graph(opsets={"ai.onnx": opset})
+    x = graph.input("x", "float32", (2,))
+    graph.output("y", x + x)
+    return graph
+
+
+@pytest.mark.parametrize(("error", "limit"), [(NoAnswer, "seconds"), (OutOfMemory, "memory")])
+def test_beyond_a_limit_nothing_is_compared_there(error: Any, limit: str, monkeypatch: Any) -> None:
+    graph = ending_with(error("onnxruntime ended"), 21, monkeypatch)
     found = tx.verify(graph, graph.copy(), feeds={"x": np.ones(2, np.float32)})
     assert {each.backend for each in found.outputs} == {"numpy"}
     notes = [note for note in found.notes if "onnxruntime ended" in note]
@@ -29,14 +35,7 @@ def test_beyond_a_limit_nothing_is_compared_there(error: Any, limit: str, monkey
 
 
 def test_a_file_that_crashes_its_target_is_not_written(tmp_path: Any, monkeypatch: Any) -> None:
-    graph = tx.Graph(opsets={"ai.onnx": 17})
-    x = graph.input("x", "float32", (2,))
-    graph.output("y", x + x)
-
-    def crashed(*given: Any, **named: Any) -> Any:
-        raise ProcessCrashed("onnxruntime crashed")
-
-    monkeypatch.setattr(plain.process().worker, "call", crashed)
+    graph = ending_with(ProcessCrashed("onnxruntime crashed"), 17, monkeypatch)
     with pytest.raises(tx.VerificationFailed, match="onnxruntime"):
         tx.convert(graph, tmp_path / "out.onnx", target="onnxruntime-1.22")
     assert not (tmp_path / "out.onnx").exists()

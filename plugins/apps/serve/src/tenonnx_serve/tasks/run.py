@@ -133,6 +133,7 @@ def _first(contents: Any) -> str:
 
 
 def text_of(options: Mapping[str, Any], name: str) -> str:
+    """The text of an option, without spaces around it; empty where it was left out."""
     return str(options.get(name) or "").strip()
 
 
