@@ -198,7 +198,7 @@ def _rewritten(graph: tx.Graph, rewriter: Callable[[onnx.ModelProto], onnx.Model
 
 def _is_single(pattern: onnx.FunctionProto) -> bool:
     """Whether a pattern has only one node besides constants, which is never fused."""
-    return sum(node.op_type != "Constant" for node in pattern.node) < 2
+    return len([node for node in pattern.node if node.op_type != "Constant"]) < 2
 
 
 def _replaced(graph: tx.Graph, pattern: onnx.FunctionProto, replacement: onnx.FunctionProto) -> tx.Graph:
