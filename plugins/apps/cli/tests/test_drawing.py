@@ -1,5 +1,6 @@
 """Drawings: every node is there, names are escaped, and the layout holds."""
 
+import itertools
 import re
 import xml.etree.ElementTree as ET
 
@@ -9,6 +10,7 @@ import tiny
 
 from tenonnx import Graph
 from tenonnx_cli.drawing import group_keys, path_of, to_dot, to_html, to_svg
+from tenonnx_cli.drawing.layers import Line, arrange
 from tenonnx_cli.drawing.picture import picture
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -89,6 +91,15 @@ def test_nodes_of_one_path_are_a_group_that_opens():
         assert group.y < box.y
         assert box.y + box.height < group.y + group.height
     assert len(picture(graph).boxes) == 46, "all are open where there is room: 40 nodes, 4 groups, x and y"
+
+
+def test_nodes_that_make_a_weight_are_just_above_its_reader():
+    """An input, two nodes that make a weight, and ten nodes in a chain, the last of which reads the weight."""
+    chain = [0, *range(3, 13)]
+    lines = [Line(1, 2), Line(2, 12), *(Line(source, target) for source, target in itertools.pairwise(chain))]
+    tops = arrange([(20.0, 10.0)] * 13, lines, first=[0]).tops
+    assert tops[1:3] == [tops[10], tops[11]]
+    assert all(len(line.points) <= 4 for line in lines), "no line passes a layer"
 
 
 def test_large_graphs_are_drawn_with_closed_groups_and_stay_narrow():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 #: Between boxes of one layer, and between layers.
 GAP, LAYER_GAP = 22.0, 40.0
@@ -108,14 +109,14 @@ def _layers(count: int, lines: Sequence[Line], first: Sequence[int], last: Seque
     rim = set(first)
     start = 1 if rim else 0
     layer = [0] * count
+    constant = [False] * count  # read no input of the graph, and nothing that does
     for box in range(count):
         if box not in rim:
             layer[box] = max((layer[s] + 1 for s in sources[box]), default=start)
+            constant[box] = all(constant[s] for s in sources[box])
     for box in reversed(range(count)):
-        if box not in rim and targets[box] and len(targets[box]) >= len(sources[box]):
-            nearest = min(layer[t] for t in targets[box]) - 1
-            if not sources[box] or len(targets[box]) > len(set(sources[box])):
-                layer[box] = max(nearest, layer[box])
+        if targets[box] and (constant[box] or (box not in rim and len(targets[box]) > len(set(sources[box])))):
+            layer[box] = max(layer[box], min(layer[t] for t in targets[box]) - 1)
     if last:
         others = [layer[box] for box in range(count) if box not in set(last)]
         bottom = max(others, default=-1) + 1
@@ -187,43 +188,42 @@ def _order(rows: list[list[_Vertex]]) -> None:
 
 def _straighten(rows: list[list[_Vertex]]) -> None:
     """Move vertices below and above what they are connected with, as far as the order allows."""
-    for row in rows:
-        free = 0.0
-        for vertex in row:
-            vertex.x = free + vertex.width / 2
-            free += vertex.width + _gap(vertex)
-        for vertex in row:
-            vertex.x -= free / 2
+    offsets = [_offsets(row) for row in rows]
+    for row, offset in zip(rows, offsets, strict=True):
+        for vertex, x in zip(row, offset, strict=True):
+            vertex.x = x - offset[-1] / 2
     for turn in range(10):
         down, both = turn % 2 == 0, turn >= 8
-        for row in rows if down else reversed(rows):
+        for number in range(len(rows)) if down else reversed(range(len(rows))):
             wanted, weights = [], []
-            for vertex in row:
+            for vertex in rows[number]:
                 near = vertex.above + vertex.below if both else vertex.above if down else vertex.below
                 if len(near) == 1:
                     other, weight = near[0]
                     wanted.append(other.x)
                 else:
-                    weight = sum(w for _, w in near)
-                    wanted.append(sum(v.x * w for v, w in near) / weight if weight else vertex.x)
+                    weight = sum([w for _, w in near])
+                    wanted.append(sum([v.x * w for v, w in near]) / weight if weight else vertex.x)
                 weights.append(weight or 0.05)
-            _place(row, wanted, weights)
+            _place(rows[number], offsets[number], wanted, weights)
+
+
+def _offsets(row: list[_Vertex]) -> list[float]:
+    """How far the middle of each is from that of the first at least."""
+    offsets = [0.0] * min(len(row), 1)
+    for before, vertex in pairwise(row):
+        offsets.append(offsets[-1] + (before.width + vertex.width) / 2 + (_gap(before) + _gap(vertex)) / 2)
+    return offsets
 
 
 def _gap(vertex: _Vertex) -> float:
     return GAP if vertex.box else PASSING
 
 
-def _place(row: list[_Vertex], wanted: list[float], weights: list[float]) -> None:
+def _place(row: list[_Vertex], offsets: list[float], wanted: list[float], weights: list[float]) -> None:
     """The places nearest to those wanted, in order and apart: an isotonic regression, by pooling of neighbors."""
-    offset, before = 0.0, None
     pools: list[tuple[float, float, int]] = []  # of neighbors at one place: where, weight, how many
-    offsets = []
-    for vertex, where, weight in zip(row, wanted, weights, strict=True):
-        if before is not None:
-            offset += (before.width + vertex.width) / 2 + (_gap(before) + _gap(vertex)) / 2
-        before = vertex
-        offsets.append(offset)
+    for offset, where, weight in zip(offsets, wanted, weights, strict=True):
         where, many = where - offset, 1
         while pools and pools[-1][0] > where:
             other, heavy, more = pools.pop()
