@@ -4,8 +4,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import numpy as np
 from playwright.sync_api import expect, sync_playwright
 
 ROOT = Path(__file__).parents[5]
@@ -73,6 +75,17 @@ def take(browser, address):
     start(page, "Run")
     expect(page.get_by_role("region", name="Outputs")).to_be_visible()
     keep(page, "run-dark")
+
+    page = opened("digits_cnn/digits-cnn.onnx")
+    go(page, "Explain")
+    with tempfile.TemporaryDirectory() as folder:
+        images = np.load(ROOT / "examples" / "digits_cnn" / "digits.npz")["images"][:4]
+        np.savez(Path(folder) / "images.npz", images=images)
+        page.get_by_label("Values of inputs").set_input_files(Path(folder) / "images.npz")
+        expect(page.get_by_text("images.npz")).to_be_visible()
+    start(page, "Explain")
+    expect(page.locator("canvas.heat").first).to_be_visible()
+    keep(page, "explain")
 
     page = opened("exports/vit-dynamo.onnx", viewport={"width": 390, "height": 720})
     go(page, "Look")

@@ -11,11 +11,12 @@ export function show_explain(page) {
   const place = h("section", { className: "card result", "aria-label": "Result" });
   const feeds = file_field("Values of inputs, as .npz or .csv", ".npz,.csv", page, "explain");
   const images = page.about.inputs.filter((input) => input.image).map((input) => image_field(input, page, feeds));
-  const method = h("select", { id: "method", name: "method" }, h("option", { value: "" }, "By default: tree-shap for trees, else integrated-gradients"),
+  const method = h("select", { id: "method", name: "method", title: "automatic: tree-shap for trees, else integrated-gradients" },
+    h("option", { value: "" }, "automatic"),
     page.form.explain.map((each) => h("option", { value: each }, each)));
   const texts = {
     of: text_field("of", "Output", "the first of floats"),
-    target: text_field("target", "Class", "the one with the largest output", "[0-9]{0,9}"),
+    target: text_field("target", "Class", "largest output", "[0-9]{0,9}"),
     at: text_field("at", "Feature map, for grad-cam", "the name of a value"),
     wrt: text_field("wrt", "Explained value", "the float input, or the embedding"),
     seed: text_field("seed", "Seed", "0", "[0-9]{0,9}"),
