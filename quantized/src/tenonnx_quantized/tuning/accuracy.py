@@ -38,7 +38,7 @@ class Report:
     are not, with the types of the nodes that use them, largest first. ``sqnr`` is the
     signal-to-quantization-noise ratio of each output of floats, in decibels. ``layers`` has the sensitivity of each
     layer where it was measured, ``metrics`` the user's own metric of the "float" and the "quantized" model where one
-    was given, and ``notes`` are warnings about the calibration data.
+    was given, ``notes`` are warnings about the calibration data, and ``ranges`` those of the activations.
     """
 
     tensors: list[TensorError] = field(default_factory=list)
@@ -51,6 +51,7 @@ class Report:
     layers: list[LayerSensitivity] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         said = f"{counted(len(self.quantized), 'node')} quantized"

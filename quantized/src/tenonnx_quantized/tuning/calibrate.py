@@ -26,19 +26,20 @@ BATCH_BYTES = 1 << 28
 #: Numbers as the quantized values of a range represent them.
 Rounding = Callable[[Array, float, float], Array]
 
-#: The part of all values that the range of method ``percentile`` holds.
-PERCENTILE = 0.9999
+#: A function that chooses a range from the counts of values.
+Choice = Callable[[Array, float, float, Rounding], tuple[float, float]]
 
 
 @dataclass(slots=True)
 class Observed:
-    """Observations of a float graph: the range of each watched value over all batches, its contents in the first one,
-    and batches with every output of the graph.
+    """Observations of a float graph: the range and the extremes of each watched value over all batches, its contents
+    in the first one, and batches with every output of the graph.
 
     The batches are all of them, or as many as fit into ``BATCH_BYTES``, drawn at random from all.
     """
 
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    extremes: dict[str, tuple[float, float]] = field(default_factory=dict)
     first: dict[str, Array] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
     results: list[dict[str, Array]] = field(default_factory=list)
@@ -93,12 +94,14 @@ def observe(
     *,
     dtype: DType = DType.uint8,
     symmetric: bool = False,
+    percentile: float = 99.99,
     moments: Moments | None = None,
     check: bool = False,
 ) -> Observed:
     """Run a graph over all batches once; returns the ranges of ``names`` by a method of ``METHODS``, for a type.
 
-    The extremes are those of all batches; numbers are counted on the batches that are kept. ``moments`` takes in the
+    The extremes are those of all batches; numbers are counted on the batches that are kept. ``percentile`` is the
+    share of values that the range of this method holds, in percent. ``moments`` takes in the
     inputs of its layers on the way. With ``check``, raises ``InvalidCall`` for a batch with NaN or infinite numbers
     and for a watched value that becomes NaN. Raises ``InvalidCall`` without a batch, too.
     """
@@ -110,15 +113,20 @@ def observe(
     outputs = [value.name for value in graph.outputs]
     program = watching(graph, list(dict.fromkeys((*outputs, *names, *inputs))), backend)
     low, high = dict.fromkeys(names, np.inf), dict.fromkeys(names, -np.inf)
+    averages = method == "average"
     for number, batch in enumerate(batches):
         if check:
             check_batch(batch, number)
         values = program(batch)
         for name in names:
             if values[name].size:
-                low[name] = min(low[name], float(values[name].min()))
-                high[name] = max(high[name], float(values[name].max()))
-                if check and math.isnan(float(values[name].max())):
+                least, greatest = float(values[name].min()), float(values[name].max())
+                if averages and number:
+                    low[name] += (least - low[name]) / (number + 1)
+                    high[name] += (greatest - high[name]) / (number + 1)
+                else:
+                    low[name], high[name] = min(low[name], least), max(high[name], greatest)
+                if check and math.isnan(greatest):
                     raise InvalidCall(
                         f'"{name}" is NaN on the calibration data',
                         given=f"batch {number}",
@@ -132,14 +140,18 @@ def observe(
         raise InvalidCall("calibration got no data", do="give one batch or more")
     if moments is not None:
         moments.batches = found.batches
+    found.extremes = {name: (low[name], high[name]) for name in names}
     found.ranges = {name: (min(low[name], 0.0), max(high[name], 0.0)) for name in names}
-    _choose(program, found, names, method, partial(_rounded, dtype=dtype, symmetric=symmetric))
+    choose = METHODS[method]
+    if method == "percentile":
+        choose = partial(_percentile, percentile=percentile)
+    _choose(program, found, names, choose, partial(_rounded, dtype=dtype, symmetric=symmetric))
     return found
 
 
-def _choose(program: Program, found: Observed, names: Sequence[str], method: str, rounded: Rounding) -> None:
+def _choose(program: Program, found: Observed, names: Sequence[str], choose: Choice | None, rounded: Rounding) -> None:
     """Replace the extremes by the ranges that a method finds from counts."""
-    choose, ranges = METHODS[method], found.ranges
+    ranges = found.ranges
     counted = [name for name in names if ranges[name][0] < ranges[name][1] and np.isfinite(ranges[name]).all()]
     if choose is None or not counted:
         return
@@ -158,11 +170,14 @@ def _rounded(numbers: Array, low: float, high: float, *, dtype: DType, symmetric
     return encode(numbers, parameters(low, high, dtype, symmetric=symmetric), None).numbers()
 
 
-def _percentile(counts: Array, low: float, high: float, rounded: Rounding) -> tuple[float, float]:
+def _percentile(
+    counts: Array, low: float, high: float, rounded: Rounding, percentile: float = 99.99
+) -> tuple[float, float]:
     """The range that leaves out as many values on either side."""
     edges, share = np.linspace(low, high, BINS + 1), np.cumsum(counts) / counts.sum()
-    out = (1 - PERCENTILE) / 2
-    return float(edges[np.searchsorted(share, out)]), float(edges[np.searchsorted(share, 1 - out) + 1])
+    out = (1 - percentile / 100) / 2
+    last = min(int(np.searchsorted(share, 1 - out)), len(counts) - 1)
+    return float(edges[np.searchsorted(share, out)]), float(edges[last + 1])
 
 
 def _candidates(low: float, high: float) -> list[tuple[float, float]]:
@@ -204,8 +219,9 @@ def _least_entropy(counts: Array, low: float, high: float, rounded: Rounding) ->
 
 
 #: How a range is chosen from the counts of values; None: the extremes.
-METHODS: dict[str, Callable[[Array, float, float, Rounding], tuple[float, float]] | None] = {
+METHODS: dict[str, Choice | None] = {
     "minmax": None,
+    "average": None,
     "percentile": _percentile,
     "entropy": _least_entropy,
     "mse": _least_error,

@@ -123,6 +123,11 @@ SHOWN = 10
 )
 @click.option("--symmetric", is_flag=True, help="Symmetric quantization: zero point in the middle of the range.")
 @click.option(
+    "--reduce-range",
+    is_flag=True,
+    help="Weights of 7 bits, for kernels that add products in 16 bits: x86 without VNNI.",
+)
+@click.option(
     "--calibration",
     type=click.Choice(RANGES),
     default="minmax",

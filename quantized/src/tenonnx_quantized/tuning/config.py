@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +34,9 @@ _WEIGHT_TYPES: dict[str, tuple[str, ...]] = {
 }
 _BITS = {"static": (2, 4, 8), "dynamic": (8,), "weights": (2, 4, 8)}
 
+#: Ranges of activations by name.
+Ranges = Mapping[str, tuple[float, float]]
+
 #: Integer types of so many bits, of numbers from 0 on and of both signs.
 _OF_BITS = {
     2: (DType.uint2, DType.int2),
@@ -41,6 +44,10 @@ _OF_BITS = {
     8: (DType.uint8, DType.int8),
     16: (DType.uint16, DType.int16),
 }
+
+
+class NothingToQuantize(InvalidCall):
+    """No op of a graph can be quantized with the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +115,25 @@ class QuantizeConfig:
       (OCP Microscaling Formats 1.0), or ``float8e4m3fn`` times one float32 for each weight, as in NVFP4.
     - ``kv_cache``: the type of key and value caches, ``int8``, ``float8e4m3fn`` or ``float8e5m2``, which become graph
       inputs and outputs of this type, with a scale for each that is calibrated on data.
-    - ``symmetric``: quantize symmetrically. Weights of signed types always are symmetric, and so are all weights in
-      form ``qoperator``.
+    - ``symmetric``: quantize symmetrically. ``symmetric_weights`` says so of weights alone; None: weights of signed
+      types and those in form ``qoperator`` are symmetric, too.
+    - ``reduce_range``: weights that are not in blocks have one bit less than their type, so that kernels without
+      VNNI, which add products in 16 bits, do not saturate.
     - ``form``: the format of the result, ``qdq`` or ``qoperator``. The latter has 8-bit types only.
+    - ``dedicated_pairs`` (form ``qdq``): each consumer of an activation has its own QuantizeLinear and
+      DequantizeLinear. ``float_outputs``: op types whose results stay floats where no quantized node reads them.
 
     Methods:
 
     - ``method``: one or several: how weights are rounded (``rtn``, ``hqq``, ``gptq``, ``quantease``, ``ada-round`` or
       ``auto-round``), how the model is changed before (``rotate``, ``awq``, ``smooth-quant``,
       ``equalize``), ``bias-correction``.
-    - ``calibration``: how ranges of activations are found, one of ``calibrate.METHODS``.
+    - ``smoothing``: the strength of ``smooth-quant``: 0 leaves the activations as they are, 1 makes their channels
+      equally wide.
+    - ``calibration``: how ranges of activations are found, one of ``calibrate.METHODS``. ``percentile`` is the share
+      of values that a range of this method holds, in percent.
+    - ``ranges``: ranges of activations by name, which replace those that are found; or a function from the ranges that
+      are found to such. Where they name every activation, no data are needed.
     - ``search``: how the scales of blocks are found.
 
     Nodes:
@@ -145,8 +161,13 @@ class QuantizeConfig:
     per_channel: bool = True
     granularity: str | None = None
     symmetric: bool = False
+    symmetric_weights: bool | None = None
+    reduce_range: bool = False
     calibration: str = "minmax"
+    percentile: float = 99.99
+    ranges: Ranges | Callable[[Ranges], Ranges] | None = None
     method: str | Sequence[str] = ()
+    smoothing: float = 0.5
     search: str | None = None
     ops: Sequence[str] | None = None
     leave_out: Sequence[str] = ()
@@ -154,6 +175,8 @@ class QuantizeConfig:
     budget: float | str | None = None
     op_times: str | os.PathLike[str] | None = None
     form: str = "qdq"
+    dedicated_pairs: bool = False
+    float_outputs: Sequence[str] = ()
     initializers_as_constants: bool = True
 
     def __post_init__(self) -> None:
@@ -183,8 +206,32 @@ class QuantizeConfig:
             )
         _check_block_size(self.block_size)
         self._check_methods()
+        self._check_shares()
         if self.budget is not None:
             Budget.of(self.budget)
+
+    def _check_shares(self) -> None:
+        """Raise ``InvalidCall`` for numbers outside their bounds, and for a reduced range of weights in blocks."""
+        bounds = {"percentile": (50.0, 100.0), "smoothing": (0.0, 1.0)}
+        for name, (least, greatest) in bounds.items():
+            if not least <= getattr(self, name) <= greatest:
+                raise InvalidCall(
+                    f"quantize: {name} is out of bounds",
+                    given=f"{name}={getattr(self, name)!r}",
+                    available=f"{least:g} to {greatest:g}",
+                )
+        if self.form == "qoperator" and self.dedicated_pairs:
+            raise InvalidCall(
+                "quantize: form qoperator has no pairs of QuantizeLinear and DequantizeLinear",
+                given="dedicated_pairs",
+                do="use form qdq",
+            )
+        if self.reduce_range and (self.rounding != "rtn" or self.mode == "weights"):
+            raise InvalidCall(
+                "quantize: reduce_range does not work with this mode or method",
+                given=f"mode {self.mode}, method {self.rounding}",
+                available="modes dynamic and static, method rtn",
+            )
 
     def _check_methods(self) -> None:
         for name in self.methods:
@@ -228,7 +275,8 @@ class QuantizeConfig:
     @property
     def calibrates(self) -> bool:
         """Whether data are needed."""
-        return self.mode == "static" or self.needs_data or self.kv_cache is not None
+        known = isinstance(self.ranges, Mapping)
+        return (self.mode == "static" and not known) or self.needs_data or self.kv_cache is not None
 
     @property
     def is_layerwise(self) -> bool:
@@ -274,6 +322,7 @@ class QuantizeConfig:
                 granularity = "tensor"
             granularity = "channel" if granularity == "block" and not (flat and dtype.is_integer) else granularity
             symmetric = dtype.is_signed or self.symmetric or self.form == "qoperator"
+            symmetric = symmetric if self.symmetric_weights is None else self.symmetric_weights
             return WeightSettings(dtype, granularity, size, symmetric, rounding, search)
         # kernels are too small for blocks, and the few outputs of a last layer want more bits
         in_blocks = is_meaning(node.op, ops.matmul) or (is_meaning(node.op, ops.gemm) and self.bits is not None)

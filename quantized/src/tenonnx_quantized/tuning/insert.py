@@ -21,12 +21,14 @@ Array = np.ndarray[Any, Any]
 @dataclass(slots=True)
 class Insertions:
     """Activations to round by their parameters, quantized weights of nodes, tables that nodes take rows of with
-    their quantized values, and inputs to round as it runs."""
+    their quantized values, and inputs to round as it runs; whether each consumer of an activation rounds it
+    again."""
 
     activations: dict[Value, QuantizationParameters] = field(default_factory=dict)
     weights: dict[Node, tuple[int, QuantizedTensor]] = field(default_factory=dict)
     tables: dict[Node, QuantizedTensor] = field(default_factory=dict)
     dynamic_inputs: dict[Node, int] = field(default_factory=dict)
+    dedicated_pairs: bool = False
 
 
 def insert(graph: Graph, plan: Insertions) -> Graph:
@@ -40,6 +42,7 @@ class _Inserter(QuantizationRewriter):
         self.plan = plan
         self._numbers: dict[Any, Value] = {}
         self._tables: dict[Value, tuple[Value, Value, Value | None]] = {}
+        self._pairs: dict[Value, list[Value]] = {}
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
         """The rewriter of a subgraph, which stays as it is but for what it captures."""
@@ -50,6 +53,9 @@ class _Inserter(QuantizationRewriter):
             if value is not None and value.producer is None and value in self.plan.activations:
                 self._round(value)
         kept = {value: self.copy(value) for value in node.inputs if value is not None and value.graph is not None}
+        for value in kept:
+            if value in self._pairs and self.plan.dedicated_pairs:
+                self._stand_in(value, self._another_pair(value))
         if node in self.plan.weights:
             position, quantized = self.plan.weights[node]
             self._stand_in(node.inputs[position], self._weights(node.inputs[position], quantized))
@@ -79,7 +85,18 @@ class _Inserter(QuantizationRewriter):
         if value in self.source.outputs and value.producer is not None:
             raw.name, numbers.name = self.name(f"{value.name}/float"), value.name
         self._numbers[value, "rounded"] = numbers
+        self._pairs[value] = [raw, scale, zero_point]
         self.mapping[value] = numbers
+
+    def _another_pair(self, value: Value) -> Value:
+        """The dequantized value for a further consumer; the first one reads that of ``_round``."""
+        if (value, "read") not in self._numbers:
+            self._numbers[value, "read"] = self._numbers[value, "rounded"]
+            return self._numbers[value, "rounded"]
+        raw, scale, zero_point = self._pairs[value]
+        self.prefix = value.name
+        with interpreting(self):
+            return dequantize_linear(quantize_linear(raw, scale, zero_point), scale, zero_point)
 
     def _as_it_runs(self, value: Value | None) -> Value:
         """Quantize and dequantize a value by its range at run time."""

@@ -11,7 +11,7 @@ GRANULARITIES = ("tensor", "channel", "block")
 CACHE_TYPES = ("int8", "float8e4m3fn", "float8e5m2")
 
 #: How the range of an activation is chosen.
-RANGES = ("minmax", "percentile", "entropy", "mse")
+RANGES = ("minmax", "percentile", "entropy", "mse", "average")
 
 #: Types of the scales of blocks of floats: powers of two (MX formats), or floats times one number (NVFP4).
 SCALE_TYPES = ("float8e8m0", "float8e4m3fn")

@@ -27,7 +27,7 @@ from tenonnx_quantized.tuning.accuracy import (
 from tenonnx_quantized.tuning.budget import Budget
 from tenonnx_quantized.tuning.calibrate import Observed, observe, sample
 from tenonnx_quantized.tuning.checkpoint import Checkpoint, fingerprint
-from tenonnx_quantized.tuning.config import QuantizeConfig
+from tenonnx_quantized.tuning.config import NothingToQuantize, QuantizeConfig
 from tenonnx_quantized.tuning.constants import weights_as_constants
 from tenonnx_quantized.tuning.kv_cache import caches_of, with_quantized_caches
 from tenonnx_quantized.tuning.latency import OpTimes
@@ -96,7 +96,7 @@ def quantize(
     check_ops(graph, chosen)
     nodes = candidates(graph, chosen)
     if not nodes:
-        raise InvalidCall(
+        raise NothingToQuantize(
             "no op can be quantized",
             given=f"mode {chosen.mode}, ops {', '.join(chosen.ops) if chosen.ops else 'all'}",
             available=", ".join(QUANTIZED_OPS),
@@ -118,6 +118,7 @@ def quantize(
     nodes = _finite(graph, nodes, found, notes)
     if _rescale(graph, nodes, moments, chosen) and chosen.mode == "static":
         found = _observed(graph, nodes, found.batches, chosen, backend, caches=caches)
+    _set_ranges(graph, nodes, found, chosen, needed=batches is None)
     quantizer = Quantizer(graph, found.ranges, chosen, moments, inputs_of(nodes), caches)
     times = OpTimes(chosen.op_times, backend) if Budget.is_time(chosen.budget) else None
     layers, kept, bits = _chosen_bits(quantizer, nodes, found.batches, wanted, backend, report, metric, times)
@@ -133,6 +134,7 @@ def quantize(
         *reached(original, made),
         layers=layers,
         notes=notes,
+        ranges=found.ranges,
     )
     floats = {value.name for value in graph.outputs if _is_float(value)}
     result.sqnr = {name: sqnr(error) for name, error in result.outputs.items() if name in floats}
@@ -240,12 +242,38 @@ def _observed(
 ) -> Observed:
     if isinstance(feeds, list) and not feeds:
         return Observed()
-    names = [value.name for value in activations_of(graph, nodes)] if chosen.mode == "static" else []
+    names = _activations(graph, nodes, chosen)
     names += [value.name for pair in caches for value in pair if value.name not in names]
     quantized: dict[str, Any] = {"dtype": chosen.activations, "symmetric": chosen.symmetric}
+    quantized["percentile"] = chosen.percentile
     return observe(
         graph, names, feeds, chosen.calibration, backend, **quantized, moments=moments, check=chosen.calibrates
     )
+
+
+def _activations(graph: Graph, nodes: Sequence[Node], chosen: QuantizeConfig) -> list[str]:
+    """Names of the activations that are rounded by ranges found on data."""
+    if chosen.mode != "static":
+        return []
+    return [value.name for value in activations_of(graph, nodes, chosen.float_outputs)]
+
+
+def _set_ranges(graph: Graph, nodes: Sequence[Node], found: Observed, chosen: QuantizeConfig, *, needed: bool) -> None:
+    """Replace the ranges that were found by those of the settings; without data they are ``needed`` for all."""
+    if chosen.ranges is None:
+        return
+    if callable(chosen.ranges):
+        found.ranges = {**found.ranges, **chosen.ranges(dict(found.ranges))}
+        return
+    names = _activations(graph, nodes, chosen) if needed else []
+    missing = [name for name in names if name not in chosen.ranges]
+    if missing:
+        raise InvalidCall(
+            "static quantization got neither calibration data nor the range of every activation",
+            given=f"ranges without {', '.join(missing[:5])}",
+            do="give batches of inputs, or the missing ranges",
+        )
+    found.ranges = {**found.ranges, **chosen.ranges}
 
 
 def _notes(found: Observed, chosen: QuantizeConfig) -> list[str]:
@@ -318,7 +346,9 @@ def _tensors(
     tensors = [TensorError(n, "weight", str(c.parameters.dtype), lost(v, c)) for n, (v, c) in quantized.items()]
     rounded = quantizer.parameters(nodes) if quantizer.chosen.mode == "static" else {}
     for value, rounding in {**rounded, **quantizer.cache_parameters()}.items():
-        floats = found.first[value.name]
+        floats = found.first.get(value.name)
+        if floats is None:
+            continue
         error = relative_error(encode(floats, rounding, None).numbers(), floats)
         tensors.append(TensorError(value.name, "activation", str(rounding.dtype), error))
     return tensors

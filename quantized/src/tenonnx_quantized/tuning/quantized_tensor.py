@@ -46,12 +46,18 @@ class QuantizationParameters:
         return QuantizationParameters(scale.astype(np.float32), self.zero_point, self.dtype, scale_type, unit)
 
 
-def parameters(low: Any, high: Any, dtype: DType, *, symmetric: bool) -> QuantizationParameters:
-    """Parameters for a range, or each of several ranges, and 0; floats are always symmetric."""
+def parameters(
+    low: Any, high: Any, dtype: DType, *, symmetric: bool, reduce_range: bool = False
+) -> QuantizationParameters:
+    """Parameters for a range, or each of several ranges, and 0; floats are always symmetric.
+
+    With ``reduce_range`` integers have one bit less than their type.
+    """
     low, high = np.minimum(low, 0).astype(np.float64), np.maximum(high, 0).astype(np.float64)
-    least, greatest = _range(dtype)
+    reduced = reduce_range and dtype.is_integer
+    least, greatest = _reduced_range(dtype) if reduced else _range(dtype)
     if symmetric or dtype.is_float:
-        middle = 0 if dtype.is_signed else 1 << dtype.bits - 1
+        middle = 0 if dtype.is_signed else 1 << dtype.bits - 1 - reduced
         # of 4 or 16 quantized values the odd one out counts: half a step of the largest is clipped for a smaller step
         steps = (greatest - least) / 2 if dtype.bits <= 4 and dtype.is_integer else greatest - middle
         scale = np.maximum(-low, high) / steps
@@ -71,6 +77,12 @@ def _range(dtype: DType) -> tuple[float, float]:
     every = np.arange(1 << dtype.bits, dtype=np.uint8).view(dtype.numpy).astype(np.float32)
     greatest = float(every[np.isfinite(every)].max())
     return -greatest, greatest
+
+
+def _reduced_range(dtype: DType) -> tuple[float, float]:
+    """The bounds of integers with one bit less; those of both signs are as far from 0."""
+    half = 1 << dtype.bits - 2
+    return (-half, half) if dtype.is_signed else (0, 2 * half - 1)
 
 
 def round_units(units: Array, zero: Array | float, dtype: DType) -> Array:
@@ -114,7 +126,13 @@ def encode(x: Array, found: QuantizationParameters, axis: int | None) -> Quantiz
 
 
 def by_channel(
-    x: Array, dtype: DType, axis: int | None, *, symmetric: bool = True, least_scale: Array | float = 0.0
+    x: Array,
+    dtype: DType,
+    axis: int | None,
+    *,
+    symmetric: bool = True,
+    least_scale: Array | float = 0.0,
+    reduce_range: bool = False,
 ) -> QuantizedTensor:
     """Weights with one range for each position of ``axis``, or one for all of them (None).
 
@@ -122,11 +140,11 @@ def by_channel(
     """
     others = None if axis is None else tuple(k for k in range(x.ndim) if k != axis)
     low, high = x.min(others).astype(np.float64), x.max(others).astype(np.float64)
-    found = parameters(low, high, dtype, symmetric=symmetric)
+    found = parameters(low, high, dtype, symmetric=symmetric, reduce_range=reduce_range)
     least = np.max(least_scale) if axis is None else least_scale
     wider = np.maximum(least / found.scale, 1.0)
     if np.any(wider > 1.0):
-        found = parameters(low * wider, high * wider, dtype, symmetric=symmetric)
+        found = parameters(low * wider, high * wider, dtype, symmetric=symmetric, reduce_range=reduce_range)
     return encode(x, found, axis)
 
 

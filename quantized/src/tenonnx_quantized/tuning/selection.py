@@ -126,10 +126,11 @@ def _is_activation(value: Value | None) -> bool:
     return value is not None and not value.is_constant and value.type is not None and value.dtype is DType.float32
 
 
-def activations_of(graph: Graph, nodes: Sequence[Node]) -> list[Value]:
+def activations_of(graph: Graph, nodes: Sequence[Node], float_outputs: Collection[str] = ()) -> list[Value]:
     """The values that a static quantization rounds: what the nodes read and give, the latter behind a Relu.
 
-    Products of matrices give floats where no other of the nodes reads them: kernels of integers do so, too.
+    Products of matrices give floats where no other of the nodes reads them: kernels of integers do so, too. So do ops
+    of the types ``float_outputs``.
     """
     uses, (_, read) = graph.uses(), _flow(graph, nodes)
     found: dict[Value, None] = {}
@@ -140,7 +141,8 @@ def activations_of(graph: Graph, nodes: Sequence[Node]) -> list[Value]:
             if value is not None and _is_activation(value):
                 found[value] = None
         result = node.outputs[0]
-        if is_meaning(node.op, ops.matmul, ops.gemm) and result not in read:
+        as_floats = is_meaning(node.op, ops.matmul, ops.gemm) or node.op_type in float_outputs
+        if as_floats and result not in read:
             continue
         while result is not None and len(uses.get(result, ())) == 1 and is_meaning(uses[result][0].op, ops.relu):
             result = uses[result][0].outputs[0]

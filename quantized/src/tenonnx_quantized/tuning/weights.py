@@ -56,14 +56,15 @@ class Quantizer:
 
         ``bits`` replaces the number of bits of the weights of some nodes."""
         weights: dict[str, tuple[Value, QuantizedTensor]] = {}
-        plan = Insertions()
+        plan = Insertions(dedicated_pairs=self.chosen.dedicated_pairs)
         if self.chosen.mode == "static":
             plan.activations = self.parameters(nodes)
         plan.activations = {**plan.activations, **self.cache_parameters()}
         for node in nodes:
             if is_meaning(node.op, ops.gather) and (table := node.inputs[0]) is not None:
                 axis = 1 if self.chosen.per_channel else None
-                quantized = by_channel(static(table), DType.int8, axis, symmetric=True)
+                reduced = self.chosen.reduce_range
+                quantized = by_channel(static(table), DType.int8, axis, symmetric=True, reduce_range=reduced)
                 weights[table.name], plan.tables[node] = (table, quantized), quantized
             place = weight_place(node)
             if place is None:
@@ -95,7 +96,7 @@ class Quantizer:
 
     def parameters(self, nodes: Sequence[Node]) -> dict[Value, QuantizationParameters]:
         """The parameters of each activation; what only moves elements hands its own on."""
-        values, dtype = activations_of(self.graph, nodes), self.chosen.activations
+        values, dtype = activations_of(self.graph, nodes, self.chosen.float_outputs), self.chosen.activations
         symmetric = self.chosen.symmetric
         found = {value: parameters(*self.ranges[value.name], dtype, symmetric=symmetric) for value in values}
         for value, result in handed_on(self.graph, found):
@@ -161,7 +162,14 @@ class Quantizer:
                 return in_blocks_of_rows(value, bits, size, **options)
             return in_blocks(static(value), bits, size, 1 - axis, **options)
         channels = axis if settings.granularity == "channel" else None
-        return by_channel(static(value), settings.dtype, channels, symmetric=settings.symmetric, least_scale=least)
+        return by_channel(
+            static(value),
+            settings.dtype,
+            channels,
+            symmetric=settings.symmetric,
+            least_scale=least,
+            reduce_range=self.chosen.reduce_range,
+        )
 
     def _by_matrix(
         self, node: Node, value: Value, axis: int, settings: WeightSettings, key: LayerInput

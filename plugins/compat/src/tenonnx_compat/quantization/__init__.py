@@ -2,12 +2,23 @@
 
 from typing import Any
 
-from tenonnx_compat.quantization.calibrate import CalibrationDataReader, CalibrationMethod
+from tenonnx_compat.quantization.calibrate import (
+    CalibraterBase,
+    CalibrationDataReader,
+    CalibrationMethod,
+    MinMaxCalibrater,
+    TensorData,
+    TensorsData,
+    create_calibrator,
+    load_tensors_data,
+    save_tensors_data,
+)
 from tenonnx_compat.quantization.quant_utils import QuantFormat, QuantizationMode, QuantType
 from tenonnx_compat.quantization.quantize import (
     DynamicQuantConfig,
     QuantConfig,
     StaticQuantConfig,
+    get_qdq_config,
     quantize,
     quantize_dynamic,
     quantize_static,
@@ -16,32 +27,32 @@ from tenonnx_compat.quantization.shape_inference import quant_pre_process
 from tenonnx_compat.refusal import refused
 
 __all__ = [
+    "CalibraterBase",
     "CalibrationDataReader",
     "CalibrationMethod",
     "DynamicQuantConfig",
+    "MinMaxCalibrater",
     "QuantConfig",
     "QuantFormat",
     "QuantType",
     "QuantizationMode",
     "StaticQuantConfig",
+    "TensorData",
+    "TensorsData",
+    "create_calibrator",
+    "get_qdq_config",
+    "load_tensors_data",
     "quant_pre_process",
     "quantize",
     "quantize_dynamic",
     "quantize_static",
+    "save_tensors_data",
 ]
 
 #: Classes that quantizers of onnxruntime are made of.
 _INTERNAL = (
-    "CalibraterBase",
-    "MinMaxCalibrater",
-    "TensorData",
-    "TensorsData",
     "CudaQuantizer",
     "QDQQuantizer",
-    "create_calibrator",
-    "get_qdq_config",
-    "load_tensors_data",
-    "save_tensors_data",
     "write_calibration_table",
 )
 
@@ -50,7 +61,7 @@ def __getattr__(name: str) -> Any:
     if name in _INTERNAL:
         return refused(
             f"onnxruntime.quantization.{name}",
-            "calibration and quantization are one step here",
+            "the classes of quantizers are not translated",
             "quantize_static(...), or tx.quantize(graph, batches, mode='static')",
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tenonnx as tx
 from tenonnx_compat.models import graph_of, message_of, save
-from tenonnx_compat.quantization.calibrate import CalibrationDataReader, CalibrationMethod
+from tenonnx_compat.quantization.calibrate import (
+    METHODS,
+    CalibrationDataReader,
+    CalibrationMethod,
+    load_tensors_data,
+    ranges_data,
+    save_tensors_data,
+)
+from tenonnx_compat.quantization.extra_options import settings_of
+from tenonnx_compat.quantization.qdq_forms import store_floats, use_contrib_ops
 from tenonnx_compat.quantization.quant_utils import QuantFormat, QuantType
-from tenonnx_compat.refusal import NotSupported, announce, refuse_options
+from tenonnx_compat.refusal import announce, refuse_options
+from tenonnx_quantized.tuning.config import NothingToQuantize
 
 if TYPE_CHECKING:
     import onnx
 
     Source = str | os.PathLike[str] | onnx.ModelProto
 
-_TYPES = {
+TYPES = {
     QuantType.QInt8: "int8",
     QuantType.QUInt8: "uint8",
     QuantType.QInt16: "int16",
@@ -29,34 +40,8 @@ _TYPES = {
     QuantType.QFLOAT8E4M3FN: "float8e4m3fn",
 }
 
-_METHODS = {
-    CalibrationMethod.MinMax: "minmax",
-    CalibrationMethod.Entropy: "entropy",
-    CalibrationMethod.Percentile: "percentile",
-}
-
 #: Types of 8 bits, which a dynamic quantization multiplies as integers.
 _BYTES = (QuantType.QInt8, QuantType.QUInt8)
-
-#: Options without an effect here: types are inferred, so that none is assumed.
-_WITHOUT_EFFECT = ("DefaultTensorType",)
-
-#: Options of which one value is what tenonnx does.
-_HELD = {
-    "QuantizeBias": True,
-    "WeightSymmetric": True,
-    "EnableSubgraph": False,
-    "ForceQuantizeNoInputCheck": False,
-    "MatMulConstBOnly": True,
-    "AddQDQPairToWeight": False,
-    "DedicatedQDQPair": False,
-    "CalibMovingAverage": False,
-    "CalibTensorRangeSymmetric": False,
-    "SmoothQuant": False,
-    "UseQDQContribOps": False,
-    "QDQKeepRemovableActivations": False,
-    "ActivationRestrictedAsymmetric": False,
-}
 
 
 @dataclass
@@ -136,20 +121,18 @@ def quantize_dynamic(
     """
     call = "onnxruntime.quantization.quantize_dynamic"
     announce(call, "tx.quantize(graph, mode='dynamic')")
-    refuse_options(call, {"reduce_range": reduce_range}, "quantized values always have all bits")
     graph = graph_of(model_input)
-    symmetric = _symmetric(call, graph, extra_options)
-    made, _ = tx.quantize(
-        graph,
-        mode="dynamic",
-        form="qoperator" if weight_type in _BYTES else "qdq",
-        weight_type=_TYPES[weight_type],
-        per_channel=per_channel,
-        symmetric=symmetric,
-        ops=_ops(graph, op_types_to_quantize),
-        leave_out=_left_out(graph, nodes_to_quantize, nodes_to_exclude),
-    )
-    _write(made, model_output, use_external_data_format)
+    settings = settings_of(call, graph, extra_options, "uint8", qdq=True)
+    settings.pop("ranges", None)  # those of activations are found as the model runs
+    settings |= {
+        "mode": "dynamic",
+        "form": "qoperator" if weight_type in _BYTES else "qdq",
+        "weight_type": TYPES[weight_type],
+        "per_channel": per_channel,
+        "reduce_range": reduce_range,
+    }
+    made = _quantized(graph, None, settings, op_types_to_quantize, nodes_to_quantize, nodes_to_exclude)[0]
+    _write(message_of(made), model_output, use_external_data_format)
 
 
 def quantize_static(
@@ -176,51 +159,124 @@ def quantize_static(
     """
     call = "onnxruntime.quantization.quantize_static"
     announce(call, "tx.quantize(graph, batches, mode='static')")
-    if calibration_data_reader is None:
+    cache = Path(calibration_cache_path) if calibration_cache_path is not None else None
+    known = load_tensors_data(cache) if cache is not None and cache.exists() else None
+    if calibration_data_reader is None and known is None:
         raise ValueError("calibration_data_reader is None, and there is no calibration cache")
-    refuse_options(
-        call,
-        {
-            "reduce_range": reduce_range,
-            "calibration_cache_path": calibration_cache_path,
-            "calibrate_method": None if calibrate_method in _METHODS else calibrate_method.name,
-            "calibration_providers": None
-            if calibration_providers in (None, [], ["CPUExecutionProvider"])
-            else calibration_providers,
-        },
-    )
+    _check_types(quant_format, activation_type, weight_type)
+    providers = [each for each in calibration_providers or () if each != "CPUExecutionProvider"]
+    method = None if calibrate_method in METHODS else calibrate_method.name
+    refuse_options(call, {"calibrate_method": method, "calibration_providers": providers})
     graph = graph_of(model_input)
-    symmetric = _symmetric(call, graph, extra_options)
-    made, _ = tx.quantize(
-        graph,
-        list(iter(calibration_data_reader.get_next, None)),
-        mode="static",
-        activation_type=_TYPES[activation_type],
-        weight_type=_TYPES[weight_type],
-        form="qdq" if quant_format is QuantFormat.QDQ else "qoperator",
+    qdq = quant_format is QuantFormat.QDQ
+    dtype = TYPES[activation_type]
+    settings: dict[str, Any] = {"calibration": METHODS[calibrate_method], "percentile": 99.999}
+    settings |= settings_of(call, graph, extra_options, dtype, qdq=qdq)
+    settings |= {
+        "mode": "static",
+        "activation_type": dtype,
+        "weight_type": TYPES[weight_type],
+        "form": "qdq" if qdq else "qoperator",
+        "per_channel": per_channel,
+        "reduce_range": reduce_range,
+    }
+    batches = None
+    if known is not None:
+        ranges = {name: tuple(float(end) for end in each.range_value) for name, each in known.items()}
+        settings["ranges"] = settings.get("ranges", dict)(ranges)
+    elif calibration_data_reader is not None:
+        batches = list(iter(calibration_data_reader.get_next, None))
+    made, report = _quantized(graph, batches, settings, op_types_to_quantize, nodes_to_quantize, nodes_to_exclude)
+    if cache is not None and known is None and report is not None:
+        save_tensors_data(ranges_data(calibrate_method, report.ranges), cache)
+    message, options = message_of(made), extra_options or {}
+    if options.get("AddQDQPairToWeight"):
+        store_floats(message, graph)
+    if options.get("UseQDQContribOps"):
+        use_contrib_ops(message)
+    _write(message, model_output, use_external_data_format)
+
+
+def get_qdq_config(
+    model_input: Source,
+    calibration_data_reader: CalibrationDataReader,
+    calibrate_method: CalibrationMethod = CalibrationMethod.MinMax,
+    calibrate_args: Mapping[str, Any] | None = None,
+    activation_type: QuantType = QuantType.QUInt8,
+    weight_type: QuantType = QuantType.QInt8,
+    activation_symmetric: bool = False,
+    weight_symmetric: bool | None = None,
+    per_channel: bool = False,
+    reduce_range: bool = False,
+    keep_removable_activations: bool = False,
+    min_real_range: float | None = None,
+    tensor_quant_overrides: Mapping[str, Any] | None = None,
+    calibration_providers: Sequence[Any] | None = None,
+    op_types_to_quantize: Sequence[str] | None = None,
+    nodes_to_exclude: Sequence[str] | Callable[[onnx.ModelProto, onnx.NodeProto], bool] | None = None,
+    extra_options: Mapping[str, Any] | None = None,
+) -> StaticQuantConfig:
+    """The configuration of a static quantization in QDQ form, for ``quantize``."""
+    keys = {
+        "symmetric": "CalibTensorRangeSymmetric",
+        "moving_average": "CalibMovingAverage",
+        "averaging_constant": "CalibMovingAverageConstant",
+        "max_intermediate_outputs": "CalibMaxIntermediateOutputs",
+        "percentile": "CalibPercentile",
+    }
+    call = "onnxruntime.quantization.get_qdq_config"
+    refuse_options(call, {name: value for name, value in (calibrate_args or {}).items() if name not in keys})
+    options = {
+        "ActivationSymmetric": activation_symmetric,
+        "WeightSymmetric": weight_symmetric,
+        "QDQKeepRemovableActivations": keep_removable_activations,
+        "MinimumRealRange": min_real_range,
+        "TensorQuantOverrides": tensor_quant_overrides,
+        **{keys[name]: value for name, value in (calibrate_args or {}).items()},
+        **(extra_options or {}),
+    }
+    if callable(nodes_to_exclude):
+        message = message_of(graph_of(model_input))
+        chosen = nodes_to_exclude
+        nodes_to_exclude = [node.name for node in message.graph.node if chosen(message, node)]
+    return StaticQuantConfig(
+        calibration_data_reader,
+        calibrate_method=calibrate_method,
+        activation_type=activation_type,
+        weight_type=weight_type,
+        op_types_to_quantize=op_types_to_quantize,
+        nodes_to_exclude=nodes_to_exclude,
         per_channel=per_channel,
-        symmetric=symmetric,
-        calibration=_METHODS[calibrate_method],
-        ops=_ops(graph, op_types_to_quantize),
-        leave_out=_left_out(graph, nodes_to_quantize, nodes_to_exclude),
+        reduce_range=reduce_range,
+        calibration_providers=calibration_providers,
+        extra_options={name: value for name, value in options.items() if value is not None},
     )
-    _write(made, model_output, use_external_data_format)
 
 
-def _symmetric(call: str, graph: tx.Graph, options: Mapping[str, Any] | None) -> bool:
-    """Whether activations are symmetric. Raises ``NotSupported`` for options that ask for anything but the default."""
-    ignored = {"ActivationSymmetric", *_WITHOUT_EFFECT}
-    if not any(node.subgraphs for node in graph.nodes):
-        ignored.add("EnableSubgraph")
-    others = {name: value for name, value in (options or {}).items() if name not in ignored}
-    others = {name: value for name, value in others.items() if name not in _HELD or value != _HELD[name]}
-    for name, value in others.items():
-        raise NotSupported(
-            f"{call} of tenonnx-compat does not support the option {name}",
-            given=f"{name}={value!r}",
-            available=", ".join(["ActivationSymmetric", *_HELD]),
-        )
-    return bool((options or {}).get("ActivationSymmetric"))
+def _check_types(quant_format: QuantFormat, activations: QuantType, weights: QuantType) -> None:
+    """Raise ``ValueError`` for types that onnxruntime does not combine."""
+    if (activations, weights) == (QuantType.QInt8, QuantType.QUInt8):
+        raise ValueError(f"types that do not go together: activations {activations}, weights {weights}")
+    if quant_format is QuantFormat.QOperator and {activations, weights} - set(_BYTES):
+        raise ValueError(f"types that only QuantFormat.QDQ has: activations {activations}, weights {weights}")
+
+
+def _quantized(
+    graph: tx.Graph,
+    batches: list[dict[str, Any]] | None,
+    settings: dict[str, Any],
+    ops: Sequence[str] | None,
+    wanted: Sequence[str] | None,
+    excluded: Sequence[str] | None,
+) -> tuple[tx.Graph, Any]:
+    """The quantized graph and the report; the graph itself and None where nothing in it can be quantized."""
+    there = _ops(graph, ops)
+    if ops and not there:
+        return graph, None
+    try:
+        return tx.quantize(graph, batches, ops=there, leave_out=left_out(graph, wanted, excluded), **settings)
+    except NothingToQuantize:
+        return graph, None
 
 
 def _ops(graph: tx.Graph, wanted: Sequence[str] | None) -> list[str] | None:
@@ -229,12 +285,12 @@ def _ops(graph: tx.Graph, wanted: Sequence[str] | None) -> list[str] | None:
     return [name for name in wanted if name in there] if wanted else None
 
 
-def _left_out(graph: tx.Graph, wanted: Sequence[str] | None, excluded: Sequence[str] | None) -> list[str]:
+def left_out(graph: tx.Graph, wanted: Sequence[str] | None, excluded: Sequence[str] | None) -> list[str]:
     """Patterns for the names of the nodes that stay floats."""
     names = [node.name or "" for node in graph.nodes]
     left = set(excluded or ()) | {name for name in names if wanted and name not in wanted}
     return [re.sub(r"([\[*?])", r"[\1]", name) for name in sorted(left)]
 
 
-def _write(graph: tx.Graph, path: str | os.PathLike[str], external: bool) -> None:
-    save(message_of(graph), path, **({"threshold": 0} if external else {}))
+def _write(message: onnx.ModelProto, path: str | os.PathLike[str], external: bool) -> None:
+    save(message, path, **({"threshold": 0} if external else {}))

@@ -1,0 +1,146 @@
+"""Translation of ``extra_options`` to the settings of ``tx.quantize``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import tenonnx as tx
+from tenonnx.extend import DType
+from tenonnx_compat.refusal import NotSupported
+
+Ranges = Mapping[str, tuple[float, float]]
+
+#: Options that are settings of ``tx.quantize`` by another name.
+RENAMED = {
+    "ActivationSymmetric": "symmetric",
+    "WeightSymmetric": "symmetric_weights",
+    "CalibPercentile": "percentile",
+    "SmoothQuantAlpha": "smoothing",
+    "DedicatedQDQPair": "dedicated_pairs",
+    "OpTypesToExcludeOutputQuantization": "float_outputs",
+}
+
+#: Options that change ranges, in the order in which they do.
+OF_RANGES = ("TensorQuantOverrides", "MinimumRealRange", "CalibTensorRangeSymmetric", "ActivationRestrictedAsymmetric")
+
+#: Options that the functions of this package carry out.
+ELSEWHERE = ("AddQDQPairToWeight", "BlockSize", "CalibMovingAverage", "SmoothQuant", "UseQDQContribOps")
+
+#: Options without an effect: types are inferred, all data are collected at once, an activation function behind an op
+#: stays, and a bias between QuantizeLinear and DequantizeLinear stays a float.
+WITHOUT_EFFECT = (
+    "DefaultTensorType",
+    "CalibMaxIntermediateOutputs",
+    "CalibMovingAverageConstant",
+    "CalibStridedMinMax",
+    "QDQKeepRemovableActivations",
+    "MatMulConstBOnly",
+)
+
+#: Options of which one value is what tenonnx does.
+HELD = {
+    "QuantizeBias": True,
+    "EnableSubgraph": False,
+    "ForceQuantizeNoInputCheck": False,
+    "SmoothQuantFolding": True,
+    "QDQDisableWeightAdjustForInt32Bias": False,
+}
+
+#: Axes of the channels of weights, by op type.
+CHANNELS = {"Conv": (0,), "MatMul": (1, -1), "Gemm": (0, 1, -1)}
+
+
+def settings_of(call: str, graph: tx.Graph, options: Mapping[str, Any] | None, dtype: str, *, qdq: bool) -> Any:
+    """Settings of ``tx.quantize``. Raises ``NotSupported`` for options that ask for what it has no setting for.
+
+    ``dtype`` is the type of activations.
+    """
+    options = dict(options or {})
+    _refuse_others(call, graph, options, qdq=qdq)
+    found = {ours: options[name] for name, ours in RENAMED.items() if options.get(name) is not None}
+    if options.get("CalibMovingAverage"):
+        found["calibration"] = "average"
+    if options.get("BlockSize"):
+        found |= {"granularity": "block", "block_size": options["BlockSize"]}
+    if options.get("SmoothQuant"):
+        found["method"] = "smooth-quant"
+    if any(options.get(name) for name in OF_RANGES):
+        found["ranges"] = _change_of_ranges(call, graph, options, DType.of(dtype))
+    return found
+
+
+def _refuse_others(call: str, graph: tx.Graph, options: Mapping[str, Any], *, qdq: bool) -> None:
+    held = dict(HELD)
+    if not any(node.subgraphs for node in graph.nodes):
+        held.pop("EnableSubgraph")
+    if qdq:
+        held.pop("QuantizeBias")  # a bias stays a float either way
+    known = {*RENAMED, *OF_RANGES, *ELSEWHERE, *WITHOUT_EFFECT, *HELD, "QDQOpTypePerChannelSupportToAxis"}
+    for name, value in options.items():
+        axes = value if name == "QDQOpTypePerChannelSupportToAxis" else {}
+        unusual = any(axis not in CHANNELS.get(op, ()) for op, axis in axes.items())
+        if name not in known or (name in held and value != held[name]) or unusual:
+            raise NotSupported(
+                f"{call} of tenonnx-compat does not support the option {name}",
+                given=f"{name}={value!r}"[:100],
+                available=", ".join(sorted({*known} - HELD.keys())),
+            )
+
+
+def _change_of_ranges(
+    call: str, graph: tx.Graph, options: Mapping[str, Any], dtype: DType
+) -> Callable[[Ranges], Ranges]:
+    overrides = {}
+    weights = {value.name for node in graph.walk() for value in node.inputs if value is not None and value.is_constant}
+    for name, given in (options.get("TensorQuantOverrides") or {}).items():
+        if name in weights or len(given) != 1:
+            raise NotSupported(
+                f"{call} of tenonnx-compat does not support overrides of weights: TensorQuantOverrides",
+                given=name,
+                do="leave it out; with tx.quantize, layers=... sets the bits of weights by name",
+            )
+        overrides[name] = _override(call, name, given[0], dtype)
+    least = options.get("MinimumRealRange") or 0.0
+
+    def change(found: Ranges) -> Ranges:
+        made = {}
+        for name, (low, high) in found.items():
+            if name in overrides:
+                low, high = overrides[name](low, high)
+            high = max(high, low + least)
+            if options.get("CalibTensorRangeSymmetric"):
+                low, high = -max(-low, high), max(-low, high)
+            if options.get("ActivationRestrictedAsymmetric") and low < 0:
+                step = max(-low / 128, high / 127)
+                low, high = -128 * step, 127 * step
+            made[name] = low, high
+        return made
+
+    return change
+
+
+def _override(
+    call: str, name: str, given: Mapping[str, Any], dtype: DType
+) -> Callable[[float, float], tuple[float, float]]:
+    """A change of the range of one activation."""
+    others: Iterable[str] = given.keys() - {"quant_type", "rmin", "rmax", "scale", "zero_point", "symmetric"}
+    kind = given.get("quant_type")
+    if kind is not None and DType(kind.tensor_type) is not dtype:
+        others = ["quant_type"]
+    if others:
+        raise NotSupported(
+            f"{call} of tenonnx-compat does not support this in TensorQuantOverrides: {sorted(others)[0]}",
+            given=f"{name}: {dict(given)!r}"[:100],
+            available="rmin, rmax, scale and zero_point, symmetric, and the quant_type of all activations",
+        )
+    if "scale" in given:
+        scale, zero = float(given["scale"]), float(given["zero_point"])
+        ends = tuple((bound - zero) * scale for bound in dtype.bounds)
+        return lambda low, high: (ends[0], ends[1])
+
+    def change(low: float, high: float) -> tuple[float, float]:
+        low, high = float(given.get("rmin", low)), float(given.get("rmax", high))
+        return (-max(-low, high), max(-low, high)) if given.get("symmetric") else (low, high)
+
+    return change
