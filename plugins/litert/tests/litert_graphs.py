@@ -10,7 +10,8 @@ import numpy as np
 
 import tenonnx as tx
 from tenonnx_litert.conversion import builtin_graph
-from tenonnx_litert.running import opened
+from tenonnx_litert.running import KEY, opened
+from tenonnx_litert.state import Signature
 from tenonnx_litert.writing import contents
 
 
@@ -32,7 +33,7 @@ def graph_of(function: Callable[..., Any], *arrays: Any, dims: dict[int, str] | 
 def ran(lowered: tx.Graph, source: tx.Graph, folder: Path, arrays: Any, *, reference: bool = False) -> dict[str, Any]:
     """Outputs of a graph of builtin operators in LiteRT."""
     path = folder / "m.tflite"
-    path.write_bytes(contents(lowered, source))
+    path.write_bytes(contents({KEY: Signature(lowered, source)}))
     names = [v.name for v in source.inputs], [v.name for v in source.outputs]
     run = opened(path, *names, reference=reference)
     return run(dict(zip(names[0], arrays, strict=True)))

@@ -1,5 +1,6 @@
 """Public names and the modules that define them."""
 
+from tenonnx_convert.output_formats import WrittenFile as WrittenFile
 from tenonnx_convert.verifying.default_session import compared_program as compared_program
 from tenonnx_convert.verifying.default_session import worst as worst
 from tenonnx_convert.verifying.divergence import as_taken_by as as_taken_by

@@ -17,6 +17,7 @@ from tenonnx_litert.integers import moved
 from tenonnx_litert.lowerings import LOWERINGS, SPATIAL
 from tenonnx_litert.qdq import is_quantized, with_builtins
 from tenonnx_litert.quantized_tensors import quantized_tensors
+from tenonnx_litert.state import Signature, first_contents, state_of, with_state_open
 from tenonnx_optimize.fusion import fuse
 from tenonnx_optimize.layouts import channels_first
 from tenonnx_optimize.simplification import simplify
@@ -83,6 +84,13 @@ def _in_float32(retargeting: Retargeting, call: Call) -> Sequence[Value | None]:
         ops.cast(v, to=k.dtype) if v is not None and isinstance(k, TensorType) and k.dtype in _HALF else v
         for v, k in zip(results, known, strict=False)
     ]
+
+
+def signature_of(graph: Graph) -> Signature:
+    """``graph`` in builtin operators, with its state. Raises as ``builtin_graph`` and ``state_of`` do."""
+    state = state_of(graph)
+    source = with_state_open(graph, state)
+    return Signature(builtin_graph(source), source, state, first_contents(graph, state))
 
 
 def builtin_graph(graph: Graph) -> Graph:

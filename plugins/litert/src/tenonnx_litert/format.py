@@ -16,10 +16,11 @@ runtime = "ai_edge_litert"
 
 def write(graph: Graph, path: Path) -> tuple[str, ...]:
     """Write a graph in builtin operators. Raises ``NotRepresentable`` naming every node that has no form."""
-    from tenonnx_litert.conversion import builtin_graph
+    from tenonnx_litert.conversion import signature_of
+    from tenonnx_litert.running import KEY
     from tenonnx_litert.writing import contents
 
-    path.write_bytes(contents(builtin_graph(graph), graph))
+    path.write_bytes(contents({KEY: signature_of(graph)}))
     return ()
 
 
@@ -39,6 +40,9 @@ def unrounded(graph: Graph) -> Graph | None:
 
 def open(path: Path, graph: Graph) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """The file in LiteRT's interpreter, in a process of its own. Raises ``UnsupportedOp`` where it does not load."""
-    from tenonnx_litert.running import opened
+    from tenonnx_litert.running import KEY, opened, opened_signature
+    from tenonnx_litert.state import first_contents, state_of
 
+    if state := state_of(graph):
+        return opened_signature(path, KEY, state, first_contents(graph, state))
     return opened(path, [v.name for v in graph.inputs], [v.name for v in graph.outputs])

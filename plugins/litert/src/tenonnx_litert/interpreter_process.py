@@ -39,6 +39,23 @@ def run(path: str, reference: bool, arrays: list[Any]) -> list[Any]:
     return _computed(interpreter, arrays)
 
 
+def run_signature(path: str, key: str, feeds: dict[str, Any]) -> dict[str, Any]:
+    """Outputs by name of a signature of the file that is open. What variables hold stays from call to call."""
+    if (path, False) not in _OPEN:
+        load(path, False)
+    return _by_signature(_OPEN[path, False][0], key, feeds)
+
+
+def outputs_of_signature(path: str, key: str, feeds: dict[str, Any]) -> dict[str, Any]:
+    """Outputs by name of a signature of a file that is opened anew, without delegates."""
+    return _by_signature(_made(path, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES), key, feeds)
+
+
+def _by_signature(interpreter: Any, key: str, feeds: dict[str, Any]) -> dict[str, Any]:
+    found = interpreter.get_signature_runner(key)(**{name: np.asarray(array) for name, array in feeds.items()})
+    return {name: np.array(array) for name, array in found.items()}
+
+
 def outputs_of(path: str, arrays: list[Any]) -> list[Any]:
     """Outputs of a file that is opened anew, for inputs in the order of the file."""
     interpreter = opened(path)

@@ -128,7 +128,7 @@ def _check(file: File, forms: Forms) -> None:
         raise NotRepresentable(
             "the model has operators without a rule",
             given="\n".join(f"{n} ({len(p)} operator{'s' * (len(p) > 1)})" for n, p in sorted(missing.items())),
-            do='give it one, @tenonnx_litert.reading_rule("NAME"), or convert the model without Flex and custom operators',
+            do='give it one, @tenonnx_litert.reading.lite_rule("NAME"), or convert the model without Flex and custom operators',
         )
 
 

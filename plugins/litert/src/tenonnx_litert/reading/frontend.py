@@ -40,19 +40,21 @@ def read(
     path = Path(source)
     allowed = Allowed.of(verify, atol, rtol)
     file, held = read_file(path), Forms(forms)
-    compare = verifier(source) if allowed is not None else None
+    compare = verifier(source, signature=signature) if allowed is not None else None
     graph = graph_of(file, path.stem, signature, registry, input_names, output_names, read_dims(dims), held)
     if allowed is not None and compare is not None:
         warn_unverified(compare(graph, allowed.absolute, allowed.relative).raise_if_failed())
     return graph
 
 
-def verifier(source: str | os.PathLike[str], *_: Any, **__: Any) -> Callable[..., Verification] | None:
-    """Verifier of a graph against the interpreter; None where there is none."""
+def verifier(
+    source: str | os.PathLike[str], *_: Any, signature: str | None = None, **__: Any
+) -> Callable[..., Verification] | None:
+    """Verifier of a graph against a signature in the interpreter; None where there is no interpreter."""
     if find_spec("ai_edge_litert") is None and find_spec("tensorflow") is None:
         return None
     from tenonnx_litert.reading.verification import Interpreter, verify_file
 
-    interpreter = Interpreter(Path(source))
+    interpreter = Interpreter(Path(source), signature)
     interpreter.start()
     return lambda graph, atol=None, rtol=None: verify_file(Path(source), interpreter, graph, Allowed(atol, rtol))

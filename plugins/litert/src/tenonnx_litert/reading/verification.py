@@ -24,10 +24,10 @@ _STEPS_OF_FLOATS = 3
 
 
 class Interpreter:
-    """The interpreter of a file in a worker process: a function of inputs in the order of the file."""
+    """A signature of a file in the interpreter, in a worker process: a function of inputs in the order of the file."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, signature: str | None = None) -> None:
+        self._path, self._signature = path, signature
         self._process = SourceProcess(*PROCESS, size_of(path))
 
     def start(self) -> None:
@@ -35,8 +35,16 @@ class Interpreter:
         self._process.start()
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
-        found: list[Any] = self._process("outputs_of", str(self._path.absolute()), list(arrays))
-        return found
+        path = str(self._path.absolute())
+        if self._signature is None:
+            found: list[Any] = self._process("outputs_of", path, list(arrays))
+            return found
+        file = read_file(self._path)
+        number, inputs, outputs = file.signatures[self._signature]
+        subgraph = file.subgraphs[number]
+        feeds = dict(zip([inputs[k] for k in subgraph.inputs], arrays, strict=True))
+        by_name = self._process("outputs_of_signature", path, self._signature, feeds)
+        return [by_name[outputs[k]] for k in subgraph.outputs]
 
 
 def verify_file(path: Path, interpreter: Interpreter, graph: Graph, allowed: Allowed) -> Verification:

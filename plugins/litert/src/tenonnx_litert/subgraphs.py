@@ -1,0 +1,309 @@
+"""Subgraphs of a flatbuffer: tensors, operators, and the variables that hold state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tflite
+
+from tenonnx.extend import DType, Graph, Node, NotRepresentable, TensorType, Value
+from tenonnx_litert.builtins.builtin import OPTIONS
+from tenonnx_litert.quantized_tensors import quantized_tensors
+from tenonnx_litert.state import Signature
+from tenonnx_litert.tables import Tables
+
+_TYPES = {
+    DType.float32: "FLOAT32",
+    DType.float16: "FLOAT16",
+    DType.float64: "FLOAT64",
+    DType.int4: "INT4",
+    DType.int8: "INT8",
+    DType.uint8: "UINT8",
+    DType.int16: "INT16",
+    DType.uint16: "UINT16",
+    DType.int32: "INT32",
+    DType.uint32: "UINT32",
+    DType.int64: "INT64",
+    DType.uint64: "UINT64",
+    DType.bool: "BOOL",
+}
+
+#: The enumerations of attributes that are words.
+_ENUMS = {
+    "padding": tflite.Padding,
+    "fused_activation_function": tflite.ActivationFunctionType,
+    "mode": tflite.MirrorPadMode,
+}
+
+
+#: The type of a handle of a variable, and options of its operators.
+_HANDLE = tflite.TensorType.RESOURCE
+_OPTIONS = {
+    "CALL_ONCE": "CallOnceOptions",
+    "VAR_HANDLE": "VarHandleOptions",
+    "READ_VARIABLE": "ReadVariableOptions",
+    "ASSIGN_VARIABLE": "AssignVariableOptions",
+}
+
+
+class Interface(NamedTuple):
+    """Names of the inputs and outputs of a subgraph, with the numbers of their tensors."""
+
+    inputs: Sequence[tuple[str, int]] = ()
+    outputs: Sequence[tuple[str, int]] = ()
+
+
+class Subgraph:
+    """The tensors and operators of a graph; ``constants`` are the contents of captured values."""
+
+    def __init__(self, file: Tables, graph: Graph, constants: Mapping[Value, Value] | None = None) -> None:
+        self.file, self.graph, self.constants = file, graph, constants or {}
+        self.places: dict[Value, int] = {}
+        self.tensors: list[int] = []
+        self.quantized = quantized_tensors(graph)
+
+    def written(self, given: Sequence[Value], results: Sequence[Value]) -> int:
+        inputs = [self.place(v) for v in given]
+        operators = self.operators()
+        return self.table(operators, inputs, [self.place(v) for v in results])
+
+    def operators(self) -> list[int]:
+        return [self.operator(node) for node in self.graph.nodes if node not in self.quantized.dropped]
+
+    def table(self, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> int:
+        builder = self.file.builder
+        name = builder.CreateString(self.graph.name or "main")
+        parts = (
+            self.file.vector(tflite.SubGraphStartTensorsVector, self.tensors),
+            self.file.numbers(inputs),
+            self.file.numbers(outputs),
+            self.file.vector(tflite.SubGraphStartOperatorsVector, operators),
+        )
+        tflite.SubGraphStart(builder)
+        tflite.SubGraphAddTensors(builder, parts[0])
+        tflite.SubGraphAddInputs(builder, parts[1])
+        tflite.SubGraphAddOutputs(builder, parts[2])
+        tflite.SubGraphAddOperators(builder, parts[3])
+        tflite.SubGraphAddName(builder, name)
+        return int(tflite.SubGraphEnd(builder))
+
+    # ----- state ------------------------------------------------------------------------------------------------------
+
+    def written_with_state(self, place: int, signature: Signature) -> Interface:
+        """Write the subgraph of a signature: variables are read before all else, and assigned at the end."""
+        source, state = signature.source, signature.state
+        pairs = list(zip(source.inputs, self.graph.inputs, strict=True))
+        inputs = [(named.name, self.place(value)) for named, value in pairs if named.name not in state]
+        made = self.prepared() if state else []
+        handles = {}
+        for named, value in pairs:
+            if named.name in state:
+                handles[named.name] = self.handle(named.name, made)
+                made.append(self.call("READ_VARIABLE", [handles[named.name]], [self.place(value)]))
+        made += self.operators()
+        results = {n.name: value for n, value in zip(source.outputs, self.graph.outputs, strict=True)}
+        for name, handle in handles.items():
+            made.append(self.call("ASSIGN_VARIABLE", [handle, self.place(results[state[name]])], []))
+        hidden = set(state.values())
+        outputs = [(name, self.place(value)) for name, value in results.items() if name not in hidden]
+        self.file.subgraphs[place] = self.table(made, [k for _, k in inputs], [k for _, k in outputs])
+        return Interface(inputs, outputs)
+
+    def prepared(self) -> list[int]:
+        """The operator that assigns the first contents of variables, unless that was done."""
+        return [self.call("CALL_ONCE", [], [], {"init_subgraph_index": self.file.first})]
+
+    def assigned(self, first: Mapping[str, np.ndarray[Any, Any]]) -> int:
+        """The table of a subgraph that assigns contents to variables."""
+        made: list[int] = []
+        for name, array in first.items():
+            handle, given = self.handle(name, made), self.place(self.graph.variable(f"{name}/first", array))
+            made.append(self.call("ASSIGN_VARIABLE", [handle, given], []))
+        return self.table(made, [], [])
+
+    def accessed(self, first: Mapping[str, np.ndarray[Any, Any]], is_read: bool) -> Interface:
+        """Write a subgraph that returns what variables hold, or else assigns its inputs to them."""
+        made, tensors = self.prepared(), []
+        for name, array in first.items():
+            value = self.graph.input(name, DType.of(array.dtype), array.shape)
+            handle, tensor = self.handle(name, made), self.place(value)
+            made.append(
+                self.call("READ_VARIABLE", [handle], [tensor])
+                if is_read
+                else self.call("ASSIGN_VARIABLE", [handle, tensor], [])
+            )
+            tensors.append((name, tensor))
+        found = Interface(outputs=tensors) if is_read else Interface(tensors)
+        self.file.subgraphs.append(
+            self.table(made, [k for _, k in found.inputs], [k for _, k in found.outputs]),
+        )
+        return found
+
+    def handle(self, name: str, made: list[int]) -> int:
+        """The tensor of a handle of a variable, whose operator is added to those ``made``."""
+        builder = self.file.builder
+        label = builder.CreateString(name)
+        tflite.TensorStart(builder)
+        tflite.TensorAddType(builder, _HANDLE)
+        tflite.TensorAddName(builder, label)
+        tflite.TensorAddHasRank(builder, True)
+        self.tensors.append(int(tflite.TensorEnd(builder)))
+        place = len(self.tensors) - 1
+        made.append(self.call("VAR_HANDLE", [], [place], {"shared_name": label}))
+        return place
+
+    def call(
+        self, name: str, inputs: Sequence[int], outputs: Sequence[int], fields: Mapping[str, Any] | None = None
+    ) -> int:
+        """An operator on tensors by their numbers."""
+        table = _OPTIONS[name]
+        return self.operator_table(name, inputs, outputs, table, self.options(table, fields or {}))
+
+    # ----- tensors ----------------------------------------------------------------------------------------------------
+
+    def place(self, value: Value) -> int:
+        """The number of the tensor of a value."""
+        value = self.constants.get(value, value)
+        value = self.quantized.instead.get(value, value)
+        if value not in self.places:
+            self.places[value] = len(self.tensors)
+            self.tensors.append(self.tensor(value))
+        return self.places[value]
+
+    def tensor(self, value: Value) -> int:
+        kind = value.type
+        if not isinstance(kind, TensorType) or kind.dtype not in _TYPES:
+            raise NotRepresentable(f'the type of "{value.name}" has no form in LiteRT', given=str(kind))
+        builder, shape = self.file.builder, kind.shape
+        raw = _raw(value) if value.data is not None and value.producer is None else b""
+        dims = [] if shape is None else [n if isinstance(n, int) else 1 for n in shape]
+        signature = [] if shape is None else [n if isinstance(n, int) else -1 for n in shape]
+        name = builder.CreateString(value.name)
+        sizes, open_sizes = self.file.numbers(dims), self.file.numbers(signature) if -1 in signature else None
+        buffer = self.file.place_of(raw) if raw else 0
+        quantization = self.quantization(value)
+        tflite.TensorStart(builder)
+        tflite.TensorAddShape(builder, sizes)
+        tflite.TensorAddType(builder, getattr(tflite.TensorType, _TYPES[kind.dtype]))
+        tflite.TensorAddBuffer(builder, buffer)
+        tflite.TensorAddName(builder, name)
+        if open_sizes is not None:
+            tflite.TensorAddShapeSignature(builder, open_sizes)
+        if quantization is not None:
+            tflite.TensorAddQuantization(builder, quantization)
+        tflite.TensorAddHasRank(builder, shape is not None)
+        return int(tflite.TensorEnd(builder))
+
+    def quantization(self, value: Value) -> int | None:
+        found = self.quantized.parameters.get(value)
+        if found is None:
+            return None
+        builder = self.file.builder
+        scales = self.file.numbers(found.scales, np.float32)
+        zero_points = self.file.numbers(found.zero_points, np.int64)
+        tflite.QuantizationParametersStart(builder)
+        tflite.QuantizationParametersAddScale(builder, scales)
+        tflite.QuantizationParametersAddZeroPoint(builder, zero_points)
+        tflite.QuantizationParametersAddQuantizedDimension(builder, found.axis)
+        return int(tflite.QuantizationParametersEnd(builder))
+
+    # ----- operators --------------------------------------------------------------------------------------------------
+
+    def operator(self, node: Node) -> int:
+        given, results = self.quantized.operands(node)
+        inputs = [-1 if v is None else self.place(v) for v in given]
+        outputs = [self.place(v) for v in results if v is not None]
+        name = self.quantized.names.get(node, node.op_type)
+        if name == "Identity":  # an output of a subgraph that is an input, too: CAST to the same type copies it
+            name = "CAST"
+        table = "" if node.op_type == "Identity" else OPTIONS[name]
+        if node.subgraphs:
+            captured = [k for k, v in enumerate(node.captures) if not self.is_constant(v)]
+            inputs += [self.place(node.captures[k]) for k in captured]
+            if name == "WHILE":  # what it captures is a part of its state
+                outputs += [self.copied(node.captures[k]) for k in captured]
+            fields = {
+                f"{field.removesuffix('_branch')}_subgraph_index": self.nested(node, field, captured)
+                for field in node.attributes
+            }
+            options = self.options(table, fields)
+        else:
+            attributes = {**node.op.signature.attributes, **node.attributes}  # type: ignore[attr-defined]
+            if node in self.quantized.hybrid and "asymmetric_quantize_inputs" in attributes:
+                attributes["asymmetric_quantize_inputs"] = 1
+            options = self.options(table, attributes) if table else None
+        return self.operator_table(name, inputs, outputs, table, options)
+
+    def operator_table(
+        self, name: str, inputs: Sequence[int], outputs: Sequence[int], table: str, options: int | None
+    ) -> int:
+        builder = self.file.builder
+        parts = self.file.numbers(inputs), self.file.numbers(outputs)
+        tflite.OperatorStart(builder)
+        tflite.OperatorAddOpcodeIndex(builder, self.file.number_of(name))
+        tflite.OperatorAddInputs(builder, parts[0])
+        tflite.OperatorAddOutputs(builder, parts[1])
+        if options is not None:
+            if hasattr(tflite.BuiltinOptions, table):
+                tflite.OperatorAddBuiltinOptionsType(builder, getattr(tflite.BuiltinOptions, table))
+                tflite.OperatorAddBuiltinOptions(builder, options)
+            else:
+                tflite.OperatorAddBuiltinOptions2Type(builder, getattr(tflite.BuiltinOptions2, table))
+                tflite.OperatorAddBuiltinOptions2(builder, options)
+        return int(tflite.OperatorEnd(builder))
+
+    def is_constant(self, value: Value) -> bool:
+        return self.constants.get(value, value).is_constant
+
+    def copied(self, value: Value) -> int:
+        """A further tensor of the type of a value."""
+        self.tensors.append(self.tensor(value))
+        return len(self.tensors) - 1
+
+    def nested(self, node: Node, field: str, captured: Sequence[int]) -> int:
+        """The index of a subgraph of a node, which takes what it captures as further inputs."""
+        graph = node.attributes[field]
+        constants = {
+            inner: self.constants.get(outer, outer)
+            for outer, inner in zip(node.captures, graph.captures, strict=True)
+            if self.is_constant(outer)
+        }
+        part = Subgraph(self.file, graph, constants)
+        further = [graph.captures[k] for k in captured]
+        results = [*graph.outputs, *further] if field == "body" else graph.outputs
+        self.file.subgraphs.append(part.written([*graph.inputs, *further], results))
+        return len(self.file.subgraphs) - 1
+
+    def options(self, table: str, attributes: Mapping[str, Any]) -> int:
+        builder = self.file.builder
+        vectors = {k: self.file.numbers(v) for k, v in attributes.items() if isinstance(v, list)}
+        getattr(tflite, f"{table}Start")(builder)
+        for name, value in attributes.items():
+            if value is None:
+                continue
+            field = re.sub(r"(?:^|_)(\w)", lambda found: found[1].upper(), name)
+            add = getattr(tflite, f"{table}Add{field}")
+            add(builder, vectors[name] if name in vectors else _field(name, value))
+        return int(getattr(tflite, f"{table}End")(builder))
+
+
+def _field(name: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if name in _ENUMS:
+        return getattr(_ENUMS[name], value)
+    return getattr(tflite.TensorType, _TYPES[DType[value]])
+
+
+def _raw(value: Value) -> bytes:
+    """Contents as stored in the file: little-endian, two 4-bit elements in a byte."""
+    assert value.data is not None
+    array = value.data.array()
+    if value.dtype is DType.int4:
+        flat = np.zeros(-(-array.size // 2) * 2, np.uint8)
+        flat[: array.size] = array.reshape(-1).astype(np.int8).view(np.uint8) & 15
+        return (flat[::2] | flat[1::2] << 4).tobytes()
+    return np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
