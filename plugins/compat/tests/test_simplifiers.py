@@ -415,3 +415,26 @@ def test_names_of_values_have_types():
     found = onnxslim.slim(two_outputs(), inputs=["sum:fp32"], outputs=["y:float32"])
     assert [value.name for value in found.graph.input] == ["sum"]
     assert [value.name for value in found.graph.output] == ["y"]
+
+
+def test_arguments_without_effect_are_named(tmp_path):
+    for options, name in (
+        ({"custom_lib": "ops.so"}, "custom_lib"),
+        ({"providers": ["CUDAExecutionProvider"]}, "providers"),
+        ({"gemm_fusion_backend": "none"}, "gemm_fusion_backend"),
+        ({"import_custom_schemas": False}, "import_custom_schemas"),
+    ):
+        with pytest.warns(CompatWarning, match=f"{name} of onnxsim.simplify has no effect"):
+            onnxsim.simplify(onnx.load(DIGITS), **options)
+
+
+def test_external_data_hold_large_weights_only(tmp_path):
+    small, large = tmp_path / "small.onnx", tmp_path / "large.onnx"
+    onnxslim.slim(two_outputs(), str(small), save_as_external_data=True)
+    onnxslim.slim(str(DIGITS), str(large), save_as_external_data=True)
+    assert not (tmp_path / "small.onnx.data").exists()
+    assert (tmp_path / "large.onnx.data").exists()
+
+
+def test_inspect_of_one_model_gives_it_back():
+    assert onnxslim.slim(two_outputs(), inspect=True).graph.node

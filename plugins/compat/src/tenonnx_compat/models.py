@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 #: The largest message that protocol buffers hold.
 _LARGEST_MESSAGE = (1 << 31) - (1 << 20)
 
+#: Bytes of the smallest weights that are written beside a message, the default of ``onnx.save``.
+_SMALLEST_BESIDE = 1024
+
 
 def graph_of(model: Any) -> tx.Graph:
     """The graph of a message or of a path."""
@@ -36,9 +39,9 @@ def message_of(graph: tx.Graph, shapes: str | None = "all", **options: Any) -> o
 
 
 def save(model: onnx.ModelProto, path: str | os.PathLike[str], threshold: int = _LARGEST_MESSAGE) -> None:
-    """Write a message, with its weights in one file beside it where it has more than ``threshold`` bytes."""
+    """Write a message; where it has more than ``threshold`` bytes, with its large weights in one file beside it."""
     size = model.ByteSize()
-    beside = 0 if size > min(threshold, _LARGEST_MESSAGE) else None
+    beside = _SMALLEST_BESIDE if size > min(threshold, _LARGEST_MESSAGE) else None
     tx.export(tx.load(model), path, external_data_threshold=beside, overwrite=True)
 
 

@@ -29,16 +29,30 @@ def announce(call: str, own: str) -> None:
     if call in _announced:
         return
     _announced.add(call)
+    _warn(f"{call} is carried out by tenonnx; its own call is {own}")
+
+
+def _warn(message: str) -> None:
+    """Warn at the line of the user."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         frame, level = frame.f_back, level + 1
-    warnings.warn(f"{call} is carried out by tenonnx; its own call is {own}", CompatWarning, stacklevel=level)
+    warnings.warn(message, CompatWarning, stacklevel=level)
 
 
 def announce_command(call: str, function: str, own: str) -> None:
     """Print on standard error the command of tenonnx for that of a tool, and suppress the warning of ``function``."""
     _announced.add(function)
     print(f"{call} is carried out by tenonnx; its own command is {own}", file=sys.stderr)
+
+
+def ignore_options(call: str, options: Mapping[str, Any], why: str) -> None:
+    """Warn once in a process for each of these arguments that was given: it has no effect."""
+    for name, value in options.items():
+        if value is None or value is False or f"{call} {name}" in _announced:
+            continue
+        _announced.add(f"{call} {name}")
+        _warn(f"{name} of {call} has no effect: {why}")
 
 
 def refuse_options(call: str, options: Mapping[str, Any], why: str = "tenonnx has no setting for it") -> None:

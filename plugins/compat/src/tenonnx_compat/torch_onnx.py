@@ -13,7 +13,7 @@ import torch
 
 import tenonnx as tx
 from tenonnx_compat.models import save
-from tenonnx_compat.refusal import announce, refuse_options
+from tenonnx_compat.refusal import announce, ignore_options, refuse_options
 
 if TYPE_CHECKING:
     import onnx
@@ -112,6 +112,8 @@ def export(
             "export_modules_as_functions": export_modules_as_functions,
         },
     )
+    folding = None if do_constant_folding else "False"
+    ignore_options("torch.onnx.export", {"do_constant_folding": folding}, "constants are always folded")
     arguments = args if isinstance(args, tuple | list) else (args,)
     if arguments and isinstance(arguments[-1], dict) and not dynamo and kwargs is None:
         arguments, kwargs = tuple(arguments[:-1]), arguments[-1] or None

@@ -7,10 +7,10 @@ from tenonnx_compat.onnxsim.exports import (
     export_coreml,
     export_safetensors,
     export_tflite,
-    export_transformers_model,
     import_safetensors,
 )
 from tenonnx_compat.onnxsim.onnx_simplifier import main, simplify
+from tenonnx_compat.onnxsim.transformers_export import export_transformers_model
 from tenonnx_compat.refusal import refused
 
 __all__ = [

@@ -1,10 +1,10 @@
-"""Files of other formats: TFLite by tenonnx-litert, Core ML by coremltools, folders of transformers models."""
+"""Files of other formats: TFLite by tenonnx-litert, Core ML by coremltools, safetensors."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 import tenonnx as tx
 from tenonnx_compat.models import graph_of, message_of
-from tenonnx_compat.refusal import announce, refuse_options
+from tenonnx_compat.refusal import announce, ignore_options, refuse_options
 
 if TYPE_CHECKING:
     import onnx
@@ -42,6 +42,8 @@ def export_tflite(
     """
     announce("onnxsim.export_tflite", "tx.convert(model, 'model.tflite')")
     refuse_options("onnxsim.export_tflite", {"io_layout": None if io_layout == "nchw" else io_layout})
+    other = None if backend == "builtin" else backend
+    ignore_options("onnxsim.export_tflite", {"backend": other}, "tenonnx-litert writes the file")
     refuse_options("onnxsim.export_tflite", {"flex_ops": flex_ops}, "other builtin operators take their place")
     graph = graph_of(model)
     if int8_quantize:
@@ -151,36 +153,3 @@ def import_safetensors(in_path: str | os.PathLike[str]) -> onnx.ModelProto:
     """Read a model that ``export_safetensors`` wrote."""
     announce("onnxsim.import_safetensors", "tx.load('model.safetensors')")
     return message_of(tx.load(in_path))
-
-
-def export_transformers_model(
-    model_id: str,
-    output_dir: str | os.PathLike[str],
-    task: str = "auto",
-    no_post_process: bool = True,
-    check_n: int = 0,
-    save_as_external_data: bool = True,
-    export_kwargs: Mapping[str, Any] | None = None,
-    simplify_kwargs: Mapping[str, Any] | None = None,
-) -> dict[str, bool]:
-    """Write a model of transformers, a folder or a name in the local cache, as a folder of ONNX files.
-
-    Returns True for each file: all are compared with the model. Raises ``NotSupported`` for other arguments of an
-    export or a simplification.
-    """
-    import transformers
-
-    import tenonnx_transformers
-
-    announce("onnxsim.export_transformers_model", "tenonnx_transformers.export(model, folder)")
-    refuse_options(
-        "onnxsim.export_transformers_model", {"export_kwargs": export_kwargs, "simplify_kwargs": simplify_kwargs}
-    )
-    source: Any = model_id
-    if not Path(model_id).is_dir():
-        config = transformers.AutoConfig.from_pretrained(model_id)
-        source = getattr(transformers, config.architectures[0]).from_pretrained(model_id)
-    report = tenonnx_transformers.export(
-        source, output_dir, task=None if task == "auto" else task.removesuffix("-with-past")
-    )
-    return {Path(name).name: True for name in report.files if name.endswith(".onnx")}

@@ -17,7 +17,7 @@ import tenonnx as tx
 from tenonnx_compat.models import filled, graph_of, message_of, print_table, same_outputs, save, with_shapes
 from tenonnx_compat.onnxsim.exports import export_coreml, export_tflite
 from tenonnx_compat.onnxsim.profile_plot import Trace, plot_node_reduction
-from tenonnx_compat.refusal import announce, announce_command, refuse_options
+from tenonnx_compat.refusal import announce, announce_command, ignore_options, refuse_options
 
 if TYPE_CHECKING:
     import onnx
@@ -127,6 +127,15 @@ def simplify(
             "tensor_size_threshold": None if largest is None or perform_optimization else tensor_size_threshold,
         },
     )
+    ignore_options(
+        "onnxsim.simplify",
+        {"custom_lib": custom_lib, "providers": providers, "ort_profile": ort_profile},
+        "numpy folds constants, and custom ops need no library",
+    )
+    backend = None if gemm_fusion_backend == "ort_cpu" else gemm_fusion_backend
+    ignore_options("onnxsim.simplify", {"gemm_fusion_backend": backend}, "fusions do not depend on a backend")
+    schemas = None if import_custom_schemas else "False"
+    ignore_options("onnxsim.simplify", {"import_custom_schemas": schemas}, "unknown ops are kept either way")
     original = graph_of(model)
     shapes = _named(original, overwrite_input_shapes or input_shapes)
     graph = original = with_shapes(original, shapes)
@@ -271,7 +280,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--save-as-external-data", action="store_true", help="write weights beside the model")
     parser.add_argument("--external-data-threshold", default="100MB")
-    for flag in ("--enable-fuse-bn", "--dynamic-input-shape", "--include-subgraph", "--skip-schema-import", "--cuda"):
+    for flag in ("--enable-fuse-bn", "--dynamic-input-shape", "--include-subgraph"):
+        parser.add_argument(flag, action="store_true", help="the default")
+    for flag in ("--skip-schema-import", "--cuda"):
         parser.add_argument(flag, action="store_true", help="without effect")
     parser.add_argument("--enable-onnxruntime-optimization", action="store_true", help="not supported")
     parser.add_argument("--providers", nargs="+", help="without effect: numpy folds constants")
@@ -337,6 +348,10 @@ def _run(given: argparse.Namespace) -> bool:
         check_atol=given.check_atol,
         input_fill=given.input_fill,
         profile=profile,
+        custom_lib=given.custom_lib,
+        providers=given.providers or (["CUDAExecutionProvider"] if given.cuda else None),
+        ort_profile=given.ort_profile,
+        import_custom_schemas=not given.skip_schema_import,
     )
     if given.node_reduction_plot is not None:
         plot_node_reduction(profile or PROFILE, given.node_reduction_plot or None)
@@ -356,6 +371,7 @@ def _emit(given: argparse.Namespace, model: onnx.ModelProto) -> None:
         export_tflite(
             model,
             given.emit_tflite or output.with_suffix(".tflite"),
+            backend=given.tflite_backend or "builtin",
             optimizations=["DEFAULT"] if given.tflite_optimize else None,
             int8_quantize=given.tflite_int8,
             num_calibration_samples=given.tflite_calibration_samples,

@@ -7,7 +7,7 @@ from typing import Any
 
 import tenonnx as tx
 from tenonnx.extend import DType
-from tenonnx_compat.refusal import NotSupported
+from tenonnx_compat.refusal import NotSupported, ignore_options
 
 Ranges = Mapping[str, tuple[float, float]]
 
@@ -57,6 +57,8 @@ def settings_of(call: str, graph: tx.Graph, options: Mapping[str, Any] | None, d
     ``dtype`` is the type of activations.
     """
     options = dict(options or {})
+    ignored = {name: options.get(name) for name in WITHOUT_EFFECT[1:3]}
+    ignore_options(call, ignored, "extremes of all batches are merged at once")
     _refuse_others(call, graph, options, qdq=qdq)
     found = {ours: options[name] for name, ours in RENAMED.items() if options.get(name) is not None}
     if options.get("CalibMovingAverage"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import tenonnx as tx
 from tenonnx_compat.models import graph_of, message_of
-from tenonnx_compat.refusal import announce, refuse_options
+from tenonnx_compat.refusal import announce, ignore_options, refuse_options
 
 if TYPE_CHECKING:
     import onnx
@@ -41,6 +41,12 @@ def quant_pre_process(
     refuse_options(
         "onnxruntime.quantization.quant_pre_process",
         {"external_data_location": external_data_location, "guess_output_rank": guess_output_rank},
+    )
+    many = save_as_external_data and not all_tensors_to_one_file
+    ignore_options(
+        "onnxruntime.quantization.quant_pre_process",
+        {"all_tensors_to_one_file": "False" if many else None},
+        "external data are one file",
     )
     graph = graph_of(source)
     if not skip_optimization:

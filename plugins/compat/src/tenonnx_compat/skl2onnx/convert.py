@@ -9,7 +9,7 @@ import numpy as np
 
 import tenonnx as tx
 from tenonnx_compat.models import message_of
-from tenonnx_compat.refusal import announce, refuse_options
+from tenonnx_compat.refusal import announce, ignore_options, refuse_options
 from tenonnx_compat.skl2onnx.common.data_types import DataType, StringTensorType, TensorType, type_of_dtype
 from tenonnx_compat.skl2onnx.common.exceptions import MissingConverter
 from tenonnx_compat.skl2onnx.interface import methods, renamed, with_interface
@@ -102,6 +102,8 @@ def convert_sklearn(
             "white_op": white_op,
         },
     )
+    ignored = {"dtype": dtype, "model_optim": None if model_optim else "False"}
+    ignore_options("skl2onnx.convert_sklearn", ignored, "types are those of initial_types, and no Identity is written")
     types = [(key, kind) for key, kind in initial_types if isinstance(kind, TensorType)]
     refuse_options("skl2onnx.convert_sklearn", {"initial_types": [k for k, t in initial_types if (k, t) not in types]})
     outputs = outputs_of(model, _options(model, options))
@@ -111,6 +113,7 @@ def convert_sklearn(
         graph.name = name or "model"
         opsets = _opsets(target_opset)
         written = message_of(graph, shapes=None, opset_version=opsets, without=set(black_op or ()) or None)
+        written.doc_string = doc_string
         return renamed(written, naming) if naming else written
     except (tx.NotRepresentable, tx.UnsupportedOp) as error:
         raise error.as_a(MissingConverter) from error

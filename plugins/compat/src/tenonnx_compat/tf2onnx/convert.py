@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import tenonnx as tx
 from tenonnx_compat.models import save
-from tenonnx_compat.refusal import announce, announce_command, refuse_options
+from tenonnx_compat.refusal import announce, announce_command, ignore_options, refuse_options
 
 if TYPE_CHECKING:
     import onnx
@@ -48,6 +48,7 @@ def from_keras(
     Raises ``NotSupported`` for arguments without a translation, ``NotRepresentable`` for ops without a form in ONNX.
     """
     announce("tf2onnx.convert.from_keras", "tx.load(model)")
+    ignore_options("tf2onnx.convert.from_keras", {"optimizers": optimizers}, "the graph is simplified as a whole")
     _refuse("from_keras", custom_ops, custom_op_handlers, custom_rewriter, extra_opset, large_model)
     graph = tx.load(model, *_flat(input_signature), **_shaped(shape_override))
     names = [each.name.partition("/")[0] for each in getattr(model, "outputs", None) or ()]

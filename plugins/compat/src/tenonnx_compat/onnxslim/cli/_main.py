@@ -96,10 +96,9 @@ def slim(
             "size_threshold": size_threshold if skip_optimizations else None,
         },
     )
-    if isinstance(model, list) or inspect:
-        models = model if isinstance(model, list) else [model]
-        print_table({_title(each, place): graph_of(each) for place, each in enumerate(models)})
-        for place, each in enumerate(models if dump_to_disk else ()):
+    if isinstance(model, list):
+        print_table({_title(each, place): graph_of(each) for place, each in enumerate(model)})
+        for place, each in enumerate(model if dump_to_disk else ()):
             utils.dump_model_info_to_disk(utils.summarize_model(each, _title(each, place)))
         return None
     shapes = shapes_of(input_shapes)
