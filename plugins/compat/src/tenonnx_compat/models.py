@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 #: The largest message that protocol buffers hold.
 _LARGEST_MESSAGE = (1 << 31) - (1 << 20)
 
-#: Bytes of the smallest weights that are written beside a message, the default of ``onnx.save``.
-_SMALLEST_BESIDE = 1024
+#: Bytes of the smallest weights that ``onnx.save`` writes beside a message.
+SMALLEST_BESIDE = 1024
 
 
 def graph_of(model: Any) -> tx.Graph:
@@ -38,10 +38,16 @@ def message_of(graph: tx.Graph, shapes: str | None = "all", **options: Any) -> o
     return graph.to_proto(shapes=shapes, **options)
 
 
-def save(model: onnx.ModelProto, path: str | os.PathLike[str], threshold: int = _LARGEST_MESSAGE) -> None:
-    """Write a message; where it has more than ``threshold`` bytes, with its large weights in one file beside it."""
+def save(
+    model: onnx.ModelProto,
+    path: str | os.PathLike[str],
+    threshold: int = _LARGEST_MESSAGE,
+    smallest: int = SMALLEST_BESIDE,
+) -> None:
+    """Write a message; where it has more than ``threshold`` bytes, weights from ``smallest`` bytes on in a file
+    beside it."""
     size = model.ByteSize()
-    beside = _SMALLEST_BESIDE if size > min(threshold, _LARGEST_MESSAGE) else None
+    beside = smallest if size > min(threshold, _LARGEST_MESSAGE) else None
     tx.export(tx.load(model), path, external_data_threshold=beside, overwrite=True)
 
 

@@ -54,7 +54,7 @@ class ONNXProgram:
                 "keep_initializers_as_inputs": keep_initializers_as_inputs,
             },
         )
-        save(self.model_proto, destination, **({"threshold": 0} if external_data else {}))
+        save(self.model_proto, destination, **({"threshold": 0, "smallest": 0} if external_data else {}))
 
     def optimize(self) -> None:
         """Do nothing: constants are folded and nodes without effect removed already."""
@@ -139,7 +139,7 @@ def export(
         f.write(written.SerializeToString())
     elif f is not None:
         beside = external_data and dynamo and written.ByteSize() > _SMALL
-        save(written, Path(f), **({"threshold": 0} if beside else {}))
+        save(written, Path(f), **({"threshold": 0, "smallest": 0} if beside else {}))
     return ONNXProgram(written) if dynamo else None
 
 
