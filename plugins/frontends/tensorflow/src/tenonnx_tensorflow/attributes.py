@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tenonnx.extend import DType, InvalidModel, NotRepresentable
+from tenonnx.extend import DType, InvalidModel, NotRepresentable, limits
 
 #: Element types by their number in ``types.proto``; quantized ones are integers, as TensorFlow's own kernels see them.
 _DTYPES: dict[int, Any] = {
@@ -68,6 +68,13 @@ _ELEMENTS = {
     ml_dtypes.int4: "int_val",
     ml_dtypes.uint4: "int_val",
 }
+
+
+def count_of(node: Any, name: str) -> int:
+    """An attribute that says how many outputs a node has. Raises ``LimitExceeded`` beyond ``entries``."""
+    count = int(node[name])
+    limits.check("entries", count, f'attribute "{name}" of {node.title}')
+    return count
 
 
 def numpy_type(number: int) -> Any:

@@ -48,7 +48,8 @@ def with_place(error: TenonnxError) -> TenonnxError:
 def _built(model: Model, registry: Registry | None, names: Sequence[str] | None, mutable: frozenset[str]) -> State:
     graph = Graph(_plain(model.name), opsets={"ai.onnx": WRITTEN})
     graph.registry = registry
-    state = State(graph, mutable, model.restored, model.asset)
+    size = None if model.is_traced else model.library.size
+    state = State(graph, mutable, model.restored, model.asset, size)
     state.named, state.forms = model.named, model.forms
     chosen = _output_names(model, names)
     state.reserved = frozenset(chosen)

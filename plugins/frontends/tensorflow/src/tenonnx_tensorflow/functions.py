@@ -215,6 +215,7 @@ def _of_concrete(function: Any, source: Source) -> Model:
         run=run,
         line_of=functools.partial(_line, graph) if source.names_lines else None,
         retrace=(lambda shapes: _of_concrete(trace(shapes), source)) if can_trace else None,
+        is_traced=True,
     )
 
 

@@ -119,6 +119,11 @@ class Library:
         functions = {f.signature.name: Function.of(f) for f in message.library.function}
         return cls({node.name: Node(node) for node in message.node}, functions)
 
+    @property
+    def size(self) -> int:
+        """The number of nodes, those of the functions included."""
+        return len(self.nodes) + sum(len(function.nodes) for function in self.functions.values())
+
     def all_nodes(self, wanted: Sequence[str]) -> list[Node]:
         """All nodes that the named ones need, those of the functions that are called among them."""
         found: dict[int, Node] = {}

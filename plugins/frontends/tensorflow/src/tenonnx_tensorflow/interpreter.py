@@ -14,15 +14,12 @@ from tenonnx_tensorflow.rules.old_control import DEFERRED
 from tenonnx_tensorflow.state import State
 from tenonnx_tensorflow.tracked_values import Complex, Held, Table, Variable
 
-#: How deep calls of functions may be nested.
-_DEPTH = 200
-
 
 class Interpreter:
     """Runs nodes over values of the graph under construction; what variables hold is its ``state``."""
 
-    def __init__(self, library: Library, state: State, depth: int = 0) -> None:
-        self.library, self.state, self._depth = library, state, depth
+    def __init__(self, library: Library, state: State) -> None:
+        self.library, self.state = library, state
 
     def evaluate(
         self, wanted: Sequence[Reference], fed: Mapping[str, Sequence[Held]], controls: Sequence[str] = ()
@@ -31,17 +28,15 @@ class Interpreter:
         return self._evaluate(self.library.nodes, wanted, fed, controls)
 
     def call(self, name: str, values: Sequence[Held]) -> list[Held]:
-        """Results of a function of the library."""
-        if self._depth >= _DEPTH:
-            raise NotRepresentable("a function calls itself", given=name)
+        """Results of a function of the library. Raises ``LimitExceeded`` where it calls too many others, or itself."""
         function = self.function(name)
         if len(values) != len(function.inputs):
             raise InvalidModel(
                 f'function "{name}" is not called with {len(function.inputs)} values', given=str(len(values))
             )
         fed = {argument: [value] for argument, value in zip(function.inputs, values, strict=True)}
-        inner = Interpreter(self.library, self.state, self._depth + 1)
-        return inner._evaluate(function.nodes, function.results, fed, function.controls)
+        with self.state.calling(f'function "{name}"'):
+            return self._evaluate(function.nodes, function.results, fed, function.controls)
 
     def function(self, name: str) -> Function:
         if name not in self.library.functions:
@@ -86,6 +81,10 @@ class Interpreter:
                 return list(given) if isinstance(given, tuple) and not isinstance(given, Complex) else given
         if node.op in self.library.functions:
             return self.call(node.op, values)
+        with self.state.applying(node.title):
+            return self._by_rule(node, values)
+
+    def _by_rule(self, node: Node, values: Sequence[Held]) -> Any:
         found = RULES.get(node.op)
         if any(isinstance(value, Complex) for value in values):
             if node.op in OF_COMPLEX:

@@ -32,7 +32,7 @@ class Model:
     original, a function of arrays, where there is one to compare with. ``line_of`` tells the line of the user's code
     that made a node, or nothing. ``retrace`` gives the model for other shapes of its inputs, where the source can be
     traced again; ``freed`` are the dims that vary against the source's own types. ``forms`` are tried before the rules.
-    ``refusal`` is why the original is not run.
+    ``refusal`` is why the original is not run. TensorFlow itself made a graph that ``is_traced``; others are of files.
     """
 
     name: str
@@ -52,3 +52,4 @@ class Model:
     retrace: Callable[[Sequence[Any]], Model] | None = None
     freed: Sequence[str] = ()
     forms: Forms = field(default_factory=Forms)
+    is_traced: bool = False

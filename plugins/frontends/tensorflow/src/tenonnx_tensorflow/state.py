@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import struct
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import Graph, NotRepresentable, Value, constant
+from tenonnx.extend import Graph, InvalidModel, NotRepresentable, TenonnxError, Value, constant, limits
 from tenonnx.extend.formats import Role
 from tenonnx_tensorflow.forms import Forms
 from tenonnx_tensorflow.tracked_values import Complex, Held, Table, Variable
+
+#: What reading raises where numbers of a file lead outside of it, or do not fit each other.
+BROKEN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+
+#: Calls of functions that each node of a file justifies.
+_CALLS = 64
 
 
 class State:
     """Variables by handle. An array becomes a variable of the graph when it is first read; assignments replace it.
 
     Of variables of the names ``mutable`` nothing may count on the contents: they are inputs, which have these as
-    ``defaults`` in the end.
+    ``defaults`` in the end. ``nodes`` is the size of a file that is read, which may call more functions than the limit
+    ``nodes`` allows by itself.
     """
 
     def __init__(
@@ -27,6 +47,7 @@ class State:
         mutable: frozenset[str] = frozenset(),
         restored: Callable[[str], Any] | None = None,
         asset: Callable[[str], Sequence[str]] | None = None,
+        nodes: int | None = None,
     ) -> None:
         self.graph, self.mutable = graph, mutable
         self.defaults: dict[str, Any] = {}
@@ -42,6 +63,8 @@ class State:
         self.sources: dict[Variable, Value] = {}
         self.handles: dict[str, Variable] = {}
         self.is_running = False
+        self._is_file = nodes is not None
+        self._calls, self._depth = -_CALLS * (nodes or 0), 0
         self.constants: dict[int, Value] = {}
         #: Of images whose blocks are images of a batch: the image, the sizes of the blocks, and what is padded.
         self.blocks: dict[Value, tuple[Value, list[int], Value]] = {}
@@ -51,6 +74,38 @@ class State:
         if self._asset is None:
             raise NotRepresentable("the file of a table is missing", given=f'"{name}"')
         return self._asset(name)
+
+    @contextmanager
+    def calling(self, title: str) -> Iterator[None]:
+        """Count a call of a function, one level deeper: functions that call each other twice double at each level.
+
+        Raises ``LimitExceeded`` beyond ``nodes`` or ``depth``, and ``OutOfTime``.
+        """
+        limits.check_time()
+        self._calls += 1
+        self._depth += 1
+        try:
+            limits.check("nodes", self._calls, f"the number of calls of {title} and of the functions around it")
+            limits.check("depth", self._depth, f"{title}, with the functions around it,")
+            yield
+        finally:
+            self._depth -= 1
+
+    @contextmanager
+    def applying(self, title: str) -> Iterator[None]:
+        """Apply a rule. Raises ``InvalidModel`` where it fails on what a file gives: too few inputs, a wrong rank."""
+        try:
+            yield
+        except TenonnxError:
+            raise
+        except BROKEN as error:
+            if not self._is_file:
+                raise
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            raise InvalidModel(
+                f"inputs or attributes of {title} do not fit each other",
+                given=f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})",
+            ) from error
 
     def handle(self, name: str, **known: Any) -> Variable:
         """The one handle of a name."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, Graph, TensorType
+from tenonnx.extend import DType, Graph, LimitExceeded, TensorType, Value, limits
 from tenonnx.extend.checks import BY_TABLE, DRAWN, Allowed, Tolerance, Verification, coarse_inside, drawn_outputs
-from tenonnx_frontends import SizedCalls, resized, sizes_of, verify_calls
+from tenonnx_frontends import SizedCalls, not_verified, one_line, resized, sizes_of, verify_calls
 from tenonnx_frontends import sizes_to_compare as sizes_around
 
 #: The original: a function of arrays by the names of inputs.
@@ -39,6 +39,12 @@ def verify_against(
     added = {value.name: "what a variable holds after the call" for value in graph.outputs if value.name in variables}
 
     sizes = list(sizes_to_compare(graph, examples))
+    try:
+        for each in () if examples else sizes:
+            for value in graph.inputs:
+                limits.check_elements(_shape(value, each), f'input "{value.name}"')
+    except LimitExceeded as error:  # nothing is drawn for it
+        return not_verified(source, one_line(error), graph)
 
     def call(sizes: Mapping[str, int]) -> tuple[Mapping[str, Any], Callable[[], list[Any]]]:
         feeds = _resized(graph, examples, sizes) if examples else drawn(graph, sizes)
@@ -122,7 +128,7 @@ def drawn(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
     for value in graph.inputs:
         kind = value.type
         assert isinstance(kind, TensorType)
-        shape = [dim if isinstance(dim, int) else sizes.get(str(dim), _SIZES[0]) for dim in kind.shape or ()]
+        shape = _shape(value, sizes)
         if kind.dtype is DType.string:
             feeds[value.name] = random.choice(np.asarray(["a", "b", "c"], object), shape).astype(object)
         elif kind.dtype is DType.bool:
@@ -138,6 +144,11 @@ def drawn(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
             numbers = random.random(shape) if narrows else random.normal(size=shape)
             feeds[value.name] = numbers.astype(kind.dtype.numpy)
     return feeds
+
+
+def _shape(value: Value, sizes: Mapping[str, int]) -> list[int]:
+    dims = value.type.shape or () if isinstance(value.type, TensorType) else ()
+    return [dim if isinstance(dim, int) else sizes.get(str(dim), _SIZES[0]) for dim in dims]
 
 
 def _narrows(graph: Graph) -> bool:

@@ -12,12 +12,15 @@ from tenonnx.extend import (
     DType,
     Graph,
     InvalidCall,
+    InvalidModel,
     NotRepresentable,
     Registry,
     TenonnxError,
     Value,
     constant,
+    counted,
     did_you_mean,
+    limits,
     listing,
 )
 from tenonnx_frontends import chosen_names, named_axes, unknown_dims
@@ -60,7 +63,8 @@ def graph_of(
         graph = Graph(name, opsets={"ai.onnx": WRITTEN})
         graph.registry = registry
         graph.metadata.update({key: text for key, text in file.metadata.items() if key != VERIFICATION})
-        builder = Builder(State(graph, mutable), file)
+        size = sum(len(each.operators) for each in file.subgraphs)
+        builder = Builder(State(graph, mutable, nodes=size), file)
         builder.state.forms, builder.state.reserved = forms, frozenset(outputs)
         with graph.building():
             given = [
@@ -142,8 +146,21 @@ class Builder:
         self.at = 0
 
     def run(self, number: int, given: Sequence[Any]) -> list[Any]:
+        if not 0 <= number < len(self.file.subgraphs):
+            raise InvalidModel(
+                "an operator names a subgraph that the file does not have",
+                given=f"{number} of {len(self.file.subgraphs)}",
+            )
+        with self.state.calling(f"subgraph {number}"):
+            return self._run(number, given)
+
+    def _run(self, number: int, given: Sequence[Any]) -> list[Any]:
         outer, self.at = self.at, number
         subgraph = self.file.subgraphs[number]
+        if len(given) != len(subgraph.inputs):
+            raise InvalidModel(
+                f"subgraph {number} is not called with {counted(len(subgraph.inputs), 'value')}", given=str(len(given))
+            )
         held: dict[int, Any] = dict(zip(subgraph.inputs, given, strict=True))
         for operator in subgraph.operators:
             try:
@@ -185,6 +202,7 @@ class Builder:
         if key not in self.kept:
             made = self.kept[key] = Variable(tensor.name or f"state_{place}")
             is_code = tensor.quantization is not None and tensor.dtype is np.int8
+            limits.check_elements(tensor.shape or (), f'the variable tensor "{made.name}"')
             first = tensor.quantization.zero_points[0] if is_code and tensor.quantization is not None else 0
             self.state.initial[made] = np.full([n or 1 for n in tensor.shape or ()], first, tensor.dtype)
         return self.kept[key]
@@ -195,13 +213,15 @@ class Builder:
 
     def _applied(self, subgraph: Subgraph, operator: Operator, held: dict[int, Any]) -> list[Any]:
         values = [self._read(subgraph, held, k) if k >= 0 else None for k in operator.inputs]
-        if operator.name in _STRUCTURAL:
-            return self._structural(operator, values)
-        call = Call(operator, subgraph.tensors, values, self)
+        with self.state.applying(operator.title):
+            call = Call(operator, subgraph.tensors, values, self)
         forms = (form(call) for form in self.state.forms.of(operator.name))
         found = next((given for given in forms if given is not None), None)
-        if found is None:
-            found = LITE_RULES[operator.name](call)
+        with self.state.applying(operator.title):
+            if found is None and operator.name in _STRUCTURAL:
+                return self._structural(operator, values)
+            if found is None:
+                found = LITE_RULES[operator.name](call)
         results = found if isinstance(found, list) else [found]
         return [self._stored(result, subgraph.tensors[k]) for result, k in zip(results, operator.outputs, strict=False)]
 

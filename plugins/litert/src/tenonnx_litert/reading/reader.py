@@ -17,6 +17,7 @@ from flatbuffers.number_types import Int32Flags
 
 from tenonnx.extend import InvalidModel, NotRepresentable
 from tenonnx_tensorflow.attributes import text_of
+from tenonnx_tensorflow.state import BROKEN
 
 #: Element types by their number in the schema.
 _DTYPES: dict[int, Any] = {
@@ -109,15 +110,20 @@ class Operator:
         return f"{self.name} (operator {self.place})"
 
     def option(self, name: str, default: Any = None) -> Any:
-        """A field of the options; lists as lists."""
+        """A field of the options; lists as lists. Raises ``InvalidModel`` for one that lies outside of the file."""
         if self.options is None:
             return default
         listed = getattr(self.options, f"{name}AsNumpy", None)
-        if listed is not None:
-            found = listed()
-            return [] if isinstance(found, int) else np.asarray(found).tolist()
         read = getattr(self.options, name, None)
-        return default if read is None else read()
+        try:
+            if listed is not None:
+                found = listed()
+                return [] if isinstance(found, int) else np.asarray(found).tolist()
+            return default if read is None else read()
+        except BROKEN as error:
+            raise InvalidModel(
+                f"cannot read an option of {self.title}", given=f"{name}: {type(error).__name__}: {error}"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -147,14 +153,10 @@ def read_file(path: Path) -> File:
         graphs = [_subgraph(model, model.Subgraphs(k), contents) for k in range(model.SubgraphsLength())]
         signatures = dict(_signature(model.SignatureDefs(k)) for k in range(model.SignatureDefsLength()))
         metadata = dict(_texts_of(model))
-    except (IndexError, TypeError, ValueError, AttributeError, OverflowError, UnicodeDecodeError) as error:
+    except BROKEN as error:
         raise InvalidModel(
             f'"{path}" is broken or not a whole model of TFLite', given=f"{type(error).__name__}: {error}"
         ) from error
-    except Exception as error:
-        if type(error).__module__ == "struct":
-            raise InvalidModel(f'"{path}" is broken or not a whole model of TFLite', given=str(error)) from error
-        raise
     if not graphs:
         raise InvalidModel(f'"{path}" holds no graph')
     return File(graphs, signatures, metadata)

@@ -8,7 +8,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant
-from tenonnx_tensorflow.attributes import dtype_of
+from tenonnx_tensorflow.attributes import count_of, dtype_of
 from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.rules.shapes import LAST, strided_slice
 from tenonnx_tensorflow.tracked_values import as_dtype, axis_of, int64, integers, number, scalar, where
@@ -146,7 +146,7 @@ def dynamic_stitch(node: Any, *values: Value) -> Value:
 @rule("DynamicPartition", outputs="outputs")
 def dynamic_partition(node: Any, x: Value, partitions: Value) -> list[Value]:
     found = []
-    for k in range(int(node["num_partitions"])):
+    for k in range(count_of(node, "num_partitions")):
         mask = ops.equal(partitions, number(k, partitions))
         places = ops.transpose(ops.non_zero(mask), perm=[1, 0])
         found.append(ops.gather_nd(x, places))

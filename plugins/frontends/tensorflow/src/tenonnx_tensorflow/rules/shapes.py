@@ -8,7 +8,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant, static
-from tenonnx_tensorflow.attributes import dtype_of
+from tenonnx_tensorflow.attributes import count_of, dtype_of
 from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.tracked_values import Complex, as_dtype, axis_of, int64, integers, known, number, scalar, vector
 
@@ -135,13 +135,13 @@ def pack(node: Any, *values: Value) -> Value:
 @rule("Unpack", outputs="output")
 def unpack(node: Any, x: Value) -> list[Value]:
     axis = axis_of(int(node.get("axis", 0)), x)
-    return [ops.gather(x, constant(np.asarray(k, np.int64)), axis=axis) for k in range(int(node["num"]))]
+    return [ops.gather(x, constant(np.asarray(k, np.int64)), axis=axis) for k in range(count_of(node, "num"))]
 
 
 @rule("Split", outputs="output")
 def split(node: Any, axis: Value, x: Value) -> list[Value]:
     (place,) = integers(axis, "the axis of a split")
-    return _split(x, int(node["num_split"]), axis_of(place, x))
+    return _split(x, count_of(node, "num_split"), axis_of(place, x))
 
 
 def _split(x: Value, count: int, axis: int) -> list[Value]:
@@ -157,7 +157,7 @@ def _split(x: Value, count: int, axis: int) -> list[Value]:
 def split_by_sizes(node: Any, x: Value, sizes: Value, axis: Value) -> list[Value]:
     (place,) = integers(axis, "the axis of a split")
     place %= x.ndim
-    count = int(node["num_split"])
+    count = count_of(node, "num_split")
     if count == 1:
         return [x]
     lengths = static(sizes)
