@@ -91,6 +91,7 @@ def set_version(version: str) -> None:
             bounds = re.sub(r'("tenonnx[^"~]*)~=[^"]+"', rf'\1~={version}"', file.read_text("utf-8"))
             file.write_text(bounds, encoding="utf-8")
     _replace(ROOT / "core/src/tenonnx/__init__.py", r'(?m)^__version__ = "[^"]+"', f'__version__ = "{version}"')
+    _replace(ROOT / "recipe/recipe.yaml", r'(?m)^  version: "[^"]+"', f'  version: "{version}"')
 
 
 def _replace(file: Path, pattern: str, text: str) -> None:
