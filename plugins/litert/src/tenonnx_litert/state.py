@@ -1,4 +1,4 @@
-"""State of a graph, which is variables of a file."""
+"""State of graphs, as variables of a file."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -143,6 +143,7 @@ class Builder:
         self.state, self.file = state, file
         self.weights: dict[tuple[int, int], Value] = {}
         self.kept: dict[tuple[int, int], Variable] = {}
+        self.tables: dict[str, Value] = {}
         self.at = 0
 
     def run(self, number: int, given: Sequence[Any]) -> list[Any]:
@@ -206,6 +207,12 @@ class Builder:
             first = tensor.quantization.zero_points[0] if is_code and tensor.quantization is not None else 0
             self.state.initial[made] = np.full([n or 1 for n in tensor.shape or ()], first, tensor.dtype)
         return self.kept[key]
+
+    def table(self, name: str, contents: Callable[[], Any]) -> Value:
+        """A table of the values of a function, which all its calls share."""
+        if name not in self.tables:
+            self.tables[name] = self.state.variable(name, contents())
+        return self.tables[name]
 
     def keep(self, place: int, content: Value) -> None:
         """Let a variable tensor of the subgraph hold something else from here on."""

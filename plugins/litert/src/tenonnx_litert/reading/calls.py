@@ -98,6 +98,10 @@ class Call:
             held = content if tensor.quantization is None else quantized(content, tensor)
             self.builder.keep(self.operator.inputs[position], held)
 
+    def keep_raw(self, position: int, content: Value) -> None:
+        """Let an input that is a variable tensor hold these quantized values from here on."""
+        self.builder.keep(self.operator.inputs[position], content)
+
     def as_tensor(self, x: Value, position: int) -> Value:
         """Round numbers to the quantized values of an input."""
         tensor = self.ins[position]

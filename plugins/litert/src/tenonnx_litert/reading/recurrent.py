@@ -10,7 +10,8 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, TensorType, Value, constant, subgraph
-from tenonnx_litert.reading.calls import Call, activated, dequantized, lite_rule
+from tenonnx_litert.reading.calls import Call, QuantizedResult, activated, dequantized, lite_rule
+from tenonnx_litert.reading.integer_lstm import IntegerLstm
 from tenonnx_litert.reading.layers import as_quantized, is_hybrid, sizes_of
 from tenonnx_quantized.quantize import quantize_linear
 from tenonnx_tensorflow.tracked_values import number
@@ -18,9 +19,6 @@ from tenonnx_tensorflow.tracked_values import number
 #: The order of gates in TFLite's inputs: input, forget, cell, output; and how ONNX wants them: input, output, forget, cell.
 _INPUT, _FORGET, _CELL, _OUTPUT = range(4)
 _OF_ONNX = (_INPUT, _OUTPUT, _FORGET, _CELL)
-
-#: The steps of sums before a gate's function, and of what it gives, where an LSTM computes with quantized values of 16 bits.
-_SUM, _UNIT = 2.0**-12, 2.0**-15
 
 
 def fixed(x: Value, step: float) -> Value:
@@ -42,10 +40,16 @@ def _stepped(x: Value, starts: Sequence[Value], step: Callable[..., list[Value]]
     return list(ops.loop(length, None, *starts, body=made))
 
 
-def _by_time(call: Call, run: Callable[[Value], Value], backwards: bool = False) -> Value:
-    """A layer over the steps of the first input, which lie along its first axis or behind that of the batch."""
+def _by_time(call: Call, run: Callable[[Value], Value], backwards: bool = False, *, raw: bool = False) -> Value:
+    """A layer over the steps of the first input, which lie along its first axis or behind that of the batch.
+
+    The layer takes and returns quantized values where ``raw``.
+    """
     by_batch = not call.option("TimeMajor", False)
-    x = call.turned(0, [1, 0, 2]) if by_batch else call.real(0)
+    if raw:
+        x = ops.transpose(call.raw(0), perm=[1, 0, 2]) if by_batch else call.raw(0)
+    else:
+        x = call.turned(0, [1, 0, 2]) if by_batch else call.real(0)
     found = run(_reversed(x) if backwards else x)
     found = _reversed(found) if backwards else found
     return ops.transpose(found, perm=[1, 0, 2]) if by_batch else found
@@ -88,17 +92,10 @@ class _Lstm:
             raise NotRepresentable(
                 "recurrent weights are diagonals instead of matrices", given=self.call.operator.title
             )
-        if self.is_fixed and len(self.call.operator.intermediates) > 5:
-            raise NotRepresentable("the gates of an LSTM do not have 16 bits", given=self.call.operator.title)
 
     @property
     def hybrid(self) -> bool:
         return is_hybrid(self.call, self.weights + 1)
-
-    @property
-    def is_fixed(self) -> bool:
-        first = self.call.ins[0]
-        return first is not None and first.quantization is not None
 
     def part(self, offset: int, gate: int) -> Value | None:
         position = self.weights + offset + gate
@@ -114,7 +111,7 @@ class _Lstm:
         """Whether it is one of ONNX."""
         clipped = self.call.option("CellClip", 0.0) or self.call.option("ProjClip", 0.0)
         more = [self.weights + 15, *(self.norm + k for k in range(4) if self.norm is not None)]
-        return not (self.is_fixed or self.hybrid or clipped or any(map(self.call.has, more))) and self.has_input_gate
+        return not (self.hybrid or clipped or any(map(self.call.has, more))) and self.has_input_gate
 
     @property
     def states(self) -> list[Value | None]:
@@ -163,46 +160,27 @@ class _Lstm:
             def total(gate: int, cell: Value | None = None) -> Value:
                 return gates[gate].total(self, row, hidden, cell)
 
-            forget, candidate = self._unit(ops.sigmoid(total(_FORGET, cell))), self._unit(self._activated(total(_CELL)))
-            if self.has_input_gate:
-                taken = self._unit(ops.sigmoid(total(_INPUT, cell)))
-            else:
-                taken = ops.sub(number(1 - _UNIT if self.is_fixed else 1, forget), forget)
-            cell = self._clipped(self._held(ops.mul(forget, cell), ops.mul(taken, candidate)), "CellClip")
-            output = self._unit(ops.sigmoid(total(_OUTPUT, cell)))
-            return [self._projected(ops.mul(output, self._unit(self._activated(cell))), turned), cell]
+            forget, candidate = ops.sigmoid(total(_FORGET, cell)), self._activated(total(_CELL))
+            taken = ops.sigmoid(total(_INPUT, cell)) if self.has_input_gate else ops.sub(number(1, forget), forget)
+            cell = self._clipped(ops.add(ops.mul(forget, cell), ops.mul(taken, candidate)), "CellClip")
+            output = ops.sigmoid(total(_OUTPUT, cell))
+            return [self._projected(ops.mul(output, self._activated(cell)), turned), cell]
 
         *left, rows = _stepped(x, [hidden, cell], step)
         return [rows, *left]
 
-    def _held(self, kept: Value, added: Value) -> Value:
-        if not self.is_fixed:
-            return ops.add(kept, added)
-        tensor = self.call.ins[self.cell]
-        assert tensor is not None
-        assert tensor.quantization is not None
-        step = float(tensor.quantization.scales[0])
-        return fixed(ops.add(fixed(kept, step), fixed(added, step)), step)
-
     def _projected(self, found: Value, weights: Value | None) -> Value:
         if weights is not None:
-            found = self.call.as_intermediate(found, 4) if self.is_fixed else found
             found = _product(self.call, found, weights, self.hybrid)
             bias = self.part(16, 0)
             found = self._clipped(found if bias is None else ops.add(found, bias), "ProjClip")
-        return self.call.as_tensor(found, self.hidden) if self.is_fixed else found
+        return found
 
     def turned(self, offset: int, gate: int) -> Value:
         return self.call.turned(self.weights + offset + gate, [1, 0])
 
-    def rounded(self, x: Value, step: float) -> Value:
-        return fixed(x, step) if self.is_fixed else x
-
-    def _unit(self, x: Value) -> Value:
-        return self.rounded(x, _UNIT)
-
     def _activated(self, x: Value) -> Value:
-        return ops.tanh(x) if self.is_fixed or _activation(self.call) == "Tanh" else ops.relu(x)
+        return ops.tanh(x) if _activation(self.call) == "Tanh" else ops.relu(x)
 
     def _clipped(self, x: Value, option: str) -> Value:
         most = self.call.option(option, 0.0)
@@ -218,16 +196,14 @@ class _Gate:
     bias: Value
     peephole: Value | None
     norm: Value | None
-    step: float
 
     @staticmethod
     def of(layer: _Lstm, gate: int) -> _Gate:
         call = layer.call
         norm = call.real(layer.norm + gate) if layer.norm is not None and call.has(layer.norm + gate) else None
-        step = float(call.intermediate(gate).scales[0]) if norm is not None and layer.is_fixed else _SUM
         peephole = None if gate == _CELL else layer.part(8, {_INPUT: 0, _FORGET: 1, _OUTPUT: 2}[gate])
         bias = call.real(layer.weights + 11 + gate)
-        return _Gate(layer.turned(0, gate), layer.turned(4, gate), bias, peephole, norm, step)
+        return _Gate(layer.turned(0, gate), layer.turned(4, gate), bias, peephole, norm)
 
     def total(self, layer: _Lstm, row: Value, hidden: Value, cell: Value | None) -> Value:
         """The share of the input, to which those of the states are added; ``cell`` is what its peephole sees."""
@@ -235,31 +211,41 @@ class _Gate:
         parts = [_product(layer.call, hidden, self.recurrent, layer.hybrid)]
         if self.peephole is not None and cell is not None:
             parts.append(ops.mul(cell, self.peephole))
-        total = layer.rounded(seen if self.norm is not None else ops.add(seen, self.bias), self.step)
+        total = seen if self.norm is not None else ops.add(seen, self.bias)
         for part in parts:
-            total = layer.rounded(ops.add(total, layer.rounded(part, self.step)), self.step)
+            total = ops.add(total, part)
         if self.norm is None:
             return total
         apart = ops.sub(total, ops.reduce_mean(total, [1], keepdims=1))
         spread = ops.reduce_mean(ops.mul(apart, apart), [1], keepdims=1)
-        unit = ops.div(apart, ops.sqrt(ops.add(spread, number(0 if layer.is_fixed else 1e-8, spread))))
-        return layer.rounded(ops.add(ops.mul(unit, self.norm), self.bias), _SUM)
+        unit = ops.div(apart, ops.sqrt(ops.add(spread, number(1e-8, spread))))
+        return ops.add(ops.mul(unit, self.norm), self.bias)
+
+
+def _integers(call: Call) -> IntegerLstm | None:
+    """The LSTM of an operator whose input is quantized."""
+    first = call.ins[0]
+    return None if first is None or first.quantization is None else IntegerLstm(call, 1, 18, 19, 20)
 
 
 @lite_rule("UNIDIRECTIONAL_SEQUENCE_LSTM")
-def lstm(call: Call) -> Value:
+def lstm(call: Call) -> Any:
     """Inputs: 0 x, 1 to 4 weights, 5 to 8 of the state, 9 to 11 peepholes, 12 to 15 biases, 16 and 17 a projection,
     18 and 19 the states, 20 to 23 scales of a normalization."""
+    if (integers := _integers(call)) is not None:
+        return QuantizedResult(_by_time(call, lambda x: integers.run(x, _stepped), raw=True))
     return _by_time(call, _Lstm(call, 1, 18, 19, 20).run)
 
 
 @lite_rule("LSTM")
-def single_lstm(call: Call) -> Value:
+def single_lstm(call: Call) -> Any:
     """One step of it."""
     if call.option("KernelType", 0):
         raise NotRepresentable(
             "an LSTM does not have weights for each gate", given=f"{call.operator.title} of the kind BASIC"
         )
+    if (integers := _integers(call)) is not None:
+        return QuantizedResult(ops.squeeze(integers.run(ops.unsqueeze(call.raw(0), [0]), _stepped), [0]))
     layer = _Lstm(call, 1, 18, 19, 20)
     return ops.squeeze(layer.run(call.moved(0, lambda x: ops.unsqueeze(x, [0]))), [0])
 

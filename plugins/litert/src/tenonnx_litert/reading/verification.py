@@ -64,10 +64,11 @@ def verify_file(path: Path, interpreter: Interpreter, graph: Graph, allowed: All
         return found
 
     wide = any(value.dtype is DType.int16 for value in graph.outputs)
-    steps = (_STEPS_OF_16_BITS if wide else _STEPS) if step else 0
+    is_quantized = step > 0 or any(value.dtype is DType.int8 for value in graph.outputs)
+    steps = (_STEPS_OF_16_BITS if wide else _STEPS) if is_quantized else 0
     coarse = Tolerance(_STEPS_OF_FLOATS * step, 1e-4, "steps of quantized values inside") if step else None
     found = verify_against("TFLite", run, graph, allowed, coarse=coarse, steps=steps)
-    if step:
+    if steps:
         found.notes.append(f"quantized values may differ by {counted(steps, 'step')} where a rounding is a tie")
     return found
 
