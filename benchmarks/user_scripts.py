@@ -202,11 +202,12 @@ def main() -> None:
     flags.add_argument("--theirs", action="append", required=True, metavar="TOOL=PYTHON")
     flags.add_argument("--ours", action="append", default=[], metavar="TOOL=PYTHON")
     flags.add_argument("--only", default="", help="part of a title")
+    flags.add_argument("--skip", type=int, default=0, help="number of scripts of each tool to leave out")
     given = flags.parse_args()
     ours = dict(each.split("=", 1) for each in given.ours)
     for tool, theirs in (each.split("=", 1) for each in given.theirs):
         equal = total = 0
-        for title, text in scripts(SCRIPTS / f"{tool}.txt"):
+        for title, text in list(scripts(SCRIPTS / f"{tool}.txt"))[given.skip :]:
             if given.only not in title:
                 continue
             with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
