@@ -158,7 +158,13 @@ def differences(theirs: Path, ours: Path, quantized: bool) -> str:
     if files[0] != files[1]:
         return f"files {sorted(files[0])} and {sorted(files[1])}"
     for name in sorted(files[0]):
-        one, two = (onnxruntime.InferenceSession(folder / name) for folder in (theirs, ours))
+        sessions = []
+        for whose, folder in (("the tool", theirs), ("ours", ours)):
+            try:
+                sessions.append(onnxruntime.InferenceSession(folder / name))
+            except Exception as error:
+                return f"{name} of {whose} does not load: {str(error).strip().splitlines()[0][:160]}"
+        one, two = sessions
         for each in ("get_inputs", "get_outputs"):
             a, b = ([(v.name, v.type, len(v.shape)) for v in getattr(s, each)()] for s in (one, two))
             if each == "get_outputs":  # the rank of an output may be unknown in one of them

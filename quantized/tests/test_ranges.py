@@ -135,3 +135,15 @@ def test_the_command(tmp_path):
     made = tx.load(tmp_path / "q.onnx")
     held = [n.inputs[0] for n in made.nodes if n.op_type == "DequantizeLinear" and "quantized" in n.inputs[0].name]
     assert all(np.abs(np.asarray(value.data).astype(int)).max() <= 64 for value in held if value.dtype.name == "int8")
+
+
+@pytest.mark.parametrize("mode", ["static", "dynamic", "weights"])
+def test_the_same_model_without_measuring(mode):
+    batches = BATCHES if mode == "static" else None
+    plain, measured = tx.quantize(model(), batches, mode=mode)
+    made, report = tx.quantize(model(), batches, mode=mode, measure=False)
+    assert measured.outputs
+    assert not report.outputs
+    assert not report.tensors
+    assert "not measured" in report.notes[-1]
+    assert made.to_proto() == plain.to_proto()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,9 +47,10 @@ def save(
 ) -> None:
     """Write a message; where it has more than ``threshold`` bytes, weights from ``smallest`` bytes on in a file
     beside it."""
-    size = model.ByteSize()
-    beside = smallest if size > min(threshold, _LARGEST_MESSAGE) else None
-    tx.export(tx.load(model), path, external_data_threshold=beside, overwrite=True)
+    if model.ByteSize() > min(threshold, _LARGEST_MESSAGE):
+        tx.export(tx.load(model), path, external_data_threshold=smallest, overwrite=True)
+    else:
+        Path(path).write_bytes(model.SerializeToString())
 
 
 def same_outputs(

@@ -60,6 +60,7 @@ def quantize(
     metric: Metric | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    measure: bool = True,
     **settings: Any,
 ) -> tuple[Graph, Report]:
     """``graph`` with quantized weights and activations, and a report; ``settings`` are those of ``QuantizeConfig``.
@@ -77,7 +78,8 @@ def quantize(
     layer is written to the folder as soon as it is rounded, and a run that was killed goes on where it ended. Models
     with more than 2 GiB of weights go layer by layer without one, too, unless there is a ``report``. ``progress`` is
     called with the number of layers done, the number of all, and the name of the weights. The error of the outputs is
-    not measured then.
+    not measured then. ``measure=False`` measures no error of outputs, weights or activations, and runs the model only
+    where ranges, statistics or a budget are wanted: several times faster.
 
     The opset of the result is at least 13; 19 with float8; 21 with blocks, 16 or 4 bits; 23 with float4; 24 with scales
     that are powers of two; 25 with 2 bits. Raises
@@ -85,7 +87,7 @@ def quantize(
     """
     chosen = config_of(recipe, settings)
     data = () if batches is None else batches
-    feeds = _feeds(graph, batches_of(graph, data, columns=columns, batch_size=batch_size), chosen, report)
+    feeds = _feeds(graph, batches_of(graph, data, columns=columns, batch_size=batch_size), chosen, report, measure)
     original = graph.copy()
     if chosen.initializers_as_constants:
         original.all_inputs = original.inputs
@@ -126,18 +128,23 @@ def quantize(
     if "bias-correction" in chosen.methods and moments is not None:
         correct_biases(graph, quantizer.inputs, moments, quantized)
         made, quantized = quantizer.apply(kept, bits)
+    output_errors = dict.fromkeys(wanted, 0.0)
+    if kept and measure:
+        output_errors = errors(outputs_of(made, found.batches, backend), wanted)
     result = Report(
-        _tensors(quantizer, kept, quantized, found),
-        errors(outputs_of(made, found.batches, backend), wanted) if kept else dict.fromkeys(wanted, 0.0),
+        _tensors(quantizer, kept, quantized, found) if measure else [],
+        output_errors if measure else {},
         [node.name or node.op_type for node in kept],
         [node.name or node.op_type for node in nodes if node not in kept],
-        *reached(original, made),
+        *(reached(original, made) if measure else ()),
         layers=layers,
         notes=notes,
         ranges=found.ranges,
     )
     floats = {value.name for value in graph.outputs if _is_float(value)}
     result.sqnr = {name: sqnr(error) for name, error in result.outputs.items() if name in floats}
+    if not measure:
+        result.notes.append("the error of the outputs was not measured")
     made = quantizer.at_version(made, quantized)
     if caches:
         names = {value.name for pair in caches for value in pair}
@@ -208,7 +215,9 @@ def _is_float(value: Value) -> bool:
 # ----- data -----------------------------------------------------------------------------------------------------------
 
 
-def _feeds(graph: Graph, batches: Iterator[Batch], chosen: QuantizeConfig, report: bool) -> Iterable[Batch]:
+def _feeds(
+    graph: Graph, batches: Iterator[Batch], chosen: QuantizeConfig, report: bool, measure: bool
+) -> Iterable[Batch]:
     """The batches to run the model on: those given, random ones for errors alone, or none for a large model.
 
     Raises ``InvalidCall`` without data where the settings need some."""
@@ -224,7 +233,7 @@ def _feeds(graph: Graph, batches: Iterator[Batch], chosen: QuantizeConfig, repor
                 what, other = "quantization of caches", ""
             do = f"give batches of inputs (on the command line --inputs FILE){other}"
             raise InvalidCall(f"{what} got no calibration data", given="none", do=do)
-    elif not measures and not is_measured(graph, given, None):
+    elif not measures and not (measure and is_measured(graph, given, None)):
         return []
     if first is None:
         return [generate_feeds(graph)] if measures or is_measured(graph, [], None) else []

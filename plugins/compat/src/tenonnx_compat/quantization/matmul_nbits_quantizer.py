@@ -186,6 +186,7 @@ class MatMulNBitsQuantizer:
                 ops=["MatMul"],
                 leave_out=left_out(self._graph, self.nodes_to_include, list(self.nodes_to_exclude)),
                 layers=layers,
+                measure=False,
             )
         except NothingToQuantize:
             return

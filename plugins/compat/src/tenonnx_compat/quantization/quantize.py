@@ -274,7 +274,8 @@ def _quantized(
     if ops and not there:
         return graph, None
     try:
-        return tx.quantize(graph, batches, ops=there, leave_out=left_out(graph, wanted, excluded), **settings)
+        left = left_out(graph, wanted, excluded)
+        return tx.quantize(graph, batches, ops=there, leave_out=left, measure=False, **settings)
     except NothingToQuantize:
         return graph, None
 

@@ -32,6 +32,7 @@ def outputs_of(model: Any, options: Mapping[str, Any]) -> list[Output]:
     """The outputs of an estimator, or of the last step of a pipeline, for these options."""
     from sklearn.base import is_classifier, is_regressor
     from sklearn.feature_selection import SelectorMixin
+    from sklearn.gaussian_process import GaussianProcessRegressor
 
     last = model
     while getattr(last, "steps", None):
@@ -43,9 +44,9 @@ def outputs_of(model: Any, options: Mapping[str, Any]) -> list[Output]:
     if is_classifier(last):
         return [*_of_classifier(last, options), *_of_trees(last, options)]
     if is_regressor(last):
-        if options.get("return_std"):
-            return [Output("predict", "GPmean", column=True), Output("predict_std", "GPcovstd")]
-        return [Output("predict", "variable", column=True), *_of_trees(last, options)]
+        mean, deviation = ("GPmean", "GPcovstd") if isinstance(last, GaussianProcessRegressor) else ("variable", "std")
+        deviations = [Output("predict_std", deviation)] if options.get("return_std") else []
+        return [Output("predict", mean, column=True), *deviations, *_of_trees(last, options)]
     if kind == "outlier_detector":
         return [Output("predict", "label", column=True), Output("decision_function", "scores", column=True), *samples]
     if hasattr(last, "predict_proba"):
