@@ -25,7 +25,14 @@ class Quantization(NamedTuple):
         scale, zero_point = parameters.arrays
         long = _axes_of(parameters)
         zeros = np.broadcast_to(zero_point, scale.shape).reshape(-1)
-        return cls(scale.reshape(-1).tolist(), zeros.tolist(), long[0] if long else 0)
+        return cls.small(scale.reshape(-1).tolist(), zeros.tolist(), long[0] if long else 0)
+
+    @classmethod
+    def small(cls, scales: list[float], zero_points: list[int], axis: int = 0) -> Quantization:
+        """One scale and zero point where those of all channels are equal."""
+        if len(set(scales)) == len(set(zero_points)) == 1:
+            return cls(scales[:1], zero_points[:1])
+        return cls(scales, zero_points, axis)
 
 
 @dataclass
@@ -294,4 +301,4 @@ def _bias(plan: QuantizedTensors, value: Value, x: Parameters, weights: Paramete
     wide = np.int64 if x.arrays[1].dtype == np.int16 else np.int32
     if np.any(np.abs(steps) >= np.iinfo(wide).max):
         return None
-    return plan.constant(steps.astype(wide), Quantization(step.tolist(), [0] * step.size))
+    return plan.constant(steps.astype(wide), Quantization.small(step.tolist(), [0] * step.size))

@@ -75,7 +75,7 @@ class Subgraph:
 
     def table(self, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> int:
         builder = self.file.builder
-        name = builder.CreateString(self.graph.name or "main")
+        name = builder.CreateSharedString(self.graph.name or "main")
         parts = (
             self.file.vector(tflite.SubGraphStartTensorsVector, self.tensors),
             self.file.numbers(inputs),
@@ -145,7 +145,7 @@ class Subgraph:
     def handle(self, name: str, made: list[int]) -> int:
         """The tensor of a handle of a variable, whose operator is added to those ``made``."""
         builder = self.file.builder
-        label = builder.CreateString(name)
+        label = builder.CreateSharedString(name)
         tflite.TensorStart(builder)
         tflite.TensorAddType(builder, _HANDLE)
         tflite.TensorAddName(builder, label)
@@ -181,7 +181,7 @@ class Subgraph:
         raw = _raw(value) if value.data is not None and value.producer is None else b""
         dims = [] if shape is None else [n if isinstance(n, int) else 1 for n in shape]
         signature = [] if shape is None else [n if isinstance(n, int) else -1 for n in shape]
-        name = builder.CreateString(value.name)
+        name = self.file.text(value.name)
         sizes, open_sizes = self.file.numbers(dims), self.file.numbers(signature) if -1 in signature else None
         buffer = self.file.place_of(raw) if raw else 0
         quantization = self.quantization(value)
@@ -189,7 +189,8 @@ class Subgraph:
         tflite.TensorAddShape(builder, sizes)
         tflite.TensorAddType(builder, getattr(tflite.TensorType, _TYPES[kind.dtype]))
         tflite.TensorAddBuffer(builder, buffer)
-        tflite.TensorAddName(builder, name)
+        if name is not None:
+            tflite.TensorAddName(builder, name)
         if open_sizes is not None:
             tflite.TensorAddShapeSignature(builder, open_sizes)
         if quantization is not None:
@@ -201,14 +202,10 @@ class Subgraph:
         found = self.quantized.parameters.get(value)
         if found is None:
             return None
-        builder = self.file.builder
         scales = self.file.numbers(found.scales, np.float32)
         zero_points = self.file.numbers(found.zero_points, np.int64)
-        tflite.QuantizationParametersStart(builder)
-        tflite.QuantizationParametersAddScale(builder, scales)
-        tflite.QuantizationParametersAddZeroPoint(builder, zero_points)
-        tflite.QuantizationParametersAddQuantizedDimension(builder, found.axis)
-        return int(tflite.QuantizationParametersEnd(builder))
+        fields = {"Scale": scales, "ZeroPoint": zero_points, "QuantizedDimension": found.axis}
+        return self.file.table("QuantizationParameters", fields)
 
     # ----- operators --------------------------------------------------------------------------------------------------
 
@@ -278,16 +275,12 @@ class Subgraph:
         return len(self.file.subgraphs) - 1
 
     def options(self, table: str, attributes: Mapping[str, Any]) -> int:
-        builder = self.file.builder
-        vectors = {k: self.file.numbers(v) for k, v in attributes.items() if isinstance(v, list)}
-        getattr(tflite, f"{table}Start")(builder)
+        fields = {}
         for name, value in attributes.items():
-            if value is None:
-                continue
-            field = re.sub(r"(?:^|_)(\w)", lambda found: found[1].upper(), name)
-            add = getattr(tflite, f"{table}Add{field}")
-            add(builder, vectors[name] if name in vectors else _field(name, value))
-        return int(getattr(tflite, f"{table}End")(builder))
+            if value is not None:
+                field = re.sub(r"(?:^|_)(\w)", lambda found: found[1].upper(), name)
+                fields[field] = self.file.numbers(value) if isinstance(value, list) else _field(name, value)
+        return self.file.table(table, fields)
 
 
 def _field(name: str, value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import flatbuffers
@@ -14,13 +14,18 @@ _ALIGNMENT = 16
 
 
 class Tables:
-    """The buffers, operator codes and subgraphs of a file that is written, and what vectors of it are equal."""
+    """The buffers, operator codes and subgraphs of a file that is written, and vectors and tables that it has once.
 
-    def __init__(self) -> None:
+    ``names`` are those of the model: tensors of other names have none in the file.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = names
         self.builder = flatbuffers.Builder(1 << 16)
         self.codes: dict[str, int] = {}
         self.held: dict[bytes, int] = {}
         self.vectors: dict[tuple[str, bytes], int] = {}
+        self.tables: dict[tuple[Any, ...], int] = {}
         self.data: list[bytes] = [b""]
         self.subgraphs: list[int] = []
         self.first: int | None = None  # the subgraph that assigns the first contents of variables
@@ -31,6 +36,20 @@ class Tables:
         for offset in reversed(offsets):
             self.builder.PrependUOffsetTRelative(offset)
         return int(self.builder.EndVector())
+
+    def table(self, kind: str, fields: Mapping[str, Any]) -> int:
+        """A table with these fields; equal ones share a place."""
+        key = kind, *fields.items()
+        if key not in self.tables:
+            getattr(tflite, f"{kind}Start")(self.builder)
+            for field, value in fields.items():
+                getattr(tflite, f"{kind}Add{field}")(self.builder, value)
+            self.tables[key] = int(getattr(tflite, f"{kind}End")(self.builder))
+        return self.tables[key]
+
+    def text(self, name: str) -> int | None:
+        """The place of a name; None for one that the model does not have."""
+        return int(self.builder.CreateSharedString(name)) if name in self.names else None
 
     def numbers(self, values: Sequence[Any], dtype: Any = np.int32) -> int:
         """A vector of numbers; equal vectors share a place, which zero points of channels make small."""

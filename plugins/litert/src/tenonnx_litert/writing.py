@@ -19,7 +19,7 @@ from tenonnx_litert.tables import Tables
 _SCHEMA = 3
 
 #: Bytes of the verdict in the metadata, which are there before it is known.
-VERIFICATION_SIZE = 256
+VERIFICATION_SIZE = 128
 
 #: Versions of operators whose first versions the interpreter does not have.
 _VERSIONS = {"BROADCAST_TO": 2}
@@ -31,7 +31,8 @@ def contents(signatures: Mapping[str, Signature]) -> bytes:
     Raises ``NotRepresentable`` for an element type that a file cannot hold, and for more than 2 GiB, ``InvalidCall``
     for states of one name that differ.
     """
-    return _File().finished(signatures)
+    names = {value.name for each in signatures.values() for value in each.source.values()}
+    return _File(names).finished(signatures)
 
 
 def with_verification(contents: bytes, verdict: str) -> bytes:
@@ -110,7 +111,7 @@ class _File(Tables):
         ):
             entries = []
             for name, tensor in tensors:
-                label = self.builder.CreateString(name)
+                label = self.builder.CreateSharedString(name)
                 tflite.TensorMapStart(self.builder)
                 tflite.TensorMapAddName(self.builder, label)
                 tflite.TensorMapAddTensorIndex(self.builder, tensor)
