@@ -15,6 +15,7 @@ from tenonnx_litert.builtins.builtin import DOMAIN
 from tenonnx_litert.fusing import fused
 from tenonnx_litert.integers import moved
 from tenonnx_litert.lowerings import LOWERINGS, SPATIAL
+from tenonnx_litert.lowerings.recurrent import lstm_layer
 from tenonnx_litert.qdq import is_quantized, with_builtins
 from tenonnx_litert.quantized_tensors import quantized_tensors
 from tenonnx_litert.state import Signature, first_contents, state_of, with_state_open
@@ -109,10 +110,23 @@ def builtin_graph(graph: Graph) -> Graph:
 
 def _lowered(graph: Graph) -> Graph:
     found = fuse(simplify(graph), [ops.gelu, ops.hard_swish])
-    images = Rewriter(found, _with_channels_last).run()
+    images = Rewriter(found, _with_layers).run()
+    images = Rewriter(images, _with_channels_last).run()
     placed = channels_first(prune(images))
     target = Target({DOMAIN: 1}, runtime=LiteRT())
     return fused(fold(retarget_to(placed, target, spare_defaults=False).graph))
+
+
+def _with_layers(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
+    """An LSTM as a layer with a kernel; None where none fits, in a branch or loop, and where the last cell is read."""
+    if call.op is not ops.lstm or call.node is None or rewriter.outer is not None:
+        return None
+    cell = call.node.outputs[2] if len(call.node.outputs) > 2 else None
+    if cell is not None and (cell in rewriter.source.outputs or rewriter.readers.get(cell)):
+        return None
+    with contextlib.suppress(NotRepresentable), rewriter.attempt():
+        return lstm_layer(*call.inputs, **call.attributes)[: call.outputs]
+    return None
 
 
 def _with_channels_last(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:

@@ -11,6 +11,7 @@ import tflite
 
 from tenonnx.extend import DType, Graph, Node, NotRepresentable, TensorType, Value
 from tenonnx_litert.builtins.builtin import OPTIONS
+from tenonnx_litert.builtins.recurrent import variable_tensor
 from tenonnx_litert.quantized_tensors import quantized_tensors
 from tenonnx_litert.state import Signature
 from tenonnx_litert.tables import Tables
@@ -38,6 +39,9 @@ _ENUMS = {
     "mode": tflite.MirrorPadMode,
 }
 
+
+#: Copies, which are a CAST to the same type: an input of a subgraph that is an output, too, and a variable tensor.
+_COPIES = ("Identity", variable_tensor.name)
 
 #: The type of a handle of a variable, and options of its operators.
 _HANDLE = tflite.TensorType.RESOURCE
@@ -191,6 +195,8 @@ class Subgraph:
         tflite.TensorAddBuffer(builder, buffer)
         if name is not None:
             tflite.TensorAddName(builder, name)
+        if value.producer is not None and value.producer.op is variable_tensor:
+            tflite.TensorAddIsVariable(builder, True)
         if open_sizes is not None:
             tflite.TensorAddShapeSignature(builder, open_sizes)
         if quantization is not None:
@@ -214,9 +220,9 @@ class Subgraph:
         inputs = [-1 if v is None else self.place(v) for v in given]
         outputs = [self.place(v) for v in results if v is not None]
         name = self.quantized.names.get(node, node.op_type)
-        if name == "Identity":  # an output of a subgraph that is an input, too: CAST to the same type copies it
+        table = OPTIONS.get(name, "")
+        if name in _COPIES:
             name = "CAST"
-        table = "" if node.op_type == "Identity" else OPTIONS[name]
         if node.subgraphs:
             captured = [k for k, v in enumerate(node.captures) if not self.is_constant(v)]
             inputs += [self.place(node.captures[k]) for k in captured]

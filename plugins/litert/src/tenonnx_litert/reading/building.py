@@ -215,7 +215,9 @@ class Builder:
         return self.tables[name]
 
     def keep(self, place: int, content: Value) -> None:
-        """Let a variable tensor of the subgraph hold something else from here on."""
+        """Let a variable tensor of the subgraph hold something else from here on, unless each run assigns it."""
+        if any(place in operator.outputs for operator in self.file.subgraphs[self.at].operators):
+            return
         self.state.assign(self._variable(place, self.file.subgraphs[self.at].tensors[place]), content)
 
     def _applied(self, subgraph: Subgraph, operator: Operator, held: dict[int, Any]) -> list[Any]:
