@@ -1,4 +1,4 @@
-"""A training gives the same numbers on every backend: .ci/run runs these tests with PyTorch and with JAX, too."""
+"""Equal training results on every backend: .ci/run runs these tests with PyTorch and with JAX, too."""
 
 import importlib.util
 import io
@@ -12,7 +12,7 @@ import tenonnx_training as tt
 from tenonnx_standard.batch_norm import batch_normalization
 from tenonnx_standard.regularization import dropout
 
-#: The first two have environments of their own.
+#: torch and jax have environments of their own.
 BACKENDS = [name for name in ("torch", "jax") if importlib.util.find_spec(f"tenonnx_{name}")] or ["onnxruntime"]
 
 DRAWN = np.random.default_rng(0)
@@ -36,7 +36,7 @@ def network():
 
 HOW = {"loss": "softmax_cross_entropy", "optimizer": tt.Adam(1e-2), "batch_size": 8, "epochs": 2, "seed": 4}
 
-#: What may be asked of a training, and how near its numbers are to be.
+#: Options of a training, and tolerances of its results.
 WAYS = {
     "plain": ({}, 1e-4),
     "accumulate": ({"accumulate": 3, "optimizer": tt.Momentum(0.1)}, 1e-4),
@@ -119,7 +119,7 @@ def test_callbacks_end_a_training_that_goes_on_bit_for_bit(backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_training_goes_on_from_a_checkpoint_within_an_epoch(backend, tmp_path):
-    """As after a process was killed: from the batches that were written last."""
+    """Resume after a killed process, from the last batches that were written."""
     checkpoint = tmp_path / "checkpoint.safetensors"
     expected, _ = trained(backend)
     held = tx.Graph.save

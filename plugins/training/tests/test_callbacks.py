@@ -1,4 +1,4 @@
-"""Callbacks of ``fit``: hooks, effects, and the ready-made ones."""
+"""Callbacks of ``fit``: hooks, effects, and the built-in ones."""
 
 import csv
 import json
@@ -199,7 +199,7 @@ def test_schedules_that_there_are_not(tmp_path, schedule, capsys):
 
 @pytest.fixture
 def shown(monkeypatch):
-    """The pages that a notebook would show, in order."""
+    """Pages that a notebook would show, in order."""
     pages = []
     handle = SimpleNamespace(update=pages.append)
 

@@ -1,4 +1,4 @@
-"""Training state in files: under names that follow their variable, left out on demand, and never trained."""
+"""Training state in files: under names derived from their variable, left out on request, and never trained."""
 
 import io
 import json
@@ -32,7 +32,7 @@ def message(graph):
 
 
 def without_metadata(graph):
-    """Graph as left by a program that copies initializers and forgets our metadata."""
+    """Graph in the state in which a program leaves it that copies initializers and drops our metadata."""
     model = message(graph)
     del model.metadata_props[:]
     return model
@@ -188,7 +188,7 @@ def test_the_command_renames_state(tmp_path):
 
 
 def test_state_of_variables_that_are_gone_is_left_out_on_demand(tmp_path):
-    """As the refusal advises; state of another shape is left out, too."""
+    """Follow the advice of the error message; state of another shape is left out, too."""
     proto = without_metadata(trained())
     for tensor in proto.graph.initializer:
         if tensor.name.startswith("b__"):

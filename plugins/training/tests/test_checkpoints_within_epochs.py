@@ -29,7 +29,7 @@ class Steps(tt.Callback):
 
 @pytest.fixture
 def saves(monkeypatch):
-    """Runs a function before each write of a graph, with the samples that it is trained on; returns where to set it."""
+    """A list of functions that ``Graph.save`` calls first, with the number of trained samples."""
     held, before = tx.Graph.save, []
 
     def save(graph, path):
@@ -42,7 +42,7 @@ def saves(monkeypatch):
 
 
 def test_the_next_batch_does_not_wait_for_a_write(saves, tmp_path):
-    """The first write ends only after the second step, which would else wait for ever."""
+    """The first write ends only after the second step, which would otherwise wait forever."""
     second = threading.Event()
     saves.append(lambda samples: samples != 2 or second.wait(60) or pytest.fail("the second step waits"))
     history = tt.fit(
@@ -65,11 +65,11 @@ def test_every_checkpoint_is_written_in_order(saves, tmp_path):
 
 
 def test_a_checkpoint_is_of_its_own_step(saves, tmp_path):
-    """A checkpoint has nothing of the batches that are trained on while it is written, and each resumes."""
+    """A checkpoint contains nothing from batches trained during the write, and each can be resumed."""
     paths = []
 
     def copied(samples):
-        if (tmp_path / "c.safetensors").exists():  # that of the write before
+        if (tmp_path / "c.safetensors").exists():  # written by the previous save
             paths.append(tmp_path / f"{len(paths)}.safetensors")
             paths[-1].write_bytes((tmp_path / "c.safetensors").read_bytes())
 
@@ -83,7 +83,7 @@ def test_a_checkpoint_is_of_its_own_step(saves, tmp_path):
     for done, path in enumerate(paths, 1):
         graph = tx.load(path)
         rest = tt.fit(graph, DATA, epochs=1, metrics=how["metrics"])
-        reference, model = (expected, whole) if done < 10 else (after, more)  # the last one ends its epoch first
+        reference, model = (expected, whole) if done < 10 else (after, more)  # the last batch ends the epoch first
         assert rest.losses == reference.losses[done:]
         assert rest.epochs == reference.epochs
         np.testing.assert_array_equal(contents(graph)["w"], contents(model)["w"])
@@ -120,7 +120,7 @@ def test_a_write_that_fails_is_a_warning_and_the_next_one_counts(saves, tmp_path
 
 
 def test_frozen_weights_and_the_form_in_use_are_in_the_checkpoint(tmp_path):
-    """A checkpoint within an epoch has the same variables as that of an epoch."""
+    """A checkpoint within an epoch has the same variables as one after an epoch."""
     seen = []
     graph = linear()
 

@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent / "pytorch"
 
 @pytest.fixture
 def train(tmp_path, capsys):
-    """Run ``tenonnx train`` on four rows for a linear model; gives the exit code and all that it says."""
+    """Run ``tenonnx train`` on four rows for a linear model; returns the exit code and all output."""
     tx.export(linear(), tmp_path / "linear.onnx")
     np.savez(tmp_path / "rows.npz", x=X, y=Y, weight=np.float32([1, 2, 0, 1]))
 
@@ -85,7 +85,7 @@ def test_an_average_is_what_is_written_for_use(train, tmp_path):
 
 
 def test_a_file_exported_in_training_mode_is_as_accurate_in_use_as_in_validation(tmp_path, capsys):
-    """Its BatchNormalization has training_mode=1: the tuned file goes by running statistics, whatever the batch is."""
+    """With training_mode=1 in the source, the tuned file uses running statistics, independently of the batch."""
     data = np.load(FOLDER / "cnn.npz")
     x, labels = data["x"].reshape(-1, 1, 8, 8), data["labels"].reshape(-1)
     np.savez(tmp_path / "train.npz", x=x, labels=labels)
@@ -97,7 +97,7 @@ def test_a_file_exported_in_training_mode_is_as_accurate_in_use_as_in_validation
     how = ("--data", tmp_path / "train.npz", "--validation", test, *common, "-o", tuned)
     assert main(["train", str(FOLDER / "cnn.onnx"), *map(str, how)]) == 0
     told = json.loads(capsys.readouterr().out)["epochs"][-1]["validation_accuracy"]
-    assert told > 0.5  # by chance 0.2
+    assert told > 0.5  # 0.2 by chance
     session = onnxruntime.InferenceSession(tuned)
     for batch in (1, 7, 128):
         scores = np.concatenate([session.run(None, {"x": x[k : min(k + batch, 128)]})[0] for k in range(0, 128, batch)])

@@ -131,7 +131,7 @@ def test_results_need_a_place_before_the_training(paths, message, data, capsys, 
 
 
 def test_variables_that_are_not_trained_stay_as_they_are_written(tmp_path, data):
-    """Contents may be in fields of their own, such as float_data."""
+    """Contents may be in typed fields such as float_data."""
     model = onnx.load(CNN)
     (kernel,) = (tensor for tensor in model.graph.initializer if tensor.name == "block1.conv.weight")
     numbers = onnx.numpy_helper.to_array(kernel).reshape(-1)
@@ -332,7 +332,7 @@ def test_a_resumed_training_knows_that_its_text_labels_are_classes(name, setting
 
 @pytest.fixture
 def full(tmp_path):
-    """A folder with a model of 16 KB, and data for it, where no file over 32 KB fits: its checkpoint has 48 KB."""
+    """A folder with a 16 KB model and its data, with a limit of 32 KB for files: a checkpoint has 48 KB."""
     resource = pytest.importorskip("resource", reason="limits of files are of POSIX")
     text = "g (float[n, 64] x) => (float[n, 64] y) <float[64, 64] w = {%s}> { y = MatMul (x, w) }"
     header = '<ir_version: 8, opset_import: ["": 17]> '
@@ -376,7 +376,7 @@ def test_a_graph_has_what_was_trained_where_the_checkpoint_fails(full):
 
 @pytest.fixture
 def steep(tmp_path):
-    """A model that one step at a learning rate of 2 throws far off, and data for it."""
+    """A model that diverges with one step at a learning rate of 2, and data for it."""
     tx.export(linear(), tmp_path / "m.onnx")
     np.savez(tmp_path / "d.npz", x=X, labels=Y)
     return [tmp_path / "m.onnx", "--data", tmp_path / "d.npz", "--loss", "mean_squared_error", "--optimizer", "sgd"]
@@ -397,7 +397,7 @@ def test_a_training_that_diverges_stops_with_the_last_good_epoch(steep, tmp_path
 
 
 def test_a_small_first_loss_may_grow():
-    """Of a model that fits already, one odd sample is no divergence."""
+    """For a model that fits already, one outlier is not divergence."""
     graph = linear()
     odd = [(X, X @ np.float32([[1], [2]]) + np.float32(0.5)), (X[:1], np.float32([[9]]))]
     history = tt.fit(graph, odd, loss="mean_squared_error", optimizer=tt.SGD(1e-6))

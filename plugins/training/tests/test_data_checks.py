@@ -78,7 +78,7 @@ def test_the_command_names_the_line_of_a_table(line, told, tmp_path, capsys):
 
 
 class Shuffling:
-    """Batches in an order of their own each time."""
+    """Batches in a new order at each iteration."""
 
     def __init__(self):
         self.random = np.random.default_rng(0)
@@ -89,7 +89,7 @@ class Shuffling:
 
 
 class OfEpoch(Shuffling):
-    """Batches in an order that the epoch decides."""
+    """Batches in an order that depends on the epoch."""
 
     def set_epoch(self, number):
         self.random = np.random.default_rng(number)

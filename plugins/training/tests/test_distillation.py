@@ -1,4 +1,4 @@
-"""Distillation from a teacher: the loss by its definition in numpy."""
+"""Distillation from a teacher: the loss against its definition in numpy."""
 
 import json
 
@@ -32,7 +32,7 @@ def log_softmax(x):
 
 
 def divergence(student, teacher, heat):
-    """The mean divergence of softmaxes at a temperature, times its square."""
+    """The mean divergence of softmaxes at a temperature, times the squared temperature."""
     s, t = log_softmax(student / heat), log_softmax(teacher / heat)
     return heat**2 * (np.exp(t) * (t - s)).sum(-1)
 
@@ -40,7 +40,7 @@ def divergence(student, teacher, heat):
 @pytest.mark.parametrize("probabilities", [False, True])
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
 def test_the_loss_of_classes(probabilities, backend):
-    """At another opset, under another name of the input, and ending in a softmax, the teacher is the same."""
+    """The teacher may have another opset version, another input name, and a final softmax."""
     teacher = scoring(V, 11, probabilities=probabilities, name="images")
     student = scoring(W, probabilities=probabilities)
     how = {**HOW, "backend": backend}
@@ -51,7 +51,7 @@ def test_the_loss_of_classes(probabilities, backend):
     expected = 0.75 * hard + 0.25 * divergence(IMAGES @ W, IMAGES @ V, 3.0).mean()
     assert step({"x": IMAGES, "labels": LABELS})["loss"] == pytest.approx(expected, rel=1e-5)
     assert "the loss is 0.75 by labels and 0.25 by the teacher" in step.notes
-    # the gradient of the mean loss, by scores: cross-entropy, and T * (softmax(s/T) - softmax(t/T))
+    # gradient of the mean loss by scores: cross-entropy, and T * (softmax(s/T) - softmax(t/T))
     s, t = IMAGES @ W, IMAGES @ V
     by_scores = 0.75 * (np.exp(log_softmax(s)) - np.eye(3)[LABELS])
     by_scores += 0.25 * 3.0 * (np.exp(log_softmax(s / 3)) - np.exp(log_softmax(t / 3)))

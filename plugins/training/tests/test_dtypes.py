@@ -1,4 +1,4 @@
-"""Every floating-point dtype trains on both backends, and follows float64 as closely as it can."""
+"""Training in every floating-point dtype on both backends, compared with float64."""
 
 import numpy as np
 import pytest
@@ -14,10 +14,10 @@ from tenonnx_standard.max_pooling import max_pool
 from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.shapes import flatten
 
-#: How far losses of about 3 may be from those in float64, after some steps.
+#: Tolerance of losses of about 3 relative to float64, after some steps.
 DTYPES = {"float64": 1e-9, "float32": 1e-5, "float16": 0.01, "bfloat16": 0.05}
 
-#: A batch may have any size.
+#: Batch sizes may vary.
 SIZES = (32, 32, 7, 20, 32)
 
 
@@ -81,7 +81,7 @@ def test_losses_are_those_of_float64(make, dtype, backend):
 
 
 def test_a_scaled_loss_keeps_small_gradients():
-    """The gradient is about 1e-9, which is zero in float16; onnxruntime computes wider, and rounds less."""
+    """The gradient of about 1e-9 is zero in float16; onnxruntime computes in float32 and rounds less often."""
     batch = {"x": np.full((4, 2), 1e-4, np.float16), "labels": np.full((4, 1), 1, np.float16)}
 
     def error(prediction, labels):

@@ -130,7 +130,7 @@ def test_the_command_line_says_where_classes_lie_and_which_labels_count(tmp_path
 
 
 def of_scores(*shape):
-    """A graph that gives its input, scores or numbers."""
+    """A graph that returns its input, as scores or numbers."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     graph.output("y", graph.input("x", "float32", ("batch", *shape)))
     return graph
@@ -144,7 +144,7 @@ LOGARITHMS = SCORES - np.log(np.exp(SCORES).sum(1, keepdims=True))
 
 @pytest.mark.parametrize("batch_size", [7, 50])
 @pytest.mark.parametrize("weights", [None, (0.2, 1.0, 2.0, 0.5, 3.0)])
-@pytest.mark.parametrize("ignored", [0, 41])  # so many from the first on, some batches whole
+@pytest.mark.parametrize("ignored", [0, 41])  # number of leading labels to ignore; 41 covers some batches entirely
 @pytest.mark.parametrize("name", ["softmax_cross_entropy", "negative_log_likelihood"])
 def test_a_loss_among_the_metrics_is_a_mean_of_what_counts(name, ignored, weights, batch_size):
     labels = np.where(np.arange(50) < ignored, -100, LABELS)

@@ -1,4 +1,4 @@
-"""Files in evaluation mode, also from models exported in training mode."""
+"""Files in inference mode, also from models exported in training mode."""
 
 import io
 

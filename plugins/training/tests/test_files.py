@@ -1,4 +1,4 @@
-"""Files: a tuned model differs only in trained initializers; a training step runs by itself."""
+"""Files: a tuned model differs only in trained initializers; an exported training step is self-contained."""
 
 import io
 import json
@@ -74,7 +74,7 @@ def test_every_optimizer_goes_on_from_a_file(optimizer):
 
 @pytest.mark.parametrize("opset", [17, 21])
 def test_a_step_file_runs_on_any_runtime(opset):
-    """By the metadata alone: outputs that replace inputs, everything else has a default or is data."""
+    """Driven by the metadata only: they map outputs to inputs; other inputs have defaults or are data."""
     graph, images, labels = digits()
     step = tt.TrainingStep(graph, "softmax_cross_entropy", backend="onnxruntime")
     stream = io.BytesIO()
@@ -92,7 +92,7 @@ def test_a_step_file_runs_on_any_runtime(opset):
 
 
 def test_the_step_in_the_form_of_the_standard():
-    """Driven as the specification says: outputs of the algorithm replace the initializers that they are bound to."""
+    """Driven by the specification: outputs of the algorithm replace the initializers to which they are bound."""
     graph, images, labels = digits()
     step = tt.TrainingStep(graph, "softmax_cross_entropy", backend="numpy")
     model = written(graph, post_export_hooks=[tt.training_info(step)])

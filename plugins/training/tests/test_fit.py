@@ -21,7 +21,7 @@ def backend(request):
 
 
 def reloaded(graph):
-    """``graph`` by way of a file with its training state."""
+    """``graph`` after a round trip through a file with its training state."""
     stream = io.BytesIO()
     tx.export(graph, stream, include_training_state=True)
     return tx.load(stream.getvalue())
@@ -119,7 +119,7 @@ def test_a_loss_that_is_no_number_keeps_what_was_good(tmp_path):
 
 
 def test_a_loss_that_leads_nowhere_keeps_what_was_good(tmp_path):
-    """The last loss of an epoch is finite, and what it makes of the parameters is not."""
+    """The last loss of an epoch is finite, but the update makes parameters infinite."""
     path = tmp_path / "checkpoint.safetensors"
     graph = linear()
     options = {"loss": "mean_squared_error", "optimizer": "sgd", "checkpoint": path}
@@ -148,7 +148,7 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
 
 
 def interrupted(data, after, **options):
-    """A graph whose training on ``data`` was stopped after so many batches, and the losses until then."""
+    """A graph whose training on ``data`` was interrupted after ``after`` batches, and the losses so far."""
     graph, seen = linear(), []
     trained = tt.TrainingStep.train
 

@@ -1,4 +1,4 @@
-"""A folder of images for each class, as data of the API and of the command line."""
+"""A folder of images for each class, as data of the Python API and of the command line."""
 
 import json
 
@@ -16,7 +16,7 @@ from tenonnx_training.images import fitted
 
 
 def model(channels=3, *, last=False, sides=(4, 6), classes=2, dtype="float32"):
-    """The sums of the pixels of an image, as scores of classes."""
+    """A model that returns pixel sums as class scores."""
     graph = tx.Graph("sums", opsets={"ai.onnx": 21})
     shape = ("batch", *sides, channels) if last else ("batch", channels, *sides)
     x = graph.input("x", dtype, shape)
@@ -27,7 +27,7 @@ def model(channels=3, *, last=False, sides=(4, 6), classes=2, dtype="float32"):
 
 
 def saved(folder, sizes, *, channels=3, suffix="png", seed=0):
-    """Images of these sizes (height, width) by class."""
+    """Write images of these sizes (height, width) by class."""
     random = np.random.default_rng(seed)
     for name, shapes in sizes.items():
         (folder / name).mkdir(parents=True)
@@ -88,7 +88,7 @@ def test_folders_may_be_named_by_numbers(tmp_path):
 
 
 def test_the_same_training_as_by_arrays(tmp_path):
-    """Images of eight bits are numbers of eight bits: those of the digits, shortened."""
+    """Eight-bit images of the digits give the same training as eight-bit arrays."""
     graph, images, labels = digits()
     images = np.rint(images[:40] * 255 / images.max()).astype(np.uint8)
     for k, (image, label) in enumerate(zip(images, labels, strict=False)):
@@ -181,7 +181,7 @@ def test_a_file_that_is_gone(tmp_path):
 
 
 class Counting(tt.Samples):
-    """Rows that are made when they are read."""
+    """Rows that are made on access."""
 
     shape = (6, 2)
 

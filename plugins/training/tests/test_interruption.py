@@ -1,4 +1,4 @@
-"""Ctrl-C: an update and its bookkeeping stay together, so that resuming gives equal results."""
+"""Ctrl-C never separates an update from its bookkeeping, so that resuming gives equal results."""
 
 import signal
 import threading
@@ -21,7 +21,7 @@ HOW = {
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """Restore interrupts, which a shell turns off for processes in the background."""
+    """Restore the interrupt handler, which shells disable for background processes."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -29,7 +29,7 @@ def interruptible():
 
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_signal_behind_an_update_does_not_repeat_it(monkeypatch, stop):
-    """Python calls handlers between any two of its instructions: here right behind the call that updates."""
+    """Python may call handlers between any two instructions: here right after the update."""
     whole = linear()
     expected = tt.fit(whole, (X, Y), epochs=2, **HOW)
     train, steps = tt.TrainingStep.train, []

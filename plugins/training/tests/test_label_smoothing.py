@@ -1,4 +1,4 @@
-"""Label smoothing, held against PyTorch's formula written out in numpy."""
+"""Label smoothing against PyTorch's formula in numpy."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Loaders and data sets of other libraries, by classes that behave like theirs."""
+"""Loaders and data sets of other libraries, imitated by small classes."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ OPTIONS = {"loss": "mean_squared_error", "optimizer": tt.SGD(0.01), "backend": "
 
 
 class Tensor:
-    """A tensor that asks to be detached from its gradient, as PyTorch's do."""
+    """A tensor that has to be detached before the conversion to numpy, as PyTorch's."""
 
     def __init__(self, array, attached=True):
         self._array, self._attached, self.shape = array, attached, array.shape
@@ -32,7 +32,7 @@ class Tensor:
 
 
 class MapDataset:
-    """A data set of PyTorch that is indexed by sample."""
+    """A PyTorch data set that is indexed by sample."""
 
     def __len__(self):
         return len(X)
@@ -42,7 +42,7 @@ class MapDataset:
 
 
 class PyDataset:
-    """A data set of Keras that is indexed by batch and does not end by itself."""
+    """A Keras data set that is indexed by batch and does not raise IndexError at its end."""
 
     ended = 0
 
@@ -57,7 +57,7 @@ class PyDataset:
 
 
 class Dataset:
-    """A data set of Hugging Face."""
+    """A Hugging Face data set."""
 
     def __init__(self, columns):
         self._columns, self.column_names = columns, list(columns)
@@ -165,7 +165,7 @@ def test_a_path_is_read(tmp_path):
 
 
 def test_a_loader_whose_length_is_not_known():
-    """As that of a DataLoader over a stream: it has the method, which raises."""
+    """The DataLoader of a stream has ``__len__``, but it raises."""
 
     class Loader:
         def __len__(self):

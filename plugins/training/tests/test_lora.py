@@ -123,7 +123,7 @@ def test_a_quantized_weight_is_adapted_beside():
 
 
 def quantized(kind):
-    """``x @ w``, the weights of eight bits per channel by DequantizeLinear, or of four in blocks by MatMulNBits."""
+    """``x @ w`` with per-channel 8-bit weights in DequantizeLinear, or blockwise 4-bit ones in MatMulNBits."""
     random = np.random.default_rng(0)
     x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 32])
     y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["batch", 8])
@@ -171,7 +171,7 @@ def test_frozen_weights_of_few_bits_are_adapted(kind, backend, tmp_path):
     assert {"DequantizeLinear", "MatMulNBits"} & {node.op_type for node in written.graph.node}
     session = onnxruntime.InferenceSession(written.SerializeToString())
     y = adapted.run({"x": x}, backend=backend)["y"]
-    assert np.abs(session.run(None, {"x": x})[0] - y).max() < 0.03  # it computes in eight bits what it can
+    assert np.abs(session.run(None, {"x": x})[0] - y).max() < 0.03  # onnxruntime computes in eight bits where it can
     tt.save_adapters(adapted, tmp_path / "adapter.safetensors")
     assert (tmp_path / "adapter.safetensors").stat().st_size < 2048
     again = tt.load_adapters(graph, tmp_path / "adapter.safetensors")
@@ -203,7 +203,7 @@ def test_several_adapters_beside_one_weight():
 
 @pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
 def test_a_file_of_peft_says_its_scale_beside(dtype, tmp_path):
-    """As PEFT writes it: adapter_model.safetensors, and adapter_config.json with lora_alpha and r."""
+    """PEFT writes adapter_model.safetensors, and adapter_config.json with lora_alpha and r."""
     random, kind = np.random.default_rng(0), {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}[dtype]
     held = {letter: random.normal(size=shape).astype(kind) for letter, shape in (("A", (2, 16)), ("B", (16, 2)))}
     path = tmp_path / "adapter_model.safetensors"
@@ -300,7 +300,7 @@ def test_dropout_of_adapters_is_of_training_alone():
 
 
 def test_one_percent_of_the_parameters_is_trained():
-    """A rank of 2 beside weights of 512 by 512."""
+    """Rank 2 adapters of 512 x 512 weights."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     weight = graph.variable("layer.weight", np.eye(512, dtype=np.float32))
     graph.output("y", graph.input("x", "float32", ("batch", 512)) @ weight)
@@ -311,7 +311,7 @@ def test_one_percent_of_the_parameters_is_trained():
 
 
 def tied(kind):
-    """A weight that two nodes read: as it lies, one of them the other way round, or one of them as a table."""
+    """A weight with two readers: both plain, one transposed, or one a Gather."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     weight = graph.variable("w.weight", np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32))
     x = graph.input("x", "float32", ("batch", 4))
@@ -350,7 +350,7 @@ def test_what_else_reads_a_weight_does_not_change():
 
 
 def test_weights_of_one_path_are_told_apart():
-    """As exporters leave an attention without biases: constants with made-up names, below one module."""
+    """An attention without biases after export: constants with made-up names below one module."""
     graph, random = tx.Graph(opsets={"ai.onnx": 17}), np.random.default_rng(0)
     y = graph.input("x", "float32", ("batch", 4))
     for k in (1, 2):
@@ -386,7 +386,7 @@ def test_adapters_without_a_place():
 
 
 def test_what_is_merged_is_for_use():
-    """A file with a Dropout at work gives without one what it gives with its adapters."""
+    """Merging a graph with Dropout in training mode gives one in inference mode."""
     graph = dropping(0.5)
     node = graph.nodes[-1]
     node.inputs = (*node.inputs[:2], graph.variable("training", np.array(True)))

@@ -1,4 +1,4 @@
-"""Losses: their values, and refusals."""
+"""Losses: values and errors."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ LABELS = np.int64([0, 1])
 
 
 def value(loss, prediction, labels):
-    """Loss, computed as a graph."""
+    """Compute a loss as a graph."""
     from tenonnx.op.build import Builder
     from tenonnx.op.call import interpreting
 

@@ -1,4 +1,4 @@
-"""Metrics: each as in scikit-learn, over whole epochs, also resumed ones, of values or of arrays."""
+"""Metrics of values and of arrays against scikit-learn, over complete and resumed epochs."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def passing(*shape):
 
 
 def measured(metric, predictions, labels, batch=16):
-    """By a graph, batch by batch."""
+    """Compute a metric in a graph, batch by batch."""
     loss = "softmax_cross_entropy" if predictions.shape[1:] == (7,) else "mean_squared_error"
     graph, made = evaluation_graph(passing(*predictions.shape[1:]), Objective(loss, metrics=[metric]), [])
     program, gathered = graph.compile("numpy"), Measuring(made.scalars, made.metrics)
@@ -52,7 +52,7 @@ EXPECTED = {
 @pytest.mark.parametrize("name", EXPECTED)
 def test_metrics_of_classes(name):
     predictions = SOFTMAX if name == "roc_auc" else SCORES
-    found = measured(name, predictions[:48], CLASSES[:48])  # whole batches
+    found = measured(name, predictions[:48], CLASSES[:48])  # three full batches
     assert measured(name, predictions, CLASSES, batch=60)[name] == pytest.approx(EXPECTED[name], rel=1e-5)
     assert found.keys() == {"loss", name}
 
@@ -90,7 +90,7 @@ def largest_error(predictions, labels):
 
 
 def test_a_metric_may_be_a_function_of_arrays():
-    """It sees the whole epoch at once, not a mean of batches."""
+    """It receives the whole epoch at once, rather than batches whose results are averaged."""
     graph = linear()
     before = contents(graph)
     options = {"loss": "mean_squared_error", "optimizer": tt.SGD(0.0), "batch_size": 2, "backend": "numpy"}
@@ -138,7 +138,7 @@ def test_metrics_that_a_resumed_epoch_cannot_have_are_noted():
     assert "epoch 1 is resumed: its mean_absolute_error, largest_error will cover the remaining samples only" in notes
 
 
-# ----- what is told at once -------------------------------------------------------------------------------------------
+# ----- errors that are raised immediately -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

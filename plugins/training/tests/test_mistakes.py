@@ -1,4 +1,4 @@
-"""First mistakes of users, in the API and on the command line, and their messages."""
+"""Common first mistakes of users, in Python and on the command line, and their messages."""
 
 import inspect
 import json
@@ -24,7 +24,7 @@ CNN = EXAMPLES / "digits_cnn" / "digits-cnn.onnx"
 
 @pytest.fixture
 def train(tmp_path, capsys):
-    """Run ``tenonnx train`` on the first digits, with other arrays where these are given; gives all that it says."""
+    """Run ``tenonnx train`` on the first digits, with some arrays replaced; returns all output."""
 
     def run(*arguments, loss="softmax_cross_entropy", **others):
         _, images, labels = digits()
@@ -94,7 +94,7 @@ def test_labels_of_another_name_and_length(train, output):
     assert code == 0
 
 
-# ----- what is no model, rate or loss ---------------------------------------------------------------------------------
+# ----- invalid models, learning rates and losses ----------------------------------------------------------------------
 
 
 def test_a_path_is_no_graph():

@@ -15,7 +15,7 @@ SHARES = RANDOM.dirichlet(np.ones(6), 4).astype(np.float32)
 
 
 def losses(loss, labels, steps=2):
-    """The losses of steps by which scores themselves are trained."""
+    """Losses of some steps that train the scores directly."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", (4, 6))
     graph.output("y", ops.add(x, graph.variable("w", SCORES)))

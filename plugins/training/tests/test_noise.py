@@ -1,4 +1,4 @@
-"""Random ops as functions of a seed and a step: even, unrelated, and reproducible."""
+"""Random ops as functions of a seed and a step: uniform, uncorrelated, and reproducible."""
 
 import itertools
 
@@ -30,7 +30,7 @@ COUNT = 1 << 16
 
 
 def drawing(function, **inputs):
-    """A graph whose outputs are what ``function`` gives for inputs like these arrays."""
+    """A graph with the outputs of ``function`` for inputs with the types of these arrays."""
     graph = tx.Graph("drawing", opsets={"ai.onnx": 21})
     values = [graph.input(name, str(array.dtype), array.shape) for name, array in inputs.items()]
     with interpreting(Builder(graph)):
@@ -94,7 +94,7 @@ def test_numbers_are_those_of_every_backend():
 
 
 def test_no_number_rounds_to_a_bound():
-    """The largest and the smallest that there are, as the last ops make them."""
+    """The largest and the smallest possible number, computed like the last ops of a draw."""
     most, least = (np.float32(k) * np.float32(2**-23) + np.float32(2**-24) for k in (2**23 - 1, 0))
     assert most < 1
     assert least > 0

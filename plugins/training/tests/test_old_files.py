@@ -1,4 +1,4 @@
-"""Files of every age and domain: their modes, and initializers that are inputs, too."""
+"""Files of all opset versions and domains: training modes, and initializers that are graph inputs."""
 
 import io
 
@@ -25,7 +25,7 @@ def backend(request):
 
 
 def written(node, opset, initializers, *, ir_version=8, inputs=("x",)):
-    """``x @ w`` and one more node, as a file."""
+    """A file with ``x @ w`` and one more node."""
     given = {name: [None, 2] if name == "x" else list(np.shape(initializers[name])) for name in inputs}
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["h"]), node],
@@ -69,10 +69,10 @@ MODES = [(opset, training) for opset in (7, 9, 14, 15) for training in (False, T
 def test_batch_normalization_of_every_version(opset, training, backend):
     step, batch = stepped(normalizing(opset, training=training), backend)
     h = X @ W
-    assert step(batch)["loss"] == pytest.approx(1, rel=1e-4)  # by the statistics of the batch
+    assert step(batch)["loss"] == pytest.approx(1, rel=1e-4)  # normalized by the batch
     found = contents(step.write_back())
     np.testing.assert_allclose(found["mean"], 0.9 * 0.5 + 0.1 * h.mean(0), rtol=1e-6)
-    unbiased = opset >= 14 or not training  # an old node that trains already stays what it is
+    unbiased = opset >= 14 or not training  # a node that is already in training mode keeps its definition
     np.testing.assert_allclose(found["variance"], 0.9 * 2.0 + 0.1 * h.var(0, ddof=int(unbiased)), rtol=1e-6)
     used = (X @ found["w"] - found["mean"]) / np.sqrt(found["variance"] + 1e-5) * found["scale"] + found["shift"]
     assert step.evaluate(batch)["loss"] == pytest.approx(np.mean(used**2), rel=1e-4)
@@ -88,7 +88,7 @@ def test_dropout_of_every_version(opset, training, backend):
     assert step.evaluate(batch)["loss"] == pytest.approx(whole, rel=1e-6)
     losses = [step(batch, learning_rate=0.0)["loss"] for _ in range(200)]
     assert len(set(losses)) > 20
-    assert np.mean(losses) == pytest.approx(2 * whole, rel=0.1)  # the ratio of the file is 0.5
+    assert np.mean(losses) == pytest.approx(2 * whole, rel=0.1)  # the file has a ratio of 0.5
 
 
 def test_the_step_of_an_old_file_is_a_newer_file(tmp_path):
@@ -101,7 +101,7 @@ def test_the_step_of_an_old_file_is_a_newer_file(tmp_path):
 
 
 def test_initializers_that_are_inputs(backend):
-    """As all files up to IR version 3 have them."""
+    """All initializers are inputs up to IR version 3."""
     inputs = ("x", "w", *START)
     model = normalizing(7, training=False, ir_version=3, inputs=inputs)
     step, batch = stepped(model, backend)
@@ -146,7 +146,7 @@ def test_a_decoder_of_contributed_ops_is_tuned(backend):
 
 
 def test_a_dropout_that_an_old_file_wants_is_off_in_use(backend):
-    """Up to opset 6 it drops unless ``is_test`` says otherwise, and its mask is of the dtype of the data."""
+    """Up to opset 6, Dropout drops unless ``is_test`` is set, and its mask has the dtype of the data."""
     node = helper.make_node("Dropout", ["h"], ["d", "mask"], ratio=0.5)
     model = written(node, 6, {"w": W})
     model.graph.node.append(helper.make_node("Mul", ["d", "mask"], ["y"]))
@@ -166,7 +166,7 @@ def test_normalization_in_training_without_its_statistics_is_off_in_use(backend)
 
 
 def test_normalization_by_position_is_off_in_use():
-    """With numbers of its own for every position, as files up to opset 8 may have it."""
+    """Separate statistics for every position, which was allowed up to opset 8."""
     held = {name: np.full((2, 3), number, np.float32) + np.arange(3) / 4 for name, number in START.items()}
     outputs = ["y", "m", "v", "saved_m", "saved_v"]
     node = helper.make_node("BatchNormalization", ["x", *START], outputs, spatial=0)
@@ -187,7 +187,7 @@ def test_normalization_by_position_is_off_in_use():
 
 
 def nested(node, opset, held):
-    """``x @ w`` and a node, which lies in a function that lies in another."""
+    """``x @ w`` and a node in a function within another function."""
     model = written(node, opset, held)
     inner, given = model.graph.node[1], ["h", *node.input[1:]]
     standard = helper.make_opsetid("", opset)
@@ -235,4 +235,4 @@ def test_noise_in_a_function_follows_the_seed(backend):
         return [step.evaluate(batch)["loss"], *(step(batch)["loss"] for _ in range(2)), step.evaluate(batch)["loss"]]
 
     assert losses(1) == losses(1)
-    assert len({*losses(1), *losses(2)}) == 6  # a step draws what an evaluation before it draws
+    assert len({*losses(1), *losses(2)}) == 6  # steps and evaluations do not share random numbers

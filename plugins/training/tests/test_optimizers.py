@@ -70,7 +70,7 @@ def test_steps_follow_the_formula(optimizer, formula, backend):
 
 
 def test_slots_of_adam_are_its_moments():
-    """Files have them under these names, and whoever goes on may choose other betas."""
+    """Files have the moments under these names, and a resumed training may use other betas."""
     graph = linear()
     step = tt.TrainingStep(graph, "mean_squared_error", tt.Adam(0.05, beta1=0.8, beta2=0.99))
     g, _ = gradient(np.float64([[1], [2]]), np.float64([0.5]))

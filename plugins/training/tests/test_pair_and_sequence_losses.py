@@ -16,7 +16,7 @@ LABELS = np.int64([[1, 1, -1], [2, 3, 1], [3, -1, -1]])
 
 
 def trained(loss, x, labels, backend="numpy"):
-    """The loss, and the gradient by ``x``: what a step of size 1 takes off a weight that is added to zeros."""
+    """The loss, and its gradient by ``x``: the change of a zero weight, added to ``x``, in a step of size 1."""
     graph = tx.Graph("weights", opsets={"ai.onnx": 21})
     w = graph.variable("w", x)
     graph.output("y", graph.input("x", "float32", ("batch", *x.shape[1:])) + w)
@@ -26,7 +26,7 @@ def trained(loss, x, labels, backend="numpy"):
 
 
 def triplets(distance, margin):
-    """The mean over all triplets, one by one."""
+    """The mean over all triplets in a loop."""
     n = range(len(KINDS))
     found = [
         max(distance(a, p) - distance(a, other) + margin, 0)

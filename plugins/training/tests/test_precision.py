@@ -1,4 +1,4 @@
-"""Products of narrow numbers are that on every backend, or refused."""
+"""Half-precision products: computed on every backend, or rejected."""
 
 import io
 
@@ -78,7 +78,7 @@ def test_products_are_rounded_alike_on_every_backend(product, narrow):
 
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_half_operands_of_a_step_are_numpys_to_the_last_digit_of_half(product):
-    """By hand: operands rounded to halves, their product, and that rounded."""
+    """Computed manually: half operands, and their product rounded to half."""
     half = [a.astype(np.float16).astype(np.float32) for a in (X, W)]
     y = product(*half).astype(np.float16).astype(np.float32)
     expected = np.mean((y - Y) ** 2)

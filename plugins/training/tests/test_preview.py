@@ -1,4 +1,4 @@
-"""The Gradient op, and its refusals."""
+"""The Gradient op, and its errors."""
 
 import io
 
@@ -23,7 +23,7 @@ def backend(request):
 
 
 def model(nodes, inputs, outputs, **initializers):
-    """A model of nodes, written as (op, inputs, outputs, attributes), and of float32 values with their shapes."""
+    """A model of nodes (op, inputs, outputs, attributes) and of float32 values with their shapes."""
     made = [
         helper.make_node(kind, given.split(), made.split(","), domain=DOMAIN * (kind == "Gradient"), **attributes)
         for kind, given, made, attributes in nodes
@@ -95,7 +95,7 @@ SQUARED_ERROR = [
 
 
 def squared_error():
-    """The third example of the specification: a linear model, its loss, and second derivatives of that."""
+    """The third example of the specification: a linear model, its loss, and second derivatives of the loss."""
     shapes = {"X": (2, 3), "W": (3, 1), "L": (2, 1)}
     return model(SQUARED_ERROR, shapes, {"dX": (2, 3), "dW": (3, 1), "dWdX": (2, 3), "dWdW": (3, 1)})
 

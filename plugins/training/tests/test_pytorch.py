@@ -1,4 +1,4 @@
-"""The same models, weights and batches in PyTorch: the same losses at every step, and the same statistics."""
+"""Training against PyTorch with equal models, weights and batches: losses of every step, and final statistics."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ OPTIMIZERS = {
     "adamw": tt.AdamW(3e-3, weight_decay=1e-2),
 }
 
-#: What is trained of each model: the exporter keeps a constant of the transformer as a tensor of one element.
+#: Pattern of the trained variables: the exporter stores a constant of the transformer as a one-element tensor.
 MODELS = {"mlp": None, "cnn": None, "lstm": None, "transformer": "!val_69"}
 
 
@@ -44,9 +44,9 @@ def test_losses_are_those_of_pytorch(model, optimizer, backend):
 
 
 def check_statistics(graph, optimizer, data):
-    """The statistics of PyTorch, whose exporter runs the model once.
+    """Compare with the statistics of PyTorch, whose exporter runs the model once.
 
-    So the file begins with other statistics than the model, which has 0 and 1.
+    So the statistics in the file differ from the initial 0 and 1 of the model.
     """
     steps = len(data["x"])
     start = {v.name: v.data.array() for v in tx.load(FOLDER / "cnn.onnx").variables}

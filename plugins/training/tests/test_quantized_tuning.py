@@ -1,4 +1,4 @@
-"""A file that quantizes and dequantizes is tuned, its scales too, and stays one."""
+"""Tuning a QDQ model, including its scales; it stays quantized."""
 
 import io
 
@@ -16,11 +16,11 @@ from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 from tenonnx_quantized.tuning.quantize import quantize
 from tenonnx_training.scales import biases_of, scales_of
 
-BITS = 3  # few quantized values, so that there is something to win back
+BITS = 3  # so few that there is accuracy to recover
 
 
 def quantized():
-    """The digits network, its weights rounded to a few quantized values by QuantizeLinear and DequantizeLinear."""
+    """The digits network with weights rounded to a few quantized values by QuantizeLinear and DequantizeLinear."""
     graph, images, labels = digits()
     for node in list(graph.nodes):
         weight = node.inputs[1] if node.op_type in ("Conv", "Gemm") else None
@@ -34,7 +34,7 @@ def quantized():
         rounded = dequantize_linear(quantize_linear(bound, scale, zero), scale, zero)
         fresh, position = graph.nodes[start:], graph.nodes.index(node)
         graph.nodes[start:] = []
-        for made in fresh:  # as the file has them: nothing is adapted, and folded for that
+        for made in fresh:  # adapters would change the graph
             made.version = graph.opsets["ai.onnx"]
         graph.nodes[position:position] = fresh
         node.inputs = (node.inputs[0], rounded, *node.inputs[2:])
@@ -75,7 +75,7 @@ def test_tuning_wins_back_what_rounding_lost(backend):
 
 
 class _Dark(CalibrationDataReader):
-    """Images that are too dark: the ranges of activations that are found on them clip others."""
+    """Images that are too dark for calibration: other images exceed the resulting ranges of activations."""
 
     def __init__(self, images):
         self.batches = iter([{"images": images[:8] * np.float32(0.3)}])
@@ -85,7 +85,7 @@ class _Dark(CalibrationDataReader):
 
 
 def coded_file(maker, path):
-    """The digits network as the quantizer ``maker`` leaves it, its images and labels."""
+    """The digits network from the quantizer ``maker``, its images and labels."""
     plain, images, labels = digits()
     if maker.startswith("tenonnx"):
         form = maker.rpartition(" ")[2]
@@ -106,7 +106,7 @@ STATIC = ["onnxruntime qdq", "onnxruntime qdq by channel", "onnxruntime qoperato
 
 
 def recipe(images, labels, **changes):
-    """The recipe of the README."""
+    """The options in the README."""
     how = {"loss": "softmax_cross_entropy", "optimizer": tt.Adam(2e-2), "trainable": "*scale*", "epochs": 4}
     return {"data": (images[:600], labels[:600]), "frozen_statistics": True, "backend": "numpy", **how, **changes}
 
@@ -117,7 +117,7 @@ def scales_by_name(graph):
 
 @pytest.mark.parametrize("maker", [*STATIC, "onnxruntime dynamic"])
 def test_a_file_of_quantized_values_is_tuned_by_its_scales(maker, tmp_path):
-    """Ranges of activations that were found on dark images clip others: accuracy is lost, and won back."""
+    """Calibration on dark images clips activations of others: accuracy is lost, and recovered by tuning."""
     plain, images, labels = coded_file(maker, tmp_path / "int8.onnx")
     coded, test = tx.load(tmp_path / "int8.onnx"), (images[600:], labels[600:])
     accuracies = [tt.evaluate(graph, test, ["accuracy"])["accuracy"] for graph in (plain, coded)]
@@ -135,17 +135,17 @@ def test_a_file_of_quantized_values_is_tuned_by_its_scales(maker, tmp_path):
     assert quantized[0]
     assert quantized[0] == quantized[1]
     options = onnxruntime.SessionOptions()
-    if maker != "onnxruntime qoperator":  # whose QGemm has no kernel for exact products
+    if maker != "onnxruntime qoperator":  # QGemm has no kernel for exact products
         options.add_session_config_entry("session.x64quantprecision", "1")
     session = onnxruntime.InferenceSession(tmp_path / "tuned.onnx", options)
     found = session.run(None, {"images": test[0]})[0]
     assert np.mean(found.argmax(axis=1) == test[1]) == pytest.approx(accuracies[2], abs=0.01)
     (scores,) = coded.run({"images": test[0]}, backend="numpy").values()
-    assert np.abs(found - scores).max() < 0.02 * np.abs(scores).max()  # one or two steps of quantized values
+    assert np.abs(found - scores).max() < 0.02 * np.abs(scores).max()  # one or two quantization steps
 
 
 def products(graph):
-    """By how much the scales of biases in quantized values are off the product of those beside them, relative to it."""
+    """Relative difference between the scales of quantized biases and the product of input and weight scales."""
     values = {v.name: v.data.array() for v in graph.variables}
     pairs = [(bias, values[bias.factors[0]] * values[bias.factors[1]]) for bias in biases_of(graph)]
     return [float(np.abs(values[bias.scale] / product - 1).max()) for bias, product in pairs]
@@ -219,13 +219,13 @@ def test_the_scale_of_a_bias_is_not_trained_by_itself(tmp_path):
     coded = tx.load(tmp_path / "int8.onnx")
     with pytest.raises(tx.TenonnxError, match="matches no variable that gradients can change"):
         tt.TrainingStep(coded, "softmax_cross_entropy", trainable="*.bias_quantized_scale")
-    trained = tt.TrainingStep(coded, "softmax_cross_entropy", backend="numpy")._made.parameters  # by default
+    trained = tt.TrainingStep(coded, "softmax_cross_entropy", backend="numpy")._made.parameters  # the default selection
     assert {"images_scale", "classifier.weight_scale"} <= {*trained}
     assert not {bias.scale for bias in biases_of(coded)} & {*trained}
 
 
 def test_scales_are_trained_by_name_alone(tmp_path):
-    """A weight of each channel by its scale: Adam's steps are as large as the scales are."""
+    """Per-channel scales: the step size of Adam has to match the size of the scales."""
     plain, images, _ = digits()
     coded, _ = quantize(plain, [{"images": images[:8]}], mode="static", per_channel=True)
     tx.export(coded, tmp_path / "int8.onnx")

@@ -1,4 +1,4 @@
-"""Recipes of training steps, as in PyTorch."""
+"""Recipes of training steps against PyTorch."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tenonnx_cli import main
 FOLDER = Path(__file__).parent / "pytorch"
 HEAD = [tt.Group("4.*", rate=10.0, weight_decay=0.0)]
 
-#: Optimizer, recipe, and how far losses may be from those of PyTorch.
+#: Optimizer, recipe, and tolerance of losses relative to PyTorch.
 RECIPES = {
     "groups": (tt.AdamW(3e-3, weight_decay=0.1), {"groups": HEAD}, 1e-4),
     "clip_value": (tt.SGD(0.5), {"clip_value": 0.01}, 1e-4),
@@ -74,7 +74,7 @@ def test_training_goes_on_within_an_accumulation():
 
 @pytest.mark.parametrize("accumulate", [3, 10])
 def test_an_epoch_ends_with_an_update_of_what_was_gathered(backend, accumulate):
-    """Of four batches three make an update and one another; fewer batches than that are one."""
+    """With accumulate=3, four batches make two updates; an epoch with fewer batches makes one."""
     batches = [(X[k : k + 1], Y[k : k + 1]) for k in range(4)]
     merged = [(X[:3], Y[:3]), (X[3:], Y[3:])] if accumulate == 3 else [(X, Y)]
     told = "2 epochs of 4 batches: 4 updates" if accumulate == 3 else "2 epochs of 4 batches: 2 updates"

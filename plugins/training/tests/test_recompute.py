@@ -1,4 +1,4 @@
-"""Recomputation: the same numbers, by less memory."""
+"""Recomputation: equal results with less memory."""
 
 import tracemalloc
 from pathlib import Path
@@ -18,7 +18,7 @@ LAYERS = 4
 
 
 def deep(width=8, layers=LAYERS):
-    """Layers of three products with Dropout and BatchNormalization, each added to what goes in."""
+    """Residual layers of three products with Dropout and BatchNormalization."""
     graph, random = tx.Graph("deep", opsets={"ai.onnx": 21}), np.random.default_rng(0)
     x = graph.input("x", "float32", ("batch", width))
     for k in range(layers):

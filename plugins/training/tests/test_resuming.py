@@ -1,4 +1,4 @@
-"""Resumed training keeps its settings, unless others are given."""
+"""Resumed training keeps its settings, unless new ones are passed."""
 
 import io
 

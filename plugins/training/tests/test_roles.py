@@ -84,11 +84,11 @@ def test_roles_that_cannot_be_read(text):
         tx.load(model)
 
 
-# ----- what is trained of a file that says nothing --------------------------------------------------------------------
+# ----- trained variables of a file without roles ----------------------------------------------------------------------
 
 
 def taken(text, **contents):
-    """The variables that are trained of a model in ONNX's text form."""
+    """The variables that are trained by default in a model given as ONNX text."""
     import onnx
 
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]> {text}')
@@ -110,8 +110,8 @@ def taken(text, **contents):
         ("y = Gemm(x, w, mean)", ["mean", "w"]),
         ("y = LayerNormalization(x, std, mean)", ["mean", "std"]),
         ("c = com.microsoft.FusedMatMul(x, w) y = com.microsoft.BiasGelu(c, mean)", ["mean", "w"]),
-        ("c = Mul(x, std) y = Add(c, mean)", ["mean", "std"]),  # a model of nothing else
-        ("h = Equal(x, x) i = Cast<to = 1>(h) y = MatMul(i, w)", []),  # of no numbers that are fed
+        ("c = Mul(x, std) y = Add(c, mean)", ["mean", "std"]),  # a model without other variables
+        ("h = Equal(x, x) i = Cast<to = 1>(h) y = MatMul(i, w)", []),  # inputs of no floating-point data
     ],
 )
 def test_weights_by_how_they_are_used(body, expected):
@@ -144,7 +144,7 @@ def test_patterns_take_buffers_where_they_match_nothing_else():
         return tt.TrainingStep(graph_with_roles(), "mean_squared_error", trainable=patterns)._made.parameters
 
     assert parameters(None) == ["w"]
-    assert parameters("*") == ["w", "b"]  # what is frozen, too, but no buffers
+    assert parameters("*") == ["w", "b"]  # includes frozen parameters, but no buffers
     assert parameters(["*", "mean"]) == ["mean", "w", "b"]
     assert parameters("me*") == ["mean"]
     assert parameters("!b") == ["w"]

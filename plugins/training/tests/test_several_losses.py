@@ -18,7 +18,7 @@ OPTIONS = {"optimizer": tt.SGD(0.1), "backend": "numpy", "batch_size": 5}
 
 
 def two_heads(*, with_loss=False):
-    """A model with a mask and a box, perhaps with the sum of their losses as an output."""
+    """A model with a mask and a box output, optionally with the sum of their losses as an output."""
     graph = tx.Graph("heads", opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", ("n", 3))
     w, v = (np.random.default_rng(k).standard_normal((3, 2)).astype(np.float32) for k in (1, 2))

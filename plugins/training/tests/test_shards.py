@@ -51,7 +51,7 @@ class Shard:
 
 
 class Cut:
-    """An array as one of two processes sees it: its rows are cut in two, or both have the whole of it."""
+    """An array as one of two processes sees it: sharded by rows, or replicated."""
 
     def __init__(self, array, process):
         self.shape, self.device_set, self.sharding = array.shape, {Device(0), Device(1)}, self
@@ -62,7 +62,7 @@ class Cut:
 
 
 def written(folder, steps, number, processes=(0, 1)):
-    """A checkpoint of two processes, of which some write: the graph that they trained."""
+    """Write the parts of some of two processes of a checkpoint; returns the graph."""
     graph = fitted(network(), number)
     state = graph.training_state
     held = {v.name: v.data.array() for v in graph.variables}
@@ -113,11 +113,11 @@ def test_the_parts_of_two_processes_are_one_checkpoint(tmp_path):
 def test_what_is_not_whole_is_left_out(tmp_path):
     folder = tmp_path / "run.shards"
     graph = written(folder, 3, 1)
-    written(folder, 6, 2, processes=[0])  # the other was killed before it wrote
+    written(folder, 6, 2, processes=[0])  # the other process was killed before it wrote
     assert_same(tx.load(folder), graph)
     later = written(folder, 6, 2, processes=[1])
     assert_same(tx.load(folder), later)
-    other = written(folder, 5, 2)  # of a training that went on from an earlier one
+    other = written(folder, 5, 2)  # of a training that resumed from an earlier checkpoint
     assert_same(tx.load(folder), other)
     assert sorted(each.name for each in folder.iterdir()) == ["000000003", "000000005"]
 
@@ -127,7 +127,7 @@ def test_a_part_of_an_earlier_training_is_not_taken_for_one_of_this(tmp_path):
     graph = written(folder, 3, 1)
     written(folder, 6, 2, processes=[1])  # of a training whose first process was killed before it wrote
     fitted(tx.load(folder), 0, checkpoint=folder)
-    written(folder, 6, 1, processes=[0])  # and now the second one
+    written(folder, 6, 1, processes=[0])  # now the first process of another training writes
     assert_same(tx.load(folder), graph)
 
 

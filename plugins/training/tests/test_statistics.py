@@ -1,4 +1,4 @@
-"""Running statistics: over n - 1 elements as PyTorch has them, or by the letter of ONNX over n."""
+"""Running statistics: unbiased as in PyTorch, or biased as in ONNX."""
 
 import io
 
@@ -83,7 +83,7 @@ def test_the_command_has_it(tmp_path):
 
 
 def in_training(momentum, noted=None):
-    """A BatchNormalization as it is exported in training, with the momentum of its module in the metadata."""
+    """A BatchNormalization exported in training mode, with the momentum of its module in the metadata."""
     node = helper.make_node(
         "BatchNormalization", ["x", "s", "b", "m", "v"], ["y", "y_mean", "y_var"], training_mode=1, momentum=momentum
     )

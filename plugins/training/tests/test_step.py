@@ -1,4 +1,4 @@
-"""The step graph: trained variables, modes and refusals."""
+"""The step graph: trained variables, modes and errors."""
 
 import json
 
@@ -61,7 +61,7 @@ def test_a_loss_of_the_user_is_made_of_ops(function):
 def test_running_statistics_follow_the_batch(backend):
     step = tt.TrainingStep(normalized(), "mean_squared_error", tt.SGD(0.0), backend=backend)
     found = step({"x": X, "labels": np.zeros_like(X)})
-    np.testing.assert_allclose(found["loss"], 1, rtol=1e-4)  # normalized by the batch, not by what ran before
+    np.testing.assert_allclose(found["loss"], 1, rtol=1e-4)  # normalized by the batch, not by running statistics
     held = {v.name: v.data.array() for v in step.write_back().variables}
     np.testing.assert_allclose(held["mean"], 0.9 * 0.5 + 0.1 * X.mean(0), rtol=1e-6)
     np.testing.assert_allclose(held["variance"], 0.9 * 2.0 + 0.1 * X.var(0, ddof=1), rtol=1e-6)
@@ -245,7 +245,7 @@ def test_every_break_of_the_path_is_named():
 
 
 def rounded():
-    """``x @ w`` scaled by a rounded number, beside a variable that nothing reads."""
+    """``x @ w`` scaled by a rounded number, and an unused variable."""
     graph = linear()
     number = graph.variable("number", np.float32([2.5]))
     graph.variable("idle", np.ones(2, np.float32))

@@ -52,7 +52,7 @@ def test_a_further_name_is_trained_alone_and_its_layer_is_not_frozen():
 
 
 def twice():
-    """``x @ w + b`` of which ``c`` is another name of ``b``, after it was added once."""
+    """``x @ w + b + c``, where ``c`` is an Identity of ``b``."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["h"], name="/first/MatMul"),
         helper.make_node("Identity", ["b"], ["c"]),
@@ -112,7 +112,7 @@ def test_the_command_line_unties(tmp_path):
 
 
 def scoped(*layers, held):
-    """A chain of layers ``(op_type, weights, module, attributes)``, with the paths of their modules as metadata."""
+    """A chain of layers ``(op_type, weights, module, attributes)``, with module paths in the metadata."""
     nodes, value = [], "x"
     for number, (op_type, weights, module, attributes) in enumerate(layers):
         node = helper.make_node(op_type, [value, *weights], [f"h{number}"], name=f"node_{number}", **attributes)
@@ -211,7 +211,7 @@ def test_a_pattern_that_matches_no_shared_weight_is_refused():
 
 
 def branches(twice=False):
-    """A LayerNormalization, and behind it one in each branch of an If, all of one weight and one bias."""
+    """A LayerNormalization followed by one in each branch of an If, with shared weight and bias."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", ("n", 4))
     weight, bias = graph.variable("n0.weight", ONES), graph.variable("n0.bias", ZEROS)
@@ -258,12 +258,12 @@ def test_a_separated_weight_of_a_branch_is_trained_alone():
     step({"x": x, "labels": np.zeros_like(x)})
     after = contents(step.write_back())
     moved = {name for name, array in after.items() if name != "n0.weight" and "weight" in name and (array != 1).any()}
-    assert len(moved) == 1  # that of the branch taken
+    assert len(moved) == 1  # that of the executed branch
     assert (after["n0.bias"] != 0).any() or (after["n0.weight"] != 1).any()
 
 
 def of_functions(model_scopes=True):
-    """Two calls of a function of two normalizations, all four of one weight, which stands at two of its inputs."""
+    """Two calls of a function with two normalizations, all sharing one weight, which is passed to two inputs."""
     body = [
         helper.make_node("LayerNormalization", ["x", "w1", "b1"], ["h"]),
         helper.make_node("LayerNormalization", ["h", "w2", "b2"], ["y"]),
@@ -315,7 +315,7 @@ def test_a_running_statistic_of_a_function_is_never_a_weight():
     assert len(separated(tx.load(model), untie=False)[0]) == 4
 
 
-# ----- files that note the traced call of each node -------------------------------------------------------------------
+# ----- files with the traced call of each node ------------------------------------------------------------------------
 
 
 def traced(*layers, held):

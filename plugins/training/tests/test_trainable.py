@@ -15,7 +15,7 @@ STATISTICS = {f"block{k}.norm.{name}" for k in (1, 2) for name in ("mean", "vari
 
 
 def moved(trainable, **options):
-    """The names of the variables of the digits network that a step with ``trainable`` changes."""
+    """The names of the variables of the digits network that change in a step with ``trainable``."""
     graph, images, labels = digits()
     before = contents(graph)
     step = tt.TrainingStep(graph, "softmax_cross_entropy", trainable=trainable, backend="numpy", **options)
@@ -37,7 +37,7 @@ def test_statistics_follow_by_default_unless_frozen():
 
 
 def test_a_frozen_layer_goes_by_its_running_statistics():
-    """Also where the file says that it is in training."""
+    """Even if the file is in training mode."""
     graph = normalized()
     w = graph.variable("w", np.ones((2, 1), np.float32))
     inputs = {v.name: v for v in graph.values()}
@@ -67,7 +67,7 @@ def test_an_empty_list_trains_nothing(none):
 
 
 def chosen_by_hand(steps):
-    """A head beside ``steps`` layers, the results of which go through a sequence at a position that is fed."""
+    """A head after ``steps`` layers, whose results go through a sequence at a fed position."""
     graph = tx.Graph("chosen", opsets={"ai.onnx": 17})
     x, place = graph.input("x", "float32", ("batch", 2)), graph.input("place", "int64", ())
     found = x
@@ -80,7 +80,7 @@ def chosen_by_hand(steps):
 
 
 def test_what_no_gradient_reaches_is_found_at_once(monkeypatch):
-    """Whatever the number of layers behind an op that has none."""
+    """Independently of the number of layers before a non-differentiable op."""
     tried = []
     plain = step_graph.tx.grad
     monkeypatch.setattr(step_graph.tx, "grad", lambda *a, **k: (tried.append(1), plain(*a, **k))[1], raising=False)

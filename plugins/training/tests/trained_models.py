@@ -33,7 +33,7 @@ def normalized():
 
 
 def dropping(ratio=0.5):
-    """``x @ w`` of which a share is dropped in training."""
+    """``x @ w`` with dropout of a share in training."""
     graph = tx.Graph("dropping", opsets={"ai.onnx": 21})
     w = graph.variable("w", np.ones((2, 8), np.float32))
     y = graph.input("x", "float32", ("batch", 2)) @ w

@@ -1,10 +1,9 @@
 """The node tests of the onnx package on the backend ``torch``, compiled.
 
-``python compiled.py [--backend aot_eager] [--every N] [--offset K] [PATTERN]`` counts the cases, but those of
-ImageDecoder, that PyTorch compiled as a whole, those that ran node by node, as numpy computes a part of them or shapes
-depend on contents, and those that fail. ``aot_eager`` traces as every compiler does, and generates no code;
-``inductor``, which PyTorch takes by default, wants some seconds for each case. All packages of this repository must be
-installed.
+``python compiled.py [--backend aot_eager] [--every N] [--offset K] [PATTERN]`` counts the cases, except those of
+ImageDecoder: compiled as one function; run node by node, because numpy computes a part or shapes depend on contents;
+and failed. ``aot_eager`` traces like every compiler, but generates no code; ``inductor``, PyTorch's default, takes some
+seconds for each case. All packages of this repository must be installed.
 """
 
 import argparse
@@ -24,7 +23,7 @@ import tenonnx as tx
 
 
 def run(case, compiler):
-    """``compiled`` or ``node by node``. Raises what is wrong."""
+    """``compiled`` or ``node by node``. Raises an error for wrong results."""
     model, stored = onnx_suites.load(case)
     graph = tx.load(model)
     with warnings.catch_warnings(record=True) as told:

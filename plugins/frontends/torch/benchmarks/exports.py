@@ -1,8 +1,8 @@
-"""Every module of the tests at opsets 13, 17 and 21, by tenonnx-torch and by the exporter itself.
+"""Exports of every test module at opsets 13, 17 and 21, by tenonnx-torch and by PyTorch's exporter.
 
-``python exports.py results.json [ours] [theirs]`` writes for each what came of it: ``right``, or what was wrong. What
-the file holds already is left as it is. The exporter is asked for the opset as its documentation says, and what it
-writes is held against the module by the same comparison.
+``python exports.py results.json [ours] [theirs]`` writes the result of each: ``right``, or the error. Results that the
+file contains already are kept. The exporter is called with the opset as its documentation says, and its file is
+compared with the module in the same way.
 """
 
 import json
@@ -69,7 +69,7 @@ def main():
 
     logging.disable(logging.ERROR)
     torch.set_num_threads(1)
-    operations()  # once for all the processes to come
+    operations()  # cached for all forked processes
     path = Path(sys.argv[1])
     found = json.loads(path.read_text()) if path.exists() else {}
     cases = sorted(modules.CASES.items(), key=lambda item: (item[1].component != "architectures", not item[1].quick))

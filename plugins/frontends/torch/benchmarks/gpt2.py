@@ -1,11 +1,11 @@
-"""Decoding steps of a GPT-2 exported from PyTorch, on each backend and in PyTorch itself.
+"""Decoding and training steps of a GPT-2 exported from PyTorch, on each backend and in PyTorch itself.
 
-In seconds of the processor, or of the clock on several threads.
+Times are CPU seconds, or wall-clock seconds on several threads.
 
-Needs ``transformers``; weights are drawn. The model has 4 layers of 256 and is exported as it is used, without dropout;
-Adam everywhere. Losses of the first steps must agree before anything is timed, and each round times all of
-them, so that ratios hold on a busy machine, too.
-``python plugins/frontends/torch/benchmarks/gpt2.py [--rounds 5] [--threads 2]``
+Needs ``transformers``; weights are random. The model has 4 layers of 256 and is exported in inference mode, without
+dropout; the optimizer is Adam. Losses of the first steps must agree before timing. Each round times all backends, so
+that ratios hold on a busy machine, too. ``python plugins/frontends/torch/benchmarks/gpt2.py [--rounds 5] [--threads
+2]``
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Decoder(torch.nn.Module):
-    """Scores of the next token at each place."""
+    """Scores of the next token at each position."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Architectures that the tests do not have: ResNet-18, an LSTM, and models of ``transformers`` with random weights."""
+"""Architectures that are too large for the tests: ResNet-18, an LSTM, and ``transformers`` with random weights."""
 
 import itertools
 
@@ -29,7 +29,7 @@ def resnet18():
 
 
 class Tensors(nn.Module):
-    """The tensors that a model of ``transformers`` gives, without what it keeps for the next call."""
+    """A model of ``transformers`` that returns only tensors, without caches."""
 
     def __init__(self, model):
         super().__init__()
@@ -55,7 +55,7 @@ IMAGE = {**SMALL, "image_size": 32, "patch_size": 8}
 
 
 def register():
-    """Let ``modules.CASES`` have these, too."""
+    """Add these modules to ``modules.CASES``."""
     from transformers import AutoModel
 
     def model(kind, **settings):

@@ -1,9 +1,9 @@
-"""Nodes in the file of a module: by tenonnx-torch, and by the exporter after onnxslim's pass.
+"""Numbers of nodes in exported files: by tenonnx-torch, and by PyTorch's exporter with onnxslim.
 
-``python nodes.py nodes.json [names]`` measures, ``python nodes.py nodes.json --table`` prints what it holds. It takes
-``onnxslim`` and ``transformers`` beside this package. Ours is counted as it is written by default, compared with the
-module, and with ``simplify=False``. Of parameters that a file does not have under their name, what took them in is
-looked up. Theirs is counted at the opset that the exporter reaches: it leaves many at 18, which has ops that 13 lacks.
+``python nodes.py nodes.json [names]`` measures, ``python nodes.py nodes.json --table`` prints the results. It needs
+``onnxslim`` and ``transformers``. Ours is counted with default options, verified against the module, and with
+``simplify=False``. For parameters without an initializer of their name, the initializer that absorbed them is looked
+up. Theirs is counted at the opset that the exporter reaches: it leaves many files at 18, with ops that 13 lacks.
 """
 
 import json
@@ -22,7 +22,7 @@ import tenonnx as tx
 
 
 def count(path):
-    """The nodes of a file, those of subgraphs included, also of one that no opset allows."""
+    """Number of nodes of a file, including subgraphs; the file may be invalid."""
     graphs, found = [onnx.load(path, load_external_data=False).graph], 0
     while graphs:
         nodes = graphs.pop().node
@@ -71,7 +71,7 @@ def measured(who, name, path):
 
 
 def table(found):
-    """A line for each architecture, its three opsets beside each other."""
+    """A row for each architecture, with three opsets side by side."""
     lines = [
         "| architecture | ours | parameters merged into others | with `simplify=False` | exporter and onnxslim "
         "| names gone |",

@@ -1,7 +1,7 @@
-"""PyTorch's samples of its operators (OpInfo), exported to three opsets and held against PyTorch.
+"""PyTorch's samples of its operators (OpInfo), exported at three opsets and compared with PyTorch.
 
-``[OPSETS=13,17] python operators.py results.json [names]`` writes for each sample what came of it: ``right``, or what
-was wrong. What the file holds already is left as it is. ``expecttest`` must be installed, which PyTorch's samples need.
+``[OPSETS=13,17] python operators.py results.json [names]`` writes the result of each sample: ``right``, or the error.
+Results that the file contains already are kept. PyTorch's samples require the package ``expecttest``.
 """
 
 import json
@@ -28,7 +28,7 @@ OPSETS = tuple(map(int, os.environ.get("OPSETS", "13,17,26").split(",")))
 
 CONTEXT = multiprocessing.get_context("fork")
 
-#: Seconds that a sample may take.
+#: Timeout of a sample in seconds.
 LIMIT = 100
 
 
@@ -39,7 +39,7 @@ def outcome(error):
 
 
 def tried(name, place):
-    """Results of a sample at each opset, one after the other."""
+    """Yield the results of a sample at each opset."""
     warnings.simplefilter("ignore")
     module, examples = list(samples(name))[place]
     try:
@@ -59,7 +59,7 @@ def tried(name, place):
 
 
 def apart(name, place):
-    """``tried`` in a process of its own, which may end or not end."""
+    """``tried`` in a separate process, which may crash or hang."""
     receiving, sending = CONTEXT.Pipe(duplex=False)
 
     def run():
@@ -87,7 +87,7 @@ def main():
     logging.disable(logging.ERROR)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    list(tried("add", 0))  # so that what is read once is there in all processes to come
+    list(tried("add", 0))  # fills caches for all forked processes
     path = Path(sys.argv[1])
     results = json.loads(path.read_text()) if path.exists() else {}
     for name in sys.argv[2:] or operators():

@@ -1,4 +1,4 @@
-"""Time of an export by phase: seconds of the processor, over modules of the tests.
+"""CPU time of exports by phase, over modules of the tests.
 
 ``python plugins/frontends/torch/benchmarks/phases.py [--every 6] [--opset 17]``. Verification runs the module and the
 file at each size; ``PyTorch`` is its tracer, its decomposition (with our table) and its translation to ONNX.
@@ -29,7 +29,7 @@ import tenonnx as tx
 import tenonnx_torch
 from tenonnx_torch import exporting, frontend, tracing
 
-#: By name, the function that does it: those inside of another one are taken from its time.
+#: Functions of the phases, by name; the time of nested phases is subtracted.
 PHASES = {
     "PyTorch: tracing": (tracing, "_exported"),
     "PyTorch: decomposing": (tracing, "decomposed"),
@@ -45,7 +45,7 @@ PHASES = {
 
 @contextlib.contextmanager
 def watched(seconds: dict[str, float]) -> Iterator[None]:
-    """Adds up what each phase takes, without the phases inside of it."""
+    """Add up the time of each phase, without nested phases."""
     inside: list[float] = [0.0]
 
     def timed(phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,10 +82,10 @@ def main(every: int, opset: int) -> None:
             seconds: dict[str, float] = defaultdict(float)
             module, examples = case.make()
             start = time.process_time()
-            with watched(seconds), contextlib.suppress(tx.TenonnxError):  # one of them is refused
+            with watched(seconds), contextlib.suppress(tx.TenonnxError):  # one case is rejected
                 tenonnx_torch.export(module, examples, f"{folder}/m.onnx", opset_version=opset, dims=case.dims)
             seconds["all"] = time.process_time() - start
-            if number:  # the first one imports
+            if number:  # the first case includes imports
                 tables.append(seconds)
     whole = [table["all"] for table in tables]
     print(f"{len(tables)} modules: median {statistics.median(whole):.2f} s, largest {max(whole):.2f} s")

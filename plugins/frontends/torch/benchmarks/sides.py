@@ -1,7 +1,7 @@
-"""The two sides of a comparison: files of a module by tenonnx-torch, and by the exporter itself.
+"""Exports for comparison: files of a module by tenonnx-torch, and by PyTorch's exporter.
 
-Each traces a module once for all opsets, in a process of its own, as onnxruntime ends the process on some of what the
-exporter writes.
+Each traces a module once for all opsets, in a separate process, since onnxruntime crashes on some of the exporter's
+files.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ OPSETS = (13, 17, 21)
 
 
 def ours(case, module, examples, path, **options):
-    """A function that writes the file of a module at an opset, compared with the module."""
+    """A function that writes a verified file of a module at an opset."""
     given = Examples.of(module, examples, None, case.dims)
     graph = tx.load(module, *examples, dims=case.dims, verify=False, **options)
     return lambda opset: tx.export(
@@ -36,7 +36,7 @@ def ours(case, module, examples, path, **options):
 
 
 def theirs(case, module, examples, path):
-    """Likewise by the exporter, which compares nothing."""
+    """The same by PyTorch's exporter, without verification."""
     given = Examples.of(module, examples, None, case.dims)
     program = torch.export.export(
         module, examples, dynamic_shapes=given.shapes(module) if case.dims else None, strict=False
@@ -47,13 +47,13 @@ def theirs(case, module, examples, path):
 
 
 def wrong(error):
-    """The first line of what went wrong."""
+    """First line of an error."""
     text = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {text[0][:160]} {str(getattr(error, 'given', ''))[:300]}".strip()
 
 
 def apart(function, *arguments):
-    """Result of a function in a process of its own, with a folder to write to; None where that ends."""
+    """Result of a function in a separate process, with a temporary folder; None if the process crashes."""
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         try:
             return pool.submit(_quietly, function, *arguments, Path(folder) / "model.onnx").result()
@@ -72,7 +72,7 @@ def _quietly(function, *arguments):
 
 
 def made(name):
-    """A case with its module and examples; ones and zeros, as layers begin with, are changed, as if it were trained."""
+    """A case with its module and examples; initial ones and zeros are perturbed, as training would."""
     case = modules.CASES[name]
     module, examples = case.make()
     with torch.no_grad():

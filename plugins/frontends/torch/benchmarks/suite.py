@@ -1,9 +1,8 @@
 """The node tests of the onnx package through ``tenonnx_torch.module``.
 
-``python suite.py`` counts the cases, but those of ImageDecoder, that run as PyTorch alone, those of which numpy
-computes a part, and those that fail. The counts and the names of the last go to ``suite.json``, from where
-``table.py`` puts them into docs/how-to/pytorch.md. What the installed packages have no op for fails: install all of
-this repository.
+``python suite.py`` counts the cases, except those of ImageDecoder: run by PyTorch only, run partly by numpy, and
+failed. The counts and the names of failures go to ``suite.json``, from which ``table.py`` updates
+docs/how-to/pytorch.md. All packages of this repository must be installed.
 """
 
 import json
@@ -34,7 +33,7 @@ def steps(plan: Plan):
 
 
 def run(case):
-    """``torch`` or ``numpy``. Raises what is wrong."""
+    """``torch`` or ``numpy``. Raises an error for wrong results."""
     model, stored = onnx_suites.load(case)
     network = tenonnx_torch.module(tx.load(model))
     for inputs, outputs in stored:

@@ -1,6 +1,6 @@
 """The measurements in docs/how-to/pytorch.md, from the counts of ``exports.py`` and ``suite.py``.
 
-``python table.py`` writes both, ``--check`` stops where they are not up to date.
+``python table.py`` writes both; ``--check`` fails where they are outdated.
 """
 
 import json
@@ -18,12 +18,12 @@ SIDES = ("ours", "theirs")
 
 
 def measured(results, names, who) -> list[str]:
-    """The modules among ``names`` that were exported by one side."""
+    """Modules among ``names`` with results of one exporter."""
     return [name for name in names if f"{who} {OPSETS[0]}" in results.get(name, {})]
 
 
 def counts(results, names, who, wanted: Callable[[str], bool]) -> list[int]:
-    """For each opset, of how many modules ``wanted`` holds for what came of them."""
+    """For each opset, number of modules whose results satisfy ``wanted``."""
     return [sum(wanted(results[name][f"{who} {opset}"]) for name in names) for opset in OPSETS]
 
 
@@ -32,7 +32,7 @@ def is_right(found: str) -> bool:
 
 
 def table(cases) -> str:
-    """A line for each component: which modules there are, and how many were right at each opset."""
+    """A row for each component: its modules, and the number of right ones at each opset."""
     results = json.loads(RESULTS.read_text("utf-8"))
     rows = ["| component | modules | right at 13, 17, 21 | the exporter |", "| --- | --- | --- | --- |"]
     for component in sorted({case.component for case in cases.values()}):
@@ -46,7 +46,7 @@ def table(cases) -> str:
 
 
 def summary(cases) -> str:
-    """Counts of modules that were right at each opset, and the failures of the exporter."""
+    """Numbers of right modules at each opset, and the failures of PyTorch's exporter."""
     results = json.loads(RESULTS.read_text("utf-8"))
     held = {who: measured(results, cases, who) for who in SIDES}
     rows = [
@@ -64,7 +64,7 @@ def summary(cases) -> str:
 
 
 def suite() -> str:
-    """Results of the single-op models of the onnx package as modules."""
+    """Results of the onnx package's node tests as modules."""
     held = json.loads(SUITE.read_text("utf-8"))
     counts = [held["torch"], held["numpy"], len(held["failed"])]
     titles = ("run by PyTorch alone", "numpy computes a part", "give other numbers")

@@ -1,4 +1,4 @@
-"""Without PyTorch nothing here is collected: these tests have an environment of their own, see README.md."""
+"""Skip collection without PyTorch: these tests have an environment of their own, see README.md."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""Hostile ``.pt2`` files, by the attack that each tries: edits of the JSON or the members of an honest file."""
+"""Hostile ``.pt2`` files: edits of the JSON or the members of a valid file, by the attack that they attempt."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write(path: Path, members: Mapping[str, bytes], compression: int = zipfile.Z
 
 
 def edited(honest: Path, path: Path, edit: Edit) -> Path:
-    """A copy of a file, changed."""
+    """A copy of a file with one edit."""
     members = members_of(honest)
     before = members[PROGRAM]
     program = json.loads(before)
@@ -39,7 +39,7 @@ def edited(honest: Path, path: Path, edit: Edit) -> Path:
 
 
 class Touch:
-    """A pickle that writes a file when it is read."""
+    """An object whose pickle writes a file when loaded."""
 
     def __init__(self, marker: Path) -> None:
         self.marker = marker
@@ -49,7 +49,7 @@ class Touch:
 
 
 def hostile(marker: Path) -> dict[str, Edit]:
-    """Edits by name; code in them makes the file ``marker``."""
+    """Edits by name; code that they inject creates the file ``marker``."""
     code = f"__import__('pathlib').Path({str(marker)!r}).touch()"
     quoted = code.replace("'", '"')
     evil = pickle.dumps(Touch(marker))
@@ -70,7 +70,7 @@ def hostile(marker: Path) -> dict[str, Edit]:
         return lambda program, members: node(program).update(target=name)
 
     def renamed(old: str, new: str) -> Edit:
-        """Another name, wherever it is, so that the program is consistent."""
+        """Rename an item consistently in the program."""
 
         def edit(program: dict[str, Any], members: Members) -> None:
             text = json.dumps(program).replace(json.dumps(old), json.dumps(new))
@@ -190,7 +190,7 @@ def hostile(marker: Path) -> dict[str, Edit]:
 
 
 def harmless(marker: Path) -> dict[str, Edit]:
-    """Edits that are left out, so that the file is read as before."""
+    """Edits that the reader ignores, so that the file is read as before."""
     code = f"__import__('pathlib').Path({str(marker)!r}).touch()"
     evil = pickle.dumps(Touch(marker))
     custom = {"custom": code, "source_fn_stack": f"x,torch.os.{code}", "from_node": "[]", "nn_module_stack": code}

@@ -1,4 +1,4 @@
-"""Graphs on PyTorch, beyond the numbers of single ops."""
+"""The torch backend, beyond the results of single ops."""
 
 import subprocess
 import sys
@@ -70,7 +70,7 @@ def test_tensors_come_back_where_tensors_go_in():
 
 
 class Array:
-    """An array of a library that speaks DLPack alone."""
+    """An array of a library that supports only DLPack."""
 
     def __init__(self, held):
         self.held = held
@@ -143,7 +143,7 @@ def test_tensors_are_cast_with_a_warning():
 
 @pytest.mark.parametrize("name", ["bert/bert", "digits/digits", "gpt2/gpt2"])
 def test_everything_is_on_the_device(name):
-    """On the device ``meta``, which has shapes alone: what is left on the processor does not go together with it."""
+    """On the device ``meta``, which has no contents, mixing with a CPU tensor raises an error."""
     graph = tx.load(EXAMPLES / f"{name}.onnx")
     with np.load(EXAMPLES / Path(name).parent / "samples.npz") as held:
         feeds = {value.name: held[value.name] for value in graph.inputs}
@@ -233,7 +233,7 @@ def test_what_cannot_be_compiled_is_told_and_runs(make):
         assert (again == graph.run(feeds, backend="numpy")["y"]).all()
 
 
-# ----- graphs as they come --------------------------------------------------------------------------------------------
+# ----- unsimplified graphs --------------------------------------------------------------------------------------------
 
 
 def test_text_and_what_pytorch_lacks_are_computed_by_numpy():
@@ -336,7 +336,7 @@ def test_fit_trains_on_a_device_and_refuses_one_that_there_is_not():
         tt.fit(graph, (images, labels), backend="torch", device="abacus", **options)
 
 
-# ----- beside the other backends --------------------------------------------------------------------------------------
+# ----- comparison with other backends ---------------------------------------------------------------------------------
 
 
 def test_reading_a_file_imports_no_pytorch():

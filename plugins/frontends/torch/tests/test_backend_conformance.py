@@ -1,4 +1,4 @@
-"""Calls of every case of ai.onnx, and the single-op models of ONNX, on PyTorch node by node."""
+"""Conformance cases of all ops of ai.onnx, and the node tests of ONNX, on PyTorch node by node."""
 
 from tenonnx_testing import backend_conformance, onnx_conformance
 

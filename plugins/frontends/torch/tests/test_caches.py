@@ -1,4 +1,4 @@
-"""Caches of ``transformers`` go in and come out, layer by layer."""
+"""Caches of ``transformers`` as inputs and outputs, layer by layer."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_a_step_of_a_decoder_takes_and_gives_its_cache(decoder):
         for k, layer in enumerate(before.layers)
         for kind in ("keys", "values")
     }
-    assert before.layers[0].keys.shape[2] == 4  # loading adds nothing to it
+    assert before.layers[0].keys.shape[2] == 4  # loading does not append to the cache
     found = graph.run({"input_ids": np.array([[5], [6]]), **{n: t.detach().numpy() for n, t in feeds.items()}})
     whole = decoder(torch.cat([tokens, torch.tensor([[5], [6]])], 1)).logits[:, -1:]
     assert np.allclose(found["logits"], whole.detach(), atol=1e-5)
@@ -64,7 +64,7 @@ def translator():
 
 
 def tokens():
-    """Of two texts, the second of which is padded, and of what was said so far."""
+    """Inputs of two texts, the second one padded, and decoder inputs."""
     mask = torch.ones(2, 7, dtype=torch.int64)
     mask[1, 5:] = 0
     return torch.arange(14).reshape(2, 7), mask, torch.arange(10).reshape(2, 5)

@@ -1,4 +1,4 @@
-"""Arguments of a module, names of inputs, outputs and dims, and reports of exports."""
+"""Arguments of modules, names of inputs, outputs and dims, and export reports."""
 
 import json
 
@@ -27,7 +27,7 @@ class Two(nn.Module):
 
 
 class Detector(nn.Module):
-    """Gives what it finds in an order of its own, as a list of one dict for each image."""
+    """Returns detections in non-standard order, as a list with one dict for each image."""
 
     def forward(self, image):
         return [{"scores": image.amax((1, 2, 3)), "labels": image.sum((1, 2, 3)) > 0, "boxes": image.mean((2, 3))}]
@@ -141,11 +141,11 @@ def test_a_number_for_verify_is_the_largest_difference(tmp_path):
     with pytest.raises(tx.VerificationFailed, match=r"may differ by 1e-12 \+ 0 \*"):
         tenonnx_torch.export(_Shifted(module), x, path, verify=1e-12)
     assert tenonnx_torch.export(_Shifted(module), x, path, verify=1e-12, rtol=1e-3).passed
-    assert tenonnx_torch.export(_Shifted(module), x, path, atol=1e-12).passed  # what rounds stays
+    assert tenonnx_torch.export(_Shifted(module), x, path, atol=1e-12).passed  # only rounding errors remain
 
 
 class _Shifted(nn.Module):
-    """Module whose product is rounded differently where it is exported."""
+    """Module whose product is rounded differently during export."""
 
     def __init__(self, module):
         super().__init__()
@@ -234,7 +234,7 @@ def test_the_command_line_compares_with_the_module(source, tmp_path, capsys):
     code, told = convert(capsys, f"{source}:make_model", "-o", path, "--example", "batch=2,4", "--opset", "13")
     assert code == 0, told
     assert "verified against PyTorch" in told
-    assert "left out" not in told  # IR 7 has no place for the scopes of modules, which no file of the user had
+    assert "left out" not in told  # the metadata that IR 7 lacks are not the user's
     rough = (f"{source}:make_rough", "-o", tmp_path / "rough.onnx", "--example", "2,4")
     code, told = convert(capsys, *rough)
     assert code == 1

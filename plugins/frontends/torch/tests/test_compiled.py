@@ -1,4 +1,4 @@
-"""A sample of the single-op models of ONNX, compiled; ``benchmarks/compiled.py`` runs as many as one likes."""
+"""A sample of ONNX's node tests, compiled; ``benchmarks/compiled.py`` runs any number of them."""
 
 import sys
 from pathlib import Path
@@ -10,14 +10,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import compiled
 import onnx_suites
 
-#: One of so many models, those that numpy has to help with among them.
+#: Select one of so many models, including those that need numpy.
 EVERY = 50
 
-#: Models of which it is known that they are compiled as a whole.
+#: Models that must compile as one function.
 WHOLE = ["test_add", "test_softmax_axis_1", "test_layer_normalization_4d_axis2", "test_basic_conv_with_padding"]
 
 
-#: Without those of 16 bits, whose stored outputs were rounded at other places, and those that need a decoder of images.
+#: Excludes 16-bit models, whose stored outputs are rounded differently, and models that need an image decoder.
 NAMES = [name for name in onnx_suites.node_cases() if "16" not in name and "image_decoder" not in name]
 
 

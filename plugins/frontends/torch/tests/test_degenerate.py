@@ -1,4 +1,4 @@
-"""Calls on empty tensors and scalars, and the further outputs of normalizations."""
+"""Operations on empty tensors and scalars, and optional outputs of normalizations."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ NOTHING = [
     lambda x: torch.cdist(x, x),
 ]
 
-ALONG_AN_AXIS = [  # which must have elements
+ALONG_AN_AXIS = [  # the axis must have elements
     lambda x: x.argmax(-1),
     lambda x: x.argmin(-1, keepdim=True),
     lambda x: x.max(-1),
@@ -61,7 +61,7 @@ SCALAR = [
 
 
 def possible(functions, *tensors):
-    """Those that PyTorch computes, as one module that returns what each of them gives."""
+    """A module that returns the results of all functions that PyTorch can compute."""
 
     def found(function):
         try:

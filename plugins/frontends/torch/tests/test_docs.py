@@ -1,4 +1,4 @@
-"""The page on PyTorch: its programs run, and its table is that of the cases."""
+"""The PyTorch page of the documentation: its programs run, and its table matches the cases."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Modules as graphs and files with equal outputs, and refusals that write nothing."""
+"""Exports of modules with equal outputs, and failures that write no file."""
 
 import json
 import math
@@ -118,7 +118,7 @@ def test_batch_normalization_in_training_takes_the_statistics_of_the_batch():
     expected = (x - x.mean(0)) / x.var(0, correction=0).add(1e-5).sqrt()
     for backend in ("numpy", "onnxruntime"):
         assert np.allclose(graph.run({"input": x.numpy()}, backend=backend)["output"], expected, atol=1e-5)
-    assert all(torch.equal(before[name], buffer) for name, buffer in module.named_buffers())  # loading trains nothing
+    assert all(torch.equal(before[name], buffer) for name, buffer in module.named_buffers())  # loading does not train
 
 
 def test_dropout_between_layers_of_a_recurrence_stays():
@@ -129,7 +129,7 @@ def test_dropout_between_layers_of_a_recurrence_stays():
 
 
 class Bags(nn.Module):
-    """EmbeddingBag in each mode, also of an empty bag, and of one of nothing but padding."""
+    """EmbeddingBag in each mode, with an empty bag and a bag of padding only."""
 
     def __init__(self):
         super().__init__()
@@ -146,7 +146,7 @@ class Bags(nn.Module):
 
 
 def test_bags_of_embeddings_are_joined_without_a_loop(tmp_path):
-    """onnxruntime 1.31 ends the process on the loop that PyTorch's exporter writes."""
+    """onnxruntime 1.31 crashes on the loop that PyTorch's exporter writes."""
     examples = torch.tensor([2, 2, 1, 2, 5, 6]), torch.tensor([0, 2, 2, 4]), torch.randn(6)
     path, dims = tmp_path / "m.onnx", {"offsets": {0: "bags"}}
     done = tenonnx_torch.export(Bags().eval(), examples, path, opset_version=13, dims=dims)
@@ -366,7 +366,7 @@ def test_nothing_is_written_where_the_file_differs_from_the_module(tmp_path, mon
 
 
 class Blind(nn.Module):
-    """Its first queries see no key at all where there are fewer of these: there PyTorch gives 0."""
+    """With fewer keys than queries, the first queries attend to no key: PyTorch returns 0 for them."""
 
     def forward(self, q, k):
         mask = torch.ones(q.shape[1], k.shape[1]).tril(k.shape[1] - q.shape[1]).bool()
@@ -468,7 +468,7 @@ def test_import_rules_of_the_call_and_of_packages_are_for_what_is_exported(tmp_p
     kinds = lambda: {node.op_type for node in tx.load(path).nodes}  # noqa: E731
     tenonnx_torch.export(module, examples, path, rules={"Relu": _clipped})
     assert "Clip" in kinds()
-    for frontend in ("onnx", "torch"):  # the exporter's own model is none that was read
+    for frontend in ("onnx", "torch"):  # the exporter's own model is not a user's model
         rule = import_rule("Relu", frontend=frontend)(_clipped)
         monkeypatch.setattr(user_rules, "installed_rules", lambda rule=rule: [user_rules.Offered(rule, None, "Relu")])
         tenonnx_torch.export(module, examples, path)

@@ -1,4 +1,4 @@
-"""Graphs as modules that PyTorch exports, compiles and traces: sizes are numbers, and symbolic where dims vary."""
+"""Graphs as modules that PyTorch exports, compiles and traces, with symbolic dynamic dims."""
 
 import copy
 import warnings
@@ -20,7 +20,7 @@ CNN = EXAMPLES / "digits_cnn/digits-cnn.onnx"
 
 
 def exported(network, *examples, strict=False):
-    """The module of a program whose inputs have batches of any size."""
+    """The module of a program with a dynamic batch size."""
     batch = torch.export.Dim("batch")
     dims = {"inputs": tuple({0: batch} for _ in examples)}
     return torch.export.export(network, examples, dynamic_shapes=dims, strict=strict)

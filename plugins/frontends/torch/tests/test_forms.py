@@ -1,4 +1,4 @@
-"""Operators of the user's own get a form from an argument or a package."""
+"""Lowerings of user-defined operators, from an argument or a package."""
 
 import io
 
@@ -76,7 +76,7 @@ def squareplus_op(x, scale=None, *, b=1.0):
 
 
 def same_by_contributed_op(x):
-    """``x``, less a BiasGelu that is added to it."""
+    """``x``, plus and minus a BiasGelu."""
     gelu = bias_gelu(x, ops.constant(value_floats=[0.0, 0.0, 0.0]))
     return x + gelu - gelu
 
@@ -174,11 +174,11 @@ def test_a_form_that_does_not_fit_is_told(form, error):
         tx.load(Net(), X, forms={**FORMS, "acme::squareplus": form})
 
 
-# ----- classes of modules ---------------------------------------------------------------------------------------------
+# ----- module classes -------------------------------------------------------------------------------------------------
 
 
 class Router(nn.Module):
-    """Its forward cannot be traced."""
+    """A module whose forward cannot be traced."""
 
     def __init__(self):
         super().__init__()

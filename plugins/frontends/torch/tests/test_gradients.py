@@ -1,4 +1,4 @@
-"""Gradients of the examples: PyTorch's, through ``tenonnx_torch.module``, are those of our own graph of gradients."""
+"""Gradients of the example models: PyTorch's, through ``tenonnx_torch.module``, against our gradient graphs."""
 
 import copy
 from pathlib import Path
@@ -19,10 +19,10 @@ EXAMPLES = Path(__file__).parents[4] / "examples"
 #: Sizes of dims where an example has no samples.
 SIZES = {"total": 4, "height": 8, "width": 8}
 
-#: Examples whose weights are attributes.
+#: Examples whose weights are attributes of nodes.
 WITHOUT = {"iris/iris", "iris/tree"}
 
-#: Examples that search in a loop whose tensors grow: PyTorch follows each turn, we do not.
+#: Examples with a search loop over growing tensors: PyTorch differentiates each iteration, we do not.
 SEARCHES = {"gpt2/gpt2-beams", "whisper/whisper"}
 
 
@@ -31,7 +31,7 @@ def examples():
 
 
 def fed(graph, name):
-    """Contents for the inputs: the samples of an example, else what is drawn."""
+    """Inputs: the samples of an example, or random contents."""
     path = EXAMPLES / f"{name}.onnx"
     model, _, kind = path.stem.partition("-")
     stored = [path.with_name(f"{each}.npz") for each in (f"samples-{kind}", model, "samples")]
@@ -45,7 +45,7 @@ def fed(graph, name):
     return feeds
 
 
-#: What is trained of examples that hold no weights, but scales of quantized values or penalties of a search.
+#: Trained variables of examples without weights: scales of quantized values, or penalties of a search.
 UNUSUAL = {
     "digits/digits-int8": "*scale*",
     "quantized/resnet-qoperator": "*scale*",
@@ -76,8 +76,7 @@ def test_gradients_of_an_example_are_ours(name):
         return
     slope = tx.grad(graph, of=list(outputs), wrt=list(parameters), seeds={key: f"{key}/seed" for key in seeds})
     ours = slope.run({**feeds, **{f"{key}/seed": seed for key, seed in seeds.items()}}, "numpy")
-    # sums of float32 in another order; where numbers are rounded to quantized values, one that lies half way goes to
-    # either
+    # tolerance for another order of float32 sums; where numbers are quantized, ties may round either way
     quantized = any("QLinear" in node.op_type or "Quantize" in node.op_type for node in graph.walk())
     close = 2e-3 if quantized else 2e-5
     for key, parameter in parameters.items():
@@ -108,7 +107,7 @@ def test_a_module_there_and_back_has_its_own_numbers_and_gradients(name):
 
 
 def test_a_quantized_file_is_tuned_by_pytorch(tmp_path):
-    """Gradients pass straight through the quantized values, and the scales of the weights train, too."""
+    """Gradients pass straight through the quantized values; scales of weights are trained, too."""
     graph = tx.load(EXAMPLES / "quantized/resnet-qdq.onnx")
     network = tenonnx_torch.module(graph)
     (images,) = map(torch.from_numpy, fed(graph, "quantized/resnet-qdq").values())

@@ -1,4 +1,4 @@
-"""The conformance kit asks the rules ``torch`` of packages, too."""
+"""The conformance kit with rules ``torch`` of packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loaders and data sets of PyTorch as data of training and calibration."""
+"""PyTorch's loaders and data sets as data for training and calibration."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ HOW = {"loss": "softmax_cross_entropy", "optimizer": tt.SGD(0.1), "backend": "nu
 
 
 class Named(Dataset):
-    """Samples that are mappings, as those of Hugging Face are."""
+    """Samples as mappings, as in Hugging Face data sets."""
 
     def __len__(self):
         return 24

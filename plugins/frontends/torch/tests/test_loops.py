@@ -1,4 +1,4 @@
-"""Loops over a length in the Python of a module: each becomes a Scan for any length."""
+"""Loops over a length in a module's Python code: each becomes a Scan for any length."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ DIMS = {"inputs_0": AXES}
 
 
 class Cell(nn.Module):
-    """States, and a list stacked at the end."""
+    """Loop with states, and a list that is stacked afterwards."""
 
     def __init__(self):
         super().__init__()
@@ -28,7 +28,7 @@ class Cell(nn.Module):
 
 
 def backward(x):
-    """Reads from the end, keeps two states, and puts rows first in a list."""
+    """Reads from the end, keeps two states, and inserts rows at the front of a list."""
     length, rows = x.shape[1], []
     decayed, total = x[:, 0] * 0, torch.ones_like(x[:, 0])
     for t in range(length):
@@ -77,7 +77,7 @@ def two_ago(x):
 
 
 def while_positive(x):
-    """At length 1 the loop has no iteration."""
+    """Loop without iterations at length 1."""
     t = x.shape[1] - 1
     state = x[:, t]
     rows = [state]
@@ -180,7 +180,7 @@ def test_a_loop_in_a_triangle_is_refused():
 
 
 def test_a_branch_on_the_length_is_not_lost():
-    """Lengths that a comparison names are compared with the module, too."""
+    """Verification includes lengths with which the module compares."""
 
     def branching(x):
         state = torch.zeros(x.shape[0], x.shape[2])
@@ -194,7 +194,7 @@ def test_a_branch_on_the_length_is_not_lost():
 
 
 class Chunks(nn.Module):
-    """The number of chunks of four is 1 at the length of the example, which a trace would fix."""
+    """The number of chunks of four is 1 at the example's length, which a trace would fix."""
 
     def forward(self, x):
         padded = nn.functional.pad(x, (0, 0, 0, (4 - x.shape[1] % 4) % 4))

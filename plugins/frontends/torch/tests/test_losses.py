@@ -1,4 +1,4 @@
-"""Losses and metrics of training against PyTorch and scikit-learn: over weights, masks, batches, columns and axes."""
+"""Losses and metrics of training against PyTorch and scikit-learn: weights, masks, batches, columns and axes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def normal(*shape):
 
 
 def passing(*shape, activation=None):
-    """A graph that gives what it is given, or an activation of it."""
+    """A graph that returns its input, or an activation of it."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", ("batch", *shape))
     graph.output("y", x if activation is None else getattr(ops, activation)(x))
     return graph
 
 
-#: The shape of a sample's scores, where the classes lie, and what the loss is told of it.
+#: Shape of a sample's scores, class axis, and options of the loss.
 FORMS = {
     "rows": ((CLASSES,), 1, {}),
     "pixels": ((CLASSES, LENGTH, 3), 1, {}),
@@ -43,14 +43,14 @@ FORMS = {
 
 
 def drawn(form, masked):
-    """Scores as PyTorch takes them and as the form has them, and labels, of which a mask may take some out."""
+    """Random scores in PyTorch's and in the form's layout, and labels, optionally masked."""
     sizes, axis, options = FORMS[form]
     scores = normal(SAMPLES, *(LENGTH if size == "length" else size for size in sizes))
     torch_scores = np.moveaxis(scores, axis, 1)
     labels = RANDOM.integers(0, CLASSES, (SAMPLES, *torch_scores.shape[2:]))
     if masked:
         labels[RANDOM.random(labels.shape) < 0.4] = -100
-        labels[8:16] = -100  # a whole batch
+        labels[8:16] = -100  # an entire batch
     return sizes, options, scores, np.ascontiguousarray(torch_scores), labels
 
 
@@ -122,7 +122,7 @@ def test_losses_of_elements(kind, sizes, reduction, weighted):
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["alike", "weighted"])
 def test_the_gradient_of_a_masked_loss(weights):
-    """By the step: one of plain descent moves scores that are parameters by their gradient."""
+    """From a step of plain gradient descent on scores that are parameters."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     scores, labels = normal(6, CLASSES), np.int64([0, -100, 3, 4, -100, 1])
     x = graph.input("x", "float32", ("batch", CLASSES))
@@ -138,7 +138,7 @@ def test_the_gradient_of_a_masked_loss(weights):
     after = {v.name: v.data.array() for v in step.write_back().variables}
     for name, tensor in (("w", w), ("bias", b)):
         np.testing.assert_allclose(before[name] - after[name], tensor.grad.numpy(), rtol=2e-6, atol=1e-7)
-    step({"x": scores, "labels": np.full(6, -100)})  # nothing counts: nothing moves
+    step({"x": scores, "labels": np.full(6, -100)})  # all labels are ignored: no update
     for name, array in after.items():
         np.testing.assert_array_equal({v.name: v.data.array() for v in step.write_back().variables}[name], array)
 
@@ -206,7 +206,7 @@ def test_metrics_of_classes(form, masked, beside):
 @pytest.mark.parametrize("loss", [None, "binary_cross_entropy"])
 @pytest.mark.parametrize("flat", [False, True], ids=["column", "flat"])
 def test_one_column(columns, dtype, ends, loss, flat):
-    """Labels of any kind, as a column or flat; what the model ends in or the loss tells what the numbers are."""
+    """Labels of any dtype, as a column or flat; the final activation or the loss determines the kind of numbers."""
     x = normal(40, *columns)
     scores = x.reshape(-1)
     truth = ((scores > 0) ^ (RANDOM.random(40) < 0.2)).astype(int)
@@ -240,7 +240,7 @@ def test_distances():
     assert found["mean_absolute_error"] == pytest.approx(sk.mean_absolute_error(labels, x), rel=1e-6)
 
 
-# ----- what is refused ------------------------------------------------------------------------------------------------
+# ----- errors ---------------------------------------------------------------------------------------------------------
 
 
 def test_probabilities_are_no_logarithms():

@@ -1,4 +1,4 @@
-"""Graphs as modules of PyTorch: the same numbers and gradients, parameters by name, and the way back to the file."""
+"""Graphs as PyTorch modules: equal results and gradients, parameters by name, and writing back to the file."""
 
 import copy
 import functools
@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import onnx_suites  # noqa: E402
 
-#: Cases of the suite whose stored outputs are rounded more coarsely, or less, than PyTorch computes.
+#: Cases whose stored outputs are less or more precise than PyTorch's.
 INEXACT = {
     "test_attention_4d_causal_fp16": "float16 is rounded after each step of Softmax there",
     "test_attention_4d_causal_fp16_expanded": "float16 is rounded after each step of Softmax there",
@@ -28,7 +28,7 @@ INEXACT = {
     "test_dft_inverse_opset19": "what is 0 is 1.9e-7 there and 3e-15 here, where the suite allows 1e-7",
 }
 
-#: The tests take every so many cases; benchmarks/suite.py takes all of them.
+#: Tests run one of so many cases; benchmarks/suite.py runs all.
 EVERY = 4
 
 NAMES = (ROOT / "tests" / "onnx_node_cases.txt").read_text().split()
@@ -105,7 +105,7 @@ def test_a_fine_tune_in_torch_goes_back_into_the_file(tmp_path):
     written = onnx.load(path)
     trained = dict(network.named_parameters())
     same = {t.name for t, o in zip(written.graph.initializer, original.graph.initializer, strict=True) if t == o}
-    assert same == before.keys() - trained.keys()  # statistics of BatchNormalization stay
+    assert same == before.keys() - trained.keys()  # statistics of BatchNormalization do not change
     assert list(written.graph.node) == list(original.graph.node)
 
 
@@ -182,7 +182,7 @@ def test_a_subgraph_runs_and_passes_gradients():
 
 @pytest.mark.parametrize("code", ["int8", "int4"])
 def test_gradients_pass_straight_through_quantized_values(code):
-    """Within the range of quantized values; the scale has the gradient of learned step sizes."""
+    """Within the range of quantized values; the scale has the gradient of learned step size quantization (LSQ)."""
     graph = parse(f"""g (float[4] x, float scale) => (float[2, 2] y, {code}[4] codes) <{code} zero = {{1}}> {{
         codes = QuantizeLinear(x, scale, zero)
         shape = Constant<value_ints = [2, 2]>()

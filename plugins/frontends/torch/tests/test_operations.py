@@ -1,4 +1,4 @@
-"""Operations that PyTorch's exporter lacks or gets wrong: at opset 13, and at sizes that vary."""
+"""Operations that PyTorch's exporter lacks or translates incorrectly: at opset 13, and with dynamic sizes."""
 
 import itertools
 

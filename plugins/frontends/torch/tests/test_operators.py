@@ -1,4 +1,4 @@
-"""Operators of PyTorch: its own samples of them, numbers at the edges of their range, and forms of all core ones."""
+"""PyTorch's operators: OpInfo samples, extreme numbers, and lowerings of all core operators."""
 
 import itertools
 
@@ -15,7 +15,7 @@ from tenonnx_torch.decompositions import decomposable
 
 aten = torch.ops.aten
 
-#: Of PyTorch's samples the tests take one of each of these; benchmarks/operators.py takes all of them.
+#: Operators of which the tests run one OpInfo sample each; benchmarks/operators.py runs all.
 SAMPLED = [
     "addcmul",
     "aminmax",
@@ -79,7 +79,7 @@ def test_samples_of_pytorch_are_the_same_at_opset_13(name, tmp_path):
     pytest.importorskip("expecttest", reason="PyTorch's samples need it")
     module, examples = list(samples(name))[-1]
     found = tenonnx_torch.export(module, examples, tmp_path / "m.onnx", opset_version=13)
-    assert found.passed is not False  # None where PyTorch gives NaN alone
+    assert found.passed is not False  # None where PyTorch returns only NaN
 
 
 def test_every_core_operator_has_a_form():
@@ -95,14 +95,14 @@ def test_every_core_operator_has_a_form():
         if isinstance(packet, torch._ops.OpOverloadPacket)
         for overload in (getattr(packet, each) for each in packet.overloads())
         if torch.Tag.core in overload.tags
-        and not overload._schema.is_mutable  # an export has none that write
+        and not overload._schema.is_mutable  # exported programs have no in-place operations
         and overload not in written
         and overload not in known
     }
     assert not lacking
 
 
-# ----- factors of matrices --------------------------------------------------------------------------------------------
+# ----- matrix factorizations ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (2, 5, 3), (3, 5), (1, 1), (3, 1)])
@@ -266,7 +266,7 @@ def test_gradients_of_average_pooling(ceil, padded, divisor):
 
 def test_linear_algebra():
     a, b = torch.randn(3, 5, 5), torch.randn(3, 5, 2)
-    a[0, 0, 0] = 0  # a pivot must be looked for
+    a[0, 0, 0] = 0  # requires pivoting
     positive = a @ a.mT + torch.eye(5)
     same(matrices.inverse(a)[:1], [a.inverse()], 1e-3)
     same(matrices.solution(a, b)[:1], [torch.linalg.solve(a, b)], 1e-3)
@@ -299,12 +299,12 @@ def test_medians_and_divisors():
     a[3:7], b[:5] = 0, 0
     assert torch.equal(sort.greatest_common_divisor(a, b), torch.gcd(a, b))
     assert torch.equal(sort.least_common_multiple(a, b), torch.lcm(a, b))
-    far = torch.tensor([7540113804746346429]), torch.tensor([4660046610375530309])  # neighbors of Fibonacci
+    far = torch.tensor([7540113804746346429]), torch.tensor([4660046610375530309])  # near Fibonacci numbers
     assert torch.equal(sort.greatest_common_divisor(*far), torch.gcd(*far))
 
 
 class Slope(torch.nn.Module):
-    """A layer's gradient by its input, inside of forward."""
+    """Gradient of a layer by its input, computed in forward."""
 
     def __init__(self, *layers):
         super().__init__()
@@ -332,7 +332,7 @@ def test_a_jacobian_inside_of_a_module():
     assert tx.load(Jacobian(), torch.randn(3)).nodes
 
 
-# ----- by our forms alone ---------------------------------------------------------------------------------------------
+# ----- by our decompositions only -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -406,7 +406,7 @@ def test_operands_of_two_types_are_those_of_the_result(tmp_path):
     assert tenonnx_torch.export(Apply(mixed), tensors, tmp_path / "m.onnx", opset_version=13).passed
 
 
-# ----- functions of Bessel and Airy -----------------------------------------------------------------------------------
+# ----- Bessel and Airy functions --------------------------------------------------------------------------------------
 
 BESSEL = {
     bessel.j0: torch.special.bessel_j0,
@@ -430,7 +430,7 @@ def test_bessel_functions_are_those_of_pytorch_on_the_line(function):
     assert torch.allclose(function(x), BESSEL[function](x), rtol=1e-8, atol=1e-9, equal_nan=True)
 
 
-# ----- what the exporter itself gets wrong ----------------------------------------------------------------------------
+# ----- bugs of the exporter -------------------------------------------------------------------------------------------
 
 LOWEST = float("-inf")
 NOTHING = torch.tensor([[False] * 4, [True] * 4, [False, True, True, False]])
@@ -475,7 +475,7 @@ def test_bags_of_other_sizes_do_not_end_the_process(tmp_path):
     assert tenonnx_torch.export(bags, tensors, tmp_path / "m.onnx", dims=dims).passed
 
 
-# ----- complex numbers inside -----------------------------------------------------------------------------------------
+# ----- complex intermediate results -----------------------------------------------------------------------------------
 
 COMPLEX = {
     "numbers": lambda x: torch.view_as_real(2 + torch.complex(x, -x) * 3 - 1j),

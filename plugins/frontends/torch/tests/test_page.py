@@ -1,4 +1,4 @@
-"""The page of ``tenonnx serve`` exports a module of PyTorch, and compares the file with the module."""
+"""``tenonnx serve`` exports a PyTorch module, and compares the file with the module."""
 
 import onnxruntime
 import torch

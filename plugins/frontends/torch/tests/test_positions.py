@@ -1,4 +1,4 @@
-"""Attention with relative positions as T5 has it, at sizes that vary."""
+"""Attention with relative position bias as in T5, at dynamic sizes."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ import tenonnx_torch
 
 
 class Attention(nn.Module):
-    """With a bias for each distance, and a mask, which are one mask of numbers."""
+    """With a bias for each distance added to a mask."""
 
     def __init__(self, heads=4, size=8):
         super().__init__()

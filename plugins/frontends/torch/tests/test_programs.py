@@ -1,4 +1,4 @@
-"""Programs of ``torch.export`` are taken as they are."""
+"""Programs of ``torch.export`` as sources."""
 
 import onnx
 import pytest
@@ -62,7 +62,7 @@ def test_what_a_program_does_not_say_is_refused(program, tmp_path):
 
 
 class Steps(nn.Module):
-    """A layer, and a loop that scripting keeps."""
+    """A layer, and a loop that scripting preserves."""
 
     def __init__(self):
         super().__init__()
@@ -86,7 +86,7 @@ def test_modules_of_torch_jit_are_read_by_their_examples(made, tmp_path):
     assert {"layer.weight", "layer.bias"} <= {value.name for value in tx.load(old, x).variables}
     with pytest.raises(tx.InvalidCall, match="without examples"):
         tx.load(old)
-    if made == "scripted":  # a traced one holds what its sizes were
+    if made == "scripted":  # a traced one has fixed sizes
         more, freed = torch.randn(7, 3), tx.load(old, x)
         (found,) = freed.run({freed.inputs[0].name: more.numpy()}).values()
         torch.testing.assert_close(torch.from_numpy(found), module(more).detach())

@@ -1,4 +1,4 @@
-"""Files of ``torch.export`` are read without running anything of them; others need trust."""
+"""Files of ``torch.export`` are read without executing their code; other files need trust."""
 
 import os
 import warnings
@@ -158,7 +158,7 @@ def test_archives_that_are_none_are_refused(honest, tmp_path):
 
 
 def test_mutants_end_in_our_errors(honest, tmp_path):
-    """Bytes of the JSON are changed; what is read then has to be read without an error of another family."""
+    """Randomly changed JSON is either read, or raises one of our own errors."""
     members, random = hostile_programs.members_of(honest), np.random.default_rng(0)
     for _ in range(40):
         data = bytearray(members[hostile_programs.PROGRAM])

@@ -1,4 +1,4 @@
-"""Recurrent layers on PyTorch: fused kernels for standard layers, single steps for others."""
+"""Recurrent layers on PyTorch: fused kernels for standard layers, step by step for others."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def layer(name, *, direction="forward", layout=0, states=True, bias=True, lengths=False, peepholes=False, **attributes):
-    """A graph of one layer with weights of its own, and feeds."""
+    """A graph of one layer with random weights, and feeds."""
     random, gates = np.random.default_rng(7), GATES[name]
     count = 2 if direction == "bidirectional" else 1
 

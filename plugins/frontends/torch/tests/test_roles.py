@@ -14,7 +14,7 @@ from tenonnx.extend.formats import Role
 
 
 class Reader(torch.nn.Module):
-    """Constants of normalization, positions, a rotation, a frozen layer, and an embedding with a row for padding."""
+    """Normalization constants, positions, a rotation, a frozen layer, and an embedding with a padding row."""
 
     def __init__(self):
         super().__init__()
@@ -171,11 +171,11 @@ def test_frozen_normalization_keeps_its_statistics():
     assert changed == {"0.weight", "0.bias"}
 
 
-# ----- how weights lie ------------------------------------------------------------------------------------------------
+# ----- layout of weights ----------------------------------------------------------------------------------------------
 
 
 class Attention(torch.nn.Module):
-    """Layers without bias, of which the exporter makes Transpose and MatMul; one of them is square."""
+    """Layers without bias, which the exporter writes as Transpose and MatMul; one of them is square."""
 
     def __init__(self):
         super().__init__()
@@ -231,7 +231,7 @@ def test_simplified_weights_keep_their_names_and_know_how_they_lie(by, tmp_path)
         after = contents(step.write_back())[name]
         lies = {v.name: v.role for v in step.source.variables}[name].permutation
         np.testing.assert_allclose(after if lies is None else after.T, array, rtol=1e-4, atol=1e-6)
-    for target in (simple, graph):  # each as it holds them
+    for target in (simple, graph):  # each in its own layout
         network.write_back(target)
         found = target.run({"x": x.numpy()}, backend="numpy")
         np.testing.assert_allclose(next(iter(found.values())), module(x).detach(), rtol=1e-4, atol=1e-5)

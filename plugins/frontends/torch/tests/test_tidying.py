@@ -1,4 +1,4 @@
-"""Nodes that exports do not have: computed shapes, types and numbers, and sequences."""
+"""Exports without nodes for shapes, types, literals and sequences."""
 
 import numpy as np
 import pytest
@@ -118,14 +118,14 @@ def test_attention_by_one_product_is_trained_as_pytorch_trains_it():
         optimizer.step()
     trained = {value.name: value.data.array() for value in graph.variables}
     assert all(np.allclose(trained[name], p.detach(), atol=1e-5) for name, p in module.named_parameters())
-    tx.retarget(graph, target="tensorrt-10")  # which has no sequences
+    tx.retarget(graph, target="tensorrt-10")  # which does not support sequences
 
 
-# ----- what is written by default -------------------------------------------------------------------------------------
+# ----- default options ------------------------------------------------------------------------------------------------
 
 
 class Image(nn.Module):
-    """Convolutions without and with bias, a Linear that is transposed, and a recurrence of two directions."""
+    """Convolutions without and with bias, a Linear that is transposed, and a bidirectional recurrence."""
 
     def __init__(self):
         super().__init__()
@@ -143,7 +143,7 @@ def image():
     torch.manual_seed(0)
     module, x = Image(), torch.randn(2, 3, 7, 7)
     with torch.no_grad():
-        module.train()(x)  # statistics that are not 0 and 1
+        module.train()(x)  # statistics other than 0 and 1
     return module.eval(), x
 
 
@@ -182,7 +182,7 @@ def test_conversion_of_a_module_does_as_export(tmp_path):
 
 
 def test_parameters_that_are_neutral_at_first_stay(tmp_path):
-    """Parameters that begin as zeros or ones are trained, too."""
+    """Parameters that are initially zeros or ones are kept, since they are trained."""
 
     class Scaled(nn.Module):
         def __init__(self):

@@ -1,4 +1,4 @@
-"""Traceable lengths, fake quantization, masks, narrow shifts and spectra, at opset 13."""
+"""Dynamic lengths, fake quantization, masks, shifts of small integers, and spectra, at opset 13."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""``If`` and ``Loop`` whose conditions depend on contents, in programs of ``torch.export`` and as ``.pt2`` files."""
+"""``If`` and ``Loop`` with data-dependent conditions, in programs of ``torch.export`` and ``.pt2`` files."""
 
 import numpy as np
 import onnx.parser

@@ -1,4 +1,4 @@
-"""Parameters that hold zeros, ones or single numbers, as modules begin with, are trained as PyTorch trains them."""
+"""Parameters with zeros, ones or scalars, as after initialization, are trained as in PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Architectures by each way to a file: as many parameters as the module has, and its losses over ten steps."""
+"""Exports of each kind for all architectures: numbers of parameters, and losses of ten steps, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ import tenonnx_training as tt
 STEPS, RATE = 10, 0.05
 
 
-#: Exporters slice or join these weights: there are as many elements, in other variables.
+#: Exporters slice or join these weights: equally many elements, in other variables.
 RESHAPED = ("LSTM", "GRU", "two layers of RNN", "encoder and decoder")
 
-#: Of these the exporter folds normalizations, a class token or a first state into constants, unless optimize=False.
+#: The exporter folds normalizations, a class token or an initial state of these, unless optimize=False.
 FOLDED = ("VGG", "ResNet", "MobileNet", "tables", "ViT", "two layers of RNN")
 
-#: What the older exporter leaves no sign of: a parameter that is concatenated, and a table that a head shares.
+#: Parameters that TorchScript exports do not mark: a concatenated one, and an embedding shared with a head.
 UNSEEN = {"ViT": {"trainable": ["*"]}}
 
 
 def exported(module: nn.Module, example: torch.Tensor, path: Path, *, dynamo: bool, optimize: bool = True) -> tx.Graph:
-    """The graph of a file that PyTorch exported in training mode, as a normalization is folded away otherwise."""
+    """The graph of PyTorch's own export, in training mode, since normalizations are folded otherwise."""
     options: dict[str, Any] = (
         {"optimize": optimize}
         if dynamo

@@ -1,4 +1,4 @@
-"""Setups of training and gradients of operations, each held against PyTorch's own, within float32 rounding."""
+"""Training setups and gradients of operations against PyTorch, within float32 rounding."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def drawn(name: str, seed: int) -> torch.Tensor:
 def loaded(name: str) -> tuple[nn.Module, tx.Graph]:
     torch.manual_seed(0)
     module = MODULES[name]()
-    module(drawn(name, 0))  # what is lazy is made
+    module(drawn(name, 0))  # initializes lazy modules
     return module, tx.load(module.eval(), drawn(name, 0), dims={0: {0: "batch"}}, verify=False)
 
 
@@ -112,7 +112,7 @@ def _sgd(**options: Any) -> Callable[..., torch.optim.Optimizer]:
 
 
 ADAM = (tt.Adam(1e-2), functools.partial(torch.optim.Adam, lr=1e-2))
-#: For modules with biases whose gradient is 0 but for rounding, ahead of a normalization: Adam steps by its sign.
+#: For biases before a normalization, whose gradient is rounding error: Adam would step by its sign.
 STEADY = (tt.Adam(1e-2, epsilon=1e-4), functools.partial(torch.optim.Adam, lr=1e-2, eps=1e-4))
 PLAIN = (tt.SGD(0.1), _sgd(lr=0.1))
 OPTIMIZERS = {
@@ -206,13 +206,13 @@ def test_three_steps_are_those_of_pytorch(name: str) -> None:
 
 
 def _moved(before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray], names: Set[str]) -> set[str]:
-    """Names of the numbers that changed; not by the rounding of a gradient that is zero."""
+    """Names of the numbers that changed by more than rounding of a zero gradient."""
     return {name for name in names if np.abs(after[name] - before[name]).max(initial=0) > 1e-6}
 
 
 # ----- gradients ------------------------------------------------------------------------------------------------------
 
-#: What is differentiated: a function of a matrix of any sign, one of positive numbers, and weights of a layer.
+#: Differentiated functions of a matrix of any sign, a positive one, and weights of a layer.
 FUNCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "add": lambda x, p, w: x + p.mean(0),
     "subtract": lambda x, p, w: p - x * x,
@@ -264,7 +264,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.
 
 
 class All(nn.Module):
-    """Every function, for the cost of one export."""
+    """All functions in one module, to export once."""
 
     def forward(self, x: torch.Tensor, p: torch.Tensor, w: torch.Tensor) -> list[torch.Tensor]:
         return [function(x, p, w) for function in FUNCTIONS.values()]

@@ -1,4 +1,4 @@
-"""Dynamic sizes that PyTorch fixes to those of the examples, or cannot trace."""
+"""Dynamic sizes that PyTorch would fix to those of the examples, or cannot trace."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Detectors with data-dependent numbers of boxes, at sizes that vary; and the operators of torchvision."""
+"""Detectors with data-dependent numbers of boxes, at dynamic sizes; operators of torchvision."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def suppressed(boxes, scores, threshold):
 
 
 def pooled(x, rois, scale, height, width, ratio, aligned):
-    """By bilinear numbers at ``ratio`` places of each window along each axis."""
+    """Reference: bilinear samples at ``ratio`` positions of each window along each axis."""
     shift = 0.5 if aligned else 0.0
     found = []
     for image, *corners in rois.tolist():
@@ -49,7 +49,7 @@ def pooled(x, rois, scale, height, width, ratio, aligned):
 
 
 def deformed(x, weight, offset, mask, bias, sh, sw, ph, pw, dh, dw, groups, offset_groups, use_mask):
-    """Each element of the kernel reads a picture that its offsets moved."""
+    """Reference: each kernel element reads an image shifted by its offsets."""
     height, width = offset.shape[2:]
     rows, columns = weight.shape[2:]
     ends = torch.tensor([x.shape[3] - 1, x.shape[2] - 1])
@@ -66,7 +66,7 @@ def deformed(x, weight, offset, mask, bias, sh, sw, ph, pw, dh, dw, groups, offs
 
 @pytest.fixture(scope="module", autouse=True)
 def operators():
-    """Those of torchvision, which is not there, computed by PyTorch."""
+    """Define torchvision's operators in PyTorch, since torchvision is not installed."""
     if hasattr(torch.ops.torchvision, "nms"):
         yield
         return
@@ -110,7 +110,7 @@ def test_convolutions_that_read_where_offsets_say(opset, use_mask, settings, tmp
 
 
 class Detector(nn.Module):
-    """Scores and a box at each place, of which those above a score are kept and suppressed, then looked at again."""
+    """Scores and a box at each position; suppression of boxes above a score; and pooling of the kept boxes."""
 
     def __init__(self, aligned=True, classes=3):
         super().__init__()

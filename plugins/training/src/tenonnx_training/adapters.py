@@ -24,34 +24,34 @@ from tenonnx_training.weight_readers import source_of
 
 Array = np.ndarray[Any, Any]
 
-#: What adapters can stand beside; the weight is the second input.
+#: Ops whose weight, the second input, can have adapters.
 _KINDS = (("ai.onnx", "MatMul"), ("ai.onnx", "Gemm"), ("ai.onnx", "Conv"), ("com.microsoft", "MatMulNBits"))
 
-#: Ops whose results are other forms of a weight.
+#: Ops that only change the layout or type of a weight.
 _FORMS = (ops.transpose, ops.reshape, ops.cast, ops.unsqueeze, ops.squeeze)
 
-#: The attributes that matter of all but convolutions, which are applied as they are.
+#: Attributes that determine the adapters of all ops but Conv, which is applied with all of its attributes.
 _NEEDED = ("alpha", "transB", "K", "N")
 
-#: What files of PEFT begin their names with.
+#: Prefix of names in files of PEFT.
 _PREFIX = "base_model.model."
 
-#: What the metadata of such a file of ours says beside, and where PEFT says it.
+#: Metadata key of the scale in our files; name of PEFT's configuration file, which has it for theirs.
 _SCALE, _CONFIG = "tenonnx.lora.scale", "adapter_config.json"
 
-#: Its entry for modules whose weights are made of several parameters, by the names of these.
+#: Metadata key of a mapping: by module, the names of the parameters that were merged into its weight.
 _MADE_OF = "tenonnx.lora.made_of"
 
-#: The element types that such files may have.
+#: Element types accepted in adapter files.
 _STORED = {"F32": DType.float32, "F16": DType.float16, "BF16": DType.bfloat16}
 
 
 @dataclass(frozen=True)
 class _Place:
-    """A node with a weight to adapt, and the ``module`` that its adapters are named after.
+    """A node with a weight to adapt, and the ``module`` after which its adapters are named.
 
-    ``names`` are those of the weight and of the paths of what uses it. ``is_turned``: the node reads the weight the
-    other way round than the one that the shapes of the adapters are those of.
+    ``names`` are the names of the weight and the module paths of its readers. ``is_turned``: the node reads the weight
+    transposed with respect to the shapes of the adapters.
     """
 
     node: Node
@@ -62,7 +62,7 @@ class _Place:
     is_turned: bool = False
 
     def shapes(self, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of the adapters as PEFT has them: A takes the inputs down to ``rank``, B takes these up to the outputs."""
+        """Shapes of A and B in PEFT's layout: A maps the inputs to ``rank``, B maps ``rank`` to the outputs."""
         if "K" in self.attributes:
             return (rank, self.attributes["K"]), (self.attributes["N"], rank)
         shape = [dim for dim in self.weight.shape if isinstance(dim, int)]
@@ -72,7 +72,7 @@ class _Place:
         return (rank, inputs), (outputs, rank)
 
     def product(self, down: Array, up: Array) -> Array:
-        """Sum that the adapters add to the weight."""
+        """The addend of the weight: the product of B and A."""
         whole: Array = np.einsum("or,ri...->oi...", up.reshape(up.shape[:2]), down)
         if self.node.op is ops.conv:
             return whole
@@ -98,13 +98,14 @@ def lora(
     name: str = "default",
     seed: int = 0,
 ) -> Graph:
-    """A copy of ``graph`` with adapters beside weights that match ``patterns``, of MatMul, Gemm, Conv and MatMulNBits.
+    """Add adapters to the weights of MatMul, Gemm, Conv and MatMulNBits that match ``patterns``, in a copy of
+    ``graph``.
 
-    Patterns are those of ``trainable``; so are those of a mapping ``rank``, of which the first that matches a weight
-    counts. The product of a pair is multiplied by ``alpha / rank``, by default 1. It is zero at first: A is drawn by
-    ``seed``, B is zero. In training, ``dropout`` is the share of the inputs of a pair that is dropped. A weight that
-    several nodes use has one pair for all of them. ``fit`` trains nothing else unless told otherwise. Several adapters,
-    by ``name``, may stand side by side. Raises ``InvalidCall`` where a pattern matches nothing.
+    Patterns are as in ``trainable``. ``rank`` is a number, or a mapping of patterns to numbers; the first match counts.
+    The product of a pair is multiplied by ``alpha / rank``, by default 1. A is drawn by ``seed`` and B is zero, so that
+    outputs do not change at first. ``dropout`` is the share of the inputs of a pair that is dropped in training. A
+    weight that several nodes read has one pair for all of them. ``fit`` trains only the adapters by default. A graph
+    may have several adapters, distinguished by ``name``. Raises ``InvalidCall`` where a pattern matches nothing.
     """
     ranks = rank if isinstance(rank, Mapping) else {"*": rank}
     if not ranks or not all(isinstance(each, int) and each > 0 for each in ranks.values()):
@@ -139,9 +140,9 @@ def with_adapters(
     dropout: float = 0.0,
     name: str = "default",
 ) -> Graph:
-    """A copy of ``graph`` with adapters of these ``contents``, by ``{module}.lora_A`` and ``{module}.lora_B``.
+    """Add adapters of these ``contents`` to a copy of ``graph``, keyed ``{module}.lora_A`` and ``{module}.lora_B``.
 
-    ``scale`` is one of all, or by module.
+    ``scale`` is one number for all modules, or one by module.
     """
     told = json.dumps(scale if isinstance(scale, int | float) else dict(scale))
     copy = copy_graph(graph).infer()
@@ -165,7 +166,7 @@ def with_adapters(
 
 
 def _scale_of(told: str, module: str) -> float:
-    """The factor of a module, by what metadata say: one of all, or by module."""
+    """Scale of a module from the metadata, which hold one number for all or one by module."""
     try:
         found = json.loads(told)
         return float(found[module] if isinstance(found, dict) else found)
@@ -174,7 +175,7 @@ def _scale_of(told: str, module: str) -> float:
 
 
 def _insert(graph: Graph, place: _Place, down: Value, up: Value, scale: float, dropout: float) -> None:
-    """Let what reads the output of a node read it with what the adapters add."""
+    """Add the output of the adapters to the output of a node, for all readers of that output."""
     node, start = place.node, len(graph.nodes)
     (output,) = (v for v in node.outputs if v is not None)
     readers, shown = graph.uses().get(output, []), [k for k, v in enumerate(graph.outputs) if v is output]
@@ -202,7 +203,7 @@ def _insert(graph: Graph, place: _Place, down: Value, up: Value, scale: float, d
 
 
 def adapters(graph: Graph, name: str = "default") -> dict[str, Array]:
-    """The contents of the adapters of that name, by ``{module}.lora_A`` and ``{module}.lora_B``."""
+    """Contents of the adapters of that name, keyed ``{module}.lora_A`` and ``{module}.lora_B``."""
     found = {}
     for value in graph.variables:
         if is_adapter(value.name) and value.name.endswith(f".{name}.weight") and value.data is not None:
@@ -213,11 +214,11 @@ def adapters(graph: Graph, name: str = "default") -> dict[str, Array]:
 
 
 def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training_form: bool = False) -> Graph:
-    """A copy of ``graph`` whose weights have what the adapters of ``adapted`` add: the same file, other initializers.
+    """Merge the adapters of ``adapted`` into the weights of a copy of ``graph``; only initializers differ.
 
-    One that was exported as it is trained is brought into the form in which it is used, unless ``keep_training_form``.
-    Raises ``InvalidCall`` for an adapter beside a weight that is no variable of floats, such as a quantized one, or
-    that others were merged into in one of the graphs alone.
+    A graph that was exported in training mode is switched to inference mode, unless ``keep_training_form``. Raises
+    ``InvalidCall`` for an adapter of a weight that is not a float initializer, such as a quantized one, or whose weight
+    was merged with other parameters in only one of the two graphs.
     """
     copy, held = copy_graph(graph).infer(), adapters(adapted, name)
     modules = {module: places for module, places in _modules(copy).items() if f"{module}.lora_A" in held}
@@ -250,7 +251,7 @@ def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training
 
 
 def _origin(value: Value) -> tuple[Value, Callable[[Array], Array]]:
-    """Origin of a transposed, reshaped or cast weight, and a function that undoes these for an addend."""
+    """The initializer behind a transposed, reshaped or cast weight, and a function that maps an addend back to it."""
     steps: list[Callable[[Array], Array]] = []
     while (value := source_of(value)).producer is not None:
         node, (_, attributes) = value.producer, bind(value.producer)
@@ -267,7 +268,7 @@ def _origin(value: Value) -> tuple[Value, Callable[[Array], Array]]:
 
 
 def _readers(graph: Graph, weight: Value) -> set[Node]:
-    """The nodes that read a weight, in whatever form."""
+    """The nodes that read a weight, directly or through layout and type changes."""
     found, uses, forms = set(), graph.uses(), [weight]
     for form in forms:
         for node in uses.get(form, ()):
@@ -280,7 +281,7 @@ def _readers(graph: Graph, weight: Value) -> set[Node]:
 
 
 def save_adapters(graph: Graph, path: str | os.PathLike[str], name: str = "default") -> None:
-    """Write the adapters alone to a safetensors file, under the names that PEFT has for them."""
+    """Write only the adapters to a safetensors file, under PEFT's names."""
     tensors = [
         Tensor(f"{_PREFIX}{key}.weight", "F32", array.shape, array.nbytes, np.ascontiguousarray(array).tobytes)
         for key, array in adapters(graph, name).items()
@@ -298,10 +299,10 @@ def load_adapters(
     scale: float | Mapping[str, float] | None = None,
     name: str = "default",
 ) -> Graph:
-    """A copy of ``graph`` with the adapters of a file; ``scale`` is by default what the file says, or PEFT's beside it.
+    """Add the adapters of a file to a copy of ``graph``; ``scale`` defaults to the file's, or PEFT's configuration's.
 
-    Raises ``InvalidCall`` for adapters of other modules, of whole numbers, and where nothing tells the scale; and for
-    those that were tuned beside a weight into which other parameters were not merged, as they are here, or the reverse.
+    Raises ``InvalidCall`` for adapters of other modules, for integer tensors, where the scale is unknown, and for
+    adapters whose weight was merged with other parameters when they were tuned but is not here, or the reverse.
     """
     entries, told = read_tensors(path, mapped=False)
     contents = {}
@@ -333,14 +334,14 @@ def load_adapters(
 
 
 def _made_of(graph: Graph) -> dict[str, list[str]]:
-    """By module, the parameters that a weight is made of where these are several."""
+    """By module, the parameters that were merged into its weight, where there are several."""
     modules = _modules(copy_graph(graph).infer())
     weights = {module: _origin(places[0].weight)[0] for module, places in modules.items()}
     return {name: list(v.role.made_of) for name, v in weights.items() if v.role is not None and v.role.made_of}
 
 
 def _scale_of_peft(path: Path, contents: Mapping[str, Array]) -> float | dict[str, float]:
-    """The factor that a configuration of PEFT tells, by module where it has patterns of ranks or alphas."""
+    """The scale in PEFT's configuration: by module where it has patterns of ranks or alphas."""
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
         root = math.sqrt if told.get("use_rslora") else float
@@ -362,9 +363,9 @@ def _scale_of_peft(path: Path, contents: Mapping[str, Array]) -> float | dict[st
 
 
 def _modules(graph: Graph, patterns: Sequence[str] | None = None) -> dict[str, list[_Place]]:
-    """The nodes that can be adapted by the module of the weight that they use; those that match ``patterns``, if given.
+    """Adaptable nodes by the module of their weight, filtered by ``patterns`` if given.
 
-    Raises ``InvalidCall`` where none matches.
+    Raises ``InvalidCall`` where nothing matches.
     """
     groups: dict[Value, list[_Place]] = {}
     for place in _places(graph):
@@ -394,7 +395,7 @@ def _modules(graph: Graph, patterns: Sequence[str] | None = None) -> dict[str, l
 
 
 def _matches(places: Sequence[_Place], patterns: Sequence[str]) -> bool:
-    """Whether one of the patterns is of a weight or of what uses it; of a buffer only its own name is."""
+    """Whether a pattern matches the weight or a reader of it; a buffer is matched only by its exact name."""
     source = _origin(places[0].weight)[0]
     if source.role is not None and source.role.kind == "buffer" and source.name not in patterns:
         return False
@@ -404,7 +405,7 @@ def _matches(places: Sequence[_Place], patterns: Sequence[str]) -> bool:
 
 
 def _is_turned(one: _Place, other: _Place) -> bool:
-    """Whether a node reads a weight the other way round than another. Raises ``InvalidCall`` if it does neither."""
+    """Whether a node reads a weight transposed relative to another. Raises ``InvalidCall`` for other layouts."""
     down, up = one.shapes(1)
     pair = [np.arange(1.0, math.prod(shape) + 1).reshape(shape) ** power for power, shape in enumerate((down, up), 1)]
     wanted = _origin(one.weight)[1](one.product(*pair))
@@ -440,7 +441,7 @@ def _places(graph: Graph) -> Iterator[_Place]:
 
 
 def _fixed(graph: Graph) -> dict[Value, Value]:
-    """The values that are computed from constants alone, but not from adapters, and the first variable among these."""
+    """The values that depend on constants but not on adapters, each with its first variable."""
     held = set(graph.variables)
     found = {v: v for v in graph.values() if v.producer is None and v.data is not None and not is_adapter(v.name)}
     for node in graph.nodes:
@@ -451,7 +452,7 @@ def _fixed(graph: Graph) -> dict[Value, Value]:
 
 
 def _module(weight: str, node: Node) -> str:
-    """PyTorch's name of the layer: the name of its weight, or where an exporter made that up, the path of the node."""
+    """PyTorch's name of the layer: that of its weight, or of the node's path where the exporter made the name up."""
     if weight.endswith(".weight"):
         return weight.removesuffix(".weight")
     path = node.name.strip("/").rpartition("/")[0]

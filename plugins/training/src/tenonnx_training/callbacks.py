@@ -1,4 +1,4 @@
-"""Callbacks of ``fit``: the hooks of a training, and ready ones for logs, checkpoints and learning rates."""
+"""Callbacks of ``fit``: the hooks, and built-in callbacks for logs, checkpoints and learning rates."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tenonnx_training.stopping import better, monitored
 
 @dataclass
 class Training:
-    """A training under way, as callbacks see and steer it.
+    """State of a running training, for callbacks to read and control.
 
-    ``step`` is what trains, and ``write_back`` brings its graph up to date. ``epoch`` counts from 1. ``measured`` are,
-    after a step, the means of the epoch so far, and after an epoch also its metrics and those of the validation data.
-    ``loss`` is that of the last batch; ``losses`` and ``epochs`` are those of the ``History``.
+    ``step`` is the ``TrainingStep``; ``write_back`` updates its graph. ``epoch`` counts from 1. ``measured`` has the
+    means of the epoch so far after a step, and also metrics and validation results after an epoch. ``loss`` is the loss
+    of the last batch; ``losses`` and ``epochs`` are those of the ``History``.
     """
 
     step: Any
@@ -41,7 +41,7 @@ class Training:
 
     @property
     def steps(self) -> int:
-        """The number of batches trained on, those before a resumption included."""
+        """Number of batches trained on, including those before a resumption."""
         return int(self.step.steps)
 
     @property
@@ -51,7 +51,7 @@ class Training:
 
     @property
     def graph(self) -> Graph:
-        """The graph that is trained, with its contents and training state as they are now."""
+        """The trained graph with its current weights and training state."""
         return self.write_back()
 
     @property
@@ -72,11 +72,11 @@ class Training:
         self.rate_changed = True
 
     def stop(self) -> None:
-        """End the training behind this step or epoch; the graph keeps what was trained."""
+        """End the training after this step or epoch; the graph keeps the trained weights."""
         self.stopped = True
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as it is now: ``.onnx`` without training state, or native ``.safetensors`` with it."""
+        """Write the current model: ``.onnx`` without training state, or native ``.safetensors`` with it."""
         import tenonnx as tx
 
         if os.fspath(path).lower().endswith(".safetensors"):
@@ -86,7 +86,7 @@ class Training:
 
 
 class Callback:
-    """Hooks of a training, each called with the ``Training``; what a subclass leaves out does nothing."""
+    """Hooks of a training, each called with the ``Training``; hooks do nothing by default."""
 
     def on_start(self, training: Training) -> None:
         """Called before the first step."""
@@ -103,7 +103,7 @@ class Callback:
 
 @dataclass
 class EverySteps(Callback):
-    """Call ``function`` with the ``Training`` after every so many ``steps``; what returns True ends the training."""
+    """Call ``function`` with the ``Training`` every ``steps`` steps; returning True ends the training."""
 
     steps: int
     function: Callable[[Training], bool | None]
@@ -119,10 +119,10 @@ class EverySteps(Callback):
 
 @dataclass
 class BestCheckpoint(Callback):
-    """Write the model to ``path`` after each epoch that is better than all before, by ``monitor``.
+    """Write the model to ``path`` after each epoch with a new best value of ``monitor``.
 
-    ``monitor`` and ``larger`` are as in ``Patience``. A file of the training that is resumed stays until an epoch is
-    better than all of that training, too.
+    ``monitor`` and ``larger`` are as in ``Patience``. A resumed training replaces the file only when it beats the best
+    epoch before, too.
     """
 
     path: str | os.PathLike[str]
@@ -143,9 +143,9 @@ class BestCheckpoint(Callback):
 
 @dataclass
 class PlateauDecay(Callback):
-    """Multiply the learning rate by ``factor`` after ``epochs`` in which ``monitor`` did not get better.
+    """Multiply the learning rate by ``factor`` after ``epochs`` epochs without an improvement of ``monitor``.
 
-    It does not fall below ``floor``. ``monitor`` and ``larger`` are as in ``Patience``; as PyTorch's
+    It does not fall below ``floor``. ``monitor`` and ``larger`` are as in ``Patience``. Equal to PyTorch's
     ``ReduceLROnPlateau`` with ``patience=epochs - 1, threshold=0``.
     """
 
@@ -180,8 +180,8 @@ class PlateauDecay(Callback):
 class Log(Callback):
     """Write a row for each epoch to ``path``: a ``.csv`` file, or JSON lines in a ``.jsonl`` file.
 
-    With ``every``, JSON lines also tell of each so many steps. The columns of CSV are those of the first epoch. A file
-    that is there already is replaced, unless the training goes on from a state: then rows are added.
+    With ``every``, JSON lines also have a row every ``every`` steps. The columns of CSV are those of the first epoch.
+    An existing file is replaced, unless the training resumes: then rows are appended.
     """
 
     path: str | os.PathLike[str]
@@ -228,7 +228,7 @@ class Log(Callback):
 
 @dataclass
 class TensorBoard(Callback):
-    """Write the loss of every step, the rate and what epochs measure to ``folder``, for TensorBoard.
+    """Write the loss of every step, the learning rate and the results of epochs to ``folder``, for TensorBoard.
 
     Raises ``InvalidCall`` where the package ``tensorboardX`` is not installed.
     """
@@ -256,9 +256,9 @@ class TensorBoard(Callback):
 
 @dataclass
 class LivePlot(Callback):
-    """Draw the loss of the steps and the numbers of the epochs in a notebook while the training runs.
+    """Plot the loss of steps and the results of epochs in a notebook while the training runs.
 
-    The picture is drawn anew after ``every`` steps, and after each epoch. Raises ``InvalidCall`` outside of IPython.
+    The plot is updated every ``every`` steps and after each epoch. Raises ``InvalidCall`` outside of IPython.
     """
 
     every: int = 20
@@ -292,7 +292,7 @@ class LivePlot(Callback):
             self._handle.update(self._page(training))
 
     def _page(self, training: Training) -> Any:
-        """The loss of all steps, and a curve of each number that epochs measured."""
+        """HTML of the loss of all steps and of one curve for each result of the epochs."""
         names = [name for name in dict.fromkeys(name for each in training.epochs for name in each) if name != "epoch"]
         drawn = [curve(training.losses, "loss of each step")]
         drawn += [
@@ -303,7 +303,7 @@ class LivePlot(Callback):
 
 @dataclass
 class AfterEpoch(Callback):
-    """A function of what an epoch measured, as a callback; what returns True ends the training."""
+    """Adapter of a function of an epoch's results to a callback; returning True ends the training."""
 
     function: Callable[[dict[str, float]], bool | None]
 
@@ -313,7 +313,7 @@ class AfterEpoch(Callback):
 
 
 def as_callback(given: Any) -> Callback:
-    """A callback, or a function of what an epoch measured. Raises ``InvalidCall`` for anything else."""
+    """A callback as it is, or a function of an epoch's results wrapped in one. Raises ``InvalidCall`` otherwise."""
     if isinstance(given, Callback):
         return given
     if isinstance(given, type) or not callable(given):

@@ -24,8 +24,8 @@ class CheckpointWriter:
         return self._pending is not None
 
     def wait(self) -> None:
-        """Wait for the checkpoint that is being written, if there is one. Raises what writing it raised."""
+        """Wait for the checkpoint that is being written, if any. Raises the error of writing it."""
         if (pending := self._pending) is not None:
-            wait([pending])  # after Ctrl-C it is waited for again
+            wait([pending])  # after Ctrl-C, the next call waits again
             self._pending = None
             pending.result()

@@ -1,4 +1,4 @@
-"""Class scores of losses and metrics: their axis, and the labels that are not ignored."""
+"""Class scores of losses and metrics: the class axis, ignored labels and weights of labels."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]
 
-#: Labels that count for nothing by the convention of PyTorch and Hugging Face.
+#: Label that is ignored by the convention of PyTorch and Hugging Face.
 IGNORED = -100
 
 _SAY = "class_axis=1 for [batch, classes, ...] as in PyTorch, class_axis=-1 for [batch, ..., classes]"
 
 
 def axis_of_classes(kind: TensorType, given: int | None) -> int:
-    """The axis of the classes among scores of type ``kind``, from 1 on.
+    """The class axis, at least 1, of scores of type ``kind``.
 
-    By default it is axis 1, or the last one where that alone has a size that is known. Raises ``InvalidCall`` where
-    labels could not tell the two apart.
+    By default axis 1, or the last axis where it is the only one of known size. Raises ``InvalidCall`` where the shape
+    of labels would not decide between the two.
     """
     if kind.shape is None:
         return 1 if given is None else given
@@ -50,7 +50,7 @@ def axis_of_classes(kind: TensorType, given: int | None) -> int:
 
 
 def axis_by_labels(scores: tuple[Any, ...], labels: tuple[int, ...], given: int | None) -> int | None:
-    """The axis of the classes that the shape of the labels leaves; None where they are no labels of classes."""
+    """The class axis that remains when the shape of the labels is removed; None where labels are not class numbers."""
     if len(labels) != len(scores) - 1:
         return None
     if given is not None:
@@ -71,7 +71,7 @@ def _agree(sizes: tuple[Any, ...], labels: tuple[int, ...]) -> bool:
 
 
 def rows(scores: Value, axis: int) -> Value:
-    """Scores with their classes along axis 1; what lies along the last of several is rows of classes."""
+    """Scores with the class axis moved to axis 1; classes along the last of several axes become ``[n, classes]``."""
     if axis == 1:
         return scores
     if axis == scores.ndim - 1:
@@ -81,18 +81,18 @@ def rows(scores: Value, axis: int) -> Value:
 
 
 def beside_rows(labels: Value, scores: Value, axis: int) -> Value:
-    """An element for each label, beside ``rows`` of its scores."""
+    """Labels or weights in the layout of ``rows(scores, axis)``."""
     last = axis == scores.ndim - 1 and axis != 1
     return reshape(labels, [-1]) if last else labels
 
 
 def is_column(prediction: TensorType, labels: int) -> bool:
-    """Whether labels with so many axes are the numbers of the only column of a prediction."""
+    """Whether labels with ``labels`` axes belong to a prediction with one more axis, of size 1."""
     return prediction.shape is not None and prediction.shape[-1:] == (1,) and labels == len(prediction.shape) - 1
 
 
 def beside_numbers(labels: Value, prediction: Value) -> Value:
-    """Labels that are numbers, in the type and shape of the prediction. Raises ``InvalidFeed`` for another shape."""
+    """Numeric labels in the shape of the prediction. Raises ``InvalidFeed`` for another shape."""
     if is_column(prediction.tensor, labels.ndim):
         labels = unsqueeze(labels, [-1])
     sizes, others = prediction.tensor.shape or (), labels.tensor.shape or ()
@@ -106,14 +106,14 @@ def beside_numbers(labels: Value, prediction: Value) -> Value:
 
 
 def spread(weights: Value, each: Value) -> Value:
-    """The weight of the sample, or of the element, for each element."""
+    """Expand weights of samples, or of elements, to one for each element."""
     further = list(range(weights.ndim, each.ndim))
     weights = unsqueeze(weights, further) if further else weights
     return expand(weights, shape(each))  # type: ignore[no-any-return]
 
 
 def counts(labels: Value, weights: Sequence[float] | None, ignore_index: int | None) -> Value:
-    """Weight of each label: that of its class, zero where it is ignored. In float32."""
+    """Weight of each label in float32: the weight of its class, and zero for ignored labels."""
     if ignore_index is None:
         known = labels
         found: Any = None
@@ -128,12 +128,12 @@ def counts(labels: Value, weights: Sequence[float] | None, ignore_index: int | N
 
 
 def wide(value: Value) -> Value:
-    """``value`` in at least 32 bits, as sums of many want it."""
+    """``value`` cast to at least 32 bits, so that long sums stay accurate."""
     return cast(value, to=DType.float32) if value.dtype.bits < 32 else value
 
 
 def check_classes(labels: Array, classes: Any, ignored: int | None, do: str) -> None:
-    """Raise ``InvalidFeed`` for labels that are neither classes nor ignored."""
+    """Raise ``InvalidFeed`` for labels that are neither class numbers nor ignored."""
     counted = labels if ignored is None else labels[labels != ignored]
     if not counted.size or not isinstance(classes, int):
         return

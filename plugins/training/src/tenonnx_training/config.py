@@ -1,4 +1,4 @@
-"""The options of a training, each once, with its help: the keywords of Python and the flags of the command line."""
+"""Options of a training with their help, shared by the Python keywords and the command line."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def _alternatives(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class StepConfig:
-    """The options of ``TrainingStep``. What is None is as the training state of the graph says, or the default.
+    """Options of ``TrainingStep``. None is the setting in the graph's training state, or the default.
 
     ``loss`` is a name, an object, a function of prediction and labels, or a scalar value of the graph. It reads the
-    value ``output``, by default the first graph output that holds floats, and a graph input ``labels``. A mapping
-    of outputs to losses trains them together: the loss is their sum by ``loss_weights``, by default 1 each, ``metrics``
-    is a mapping, too, and so may ``labels`` be, by default ``OUTPUT/labels``; data may name them like the outputs.
-    ``sample_weights`` names an input with a weight for each sample, by which the loss is a weighted mean. ``seed``
-    decides all random numbers. A ``teacher``, a graph or a file, makes the loss ``(1 - teacher_weight)`` times what it
-    is by labels and ``teacher_weight`` times the distance from the teacher's prediction, see ``Teacher``; evaluation
-    and validation have the same loss. ``Recipe`` tells of those from ``trainable`` to ``recompute``; an infinite
-    ``clip_norm`` ends clipping.
+    value ``output``, by default the first float output of the graph, and a graph input ``labels``. A mapping of outputs
+    to losses trains their sum, weighted by ``loss_weights``, by default 1 each. Then ``metrics`` is a mapping, too, and
+    ``labels`` may be, by default ``OUTPUT/labels``; data may use the names of outputs instead. ``sample_weights`` names
+    an input with a weight for each sample: the loss is the weighted mean. ``seed`` determines all random numbers. With
+    a ``teacher``, a graph or a file, the loss is ``(1 - teacher_weight)`` times the loss by labels plus
+    ``teacher_weight`` times the distance from the teacher's prediction, see ``Teacher``; evaluation and validation use
+    the same loss. ``Recipe`` describes the options from ``trainable`` to ``recompute``; an infinite ``clip_norm``
+    disables clipping.
 
-    Weights that an exporter merged because they were equal are separated, and those that the author tied stay one, as
-    ``tied_weights`` tells them apart; ``untie`` True separates all, False none, patterns of names some. Running
-    statistics are always apart from weights. Where the file was exported in training mode, the graph is
-    written back in inference mode unless ``keep_training_form``.
+    Weights that an exporter merged because they were equal are separated; weights that the author tied stay tied.
+    ``tied_weights`` distinguishes the two; ``untie`` True separates all, False none, and patterns of names some.
+    Running statistics are never shared with weights. A graph that was exported in training mode is written back in
+    inference mode unless ``keep_training_form``.
     """
 
     loss: str | Loss | Callable[..., Any] | Mapping[str, Any] | None = option(
@@ -192,16 +192,16 @@ class StepConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(StepConfig):
-    """The options of ``fit``: those of ``StepConfig``, and how often the data are gone through.
+    """Options of ``fit``: those of ``StepConfig``, and those of the loop over epochs.
 
-    Arrays are cut into shuffled batches of ``batch_size``, by default 32. ``validation`` are data, measured after each
-    epoch; then the graph is written to ``checkpoint``, a native file, or a folder ``*.shards`` into which each process
-    writes what its devices hold. ``checkpoint_every`` so many batches also bring it up to date, a file in a thread
-    beside the next batches: a kill loses those behind the last one that is complete. ``callbacks`` are ``Callback``
-    objects, or functions of what an epoch measured: what returns True ends the training. ``patience`` ends it after so
-    many epochs without a better loss, and the graph goes back to the best one. ``allow_divergence`` goes on where the
-    loss is not finite or a thousand times the first. ``progress`` shows a line an epoch and a bar on stderr, by default
-    on a terminal.
+    Arrays are cut into shuffled batches of ``batch_size``, by default 32. ``validation`` data are measured after each
+    epoch; then the graph is written to ``checkpoint``: a native file, or a folder ``*.shards`` into which each process
+    writes the parts on its devices. ``checkpoint_every`` writes it also after that many batches; a file is written in a
+    background thread, and a crash loses the batches after the last complete one. ``callbacks`` are ``Callback``
+    objects, or functions of an epoch's results: returning True ends the training. ``patience`` ends it after that many
+    epochs without a better loss and restores the best epoch. ``allow_divergence`` continues where the loss is not
+    finite or a thousand times the first. ``progress`` shows a line for each epoch and a bar on stderr, by default on a
+    terminal.
     """
 
     epochs: int = option(1, "Number of epochs to train; with --resume, further ones.", "--epochs", kind="epochs")
@@ -251,7 +251,7 @@ Config = TypeVar("Config", bound=StepConfig)
 
 
 def takes(kind: type[StepConfig]) -> Callable[[Function], Function]:
-    """A decorator that shows the fields of ``kind`` as keywords of a function, in ``help`` and in notebooks."""
+    """A decorator that adds the fields of ``kind`` to the signature of a function, for ``help`` and notebooks."""
 
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
@@ -271,9 +271,9 @@ def takes(kind: type[StepConfig]) -> Callable[[Function], Function]:
 def configured(
     kind: type[Config], config: StepConfig | None, options: Mapping[str, Any], taker: str
 ) -> tuple[Config, dict[str, Any]]:
-    """``config`` with the fields that ``options`` give besides, and the options that are left for the backend.
+    """Split ``options`` into fields, set on top of ``config``, and options of the backend.
 
-    Raises ``InvalidCall``, before a graph is differentiated and compiled, for one that ``taker`` and the backend lack.
+    Raises ``InvalidCall``, before compiling anything, for an option that neither ``taker`` nor the backend has.
     """
     known = [each.name for each in fields(kind)]
     base = {} if config is None else {each.name: getattr(config, each.name) for each in fields(config)}
@@ -285,7 +285,7 @@ def configured(
     return made, left
 
 
-#: Where users look for these elsewhere.
+#: Names of these options in other frameworks.
 _ELSEWHERE = {
     "learning_rate": "optimizer=tt.Adam(1e-3)",
     "lr": "optimizer=tt.Adam(1e-3)",
@@ -299,7 +299,7 @@ _ELSEWHERE = {
 
 
 def _refuse_unknown(options: Mapping[str, Any], backend: str, known: Sequence[str], taker: str) -> None:
-    """Raise ``InvalidCall`` for options that the backend does not have, either."""
+    """Raise ``InvalidCall`` for options that the backend does not have either."""
     try:
         _nothing().compile(backend, **for_another(_nothing(), options))
     except InvalidCall as error:
@@ -316,7 +316,7 @@ def _refuse_unknown(options: Mapping[str, Any], backend: str, known: Sequence[st
 
 
 def for_another(graph: Graph, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a training's backend for another of its graphs: without the sharding of arrays that it lacks."""
+    """Backend options for another graph: without the sharding of arrays that this graph lacks."""
     sharding, names = options.get("sharding"), [value.name for value in (*graph.all_inputs, *graph.variables)]
     if not isinstance(sharding, Mapping):
         return dict(options)
@@ -324,7 +324,7 @@ def for_another(graph: Graph, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nothing() -> Graph:
-    """A graph that compiles at once."""
+    """A trivial graph, for validating options of a backend by compiling it."""
     import tenonnx as tx
     import tenonnx_standard as ops
 

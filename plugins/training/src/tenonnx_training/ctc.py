@@ -21,16 +21,16 @@ from tenonnx_standard.slicing import gather_elements
 
 Array = np.ndarray[Any, Any]
 
-#: The logarithm of a probability of zero, which differences do not make NaN.
+#: Finite stand-in for log(0): differences of infinities would be NaN.
 _NEVER = -1e30
 
 
 @dataclass(frozen=True)
 class CTC:
-    """Minus the logarithm of the probability of a label sequence by scores ``[batch, time, classes]`` (Graves 2006).
+    """Negative log-likelihood of a label sequence by scores ``[batch, time, classes]`` (Graves et al. 2006).
 
-    Labels ``[batch, length]`` are class numbers other than ``blank``; negative ones pad shorter sequences. The mean is
-    of each sample's loss divided by the length of its labels, as ``CTCLoss`` of PyTorch has it on ``log_softmax``.
+    Labels ``[batch, length]`` are class numbers other than ``blank``; negative ones are padding. The result is the mean
+    of each sample's loss divided by its number of labels, as in PyTorch's ``CTCLoss`` on ``log_softmax``.
     """
 
     blank: int = 0
@@ -92,7 +92,7 @@ class CTC:
 
 
 def _last(start: Value, penalty: Value, emitted: Value) -> Value:
-    """The logarithms of the probabilities of all states after the last step."""
+    """Log-probabilities of all states after the last time step."""
     kind = start.type
 
     def step(reached: Value, skipping: Value, score: Value) -> Any:

@@ -8,12 +8,12 @@ from html import escape
 from importlib.util import find_spec
 from typing import Any
 
-#: Points of a line at most, and the size of the drawing.
+#: Maximum number of points of a curve, and the size of the plot.
 POINTS, WIDTH, HEIGHT = 400, 480.0, 120.0
 
 
 def page(losses: Sequence[float], epochs: Sequence[Mapping[str, float]], notes: Sequence[str]) -> str | None:
-    """A part of a page that shows a history, None without the package that makes such."""
+    """HTML of a history, None without tenonnx-cli."""
     if find_spec("tenonnx_cli") is None:
         return None
     from tenonnx_cli.html import part, table
@@ -25,9 +25,9 @@ def page(losses: Sequence[float], epochs: Sequence[Mapping[str, float]], notes: 
 
 
 def curve(numbers: Sequence[float], title: str) -> str:
-    """A line through numbers, the largest at the top, as SVG; nothing where there are not two finite ones.
+    """A line plot of numbers as SVG; an empty string for fewer than two finite numbers.
 
-    Of more than ``POINTS`` numbers, each point is the mean of as many as lie behind it.
+    More than ``POINTS`` numbers are averaged in groups of equal size.
     """
     size = max(1, math.ceil(len(numbers) / POINTS))
     parts = [numbers[k : k + size] for k in range(0, len(numbers), size)]
@@ -49,10 +49,10 @@ def curve(numbers: Sequence[float], title: str) -> str:
 def plot_curves(
     losses: Sequence[float], epochs: Sequence[Mapping[str, float]], resumed: int = 0, axes: Any = None
 ) -> Any:
-    """Draw the loss of each step and of each epoch, that of the validation data too, and metrics on an axis of theirs.
+    """Plot the loss of steps, the training and validation loss of epochs, and metrics on a second axis.
 
-    The steps of the first ``resumed`` epochs are not known; they take as much room as those of the others. Returns the
-    axes of matplotlib.
+    The steps of the first ``resumed`` epochs are unknown; they get the same width as the others. Returns the axes of
+    matplotlib.
     """
     from tenonnx.tools import plot_axes
 
@@ -83,5 +83,5 @@ def plot_curves(
     return axes
 
 
-#: What of an epoch is drawn beside the loss of its steps.
+#: Results of epochs that share the axis with the loss of steps.
 _LOSSES = ("loss", "validation_loss")

@@ -1,4 +1,4 @@
-"""Batches: from arrays, or from an iterable that is passed through once an epoch."""
+"""Batches from arrays, or from an iterable that is restarted every epoch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 from tenonnx.extend import InvalidFeed
 from tenonnx_data.loaders import Samples, as_array, as_data, flat_batch, is_tensor
 
-#: Arrays by name, a tuple (inputs ..., labels), an iterable of batches in either form, or what ``as_data`` makes such.
+#: Arrays by name, a tuple (inputs ..., labels), an iterable of batches in either form, or anything that ``as_data``
+#: takes.
 Data = Any
 
 Batch = dict[str, Any]
@@ -19,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _epoch_setter(source: Any) -> Callable[[int], object] | None:
-    """``set_epoch`` of a loader, or of its sampler, by which it shuffles each epoch in an order of its own."""
+    """``set_epoch`` of a loader or of its sampler, with which PyTorch reshuffles each epoch."""
     for each in (source, getattr(source, "sampler", None)):
         if callable(found := getattr(each, "set_epoch", None)):
             return found  # type: ignore[no-any-return]
@@ -27,12 +28,12 @@ def _epoch_setter(source: Any) -> Callable[[int], object] | None:
 
 
 class Batches:
-    """Batches of ``data``, anew for every epoch.
+    """Batches of ``data`` for every epoch.
 
-    Arrays, or ``Samples``, are cut into batches of ``batch_size`` samples along their first axis, in an order that
-    ``seed`` and the epoch decide if ``shuffle``; an iterable gives whole batches in its own order. ``inputs`` are the
-    names that a model takes; in a mapping the one other name is that of the labels, and what is called ``labels`` in a
-    batch. ``weights`` is the name of the sample weights, which are last in a tuple.
+    Arrays, or ``Samples``, are cut into batches of ``batch_size`` samples along their first axis; ``shuffle`` permutes
+    them by ``seed`` and epoch. An iterable yields complete batches in its own order. ``inputs`` are the names of the
+    model's inputs. In a mapping, the only other name is that of the labels, which a batch calls ``labels``. ``weights``
+    is the name of the sample weights, which are last in a tuple.
     """
 
     def __init__(
@@ -61,28 +62,27 @@ class Batches:
 
     @property
     def arrays(self) -> Mapping[str, Any]:
-        """All samples by name, empty where the data is an iterable of batches."""
+        """All samples by name; empty where the data is an iterable of batches."""
         return self._arrays or {}
 
     @property
     def repeats(self) -> bool:
-        """Whether an epoch has the same order when it is gone through again."""
+        """Whether iterating an epoch again yields the same order."""
         return self._arrays is not None or _epoch_setter(self._source) is not None
 
     def count(self, skip: int) -> int | None:
-        """Number of batches of an epoch without its first ``skip`` samples, None where that is not known."""
+        """Number of batches of an epoch without its first ``skip`` samples, None where unknown."""
         if self._arrays is not None:
             return max(-(-(self._samples - skip) // self._batch_size), 0)
         try:
             return None if skip else len(self._source)
-        except TypeError:  # also of loaders that have a length for some data sets only
+        except TypeError:  # some loaders have a length only for certain data sets
             return None
 
     def epoch(self, number: int, *, skip: int = 0) -> Iterator[Batch]:
         """The batches of an epoch without the first ``skip`` samples.
 
-        Raises ``InvalidFeed`` if the epoch has no batches at all, and where a batch that is given whole begins among
-        the samples to skip and ends behind them.
+        Raises ``InvalidFeed`` if the epoch has no batches, and where ``skip`` ends within a batch of an iterable.
         """
         if self._arrays is not None:
             yield from self._cut(number, skip)

@@ -1,4 +1,4 @@
-"""Checks of training data before the first step: numbers that are not finite, labels, and sample weights."""
+"""Checks of training data before the first step: non-finite numbers, labels, and sample weights."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def check_samples(
 ) -> None:
     """Raise ``InvalidSample`` for the first sample that cannot be trained on.
 
-    ``arrays`` are those of all samples by name; others than arrays of numpy are read batch by batch, and not looked at
-    here. Labels of ``classes`` are whole numbers. Inputs may hold NaN where the model handles ``missing`` numbers.
-    ``check`` raises ``InvalidFeed`` for labels that mean nothing to the loss.
+    ``arrays`` has all samples by name; arrays that are not of numpy are read batch by batch and not checked here.
+    ``classes`` requires integer labels. Inputs may have NaN where the model handles ``missing`` numbers. ``check``
+    raises ``InvalidFeed`` for labels that the loss does not accept.
     """
     for name, array in arrays.items():
         if (
@@ -88,7 +88,7 @@ def _check_labels(name: str, array: Array, check: Callable[[Mapping[str, Any]], 
     found = problem(len(array)) if array.ndim and len(array) else None
     if found is None:
         return
-    right, wrong = 0, len(array)  # of prefixes: the first sample that is wrong by bisection
+    right, wrong = 0, len(array)  # lengths of a correct and of a wrong prefix: bisection finds the first wrong sample
     while wrong - right > 1:
         middle = (right + wrong) // 2
         right, wrong = (right, middle) if problem(middle) else (middle, wrong)

@@ -1,4 +1,4 @@
-"""Knowledge distillation: a loss that also compares the prediction with that of a teacher (Hinton et al. 2015)."""
+"""Knowledge distillation: a loss that includes the distance from a teacher's prediction (Hinton et al. 2015)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tenonnx_training.losses import (
 from tenonnx_training.modes import evaluation_form
 from tenonnx_training.predictions import before, prediction_of
 
-#: Losses by what is compared with the teacher: classes, independent labels, and numbers.
+#: Losses by the kind of distance: class probabilities, independent labels, and numbers.
 _CLASSES = (SoftmaxCrossEntropy, NegativeLogLikelihood)
 _LABELS = (BinaryCrossEntropy, Focal, Dice)
 _NUMBERS = (MeanSquaredError, MeanAbsoluteError, Huber)
@@ -41,11 +41,12 @@ _NUMBERS = (MeanSquaredError, MeanAbsoluteError, Huber)
 
 @dataclass(frozen=True)
 class Teacher:
-    """A model that a student imitates: ``graph`` reads the student's inputs by ``inputs``, from its names to theirs.
+    """A model that a student imitates. ``inputs`` maps the inputs of ``graph`` to names of the student's inputs.
 
-    The loss is ``(1 - weight) * loss + weight * distance``. For losses of classes the distance is the Kullback-Leibler
-    divergence of both softmaxes of ``scores / temperature``, for ``Sigmoid`` losses the binary cross-entropy of both
-    sigmoids, each times ``temperature ** 2``; for losses of numbers it is the loss itself with the teacher's as labels.
+    The loss is ``(1 - weight) * loss + weight * distance``. The distance is, for losses of classes, the
+    Kullback-Leibler divergence of both softmaxes of ``scores / temperature``; for ``Sigmoid`` losses the binary
+    cross-entropy of both sigmoids, each times ``temperature ** 2``; for losses of numbers the loss with the teacher's
+    prediction as labels.
     """
 
     graph: Graph
@@ -54,13 +55,13 @@ class Teacher:
     weight: float = 0.5
 
     def note(self) -> str:
-        """A line for the notes of a training."""
+        """A line about the teacher for the notes of a training."""
         return f"the loss is {1 - self.weight:g} by labels and {self.weight:g} by the teacher"
 
     def blended(
         self, cost: Value, loss: Loss, reads: Value, labels: Value, weights: Value | None, output: str | None
     ) -> Value:
-        """The loss ``cost`` of ``reads`` by labels, with its distance from the prediction of the teacher."""
+        """The loss ``cost`` of ``reads`` by labels, blended with the distance from the teacher's prediction."""
         if not isinstance(loss, (*_CLASSES, *_LABELS, *_NUMBERS, KullbackLeibler)):
             available = ", ".join(each.name for each in (*_CLASSES, *_LABELS, *_NUMBERS, KullbackLeibler))
             given = str(getattr(loss, "name", type(loss).__name__))
@@ -77,7 +78,7 @@ class Teacher:
         return cost * (1.0 - self.weight) + distance * self.weight
 
     def _divergence(self, loss: Any, scores: Value, told: Value, labels: Value, weights: Value | None) -> Value:
-        """The Kullback-Leibler divergence of softmaxes, over what the loss counts."""
+        """The Kullback-Leibler divergence of softmaxes, over the labels that the loss does not ignore."""
         of_classes = isinstance(loss, _CLASSES)
         axis = axis_of_classes(scores.tensor, loss.class_axis) if of_classes else scores.ndim - 1
         known = log_softmax(told, axis=axis)
@@ -87,7 +88,7 @@ class Teacher:
         return weighted_mean(each, share, share, loss.reduction)[0]
 
     def _prediction(self, loss: Loss, reads: Value, output: str | None) -> Value:
-        """The prediction of the teacher beside ``reads``, added to the graph of the student."""
+        """The teacher's value that corresponds to ``reads``, added to the graph of the student."""
         outputs = {value.name for value in self.graph.outputs}
         found = prediction_of(self.graph, output if output in outputs or len(outputs) > 1 else None)
         includes = "Softmax" if isinstance(loss, _CLASSES) else loss.includes
@@ -110,9 +111,9 @@ class Teacher:
 def teacher_of(
     given: Graph | str | os.PathLike[str] | None, student: Graph, temperature: float | None, weight: float | None
 ) -> Teacher | None:
-    """The teacher of ``student``, a graph or a file. Raises ``InvalidCall`` for inputs that the student lacks.
+    """The teacher of ``student``, a graph or a file. Raises ``InvalidCall`` for inputs that the student does not have.
 
-    Raises it for settings without a teacher, too, as those are of a training state, which does not hold the teacher.
+    Settings without a teacher raise it too, since they belong to a resumed training, whose state omits the teacher.
     """
     if given is None:
         if weight != 0 and not (temperature is None and weight is None):

@@ -1,4 +1,4 @@
-"""Losses of embeddings whose labels say which samples belong together."""
+"""Losses of embeddings by whether samples share a label."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 class _OfEmbeddings:
-    """A loss of ``[batch, features]``, with an integer for each sample that those of one kind share."""
+    """A loss of embeddings ``[batch, features]`` and an integer label for each sample."""
 
     name: ClassVar[str]
     includes: ClassVar[str] = ""
@@ -52,7 +52,7 @@ class Triplet(_OfEmbeddings):
             raise InvalidCall("Triplet: margin is not a positive number", given=repr(self.margin)[:80])
 
     def __call__(self, prediction: Value, labels: Value) -> Value:
-        differences = unsqueeze(prediction, [1]) - unsqueeze(prediction, [0]) + 1e-6  # so in PyTorch
+        differences = unsqueeze(prediction, [1]) - unsqueeze(prediction, [0]) + 1e-6  # as PyTorch
         distances = sqrt(reduce_sum(differences * differences, [2], keepdims=0))
         positive, negative = _pairs(labels, distances)
         costs = relu(unsqueeze(distances, [2]) - unsqueeze(distances, [1]) + self.margin)
@@ -61,10 +61,10 @@ class Triplet(_OfEmbeddings):
 
 @dataclass(frozen=True)
 class InfoNCE(_OfEmbeddings):
-    """The cross-entropy of finding a sample of the same label among all others of the batch, by cosine similarity.
+    """The cross-entropy of picking a sample of the same label among all others, by cosine similarity.
 
-    Similarities are divided by ``temperature``. With two samples for each label this is NT-Xent of SimCLR (Chen et al.
-    2020); with more, the mean over all positive pairs. A batch without a pair counts as zero.
+    Similarities are divided by ``temperature``. Two samples for each label make this NT-Xent of SimCLR (Chen et al.
+    2020); more are averaged over all positive pairs. A batch without a pair counts as zero.
     """
 
     temperature: float = 0.1
@@ -84,7 +84,7 @@ class InfoNCE(_OfEmbeddings):
 
 
 def _pairs(labels: Value, like: Value) -> tuple[Value, Value]:
-    """Masks of the pairs of two samples with one label, and of those with two."""
+    """Masks of the pairs of distinct samples with the same label, and of the pairs with different labels."""
     same = cast_like(equal(unsqueeze(labels, [1]), unsqueeze(labels, [0])), like)
     itself = cast_like(_is_diagonal(labels), like)
     return same - itself, 1.0 - same
@@ -96,6 +96,6 @@ def _is_diagonal(labels: Value) -> Value:
 
 
 def _mean(costs: Value, mask: Value) -> Value:
-    """The mean of what a mask selects, zero for nothing."""
+    """The mean of the elements that a mask selects, zero for none."""
     total, count = reduce_sum(costs * mask, keepdims=0), reduce_sum(mask, keepdims=0)
     return total / maximum(count, 1.0)  # type: ignore[no-any-return]

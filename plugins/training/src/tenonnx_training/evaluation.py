@@ -37,12 +37,11 @@ def evaluate(
     backend: str = "auto",
     **options: Any,
 ) -> dict[str, float]:
-    """The ``loss`` and the ``metrics`` of ``graph`` as it is used, over all of ``data``.
+    """The ``loss`` and the ``metrics`` of ``graph`` in inference mode, over all of ``data``.
 
-    ``data`` is what ``fit`` takes; it is gone through once. Without a loss the labels are classes where they are
-    integers, and else of the type of the prediction. Metrics and the loss read what they do in ``fit``, and
-    ``sample_weights`` weigh the loss as there. Sums and counts are carried over batches, so that these change nothing;
-    where nothing counts, the mean is NaN.
+    ``data``, the loss, metrics and ``sample_weights`` are as in ``fit``; data are read once. Without a loss, integer
+    labels are class numbers, and others have the type of the prediction. Sums and counts are accumulated over batches,
+    so that the batch size does not change the results. A mean over nothing is NaN.
     """
     if loss is None and not metrics:
         raise InvalidCall("evaluate got neither a loss nor a metric", do='metrics=["accuracy"], say')

@@ -1,4 +1,4 @@
-"""Notes of PyTorch's dynamo exporter about the module, the call and the parameters that a node comes from."""
+"""Metadata of PyTorch's dynamo exporter: the module, the call and the parameters of a node."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping
 
 from tenonnx.extend import Node
 
-#: The modules around a node, the node itself at last.
+#: Names of the modules around a node; the last one is the node's own.
 SCOPES = "pkg.torch.onnx.name_scopes"
 
-#: The call of the traced program that a node computes, with its arguments by name.
+#: The call in the traced program that a node implements, with its arguments by name.
 CALL = "pkg.torch.onnx.fx_node"
 
-#: The rewrite that made a node.
+#: The onnxscript rewrite that made a node.
 RULE = "pkg.onnxscript.rewriter.rule_name"
 
-#: Which of the parameters of a call an input of these ops is, by its slot; of normalizations they are in order.
+#: Position, by input slot, of the parameter among those of a call; those of normalizations are in order.
 _FIRST, _LAST = 0, -1
 _PLACES: Mapping[str, Mapping[int, int]] = {
     "MatMul": {0: _FIRST, 1: _FIRST},
@@ -30,32 +30,32 @@ _PLACES: Mapping[str, Mapping[int, int]] = {
 
 
 def note(node: Node, key: str) -> str:
-    """An entry of the metadata of a node as it was read from its file, empty where there is none."""
+    """An entry of the metadata of a node in its file, empty where there is none."""
     return next((entry.value for entry in getattr(node.origin, "metadata_props", ()) if entry.key == key), "")
 
 
 def module_of(node: Node) -> str:
-    """The path of the module that a node was exported from, as PyTorch's dynamo exporter notes it; else empty."""
+    """The path of the module from which PyTorch's dynamo exporter made a node; else empty."""
     scopes = re.findall(r"'([^']*)'", note(node, SCOPES))
     return scopes[-2] if len(scopes) > 1 else ""
 
 
 def parameters_of(node: Node) -> list[str]:
-    """The parameters and buffers among the arguments of the call that a node computes, as the tracer names them.
+    """The tracer's names of the parameters and buffers among the arguments of a node's call.
 
-    ``p_layers_0_norm_weight`` is ``layers.0.norm.weight``. Weights that the author tied have one name.
+    ``p_layers_0_norm_weight`` is ``layers.0.norm.weight``. Tied weights have one name.
     """
     _, _, arguments = note(node, CALL).partition("args = (")
     return re.findall(r"%([pb]_\w+)", arguments)
 
 
 def traced_name(name: str) -> str:
-    """A name of a parameter as the tracer has it, without its prefix."""
+    """A parameter's name as the tracer spells it, without the prefix."""
     return re.sub(r"\W", "_", name)
 
 
 def parameter_at(node: Node, slot: int, name: str) -> str:
-    """The parameter or buffer that input ``slot`` of a node is, which the file calls ``name``; empty if not known."""
+    """The parameter or buffer at input ``slot`` of a node, which the file calls ``name``; empty if unknown."""
     found = parameters_of(node)
     own = [each for each in found if each[2:] == traced_name(name)]
     if own or len(found) == 1:

@@ -22,17 +22,17 @@ from tenonnx_training.data_checks import check_samples
 from tenonnx_training.interruption import Interruption
 from tenonnx_training.progress import Progress
 from tenonnx_training.schedules import rate_at
-from tenonnx_training.settings import settled
+from tenonnx_training.settings import resolved_settings
 from tenonnx_training.shards import is_sharded, make_folder, remove_unfinished
 from tenonnx_training.state import HISTORY
 from tenonnx_training.stopping import Best, Patience
 from tenonnx_training.tables import read_files
 from tenonnx_training.training_step import TrainingStep, check_graph
 
-#: A loss so many times the first one diverges; a first loss below the least counts as that.
+#: The training diverges where the loss exceeds DIVERGED times the first loss, or times LEAST if that is larger.
 DIVERGED, LEAST = 1000.0, 0.1
 
-#: Ops by which a model handles numbers that are missing from its inputs.
+#: Ops with which a model handles missing numbers.
 _MISSING = ("IsNaN", "Imputer")
 
 
@@ -51,12 +51,11 @@ class CheckpointFailed(TenonnxError):
 
 @dataclass
 class History:
-    """Measurements: ``losses`` of every step, and a mapping for every epoch in ``epochs``.
+    """Measurements: ``losses`` of all steps, and a mapping for every epoch in ``epochs``.
 
-    An epoch has its number ``epoch``, counted from 1, the means over its samples of ``loss`` and the metrics, and those
-    of the validation data as ``validation_...``. The first ``resumed`` ones are of the training that this one went on
-    from. ``interrupted`` tells whether the user stopped the training, ``checkpoint_error`` why the last checkpoint was
-    not written.
+    An epoch has ``epoch``, counted from 1, the means over its samples of ``loss`` and the metrics, and the validation
+    results as ``validation_...``. The first ``resumed`` epochs belong to the training before. ``interrupted`` is
+    whether the user stopped the training; ``checkpoint_error`` is the reason why the last checkpoint was not written.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -78,7 +77,7 @@ class History:
         }
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the loss of each step, with losses and metrics of epochs; returns the axes of matplotlib."""
+        """Plot the loss of each step, and losses and metrics of epochs; returns the axes of matplotlib."""
         return plot_curves(self.losses, self.epochs, self.resumed, axes)
 
     def __str__(self) -> str:
@@ -95,22 +94,24 @@ class History:
 
 @takes(TrainingConfig)
 def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **options: Any) -> History:
-    """Train the variables of ``graph`` for so many more ``epochs``, and write them back to it.
+    """Train the variables of ``graph`` for ``epochs`` more epochs, and write them back to it.
 
     ``data`` are arrays by name, a tuple (inputs ..., labels), an iterable of batches in either form, a function that
-    returns one for each epoch, a data set that is indexed by sample, or a path as ``read_data`` takes it. ``options``
-    are fields of ``TrainingConfig``, given one by one or as a ``config``, and options of the backend. A graph that
-    carries training state goes on from it, also in the middle of an epoch, and what is not given is as it was before.
-    Ctrl-C ends the training in order.
+    returns one for each epoch, a data set indexed by sample, or a path as in ``read_data``. ``options`` are fields of
+    ``TrainingConfig``, one by one or as a ``config``, and options of the backend. A graph with training state resumes
+    from it, also in the middle of an epoch, and keeps its settings unless they are passed. Ctrl-C ends the training
+    cleanly.
 
     Raises ``TrainingFailed`` when the loss is not finite or a thousand times the first, unless ``allow_divergence``,
-    and when at the end of an epoch a parameter is not finite: then graph and checkpoint are as after the last epoch
-    before. A checkpoint that cannot be written gives a warning, and the training goes on.
+    and when a parameter is not finite at the end of an epoch. Graph and checkpoint are then as after the last good
+    epoch. A checkpoint that cannot be written is a warning, and the training goes on.
     """
     check_graph(graph)
     config, more = configured(TrainingConfig, config, options, "fit")
     data, config = read_files(graph, data, config)
-    cutting, notes = settled(graph.training_state, {"batch_size": config.batch_size, "shuffle": config.shuffle})
+    cutting, notes = resolved_settings(
+        graph.training_state, {"batch_size": config.batch_size, "shuffle": config.shuffle}
+    )
     counts = ((config.epochs, 0), (cutting["batch_size"], 1))
     if not all(isinstance(count, int | np.integer) and count >= least for count, least in counts):
         raise InvalidCall(
@@ -183,7 +184,7 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
 
 
 def _with_last(batches: Iterable[Batch]) -> Iterator[tuple[Batch, bool]]:
-    """Each batch, and whether it is the last; where the next one cannot be had, the one before it is given first."""
+    """Each batch with whether it is the last; a batch is yielded before an error of reading the next one."""
     source = iter(batches)
     waiting = next(source, None)
     while waiting is not None:
@@ -197,12 +198,12 @@ def _with_last(batches: Iterable[Batch]) -> Iterator[tuple[Batch, bool]]:
 
 
 def _numbers(measured: Mapping[str, float]) -> dict[str, float]:
-    """Results of an epoch as Python floats; metrics of users may return numpy scalars."""
+    """Results of an epoch as Python floats; user-defined metrics may return numpy scalars."""
     return {name: float(number) for name, number in measured.items() if name != "epoch"}
 
 
 class _Run:
-    """A training under way: ``number`` is the epoch, ``done`` how many of its samples are trained on."""
+    """A running training: ``number`` is the current epoch, ``done`` the number of its samples that are trained on."""
 
     def __init__(
         self,
@@ -228,7 +229,7 @@ class _Run:
         self.writer = CheckpointWriter()
 
     def updates_note(self, epochs: int) -> list[str]:
-        """Number of updates of the run, where the number of batches is known."""
+        """A note with the number of updates of the run, where the number of batches is known."""
         batches = self.batches.count(0)
         if batches is None:
             return []
@@ -237,7 +238,7 @@ class _Run:
         return [f"{counted(epochs, 'epoch')} of {whole}: {counted(updates, 'update')}"]
 
     def notes(self) -> list[str]:
-        """Metrics of a resumed epoch that cannot be measured, and data that may not continue where it was left."""
+        """Notes on a resumed epoch: unmeasurable metrics, and data that may continue at another sample."""
         if not self.done:
             return []
         found = []
@@ -251,7 +252,7 @@ class _Run:
         return found
 
     def epoch(self, left: int = 0) -> dict[str, float]:
-        """Train one epoch, or what is left of one, measure it and save; ``left`` epochs follow."""
+        """Train one epoch, or the remainder of one, measure it and save; ``left`` epochs follow."""
         whole = self.batches.count(0)
         self.progress.begin(self.number + 1, self.batches.count(self.done), None if whole is None else left * whole)
         empty = True
@@ -269,10 +270,10 @@ class _Run:
             if self.every is not None and len(self.history.losses) % self.every == 0:
                 self.save(within=True)
         found = self._end_epoch()
-        return self.epoch(left) if empty else found  # it was left after its last batch
+        return self.epoch(left) if empty else found  # the checkpoint was written after the last batch
 
     def _end_epoch(self) -> dict[str, float]:
-        """Measure the epoch whose batches are trained on, and save."""
+        """Measure the finished epoch, and save."""
         found = {"epoch": self.number + 1, **self.gathered.values()}
         self.check()
         if self.validation is not None:
@@ -297,7 +298,7 @@ class _Run:
     def _train(self, batch: Mapping[str, Any], *, last: bool) -> None:
         measured = self.step.train(batch, last=True) if last else self.step.train(batch)
         loss = measured.mean(name := self.step._made.measured.loss)
-        counts = measured.sums[name][1] != 0  # where nothing counts, nothing is changed
+        counts = measured.sums[name][1] != 0  # where all labels are ignored, there is no update
         if counts and not self.allow_divergence and self._diverges(loss):
             self._fail(f"the loss is {loss:.4g}")
         samples = samples_of(batch)
@@ -317,16 +318,16 @@ class _Run:
         self.number, self.done, self.gathered = self.number + 1, 0, self.step.measuring()
 
     def check(self) -> None:
-        """Raise ``TrainingFailed`` where an update has made a parameter that is no number: no loss tells yet."""
+        """Raise ``TrainingFailed`` where an update made a parameter NaN or infinite, which no loss shows yet."""
         if lost := self.step._not_finite():
             self._fail(f'"{lost[0]}" became infinite or NaN')
 
     def _write_back(self) -> Graph:
-        """The graph as it is now, with how far the training is."""
+        """The current graph with the progress of the training."""
         return self.step.write_back(**self._reached())
 
     def _reached(self) -> dict[str, Any]:
-        """The progress of the training, with what of its epoch is measured."""
+        """Progress of the training, with the measurements of the epoch so far."""
         gathered = self.gathered if self.done else self.step.measuring()
         sums = {name: list(each) for name, each in gathered.sums.items()}
         measured = {name: np.concatenate(each) for name, each in gathered.arrays.items()}
@@ -335,9 +336,9 @@ class _Run:
         return {"measured": measured, **reached, **self.cutting}
 
     def save(self, *, within: bool = False) -> None:
-        """Bring graph and checkpoint up to date; ``within`` an epoch only the checkpoint, beside the next batches.
+        """Write graph and checkpoint; ``within`` an epoch only the checkpoint, in the background.
 
-        Parts are written at once, as every process writes its own.
+        Shards are written synchronously, since every process writes its own.
         """
         self.finish()
         progress = self._reached()
@@ -346,7 +347,7 @@ class _Run:
             held, path = self.step.snapshot(**progress), self.checkpoint
             self.writer.start(lambda: held().save(path))
             return
-        if not (within and sharded) or self.step._made.biases:  # whose quantized values are made of whole arrays
+        if not (within and sharded) or self.step._made.biases:  # biases are quantized from whole arrays
             self.step.write_back(**progress)
         if sharded:
             assert self.checkpoint is not None
@@ -355,17 +356,17 @@ class _Run:
             self.write()
 
     def write(self) -> None:
-        """Write the graph to the checkpoint, if there is one."""
+        """Write the graph to the checkpoint file, if there is one."""
         if self.checkpoint is not None and not is_sharded(self.checkpoint):
             self._write(partial(self.step.source.save, self.checkpoint))
 
     def finish(self) -> None:
-        """Wait until the checkpoint before is written."""
+        """Wait for the checkpoint that is being written."""
         if self.writer.is_writing:
             self._write(self.writer.wait)
 
     def _write(self, write: Callable[[], object]) -> None:
-        """Write a checkpoint; warn where that fails for the first time, or again after one that was written."""
+        """Write a checkpoint; warn at the first failure, and at the first one after a success."""
         assert self.checkpoint is not None
         try:
             write()

@@ -1,4 +1,4 @@
-"""Folders of images as data: a folder for each class, decoded in the layout of the input."""
+"""Image folders as data: one folder for each class, decoded in the layout of the model's input."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tenonnx_data import ClassNames
 from tenonnx_data.loaders import Array, Samples
 from tenonnx_standard.image import image_decoder
 
-#: What names of images end in.
+#: File suffixes of images.
 _SUFFIXES = (".bmp", ".jp2", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """Conversion of an image to an input of a model.
+    """Conversion of an image to a model input.
 
-    It is scaled, by means of what a pixel covers, until it fills ``size`` (height, width) and its middle is cut out.
-    Floats are numbers from 0 to 1, less ``mean`` and divided by ``std``, one of each for a channel or for all; integers
-    stay as they are.
+    The image is resized to cover ``size`` (height, width), averaging pixels, and cropped at its center. Floats are
+    scaled to 0 to 1, less ``mean`` and divided by ``std``, which have one number for each channel or for all; integers
+    stay unchanged.
     """
 
     size: tuple[int, int]
@@ -55,7 +55,7 @@ class Pixels:
 
 
 class Images(Samples):
-    """The images of ``files``, as ``pixels`` says."""
+    """Images of ``files``, converted by ``pixels``."""
 
     def __init__(self, files: Sequence[Path], pixels: Pixels) -> None:
         self._files, self._pixels = files, pixels
@@ -68,7 +68,7 @@ class Images(Samples):
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """The images below ``path``, and for each the number of its class: that of the folder it is in."""
+    """The images below ``path``, each labeled with the number of its class folder."""
 
     path: Path
     classes: tuple[str, ...]
@@ -77,10 +77,11 @@ class ImageFolder:
 
     @classmethod
     def of(cls, path: str | Path, classes: Sequence[str] | None = None) -> ImageFolder:
-        """The images of a folder that has a folder for each class.
+        """The images of a folder that has one folder for each class.
 
-        Folders are numbered by name, as in ``classes`` where these are given, or are named by numbers themselves.
-        Raises ``InvalidCall`` for a folder without images, and for a class that is not among ``classes``.
+        Classes are numbered in the order of folder names, or as in ``classes`` if given; folders may be named by
+        numbers themselves. Raises ``InvalidCall`` for a folder without images, and for a class that is not in
+        ``classes``.
         """
         path = Path(path)
         found = sorted(each.name for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
@@ -100,7 +101,7 @@ class ImageFolder:
 
     @property
     def numbered(self) -> bool:
-        """Whether folders are named by the numbers of their classes."""
+        """Whether folders are named by class numbers."""
         return all(name.isascii() and name.isdigit() for name in self.classes)
 
     def feeds(
@@ -113,13 +114,13 @@ class ImageFolder:
         mean: Sequence[float] = (),
         std: Sequence[float] = (),
     ) -> dict[str, Any]:
-        """The images for the one input of ``graph``, read as batches want them, and the labels, by name.
+        """The images for the only input of ``graph``, decoded batch by batch, and the labels, by name.
 
-        Images get the sides that the model wants; where it leaves them open those of ``size``, or of the first image.
-        ``Pixels`` tells of the rest. The metadata of ``graph`` keeps the names of the classes.
+        Images have the size that the model requires; a dynamic size is ``size``, or that of the first image. See
+        ``Pixels`` for ``mean`` and ``std``. The metadata of ``graph`` keeps the names of the classes.
 
-        Raises ``InvalidCall`` for a model without an input of images, and where the value
-        ``output`` tells apart another number of classes.
+        Raises ``InvalidCall`` for a model without an image input, and where the value ``output`` has another number of
+        classes.
         """
         value, channels, last = _input(graph)
         count = classes_of(graph, output)
@@ -140,7 +141,7 @@ class ImageFolder:
 
 
 def _input(graph: Graph) -> tuple[Value, int, bool]:
-    """The input of images, how many channels it has, and whether they are its last axis."""
+    """The image input, its number of channels, and whether they are the last axis."""
     value = graph.inputs[0] if len(graph.inputs) == 1 else None
     kind = None if value is None else value.type
     shape = kind.shape if isinstance(kind, TensorType) else None
@@ -157,7 +158,7 @@ def _input(graph: Graph) -> tuple[Value, int, bool]:
 
 
 def classes_of(graph: Graph, output: str | None) -> int | None:
-    """Number of classes of a model, None where it is not known."""
+    """Number of classes of a model, None where unknown."""
     kinds = {v.name: v.type for v in graph.values() if isinstance(v.type, TensorType)}
     floats = [v.name for v in graph.outputs if v.name in kinds and kinds[v.name].dtype.is_float]
     kind = kinds.get(output or (floats[0] if floats else ""))
@@ -166,7 +167,7 @@ def classes_of(graph: Graph, output: str | None) -> int | None:
 
 
 def decoded(path: Path, channels: int) -> Array:
-    """The pixels (height, width, channels) of a file. Raises ``InvalidFeed`` where it is no image."""
+    """The pixels (height, width, channels) of a file. Raises ``InvalidFeed`` for a file that is not an image."""
     try:
         data = np.frombuffer(path.read_bytes(), np.uint8)
     except OSError as error:
@@ -178,7 +179,7 @@ def decoded(path: Path, channels: int) -> Array:
 
 
 def fitted(pixels: Array, size: tuple[int, int]) -> Array:
-    """``pixels`` (height, width, channels) scaled to fill ``size``, whose middle is cut out."""
+    """``pixels`` (height, width, channels) resized to cover ``size`` and cropped at the center."""
     sides = pixels.shape[:2]
     factor = max(wanted / side for wanted, side in zip(size, sides, strict=True))
     for axis, (side, wanted) in enumerate(zip(sides, size, strict=True)):
@@ -193,7 +194,7 @@ def fitted(pixels: Array, size: tuple[int, int]) -> Array:
 
 
 def _weights(side: int, scaled: int) -> Array:
-    """Weight of each of ``side`` pixels in each of ``scaled``: linear, or all that one covers if they are fewer."""
+    """Matrix of resampling ``side`` pixels to ``scaled``: linear, and antialiased when downscaling."""
     factor = side / scaled
     centers = (np.arange(scaled) + 0.5) * factor - 0.5
     distances = np.abs(centers[:, None] - np.arange(side)) / max(factor, 1.0)

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
     from tenonnx.extend.formats import PostExportHook
 
-#: The first IR version that has ``training_info`` as it is today.
+#: First IR version with ``training_info`` in its current form.
 _TRAINING_IR = 7
 
 
 def training_info(step: TrainingStep) -> PostExportHook:
-    """A hook for ``export(post_export_hooks=...)`` that adds the step to the model, at the model's own opsets.
+    """A hook for ``export(post_export_hooks=...)`` that adds the step to the model, at the model's opset versions.
 
-    The step is the algorithm; its state beside the parameters are initializers of its own, and ``update_binding`` says
-    which output replaces which initializer (onnx.proto, ``TrainingInfoProto``).
+    The step is the algorithm. Its state, except for the parameters, are initializers of ``TrainingInfoProto``, and
+    ``update_binding`` maps initializers to the outputs that replace them (onnx.proto).
     """
 
     def add(model: onnx.ModelProto) -> None:

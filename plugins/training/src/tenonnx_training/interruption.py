@@ -10,9 +10,9 @@ from typing import Any
 
 
 class Interruption:
-    """Takes Ctrl-C while it is ``caught``, where it would raise ``KeyboardInterrupt`` at once.
+    """Defers Ctrl-C within ``caught``: the handler still raises ``KeyboardInterrupt``, but not inside ``whole``.
 
-    It still does, but for what is ``whole``, whose end a first one waits for.
+    There the first Ctrl-C is raised at the end of the block, and a second one at once.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Interruption:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Other threads than the main one get no signals, and handlers of others stay."""
+        """Install the handler: only in the main thread, and only in place of Python's default handler."""
         main = threading.current_thread() is threading.main_thread()
         if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             yield

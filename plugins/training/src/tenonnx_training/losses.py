@@ -1,4 +1,4 @@
-"""Losses."""
+"""Loss functions."""
 
 from __future__ import annotations
 
@@ -38,10 +38,9 @@ Array = np.ndarray[Any, Any]
 
 
 class Loss(Protocol):
-    """A scalar of a prediction and labels.
+    """A scalar function of a prediction and labels.
 
-    ``includes`` names an activation that the loss applies by itself: where a model ends in it, the loss reads what goes
-    into it.
+    ``includes`` names an activation that the loss contains: if the model ends in it, the loss reads its input.
     """
 
     includes: ClassVar[str]
@@ -53,17 +52,17 @@ class Loss(Protocol):
         ...
 
     def check(self, prediction: TensorType, labels: Array) -> None:
-        """Raise ``InvalidFeed`` for labels of the right type with contents that mean nothing."""
+        """Raise ``InvalidFeed`` for labels of the right type with invalid contents."""
         ...
 
 
 @dataclass(frozen=True)
 class _OfClasses:
-    """A loss of integer labels.
+    """A loss of integer class labels.
 
-    ``weights`` has one number for each class; samples labeled ``ignore_index`` count for nothing. ``reduction`` is
-    mean (weighted) or sum. ``class_axis`` is where the classes lie in the prediction: by default axis 1, as in PyTorch,
-    or the last one where that alone has a known size; -1 says so for what has ``[batch, length, classes]``.
+    ``weights`` has one number for each class; labels equal to ``ignore_index`` are ignored. ``reduction`` is mean
+    (weighted) or sum. ``class_axis`` is the class axis of the prediction: by default 1, as in PyTorch, or the last axis
+    where it is the only one of known size; pass -1 for ``[batch, length, classes]``.
     """
 
     weights: Sequence[float] | None = None
@@ -78,7 +77,7 @@ class _OfClasses:
         return self.batch(prediction, labels)[0]
 
     def batch(self, prediction: Value, labels: Value, weights: Value | None = None) -> tuple[Value, Value | None]:
-        """The loss of a batch, and how much that counts among others, None for a sum."""
+        """The loss of a batch, and its weight in a mean over batches, None for a sum."""
         axis = axis_of_classes(prediction.tensor, self.class_axis)
         share = None if weights is None else beside_rows(spread(weights, labels), prediction, axis)
         labels, scores = beside_rows(labels, prediction, axis), rows(prediction, axis)
@@ -90,7 +89,7 @@ class _OfClasses:
         return weighted_mean(each, share, count if share is None else count * cast_like(share, count), self.reduction)
 
     def reduced(self, prediction: Value, labels: Value, reduction: str) -> Value:
-        """The losses of all labels by that ``reduction``, which may be none."""
+        """The losses of all labels, reduced by ``reduction``, which may be none."""
         raise NotImplementedError
 
     def _weights(self, prediction: Value) -> Value | None:
@@ -108,10 +107,10 @@ class _OfClasses:
 
 @dataclass(frozen=True)
 class SoftmaxCrossEntropy(_OfClasses):
-    """The negative log-likelihood of labels by the softmax of scores, ``NegativeLogLikelihood`` of its logarithm.
+    """The negative log-likelihood of labels by the softmax of scores.
 
-    ``label_smoothing`` is the share of a label that is spread evenly over all classes, each by its weight, as in
-    PyTorch: ``(1 - s) * w[y] * -log p[y] + s / classes * sum(w * -log p)``, of which a mean is by ``w[y]``.
+    ``label_smoothing`` s spreads that share of a label evenly over all classes, weighted as in PyTorch: ``(1 - s) *
+    w[y] * -log p[y] + s / classes * sum(w * -log p)``, with a mean weighted by ``w[y]``.
     """
 
     name: ClassVar[str] = "softmax_cross_entropy"
@@ -135,18 +134,18 @@ class SoftmaxCrossEntropy(_OfClasses):
         each = reduce_mean(spread_out, [1], keepdims=0)
         if self.ignore_index is not None:
             each = where(equal(labels, cast_like(self.ignore_index, labels)), cast_like(0.0, each), each)
-        if reduction != "none":  # neither weights nor labels that are ignored
+        if reduction != "none":  # none of the two differs without weights and ignored labels
             each = (reduce_mean if reduction == "mean" else reduce_sum)(each, keepdims=0)
         return loss * (1.0 - self.label_smoothing) + each * self.label_smoothing  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class NegativeLogLikelihood(_OfClasses):
-    """Minus the logarithm of a probability, where the prediction gives that logarithm to each label.
+    """The negative log-likelihood of labels, where the prediction has log-probabilities.
 
-    ``weights`` has one number for each class; samples labeled ``ignore_index`` count for nothing. ``reduction`` is
-    mean (weighted) or sum. ``class_axis`` is as in ``SoftmaxCrossEntropy``. A loss below zero is refused: then the
-    prediction is no logarithm of probabilities.
+    ``weights`` has one number for each class; labels equal to ``ignore_index`` are ignored. ``reduction`` is mean
+    (weighted) or sum. ``class_axis`` is as in ``SoftmaxCrossEntropy``. A loss below zero raises ``InvalidFeed``, since
+    the prediction is then not log-probabilities.
     """
 
     name: ClassVar[str] = "negative_log_likelihood"
@@ -157,7 +156,7 @@ class NegativeLogLikelihood(_OfClasses):
         return negative_log_likelihood_loss(prediction, labels, self._weights(prediction), **options)  # type: ignore[no-any-return]
 
     def check_loss(self, loss: float) -> None:
-        """Raise ``InvalidFeed`` for what no probabilities give."""
+        """Raise ``InvalidFeed`` for a negative loss, which log-probabilities never have."""
         if loss < -1e-4 and all(weight >= 0 for weight in self.weights or ()):
             raise InvalidFeed(
                 "negative_log_likelihood got numbers above 0, so they are not log-probabilities",
@@ -168,7 +167,7 @@ class NegativeLogLikelihood(_OfClasses):
 
 @dataclass(frozen=True)
 class _Elementwise:
-    """A loss of every element, their ``reduction`` mean or sum. Labels are of the prediction's type."""
+    """A loss of every element, reduced by mean or sum. Labels have the type of the prediction."""
 
     reduction: str = "mean"
     includes: ClassVar[str] = ""
@@ -180,7 +179,7 @@ class _Elementwise:
         return self.batch(prediction, labels)[0]
 
     def batch(self, prediction: Value, labels: Value, weights: Value | None = None) -> tuple[Value, Value | None]:
-        """The loss of a batch, and how much that counts among others, None for a sum."""
+        """The loss of a batch, and its weight in a mean over batches, None for a sum."""
         each = self.each(prediction, beside_numbers(labels, prediction))
         if weights is not None:
             share = spread(weights, each)
@@ -196,13 +195,13 @@ class _Elementwise:
         return prediction
 
     def labels_given(self, prediction: TensorType, labels: Array) -> Array:
-        """Labels as they are compared: whole and logical numbers as floats, those of one column as a column."""
+        """Labels for the comparison: integers and booleans as floats, a vector as a column."""
         if is_column(prediction, labels.ndim):
             labels = labels[..., None]
         return labels.astype(prediction.dtype.numpy) if labels.dtype.kind in "biu" else labels
 
     def check(self, prediction: TensorType, labels: Array) -> None:
-        """Any number will do."""
+        """Accept any number."""
 
 
 class MeanSquaredError(_Elementwise):
@@ -226,7 +225,7 @@ class MeanAbsoluteError(_Elementwise):
 
 @dataclass(frozen=True, init=False)
 class Huber(_Elementwise):
-    """Half the square of a difference, a straight line beyond ``delta`` (Huber 1964), as ``HuberLoss`` of PyTorch."""
+    """Half the squared difference, linear beyond ``delta`` (Huber 1964), as PyTorch's ``HuberLoss``."""
 
     delta: float = 1.0
     name: ClassVar[str] = "huber"
@@ -245,9 +244,9 @@ class Huber(_Elementwise):
 
 
 class KullbackLeibler(_Elementwise):
-    """The divergence of a softmax of scores from probabilities in the labels, along the last axis, for each sample.
+    """The divergence of a softmax of scores from the probabilities in the labels, along the last axis, per sample.
 
-    With ``mean`` that is ``KLDivLoss(reduction="batchmean")`` of PyTorch on ``[batch, classes]``.
+    With ``mean`` this is PyTorch's ``KLDivLoss(reduction="batchmean")`` on ``[batch, classes]``.
     """
 
     name: ClassVar[str] = "kl_divergence"
@@ -268,10 +267,10 @@ class KullbackLeibler(_Elementwise):
 
 @dataclass(frozen=True, init=False)
 class Focal(_Elementwise):
-    """Binary cross-entropy that counts what is easy for less, by ``(1 - p) ** gamma`` (Lin et al. 2017).
+    """Binary cross-entropy that weighs easy elements less, by ``(1 - p) ** gamma`` (Lin et al. 2017).
 
-    The sigmoid of scores is part of the loss. ``alpha`` is the weight of labels 1, and ``1 - alpha`` that of labels 0;
-    None weighs both alike. As ``sigmoid_focal_loss`` of torchvision.
+    The loss includes the sigmoid of scores. ``alpha`` is the weight of labels 1, and ``1 - alpha`` that of labels 0;
+    None weighs both alike. As torchvision's ``sigmoid_focal_loss``.
     """
 
     gamma: float = 2.0
@@ -302,9 +301,9 @@ class Focal(_Elementwise):
 
 
 class Dice(_Elementwise):
-    """One minus the overlap of each sample's mask with its labels, ``(2 sum(p y) + 1) / (sum(p) + sum(y) + 1)``.
+    """One minus the Dice overlap of each sample: ``1 - (2 sum(p y) + 1) / (sum(p) + sum(y) + 1)``.
 
-    The sigmoid of scores is part of the loss; the sums are over all axes but the first (Milletari et al. 2016).
+    The loss includes the sigmoid of scores; sums are over all axes but the first (Milletari et al. 2016).
     """
 
     name: ClassVar[str] = "dice"
@@ -321,7 +320,7 @@ class Dice(_Elementwise):
 
 
 class BinaryCrossEntropy(_Elementwise):
-    """The cross-entropy of probabilities in the labels by the sigmoid of scores, which is part of the loss."""
+    """The cross-entropy of the probabilities in the labels by the sigmoid of scores, which the loss includes."""
 
     name: ClassVar[str] = "binary_cross_entropy"
     includes: ClassVar[str] = "Sigmoid"
@@ -340,8 +339,10 @@ class BinaryCrossEntropy(_Elementwise):
 
 @dataclass(frozen=True)
 class FunctionLoss:
-    """A loss that the user wrote: ``function(prediction, labels)`` gives a scalar, of which batches have the mean by
-    samples. Labels are of type ``labels``, if it is None of the prediction's."""
+    """A user-defined loss: ``function(prediction, labels)`` returns a scalar, averaged over batches by samples.
+
+    ``labels`` is the type of the labels, None for the type of the prediction.
+    """
 
     function: Callable[[Value, Value], Value]
     labels: TensorType | None = None
@@ -358,7 +359,7 @@ class FunctionLoss:
 
 
 class NoLoss:
-    """Placeholder for a loss: it knows the type of the labels, by the first of them."""
+    """Placeholder for a loss: it only determines the type of the labels, from the first labels."""
 
     includes: ClassVar[str] = ""
 
@@ -393,13 +394,13 @@ class NoLoss:
             check_classes(counted, prediction.shape[self.class_axis], None, said)
 
     def _of_classes(self, prediction: TensorType) -> bool:
-        """Whether labels are the numbers of several classes."""
+        """Whether labels are class numbers of several classes."""
         several = self.class_axis is not None and (prediction.shape or (1,))[self.class_axis] != 1
         return several and self._kind.dtype.is_integer
 
 
 def weighted_mean(each: Value, share: Value | None, count: Value, reduction: str) -> tuple[Value, Value | None]:
-    """The sum of losses by their shares, or what that is for each of ``count``: zero where nothing counts."""
+    """The sum of losses times ``share``, or its quotient by ``count``, which is zero where ``count`` is zero."""
     total = reduce_sum(each if share is None else each * cast_like(share, each), keepdims=0)
     if reduction == "sum":
         return total, None

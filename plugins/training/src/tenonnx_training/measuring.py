@@ -13,31 +13,31 @@ from tenonnx.extend import InvalidCall, InvalidFeed
 
 Array = np.ndarray[Any, Any]
 
-#: A sum and how much it is of; None where it is no mean, but added up as it is.
+#: A sum and its weight; a weight of None marks a plain sum, without a mean.
 Sum = tuple[float, float | None]
 
 
 def mean_of(total: float, weight: float | None) -> float:
-    """NaN where nothing counted."""
+    """The mean of a weighted sum, or a plain sum; NaN for a weight of zero."""
     return total if weight is None else total / weight if weight else math.nan
 
 
 def finite(measured: Mapping[str, float]) -> dict[str, float | None]:
-    """Numbers for JSON, which has no NaN and no infinity: None in their place."""
+    """Numbers for JSON, with None for NaN and infinities."""
     return {name: number if math.isfinite(number) else None for name, number in measured.items()}
 
 
-#: Names of the arrays of array metrics, followed by the output where several have labels.
+#: Names of the arrays of array metrics; with several labeled outputs, the output follows.
 PREDICTIONS, LABELS = "training__predictions", "training__labels"
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """One number that a graph gives for a batch: the mean of as many as ``count`` tells, by default of its samples.
+    """A number that a graph computes for a batch, averaged over batches by ``count``, by default the samples.
 
-    ``value`` and ``count`` are names of outputs. Where it is ``summed``, the number is the sum of as many, and without
-    a count sums of batches are added up. ``finish`` makes the number that is reported of the mean. A total has
-    ``parts``, the names of other scalars with their weights, of whose means it is the sum.
+    ``value`` and ``count`` are names of outputs. ``summed``: the value is already the sum over ``count`` elements, or a
+    plain sum without ``count``. ``finish`` maps the mean to the reported number. A total has ``parts``: names of other
+    scalars with their weights, whose means it adds up.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class ArrayMetric:
-    """A metric of all predictions and labels, where several outputs have labels those of the output ``of``."""
+    """A metric of all predictions and labels; with several labeled outputs, those of the output ``of``."""
 
     name: str
     function: Callable[[Array, Array], Any]
@@ -70,22 +70,22 @@ class ArrayMetric:
 
 @dataclass
 class Measurement:
-    """Measurements of one batch: by name the sum of a number and its weight, and the ``arrays`` for array metrics.
+    """Measurements of one batch: by name a sum and its weight, and the ``arrays`` for array metrics.
 
-    A sum that is no mean has no weight: None.
+    A plain sum has the weight None.
     """
 
     sums: dict[str, Sum]
     arrays: dict[str, Array] = field(default_factory=dict)
 
     def mean(self, name: str) -> float:
-        """NaN where nothing counted."""
+        """Mean of a measurement; NaN for a weight of zero."""
         return mean_of(*self.sums[name])
 
 
 @dataclass
 class Measuring:
-    """Gathers measurements; ``sums`` and ``arrays`` are those of all so far."""
+    """Accumulates measurements; ``sums`` and ``arrays`` hold all so far."""
 
     scalars: Sequence[Scalar]
     metrics: Sequence[ArrayMetric] = ()
@@ -101,12 +101,12 @@ class Measuring:
 
     @property
     def unknown(self) -> list[str]:
-        """The names of what has not been measured so far."""
+        """Names of the results without measurements so far."""
         scalars = [scalar.name for scalar in self.scalars if scalar.name not in self.sums]
         return [*scalars, *(metric.name for metric in self.metrics if not self.arrays)]
 
     def means(self) -> dict[str, float]:
-        """The numbers that graphs compute, over all samples so far."""
+        """Results that graphs compute, over all samples so far."""
         held = [scalar for scalar in self.scalars if scalar.name in self.sums]
         found = {scalar.name: scalar.finish(mean_of(*self.sums[scalar.name])) for scalar in held}
         for scalar in (each for each in held if each.parts):
@@ -114,7 +114,7 @@ class Measuring:
         return found
 
     def values(self) -> dict[str, float]:
-        """All numbers over all samples."""
+        """All results, over all samples."""
         if not self.arrays or not self.metrics:
             return self.means()
         try:

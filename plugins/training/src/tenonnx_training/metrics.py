@@ -1,7 +1,7 @@
 """Metrics.
 
-A metric is a function of values, made of ops: then the graph computes it for each batch, and its mean over the samples
-is reported. Or it is a function of arrays: then it is given all predictions and labels of an epoch.
+A metric is a function of values, made of ops: the graph computes it for each batch, and its mean over the samples is
+reported. Or it is a function of arrays, and is called with all predictions and labels of an epoch.
 """
 
 from __future__ import annotations
@@ -25,26 +25,25 @@ from tenonnx_training.classes import IGNORED, axis_by_labels, axis_of_classes, b
 
 Array = np.ndarray[Any, Any]
 
-#: A function of values that gives a scalar, or a sum and how many it is of; or one of arrays that gives a number.
+#: A function of values that returns a scalar, or a sum and its count; or one of arrays that returns a number.
 Metric = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True)
 class OfClasses:
-    """A metric of labels that are classes.
+    """A metric of class labels.
 
-    ``class_axis`` is where these lie in the prediction, and labels that are ``ignore_index`` count for nothing. What is
-    not given is as in the loss beside the metric; without one -100 is ignored, and the shapes tell the axis.
+    ``class_axis`` is the class axis of the prediction; labels equal to ``ignore_index`` are ignored. By default both
+    are those of the loss; without a loss -100 is ignored, and the axis follows from the shapes.
     """
 
     class_axis: int | None = field(default=None, kw_only=True)
     ignore_index: int | None = field(default=None, kw_only=True)
 
     def beside(self, loss: Any, *, scores: bool | None) -> OfClasses:
-        """This metric with what a loss says that it does not say itself.
+        """This metric with unset options filled in from a loss.
 
-        ``scores`` tells whether the prediction of one column is of scores, and no probabilities; None where no loss
-        tells.
+        ``scores``: whether a prediction of one column has scores rather than probabilities; None without a loss.
         """
         known = {name: getattr(loss, name, None) for name in ("class_axis", "ignore_index")}
         found: dict[str, Any] = {name: value for name, value in known.items() if getattr(self, name) is None}
@@ -57,22 +56,22 @@ class OfClasses:
         return IGNORED if self.ignore_index is None else self.ignore_index
 
     def _rows(self, prediction: Value, labels: Value) -> tuple[Value, Value, Value]:
-        """Scores with the classes along axis 1, the labels beside them, and a 1 for each of these that counts."""
+        """Scores with classes along axis 1, labels in the same layout, and a mask of the labels that count."""
         axis = axis_of_classes(prediction.tensor, self.class_axis)
         scores, labels = rows(prediction, axis), beside_rows(labels, prediction, axis)
         return scores, labels, counts(labels, None, self.ignored)
 
 
-# ----- made of ops ----------------------------------------------------------------------------------------------------
+# ----- functions of values --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Accuracy(OfClasses):
-    """The share of labels that are the class of the largest score.
+    """The share of labels that equal the class with the largest score.
 
-    A prediction without several classes is one of class 1, which it stands for above ``threshold``: by default 0.5 for
-    probabilities and 0 for scores, as the loss beside it says, or numbers outside of 0 to 1. Where labels have the
-    shape of several columns, a sample is right if all of its columns are, as in scikit-learn.
+    Without a class axis, the prediction is class 1 above ``threshold``. That is by default 0.5 for probabilities and 0
+    for scores, according to the loss, or to numbers outside of 0 to 1. Where labels have several columns, a sample is
+    right if all of its columns are, as in scikit-learn.
     """
 
     threshold: float | None = None
@@ -82,13 +81,13 @@ class Accuracy(OfClasses):
         if not isinstance(prediction, Value):
             return self._of_arrays(prediction, labels)
         if prediction.ndim != labels.ndim + 1 or prediction.shape[-1] == 1:
-            return None  # it is given arrays
+            return None  # it is computed from arrays
         scores, labels, counted = self._rows(prediction, labels)
         right = cast(equal(argmax(scores, axis=1, keepdims=0), cast(labels, to=DType.int64)), to=DType.float32)
         return reduce_sum(right * counted, keepdims=0), reduce_sum(counted, keepdims=0)
 
     def _of_arrays(self, predictions: Array, labels: Array) -> float:
-        scores, labels, counted = _told(predictions, labels, self)
+        scores, labels, counted = _scores_and_labels(predictions, labels, self)
         if scores.ndim == 2 and labels.ndim == 1:
             right: Any = scores.argmax(axis=1) == labels
         else:
@@ -106,7 +105,7 @@ def mean_absolute_error(prediction: Value, labels: Value) -> tuple[Value, Value]
 
 @dataclass(frozen=True)
 class TopK(OfClasses):
-    """The share of labels that are among the ``k`` classes of the largest scores."""
+    """The share of labels that are among the ``k`` classes with the largest scores."""
 
     k: int = 5
 
@@ -127,7 +126,7 @@ class TopK(OfClasses):
 
 @dataclass(frozen=True)
 class Perplexity(OfClasses):
-    """The exponential of the mean negative log-likelihood of labels, by the softmax of scores."""
+    """The exponential of the mean negative log-likelihood of labels by the softmax of scores."""
 
     ignore_index: int | None = None
     name = "perplexity"
@@ -142,16 +141,15 @@ class Perplexity(OfClasses):
         return math.exp(min(mean, 700.0))
 
 
-# ----- of arrays ------------------------------------------------------------------------------------------------------
+# ----- functions of arrays --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class F1(OfClasses):
-    """The harmonic mean of precision and recall, of every class that there is, their ``average`` macro, micro or
-    weighted by frequency.
+    """The harmonic mean of precision and recall of every class, averaged by ``average``: macro, micro or weighted.
 
-    A prediction without several classes is one of class 1, which it stands for above ``threshold`` as in ``Accuracy``;
-    then the F1 of that class is given. Where labels have the shape of several columns, each is a class of its own.
+    Without a class axis, the prediction is class 1 above ``threshold`` as in ``Accuracy``, and the result is the F1 of
+    that class. Where labels have several columns, each is a class.
     """
 
     average: str = "macro"
@@ -177,8 +175,8 @@ class F1(OfClasses):
         return float(np.average(scores, weights=weights)) if weights.any() else 0.0
 
     def _pairs(self, predictions: Array, labels: Array) -> Iterator[tuple[Array, Array]]:
-        """Of each class what was found to be it, and what is."""
-        scores, labels, counted = _told(predictions, labels, self)
+        """For each class, masks of the samples predicted and labeled as that class."""
+        scores, labels, counted = _scores_and_labels(predictions, labels, self)
         if scores.ndim == 2 and labels.ndim == 1:
             found, labels = scores.argmax(axis=1)[counted], labels[counted]
             yield from ((found == k, labels == k) for k in np.unique(np.concatenate([labels, found])))
@@ -189,14 +187,16 @@ class F1(OfClasses):
 
 @dataclass(frozen=True)
 class RocAuc(OfClasses):
-    """The area under the curve of hits over false alarms: how probable it is that a sample of the class has a larger
-    score than one of the others. Of several classes the mean, of two that of class 1; where labels have the shape of
-    several columns, the mean of these."""
+    """The area under the ROC curve: the probability that a positive sample has a larger score than a negative one.
+
+    For several classes the mean of one-versus-rest; for two classes that of class 1; for labels of several columns the
+    mean of the columns.
+    """
 
     name = "roc_auc"
 
     def __call__(self, predictions: Array, labels: Array) -> float:
-        scores, labels, counted = _told(predictions, labels, self)
+        scores, labels, counted = _scores_and_labels(predictions, labels, self)
         if scores.ndim == 2 and labels.ndim == 1:
             scores, labels = scores[counted], labels[counted]
             classes = range(scores.shape[1]) if scores.shape[1] > 2 else [1]
@@ -206,10 +206,11 @@ class RocAuc(OfClasses):
         return float(np.mean([_area(column.astype(np.float64), truth) for column, truth in columns]))
 
 
-def _told(predictions: Array, labels: Array, metric: OfClasses) -> tuple[Array, Array, Array]:
-    """Scores, labels and whether these count: ``[n, classes]`` and ``[n]``, or one shape with labels of 0 and 1.
+def _scores_and_labels(predictions: Array, labels: Array, metric: OfClasses) -> tuple[Array, Array, Array]:
+    """Scores, labels and a mask of the labels that count: ``[n, classes]`` and ``[n]``, or equal shapes with labels 0
+    and 1.
 
-    Raises ``InvalidFeed`` for labels that fit in neither way.
+    Raises ``InvalidFeed`` for labels of any other shape.
     """
     labels = np.asarray(labels)
     axis = axis_by_labels(predictions.shape, labels.shape, metric.class_axis)
@@ -236,7 +237,7 @@ def _told(predictions: Array, labels: Array, metric: OfClasses) -> tuple[Array, 
 
 
 def _chosen(scores: Array, threshold: float | None) -> Array:
-    """Mask above a threshold: that of probabilities, or of scores where numbers are none."""
+    """Mask of scores above a threshold; the default depends on whether they are probabilities."""
     if threshold is None:
         threshold = 0.0 if np.any((scores < 0) | (scores > 1)) else 0.5
     chosen: Array = scores > threshold
@@ -244,7 +245,7 @@ def _chosen(scores: Array, threshold: float | None) -> Array:
 
 
 def _columns(found: Array, labels: Array, counted: Array) -> Iterator[tuple[Array, Array]]:
-    """Predictions and labels that count, of each column or of the only one."""
+    """Predictions and labels that count, by column."""
     width = labels.shape[1] if labels.ndim == 2 else 1
     parts = (each.reshape(-1, width).T for each in (found, labels, counted))
     for one, other, chosen in zip(*parts, strict=True):
@@ -252,7 +253,7 @@ def _columns(found: Array, labels: Array, counted: Array) -> Iterator[tuple[Arra
 
 
 def _area(scores: Array, positive: Array) -> float:
-    """By the ranks of the positives, equal scores having their mean rank (Mann and Whitney 1947)."""
+    """The area from the rank sum of the positives, where ties have their mean rank (Mann and Whitney 1947)."""
     hits, others = int(positive.sum()), int((~positive).sum())
     if not hits or not others:
         raise InvalidFeed(

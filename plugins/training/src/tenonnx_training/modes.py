@@ -29,20 +29,20 @@ from tenonnx_standard.shapes import identity
 from tenonnx_training.pooled import pooled_first
 from tenonnx_training.weight_readers import name_of
 
-#: Below this version the attribute is_test told whether BatchNormalization and Dropout are used or trained.
+#: Before this version, the attribute is_test of BatchNormalization and Dropout selects inference mode.
 _WITHOUT_IS_TEST = 7
 
-#: The inputs of BatchNormalization, at every version, that hold scale and shift, and running statistics.
+#: Inputs of BatchNormalization, at every version: scale and shift, and running statistics.
 _AFFINE, _STATISTICS = slice(1, 3), slice(3, 5)
 
 
-#: The metadata of a node in which a front end keeps the momentum of its module, where the file has another.
+#: Metadata key of the momentum of the original module, where the node has another.
 MOMENTUM = "tenonnx.momentum"
 
 
 @dataclass
 class TrainingForm:
-    """A graph as it is trained. ``statistics`` maps variables to the values that replace them after a step."""
+    """A graph in training mode. ``statistics`` maps variables to the values that replace them after a step."""
 
     graph: Graph
     statistics: dict[str, Value] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class TrainingForm:
 
 
 def without_functions(graph: Graph) -> Graph:
-    """``graph`` with the local functions expanded that hold BatchNormalization or Dropout, which are then seen."""
+    """``graph`` with local functions expanded that contain BatchNormalization or Dropout."""
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         return rewriter.expand(call) if _has_modes(call.op) else None
@@ -59,7 +59,7 @@ def without_functions(graph: Graph) -> Graph:
 
 
 def _has_modes(op: object) -> bool:
-    """Whether ``op`` is a local function in which BatchNormalization or Dropout is called."""
+    """Whether ``op`` is a local function that calls BatchNormalization or Dropout."""
     if not isinstance(op, Function):
         return False
     inside = [node.op for node in op.body.walk()]
@@ -67,13 +67,13 @@ def _has_modes(op: object) -> bool:
 
 
 def not_for_gradients(graph: Graph) -> set[str]:
-    """Values that gradients must not change: running statistics, and the ratios of Dropout."""
+    """Values that have no gradient: running statistics, and the ratios of Dropout."""
     held: list[tuple[Op, slice]] = [(batch_normalization, _STATISTICS), (dropout, slice(1, 2))]
     return {name_of(v) for node in graph.walk() for op, part in held if _is(node.op, op) for v in node.inputs[part]}
 
 
 def statistics_of(graph: Graph, trained: Collection[str] | None = None) -> list[str]:
-    """The variables that hold running statistics of what is not frozen; see ``training_form``."""
+    """The variables with running statistics of BatchNormalizations that are not frozen; see ``training_form``."""
     variables = {value.name for value in graph.variables}
     nodes = [node for node in graph.nodes if _is(node.op, batch_normalization) and not _is_frozen(node, trained)]
     names = [name_of(value) for node in nodes for value in node.inputs[_STATISTICS]]
@@ -81,16 +81,16 @@ def statistics_of(graph: Graph, trained: Collection[str] | None = None) -> list[
 
 
 def _is_frozen(node: Node, trained: Collection[str] | None) -> bool:
-    """Whether neither scale nor shift of a BatchNormalization is trained; None stands for all."""
+    """Whether a BatchNormalization has neither a trained scale nor shift; ``trained`` None means all are trained."""
     return trained is not None and not any(name_of(v) in trained for v in node.inputs[_AFFINE])
 
 
 def training_form(graph: Graph, *, trained: Collection[str] | None = None, unbiased: bool = False) -> TrainingForm:
-    """``graph`` with Dropout at work and BatchNormalization by the statistics of the batch, whatever its file says.
+    """``graph`` with Dropout and BatchNormalization in training mode, whatever mode the file has.
 
-    Where ``trained`` is given, a BatchNormalization whose scale and shift are not among these names is frozen: it goes
-    by its running statistics and keeps them. ``unbiased`` running variances follow those of the batch as estimated for
-    all data. The notes say what could not be seen or done.
+    With ``trained``, a BatchNormalization whose scale and shift are not among these names is frozen: it uses its
+    running statistics and keeps them. ``unbiased``: running variances follow the unbiased estimate, as in PyTorch. The
+    notes list nodes that could not be switched.
     """
     form = TrainingForm(graph)
     seen: set[str] = set()
@@ -117,7 +117,7 @@ def training_form(graph: Graph, *, trained: Collection[str] | None = None, unbia
 
 
 def _is(op: object, newest: Op) -> bool:
-    """Whether ``op`` is some version of ``newest``."""
+    """Whether ``op`` is any version of ``newest``."""
     return isinstance(op, Op) and (op.domain, op.name) == (newest.domain, newest.name)
 
 
@@ -144,7 +144,7 @@ def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm, unbiased: bool
     if momentum == 1.0:
         form.notes.append(f"{node.title} has the momentum 1.0: its running statistics stay as they are")
     as_it_is = momentum == call.attributes["momentum"] and not (unbiased and call.op is batch_normalization)
-    if len(node.outputs) > 1 and as_it_is:  # it is in training already
+    if len(node.outputs) > 1 and as_it_is:  # it is in training mode already
         results: Sequence[Value | None] | None = None
         replaced = [None if v is None else rewriter.copy(v) for v in node.outputs[1:3]]
     else:
@@ -165,20 +165,20 @@ def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm, unbiased: bool
 
 
 def _momentum(node: Node, written: float) -> float:
-    """The momentum of a BatchNormalization, or that of its module where the file has 1.0, with which nothing moves."""
+    """The momentum of a BatchNormalization; that of its module where the file has 1.0, which never updates."""
     noted = (entry.value for entry in getattr(node.origin, "metadata_props", ()) if entry.key == MOMENTUM)
     return written if written != 1.0 else float(next(noted, written))
 
 
 def _with_unbiased(*inputs: Any, momentum: float, **options: Any) -> tuple[Value, Value, Value]:
-    """BatchNormalization in training whose running variance follows that of the batch over one element less.
+    """BatchNormalization in training mode whose running variance follows the unbiased variance of the batch.
 
-    The running variance does not go through it: onnxruntime writes what it gives over what it was given.
+    It is updated outside of the op, since onnxruntime overwrites its input in place.
     """
     x, scale, shift, mean, variance = inputs
     y, after_mean, part = batch_normalization(
         x, scale, shift, mean, variance * 0.0, momentum=momentum, **options
-    )  # the variance of the batch alone, by its share
+    )  # the variance of the batch times its share
     count = count_along(cast_like(x, variance), but_channels(x.ndim))
     more = count / max(count - 1, 1) if isinstance(count, float) else count / maximum(count - 1.0, 1.0)
     return y, after_mean, variance * momentum + part * more
@@ -199,7 +199,7 @@ def evaluation_form(graph: Graph) -> Graph:
 
 
 def settle(graph: Graph) -> None:
-    """Bring ``graph`` itself into evaluation form; local functions that may train are inlined."""
+    """Switch ``graph`` itself to inference mode; local functions with training nodes are inlined."""
     waiting = list(graph.nodes)
     while waiting:
         node = waiting.pop()
@@ -208,18 +208,18 @@ def settle(graph: Graph) -> None:
         if isinstance(node.op, Function) and _may_train(node.op):
             waiting += _inlined(graph, node)
         elif _node_trains(node):
-            _settle_node(graph, node)
+            _node_to_inference_mode(graph, node)
 
 
-def _settle_node(graph: Graph, node: Node) -> None:
-    """Let a node of training say, in the words of its version, that it is used."""
+def _node_to_inference_mode(graph: Graph, node: Node) -> None:
+    """Switch a node to inference mode, as its version requires."""
     written = {name: value for name, value in node.attributes.items() if name != "training_mode"}
     if "momentum" in written:
         written["momentum"] = _momentum(node, written["momentum"])
     node._replace_fields(attributes={**written, "is_test": 1} if node.version < _WITHOUT_IS_TEST else written)
     if _is(node.op, dropout):
         node._replace_fields(inputs=node.inputs[:2])
-        if node.version < _WITHOUT_IS_TEST and len(node.outputs) > 1:  # where it is used, it gives no mask
+        if node.version < _WITHOUT_IS_TEST and len(node.outputs) > 1:  # in inference mode it has no mask
             node._replace_fields(op=dropout_off_masked_by_number, version=_WITHOUT_IS_TEST, attributes={})
         return
     statistics, uses = node.inputs[_STATISTICS], graph.uses()
@@ -231,7 +231,7 @@ def _settle_node(graph: Graph, node: Node) -> None:
 
 
 def _inlined(graph: Graph, node: Node) -> list[Node]:
-    """Put the nodes of a function in the place of its call, and return them."""
+    """Replace the call of a local function by its nodes, and return them."""
     op, start, (inputs, attributes) = known_op(node), len(graph.nodes), bind(node)
     graph.root.infer()
     with interpreting(Builder(graph, prefix=node.name or node.op_type)):
@@ -247,7 +247,7 @@ def _inlined(graph: Graph, node: Node) -> list[Node]:
 
 
 def _may_train(function: Function) -> bool:
-    """Whether a BatchNormalization or Dropout in ``function`` trains, or does where a caller says so."""
+    """Whether ``function`` contains a BatchNormalization or Dropout that trains, or whose mode is an argument."""
     nodes = function.body.walk()
     return any(_may_train(n.op) if isinstance(n.op, Function) else _node_trains(n) for n in nodes)
 
@@ -260,7 +260,7 @@ def _node_trains(node: Node) -> bool:
 
 
 def _by_running_statistics(call: Call) -> Sequence[Value | None] | None:
-    """BatchNormalization as it is used, None where it is that already."""
+    """BatchNormalization in inference mode, None where it is in that mode already."""
     if not _trains(call):
         return None
     options = {name: call.attributes[name] for name in ("epsilon", "momentum")}
@@ -271,7 +271,7 @@ def _by_running_statistics(call: Call) -> Sequence[Value | None] | None:
 
 
 def _trains(call: Call) -> bool:
-    """Whether a call of Dropout or BatchNormalization is one of training, which versions say in different ways."""
+    """Whether a call of Dropout or BatchNormalization is in training mode, which depends on the version."""
     if call.op is dropout:
         mode = static(call.inputs[2])
         return call.inputs[2] is not None and (mode is None or bool(mode.any()))

@@ -1,6 +1,6 @@
 """Names of losses, metrics and optimizers, for help and completion, without importing them."""
 
-#: Those of ``LOSSES``.
+#: Names of ``LOSSES``.
 LOSS_NAMES = (
     "softmax_cross_entropy",
     "negative_log_likelihood",
@@ -16,8 +16,8 @@ LOSS_NAMES = (
     "ctc",
 )
 
-#: Those of ``METRICS``; the losses are metrics, too.
+#: Names of ``METRICS``; losses are metrics, too.
 METRIC_NAMES = ("accuracy", "top_5", "mean_absolute_error", "perplexity", "f1", "roc_auc")
 
-#: Those of ``OPTIMIZERS``.
+#: Names of ``OPTIMIZERS``.
 OPTIMIZER_NAMES = ("sgd", "momentum", "adagrad", "adam", "adamw", "rmsprop", "lion", "lamb")

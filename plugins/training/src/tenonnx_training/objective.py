@@ -23,12 +23,12 @@ from tenonnx_training.predictions import before, prediction_of
 
 @dataclass(frozen=True)
 class Objective:
-    """Objective: a ``loss`` of the value ``output`` and a graph input ``labels``, or a value of the file.
+    """Training objective: a ``loss`` of the value ``output`` and a graph input ``labels``, or a value of the file.
 
-    ``output`` is by default the first graph output that holds floats; where a loss includes the activation that the
-    output ends in, it reads what goes into that. ``sample_weights`` is a graph input with a weight for each sample, by
-    which the loss is a weighted mean. With a ``loss`` for each of several outputs, labels and metrics are by output,
-    too, and the total is their sum by ``loss_weights``. A ``teacher`` adds its distance to each loss.
+    ``output`` is by default the first float output of the graph; if a loss includes the activation that produces it,
+    the loss reads the input of that. ``sample_weights`` is a graph input with a weight for each sample: the loss is
+    their weighted mean. With a ``loss`` for each of several outputs, labels and metrics are by output, too, and the
+    total is their sum by ``loss_weights``. A ``teacher`` adds its distance to each loss.
     """
 
     loss: str | Loss | Callable[[Value, Value], Value] | Mapping[str, Any]
@@ -41,12 +41,12 @@ class Objective:
 
     @property
     def label_names(self) -> list[str]:
-        """The graph inputs for labels, of several losses in their order."""
+        """The graph inputs for labels, in the order of the losses."""
         return [each.labels for each in self.parts.values()] if self.parts else [str(self.labels)]  # type: ignore[misc]
 
     @property
     def parts(self) -> dict[str, Objective]:
-        """The objectives by output, none where there is one loss alone."""
+        """The objectives by output; empty where there is a single loss."""
         if not isinstance(self.loss, Mapping):
             return {}
         named = self.labels if isinstance(self.labels, Mapping) else {}
@@ -68,9 +68,9 @@ class Objective:
 class Measured:
     """Outputs of a graph with an objective: ``scalars``, of which the loss is the first, and ``metrics`` of arrays.
 
-    These read the output ``predicted``. ``labels`` is the graph input for the labels, ``prediction`` the type of what
-    the loss reads, ``cost`` the loss itself: None where the file computes it. ``also`` are losses among the metrics.
-    ``parts`` are the objectives of several outputs, whose total has no labels of its own.
+    Array metrics read the output ``predicted``. ``labels`` is the graph input for the labels, ``prediction`` the type
+    of the value that the loss reads, and ``cost`` the loss object, None where the file computes it. ``also`` are losses
+    among the metrics. ``parts`` are the objectives of several outputs; then the total has no labels of its own.
     """
 
     scalars: list[Scalar] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Measured:
 
     @property
     def outputs(self) -> list[str]:
-        """The names of all graph outputs that are read."""
+        """Names of all graph outputs that are read."""
         more = [part.predicted for part in self.parts.values() if part.predicted is not None]
         return list(dict.fromkeys([*self._own_outputs, *more]))
 
@@ -106,7 +106,7 @@ class Measured:
         return read if self.predicted is None else [*read, self.predicted]
 
     def given(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """A batch with its labels as the loss compares them."""
+        """Convert the labels of a batch to the form that the loss compares."""
         named, convert = dict(batch), getattr(self.cost, "labels_given", None)
         for output, part in self.parts.items():
             if part.labels not in named and output in named:
@@ -118,7 +118,7 @@ class Measured:
         return named
 
     def check(self, batch: Mapping[str, Any]) -> None:
-        """Raise ``InvalidFeed`` for labels with contents that mean nothing."""
+        """Raise ``InvalidFeed`` for labels with invalid contents."""
         for part in self.parts.values():
             if part.labels in batch:
                 part.check(batch)
@@ -127,7 +127,7 @@ class Measured:
                 loss.check(self.prediction, np.asarray(batch[str(self.labels)]))
 
     def measurement(self, results: Mapping[str, Any], batch: Mapping[str, Any], samples: int) -> Measurement:
-        """Measurement of a ``batch`` of so many samples from ``results`` of the graph."""
+        """Measurement of a ``batch`` of ``samples`` samples from ``results`` of the graph."""
         sums: dict[str, Sum] = {}
         for scalar in self.scalars:
             value = float(np.reshape(results[scalar.value], ()))
@@ -147,7 +147,7 @@ class Measured:
 
 
 def add_objective(graph: Graph, objective: Objective) -> Measured:
-    """Add the loss and the metrics to ``graph``, with the graph input for their labels."""
+    """Add the loss and the metrics to ``graph``, with a graph input for their labels."""
     if isinstance(objective.loss, Mapping):
         return _add_several(graph, objective)
     if isinstance(objective.metrics, Mapping) or objective.loss_weights or not isinstance(objective.labels, str):
@@ -200,7 +200,7 @@ def _add_several(graph: Graph, objective: Objective) -> Measured:
 def _add_one(
     graph: Graph, objective: Objective, metrics: Sequence[str | Metric], prefix: str, shared: Value | None = None
 ) -> Measured:
-    """Add one loss and its metrics, whose names begin with ``prefix``; several losses ``shared`` sample weights."""
+    """Add one loss and its metrics, with a prefix for names; ``shared`` are sample weights of several losses."""
     values = {value.name: value for value in graph.values()}
     if isinstance(objective.loss, str) and objective.loss in values:
         _check_scalar(values[objective.loss])
@@ -245,7 +245,7 @@ def _add_one(
 
 
 def _weights(graph: Graph, name: str | None, prediction: Value) -> Value | None:
-    """The graph input for sample weights, if they have a name."""
+    """The graph input for sample weights, None without a name."""
     if name is None:
         return None
     shape = prediction.tensor.shape
@@ -253,7 +253,7 @@ def _weights(graph: Graph, name: str | None, prediction: Value) -> Value | None:
 
 
 def _refuse_probabilities(graph: Graph, loss: Loss, prediction: Value) -> None:
-    """Raise ``InvalidCall`` for a loss of logarithms that would read the probabilities themselves."""
+    """Raise ``InvalidCall`` for a loss of log-probabilities that would read probabilities."""
     if isinstance(loss, NegativeLogLikelihood) and before(graph, prediction, "Softmax") is not prediction:
         raise InvalidCall(
             "negative_log_likelihood reads probabilities instead of their logarithms",
@@ -263,14 +263,14 @@ def _refuse_probabilities(graph: Graph, loss: Loss, prediction: Value) -> None:
 
 
 def _gives_scores(loss: Loss, reads: Value, prediction: Value) -> bool | None:
-    """Whether one column of a prediction is of scores, and no probabilities; None where no loss tells."""
+    """Whether a prediction of one column has scores rather than probabilities; None without a loss."""
     if isinstance(loss, NoLoss):
         return False if before(prediction.graph, prediction, "Sigmoid") is not prediction else None  # type: ignore[arg-type]
     return loss.includes == "Sigmoid" and reads is prediction
 
 
 def _cost(loss: Loss, prediction: Value, labels: Value, weights: Value | None) -> tuple[Value, Value | None]:
-    """The loss of a batch, and how much it counts among others, None where that is by samples or not at all."""
+    """The loss of a batch, and its weight in the mean over batches; None for the number of samples, or a sum."""
     try:
         if hasattr(loss, "batch"):
             cost, count = loss.batch(prediction, labels, weights)
@@ -296,7 +296,7 @@ def _cost(loss: Loss, prediction: Value, labels: Value, weights: Value | None) -
 
 
 def wanted_labels(loss: Loss | None) -> str:
-    """Advice for labels of a user's function that are not of the prediction's type, as they are by default."""
+    """Advice for labels of a user-defined loss whose type is not that of the prediction."""
     if not isinstance(loss, FunctionLoss) or loss.labels is not None:
         return ""
     return (
@@ -308,17 +308,17 @@ def wanted_labels(loss: Loss | None) -> str:
 def _add_metric(
     graph: Graph, made: Measured, name: str, given: str | Metric, prediction: Value, labels: Value, scores: bool | None
 ) -> None:
-    """Add a metric called ``name``: by ops where its function takes values, else by arrays."""
+    """Add a metric called ``name``: as ops if its function accepts values, else as a function of arrays."""
     metric: Any = beside(given, made.cost, scores=scores)
     reads = before(graph, prediction, getattr(metric, "includes", ""))
     is_loss = hasattr(metric, "batch")
     try:
         found = metric.batch(reads, labels) if is_loss else metric(reads, labels)
-    except UnknownType:  # numpy asks for contents
+    except UnknownType:  # numpy asked for the contents of a value
         found = None
     except TenonnxError:
         raise
-    except Exception:  # numpy can do little with values
+    except Exception:  # numpy functions fail on values in various ways
         found = None
     found = tuple(part for part in found if part is not None) if is_loss and isinstance(found, tuple) else found
     parts = found if isinstance(found, tuple) and all(isinstance(part, Value) for part in found) else (found,)
@@ -335,20 +335,20 @@ def _add_metric(
 
 
 def beside(given: str | Metric, loss: Any, *, scores: bool | None = None) -> Metric:
-    """A metric with what a loss says that it does not say itself, see ``OfClasses.beside``."""
+    """A metric with unset options taken from the loss, see ``OfClasses.beside``."""
     _, metric = as_metric(given)
     return metric.beside(loss, scores=scores) if isinstance(metric, OfClasses) else metric
 
 
 def free_name(graph: Graph, name: str) -> str:
-    """``name``, or with a number where the graph has it already."""
+    """``name``, with a number appended where the graph has it already."""
     free = graph.unique_name(name)
     graph.names().pop(free)
     return free
 
 
 def as_loss(loss: str | Loss | Callable[[Value, Value], Value], graph: Graph) -> Loss:
-    """A loss by name, an object, or a function of the user."""
+    """A loss by name, an object, or a user-defined function."""
     if loss is None:
         raise InvalidCall("no loss is given", available=", ".join(LOSSES), do="loss= (--loss NAME)")
     if isinstance(loss, str):
@@ -369,7 +369,7 @@ def as_loss(loss: str | Loss | Callable[[Value, Value], Value], graph: Graph) ->
 
 
 def as_metric(metric: str | Metric) -> tuple[str, Metric]:
-    """A metric by name, or a function of the user, which has one."""
+    """A metric and its name, from a name or a user-defined function."""
     if isinstance(metric, str):
         if metric not in METRICS and metric not in LOSSES:
             known = ", ".join(dict.fromkeys([*METRICS, *LOSSES]))
@@ -383,7 +383,7 @@ def as_metric(metric: str | Metric) -> tuple[str, Metric]:
 
 
 def metric_names(metrics: Sequence[str | Metric]) -> list[str]:
-    """A name for each metric: those of one name carry the settings in which they differ, or a number."""
+    """A unique name for each metric: equal ones get the settings in which they differ, or a number."""
     plain = [as_metric(metric) for metric in metrics]
     found: list[str] = []
     for name, metric in plain:

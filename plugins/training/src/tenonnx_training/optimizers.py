@@ -1,7 +1,7 @@
-"""Optimizers, as functions made of ops.
+"""Optimizers as functions made of ops.
 
-What an optimizer keeps of a parameter between two steps are its slots, tensors of the parameter's shape. Half-precision
-parameters have slots in float32, and are updated in float32.
+The slots of an optimizer are its state for each parameter: tensors of the parameter's shape. Half-precision parameters
+have float32 slots, and are updated in float32.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tenonnx_standard.logic import and_, greater, where
 from tenonnx_standard.math import pow_, sign, sqrt
 from tenonnx_standard.reduction import reduce_sum
 
-#: A learning rate, or the learning rate of each step, counted from 0.
+#: A learning rate, or a function from the step, counted from 0, to its learning rate.
 Rate = float | Callable[[int], float]
 
 
 class Optimizer(Protocol):
-    """``scalars`` makes what all parameters share in a step, ``update`` a parameter and its slots as they are next."""
+    """``scalars`` computes the numbers shared by all parameters, ``update`` a new parameter and its slots."""
 
     name: ClassVar[str]
     slots: ClassVar[tuple[str, ...]]
@@ -45,11 +45,11 @@ class Optimizer(Protocol):
         ...
 
     def initial(self, slot: str) -> float:
-        """Initial number of every element of a slot."""
+        """Initial value of every element of a slot."""
         ...
 
     def settings(self) -> dict[str, Any]:
-        """The numbers to keep in a file, as JSON can hold them."""
+        """Settings to store in a file, as JSON types."""
         ...
 
 
@@ -74,20 +74,20 @@ class _Settings:
         return {"rate": rate}
 
     def settings(self) -> dict[str, Any]:
-        """A schedule is its name and its numbers, and a function None."""
+        """Settings as JSON types: a schedule is its name and its numbers, and any other function is None."""
         held = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {name: _told(value) if callable(value) else value for name, value in held.items()}
+        return {name: _schedule_settings(value) if callable(value) else value for name, value in held.items()}
 
     def _decayed(self, gradient: Value, parameter: Value) -> Value:
         return gradient + parameter * self.weight_decay if self.weight_decay else gradient
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy as one of Python, which JSON can hold."""
+    """Convert a numpy scalar to a Python number, for JSON."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _told(schedule: Any) -> dict[str, Any] | None:
+def _schedule_settings(schedule: Any) -> dict[str, Any] | None:
     if not is_dataclass(schedule) or isinstance(schedule, type):
         return None
     return {"schedule": type(schedule).__name__, **{name: _plain(value) for name, value in asdict(schedule).items()}}
@@ -95,7 +95,7 @@ def _told(schedule: Any) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class SGD(_Settings):
-    """Stochastic gradient descent: against the gradient, by the learning rate."""
+    """Stochastic gradient descent: subtract the gradient times the learning rate."""
 
     name: ClassVar[str] = "sgd"
     slots: ClassVar[tuple[str, ...]] = ()
@@ -109,7 +109,7 @@ class SGD(_Settings):
 
 @dataclass(frozen=True)
 class Momentum(_Settings):
-    """Descent along a decaying sum of gradients (Polyak 1964), or ahead of it with ``nesterov`` (Sutskever 2013)."""
+    """Descent along a decaying sum of gradients (Polyak 1964), with look-ahead by ``nesterov`` (Sutskever 2013)."""
 
     name: ClassVar[str] = "momentum"
     slots: ClassVar[tuple[str, ...]] = ("momentum",)
@@ -128,7 +128,7 @@ class Momentum(_Settings):
 
 @dataclass(frozen=True)
 class Adagrad(_Settings):
-    """Descent by rates that shrink with the sum of squared gradients (Duchi et al. 2011)."""
+    """Adagrad: rates shrink with the sum of squared gradients (Duchi et al. 2011)."""
 
     name: ClassVar[str] = "adagrad"
     slots: ClassVar[tuple[str, ...]] = ("sum",)
@@ -153,10 +153,10 @@ class Adagrad(_Settings):
 
 @dataclass(frozen=True)
 class Adam(_Settings):
-    """Descent along the mean gradient by rates that shrink with its spread (Kingma and Ba 2015).
+    """Adam: descent along the mean gradient, divided by the root of the mean squared gradient (Kingma and Ba 2015).
 
-    The slots are the moments. Their bias is corrected in the rate and in epsilon, which costs nothing for each
-    parameter and gives the same numbers.
+    The slots are the two moments. Bias correction is applied to the rate and to epsilon, which is equivalent and costs
+    nothing per parameter.
     """
 
     name: ClassVar[str] = "adam"
@@ -194,7 +194,7 @@ class Adam(_Settings):
 
 @dataclass(frozen=True)
 class AdamW(Adam):
-    """Adam whose weight decay bypasses the moments (Loshchilov and Hutter 2019)."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
     name: ClassVar[str] = "adamw"
     weight_decay: float = field(default=1e-2, kw_only=True)
@@ -208,7 +208,7 @@ class AdamW(Adam):
 
 @dataclass(frozen=True)
 class RMSprop(_Settings):
-    """Descent by rates that shrink with a decaying mean of squared gradients (Tieleman and Hinton 2012)."""
+    """RMSprop: rates shrink with a decaying mean of squared gradients (Tieleman and Hinton 2012)."""
 
     name: ClassVar[str] = "rmsprop"
     slots: ClassVar[tuple[str, ...]] = ("square",)
@@ -226,7 +226,7 @@ class RMSprop(_Settings):
 
 @dataclass(frozen=True)
 class Lion(_Settings):
-    """Steps of one size, along the sign of a mean of gradients (Chen et al. 2023); weight decay is its own step."""
+    """Lion: steps of equal size along the sign of the mean gradient, with decoupled weight decay (Chen et al. 2023)."""
 
     name: ClassVar[str] = "lion"
     slots: ClassVar[tuple[str, ...]] = ("m",)
@@ -245,7 +245,7 @@ class Lion(_Settings):
 
 @dataclass(frozen=True)
 class LAMB(Adam):
-    """Steps of Adam as long, for each parameter, as the parameter itself is (You et al. 2020)."""
+    """LAMB: Adam steps scaled to the norm of each parameter (You et al. 2020)."""
 
     name: ClassVar[str] = "lamb"
     epsilon: float = 1e-6

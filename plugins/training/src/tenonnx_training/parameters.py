@@ -1,4 +1,4 @@
-"""Selection of trained variables."""
+"""Selection of trainable variables."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tenonnx_training.recipe import Group
 from tenonnx_training.scales import scales_of
 from tenonnx_training.weight_readers import aliases, paths_of, users
 
-#: The entry of the settings of a training state with the position of the group of each of its parameters.
+#: Key of the settings of a training state with the group index of each of its parameters.
 GROUPED = "grouped"
 
-#: How many names a note lists.
+#: Maximum number of names that a note lists.
 _SHOWN = 8
 
 
 def matching(graph: Graph, patterns: str | Sequence[str] | None, *, but: Collection[str] = ()) -> list[str]:
-    """The names of the floating-point variables that ``patterns`` choose, in file order; see ``Recipe``.
+    """The names of the floating-point variables that ``patterns`` select, in file order; see ``Recipe``.
 
-    Those of ``but`` are never chosen. Raises ``InvalidCall`` for a pattern that matches none, and if none is left.
+    Those in ``but`` are excluded. Raises ``InvalidCall`` for a pattern without a match, and where none is selected.
     """
     kinds = {v.name: v.tensor for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float}
     floats = {name: kind for name, kind in kinds.items() if name not in but}
@@ -38,10 +38,10 @@ def matching(graph: Graph, patterns: str | Sequence[str] | None, *, but: Collect
                 available=available or "no such variable",
             )
     everything = not wanted and (given is None or bool(unwanted))
-    adapted = any(map(is_adapter, floats))  # adapters are there to be trained alone
+    adapted = any(map(is_adapter, floats))  # a graph with adapters trains only these by default
     told = trainable_variables(graph)
     usual = set(filter(is_adapter, floats)) if adapted else floats.keys() & set(told.parameters)
-    usual = usual or floats.keys() & scales_of(graph)  # a file whose weights are quantized values
+    usual = usual or floats.keys() & scales_of(graph)  # of a quantized model
     named = {n for pattern in wanted for n in _named(floats, names, pattern, told.buffers)}
     chosen = [n for n in floats if n in named or (everything and n in usual)]
     left = [name for name in chosen if not matches(names[name], unwanted)]
@@ -56,9 +56,9 @@ def matching(graph: Graph, patterns: str | Sequence[str] | None, *, but: Collect
 
 
 def as_before(graph: Graph, patterns: str | Sequence[str] | None) -> str | Sequence[str] | None:
-    """``patterns`` of a training state, or the names of what was trained by them where they find that no more.
+    """``patterns`` of a training state, or the names of the parameters if the patterns match differently now.
 
-    Variables may have been renamed since, and names are kept up to date.
+    Variables may have been renamed in the meantime; the recorded names are kept up to date.
     """
     named = {} if graph.training_state is None else graph.training_state.settings
     trained = named.get(PARAMETERS)
@@ -72,7 +72,7 @@ def as_before(graph: Graph, patterns: str | Sequence[str] | None) -> str | Seque
 
 
 def groups_as_before(graph: Graph, groups: Sequence[Group]) -> list[Group]:
-    """``groups`` of a training state, with groups by name for variables that have been renamed since."""
+    """``groups`` of a training state, by name for variables that have been renamed in the meantime."""
     settings = {} if graph.training_state is None else graph.training_state.settings
     trained, places = settings.get(PARAMETERS), settings.get(GROUPED)
     if not isinstance(trained, list) or not isinstance(places, list) or len(places) != len(trained):
@@ -93,14 +93,14 @@ def _named(
     pattern: str,
     buffers: Collection[str],
 ) -> list[str]:
-    """Names that a pattern selects: buffers only by their full name, or where it matches nothing else."""
+    """Names that a pattern selects: buffers only by their full name, or if nothing else matches."""
     found = [name for name in floats if matches(names[name], [pattern])]
     plain = [name for name in found if name not in buffers or pattern in names[name][0]]
     return plain or found
 
 
 def chosen_notes(graph: Graph, parameters: Sequence[str], patterns: object, but: Collection[str] = ()) -> list[str]:
-    """Notes on the variables that are trained, and on those that are not, with the reason."""
+    """Notes on the variables that are trained, and on the others with the reason."""
     told = trainable_variables(graph)
     left = {
         "frozen": told.frozen,
@@ -142,20 +142,20 @@ def grouped(graph: Graph, groups: Sequence[Group]) -> dict[str, Group]:
 
 
 def not_frozen(graph: Graph) -> list[str] | None:
-    """The names of all values but frozen parameters, None where there are none of these."""
+    """The names of all values except frozen parameters, None where nothing is frozen."""
     frozen = {v.name for v in graph.variables if v.role is not None and v.role.kind == "frozen"}
     return [v.name for v in graph.values() if v.name not in frozen] if frozen else None
 
 
 def is_adapter(name: str) -> bool:
-    """Whether a variable is one of a pair of low-rank adapters."""
+    """Whether a variable belongs to a low-rank adapter."""
     return ".lora_A." in name or ".lora_B." in name
 
 
 def names_of(graph: Graph, kinds: Mapping[str, TensorType]) -> dict[str, tuple[list[str], list[str]]]:
-    """Of each variable all its names, and the paths of the nodes that use it, see ``paths_of``.
+    """For each variable its names, and the paths of the nodes that use it, see ``paths_of``.
 
-    Variables without axes, in which exporters keep constants, do not go by the path of a node.
+    Scalars have no paths, since exporters store constants in them.
     """
     others, nodes = aliases(graph), users(graph)
     found = {}
@@ -166,7 +166,7 @@ def names_of(graph: Graph, kinds: Mapping[str, TensorType]) -> dict[str, tuple[l
 
 
 def matches(names: tuple[list[str], list[str]], patterns: Sequence[str]) -> bool:
-    """Whether one of ``patterns`` is a name, brackets and all, or a pattern of a name or path."""
+    """Whether one of ``patterns`` equals a name, including brackets, or matches a name or path."""
     own, paths = names
     return any(name in patterns for name in own) or any(
         fnmatch.fnmatchcase(name, pattern) for pattern in patterns for name in (*own, *paths)

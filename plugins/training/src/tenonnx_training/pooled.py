@@ -13,7 +13,7 @@ from tenonnx_standard.max_pooling import max_pool
 
 
 def pooled_first(graph: Graph) -> Graph:
-    """``graph`` with what is rectified before it is pooled rectified afterwards."""
+    """``graph`` with MaxPool(Relu(x)) replaced by Relu(MaxPool(x))."""
     return canonicalize(graph, [_pooled_relu], at=lambda node: node.op is max_pool)
 
 

@@ -20,11 +20,11 @@ _NARROWED = (matmul, gemm, conv, conv_transpose, einsum)
 
 
 def narrowed(graph: Graph, precision: str, *, by_casts: bool = False) -> Graph:
-    """``graph`` with the float32 operands of its products cast to ``precision``, and the results cast back.
+    """``graph`` with float32 operands of matrix products and convolutions cast to ``precision``, and results cast back.
 
-    With ``by_casts`` the products are of float32, of operands that were cast to ``precision`` and back: the same
-    numbers, for runtimes that multiply nothing narrower and leave out the rounding that goes with it. Raises
-    ``InvalidCall`` where there is nothing to narrow.
+    ``by_casts``: operands are cast to ``precision`` and back, and the products stay in float32. That is for runtimes
+    without half-precision kernels: they would compute in float32 and skip the rounding. Raises ``InvalidCall`` where
+    there is nothing to cast.
     """
     if precision == "float32":
         return graph
@@ -36,7 +36,7 @@ def narrowed(graph: Graph, precision: str, *, by_casts: bool = False) -> Graph:
         return cast(rounded, to=wide) if by_casts else rounded
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-        of_source = call.node is not None  # and no product that stands here for one of it
+        of_source = call.node is not None  # not one that this rewrite has made
         if not of_source or call.op not in _NARROWED or {v.dtype for v in call.inputs if v is not None} != {wide}:
             return None
         found.append(call)
@@ -53,7 +53,7 @@ def narrowed(graph: Graph, precision: str, *, by_casts: bool = False) -> Graph:
 
 
 def must_cast(precision: str, backend: str, options: Mapping[str, Any]) -> bool:
-    """Whether products are rounded to ``precision`` on a backend only where casts say so; it is tried on one product.
+    """Whether a backend rounds products to ``precision`` only if casts are explicit; measured on one product.
 
     Raises ``InvalidCall`` for a backend that rounds in neither way.
     """
@@ -71,7 +71,7 @@ def must_cast(precision: str, backend: str, options: Mapping[str, Any]) -> bool:
 
 
 def _rounds(precision: str, by_casts: bool, backend: str, options: Mapping[str, Any]) -> bool:
-    """Whether a product of numbers just above 1 comes out as that of 1: with their operands rounded, not it alone."""
+    """Whether a product of numbers slightly above 1 is computed as that of ones, because operands are rounded."""
     depth, step = 16, float(np.spacing(np.ones((), DType.of(precision).numpy)))
     graph = tx.Graph(opsets={"ai.onnx": 21})
     feeds = {"x": np.full((1, depth), 1 + 0.4 * step, np.float32)}

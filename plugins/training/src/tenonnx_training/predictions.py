@@ -1,4 +1,4 @@
-"""The prediction of a graph that a loss reads."""
+"""Finding the prediction that a loss reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tenonnx_standard.shapes import identity
 
 
 def prediction_of(graph: Graph, name: str | None) -> Value:
-    """The value called ``name``, by default the first graph output that holds floats."""
+    """The value called ``name``, by default the first float output of the graph."""
     floats = [v for v in graph.outputs if isinstance(v.type, TensorType) and v.type.dtype.is_float]
     if name is None and floats:
         return floats[0]
@@ -22,7 +22,7 @@ def prediction_of(graph: Graph, name: str | None) -> Value:
 
 
 def before(graph: Graph, value: Value, activation: str) -> Value:
-    """Input of the ``activation`` that computes ``value``, or ``value`` itself where another node does."""
+    """Input of the ``activation`` that produces ``value``, or ``value`` itself if another op does."""
     node = value.producer
     while node is not None and node.op is identity and node.inputs[0] is not None:
         node = node.inputs[0].producer

@@ -1,7 +1,7 @@
-"""The ops of ``ai.onnx.preview.training``: updates of several tensors at once, and the gradient as a node.
+"""The ops of ``ai.onnx.preview.training``: optimizer updates of several tensors at once, and Gradient.
 
-The specification of each op says how it differs from the optimizer of that name: epsilon and the bias corrections of
-Adam have other places, and rates may depend on the number of updates.
+They differ from the common optimizers of these names as the specification says: epsilon and Adam's bias corrections are
+placed differently, and rates may decay with the number of updates.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DOMAIN = "ai.onnx.preview.training"
 
 
 def _groups(op: Op, slots: int, R: Value, T: Value, inputs: Sequence[Value]) -> list[tuple[Value, ...]]:
-    """For each tensor itself, its gradient and its ``slots``; files have all tensors first, then all gradients ..."""
+    """Group the inputs, all tensors, all gradients and so on, to one tuple (tensor, gradient, slots) each."""
     count, rest = divmod(len(inputs), 2 + slots)
     if rest or not count:
         raise TypeMismatch(
@@ -48,7 +48,7 @@ def _groups(op: Op, slots: int, R: Value, T: Value, inputs: Sequence[Value]) -> 
 
 
 def _updated(groups: Sequence[tuple[Value, ...]], update: Callable[..., tuple[Value, ...]]) -> Any:
-    """The results of ``update`` for each group: all first results, all second ..."""
+    """Outputs of ``update`` for all groups: all first outputs, then all second ones, and so on."""
     results = [update(*group) for group in groups]
     return tuple(result for group in zip(*results, strict=True) for result in group)
 
@@ -57,7 +57,7 @@ def _updated(groups: Sequence[tuple[Value, ...]], update: Callable[..., tuple[Va
 def adagrad(
     R: Value, T: Value, *inputs: Value, decay_factor: float = 0.0, epsilon: float = 1e-6, norm_coefficient: float = 0.0
 ) -> Any:
-    """Each tensor moved against its gradient, by a rate that shrinks with the sum of squared gradients."""
+    """Adagrad: subtract gradients, at a rate that shrinks with the sum of squared gradients."""
 
     def update(x: Value, g: Value, h: Value) -> tuple[Value, ...]:
         rate = cast_like(R, x) / (cast_like(T, x) * decay_factor + 1.0)
@@ -70,7 +70,7 @@ def adagrad(
 
 @op("Momentum", domain=_DOMAIN, since=1)
 def momentum(R: Value, T: Value, *inputs: Value, alpha: float, beta: float, mode: str, norm_coefficient: float) -> Any:
-    """Each tensor moved along a decaying sum of its gradients, ``mode`` standard or nesterov."""
+    """Momentum: move each tensor along a decaying sum of its gradients; ``mode`` is standard or nesterov."""
     if mode not in ("standard", "nesterov"):
         raise TypeMismatch(f"{momentum.title}: unknown mode", given=repr(mode), available="standard, nesterov")
 
@@ -94,7 +94,7 @@ def adam(
     norm_coefficient: float = 0.0,
     norm_coefficient_post: float = 0.0,
 ) -> Any:
-    """Each tensor moved along its mean gradient, by a rate that shrinks with the mean squared gradient."""
+    """Adam: move each tensor along its mean gradient, at a rate that shrinks with the mean squared gradient."""
     steps = cast(T, to=DType.float64)
     corrected = sqrt(1.0 - pow_(beta, steps)) / (1.0 - pow_(alpha, steps))
     factor = where(T > 0, corrected, 1.0)
@@ -124,9 +124,9 @@ for _op, _slots in ((adagrad, 1), (momentum, 1), (adam, 2)):
 
 @op("Gradient", domain=_DOMAIN, since=1)
 def gradient(*Inputs: Value, xs: list[str], y: str, zs: list[str] | None = None, _graph: Graph) -> Any:
-    """The gradient of the sum of ``y`` with respect to ``xs``, as a function of these and of ``zs``.
+    """The gradient of the sum of ``y`` with respect to ``xs``, at the values of the inputs for ``xs`` and ``zs``.
 
-    The names are those of values in the graph that holds the node; the inputs are where the function is taken.
+    Names refer to values of the graph that contains the node.
     """
     names = [*xs, *(zs or [])]
     if len(names) != len(Inputs):
@@ -142,7 +142,7 @@ def gradient(*Inputs: Value, xs: list[str], y: str, zs: list[str] | None = None,
 
 
 def _with_gradients(graph: Graph, y: str) -> Graph:
-    """``graph`` in which every ``Gradient`` that ``y`` depends on is expanded, since it refers to others by name."""
+    """``graph`` with the ``Gradient`` nodes expanded on which ``y`` depends: they refer to values by name."""
     needed = set(needed_nodes(graph, [value for value in graph.values() if value.name == y]))
     if not any(node.op is gradient for node in needed):
         return graph

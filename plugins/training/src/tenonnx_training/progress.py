@@ -12,12 +12,12 @@ from html import escape
 from importlib import import_module
 from typing import Any, Protocol
 
-#: Seconds between two drawings of a bar in a notebook, and between two lines of a log within an epoch.
+#: Seconds between two updates of a bar in a notebook, and between two log lines within an epoch.
 REDRAWN, LOGGED = 0.1, 30.0
 
 
 class Display(Protocol):
-    """Display of progress: an epoch of so many batches (None: not known) begins, goes on, and ends."""
+    """Progress display: an epoch with a number of batches (None if unknown) begins, advances and ends."""
 
     def begin(self, title: str, batches: int | None) -> None: ...
 
@@ -31,9 +31,9 @@ class Display(Protocol):
 
 
 class Progress:
-    """A line for every epoch as soon as it is over, and within one loss, throughput and the time left of all epochs.
+    """A line for every finished epoch; during an epoch the loss, the throughput and the remaining time.
 
-    ``wanted`` is None for: on a terminal or in a notebook.
+    ``wanted`` None shows progress on terminals and in notebooks.
     """
 
     def __init__(self, wanted: bool | None) -> None:
@@ -44,7 +44,7 @@ class Progress:
         self._left: int | None = None
 
     def begin(self, epoch: int, batches: int | None, later: int | None) -> None:
-        """Begin an epoch of so many ``batches``, and ``later`` ones in the epochs behind it; None: not known."""
+        """Begin an epoch of ``batches`` batches, with ``later`` batches in the epochs after it; None if unknown."""
         self._title = f"epoch {epoch}"
         self._started, self._samples = time.perf_counter(), 0
         self._begun = self._begun or self._started
@@ -64,7 +64,7 @@ class Progress:
             self._display.end(f"{self._title}: {self._measured(measured)}")
 
     def warn(self, text: str) -> None:
-        """Show a warning beside the progress; without a display it is one of Python's."""
+        """Show a warning in the progress display; without a display issue a Python warning."""
         if self._display is not None:
             self._display.say(f"warning: {text}")
         else:
@@ -75,7 +75,7 @@ class Progress:
             self._display.close()
 
     def _measured(self, measured: Mapping[str, float]) -> str:
-        """The numbers, the throughput of the epoch, and the time left, by the mean time of a batch until now."""
+        """Results, throughput of the epoch, and the remaining time, estimated from the mean time of a batch."""
         now = time.perf_counter()
         parts = [_line(measured), f"{self._samples / max(now - self._started, 1e-9):,.0f} samples/s"]
         if self._left and self._left > 0 and self._batches:
@@ -95,7 +95,7 @@ def _display(wanted: bool | None) -> Display | None:
 
 
 def _in_notebook() -> bool:
-    """Whether this is a kernel of Jupyter, which shows HTML; IPython on a terminal does not."""
+    """Whether this is a Jupyter kernel, which shows HTML; IPython on a terminal does not."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
 
@@ -135,7 +135,7 @@ class _Terminal:
 
 
 class _Notebook:
-    """The lines of the epochs and a bar, in one output that is drawn anew."""
+    """The lines of the epochs and a bar, in one output that is updated."""
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -164,8 +164,8 @@ class _Notebook:
         self._draw(None)
 
     def _draw(self, text: str | None) -> None:
-        """The lines, and below them the bar with a text, where there is one."""
-        shell = import_module("IPython.display")  # of the kernel that runs this, and nothing that we require
+        """Show the lines and, with a text, the bar below them."""
+        shell = import_module("IPython.display")  # an optional dependency, present in notebooks
         value = "" if self._batches is None else f' value="{self._done}" max="{max(self._batches, 1)}"'
         bar = "" if text is None else f"<div><progress{value}></progress> {escape(text)}</div>"
         page = shell.HTML(f"<pre>{escape(chr(10).join(self._lines))}</pre>{bar}")
@@ -177,21 +177,21 @@ class _Notebook:
 
 
 class _Log:
-    """Lines on stderr: one for each epoch, and within long ones now and then."""
+    """Lines on stderr: one for each epoch, and intermediate ones in long epochs."""
 
     def __init__(self) -> None:
         self._batches: int | None = None
-        self._title, self._done, self._told = "", 0, 0.0
+        self._title, self._done, self._logged_at = "", 0, 0.0
 
     def begin(self, title: str, batches: int | None) -> None:
-        self._title, self._batches, self._done, self._told = title, batches, 0, time.perf_counter()
+        self._title, self._batches, self._done, self._logged_at = title, batches, 0, time.perf_counter()
 
     def advance(self, measured: str) -> None:
         self._done += 1
-        if time.perf_counter() - self._told >= LOGGED:
+        if time.perf_counter() - self._logged_at >= LOGGED:
             count = f"{self._done:,}" + ("" if self._batches is None else f" of {self._batches:,}")
             self.say(f"{self._title}: {count} batches, {measured}")
-            self._told = time.perf_counter()
+            self._logged_at = time.perf_counter()
 
     def end(self, text: str) -> None:
         self.say(text)
@@ -201,7 +201,7 @@ class _Log:
         sys.stderr.flush()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
 
 def _line(measured: Mapping[str, float]) -> str:

@@ -20,7 +20,7 @@ from tenonnx_training.data import Batch, Batches, Data
 from tenonnx_training.tables import read_files
 from tenonnx_training.training_step import TrainingStep, check_graph
 
-#: Share of the mean so far in a smoothed loss, and how far above the least one the search ends.
+#: Weight of the moving average in the smoothed loss; multiple of the first loss decrease at which the search ends.
 SMOOTHING, DIVERGED = 0.9, 4.0
 
 
@@ -33,7 +33,7 @@ class RateSearch:
 
     @property
     def smoothed(self) -> list[float]:
-        """Exponential moving average of the losses, without the bias of its beginning."""
+        """Exponential moving average of the losses, with bias correction."""
         found, mean = [], 0.0
         for k, loss in enumerate(self.losses, 1):
             mean = SMOOTHING * mean + (1 - SMOOTHING) * loss
@@ -42,7 +42,7 @@ class RateSearch:
 
     @property
     def suggestion(self) -> float:
-        """Rate at which the smoothed loss falls fastest. Raises ``InvalidCall`` if it falls at none."""
+        """Rate at which the smoothed loss falls fastest. Raises ``InvalidCall`` if it never falls."""
         smoothed = self.smoothed
         slopes = np.gradient(smoothed) if len(smoothed) > 1 else np.zeros(1)
         best = int(np.argmin(slopes))
@@ -55,7 +55,7 @@ class RateSearch:
         return self.rates[best]
 
     def to_svg(self) -> str:
-        """The smoothed loss over the logarithm of the rate, with a line at the suggestion; empty for one step."""
+        """Plot of the smoothed loss over the logarithm of the rate, with the suggestion marked; empty for one step."""
         smoothed = self.smoothed
         least = min(smoothed)
         shown = [min(loss, least + DIVERGED * (smoothed[0] - least or 1.0)) for loss in smoothed]
@@ -72,7 +72,7 @@ class RateSearch:
         return drawn.removesuffix("</svg>") + line if drawn else ""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture as an SVG file."""
+        """Write the plot as an SVG file."""
         write_bytes(os.fspath(path), [self.to_svg().encode("utf-8")])
 
     def _repr_html_(self) -> str:
@@ -90,10 +90,12 @@ def find_learning_rate(
     config: TrainingConfig | None = None,
     **options: Any,
 ) -> RateSearch:
-    """Train a copy of ``graph`` while the learning rate grows from ``low`` to ``high`` in ``steps`` log steps.
+    """Train a copy of ``graph`` while the learning rate grows exponentially from ``low`` to ``high`` in ``steps``
+    steps.
 
-    ``data`` and ``options`` are those of ``fit``, whose schedule is not used. The search ends early where the loss is
-    not finite, or ``DIVERGED`` times as far above the least one as the first was. ``graph`` is not changed.
+    ``data`` and ``options`` are as in ``fit``, except that its schedule is ignored. The search ends early where the
+    loss is not finite, or rises above the least loss by ``DIVERGED`` times the initial difference. ``graph`` is not
+    changed.
     """
     check_graph(graph)
     if not (0 < low < high < math.inf and isinstance(steps, int) and steps > 1):
@@ -132,6 +134,6 @@ def find_learning_rate(
 
 
 def _endless(batches: Batches) -> Iterator[Batch]:
-    """The batches of one epoch after another."""
+    """Batches of successive epochs, without end."""
     for epoch in count():
         yield from batches.epoch(epoch)

@@ -9,13 +9,13 @@ from numbers import Integral, Real
 
 from tenonnx.extend import InvalidCall
 
-#: What the operands of matrix products and convolutions may be cast to.
+#: Types in which matrix products and convolutions may be computed.
 PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
 class Group:
-    """Parameters that match ``pattern`` take ``rate`` times the learning rate, and a ``weight_decay`` of their own."""
+    """Learning rate factor ``rate`` and ``weight_decay`` of the parameters that match ``pattern``."""
 
     pattern: str
     rate: float = 1.0
@@ -29,27 +29,26 @@ class Group:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings of a training step, beside its objective and optimizer.
+    """Settings of a training step in addition to its objective and optimizer.
 
-    ``trainable`` are patterns of variables, of any of their names or of the path of a node that uses them; one that
-    begins with ``!`` takes variables out. By default all of floating point are trained but those without axes, in which
-    exporters keep constants, and scales of quantized values, or adapters alone where there are some. A
-    BatchNormalization updates its running statistics if its scale or shift is trained, by default always, beside
-    adapters or with ``frozen_statistics`` never; otherwise it goes by them. The running variance follows that of the
-    batch over n - 1 of its n elements, as in PyTorch, or without ``unbiased_statistics`` over n, as in ONNX.
+    ``trainable`` has patterns of variables, matched with their names and the paths of nodes that use them; a pattern
+    with ``!`` excludes. By default all floating-point variables are trained, except scalars, in which exporters store
+    constants, and scales of quantized values. A graph with adapters trains only these by default. A BatchNormalization
+    updates its running statistics if its scale or shift is trained; otherwise, with adapters and with
+    ``frozen_statistics`` it normalizes by them. The running variance is the unbiased estimate, as in PyTorch, or the
+    biased one of ONNX without ``unbiased_statistics``.
 
-    The first of ``groups`` whose pattern a parameter matches holds for it. ``clip_value`` bounds every element of the
-    gradients, ``clip_norm`` the norm of all together. Parameters follow the mean gradient of ``accumulate`` batches.
-    ``average`` is the share that an exponential moving average of the parameters keeps in each update.
+    A parameter belongs to the first of ``groups`` whose pattern it matches. ``clip_value`` bounds every element of the
+    gradients, ``clip_norm`` their common norm. Updates use the mean gradient of ``accumulate`` batches. ``average`` is
+    the decay of an exponential moving average of the parameters.
 
-    ``precision`` is what matrix products, convolutions and Einsum compute in; parameters stay as they are. A backend
-    without such products rounds operands and results to it, and one that cannot is refused. With float16 the loss is
-    scaled by as much as gradients bear, and an update that they do not bear is left out. ``loss_scale`` is a scale that
-    stays.
+    ``precision`` is the type in which matrix products, convolutions and Einsum compute; parameters keep their type. A
+    backend without such kernels rounds operands and results instead; ``InvalidCall`` is raised if it cannot. float16
+    scales the loss dynamically and skips updates with infinite gradients; ``loss_scale`` is a constant scale instead.
 
-    The nodes that match one pattern of ``recompute``, by name, path or the name of an output, are a stretch of which
-    the way back keeps the inputs alone: it computes the rest again. That takes time and saves memory where each pattern
-    is a layer or so: ``[f"*/layer.{k}/*" for k in range(12)]``, or by path of a module ``[f"encoder.layers.{k}" ...]``.
+    Each pattern of ``recompute`` selects a segment of nodes, by node name, path or output name. The backward pass keeps
+    only the inputs of a segment and recomputes the rest. That saves memory and costs time; a segment should be about
+    one layer: ``[f"*/layer.{k}/*" for k in range(12)]``, or by module path ``[f"encoder.layers.{k}" ...]``.
     """
 
     trainable: str | Sequence[str] | None = None
@@ -87,7 +86,7 @@ class Recipe:
 
     @property
     def scales(self) -> bool:
-        """Whether the loss is scaled by as much as gradients bear."""
+        """Whether the loss is scaled dynamically."""
         return self.precision == "float16" and self.loss_scale == 1.0
 
 

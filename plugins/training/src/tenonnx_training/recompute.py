@@ -25,12 +25,13 @@ def check_patterns(graph: Graph, patterns: Sequence[str]) -> None:
 
 
 def recompute(graph: Graph, patterns: Sequence[str], wanted: Sequence[str], fixed: Collection[str]) -> None:
-    """Let the way back of ``graph``, which is all that ``wanted`` does not need, compute again what it reads.
+    """Make the backward pass of ``graph``, all nodes that ``wanted`` does not need, recompute segments of the forward
+    pass.
 
-    The nodes of one pattern are a stretch: what goes into it is kept, and so is what it gives to the nodes behind it,
-    and all between is computed twice. Inputs that are ``fixed`` are there all along. The second time waits for the way
-    back to arrive, or a runtime would have both at once: it reads what goes in plus a zero that comes from there. That
-    holds for running statistics, too, which onnxruntime updates in place.
+    The nodes of one pattern are a segment. Its inputs and its outputs to later nodes are kept; values inside are
+    computed twice. ``fixed`` inputs are always in memory. The second computation must wait until the backward pass
+    arrives, or a runtime would keep both results: so it reads the inputs plus a zero that depends on the backward pass.
+    This also applies to running statistics, which onnxruntime updates in place.
     """
     values = {value.name: value for value in graph.values()}
     forward = set(needed_nodes(graph, [values[name] for name in wanted]))
@@ -48,26 +49,26 @@ def _matches(node: Node, pattern: str) -> bool:
 
 def _recompute(graph: Graph, stretch: Sequence[Node], forward: Collection[Node], fixed: Collection[Value]) -> None:
     late = [node for node in graph.nodes if node not in forward]
-    again, read, entering = _twice(graph, stretch, forward, late)
+    again, read, entering = _copied_segment(graph, stretch, forward, late)
     first = next((k for k, node in enumerate(late) if any(v in read for v in node.uses)), 0)
     arrival = _arrival(late[:first], late[first:])
-    if arrival is None:  # the way back begins here: nothing is kept for long
+    if arrival is None:  # the backward pass begins here: nothing is kept for long
         return
     start = len(graph.nodes)
     copies = _delayed(graph, [v for v in entering if v not in fixed], arrival)
     for node in again:
         if any(v in copies for v in node.uses):
-            graph.append(_again(graph, node, copies))
+            graph.append(_copied_node(graph, node, copies))
     fresh, position = graph.nodes[start:], graph.nodes.index(late[first])
     graph.nodes[start:] = []
     graph.nodes[position:position] = fresh
     _read_instead(late, {v: copies[v] for v in read if v in copies})
 
 
-def _twice(
+def _copied_segment(
     graph: Graph, stretch: Sequence[Node], forward: Collection[Node], late: Sequence[Node]
 ) -> tuple[list[Node], set[Value], list[Value]]:
-    """The nodes to compute again, what of theirs the ``late`` nodes read, and the floats that go into them."""
+    """The nodes to recompute, their outputs that the ``late`` nodes read, and the float inputs of the segment."""
     inside = {node for node in stretch if not node.subgraphs and any(map(_is_large, node.outputs))}
     made, uses = {v for node in inside for v in node.outputs if v is not None and _is_large(v)}, graph.uses()
     kept = {v for v in made if any(n in forward and n not in inside for n in uses.get(v, ()))}.union(graph.outputs)
@@ -79,14 +80,14 @@ def _twice(
 
 
 def _delayed(graph: Graph, values: Sequence[Value], arrival: Value) -> dict[Value, Value]:
-    """Each value plus a zero that is there once ``arrival`` is."""
+    """Each value plus a zero that depends on ``arrival``."""
     with interpreting(Builder(graph, prefix="recomputed")):
         zero = _zero(arrival)
         return {value: value + ops.cast_like(zero, value) for value in values}
 
 
 def _read_instead(nodes: Sequence[Node], replaced: Mapping[Value, Value]) -> None:
-    """Let ``nodes`` read other values in the place of these."""
+    """Replace inputs of ``nodes``."""
     for node in nodes:
         node._replace_fields(
             inputs=[v if v is None else replaced.get(v, v) for v in node.inputs],
@@ -95,19 +96,19 @@ def _read_instead(nodes: Sequence[Node], replaced: Mapping[Value, Value]) -> Non
 
 
 def _arrival(before: Collection[Node], after: Sequence[Node]) -> Value | None:
-    """Values from the nodes ``before`` that arrive at the first of those ``after`` that reads a float of theirs."""
+    """A float from the nodes ``before`` that is read by the first node of ``after`` that reads one."""
     earlier = {value for node in before for value in node.outputs}
     return next((v for node in after for v in node.uses if v in earlier and _is_float(v)), None)
 
 
 def _zero(arrival: Value) -> Value:
-    """Zero, though no optimizer of graphs can tell, once ``arrival`` is there: no number is above infinity."""
+    """A zero that depends on ``arrival`` and that no optimizer folds: whether a number is above infinity."""
     number = ops.gather(ops.reshape(arrival, [-1]), 0)
     return ops.cast(ops.greater(number, constant(np.inf, number.dtype)), to=DType.float32)  # type: ignore[no-any-return]
 
 
-def _again(graph: Graph, node: Node, copies: dict[Value, Value]) -> Node:
-    """``node`` once more, on what ``copies`` have; its outputs join them."""
+def _copied_node(graph: Graph, node: Node, copies: dict[Value, Value]) -> Node:
+    """A copy of ``node`` that reads ``copies``; its outputs are added to them."""
     outputs: list[Value | None] = []
     for value in node.outputs:
         copy = None
@@ -120,7 +121,7 @@ def _again(graph: Graph, node: Node, copies: dict[Value, Value]) -> Node:
 
 
 def _is_large(value: Value | None) -> bool:
-    """Whether a value may take memory: it is no constant, and no sizes, whose contents are known."""
+    """Whether a value may need much memory: it is neither a constant nor a shape computation."""
     return value is not None and value.data is None and value.symbolic_contents is None
 
 

@@ -1,4 +1,4 @@
-"""Restoration of weights that PyTorch's exporter changed: biases removed as zero, and copies stored transposed."""
+"""Restoring weights that PyTorch's exporter changed: zero biases that it removed, and transposed copies."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tenonnx.extend.formats import Role
 from tenonnx_training.exporter_notes import RULE, note, parameters_of, traced_name
 from tenonnx_training.weight_readers import readers, source_of
 
-#: The rewrites that remove a bias of zeros, which calls without a bias do not undergo.
+#: Prefix of the rewrites that remove a bias of zeros; calls without a bias are not rewritten.
 _REMOVED = "RemoveOptionalBias"
 
-#: The rewrites that fold a BatchNormalization.
+#: Prefix of the rewrites that fold a BatchNormalization.
 _FOLDED = "FuseBatchNorm"
 
-#: Ops with an optional bias, its slot, and the axis of the weight along which it lies.
+#: Ops with an optional bias: its input slot, and the axis of the weight with its length.
 _BIASED = {"Gemm": (2, 1), "Conv": (2, 0)}
 
 
 def restore_biases(graph: Graph) -> list[str]:
-    """Give nodes the biases back that the exporter removed because they were zero, in place; returns their names."""
+    """Restore the biases that the exporter removed because they were zero, in place; returns their names."""
     found = [each for node in graph.nodes for each in _removed_bias(node)]
     if not found:
         return []
@@ -39,7 +39,7 @@ def restore_biases(graph: Graph) -> list[str]:
 
 
 def folded_note(graph: Graph) -> list[str]:
-    """A note on normalizations that the exporter folded into the layers before them, where it says so."""
+    """A note on normalizations that the exporter folded into preceding layers, if its metadata say so."""
     folded = sum(note(node, RULE).startswith(_FOLDED) for node in graph.walk())
     if not folded:
         return []
@@ -50,7 +50,7 @@ def folded_note(graph: Graph) -> list[str]:
 
 
 def _removed_bias(node: Node) -> Iterator[tuple[Node, str, int, np.dtype]]:
-    """The bias that a rewrite took from a node: its name, its length and its type."""
+    """The bias that a rewrite removed from a node: its name, its length and its dtype."""
     if not note(node, RULE).startswith(_REMOVED) or node.op_type not in _BIASED or len(node.inputs) > 2:
         return
     weight, parameters = node.inputs[1], parameters_of(node)
@@ -67,9 +67,9 @@ def _removed_bias(node: Node) -> Iterator[tuple[Node, str, int, np.dtype]]:
 
 
 def retie_copies(graph: Graph) -> dict[str, str]:
-    """Let copies of one weight, which the exporter stored transposed, be that weight again, in place.
+    """Replace transposed copies of a weight by the weight itself, in place.
 
-    Returns the weight of each copy, by name. That is so for a table that a head of a language model shares.
+    Returns the weight of each copy, by name. Such copies arise from embeddings tied with a language model head.
     """
     known: dict[str, list[Value]] = {}
     for name, each in readers(graph).items():
@@ -88,7 +88,7 @@ def retie_copies(graph: Graph) -> dict[str, str]:
 
 
 def mark_parameters(graph: Graph) -> None:
-    """Set the roles of variables that the traced program calls parameters or buffers, where the file states none."""
+    """Set the roles of variables from the traced program's argument names, where the file has none."""
     told: dict[str, str] = {}
     for node in graph.walk():
         told |= {name[2:]: "parameter" if name[0] == "p" else "buffer" for name in parameters_of(node)}
@@ -98,7 +98,7 @@ def mark_parameters(graph: Graph) -> None:
 
 
 def _copies(held: list[Value]) -> Iterator[tuple[Value, Value]]:
-    """A weight with each other variable that holds the same, perhaps transposed."""
+    """Pairs of a weight and another variable with equal or transposed contents."""
     first = next((value for value in held if "." in value.name), held[0])
     for value in held:
         if value is first or value.dtype is not first.dtype:

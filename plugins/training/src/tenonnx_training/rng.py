@@ -1,10 +1,10 @@
-"""Random ops as functions of a seed and a step, so that draws are reproducible.
+"""Reproducible random ops: functions of a seed and a step.
 
-Every element hashes its position with a key of the seed, the step and the place where it is drawn. A hash is two rounds
-of the permutation x (2x + 1) of 32-bit integers (Rivest et al. 1998, RC6), whose upper bits depend on all below, and of
-a shift that brings these down. It takes products, sums and shifts alone, which files have from opset 11 on: 4 to 9 ns
-an element on numpy and onnxruntime, where their own generators take 4 to 5, and even to chance in tests of single
-numbers, pairs, triples, bits, and neighbors by position, step, stream and seed. All backends draw the same numbers.
+Every element hashes its position with a key of the seed, the step and the number of the random op. A hash is two rounds
+of the permutation x (2x + 1) of 32-bit integers (Rivest et al. 1998, RC6), whose high bits depend on all lower ones,
+each followed by a shift that moves them down. It needs only products, sums and shifts, which ONNX has from opset 11 on.
+It takes 4 to 9 ns an element on numpy and onnxruntime, whose own generators take 4 to 5. Tests of single numbers,
+pairs, triples, bits, and neighbors by position, step, stream and seed show no bias. All backends draw the same numbers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tenonnx_standard.reduction import reduce_max, reduce_prod, reduce_sum
 from tenonnx_standard.shapes import reshape, shape, unsqueeze
 from tenonnx_standard.trigonometry import cos
 
-#: Gives float32 numbers of a shape, drawn evenly from between 0 and 1, never 0 or 1 themselves.
+#: A function from a shape to float32 numbers, uniform in the open interval (0, 1).
 Draw = Callable[[Value], Value]
 
 _RULE = "seeded"
@@ -48,7 +48,7 @@ _GOLDEN = 0x9E3779B9
 
 @dataclass
 class Seeded:
-    """A graph that draws nothing, and whether it would have: then it has the inputs that the numbers come from."""
+    """A graph without random ops, and whether it had some; then it has the inputs for seed and count."""
 
     graph: Graph
     used: bool = False
@@ -57,8 +57,8 @@ class Seeded:
 def seeded(graph: Graph, seed: str, count: str) -> Seeded:
     """``graph`` with every random op replaced by a function of two new int64 inputs, called ``seed`` and ``count``.
 
-    Each iteration of a Loop draws anew. Raises ``UnsupportedOp`` for a random op that is neither known here nor made of
-    others, and for one in a body that does not know which iteration it is in.
+    Each iteration of a Loop draws new numbers. Raises ``UnsupportedOp`` for a random op without a rule or a body of
+    known ops, and for one in a subgraph whose iteration number is unknown.
     """
     if all(getattr(node.op, "pure", True) for node in graph.walk()):
         return Seeded(graph)
@@ -83,7 +83,7 @@ def seeded(graph: Graph, seed: str, count: str) -> Seeded:
 
 @dataclass
 class _Source:
-    """Source of the random numbers of a graph: ``key`` is common to all draws of one step."""
+    """Source of the random numbers of a graph; ``key`` is shared by all draws of one step."""
 
     seed: str
     count: str
@@ -103,12 +103,12 @@ class _Source:
             key = _hash(key + _unsigned(iteration))
         positions = _unsigned(range_(0, reduce_prod(sizes, keepdims=0), 1))
         drawn = _hash(positions * _GOLDEN + key, key * _GOLDEN)
-        exact = cast(_shifted(drawn, 9), to=DType.float32) * 2.0**-23 + 2.0**-24  # the 24 bits that float32 has
+        exact = cast(_shifted(drawn, 9), to=DType.float32) * 2.0**-23 + 2.0**-24  # the 24 bits of a float32
         return reshape(exact, sizes)  # type: ignore[no-any-return]
 
 
 def _iterations(rewriter: Rewriter) -> Sequence[Value]:
-    """The number of the iteration, for every loop around."""
+    """The iteration numbers of all enclosing loops."""
     found = []
     while isinstance(rewriter.outer, Rewriter):
         node = rewriter.outer.node
@@ -125,12 +125,12 @@ def _iterations(rewriter: Rewriter) -> Sequence[Value]:
 
 
 def _unsigned(x: Value) -> Value:
-    """Modulo 2**32."""
+    """Cast to uint32, modulo 2**32."""
     return cast(x, to=DType.uint32)  # type: ignore[no-any-return]
 
 
 def _hash(x: Value, key: Value | None = None) -> Value:
-    """Numbers that look unrelated to those of other ``x``, or of another ``key``."""
+    """Hash of ``x``, depending on ``key`` if given."""
     x = _mixed(x, 16)
     return _mixed(x if key is None else x + key, 15)
 
@@ -152,7 +152,7 @@ def _uniform(draw: Draw, sizes: Value, dtype: int, high: float, low: float) -> V
 
 
 def _normal(draw: Draw, sizes: Value, dtype: int, mean: float, scale: float) -> Value:
-    """By the method of Box and Muller (1958)."""
+    """Normal numbers by the method of Box and Muller (1958)."""
     radius = sqrt(log(draw(sizes)) * -2.0)
     return cast(radius * cos(draw(sizes) * (2 * math.pi)) * scale + mean, to=dtype)  # type: ignore[no-any-return]
 
@@ -179,7 +179,7 @@ def _rules() -> dict[Op, Callable[..., Value]]:
         return _normal(draw, shape(input), _dtype_of(input, dtype), mean, scale)
 
     def classes(draw: Draw, input: Value, *, dtype: int, sample_size: int, seed: Any) -> Value:
-        """The first class whose share, together with those before it, is more than a number drawn from [0, 1)."""
+        """Sample classes by inverting the cumulative distribution of the softmax."""
         logits = cast(input, to=DType.float32)
         bounds = cumsum(exp(logits - reduce_max(logits, [1])), 1)
         total = bounds[:, -1:]
@@ -197,5 +197,5 @@ def _rules() -> dict[Op, Callable[..., Value]]:
     }
 
 
-#: How the random ops of ai.onnx draw; a package gives its own ops, or those of others, a rule.
+#: Rules of the random ops of ai.onnx; packages may register rules of others.
 _KNOWN = _rules()

@@ -1,4 +1,4 @@
-"""Quantization scales among the variables, and biases whose scale is a product."""
+"""Quantization scales among the variables, and biases whose scale is a product of other scales."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tenonnx_training.weight_readers import source_of
 
 Array = np.ndarray[Any, Any]
 
-#: Quantized values from so many bits on are those of biases, which are added to sums of products of others.
+#: Minimum bits of quantized biases, which are added to integer accumulators.
 _BIAS_BITS = 32
 
-#: How far a scale may be off the product that it is: rounding of float32, also of one computed in other orders.
+#: Relative tolerance of a scale and the product that it should equal, for float32 rounding.
 _CLOSE = 1e-5
 
 
 @dataclass(frozen=True)
 class Bias:
-    """A quantized bias, in the variables ``quantized`` and ``scale``; its scale is that of input times weights.
+    """A quantized bias in the variables ``quantized`` and ``scale``; its scale is that of the input times the weights'.
 
-    Integer kernels take it for granted, and never read it. ``numbers`` are what the quantized values stand for.
+    Integer kernels assume so without reading it. ``numbers`` are the dequantized values.
     """
 
     quantized: str
@@ -37,7 +37,7 @@ class Bias:
     outputs: tuple[str, ...]
 
     def follow(self, factors: Mapping[str, Array], scale: Array) -> dict[str, Array]:
-        """Scale and quantized values by name that go with ``factors``; ``scale`` is the scale before."""
+        """Scale and quantized values, by name, for new ``factors``; ``scale`` is the old scale."""
         one, other = (factors[name].astype(np.float64).reshape(-1) for name in self.factors)
         product = np.broadcast_to(one * other, scale.shape or (1,)).reshape(scale.shape)
         bounds = np.iinfo(np.int32)
@@ -46,7 +46,7 @@ class Bias:
 
 
 def scales_of(graph: Graph) -> set[str]:
-    """The names of the variables of floats that are scales, or factors of scales."""
+    """The names of float variables that are scales, or factors of scales."""
     found: set[str] = set()
 
     def mark(value: Value | None) -> None:
@@ -55,7 +55,7 @@ def scales_of(graph: Graph) -> set[str]:
             return
         if value.producer is None:
             found.add(value.name)
-        elif _is(value.producer, mul):  # that of an input times that of weights
+        elif _is(value.producer, mul):  # scale of the input times scale of the weights
             for factor in value.producer.inputs:
                 mark(factor)
 
@@ -72,7 +72,7 @@ def scales_of(graph: Graph) -> set[str]:
 
 
 def biases_of(graph: Graph) -> list[Bias]:
-    """The biases of ``graph`` whose scales are, and so are to stay, a product of two other variables."""
+    """The biases of ``graph`` whose scales have to stay the product of two other variables."""
     graph = copy_graph(graph).infer()
     found: dict[tuple[Value, Value], set[tuple[Value, Value]]] = {}
     outputs: dict[tuple[Value, Value], list[Value]] = {}
@@ -104,7 +104,7 @@ def biases_of(graph: Graph) -> list[Bias]:
 
 
 def following(graph: Graph, biases: Collection[Bias], contents: Mapping[str, Array]) -> dict[str, Array]:
-    """Scales and quantized values of ``biases`` of ``graph`` that go with new contents of other scales, by name."""
+    """Scales and quantized values of ``biases``, by name, recomputed for new scales in ``contents``."""
     held = {v.name: v.data for v in graph.variables if v.data is not None}
     found: dict[str, Array] = {}
     for bias in biases:
@@ -115,7 +115,7 @@ def following(graph: Graph, biases: Collection[Bias], contents: Mapping[str, Arr
 
 
 def as_floats(graph: Graph, biases: Collection[Bias]) -> None:
-    """Let ``biases`` be what their quantized values stand for, whatever becomes of their scales."""
+    """Replace dequantized ``biases`` by float constants, which do not depend on their scales."""
     outputs = {name: bias for bias in biases for name in bias.outputs}
     for node in list(graph.nodes):
         value = node.outputs[0] if node.outputs else None
@@ -140,7 +140,7 @@ def _is(node: Node, op: Any) -> bool:
 
 
 def _scales(node: Node) -> Iterator[Value]:
-    """The inputs of a node that are scales."""
+    """The scale inputs of a node."""
     names = find_trait(node.op, "scales") if isinstance(node.op, Op) else None
     if isinstance(names, str) and isinstance(node.op, Op):
         for place, value in enumerate(node.inputs):
@@ -149,7 +149,7 @@ def _scales(node: Node) -> Iterator[Value]:
 
 
 def _dequantized(value: Value | None) -> tuple[Value, Value] | None:
-    """The quantized values and the scale, a variable, that a value of floats is made of by its node."""
+    """The quantized values and the scale variable from which a node dequantizes a value."""
     if value is None or value.producer is None or not isinstance(value.type, TensorType) or not value.dtype.is_float:
         return None
     node = value.producer

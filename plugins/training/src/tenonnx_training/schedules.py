@@ -12,7 +12,7 @@ from tenonnx_training.optimizers import Rate
 
 @dataclass(frozen=True)
 class CosineDecay:
-    """From ``peak`` down to ``floor`` along half a cosine over ``steps`` steps; before that a linear ``warmup``."""
+    """Linear ``warmup``, then half a cosine from ``peak`` down to ``floor``, over ``steps`` steps in total."""
 
     peak: float
     steps: int
@@ -28,7 +28,7 @@ class CosineDecay:
 
 @dataclass(frozen=True)
 class LinearDecay:
-    """From ``first`` to ``last`` in a straight line over ``steps`` steps, and ``last`` from there on."""
+    """Linear from ``first`` to ``last`` over ``steps`` steps, then constant."""
 
     first: float
     last: float
@@ -41,7 +41,7 @@ class LinearDecay:
 
 @dataclass(frozen=True)
 class StepDecay:
-    """``first``, multiplied by ``factor`` after every ``every`` steps."""
+    """``first``, multiplied by ``factor`` every ``every`` steps."""
 
     first: float
     every: int
@@ -53,7 +53,7 @@ class StepDecay:
 
 @dataclass(frozen=True)
 class PolynomialDecay:
-    """From ``first`` to ``last`` over ``steps`` steps: what is left of the way to the ``power``; then ``last``."""
+    """From ``first`` to ``last`` over ``steps`` steps, along a polynomial of degree ``power``; then constant."""
 
     first: float
     steps: int
@@ -67,10 +67,10 @@ class PolynomialDecay:
 
 @dataclass(frozen=True)
 class OneCycle:
-    """Up to ``peak`` and down again over ``steps`` steps along cosines (Smith and Topin 2017).
+    """Cosine up to ``peak`` and down again over ``steps`` steps (Smith and Topin 2017).
 
-    A share ``rise`` of the steps leads from ``peak / start`` to the peak, the rest to ``peak / start / end``; the
-    numbers are those of PyTorch's ``OneCycleLR``, which counts the last step as one of the decay.
+    The first ``rise`` of the steps go from ``peak / start`` to the peak, the rest to ``peak / start / end``. As
+    PyTorch's ``OneCycleLR``, which counts the last step as part of the decay.
     """
 
     peak: float
@@ -90,9 +90,9 @@ class OneCycle:
 
 @dataclass(frozen=True)
 class WarmRestarts:
-    """Half a cosine from ``peak`` to ``floor`` over ``steps`` steps, again and again (Loshchilov and Hutter 2017).
+    """Repeated half cosines from ``peak`` to ``floor`` over ``steps`` steps (Loshchilov and Hutter 2017).
 
-    Each period is ``growth`` times as long as the one before, a whole number.
+    Each period is ``growth`` times as long as the one before; ``growth`` is an integer.
     """
 
     peak: float
@@ -114,7 +114,7 @@ def _along_cosine(first: float, last: float, share: float) -> float:
 
 
 def rate_at(rate: Rate, step: int) -> float:
-    """The learning rate of a step. Raises ``InvalidCall`` for one that is no number or below zero."""
+    """The learning rate of a step. Raises ``InvalidCall`` for a negative or non-finite one."""
     found = rate(step) if callable(rate) else rate
     if not isinstance(found, Real) or not 0 <= found < math.inf:
         raise InvalidCall("the learning rate is negative or NaN", given=f"{found!r} at step {step}")

@@ -1,4 +1,4 @@
-"""Training settings in files, with which a resumed run continues."""
+"""Serialization of training settings, for resumed runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx_training.optimizers import OPTIMIZERS, Adam, Optimizer
 from tenonnx_training.recipe import Group, Recipe
 from tenonnx_training.schedules import SCHEDULES
 
-#: What holds where nothing is given and there is no state.
+#: Defaults of settings that are neither passed nor in the state.
 DEFAULTS: dict[str, Any] = {
     **{field.name: field.default for field in fields(Recipe)},
     "optimizer": Adam(),
@@ -24,14 +24,14 @@ DEFAULTS: dict[str, Any] = {
     "shuffle": True,
 }
 
-#: What a file can describe: objects of these classes, by name and fields.
+#: Classes whose objects a file can store, as name and fields.
 KINDS: dict[str, Any] = {
     **OPTIMIZERS,
     **{kind.__name__: kind for kind in (*SCHEDULES, Group)},
     **{kind.__name__: kind for kind in LOSSES.values() if isinstance(kind, type)},
 }
 
-#: What a state may say of them.
+#: Allowed types of settings in a state.
 TYPES: dict[str, Any] = {
     "optimizer": Mapping,
     "loss": str | Mapping,
@@ -56,14 +56,14 @@ TYPES: dict[str, Any] = {
 }
 
 
-#: The key of settings that are given by output.
+#: Key of settings by output.
 _BY_OUTPUT = "outputs"
 
 
-def settled(state: TrainingState | None, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Settings ``given``, with those of ``state`` in place of None, else the default; and notes on changes.
+def resolved_settings(state: TrainingState | None, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Resolve settings: those in ``given`` unless None, else those of ``state``, else defaults; with notes on changes.
 
-    Raises ``InvalidCall`` for a setting that files cannot store and that is not given.
+    Raises ``InvalidCall`` for a missing setting that files cannot store.
     """
     stored = {} if state is None else state.settings
     found, notes = {}, []
@@ -80,7 +80,7 @@ def settled(state: TrainingState | None, given: Mapping[str, Any]) -> tuple[dict
 
 
 def described(setting: Any) -> Any:
-    """JSON form of a setting: of a function of the user, its name."""
+    """JSON form of a setting; a user-defined function becomes its name."""
     if isinstance(setting, Mapping):
         return {_BY_OUTPUT: {name: described(each) for name, each in setting.items()}}
     if hasattr(setting, "settings") and not isinstance(setting, type):
@@ -96,7 +96,7 @@ def described(setting: Any) -> Any:
 
 
 def lost(text: Any) -> str:
-    """The user's function in a setting from ``described``, which cannot be restored; empty if there is none."""
+    """Name of the user-defined function in a result of ``described``, which cannot be restored; empty without one."""
     if not isinstance(text, Mapping):
         return ""
     if isinstance(inner := text.get(_BY_OUTPUT), Mapping):
@@ -110,12 +110,12 @@ def lost(text: Any) -> str:
 
 
 def revived(text: Any, what: str) -> Any:
-    """The setting ``what`` from its form by ``described``."""
+    """Restore the setting ``what`` from its form by ``described``."""
     if what == "groups" and isinstance(text, list) and all(isinstance(item, Mapping) for item in text):
         return [revived(item, "group") for item in text]
     words = not isinstance(text, list) or all(isinstance(item, str | int | float) for item in text)
     if not words or not isinstance(text, TYPES.get(what, object)):
-        raise _meaningless(what, text)
+        raise _invalid_setting(what, text)
     if not isinstance(text, Mapping):
         return text
     if isinstance(by_output := text.get(_BY_OUTPUT), Mapping):
@@ -130,15 +130,15 @@ def revived(text: Any, what: str) -> Any:
     try:
         return KINDS[text.get("name") or text["schedule"]](**inner)
     except TypeError as error:
-        raise _meaningless(what, text) from error
+        raise _invalid_setting(what, text) from error
 
 
-def _meaningless(what: str, text: Any) -> InvalidCall:
+def _invalid_setting(what: str, text: Any) -> InvalidCall:
     return InvalidCall(f'"{what}" of the training state is invalid', given=repr(text)[:200], do=f"{what}=...")
 
 
 def named_optimizer(name: str | None, state: TrainingState | None, changes: Mapping[str, Any]) -> Optimizer:
-    """The optimizer of that name, as ``state`` has it or with default settings, but for ``changes``."""
+    """The optimizer of that name, with the settings of ``state`` or defaults, updated by ``changes``."""
     before = None if state is None else state.settings.get("optimizer")
     if isinstance(before, Mapping) and name in (None, before.get("name")):
         found: Optimizer = revived({**before, **changes}, "optimizer")

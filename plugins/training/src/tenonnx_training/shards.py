@@ -1,10 +1,10 @@
 """Sharded checkpoints: each process writes the parts on its devices to a folder ``*.shards``.
 
-It has a folder for each checkpoint, named by the number of steps: ``graph.safetensors`` is the graph without what is
-trained, ``state.json`` the rest of its training state, ``part-00000-of-00002.safetensors`` what the first of two
-processes holds. A checkpoint is whole when all of its files are there. Older ones are removed once a later one is, so
-that there is always one to go on from, whenever a process ends. The front end of these folders is ``read``: ``tx.load``
-puts the parts together, whatever the mesh that they come from.
+The folder has a subfolder for each checkpoint, named by the number of steps. ``graph.safetensors`` is the graph without
+trained arrays, ``state.json`` the training state without arrays, and ``part-00000-of-00002.safetensors`` the arrays of
+the first of two processes. A checkpoint is complete when all of its files exist. Older ones are removed only then, so
+that a crash always leaves a complete one. ``read`` is the front end of these folders: ``tx.load`` joins the parts, on
+any mesh.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from tenonnx.extend.transforms import copy_graph
 
 Array = np.ndarray[Any, Any]
 
-#: What the name of such a folder ends with.
+#: Suffix of the folders.
 SUFFIX = ".shards"
 
 GRAPH, STATE, _PARTS = "graph.safetensors", "state.json", "tenonnx.parts"
 
 
-#: The name of a checkpoint: the number of its steps.
+#: Pattern of names of checkpoints: the number of steps.
 _NAME = re.compile(r"[0-9]{1,18}")
 
-#: How many of the files that a checkpoint lacks are named.
+#: Maximum number of missing files that a message names.
 _TOLD = 5
 
 
 class Part(NamedTuple):
-    """A block of an array, from ``start`` on along each axis."""
+    """A block of an array, at offset ``start`` along each axis."""
 
     name: str
     dtype: str
@@ -51,12 +51,12 @@ class Part(NamedTuple):
 
 
 def is_sharded(checkpoint: str | os.PathLike[str] | None) -> bool:
-    """Whether a checkpoint is written in parts."""
+    """Whether a checkpoint is sharded."""
     return checkpoint is not None and Path(checkpoint).suffix.lower() == SUFFIX
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:
-    """Make the folder of a checkpoint, or raise ``InvalidCall`` where there cannot be one."""
+    """Create the folder of checkpoints. Raises ``InvalidCall`` where that fails."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -64,10 +64,10 @@ def make_folder(path: str | os.PathLike[str]) -> None:
 
 
 def remove_unfinished(path: str | os.PathLike[str], steps: int) -> None:
-    """Remove what another training left unfinished behind ``steps``, where this one begins.
+    """Remove incomplete checkpoints of an earlier training after ``steps``, where this one begins.
 
-    A part of it would else count for one that a process of this training has not written yet. All processes begin
-    before any of them writes, since they take the first step together.
+    Otherwise their parts would be taken for parts of this training. All processes do this before any of them writes,
+    since they take the first step together.
     """
     for each in _checkpoints(Path(path)):
         if int(each.name) > steps and _missing(each):
@@ -87,10 +87,10 @@ def write(
     settings: Mapping[str, Any],
     whole: Mapping[str, Array],
 ) -> None:
-    """Write the part of this process, and as the first one also the rest.
+    """Write the part of this process; the first process also writes the graph and the settings.
 
-    ``held`` are the arrays that training changes, by name: those of JAX are written by the process whose devices have
-    them, others by the first one. So are the arrays ``whole``, which are further state. Raises ``InvalidCall`` for
+    ``held`` has the arrays that training changes, by name. JAX arrays are written by the processes whose devices hold
+    them, others by the first process, like the arrays in ``whole``, which are further state. Raises ``InvalidCall`` for
     a folder that cannot be written.
     """
     number, count = _process(held.values())
@@ -100,7 +100,7 @@ def write(
         place.mkdir(parents=True, exist_ok=True)
         if number == 0:
             for later in (each for each in _checkpoints(base) if int(each.name) > steps):
-                shutil.rmtree(later, ignore_errors=True)  # of a training before this one
+                shutil.rmtree(later, ignore_errors=True)  # of an earlier training
         _write_part(place / _part_name(number, count), {**held, **whole}, first=number == 0)
         if number == 0:
             _write_graph(place, graph, list(held), settings, count)
@@ -110,9 +110,9 @@ def write(
 
 
 def read(source: str | os.PathLike[str], *, registry: Any = None) -> Graph:
-    """The graph of the latest complete checkpoint, with its training state.
+    """Read the latest complete checkpoint as a graph with training state.
 
-    Raises ``InvalidCall`` where none is, with the parts that are missing, ``InvalidModel`` for parts that do not fit.
+    Raises ``InvalidCall`` where there is none, naming the missing parts, and ``InvalidModel`` for inconsistent parts.
     """
     base = Path(source)
     found = _checkpoints(base)
@@ -143,7 +143,7 @@ def read(source: str | os.PathLike[str], *, registry: Any = None) -> Graph:
 
 
 def _process(arrays: Any) -> tuple[int, int]:
-    """Index of this process and number of processes, by the devices of arrays of JAX."""
+    """Index of this process and number of processes, from the devices of JAX arrays."""
     local, everywhere = {0}, {0}
     for array in arrays:
         devices = {d.process_index for d in array.sharding.device_set} if hasattr(array, "sharding") else {0}
@@ -154,7 +154,7 @@ def _process(arrays: Any) -> tuple[int, int]:
 
 
 def _blocks(array: Any, *, first: bool) -> Iterator[tuple[Sequence[int], Array]]:
-    """The blocks of an array that this process writes, and where they begin: each block is written once."""
+    """The blocks of an array that this process writes, with their offsets; each block is written once."""
     if hasattr(array, "addressable_shards"):
         for part in array.addressable_shards:
             if part.replica_id == 0:
@@ -176,7 +176,7 @@ def _write_part(path: Path, arrays: Mapping[str, Any], *, first: bool) -> None:
 
 
 def _write_graph(place: Path, graph: Graph, trained: Sequence[str], settings: Mapping[str, Any], count: int) -> None:
-    """The graph with trained variables as inputs, so that their contents are not written twice."""
+    """Write the graph with trained variables as inputs, so that their contents are not written twice."""
     told = {
         "parts": count,
         "trained": trained,
@@ -199,7 +199,7 @@ def _write_graph(place: Path, graph: Graph, trained: Sequence[str], settings: Ma
 
 
 def _checkpoints(base: Path) -> list[Path]:
-    """The folders of checkpoints, whole or not, the latest last."""
+    """Folders of checkpoints, complete or not, from the oldest to the latest."""
     try:
         return sorted(
             each for each in base.iterdir() if _NAME.fullmatch(each.name) and each.is_dir() and not each.is_symlink()
@@ -213,7 +213,7 @@ def _part_name(number: int, count: int) -> str:
 
 
 def _missing(place: Path) -> list[str]:
-    """The files that a checkpoint lacks."""
+    """Names of the missing files of a checkpoint."""
     try:
         count = _state(place)["parts"]
         there = {each.name for each in place.iterdir() if each.is_file() and not each.is_symlink()}
@@ -224,7 +224,7 @@ def _missing(place: Path) -> list[str]:
 
 
 def _state(place: Path) -> dict[str, Any]:
-    """State of a checkpoint without its arrays. Raises ``InvalidModel`` for anything that ``write`` does not write."""
+    """State of a checkpoint without its arrays. Raises ``InvalidModel`` for content that ``write`` never writes."""
     try:
         parts = (STATE,)
         with os.fdopen(open_inside(place, parts, f'"{place / STATE}"'), "rb") as file:
@@ -248,7 +248,7 @@ def _remove_older(base: Path) -> None:
 
 
 def _arrays(place: Path, count: int) -> dict[str, Constant]:
-    """The arrays of a checkpoint, put together. Raises ``InvalidModel`` unless each element is there once."""
+    """Join the arrays of a checkpoint. Raises ``InvalidModel`` unless each element occurs exactly once."""
     made: dict[str, Array] = {}
     dtypes: dict[str, DType] = {}
     filled: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Training state: from a program into a graph and its files, and back."""
+"""Training state: transfer between programs, graphs and files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tenonnx_training.updates import COUNT, average_name
 
 Array = np.ndarray[Any, Any]
 
-#: Bytes in which arrays that differ mostly do so.
+#: Compare this many bytes first: different arrays mostly differ there.
 _FIRST = 4096
 
-#: The setting of a state that holds what the epochs until then measured.
+#: Key of the results of earlier epochs in the settings of a state.
 HISTORY = "history"
 
 
@@ -33,9 +33,9 @@ def write_back(
     progress: Mapping[str, Any],
     measured: Mapping[str, Array],
 ) -> Graph:
-    """Give ``graph`` the contents that a program holds: parameters, statistics, and the state to go on from; return it.
+    """Write the contents of a program back to ``graph``: parameters, statistics, and training state; return the graph.
 
-    That is ``progress``, and arrays that are ``measured``, too.
+    The state includes ``progress`` and the ``measured`` arrays.
     """
     contents = {name: np.asarray(held[name]) for name in (*made.parameters, *made.statistics)}
     assign_changed(graph, {**contents, **following(graph, made.biases, contents)})
@@ -46,19 +46,19 @@ def write_back(
 
 
 def settings_of(made: StepGraph, optimizer: Optimizer, progress: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a training state, beside its tensors."""
+    """Settings of a training state, without its tensors."""
     named = {"name": optimizer.name, **optimizer.settings()}
     return {"optimizer": named, PARAMETERS: list(made.parameters), **progress}
 
 
 def assign_changed(graph: Graph, contents: Mapping[str, Array]) -> None:
-    """Give variables these contents, but leave those that have them already in the form that their file has."""
+    """Assign contents to variables, except where they are unchanged: these keep the form that their file has."""
     held = {value.name: value.data.array() for value in graph.variables if value.data is not None}
     graph.assign({name: a for name, a in contents.items() if name not in held or not _equal(held[name], a)})
 
 
 def _equal(one: Array, other: Array) -> bool:
-    """Whether two arrays are the same, bit by bit."""
+    """Whether two arrays are bitwise equal."""
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
     if one.dtype == object:
@@ -68,7 +68,7 @@ def _equal(one: Array, other: Array) -> bool:
 
 
 def not_finite(graph: Graph, made: StepGraph, held: Mapping[str, Any]) -> list[str]:
-    """The trained variables whose contents in a program have infinities or NaN, and in ``graph`` have none."""
+    """The trained variables that are finite in ``graph`` but not in a program."""
     variables = {value.name: value.data for value in graph.variables}
     found = []
     for name in (*made.parameters, *made.statistics):
@@ -79,10 +79,10 @@ def not_finite(graph: Graph, made: StepGraph, held: Mapping[str, Any]) -> list[s
 
 
 def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMapping[str, Any]) -> dict[str, Any]:
-    """Go on from the training state of ``graph``, if it has one; returns its settings.
+    """Load the training state of ``graph``, if any, into a program; returns its settings.
 
-    Raises ``InvalidCall`` for state of another optimizer, or that lacks a parameter or has it in another shape, and for
-    settings that mean nothing.
+    Raises ``InvalidCall`` for the state of another optimizer, a missing parameter or another shape, and for invalid
+    settings.
     """
     state = graph.training_state
     if state is None:
@@ -123,19 +123,19 @@ def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMa
 
 
 def _are_sums(sums: Any) -> bool:
-    """Whether ``sums`` maps names to totals and weights."""
+    """Whether ``sums`` maps names to pairs of total and weight."""
     pairs = sums.values() if isinstance(sums, dict) else [None]
     return all(isinstance(p, list) and len(p) == 2 and all(type(n) in (int, float) for n in p) for p in pairs)
 
 
 def _are_epochs(epochs: Any) -> bool:
-    """Whether ``epochs`` are mappings of names to numbers."""
+    """Whether ``epochs`` is a list of mappings of names to numbers."""
     rows = epochs if isinstance(epochs, list) else [None]
     return all(isinstance(row, dict) and all(type(n) in (int, float) for n in row.values()) for row in rows)
 
 
 def averaged(graph: Graph) -> Graph:
-    """A copy of ``graph`` whose parameters are the moving averages that its training kept (``average=``)."""
+    """A copy of ``graph`` whose parameters are the moving averages that its training recorded (``average=``)."""
     tensors = {} if graph.training_state is None else graph.training_state.tensors
     variables = {value.name: value.tensor.dtype for value in graph.variables}
     found = {name: tensors[kept] for name in variables if (kept := average_name(name)) in tensors}

@@ -41,8 +41,8 @@ from tenonnx_training.updates import COUNT, SCALE, SEED, Updates
 class StepGraph:
     """A training step as a plain graph.
 
-    It maps the model's inputs, the labels and the learning rate to the loss and the metrics, and every entry of
-    ``state`` from an input to the output that replaces it. All of these inputs have defaults.
+    It maps the model's inputs, the labels and the learning rate to the loss and the metrics. ``state`` maps inputs to
+    the outputs that replace them. All of these inputs have defaults.
     """
 
     graph: Graph
@@ -60,8 +60,8 @@ class StepGraph:
 class Differentiated:
     """A graph in training mode, with an output ``{name}/grad`` for each of ``parameters``.
 
-    ``statistics`` maps variables to the values that replace them. All of these variables are inputs. ``biases`` are
-    the quantized biases, whose quantized values and scales depend on the parameters.
+    ``statistics`` maps variables to the values that replace them. All of these variables are inputs. ``biases`` are the
+    quantized biases, whose quantized values and scales depend on the parameters.
     """
 
     graph: Graph
@@ -90,8 +90,8 @@ def differentiated(
 
     For ``by_casts`` see ``narrowed``.
 
-    Raises ``InvalidCall`` if no variable matches or the loss is not a scalar, and ``NotDifferentiable`` with every node
-    that breaks the path from the loss to a parameter.
+    Raises ``InvalidCall`` if no variable matches or the loss is not a scalar, and ``NotDifferentiable`` listing every
+    node that interrupts the path from the loss to a parameter.
     """
     refuse_opaque(graph, "trained")
     plain = without_functions(graph)
@@ -129,9 +129,9 @@ def differentiated(
 def evaluation_graph(
     graph: Graph, objective: Objective, changing: Sequence[str], more: Sequence[str] = ()
 ) -> tuple[Graph, Measured]:
-    """Build the loss, the metrics and the values named in ``more`` in evaluation mode.
+    """Build a graph of the loss, the metrics and the values named in ``more``, in inference mode.
 
-    The variables ``changing`` are inputs. Random ops become functions of two more inputs, ``SEED`` and ``COUNT``.
+    The variables in ``changing`` become inputs. Random ops become functions of two more inputs, ``SEED`` and ``COUNT``.
     """
     used = seeded(evaluation_form(_with_inputs(without_functions(graph), changing)), SEED, COUNT).graph
     measured = add_objective(used, objective)
@@ -140,7 +140,7 @@ def evaluation_graph(
 
 
 def _with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
-    """A copy in which these variables are graph inputs without contents, so that nothing is folded away."""
+    """A copy in which these variables are graph inputs without contents, so that nothing is folded."""
     copy = copy_graph(graph)
     listed = {value.name for value in copy.all_inputs}
     copy.all_inputs += [v for v in copy.variables if v.name in names and v.name not in listed]
@@ -156,7 +156,7 @@ def _idle_note(graph: Graph, loss: str, parameters: Sequence[str]) -> list[str]:
 def _with_gradients(
     graph: Graph, measured: Measured, parameters: Sequence[str], statistics: Mapping[str, str], recipe: Recipe
 ) -> Graph:
-    """Add the gradients of the parameters, and make all measured values and new statistics outputs."""
+    """Add the gradients of the parameters; make all measured values and new statistics outputs."""
     of = measured.loss
     if recipe.scales or recipe.loss_scale != 1.0:
         with interpreting(Builder(graph, prefix="loss/scaled")):
@@ -167,7 +167,7 @@ def _with_gradients(
     values = {value.name: value for value in graph.values()}
     kept = dict.fromkeys([*measured.outputs, *statistics.values()])
     graph.outputs += [values[name] for name in kept if name not in shown]
-    if recipe.recompute:  # its patterns name nodes, which simplification might replace
+    if recipe.recompute:  # patterns match node names, which simplification may change
         return merge_common_subexpressions(tx.grad(graph, of=of, wrt=parameters))
     return tx.simplify(tx.grad(tx.fuse(graph, [gelu]), of=of, wrt=parameters))
 

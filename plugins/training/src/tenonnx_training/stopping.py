@@ -9,17 +9,18 @@ from typing import Any
 
 from tenonnx.extend import Graph, InvalidCall
 
-#: What is better the larger it is, by a part of its name.
+#: Parts of names of metrics where larger is better.
 _LARGER = ("accuracy", "top_", "f1", "roc_auc")
 
 
 @dataclass(frozen=True)
 class Patience:
-    """End after so many ``epochs`` in which ``monitor`` did not get better by more than ``least``, and go back to the
-    best.
+    """End a training after ``epochs`` epochs in which ``monitor`` did not improve by more than ``least``.
 
-    ``monitor`` is a name of what ``fit`` measures, by default ``validation_loss``, or ``loss`` without validation data.
-    ``larger`` tells whether larger is better; by default that is so for accuracy, top-k, F1 and ROC AUC.
+    The graph goes back to the best epoch.
+
+    ``monitor`` is a name of a result of ``fit``, by default ``validation_loss``, or ``loss`` without validation data.
+    ``larger`` is whether larger is better, by default for accuracy, top-k, F1 and ROC AUC.
     """
 
     epochs: int = 1
@@ -33,7 +34,7 @@ class Patience:
 
 
 def monitored(measured: Mapping[str, float], monitor: str | None) -> tuple[str, float]:
-    """The name and the number of what is monitored: by default the loss, of validation data where there are some."""
+    """Name and number of the monitored result: by default the loss, of validation data if there are some."""
     name = monitor or ("validation_loss" if "validation_loss" in measured else "loss")
     if name not in measured:
         raise InvalidCall(f'"{name}" is monitored, but not measured', available=", ".join(measured), do="monitor=...")
@@ -51,7 +52,7 @@ def better(name: str, number: float, best: float | None, *, larger: bool | None 
 
 @dataclass
 class Best:
-    """The best epoch so far: what it measured, and the contents and training state of its graph."""
+    """The best epoch so far: its results, and the contents and training state of its graph."""
 
     patience: Patience
     score: float | None = None
@@ -60,7 +61,7 @@ class Best:
     _state: Any = None
 
     def tired(self, measured: Mapping[str, float], graph: Graph) -> bool:
-        """Whether patience is at its end after an epoch that left ``graph`` as it is."""
+        """Record an epoch that left ``graph`` as it is; returns whether patience is exhausted."""
         name, number = monitored(measured, self.patience.monitor)
         if better(name, number, self.score, larger=self.patience.larger, least=self.patience.least):
             self.score, self.waited = number, 0
@@ -71,7 +72,7 @@ class Best:
         return self.waited >= self.patience.epochs
 
     def restore(self, graph: Graph) -> bool:
-        """Give ``graph`` what it had after the best epoch; whether that was another than the last."""
+        """Restore ``graph`` to the best epoch; returns whether that was not the last one."""
         if not self.waited:
             return False
         graph.assign({name: data.array() for name, data in self._contents.items() if data is not None})

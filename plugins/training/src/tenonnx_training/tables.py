@@ -1,4 +1,4 @@
-"""Training data from tables: the inputs, labels and sample weights of a model by name."""
+"""Training data from tables: inputs, labels and sample weights by name."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tenonnx_training.images import ImageFolder, classes_of
 from tenonnx_training.losses import LOSSES, NegativeLogLikelihood, SoftmaxCrossEntropy
 from tenonnx_training.settings import lost, revived
 
-#: Losses whose labels are the numbers of classes.
+#: Losses whose labels are class numbers.
 OF_CLASSES = ("softmax_cross_entropy", "negative_log_likelihood")
 
-#: Losses whose labels say which samples belong together.
+#: Losses whose labels are group numbers of samples.
 OF_GROUPS = ("triplet", "info_nce")
 
 
 def read_files(graph: Graph, data: Any, config: TrainingConfig) -> tuple[Any, TrainingConfig]:
-    """Data and validation data, read where they are paths."""
+    """Replace paths of data and validation data by their contents."""
     given: dict[str, Any] = {"loss": config.loss, "weights": config.sample_weights, "output": config.output}
     found, validation = (
         read_data(graph, each, **given) if isinstance(each, str | os.PathLike) else each
@@ -36,7 +36,7 @@ def read_files(graph: Graph, data: Any, config: TrainingConfig) -> tuple[Any, Tr
 
 
 def read_data(graph: Graph, path: str | os.PathLike[str], *, output: str | None = None, **how: Any) -> dict[str, Any]:
-    """The data of a file or folder, as ``fit`` and ``evaluate`` take them: ``table_arrays``, or images by class."""
+    """The data of a file or folder, for ``fit`` and ``evaluate``: ``table_arrays``, or images by class."""
     path = os.fspath(path)
     if Path(path).is_dir() and not is_table(path):
         return ImageFolder.of(path, ClassNames(graph).of("labels")).feeds(graph, output=output)
@@ -54,11 +54,11 @@ def table_arrays(
     output: str | None = None,
     opened: Opener = opened_file,
 ) -> dict[str, Any]:
-    """The data of a file, as ``fit`` and ``evaluate`` take them.
+    """The data of a table, for ``fit`` and ``evaluate``.
 
     ``columns`` names the columns of an input, ``weights`` that of the sample weights, and ``labels`` that of the
-    labels: by default "labels", or the only column that is left. Text labels become numbers of classes, whose names
-    ``graph`` keeps in its metadata. Raises ``InvalidCall`` for missing or unsuitable data, with its row.
+    labels: by default "labels", or the only remaining column. Text labels become class numbers; ``graph`` stores the
+    class names in its metadata. Raises ``InvalidCall`` for missing or unsuitable data, with the row.
     """
     table, columns = read_table(path, opened), columns or {}
     noun = table.noun
@@ -80,7 +80,7 @@ def _labels(
     loss: Any,
     columns: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """The column of labels, or none where the loss is a value of the model."""
+    """The label column, empty where the loss is a value of the model."""
     inputs = [value.name for value in graph.inputs]
     used = {weights, *inputs, *(name for names in columns.values() for name in names)}
     others = [name for name in table.names if name not in used]
@@ -105,18 +105,18 @@ def _labels(
 
 
 def loss_of(state: TrainingState | None) -> Any:
-    """The loss of a training state: a name or an object, None where it is a function, which no file holds."""
+    """The loss of a training state: a name or an object; None for a function, which files cannot store."""
     before = None if state is None else state.settings.get("loss")
     return None if before is None or lost(before) else revived(before, "loss")
 
 
 def _reads_classes(loss: Any) -> bool:
-    """Whether the labels of a loss, a name or an object, are numbers of classes."""
+    """Whether the labels of a loss, a name or an object, are class numbers."""
     return isinstance(loss, SoftmaxCrossEntropy | NegativeLogLikelihood) or loss in OF_CLASSES
 
 
 def _label_array(graph: Graph, table: Table, name: str, loss: Any, output: str | None) -> Any:
-    """A column of labels: numbers of classes, or numbers as the model predicts them."""
+    """A column of labels: class numbers, or numbers like those that the model predicts."""
     loss = loss or loss_of(graph.training_state)
     groups = isinstance(loss, Triplet | InfoNCE) or loss in OF_GROUPS
     if groups or _reads_classes(loss) or (loss is None and table.is_text(name)):

@@ -1,18 +1,19 @@
-"""Tied weights: initializers that several modules read, and the separation of those that an exporter merged.
+"""Tied weights: initializers that several modules read, and separating those that an exporter merged.
 
-PyTorch's exporters store equal initializers once. An initializer belongs to the module that reads it: files of the
-dynamo exporter note the path of a node's module, those of the older one give merged initializers further names by
-Identity nodes. Readers of one path share a weight. Readers of different paths have a weight each where the exporter is
-known to merge such tensors: vectors, the small matrices of copied layers (``layers.0``, ``layers.1``), and in files of
-the older exporter all weights that ops of one kind read. Embedding tables, also those of a head, stay one.
+PyTorch's exporters store equal initializers once. An initializer belongs to the module that reads it. Files of the
+dynamo exporter have the module path in the metadata of a node; the TorchScript exporter adds names of merged
+initializers by Identity nodes. Readers with equal paths share a weight. Readers with different paths get separate
+weights where the exporter is known to merge such tensors: vectors, the small matrices of copied layers (``layers.0``,
+``layers.1``), and in files of the TorchScript exporter all weights that ops of one kind read. Embedding tables stay
+shared, also with a language model head.
 
-Where a file of the dynamo exporter notes the traced call of each node, the names of its arguments decide instead: the
-tracer has one for each weight of the module, however often it is used and wherever it was tied. Then biases that were
-left out because they are zero come back, and copies that were stored transposed are one weight again.
+Where the metadata have the traced call of each node, the names of its arguments decide instead: the tracer has one name
+for each weight of the module, wherever it is used or tied. In this case, biases that were removed because they are zero
+are restored, and transposed copies become one weight again.
 
-Nodes in bodies of control flow have no path: each body has a weight of its own where the exporter merges such tensors,
-and what one body reads twice stays one, which a note says. Inputs of one call of a model-local function are different
-weights, and so are scale and bias of one normalization.
+Nodes in control-flow bodies have no path. Each body gets its own weight where the exporter merges such tensors;
+repeated uses in one body stay shared, with a note. Inputs of one call of a model-local function are different weights,
+and so are scale and bias of one normalization.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ from tenonnx_training.exporter_notes import traced_name
 from tenonnx_training.restored_weights import restore_biases, retie_copies
 from tenonnx_training.weight_readers import Level, Reader, is_op, readers
 
-#: The largest vector that PyTorch's dynamo exporter merges with others of equal contents, in elements (torch 2.13).
+#: Size of the largest vector that PyTorch's dynamo exporter merges with equal ones, in elements (torch 2.13).
 LARGEST_MERGED = 1024
 
-#: How many names a note lists.
+#: Maximum number of names that a note lists.
 _SHOWN = 6
 
-#: Tables that Gather reads stay one: heads of language models and shared embeddings are tied on purpose.
+#: Tables of Gather stay shared: language model heads and shared embeddings are tied on purpose.
 _TABLE = "Gather"
 
 
 @dataclass
 class Separated:
-    """Variables ``made`` by the variable that they were separated from, and readers of those that are ``kept`` tied.
+    """Variables ``made`` by the variable from which they were separated, and readers of those that are ``kept`` tied.
 
-    ``biases`` came back, and ``copies`` of weights are these again.
+    ``biases`` were restored; ``copies`` were replaced by their weights.
     """
 
     made: dict[str, list[str]] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class Separated:
     copies: dict[str, str] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
-        """Notes for a reader of the file, and how to choose otherwise."""
+        """Notes for the user, with how to choose otherwise."""
         found = []
         if self.made:
             names = [f"{', '.join(made)} from {name}" for name, made in self.made.items()]
@@ -81,11 +82,12 @@ class Separated:
 
 
 def separate(graph: Graph, untie: bool | str | Sequence[str] | None = None) -> Separated:
-    """Give ``graph`` a variable for each module that reads a merged one, in place.
+    """Separate merged variables of ``graph``, in place: one for each module that reads them.
 
-    By default (None) what an exporter is known to merge is separated. True separates all that different modules, or
-    where no module is known different nodes, read; patterns of names do so for these; False separates running
-    statistics alone. Weights whose role the file states are tied on purpose and stay so by default.
+    By default (None), variables that an exporter is known to merge are separated. True separates all variables of
+    different modules, or of different nodes where modules are unknown; patterns of names do so for matching variables;
+    False separates only running statistics. Weights with a role in the file were tied on purpose and stay so by
+    default.
     Raises ``InvalidCall`` for a pattern that matches no shared weight.
     """
     found = Separated()
@@ -111,7 +113,7 @@ def separate(graph: Graph, untie: bool | str | Sequence[str] | None = None) -> S
 
 
 def _groups(value: Value, each: Sequence[Reader], untie: bool | str | Sequence[str] | None) -> list[list[Reader]]:
-    """The readers that share a variable; the first group keeps the one that there is."""
+    """Groups of readers that share a variable; the first group keeps the existing one."""
     wanted = _is_wanted(value.name, untie)
     exact = all(reader.parameter for reader in each)
     merged = value.role is None and (any(reader.statistic for reader in each) or exact or _is_merged(value, each))
@@ -140,7 +142,7 @@ def _groups(value: Value, each: Sequence[Reader], untie: bool | str | Sequence[s
 
 
 def _is_wanted(name: str, untie: bool | str | Sequence[str] | None) -> bool | None:
-    """Whether the caller wants the readers of a variable apart; None leaves it to what is known of exporters."""
+    """Whether the caller wants the readers of a variable separated; None leaves it to the defaults."""
     if untie is None or isinstance(untie, bool):
         return untie
     patterns = [untie] if isinstance(untie, str) else untie
@@ -148,7 +150,7 @@ def _is_wanted(name: str, untie: bool | str | Sequence[str] | None) -> bool | No
 
 
 def _is_merged(value: Value, each: Sequence[Reader]) -> bool:
-    """Whether an exporter may have merged these weights because their contents were equal."""
+    """Whether an exporter may have merged these weights because they were equal."""
     kinds = {(domain, kind) for reader in each for domain, kind, _ in reader.inner}
     alike = len(kinds) == 1 and ("ai.onnx", _TABLE) not in kinds
     if math.prod(dim for dim in value.shape if isinstance(dim, int)) <= LARGEST_MERGED:
@@ -159,7 +161,7 @@ def _is_merged(value: Value, each: Sequence[Reader]) -> bool:
 
 
 def _is_tied(group: Sequence[Reader]) -> bool:
-    """Whether several nodes read a weight in the same way, so that it is more than a part of one module's formula."""
+    """Whether several nodes read a weight in the same way, so that it is not used twice by one module's formula."""
     ways = {(reader.node, reader.node.op_type, reader.slot) for reader in group}
     return len({reader.module for reader in group}) > 1 or len({way[1:] for way in ways}) < len(ways)
 
@@ -167,7 +169,7 @@ def _is_tied(group: Sequence[Reader]) -> bool:
 def _give_variables(graph: Graph, value: Value, groups: Sequence[Sequence[Reader]], found: Separated) -> None:
     for group in groups:
         renamed = [view.outputs[0] for view in group[0].views if is_op(view, "Identity")] if group[0].name else []
-        if renamed:  # its name is that of the new variable
+        if renamed:  # the new variable takes its name
             graph.rename(renamed[-1], _free(graph, f"{group[0].name}_alias"))  # type: ignore[arg-type]
         made = graph.variable(_new_name(graph, value, group[0]), value.data)  # type: ignore[arg-type]
         made.role = value.role
@@ -180,7 +182,7 @@ def _give_variables(graph: Graph, value: Value, groups: Sequence[Sequence[Reader
 
 
 def _new_name(graph: Graph, value: Value, reader: Reader) -> str:
-    """The name of the weight in its module: as the file calls it there, or by the path of the module."""
+    """Name of the weight in its module: its name in the file, or from the path of the module."""
     leaf = value.name.rpartition(".")[2]
     if is_op(reader.node, "BatchNormalization"):
         leaf = ("", "weight", "bias", "running_mean", "running_var")[reader.slot]
@@ -191,19 +193,19 @@ def _new_name(graph: Graph, value: Value, reader: Reader) -> str:
 
 
 def _name_of_parameter(reader: Reader, leaf: str) -> str:
-    """The name of a parameter in its module, from how the tracer calls it: dots are underscores there."""
+    """Name of a parameter in its module, from the tracer's name, where dots are underscores."""
     around, name = traced_name(reader.path), reader.parameter[2:]
     rest = name.removeprefix(f"{around}_") if reader.path else name
     if not name or (reader.path and rest == name):
         return ""
     parent = rest.removesuffix(f"_{leaf}")
-    if parent not in (rest, "in_proj"):  # the weights of MultiheadAttention have names with underscores
+    if parent not in (rest, "in_proj"):  # names of weights of MultiheadAttention contain underscores
         rest = f"{parent}.{leaf}"
     return f"{reader.path}.{rest}" if reader.path else rest
 
 
 def _free(graph: Graph, wanted: str) -> str:
-    """``wanted``, with a number behind it where a value is called so."""
+    """``wanted``, with a number appended where the name is taken."""
     taken, name, count = {each.name for each in graph.values()}, wanted, 1
     while name in taken:
         count, name = count + 1, f"{wanted}_{count + 1}"
@@ -211,7 +213,7 @@ def _free(graph: Graph, wanted: str) -> str:
 
 
 def _read_instead(reader: Reader, made: Value) -> None:
-    """Let a node read another variable, by views of its own where the old ones change anything."""
+    """Make a node read another variable, through copies of its views unless these are no-ops."""
     value = _captured(made, reader.within)
     for view in reader.views:
         if is_op(view, "Transpose"):
@@ -222,7 +224,7 @@ def _read_instead(reader: Reader, made: Value) -> None:
 
 
 def _captured(value: Value, within: Sequence[Level]) -> Value:
-    """``value`` as the innermost of these subgraphs reads it."""
+    """``value`` captured into the innermost of these subgraphs."""
     for node, subgraph in within:
         if value not in node.captures:
             for each in node.subgraphs:
@@ -233,7 +235,7 @@ def _captured(value: Value, within: Sequence[Level]) -> Value:
 
 
 def _drop_unread(graph: Graph, views: Iterable[Node]) -> None:
-    """Remove views of a weight that nothing reads any more."""
+    """Remove unused views of a weight."""
     for where in graph.nested():
         for node in [node for node in dict.fromkeys(views) if node in where.nodes]:
             (output,) = node.outputs

@@ -1,4 +1,4 @@
-"""One training step at a time, for loops of one's own."""
+"""A single training step, for custom training loops."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tenonnx_training.recipe import Recipe
 from tenonnx_training.restored_weights import folded_note, mark_parameters
 from tenonnx_training.scales import following
 from tenonnx_training.schedules import rate_at
-from tenonnx_training.settings import described, lost, named_optimizer, settled
+from tenonnx_training.settings import described, lost, named_optimizer, resolved_settings
 from tenonnx_training.state import HISTORY, not_finite, restore, settings_of, write_back
 from tenonnx_training.step_graph import evaluation_graph, step_graph
 from tenonnx_training.unmarked_state import adopt
@@ -40,16 +40,15 @@ from tenonnx_training.updates import COUNT, LAST, RATE, SEED, UPDATES, average_n
 
 Array = np.ndarray[Any, Any]
 
-#: The first opset in which a scatter can add, as the gradients of gathers do.
+#: First opset version whose scatter ops can add, as needed for gradients of gathers.
 _OLDEST = 16
 
 
 class TrainingStep:
-    """Trains ``graph`` by one batch a call. Parameters and moments stay with the backend until ``write_back``.
+    """Trains ``graph`` with one batch per call. The backend keeps parameters and moments until ``write_back``.
 
-    ``options`` are fields of ``StepConfig``, given one by one or as a ``config``, and options of the backend. A graph
-    that carries training state goes on from it, and what is not given is as it was before. ``notes`` say what a reader
-    of the file should know.
+    ``options`` are fields of ``StepConfig``, one by one or as a ``config``, and options of the backend. A graph with
+    training state resumes from it and keeps its settings unless they are passed. ``notes`` are remarks for the user.
     """
 
     @takes(StepConfig)
@@ -73,7 +72,7 @@ class TrainingStep:
         how = [each.name for each in fields(Recipe)]
         kept = ("loss", "loss_weights", "output", "temperature", "teacher_weight")
         given = {name: getattr(config, name) for name in (*kept, "optimizer", "seed", *how)}
-        chosen, news = settled(graph.training_state, given)
+        chosen, news = resolved_settings(graph.training_state, given)
         if config.trainable is None:
             chosen["trainable"] = as_before(graph, chosen["trainable"])
         if config.groups is None:
@@ -108,7 +107,7 @@ class TrainingStep:
             self._made.notes += self._notes_on_rate()
 
     def _compile(self) -> None:
-        """Compile the step, and give it the state of the graph that is trained."""
+        """Compile the step, and load the training state of the graph."""
         self.program = self._made.graph.compile(**self._options, state=self._made.state)
         self._settings = restore(self._source, self._made, self.optimizer, self.program.state)
         self.steps = int(self.program.state[COUNT])
@@ -126,12 +125,12 @@ class TrainingStep:
 
     @property
     def source(self) -> Graph:
-        """The graph that is trained, as it was written back last."""
+        """The graph that is trained, as of the last ``write_back``."""
         return self._source
 
     @property
     def updates(self) -> int:
-        """Number of updates: one for as many batches as are accumulated. Schedules count them."""
+        """Number of updates, one for every ``accumulate`` batches. Schedules count them."""
         return self.steps if self.recipe.accumulate == 1 else int(self.program.state[UPDATES])
 
     @property
@@ -140,12 +139,12 @@ class TrainingStep:
 
     @property
     def labels(self) -> str | None:
-        """The name under which a batch holds the labels, None if the loss needs none."""
+        """Name of the labels in a batch, None for a loss without labels."""
         return self._made.measured.labels
 
     @property
     def label_names(self) -> list[str]:
-        """The names of all labels, one for each output that has a loss."""
+        """Names of all labels, one for each output with a loss."""
         return self._made.measured.label_names
 
     @property
@@ -157,15 +156,15 @@ class TrainingStep:
     def __call__(
         self, batch: Mapping[str, Any], *, learning_rate: float | None = None, last: bool = False
     ) -> dict[str, float]:
-        """Train by one batch: the model's inputs and the labels. Returns the loss and the metrics before the update.
+        """Train on one batch: the model's inputs and the labels. Returns the loss and the metrics before the update.
 
-        With ``accumulate``, the ``last`` batch of an epoch is followed by an update with the mean gradient of those
-        gathered until then. Raises ``InvalidFeed`` for a batch that does not fit; then nothing is changed.
+        With ``accumulate``, the ``last`` batch of an epoch triggers an update with the mean gradient accumulated so
+        far. Raises ``InvalidFeed`` for an invalid batch, without changing anything.
         """
         return self._values(self.train(batch, learning_rate=learning_rate, last=last))
 
     def train(self, batch: Mapping[str, Any], *, learning_rate: float | None = None, last: bool = False) -> Measurement:
-        """Train by one batch, for callers that gather what is measured."""
+        """Train on one batch, for callers that accumulate measurements."""
         fed = self._fed(batch)
         rate = self.optimizer.learning_rate if learning_rate is None else learning_rate
         feeds = {**fed, RATE: np.asarray(rate_at(rate, self.updates), np.float32)}
@@ -178,11 +177,11 @@ class TrainingStep:
         return self._measured(results, fed)
 
     def evaluate(self, batch: Mapping[str, Any]) -> dict[str, float]:
-        """The loss and the metrics of a batch by the model as it will be used, nothing being trained."""
+        """The loss and the metrics of a batch in inference mode, without training."""
         return self._values(self.test(batch))
 
     def test(self, batch: Mapping[str, Any]) -> Measurement:
-        """``evaluate`` for callers that gather what is measured."""
+        """``evaluate`` for callers that accumulate measurements."""
         fed = self._fed(batch)
         changing = [*self._made.parameters, *self._made.statistics]
         following_them = [name for bias in self._made.biases for name in (bias.quantized, bias.scale)]
@@ -205,7 +204,7 @@ class TrainingStep:
         return self._measured(program({**source, **followed, **feeds}), fed)
 
     def measuring(self, *, going_on: bool = False) -> Measuring:
-        """Collector of the measurements of this step, continued from the state of its graph if ``going_on``."""
+        """Accumulator for measurements of this step, resumed from the state of its graph if ``going_on``."""
         found = Measuring(self._made.measured.scalars, self._made.measured.metrics)
         if going_on and (state := self._source.training_state) is not None:
             found.sums |= state.settings.get("sums", {})
@@ -222,7 +221,7 @@ class TrainingStep:
         return self._made.measured.measurement(results, fed, samples_of(fed))
 
     def write_back(self, *, measured: Mapping[str, Array] | None = None, **progress: Any) -> Graph:
-        """Give the graph the trained contents, the training state and the form in which it is used; returns it."""
+        """Write the trained contents and the training state to the graph, in inference mode; returns it."""
         settings = self._progress(progress)
         write_back(self._source, self._made, self.optimizer, self.program.state, settings, measured or {})
         if not self._keep_training_form:
@@ -230,9 +229,9 @@ class TrainingStep:
         return self._source
 
     def snapshot(self, *, measured: Mapping[str, Array] | None = None, **progress: Any) -> Callable[[], Graph]:
-        """A function that makes a graph of its own of what ``write_back`` would write now.
+        """A function that makes a separate graph with the contents that ``write_back`` would write now.
 
-        Another thread may call it while this step goes on; the graph holds until that of the next snapshot is made.
+        Another thread may call it while training goes on; its graph is valid until that of the next snapshot is made.
         """
         if self._copy is None:
             self._copy = copy_graph(self._source)
@@ -245,7 +244,7 @@ class TrainingStep:
     def write_parts(
         self, folder: str | os.PathLike[str], *, measured: Mapping[str, Array] | None = None, **progress: Any
     ) -> None:
-        """Write a checkpoint in parts (``*.shards``): of what lies on several devices each process writes its own."""
+        """Write a sharded checkpoint (``*.shards``): each process writes the arrays of its devices."""
         state = self.program.state
         names = [*self._made.parameters, *self._made.statistics, *self._made.slots, COUNT]
         held = getattr(state, "held", state)
@@ -258,7 +257,7 @@ class TrainingStep:
         shards.write(folder, self.steps, source, lying, settings, measured or {})
 
     def _progress(self, progress: Mapping[str, Any]) -> dict[str, Any]:
-        """Recipe and progress, for a training state."""
+        """Recipe and progress as settings of a training state."""
         plain = ("sums", HISTORY)
         told = {name: value if name in plain else described(value) for name, value in progress.items()}
         if self.recipe.groups:
@@ -268,9 +267,9 @@ class TrainingStep:
         return {**self._described, "seed": self.seed, **told}
 
     def graph(self) -> Graph:
-        """The whole step as a graph, with defaults as they are now for all that it changes."""
+        """The step as a graph, whose inputs for all that it changes have the current contents as defaults."""
         graph = copy_graph(self._made.graph)
-        graph.training_state = None  # it is among the defaults
+        graph.training_state = None  # the defaults include it
         contents = {name: self.program.state[name] for name in self._made.state}
         contents[RATE] = np.float32(rate_at(self.optimizer.learning_rate, self.updates))
         contents[SEED] = np.int64(self.seed)
@@ -281,10 +280,10 @@ class TrainingStep:
         return graph
 
     def export(self, path: str | os.PathLike[str] | BinaryIO, **fields: Any) -> Report:
-        """Write the whole step as an ONNX file, which any runtime can drive, with defaults for all that it changes.
+        """Write the step as an ONNX file that any runtime can run, with defaults for all inputs that it changes.
 
-        Its metadata says which output replaces which input (``tenonnx.state``). Unless ``fields`` of the export say
-        otherwise, it has the model's opset, but at least one that has what gradients are made of.
+        The metadata entry ``tenonnx.state`` maps inputs to the outputs that replace them. By default, the file has the
+        model's opset version, but at least the first one with the ops that gradients need.
         """
         if self._made.biases:
             raise InvalidCall(
@@ -299,11 +298,11 @@ class TrainingStep:
         return export(graph, path, **fields)
 
     def _not_finite(self) -> list[str]:
-        """The variables that were finite in the graph and have infinities or NaN by now."""
+        """The variables that were finite in the graph but are no longer."""
         return not_finite(self._source, self._made, self.program.state)
 
     def _fed(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The arrays of a batch. Raises ``InvalidFeed`` for names, types and labels that there are not."""
+        """The arrays of a batch. Raises ``InvalidFeed`` for unknown names, and for invalid types and labels."""
         if isinstance(batch, Mapping):
             batch = self._in_floats(self._made.measured.given(batch))
         try:
@@ -319,7 +318,7 @@ class TrainingStep:
         return fed
 
     def _in_floats(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """A batch with whole numbers as the floats that the graph takes, where these are the same numbers."""
+        """Convert integers in a batch to floats where the graph takes floats and the conversion is exact."""
         cast = dict(batch)
         for name, array in batch.items():
             if isinstance(array, np.ndarray) and array.dtype.kind in "biu" and name in self._floats:
@@ -328,7 +327,7 @@ class TrainingStep:
         return cast
 
     def _advice(self, batch: Any) -> str:
-        """Advice for labels of another type, by the type of the prediction."""
+        """Advice for labels of the wrong type, from the type of the prediction."""
         wanted = next((value.tensor for value in self._checked.all_inputs if value.name == self.labels), None)
         if wanted is None or not isinstance(batch, Mapping) or self.labels not in batch:
             return ""
@@ -358,7 +357,7 @@ def _notes_on_lost(*settings: Any) -> list[str]:
 
 
 def as_optimizer(optimizer: Optimizer | str | None) -> Optimizer:
-    """An optimizer by name, with its default settings, or the object itself."""
+    """An optimizer by name, with default settings, or the object itself."""
     if optimizer is None or isinstance(optimizer, str):
         return named_optimizer(optimizer, None, {})
     if isinstance(optimizer, type) or not hasattr(optimizer, "scalars"):

@@ -1,4 +1,4 @@
-"""Training state in files whose metadata says nothing of it, as another program may have left them."""
+"""Training state in files without metadata, as other programs may leave them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from tenonnx.extend.formats import PARAMETERS, TrainingState
 from tenonnx_training.optimizers import OPTIMIZERS
 from tenonnx_training.updates import COUNT, average_name, gathered_name
 
-#: What files call that which each optimizer keeps of a parameter, behind its name.
+#: Suffixes of the names of slots in files, by optimizer.
 _SLOTS = {f"__{name}_{slot}": name for name, make in OPTIMIZERS.items() for slot in make().slots}
 _OTHERS = (average_name(""), gathered_name(""))
 
 
 def looks_like_state(graph: Graph) -> list[str]:
-    """The variables that no node reads and that are called as what training keeps of a parameter, in file order."""
+    """The variables that no node reads and whose names are those of training state, in file order."""
     used = {value.name for nested in graph.nested() for node in nested.nodes for value in node.uses}
     used |= {value.name for value in graph.outputs}
     return [v.name for v in graph.variables if v.name not in used and v.name.endswith((*_SLOTS, *_OTHERS))]
 
 
 def adopt(graph: Graph) -> list[str]:
-    """Make training state of the variables of ``graph`` that are that by name, shape and use; returns notes.
+    """Convert variables of ``graph`` to training state by name, shape and use; returns notes.
 
-    Raises ``InvalidCall`` where names, shapes and optimizers do not fit each other: such variables are never trained.
+    Raises ``InvalidCall`` where names, shapes and optimizers are inconsistent; such variables are never trained.
     """
     kept = looks_like_state(graph)
     if not kept:

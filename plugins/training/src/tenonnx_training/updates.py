@@ -1,4 +1,4 @@
-"""The update of every parameter, as part of a graph that has the gradients."""
+"""Adding the optimizer updates to a graph with gradients."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from tenonnx_training.parameters import grouped
 from tenonnx_training.recipe import Group, Recipe
 from tenonnx_training.scales import scales_of
 
-#: Names of what a step graph has beside the inputs and variables of the model.
+#: Names of inputs that a step graph has in addition to the inputs and variables of the model.
 RATE, COUNT, SEED = "learning_rate", "training__step", "training__seed"
 
-#: Further names of it: how many updates there were, by what the loss is scaled, and how many updates that was borne.
+#: More of these: number of updates, loss scale, and number of finite updates in a row.
 UPDATES, SCALE, ROW = "training__updates", "training__scale", "training__row"
 
-#: How many batches were gathered since the last update, and whether a batch is the last one before an update.
+#: More of these: batches accumulated since the last update, and whether a batch is the last one of an epoch.
 GATHERED, LAST = "training__batches", "training__last"
 
-#: The scale of the loss at first, and after how many updates that bore it there is a larger one.
+#: Initial loss scale, and the number of finite updates after which it doubles.
 _FIRST_SCALE, _PATIENCE = 2.0**16, 2000
 
-#: How far the logarithm of a scale of quantized values goes in an update.
+#: Maximum change of the logarithm of a quantization scale in an update.
 _FARTHEST = 1.0
 
 
 class Updates:
-    """Adds the update of every parameter to a graph that has the gradients.
+    """Adds the update of every parameter to a graph with gradients.
 
-    ``state`` maps every input that training changes to the output that replaces it, ``slots`` are those of it that are
-    neither parameters nor statistics. ``contents`` are what these inputs hold at first. They get them last, so that
-    nothing is folded.
+    ``state`` maps every input that training changes to the output that replaces it; ``slots`` are those that are
+    neither parameters nor statistics. ``contents`` are the initial contents of these inputs. They are assigned last, so
+    that nothing is folded.
     """
 
     def __init__(self, graph: Graph, source: Graph, optimizer: Optimizer, recipe: Recipe) -> None:
@@ -52,7 +52,7 @@ class Updates:
         self.contents = {v.name: v.data for v in source.variables}
         self.all_inputs = {v.name: v for v in graph.all_inputs}
         self._groups = grouped(source, recipe.groups)
-        #: What gathered gradients are multiplied by where fewer batches were gathered than ``accumulate``.
+        #: Factor of accumulated gradients where fewer than ``accumulate`` batches were accumulated.
         self._share: Value | None = None
         self._scales = scales_of(source)
         self._rows = {v.name: v.role.fixed_rows for v in source.variables if v.role is not None and v.role.fixed_rows}
@@ -63,7 +63,7 @@ class Updates:
         following = count + 1
         self.replace(COUNT, following)
         wide = {name: _as(g, _stage(self.all_inputs[name].dtype)) for name, g in gradients.items()}
-        wide = {name: self._staying(name, constant(0.0, g.dtype), g) for name, g in wide.items()}
+        wide = {name: self._with_fixed_rows(name, constant(0.0, g.dtype), g) for name, g in wide.items()}
         wide = {name: g * self._wide(name) if name in self._scales else g for name, g in wide.items()}
         finite = _finite(list(wide.values())) if self.recipe.scales else None
         due = finite
@@ -86,7 +86,7 @@ class Updates:
         if due is None:
             changed = moved()
         else:
-            changed = self._where(due, lambda: {UPDATES: number, **self._emptied(wide), **moved()}, wide)
+            changed = self._where(due, lambda: {UPDATES: number, **self._reset_gathered(wide), **moved()}, wide)
         for name, value in changed.items():
             self.replace(name, value)
         if finite is not None:
@@ -99,7 +99,7 @@ class Updates:
         averages: Mapping[str, Value],
         number: Value,
     ) -> dict[str, Value]:
-        """Parameters, slots and averages as they are after update ``number``, by name."""
+        """Parameters, slots and averages after update ``number``, by name."""
         whole = self._share
         if whole is not None:
             gradients = {name: gradient * _as(whole, gradient.dtype) for name, gradient in gradients.items()}
@@ -118,7 +118,7 @@ class Updates:
                 after, *others = self._scale_of_quantized(parameter, scaled, kept[name], optimizer, scalars)
             else:
                 after, *others = optimizer.update(wide, scaled, kept[name], scalars)
-            after = self._staying(name, wide, after)
+            after = self._with_fixed_rows(name, wide, after)
             found[name] = _as(after, parameter.dtype)
             found.update({slot.name: value for slot, value in zip(kept[name], others, strict=True)})
             if name in averages:
@@ -127,7 +127,7 @@ class Updates:
         return found
 
     def _wide(self, name: str) -> Value:
-        """A parameter in the type in which it is updated."""
+        """A parameter in the dtype in which it is updated."""
         return _as(self.all_inputs[name], _stage(self.all_inputs[name].dtype))
 
     def _scale_of_quantized(
@@ -138,10 +138,10 @@ class Updates:
         optimizer: Optimizer,
         scalars: Mapping[str, Value],
     ) -> tuple[Value, ...]:
-        """The update of the logarithm of a scale, so that it stays positive; ``gradient`` is that of the logarithm.
+        """Update the logarithm of a scale, so that it stays positive; ``gradient`` is that of the logarithm.
 
-        One update makes it e times as large or small at most. A scale of 0 or infinity stays, and nothing decays: a
-        logarithm of 0 is a scale of 1.
+        One update changes it at most by a factor of e. A scale of 0 or infinity stays, and there is no weight decay,
+        which would pull the scale to 1.
         """
         before, narrow = self._wide(parameter.name), parameter.dtype is DType.float16
         ends: Any = np.finfo(np.float16 if narrow else np.float32)
@@ -154,8 +154,8 @@ class Updates:
         moved = before * exp(minimum(maximum(after - logarithm, -_FARTHEST), _FARTHEST))
         return where(sound, minimum(maximum(moved, least), greatest), before), *others
 
-    def _staying(self, name: str, before: Value, after: Value) -> Value:
-        """``after`` with the rows of a parameter that are to stay as they were."""
+    def _with_fixed_rows(self, name: str, before: Value, after: Value) -> Value:
+        """``after`` with the frozen rows of a parameter taken from ``before``."""
         if name not in self._rows:
             return after
         sizes = [dim for dim in self.all_inputs[name].shape if isinstance(dim, int)]
@@ -164,7 +164,7 @@ class Updates:
         return where(constant(mask), before, after)  # type: ignore[no-any-return]
 
     def _where(self, due: Value, moved: Callable[[], dict[str, Value]], wide: Mapping[str, Value]) -> dict[str, Value]:
-        """Result of ``moved`` where an update is ``due``; otherwise all stays, and gradients are accumulated."""
+        """Result of ``moved`` where an update is ``due``; otherwise nothing changes, and gradients are accumulated."""
         names: list[str] = []
 
         def update() -> list[Value]:
@@ -181,12 +181,12 @@ class Updates:
         return dict(zip(names, found, strict=True))
 
     def _gathered(self, name: str, gradient: Value, finite: Value | None) -> Value:
-        """The gathered gradient of a parameter, without one that is no number: ``accumulate`` of them are the mean."""
+        """The accumulated gradient of a parameter, divided by ``accumulate``; non-finite gradients are skipped."""
         held = self._extra(gathered_name(name), gradient.tensor.with_shape(self.all_inputs[name].tensor.shape))
         more = held + gradient / float(self.recipe.accumulate)
         return more if finite is None else where(finite, more, held)
 
-    def _emptied(self, wide: Mapping[str, Value]) -> dict[str, Value]:
+    def _reset_gathered(self, wide: Mapping[str, Value]) -> dict[str, Value]:
         gathered = wide if self.recipe.accumulate > 1 else ()
         return {gathered_name(name): ops.zeros_like(wide[name]) for name in gathered}
 
@@ -199,7 +199,7 @@ class Updates:
         return value
 
     def _scale(self, finite: Value) -> None:
-        """Twice the scale after so many updates in a row, half of it after one that gradients did not bear."""
+        """Double the loss scale after enough finite updates in a row, halve it after a non-finite one."""
         scale = self.all_inputs[SCALE]
         self.contents[SCALE] = ArrayConstant(np.asarray(_FIRST_SCALE, np.float32))
         self.slots.append(SCALE)
@@ -209,7 +209,7 @@ class Updates:
         self.replace(ROW, where(grown, 0, row))
 
     def _factor(self, gradients: Sequence[Value]) -> Value | None:
-        """Factor of all gradients, None for 1: clipping by their common norm (Pascanu et al. 2013)."""
+        """Factor of all gradients, None for 1: loss scale, and clipping by the common norm (Pascanu et al. 2013)."""
         unscaled: Any = 1.0 / self.recipe.loss_scale
         if self.recipe.scales:
             unscaled = 1.0 / self.all_inputs[SCALE]
@@ -222,26 +222,26 @@ class Updates:
             total = total + square
         bound = self.recipe.clip_norm
         norm = sqrt(total) * unscaled
-        small = constant(1e-6, "float32")  # which PyTorch adds
+        small = constant(1e-6, "float32")  # as PyTorch
         return bound / maximum(norm + small, constant(bound, "float32")) * unscaled  # type: ignore[no-any-return]
 
     def replace(self, name: str, value: Value) -> None:
-        """Let ``value`` be the next contents of the input of that name."""
+        """Replace the contents of the input of that name by ``value`` after each step."""
         self.state[name] = self.graph.output(free_name(self.graph, f"{name}/next"), value).name
 
     def fill(self) -> None:
-        """Give every input that is a variable its first contents."""
+        """Assign the initial contents of all inputs that are variables."""
         fill(self.graph, {name: contents for name, contents in self.contents.items() if name != RATE})
 
     def _input(self, name: str, kind: TensorType, first: float = 0) -> Value:
-        """The graph input of that name, which is filled with a number at first."""
-        if name not in self.all_inputs or name == RATE:  # noise reads the count, too
+        """The graph input of that name, initially filled with a number."""
+        if name not in self.all_inputs or name == RATE:  # random ops read the count, too
             self.all_inputs[name] = self.graph.input(name, kind)
         self.contents[name] = ArrayConstant(np.full(kind.shape or (), first, kind.dtype.numpy), kind.dtype)
         return self.all_inputs[name]
 
     def _extra(self, name: str, kind: TensorType) -> Value:
-        """An input of that name that begins with zeros and is kept in files."""
+        """An input of that name, initially zero, that is stored in files."""
         self.slots.append(name)
         return self._input(name, kind)
 
@@ -253,7 +253,7 @@ class Updates:
 
 
 class _Shared:
-    """The numbers that parameters share in an update: once for each optimizer, rate and element type."""
+    """Cache of numbers that parameters share in an update: one entry for each optimizer, rate and dtype."""
 
     def __init__(self, rate: Value, number: Value) -> None:
         self._rate, self._number = cast(rate, to=DType.float64), cast(number, to=DType.float64)
@@ -270,7 +270,7 @@ class _Shared:
 
 
 def fill(graph: Graph, contents: Mapping[str, Constant | None]) -> None:
-    """Make variables of the graph inputs that are named, with these contents."""
+    """Turn the named graph inputs into variables with these contents."""
     listed = {value.name for value in graph.variables}
     for value in graph.all_inputs:
         if value.name in contents:
@@ -307,7 +307,7 @@ def _number(number: Any) -> Value:
 
 
 def _finite(gradients: Sequence[Value]) -> Value:
-    """Whether all are numbers: nothing else times zero is zero."""
+    """Whether all are finite: only finite numbers times zero are zero."""
     total = cast(reduce_sum(gradients[0] * 0.0, keepdims=0), to=DType.float32)
     for gradient in gradients[1:]:
         total = total + cast(reduce_sum(gradient * 0.0, keepdims=0), to=DType.float32)

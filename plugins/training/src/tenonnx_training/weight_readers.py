@@ -9,30 +9,30 @@ from tenonnx.extend import Graph, Node, Op, Value, find_trait
 from tenonnx.extend.formats import Function
 from tenonnx_training.exporter_notes import module_of, parameter_at
 
-#: Ops through which a weight is the same weight.
+#: Ops whose output counts as the same weight.
 VIEWS = ("Identity", "Transpose", "Reshape")
 
-#: Inputs of BatchNormalization from this one on are running statistics.
+#: First running statistic among the inputs of BatchNormalization.
 _FIRST_STATISTIC = 3
 
-#: A node with subgraphs, and the one of them that holds the reader.
+#: A node with subgraphs, and the subgraph that contains the reader.
 Level = tuple[Node, Graph]
 
 
 def source_of(value: Value) -> Value:
-    """The value that ``value`` is another name of, by way of Identity nodes."""
+    """The value behind Identity nodes that produce ``value``."""
     while value.producer is not None and is_op(value.producer, "Identity"):
         (value,) = value.producer.uses
     return value
 
 
 def name_of(value: Value | None) -> str:
-    """The name of the variable that is read as ``value``, empty where none is."""
+    """Name of the variable behind ``value``, empty for None."""
     return "" if value is None else source_of(value).name
 
 
 def aliases(graph: Graph) -> dict[str, list[Value]]:
-    """Of each variable that has other names, the values that are these names; graph outputs are no names."""
+    """For each variable with other names, the values with these names, except graph outputs."""
     held, shown = set(graph.variables), set(graph.outputs)
     found: dict[str, list[Value]] = {}
     for node in graph.nodes:
@@ -43,7 +43,7 @@ def aliases(graph: Graph) -> dict[str, list[Value]]:
 
 
 def users(graph: Graph) -> dict[str, list[Node]]:
-    """The nodes that use each variable, under whatever name."""
+    """The nodes that use each variable, under any of its names."""
     found: dict[str, list[Node]] = {}
     for node in graph.nodes:
         for value in () if is_op(node, "Identity") else node.uses:
@@ -53,12 +53,12 @@ def users(graph: Graph) -> dict[str, list[Node]]:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A node that reads a variable at input ``slot``, by way of the ``views`` of it, and the module that it is of.
+    """A node that reads a variable at input ``slot``, through ``views`` of it, and its module.
 
-    ``module`` is the path of the module, or the name by which the file calls the weight there; empty where neither is
-    known. ``parameter`` is how the tracer calls the weight, empty where it does not say. ``within`` are the nodes with
-    subgraphs around the node, outermost first. ``inner`` are the op types and slots that read it in the end: those of
-    the node, or of the body of a model-local function that it calls.
+    ``module`` is the path of the module, or the name of the weight in the file there; empty if unknown. ``parameter``
+    is the tracer's name of the weight, empty if unknown. ``within`` are the enclosing nodes with subgraphs, outermost
+    first. ``inner`` are the op types and slots that finally read it: those of the node, or of the body of a model-local
+    function that it calls.
     """
 
     node: Node
@@ -72,7 +72,7 @@ class Reader:
 
     @property
     def statistic(self) -> bool:
-        """Whether it is a running mean or variance."""
+        """Whether it reads a running mean or variance."""
         return any(
             (domain, kind) == ("ai.onnx", "BatchNormalization") and slot >= _FIRST_STATISTIC
             for domain, kind, slot in self.inner
@@ -80,17 +80,17 @@ class Reader:
 
     @property
     def path(self) -> str:
-        """The path of the module, empty where only names of the file tell."""
+        """The path of the module, empty if only names in the file are known."""
         return module_of(self.node)
 
     @property
     def unknown(self) -> bool:
-        """Whether the node lies in a body and nothing tells its module: then it may be any."""
+        """Whether the node is in a subgraph and its module is unknown."""
         return bool(self.within) and not self.path and not self.name
 
     @property
     def own_slot(self) -> int:
-        """The slot where each slot of the node takes a weight of its own, else -1."""
+        """The slot, where each slot of the node takes a separate weight; else -1."""
         if isinstance(self.node.op, Function):
             return self.slot
         told = find_trait(self.node.op, "weights") if isinstance(self.node.op, Op) else None
@@ -99,7 +99,7 @@ class Reader:
 
 
 def readers(graph: Graph) -> dict[str, list[Reader]]:
-    """The readers of each variable, by its name, those in subgraphs and functions included."""
+    """The readers of each variable by its name, including those in subgraphs and functions."""
     found: dict[str, list[Reader]] = {}
     consumers = {each: each.uses() for each in graph.nested()}
     for variable in graph.variables:
@@ -131,7 +131,7 @@ def _reader(node: Node, slot: int, views: tuple[Node, ...], within: tuple[Level,
 
 
 def _inner(node: Node, slot: int) -> Iterator[tuple[str, str, int]]:
-    """The op types and slots that read input ``slot`` of a node in the end."""
+    """The op types and slots that finally read input ``slot`` of a node."""
     if not isinstance(node.op, Function) or slot >= len(node.op.body.all_inputs):
         yield node.domain, node.op_type, slot
         return
@@ -148,9 +148,9 @@ def _inner(node: Node, slot: int) -> Iterator[tuple[str, str, int]]:
 
 
 def paths_of(node: Node) -> list[str]:
-    """The paths by which patterns find a node: its name, as ``/head/Gemm`` also ``head.Gemm``, and that of its module.
+    """The paths that patterns match: a node's name, for ``/head/Gemm`` also ``head.Gemm``, and that of its module.
 
-    A node of PyTorch's dynamo exporter, all of whose names are flat, has ``head.node_linear``.
+    A node of PyTorch's dynamo exporter, whose names are flat, has ``head.node_linear``.
     """
     found = [node.name]
     if "/" in node.name:

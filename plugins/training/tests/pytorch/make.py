@@ -1,7 +1,7 @@
 """Reference results of PyTorch on the same models, weights and batches, for ``test_pytorch.py``.
 
-Run ``python make.py`` where PyTorch and onnxscript are installed. It writes models ``*.onnx`` beside this file, and for
-each a ``*.npz`` with 20 batches, the loss of every step by each optimizer, and running statistics at the end.
+Run ``python make.py`` with PyTorch and onnxscript installed. It writes models ``*.onnx`` next to this file. For each
+one it writes a ``*.npz`` with 20 batches, the loss of every step by optimizer, and the final running statistics.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ MODELS = {"mlp": (mlp, (12,)), "cnn": (cnn, (1, 8, 8)), "lstm": (Recurrent, (6, 
 
 
 def export(model, name, sample):
-    """By the newer exporter; by the older one where that would fold BatchNormalization."""
+    """Export by dynamo, or by TorchScript for models whose BatchNormalization dynamo would fold."""
     path = FOLDER / f"{name}.onnx"
     model.train()
     if name == "cnn":
@@ -103,7 +103,7 @@ def export(model, name, sample):
 
 
 def strip(path):
-    """Take out what the exporter notes of the machine that it ran on."""
+    """Remove the exporter's metadata about the machine."""
     model = onnx.load(path)
     for part in (
         model,
@@ -123,7 +123,7 @@ def main():
     for name, (build, shape) in MODELS.items():
         torch.manual_seed(0)
         start = build()
-        for parameter in start.parameters():  # equal ones would be one initializer in the file
+        for parameter in start.parameters():  # the exporter would merge equal ones into one initializer
             parameter.data += 0.05 * torch.randn_like(parameter)
         x = random.standard_normal((STEPS, BATCH, *shape)).astype(np.float32)
         labels = random.integers(0, CLASSES, (STEPS, BATCH))

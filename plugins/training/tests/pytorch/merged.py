@@ -1,7 +1,7 @@
-"""A new residual network in PyTorch, with equal initializers that the exporter merges.
+"""An untrained residual network in PyTorch, with equal initializers that the exporter merges.
 
-Run ``python merged.py`` where PyTorch is installed; it writes ``merged.onnx`` and ``merged.npz`` beside this file: the
-batches, the losses of 20 steps, and parameters and statistics at the end, by the names that PyTorch has for them.
+Run ``python merged.py`` with PyTorch installed; it writes ``merged.onnx`` and ``merged.npz`` next to this file: the
+batches, the losses of 20 steps, and the final parameters and statistics by PyTorch's names.
 """
 
 import copy

@@ -1,7 +1,7 @@
 """Reference results of PyTorch for many recipes: rates by pattern, clipping, averages, mixed precision.
 
-Run ``python recipes.py`` where PyTorch is installed; it reads ``mlp.npz``, whose batches and first weights it takes,
-and writes ``recipes.npz`` beside this file: the losses of every step, and averaged parameters.
+Run ``python recipes.py`` with PyTorch installed; it reads batches and initial weights from ``mlp.npz``, and writes
+``recipes.npz`` next to this file: the losses of every step, and averaged parameters.
 """
 
 import copy
@@ -63,7 +63,7 @@ def main():
         found[name] = steps(model, torch.optim.Adam(model.parameters(), lr=1e-2), data, autocast=kind)
     model = fresh()
     averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
-    averaged.update_parameters(model)  # the first one copies
+    averaged.update_parameters(model)  # the first call copies
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     found["average"] = steps(model, optimizer, data, after=lambda: averaged.update_parameters(model))
     found |= {f"average/{name}": value.numpy() for name, value in averaged.module.state_dict().items()}

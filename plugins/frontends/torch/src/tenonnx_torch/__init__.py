@@ -13,7 +13,7 @@ _PLACES = {"Exported": "exporting", "Network": "network", "export": "exporting",
 
 
 def __getattr__(name: str) -> Any:
-    """Public names, imported on first use: PyTorch takes seconds to import, and a backend is inspected before that."""
+    """Import public names on first use: PyTorch takes seconds to import, and backends are inspected before that."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Arrays of any library as tensors on a device, by DLPack, and back."""
+"""Conversion between arrays of any library and tensors on a device, by DLPack."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tenonnx_torch.values import NATIVE, tensors_in, to_arrays
 
 
 def is_foreign(held: Any) -> bool:
-    """Whether something is an array of another library than numpy."""
+    """Whether an object is an array of a library other than numpy."""
     return hasattr(held, "__dlpack__") and not isinstance(held, np.ndarray | np.generic)
 
 
 def as_tensor(held: Any) -> Any:
-    """An array as a tensor in the same memory; as an array of numpy where PyTorch has no such elements."""
+    """An array as a tensor that shares its memory; as a numpy array where PyTorch lacks the element type."""
     if isinstance(held, torch.Tensor):
         return held.detach() if held.layout is torch.strided else held.detach().to_dense()
     try:
@@ -30,7 +30,7 @@ def as_tensor(held: Any) -> Any:
 
 
 def giver(feeds: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """Converter of tensors to arrays: of the first library among the feeds that is not numpy; else of numpy."""
+    """Converter of tensors to arrays of the first library among the feeds other than numpy; else to numpy."""
     for feed in feeds.values():
         if isinstance(feed, torch.Tensor):
             return lambda held: held
@@ -42,7 +42,7 @@ def giver(feeds: Mapping[str, Any]) -> Callable[[Any], Any]:
 
 
 class TensorFeeds:
-    """``FeedCheck`` for feeds that may be tensors on a device, of which nothing is copied to look at it."""
+    """``FeedCheck`` for feeds that may be tensors on a device, which it checks without copying."""
 
     def __init__(self, inputs: Sequence[Value], state: Collection[str] = ()) -> None:
         self._inputs = {value.name: value for value in inputs}
@@ -51,24 +51,24 @@ class TensorFeeds:
 
     @classmethod
     def beside(cls, graph: Any, state: Collection[str]) -> TensorFeeds:
-        """For inputs of which some are ``state``, which need not be fed."""
+        """A check of feeds for a graph in which the inputs in ``state`` are optional."""
         made = cls(graph.inputs, state)
         made._check = StateFeedCheck(graph, state)
         return made
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """The contents of what is fed, by name. Raises ``InvalidFeed`` as ``check_feeds`` does."""
+        """The checked feeds by name. Raises ``InvalidFeed`` as ``check_feeds`` does."""
         tensors = {} if not isinstance(feeds, Mapping) else {k: as_tensor(v) for k, v in feeds.items() if is_foreign(v)}
         if not tensors:
             return self._named(self._check(feeds), feeds)
         shown = {name: self._shown(name, tensors.get(name, feed)) for name, feed in feeds.items()}
         away = any(t.device.type != "cpu" for t in tensors.values() if isinstance(t, torch.Tensor))
         found = self._named(self._stand_ins(shown) if away else self._check(shown), shown)
-        same = {name for name in tensors if found.get(name) is shown[name]}  # others were cast
+        same = {name for name in tensors if found.get(name) is shown[name]}  # the others were cast
         return {name: tensors[name] if name in same else array for name, array in found.items()}
 
     def _stand_ins(self, shown: Mapping[str, Any]) -> Any:
-        """The check without what is asked of numbers, which are not looked at on a device."""
+        """The checks of types and shapes only: contents on a device are not read."""
         needed = [v for name, v in self._inputs.items() if name in shown or name not in self._state]
         return dict(zip([v.name for v in needed], check_feeds(needed, shown), strict=True))
 
@@ -76,7 +76,7 @@ class TensorFeeds:
         return found if isinstance(found, dict) else dict(zip(self._inputs, found, strict=True))
 
     def _shown(self, name: str, feed: Any) -> Any:
-        """An array of the same shape and elements: that of a tensor of the processor, or one without contents."""
+        """An array of the same shape and dtype: the tensor's own on the CPU, else one without contents."""
         if not isinstance(feed, torch.Tensor):
             return feed
         if feed.device.type == "cpu":
@@ -92,7 +92,7 @@ class TensorFeeds:
 
 
 class Owned:
-    """Copies what the caller could see again elsewhere: in feeds, in constants and states, or in another output."""
+    """Copies results that share memory with feeds, constants, states or other outputs."""
 
     def __init__(self, kept: Iterable[Any]) -> None:
         self._kept = {_memory(t) for each in kept for t in tensors_in(each)}

@@ -1,7 +1,7 @@
-"""Scaled dot-product attention as PyTorch computes it: a query that may attend to nothing gives 0.
+"""Scaled dot-product attention with PyTorch's semantics: a query without any allowed key results in 0.
 
-The exporter masks by the lowest number, with which such a query attends to everything alike, and gives NaN where a mask
-of floats is -inf; it takes four axes alone.
+The exporter masks by the lowest finite number, with which such a query attends to all keys equally. It gives NaN where
+a float mask is -inf, and supports only four axes.
 """
 
 from __future__ import annotations
@@ -44,6 +44,6 @@ def attention(
 
 
 def _repeated(x: Tensor, heads: int) -> Tensor:
-    """Heads that several queries share, once for each."""
+    """Repeat each key or value head for the query heads that share it."""
     held = x.unsqueeze(2).expand(-1, -1, heads // x.shape[1], -1, -1)
     return held.reshape(x.shape[0], heads, *x.shape[2:])

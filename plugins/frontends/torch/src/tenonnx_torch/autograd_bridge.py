@@ -1,4 +1,4 @@
-"""Nodes on numpy within PyTorch, with the gradients of their ops; straight-through for quantized values."""
+"""Nodes computed by numpy within PyTorch, with gradients; straight-through for quantized values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tenonnx_torch.values import NATIVE, to_arrays, to_contents
 
 
 def stands_in(contents: Any, value: Value | None) -> bool:
-    """Whether floats represent the quantized values in ``value``, as PyTorch has no gradient for integers."""
+    """Whether floats represent the integers of ``value``, since PyTorch has no gradients for integers."""
     kind = None if value is None else value.type
     is_float = isinstance(contents, torch.Tensor) and contents.is_floating_point()
     return is_float and isinstance(kind, TensorType) and NATIVE.get(kind.dtype) is not contents.dtype
 
 
 def exact(contents: Any, value: Value | None) -> Any:
-    """Contents of ``value`` in its own type, without a gradient where they stood for quantized values."""
+    """Contents of ``value`` in its own dtype; without a gradient if floats represented integers."""
     return to_contents(_array(contents, value)) if stands_in(contents, value) else contents
 
 
@@ -32,7 +32,7 @@ def _array(contents: Any, value: Value | None) -> Any:
 
 
 class Slope:
-    """Autograd function of a numpy rule, with the gradient of its op for the arguments that are trained."""
+    """Autograd function for a node that numpy computes, with the vjp of its op."""
 
     def __init__(
         self, node: Node, inputs: Sequence[Value | None], attributes: Mapping[str, Any], opsets: Mapping[str, int]
@@ -43,18 +43,18 @@ class Slope:
         self._backward: dict[tuple[int, ...], Any] = {}
 
     def __call__(self, arguments: Sequence[Any]) -> Any:
-        """The outputs. Raises ``NotDifferentiable`` for an op without a gradient, and for what is in containers."""
+        """The outputs. Raises ``NotDifferentiable`` for an op without a gradient, and for sequences."""
         if any(isinstance(each, list | tuple) for each in arguments):
             raise NotDifferentiable("numpy computes this op, and no gradient passes through sequences")
         trained = tuple(k for k, a in enumerate(arguments) if isinstance(a, torch.Tensor) and a.requires_grad)
         if trained not in self._backward:
-            self._backward[trained] = self._made(trained)
+            self._backward[trained] = self._gradient_program(trained)
         arrays = [_array(a, value) for a, value in zip(arguments, self._inputs, strict=True)]
         found = _Computed.apply(self, arrays, trained, *(arguments[k] for k in trained))
         return found if len(found) > 1 else found[0]
 
     def forward(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """The outputs for arrays, by the rule of numpy or by the body."""
+        """The outputs for arrays, from the op's numpy rule or its body."""
         if self._rule is not None:
             found = self._rule(*arrays, **self._attributes)
             return found if isinstance(found, tuple) else (found,)
@@ -74,8 +74,8 @@ class Slope:
         }
         return [to_contents(array) for array in program({name: held[name] for name in dtypes}).values()]
 
-    def _made(self, trained: tuple[int, ...]) -> tuple[Any, dict[str, Any]]:
-        """A program for the gradients of these inputs, and the element types of what it is fed with, by name."""
+    def _gradient_program(self, trained: tuple[int, ...]) -> tuple[Any, dict[str, Any]]:
+        """A program for the gradients of the inputs ``trained``, and the dtypes of its feeds by name."""
         graph = self.graph(trained)
         places = [value.name for value in graph.all_inputs]
         back = pullback(graph, range(len(graph.outputs)), [places.index(f"x{k}") for k in trained])
@@ -83,7 +83,7 @@ class Slope:
         return compile_graph(back, "numpy"), {value.name: value.dtype.numpy for value in back.inputs}
 
     def graph(self, trained: Collection[int]) -> Graph:
-        """The node alone. Constants stay constants, except at the positions ``trained``, where they are inputs."""
+        """A graph of this node only, whose constants at the positions ``trained`` are inputs."""
         graph = Graph(opsets=self._opsets)
         inputs: list[Value | None] = []
         for k, value in enumerate(self._inputs):
@@ -102,8 +102,8 @@ class Slope:
         return graph
 
 
-def _standing_in(array: Any) -> torch.Tensor:
-    """An array that PyTorch can differentiate: quantized values become floats that hold them."""
+def _differentiable(array: Any) -> torch.Tensor:
+    """A differentiable tensor with the contents of an array: integers become floats."""
     array = np.asarray(array)
     if DType.of(array.dtype).is_float and DType.of(array.dtype) in NATIVE:
         return torch.as_tensor(to_contents(array))
@@ -114,7 +114,7 @@ class _Computed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, slope: Slope, arrays: list[Any], trained: tuple[int, ...], *tensors: torch.Tensor) -> Any:
         ctx.slope, ctx.arrays, ctx.trained, ctx.dtypes = slope, arrays, trained, [t.dtype for t in tensors]
-        return tuple(map(_standing_in, slope.forward(arrays)))
+        return tuple(map(_differentiable, slope.forward(arrays)))
 
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]

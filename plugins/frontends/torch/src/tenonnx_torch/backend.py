@@ -10,7 +10,7 @@ from tenonnx.extend.backends import FallbackProgram, Program, ShapeSpecializedPr
 
 __all__ = ["compile", "runtime", "speed"]
 
-#: Behind the runtimes that are made for graphs: node by node each of them is quicker.
+#: Slower than dedicated ONNX runtimes, which have less overhead per node.
 speed = 50
 
 runtime = "torch"
@@ -24,16 +24,16 @@ def compile(
     compiled: bool | str = False,
     strict: bool = False,
 ) -> Program:
-    """Make ``graph`` ready to run by PyTorch.
+    """Compile ``graph`` for PyTorch.
 
-    ``device`` is a device of PyTorch, such as ``"cuda"``; state and constants live there. ``compiled`` gives the first
-    two kinds of feeds a program of ``torch.compile``, True by its default backend or else that of this name; feeds of
-    other shapes run node by node. A program takes arrays of any library that knows DLPack, and gives such of the
-    first one that it is fed with, numpy's else: tensors of PyTorch come back on ``device``. Nodes that PyTorch
-    has no kernel for (text, 4-bit integers, a few ops) are computed by numpy between the others. A graph that it cannot
-    run goes to numpy with a ``FallbackWarning``, and so does a call that it refuses; one that cannot be compiled, as
-    numpy computes parts of it or its shapes depend on contents, runs node by node with such a warning. When ``strict``
-    these raise ``UnsupportedOp`` and ``InvalidCall``. Raises ``InvalidCall`` for wrong options.
+    ``device`` is a PyTorch device, such as ``"cuda"``, for state and constants. ``compiled`` runs the first two kinds
+    of feeds through ``torch.compile``, with its default backend for True, or a backend by name; feeds of other shapes
+    run node by node. A program accepts arrays of any library with DLPack and returns arrays of the first such library
+    among the feeds, else of numpy; PyTorch tensors are returned on ``device``. Nodes without a PyTorch kernel (strings,
+    4-bit integers, a few ops) are computed by numpy. A graph or a call that PyTorch cannot run falls back to numpy with
+    a ``FallbackWarning``. A graph that cannot be compiled, because numpy computes parts of it or shapes depend on
+    contents, runs node by node with such a warning. When ``strict``, ``UnsupportedOp`` and ``InvalidCall`` are raised
+    instead. Raises ``InvalidCall`` for invalid options.
     """
     from tenonnx_torch import arrays, running
 

@@ -1,7 +1,7 @@
-"""Bessel functions of both kinds, by the series of ``special.py``.
+"""Bessel functions of the first and second kind, by the series of ``special.py``.
 
-Far from 0 a function is a wave whose height and phase vary slowly with the square of ``5 / x``; near 0 what is left
-beside the logarithm and the pole is smooth.
+For large x, a function is a wave whose amplitude and phase vary slowly with ``(5 / x) ** 2``. Near 0, subtracting the
+logarithm and the pole leaves a smooth function.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tenonnx_torch.special import Series, i0, i1, real
 aten = torch.ops.aten
 special = torch.special
 
-#: Where the series near 0 ends, and PyTorch's own, which have a step there.
+#: End of the series near 0; PyTorch's own functions switch there, too.
 _NEAR = 5.0
 
 
-def _turned(x: Tensor, order: int) -> Tensor:
+def _phase(x: Tensor, order: int) -> Tensor:
     return x - (2 * order + 1) * math.pi / 4
 
 
 class _Wave(NamedTuple):
-    """The parts of J and Y beside the cosine and the sine, for one order, by ``(5 / x) ** 2``."""
+    """Amplitude factors of cosine and sine in J and Y of one order, as functions of ``(5 / x) ** 2``."""
 
     order: int
     even: Series
@@ -37,19 +37,19 @@ class _Wave(NamedTuple):
     def of(cls, order: int, j: Callable[[Tensor], Tensor], y: Callable[[Tensor], Tensor]) -> _Wave:
         def even(s: Tensor) -> Tensor:
             x = _NEAR / s.sqrt()
-            angle = _turned(x, order)
+            angle = _phase(x, order)
             return (x * (math.pi / 2)).sqrt() * (j(x) * angle.cos() + y(x) * angle.sin())
 
         def odd(s: Tensor) -> Tensor:
             x = _NEAR / s.sqrt()
-            angle = _turned(x, order)
+            angle = _phase(x, order)
             return (x * (math.pi / 2)).sqrt() * (y(x) * angle.cos() - j(x) * angle.sin()) / s.sqrt()
 
         return cls(order, Series(even, 0, 1, 20), Series(odd, 0, 1, 20))
 
     def __call__(self, x: Tensor, first: bool) -> Tensor:
         t = _NEAR / x
-        even, odd, angle = self.even(t * t), t * self.odd(t * t), _turned(x, self.order)
+        even, odd, angle = self.even(t * t), t * self.odd(t * t), _phase(x, self.order)
         wave = even * angle.cos() - odd * angle.sin() if first else even * angle.sin() + odd * angle.cos()
         return wave / (x * (math.pi / 2)).sqrt()
 
@@ -65,7 +65,7 @@ _Y1 = Series(
 
 
 def _parts(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The size of a number, within the range near 0, and beyond it."""
+    """The absolute value, and its clamped values for the ranges near 0 and beyond."""
     size = x.abs()
     return size, size.clamp(max=_NEAR), size.clamp(min=_NEAR)
 
@@ -149,7 +149,7 @@ def spherical_j0(x: Tensor) -> Tensor:
     return torch.where(x.isinf(), 0.0, torch.where(x == 0, 1.0, x.sin() / x))
 
 
-#: Where waves become a decay: Airy's function has its series between, and by the action of either side beyond.
+#: Range of the series of Airy's function, its period, and where it underflows; beyond it, asymptotic expansions hold.
 _FAR, _STEP, _FURTHEST = 8.0, 2.09, 533.0
 
 
@@ -169,7 +169,7 @@ def _decay(t: Tensor) -> Tensor:
 _AIRY = Series(special.airy_ai, -_FAR, -_STEP - 1e-9, 50), Series(special.airy_ai, -_STEP + 1e-9, _STEP - 1e-9, 40)
 _DECAY = Series(_decay, _FIRST / _FURTHEST, 1, 30)
 
-#: Of the expansion of Airy's function by inverse powers of the action.
+#: Coefficients of the asymptotic expansion of Airy's function.
 _TERMS = [math.gamma(3 * k + 0.5) / (54.0**k * math.factorial(k) * math.gamma(k + 0.5)) for k in range(16)]
 
 
@@ -194,7 +194,7 @@ def airy(x: Tensor) -> Tensor:
     return torch.where(x.isinf(), torch.nan, found)
 
 
-#: By operator, its function.
+#: Functions by operator.
 BESSEL: Mapping[Any, Callable[..., Tensor]] = {
     aten.special_bessel_j0.default: j0,
     torch.ops.prims.bessel_j0.default: j0,

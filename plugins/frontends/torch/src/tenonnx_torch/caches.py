@@ -1,4 +1,4 @@
-"""Caches of ``transformers`` as arguments and results: the tensors of their layers, by position and name."""
+"""Caches of ``transformers`` as arguments and results: the tensors of their layers by position and name."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch.utils import _pytree as pytree
 
 from tenonnx.extend import NotRepresentable
 
-#: What a layer keeps between calls.
+#: State tensors of a layer.
 _STATES = ("keys", "values")
 
 
 def recognize() -> None:
-    """Let caches of ``transformers``, where it is in use, be trees of tensors to PyTorch as tuples and dicts are.
+    """Register caches of ``transformers``, if it is imported, as pytrees in PyTorch.
 
-    A package that has said so itself is left alone.
+    A class that is registered already is left alone.
     """
     module = sys.modules.get("transformers.cache_utils")
     for name, flatten, unflatten in (
@@ -47,7 +47,7 @@ def children(cache: Any) -> list[Any]:
 
 
 def _context(cache: Any, flatten: Any) -> Any:
-    """Structure of a cache without its tensors: its kind, the kinds of its layers, and which hold something."""
+    """Structure of a cache without its tensors: its class, the classes of its layers, and which are initialized."""
     layers = getattr(cache, "layers", ()) if flatten is _layers else ()
     return type(cache), tuple((type(layer), bool(layer.is_initialized)) for layer in layers)
 
@@ -93,6 +93,6 @@ def _with_parts(children: Sequence[Any], context: Any) -> Any:
     kind, _ = context
     if all(_holds_tensors(child) for child in children):
         return kind(*children)
-    cache = object.__new__(kind)  # of something else, such as names of dims, whose lengths nobody may ask for
+    cache = object.__new__(kind)  # of names of dims, for example, for which the constructor would fail
     cache.self_attention_cache, cache.cross_attention_cache = children
     return cache

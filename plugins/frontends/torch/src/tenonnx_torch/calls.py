@@ -1,4 +1,4 @@
-"""Arguments that are not tensors, and dims in the notation of JSON and ``dynamic_axes``."""
+"""Non-tensor arguments, and dynamic dims as JSON or ``dynamic_axes``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenonnx_frontends import Dims, read_dims
 from tenonnx_torch.examples import Examples
 from tenonnx_torch.programs import arguments_of, free_dims, program_of
 
-#: What ``input_shape`` may be: one shape, several in order, or shapes by name.
+#: Types of ``input_shape``: one shape, several in order, or shapes by name.
 Shapes = Sequence[Any] | Mapping[str, Sequence[Any]]
 
 
@@ -31,7 +31,7 @@ def examples_of(
     width: int | None = None,
     input_names: Sequence[str] | None = None,
 ) -> Examples:
-    """The examples of a call that is given by tensors or by shapes. Raises ``InvalidCall`` where both or none fit."""
+    """The examples of a call, from tensors or shapes. Raises ``InvalidCall`` where both or neither are given."""
     program = program_of(module)
     if program is not None and not (input_shape or height or arguments or keywords):
         arguments, keywords = arguments_of(program)
@@ -56,7 +56,7 @@ def examples_of(
 
 
 def _channels(module: torch.nn.Module) -> int:
-    """Those of the first convolution, or of a color image."""
+    """Input channels of the first convolution, by default those of a color image."""
     found = (each.in_channels for each in module.modules() if isinstance(each, torch.nn.Conv2d))
     return next(found, 3)
 
@@ -64,7 +64,7 @@ def _channels(module: torch.nn.Module) -> int:
 def made_up(
     module: torch.nn.Module, shapes: Shapes
 ) -> tuple[tuple[Any, ...], dict[str, Any], dict[str | int, dict[int, str]]]:
-    """Arguments of these shapes, those with a name apart, and the axes that have a symbol for a size."""
+    """Random arguments of these shapes, positional and by name, and the axes whose sizes are symbols."""
     kinds = (p.dtype for p in module.parameters() if p.is_floating_point())
     dtype, generator = next(kinds, torch.get_default_dtype()), torch.Generator().manual_seed(0)
     symbols: dict[str | int, dict[int, str]] = {}

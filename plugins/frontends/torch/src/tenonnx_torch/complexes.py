@@ -1,4 +1,4 @@
-"""Complex numbers inside a module as pairs, for operations without a lowering in the exporter."""
+"""Complex numbers as pairs of reals, for operations without a lowering in the exporter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxscript import opset18 as onnx
 
 aten = torch.ops.aten
 
-#: Whose operands have to be pairs, all of them; a number among them the exporter would add to both parts.
+#: Ops whose operands must all be pairs: the exporter would add a real number to both parts.
 _ALIKE = {
     getattr(getattr(aten, name), overload)
     for name in ("add", "sub", "mul", "div", "eq", "ne", "mm", "bmm", "addmm", "matmul", "dot", "cat", "stack", "where")
@@ -21,12 +21,12 @@ _ALIKE = {
     if overload in getattr(aten, name).overloads()
 }
 
-#: What makes complex numbers of nothing, or of real ones.
+#: Ops that make complex tensors from real ones or from nothing.
 _MADE = {aten.full.default, aten.zeros.default, aten.ones.default, aten.empty.memory_format, aten._to_copy.default}
 
 
 def pair_operands(node: Any) -> None:
-    """Let a call that gives complex numbers take them alone, and what makes them of real ones be ``complex``."""
+    """Make all operands of a complex call complex, and replace casts from real by ``complex``."""
     value = node.meta.get("val")
     operands = [each.meta.get("val") for each in node.all_input_nodes]
     paired = any(_is_complex(each) for each in operands)
@@ -62,7 +62,7 @@ def _replace(node: Any) -> None:
 
 
 def _complex(graph: Any, real: Any, imaginary: Any) -> Any:
-    """Its own rule for shapes would fix those that vary."""
+    """Call ``aten.complex`` with a given fake tensor: its own shape rule would fix dynamic sizes."""
     made = graph.call_function(aten.complex.default, (real, imaginary))
     made.meta["val"] = real.meta["val"].to(real.meta["val"].dtype.to_complex())
     return made
@@ -76,7 +76,7 @@ def _call(graph: Any, function: Any, *arguments: Any, **keywords: Any) -> Any:
 
 
 def _paired(user: Any, operand: Any, dtype: torch.dtype) -> Any:
-    """A tensor, or a number, as complex numbers with parts of this type."""
+    """A tensor or a number as a complex tensor with parts of this dtype."""
     graph = user.graph
     if isinstance(operand, torch.fx.Node) and isinstance(operand.meta.get("val"), torch.Tensor):
         if operand.meta["val"].is_complex():
@@ -94,7 +94,7 @@ def _paired(user: Any, operand: Any, dtype: torch.dtype) -> Any:
     return operand
 
 
-# ----- forms over pairs -----------------------------------------------------------------------------------------------
+# ----- lowerings of pairs ---------------------------------------------------------------------------------------------
 
 
 def _parts(z: Any) -> Any:
@@ -149,7 +149,7 @@ def _added_product(x: Any, a: Any, b: Any, **factors: Any) -> Any:
 
 
 def _angle(z: Any) -> Any:
-    """In all four quadrants, of negative numbers by the sign of the zero that is their imaginary part."""
+    """The angle in all four quadrants; for negative real numbers by the sign of the zero imaginary part."""
     real, imaginary = (onnx.Squeeze(part, [-1]) for part in _parts(z))
     zero, half_turn = onnx.CastLike(0.0, real), onnx.CastLike(math.pi, real)
     nothing = onnx.And(onnx.Equal(real, zero), onnx.Equal(imaginary, zero))
@@ -169,7 +169,7 @@ def _same(z: Any, *_: Any, **__: Any) -> Any:
 
 
 def _cast(z: Any, *, dtype: Any = None, **_: Any) -> Any:
-    """To complex numbers of another width, or to real ones, which are the first parts."""
+    """Cast to another complex dtype, or to a real one by taking the real parts."""
     kind = DataType(dtype) if dtype is not None else None
     if kind in (None, DataType.COMPLEX64, DataType.COMPLEX128):
         return onnx.Cast(z, to=DataType.DOUBLE if kind is DataType.COMPLEX128 else DataType.FLOAT)
@@ -180,23 +180,23 @@ def _chosen(condition: Any, a: Any, b: Any) -> Any:
     return onnx.Where(onnx.Unsqueeze(condition, [-1]), a, b)
 
 
-#: What gives another number for an imaginary part of -0 than for one of 0.
+#: Ops whose result differs for imaginary parts 0 and -0.
 _OF_SIGNS = {aten.angle, aten.atan2, aten.arctan2, aten.copysign, aten.log, aten.pow, aten.signbit, aten.sqrt}
 
 
 def asks_signs(program: Any) -> bool:
-    """Whether a program computes what the sign of a zero decides."""
+    """Whether the result of a program may depend on the sign of a zero."""
     return any(getattr(node.target, "overloadpacket", None) in _OF_SIGNS for node in program.graph.nodes)
 
 
 def _is_own_conjugate(bins: Any, length: Any) -> Any:
-    """Of the first bins of a spectrum, whether each is its own conjugate: the first, and that in the middle."""
+    """For each of the first bins of a spectrum, whether it is its own conjugate: the first, and the Nyquist bin."""
     zero, one, two = (onnx.Constant(value_int=number) for number in (0, 1, 2))
     return onnx.Equal(onnx.Mod(onnx.Mul(onnx.Range(zero, bins, one), two), length), zero)
 
 
 def _with_real(spectrum: Any, own: Any) -> Any:
-    """A spectrum of real numbers with 0 for the imaginary parts of such bins, in which only rounding leaves more."""
+    """Set the imaginary parts of self-conjugate bins to 0; rounding leaves other numbers there."""
     imaginary = onnx.Cast(onnx.Constant(value_ints=[0, 1]), to=DataType.BOOL)
     return onnx.Where(onnx.And(own, imaginary), onnx.CastLike(0.0, spectrum), spectrum)
 
@@ -206,7 +206,7 @@ def _size_of(x: Any, axis: int) -> Any:
 
 
 def spectra(registry: Any) -> Mapping[Any, Callable[..., Any]]:
-    """By operator, the form of a spectrum of real numbers with the signs that zeros have in PyTorch."""
+    """Lowerings of spectra of real signals, by operator, with PyTorch's signs of zeros."""
 
     def plain(operator: Any) -> Callable[..., Any]:
         return next(each.onnx_function for each in registry.get_decomps(operator) if not each.is_complex)
@@ -236,13 +236,13 @@ def spectra(registry: Any) -> Mapping[Any, Callable[..., Any]]:
 
 
 def forms(registry: Any) -> Mapping[Any, Callable[..., Any]]:
-    """By operator, what is written for complex numbers."""
+    """Lowerings of complex operations, by operator."""
 
     def function(operator: Any, pairs: bool = False) -> Callable[..., Any]:
         return next(each.onnx_function for each in registry.get_decomps(operator) if each.is_complex is pairs)
 
     def along(operator: Any, z: Any, dim: Any, *rest: Any) -> Any:
-        """With axes counted from the last one before the pairs."""
+        """Call the exporter's function with negative axes shifted by the axis of the pairs."""
         axes = [d - (d < 0) for d in dim] if isinstance(dim, list | tuple) else dim - (dim < 0)
         return function(operator)(z, axes, *rest)
 

@@ -1,4 +1,4 @@
-"""Decompositions of operations that the exporter lacks, or exports in a form that cannot be used."""
+"""Decompositions of operations that the exporter lacks, or exports incorrectly."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tenonnx_torch.windows import WINDOWS, each
 aten = torch.ops.aten
 
 
-#: By operation, what decomposes it.
+#: Decompositions by operation.
 Table = dict[Any, Callable[..., Any]]
 
 
 def decomposed(program: Any, registry: Any) -> Any:
-    """A program of operations that the exporter has forms for, by this file first and by PyTorch's table.
+    """Decompose a program into operations that the exporter supports, by this module's and PyTorch's decompositions.
 
-    One pass for both: each traces the whole program again.
+    Both are applied in one pass, since each pass traces the whole program again.
     """
     table = _table(registry, _called(program))
     for target in {_functional(node.target) for node in calls(program) if is_degenerate(node)} & DEGENERATE.keys():
@@ -44,18 +44,18 @@ def decomposed(program: Any, registry: Any) -> Any:
 
 
 def wholly_decomposed(program: Any, registry: Any) -> Any:
-    """Likewise, by all of this file whatever the program calls, as far as PyTorch can."""
+    """Decompose a program as far as PyTorch can, with all decompositions of this module."""
     return program.run_decompositions(_table(registry, {**_DECOMPOSITIONS, **PRIMITIVES, **_called(program)}))
 
 
 def _called(program: Any) -> Table:
-    """Decompositions of the operations that a program calls itself; others may result from these."""
+    """Decompositions of the operations in a program; they may lead to further operations."""
     called = {_functional(node.target) for node in calls(program)}
     return {target: function for target in called if (function := _decomposition(target)) is not None}
 
 
 def _table(registry: Any, ours: Table) -> Table:
-    """By operation, what the exporter has no form of: ours before PyTorch's, but where a caller gave a form."""
+    """Decompositions by operation: ours before PyTorch's, except where the caller has a lowering."""
     theirs = decomposed_by_pytorch()
     given = {each.fx_target for found in registry.functions.values() for each in found if each.is_custom}
     table = {**theirs, **{target: _first_of(function, theirs.get(target)) for target, function in ours.items()}}
@@ -63,7 +63,7 @@ def _table(registry: Any, ours: Table) -> Table:
 
 
 def decomposable() -> set[Any]:
-    """The operators that have a form by this package, or by PyTorch's own table."""
+    """Operators that this package or PyTorch can decompose."""
     from torch._decomp import core_aten_decompositions, decomposition_table
 
     return {*_DECOMPOSITIONS, *PRIMITIVES, *decomposition_table, *core_aten_decompositions()}
@@ -78,7 +78,7 @@ def _first_of(function: Callable[..., Any], other: Callable[..., Any] | None) ->
 
 
 def _functional(target: Any) -> Any:
-    """The operation that gives what this one writes to its first argument; it itself where it writes nothing."""
+    """The functional variant of an in-place operation; the operation itself if it is functional."""
     name, overload = getattr(target, "_opname", ""), getattr(target, "_overloadname", "default")
     plain = f"__{name[3:]}" if name.startswith("__i") else name[:-1]
     functional = getattr(getattr(aten, plain, None), overload, None) if name.endswith("_") else None
@@ -93,7 +93,7 @@ def _decomposition(target: Any) -> Callable[..., Any] | None:
 
 
 def _view(target: Any) -> Callable[..., Any] | None:
-    """The view of which an operation, such as ``slice_copy``, is a copy."""
+    """The view operation that corresponds to a copying operation such as ``slice_copy``."""
     name, copy, rest = target._opname.partition("_copy")
     view = getattr(getattr(aten, name, None), target._overloadname, None) if name and copy and not rest else None
     return view if view is not None and view._schema.arguments[0].alias_info is not None else None
@@ -110,10 +110,10 @@ def _embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Rows of ``weight`` joined by bags, of which each begins at its offset; an empty bag is 0.
+    """Reduce rows of ``weight`` in bags that begin at ``offsets``; an empty bag results in 0.
 
-    The exporter writes a loop over the bags that gathers a sequence, with an If for each mode inside: onnxruntime 1.31
-    ends the process when it folds these.
+    The exporter writes a loop over the bags that builds a sequence, with an If for each mode: onnxruntime 1.31 crashes
+    when it folds these.
     """
     first, sizes = offsets.unsqueeze(1), (offsets.shape[0], weight.shape[1])
     bags = (first <= torch.arange(indices.shape[0])).sum(0) - 1
@@ -135,14 +135,14 @@ def _embedding_bag(
 
 
 def _one_number(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, **placed: Any) -> Any:
-    """Of a range of one number, from tensors, what PyTorch's own form gives has no axis."""
+    """A range of one number, from tensors, as a vector: PyTorch's decomposition returns a scalar."""
     if steps != 1:
         return NotImplemented
     return (torch.full((), start) if isinstance(start, int | float) else start).to(dtype or torch.float32).reshape(1)
 
 
 def _einsum(equation: str, tensors: Sequence[torch.Tensor], *, path: Any = None) -> Any:
-    """With as many axes in each ellipsis, as ONNX wants them: axes of one element come before the others."""
+    """Equalize the ranks of ellipses, as ONNX requires, by prepending axes of size 1."""
     terms = equation.replace(" ", "").partition("->")[0].split(",")
     ranks = [x.ndim - len(term) + 3 for x, term in zip(tensors, terms, strict=True) if "..." in term]
     if not ranks or min(ranks) == max(ranks):
@@ -155,7 +155,7 @@ def _einsum(equation: str, tensors: Sequence[torch.Tensor], *, path: Any = None)
 
 
 def _cumulative_product(x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """The product of each beginning, of all at once: ONNX has CumProd from opset 26 alone."""
+    """Cumulative products, computed by prefixes: ONNX has CumProd only from opset 26 on."""
     if dtype is None:
         dtype = x.dtype if x.is_floating_point() else torch.int64
     last = x.to(dtype).movedim(dim, -1)
@@ -172,7 +172,7 @@ def _smoothed(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:
-    """Loss with smoothed labels, which the exporter forgets, and with one row."""
+    """Cross-entropy with label smoothing, which the exporter ignores, or with a single row."""
     if not label_smoothing and x.ndim > 1:
         return NotImplemented
     arguments = (x, target, weight, reduction, ignore_index, label_smoothing)
@@ -188,7 +188,7 @@ def _places(
     side: str | None = None,
     sorter: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Number of edges below each value, all of them below NaN."""
+    """Number of edges below each value; all edges are below NaN."""
     edges = edges if sorter is None else edges.gather(-1, sorter)
     edges, values = edges if edges.ndim == 1 else edges.unsqueeze(-2), values.unsqueeze(-1)
     above = edges > values if right or side == "right" else edges >= values
@@ -200,7 +200,7 @@ def _distances(a: torch.Tensor, b: torch.Tensor, p: float = 2.0, compute_mode: i
 
 
 def _beginnings(x: torch.Tensor, dim: int, filled: Any) -> torch.Tensor:
-    """Along a new last axis, for each place along ``dim``, which comes last but one, what stands up to there."""
+    """The prefixes along ``dim``, moved to the second last axis, as rows of a last axis, padded by ``filled``."""
     last = x.movedim(dim, -1)
     places = torch.arange(last.shape[-1])
     return torch.where(places.unsqueeze(1) >= places, last.unsqueeze(-2), filled)
@@ -213,7 +213,7 @@ def _cumulative_extreme(x: torch.Tensor, dim: int, largest: bool) -> tuple[torch
     last = held.movedim(dim, -1)
     places = torch.arange(last.shape[-1])
     before = places.unsqueeze(1) >= places
-    ends = _beginnings(held, dim, held.narrow(dim, 0, 1).movedim(dim, -1).unsqueeze(-1))  # the first is in each of them
+    ends = _beginnings(held, dim, held.narrow(dim, 0, 1).movedim(dim, -1).unsqueeze(-1))  # each contains the first
     values = ends.amax(-1) if largest else ends.amin(-1)
     if x.is_floating_point():
         values = torch.where(ends.isnan().any(-1), torch.nan, values)
@@ -237,7 +237,7 @@ def _log_cumulative_sum(x: torch.Tensor, dim: int) -> torch.Tensor:
 def _stably_sorted(
     x: torch.Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """TopK takes of equal elements the first, too."""
+    """Sort stably: TopK returns the first of equal elements first, too."""
     values, places = x.sort(dim, descending)
     return values, places
 
@@ -255,7 +255,7 @@ def _bucket_of_number(value: float, edges: torch.Tensor, **options: Any) -> torc
 
 
 def _averages(rank: int) -> Callable[..., Any]:
-    """Average pooling with a divisor, which the exporter forgets: the average of windows without edges, times that."""
+    """Average pooling with a divisor, which the exporter ignores: the sum of each window divided by it."""
     plain = (torch.nn.functional.avg_pool1d, torch.nn.functional.avg_pool2d, torch.nn.functional.avg_pool3d)[rank - 1]
 
     def pooled(
@@ -283,7 +283,7 @@ def _averages(rank: int) -> Callable[..., Any]:
 
 
 def _with_corners(x: torch.Tensor, size: Any, corners: bool, *scales: Any) -> Any:
-    """Linear resizing that keeps corners, one axis after the other: the exporter writes the scales of one size."""
+    """Linear resizing with aligned corners, one axis at a time: the exporter writes wrong scales for size 1."""
     if not corners:
         return NotImplemented
     factors = scales[0] if scales and isinstance(scales[0], list | tuple) else None
@@ -298,7 +298,7 @@ def _with_corners(x: torch.Tensor, size: Any, corners: bool, *scales: Any) -> An
 
 
 def _products_by_group(x: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
-    """Rows of ``x``, in groups that end at ``offs``, each times the matrix of its group: all products, and a choice."""
+    """Grouped matrix product: rows of ``x``, in groups that end at ``offs``; computes all products and selects."""
     if x.ndim != 2 or weight.ndim != 3:
         return NotImplemented
     group = (torch.arange(x.shape[0]).unsqueeze(0) >= offs.unsqueeze(1)).sum(0)
@@ -317,7 +317,7 @@ def _linear_loss(
     label_smoothing: float,
     *chunks_and_gradients: Any,
 ) -> Any:
-    """Without the chunks, which save memory alone; the gradients that it may give beside the loss have no form."""
+    """Linear layer and cross-entropy without chunking, which only saves memory; rejects gradients as results."""
     if any(chunks_and_gradients[-3:]):
         return NotImplemented
     scores = torch.nn.functional.linear(x, rows, bias)
@@ -328,7 +328,7 @@ def _linear_loss(
 
 
 def _multilabel_margin_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> torch.Tensor:
-    """Over the labels before the first -1; PyTorch's own form counts the others, too."""
+    """Multi-label margin loss over the labels before the first -1; PyTorch's decomposition counts the others, too."""
     scores, labels = torch.atleast_2d(x), torch.atleast_2d(target)
     given = (labels == -1).to(torch.int64).cumsum(-1) == 0
     chosen = scores.gather(-1, torch.where(given, labels, 0))
@@ -352,7 +352,7 @@ def _linear_losses(
     return _linear_loss(x, rows, target, bias, weight, "none", ignore_index, 0.0)[0]
 
 
-#: Operators of other packages and of parts of PyTorch that are imported on demand, by name.
+#: Decompositions of operators that are imported on demand, from other packages and parts of PyTorch, by name.
 _FOREIGN: Mapping[str, Callable[..., Any]] = {
     "transformers::grouped_mm_fallback": _products_by_group,
     "torch_nn::_linear_cross_entropy_batch_chunked": _linear_loss,
@@ -368,7 +368,7 @@ _LINEAR_RESIZES = (
     aten.upsample_trilinear3d.default,
 )
 
-#: Operations of two names, of which the exporter makes the types of the operands one only under the other.
+#: Aliases of operations for which the exporter does not promote the operands' dtypes, with the other name.
 _SECOND_NAMES = {
     "divide": "div",
     "multiply": "mul",
@@ -384,7 +384,7 @@ _SECOND_NAMES = {
 
 
 def _stacked(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
-    """Tensors of several types as those of one."""
+    """Stack tensors after promoting them to a common dtype."""
     kinds = [each.dtype for each in tensors]
     if len(set(kinds)) == 1:
         return NotImplemented
@@ -393,12 +393,12 @@ def _stacked(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
 
 
 def _copied(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    """Broadcast, where the exporter assigns what is too small."""
+    """Copy with broadcasting, which the exporter omits."""
     return source.to(x.dtype).expand(x.shape)
 
 
 def _any(x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> torch.Tensor:
-    """By a sum, which is 0 of nothing; what is largest of nothing is the lowest number, and so true."""
+    """Any by a sum, which is 0 for no elements; the exporter's maximum would be the lowest number, thus true."""
     axes = list(range(x.ndim)) if dim is None or dim == [] else [dim] if isinstance(dim, int) else list(dim)
     return x.to(torch.bool).sum(axes, keepdim).to(torch.bool) if x.ndim else x.to(torch.bool)
 
@@ -412,7 +412,7 @@ def _by_first_names() -> Table:
     return found
 
 
-#: An LSTM that is not kept whole has projections, which the exporter forgets: it is unrolled.
+#: An LSTM that reaches this point has projections, which the exporter ignores: it is unrolled.
 _DECOMPOSITIONS: Table = {
     aten.lstm.input: known.lstm_impl,
     aten.embedding_bag.default: _embedding_bag,

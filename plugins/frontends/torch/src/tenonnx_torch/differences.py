@@ -1,4 +1,4 @@
-"""The line of a module at which a graph first diverges from it."""
+"""Finding the line of a module at which a graph first diverges from it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tenonnx_torch.verification import coarsest, verify_against
 def verified(
     module: torch.nn.Module, examples: Examples, written: Graph, graph: Graph, allowed: Allowed, forms: Forms
 ) -> Verification:
-    """``verify_against`` for ``written``. Raises ``VerificationFailed`` with a line of the module where it can be told.
+    """``verify_against`` for ``written``. Raises ``VerificationFailed`` with a line of the module where it is found.
 
-    ``graph`` is the same with the names that the exporter gave.
+    ``graph`` is the same graph with the exporter's names.
     """
     found = verify_against(module, examples, written, allowed)
     try:
@@ -33,13 +33,13 @@ def verified(
     except tx.VerificationFailed as error:
         if call_of(module) is not None:
             raise
-        with contextlib.suppress(Exception):  # it is told that they differ, wherever that is
+        with contextlib.suppress(Exception):  # the difference is reported even without a line
             error.also = first_difference(module, examples, graph, allowed, forms)
         raise
 
 
 def first_difference(module: torch.nn.Module, examples: Examples, graph: Graph, allowed: Allowed, forms: Forms) -> str:
-    """The line of the module whose values are the first that differ, or nothing."""
+    """The line of the module that computes the first differing value, empty if unknown."""
     with forms.for_modules(module):
         program = traced(module, examples)
     _, program = converted(program, forms)
@@ -48,7 +48,7 @@ def first_difference(module: torch.nn.Module, examples: Examples, graph: Graph, 
     names |= {name: value.name for name, value in zip(given, graph.outputs, strict=True)}
     for sizes in sizes_to_compare(examples.sizes):
         resized = examples.resized(sizes)
-        watched = _Watched(program.graph_module)
+        watched = _RecordingInterpreter(program.graph_module)
         with torch.no_grad():
             watched.run(*program._graph_module_flat_inputs(*resized.copied()))
         nodes = [node for node in watched.found if node.name in names]
@@ -65,8 +65,8 @@ def first_difference(module: torch.nn.Module, examples: Examples, graph: Graph, 
     return ""
 
 
-class _Watched(torch.fx.Interpreter):
-    """Keeps the tensors that a program computes."""
+class _RecordingInterpreter(torch.fx.Interpreter):
+    """Interpreter that keeps all tensors that a program computes."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)

@@ -1,7 +1,7 @@
-"""Calls on empty tensors and scalars, for which the exporter writes wrong nodes.
+"""Operations on empty tensors and scalars, for which the exporter writes wrong nodes.
 
-ONNX lets no axis of a scalar be named and knows no mean of nothing, and of its products over an inner size of 0
-runtimes leave out what is added.
+ONNX ops accept no axis of a scalar and define no mean of no elements. Runtimes drop the addend of a Gemm whose inner
+size is 0.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ aten = torch.ops.aten
 
 
 def is_degenerate(node: Any) -> bool:
-    """Whether an operation of a program is called with a tensor that has no elements or axes, or takes a variance."""
+    """Whether an operation of a program has an argument without elements or axes, or computes a variance."""
     held = [argument.meta.get("val") for argument in node.all_input_nodes]
     empty = any(isinstance(x, torch.Tensor) and (not x.ndim or count(x.shape) == 0) for x in held)
     return empty or getattr(node.target, "_opname", "") in _VARIANCES
 
 
 def count(sizes: Sequence[Any]) -> int | None:
-    """Number of elements; None where that varies."""
+    """Number of elements; None if it is dynamic."""
     if any(isinstance(size, int) and size == 0 for size in sizes):
         return 0
     known = all(isinstance(size, int) for size in sizes)
@@ -35,11 +35,11 @@ def _axes(x: Tensor, dim: Any) -> list[int]:
     return sorted({axis % max(x.ndim, 1) for axis in given})
 
 
-# ----- along an axis of a scalar --------------------------------------------------------------------------------------
+# ----- axes of scalars ------------------------------------------------------------------------------------------------
 
 
 def _of_scalar(operator: Any) -> Callable[..., Any]:
-    """With an axis of one element in its place; of other tensors the operation stays as it is."""
+    """Replace a scalar by a tensor of one element for the operation; other tensors are not affected."""
     names = [argument.name for argument in operator._schema.arguments]
     defaults = {argument.name: argument.default_value for argument in operator._schema.arguments}
 
@@ -54,7 +54,7 @@ def _of_scalar(operator: Any) -> Callable[..., Any]:
     return computed
 
 
-# ----- moments of nothing, or of one ----------------------------------------------------------------------------------
+# ----- moments of no or one element -----------------------------------------------------------------------------------
 
 
 def _mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
@@ -67,7 +67,7 @@ def _mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dty
 
 
 def _variance(x: Tensor, dim: Any, correction: float, keepdim: bool) -> tuple[Tensor, Tensor] | None:
-    """The variance and the mean, where no degree of freedom is left; None elsewhere."""
+    """The variance and the mean if no degree of freedom is left; else None."""
     flat, axes = (x, _axes(x, dim)) if x.ndim else (x.reshape(1), [0])
     number = count([flat.shape[axis] for axis in axes])
     if number is None or number > correction:
@@ -78,7 +78,7 @@ def _variance(x: Tensor, dim: Any, correction: float, keepdim: bool) -> tuple[Te
 
 
 def _moments(chosen: Callable[[Tensor, Tensor], Any]) -> Iterator[Callable[..., Any]]:
-    """A function for each overload of an operator of variance: of all, along axes, and with a correction."""
+    """One function for each overload of a variance operator: of all elements, along axes, and with a correction."""
 
     def of_all(x: Tensor, unbiased: bool = True) -> Any:
         return corrected(x, correction=int(unbiased))
@@ -97,11 +97,11 @@ def _median(x: Tensor) -> Any:
     return x.new_full((), torch.nan) if count(x.shape) == 0 and x.is_floating_point() else NotImplemented
 
 
-# ----- sums of nothing ------------------------------------------------------------------------------------------------
+# ----- sums of no elements --------------------------------------------------------------------------------------------
 
 
 def _added(x: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """The addend, where the product is one over no elements."""
+    """The addend of a matrix product with an inner size of 0."""
     if count(left.shape[-1:]) != 0:
         return NotImplemented
     shape = [*left.shape[:-1], *right.shape[1:]] if right.ndim < 3 else [*left.shape[:-1], right.shape[-1]]
@@ -133,7 +133,7 @@ def _operator(name: str) -> Any:
     return getattr(getattr(aten, packet), overload or "default")
 
 
-#: By operator, its function, which stands only for calls that ``is_degenerate``.
+#: Functions by operator, used only for calls that ``is_degenerate``.
 DEGENERATE: Mapping[Any, Callable[..., Any]] = {
     **{operator: _of_scalar(operator) for operator in map(_operator, _WITH_AXIS.split())},
     **{

@@ -18,11 +18,11 @@ from tenonnx_torch import caches
 
 @dataclass(frozen=True)
 class Examples:
-    """The arguments of one call, and the tensors among them in order.
+    """The arguments of one call, with their tensors in order.
 
-    ``tensors`` has them by name: that of the parameter of ``forward``, and behind it the keys and positions that lead
-    to a tensor inside. ``dims`` has for each the names of the axes that vary, ``of_outputs`` those under other names.
-    ``borders`` are sizes just outside of those for which the module was traced.
+    ``tensors`` has them by name: the parameter of ``forward``, followed by keys and positions of nested tensors.
+    ``dims`` has the names of dynamic axes for each, ``of_outputs`` those of outputs with other names. ``borders`` are
+    sizes just outside the range for which the module was traced.
     """
 
     arguments: tuple[Any, ...]
@@ -41,9 +41,9 @@ class Examples:
         dims: Dims | None = None,
         names: Sequence[str] | None = None,
     ) -> Examples:
-        """The examples of a call. Raises ``InvalidCall`` where ``forward`` does not take them, and for dims of none.
+        """The examples of a call. Raises ``InvalidCall`` where ``forward`` does not accept them, and for unknown dims.
 
-        ``names`` are those that the tensors will have, by which dims may be given, too.
+        ``names`` are the final names of the tensors, which ``dims`` may use, too.
         """
         caches.recognize()
         given, named = pytree.tree_map(_as_tensor, (tuple(arguments), dict(keywords or {})))
@@ -56,7 +56,7 @@ class Examples:
                 available=f"forward{inspect.signature(module.forward)}",
                 do="give one example for each argument: tx.load(module, *examples), or --example of a command",
             ) from error
-        order = list(bound.signature.parameters)  # that of the arguments, whichever way they are written
+        order = list(bound.signature.parameters)  # order of the signature, independent of the call
         named = dict(sorted(named.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
         tensors = {name: leaf for name, leaf in _leaves(bound.arguments) if isinstance(leaf, torch.Tensor)}
         if not tensors:
@@ -67,11 +67,11 @@ class Examples:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The size of each dim that has a name. Raises ``InvalidCall`` where one name has two."""
+        """Size of each named dim. Raises ``InvalidCall`` for inconsistent sizes."""
         return sizes_of(self.dims, {name: tensor.shape for name, tensor in self.tensors.items()})
 
     def resized(self, sizes: Mapping[str, int]) -> Examples:
-        """Examples whose dims of these names have other sizes, made of the same elements."""
+        """Examples with other sizes of these dims, filled by repeating or cutting the elements."""
         changed = {
             name: _resized(tensor, {a: sizes[d] for a, d in self.dims.get(name, {}).items() if d in sizes})
             for name, tensor in self.tensors.items()
@@ -80,7 +80,7 @@ class Examples:
         return Examples(arguments, keywords, changed, self.dims, self.of_outputs)
 
     def copied(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments for a call that may write to them."""
+        """Copies of the arguments, for a call that may write to them."""
         return self._replaced([tensor.detach().clone() for tensor in self.tensors.values()])
 
     def _replaced(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -89,11 +89,11 @@ class Examples:
         return swap[0], swap[1]
 
     def feeds(self, names: Sequence[str]) -> dict[str, Any]:
-        """The tensors as arrays, for inputs of these names."""
+        """The tensors as arrays, by the given input names."""
         return {name: to_numpy(tensor) for name, tensor in zip(names, self.tensors.values(), strict=True)}
 
     def shapes(self, module: torch.nn.Module) -> Any:
-        """Axes that vary, in the structure that ``torch.export`` wants."""
+        """Dynamic axes in the structure that ``torch.export`` expects."""
         bound = inspect.signature(module.forward).bind(*self.arguments, **self.keywords)
         varying = {id(self.tensors[name]): axes for name, axes in self.dims.items()}
 
@@ -116,7 +116,7 @@ class Examples:
 
 
 def _as_tensor(leaf: Any) -> Any:
-    """An array as a tensor, and a tensor as one that is no other argument, too."""
+    """An array as a tensor, and a tensor as a separate object even if passed twice."""
     if isinstance(leaf, torch.Tensor):
         return leaf.detach()
     return torch.from_numpy(np.array(leaf)) if isinstance(leaf, np.ndarray | np.generic) else leaf
@@ -133,7 +133,7 @@ def _resized(tensor: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
 
 
 def to_numpy(tensor: torch.Tensor) -> Any:
-    """A tensor as an array; bfloat16 and float8 become types of ``ml_dtypes``."""
+    """A tensor as an array; bfloat16 and float8 become dtypes of ``ml_dtypes``."""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     try:
         return plain.numpy()
@@ -146,10 +146,10 @@ def to_numpy(tensor: torch.Tensor) -> Any:
 
 
 def to_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """An array as a tensor of its own element type."""
+    """An array as a tensor of the same element type."""
     array = np.ascontiguousarray(array).reshape(array.shape)
     if array.dtype.kind == "V" or DType.of(array.dtype) is DType.bfloat16:
         bits = {1: np.uint8, 2: np.int16}[array.itemsize]
         return torch.from_numpy(array.view(bits).copy()).view(getattr(torch, array.dtype.name))
     tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
-    return tensor if array.size else torch.empty(array.shape, dtype=tensor.dtype)  # with strides that are usual
+    return tensor if array.size else torch.empty(array.shape, dtype=tensor.dtype)  # with regular strides

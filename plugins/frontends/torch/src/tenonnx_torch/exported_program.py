@@ -1,4 +1,4 @@
-"""``torch.export`` of a graph: example inputs, dynamic dims, and the relations of dims that the program checks."""
+"""Exporting graphs through ``torch.export``: example inputs, dynamic dims, and relations of dims."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from tenonnx_torch.values import NATIVE, to_contents
 
 
 def exported(graph: Graph) -> tuple[ExportedProgram, list[str]]:
-    """A graph as an exported program, with one placeholder for each input, and the relations of dims that it needs.
+    """Export a graph as a program with one placeholder for each input; returns it and the relations of dims that it
+    requires.
 
     Raises ``NotRepresentable`` for element types that PyTorch lacks, for dims that it cannot keep dynamic, and for
-    nodes that it does not compute.
+    nodes without a PyTorch implementation.
     """
     _check(graph)
     network = module(graph).eval()
@@ -36,11 +37,11 @@ def exported(graph: Graph) -> tuple[ExportedProgram, list[str]]:
     try:
         try:
             program = _traced(network, examples, _dims(graph, named))
-        except torch._dynamo.exc.UserError:  # some dim follows from others
+        except torch._dynamo.exc.UserError:  # a dim depends on others
             program = _traced(network, examples, _dims(graph, {}))
     except TenonnxError:
         raise
-    except Exception as error:  # the tracer has many
+    except Exception as error:  # the tracer raises many kinds
         if isinstance(cause := _cause(error), TenonnxError):
             raise cause from error
         given = " ".join(str(error).split())[:300]
@@ -58,7 +59,7 @@ def _traced(network: Network, examples: tuple[torch.Tensor, ...], dims: Any) -> 
 
 
 def _dims(graph: Graph, named: Mapping[str, Any]) -> tuple[dict[int, Any], ...]:
-    """For each input the axes that vary, those of one name alike where it is ``named``."""
+    """Dynamic axes of each input; axes with a name in ``named`` share that dim."""
     return tuple(
         {
             axis: named.get(str(size), Dim.AUTO)
@@ -70,7 +71,7 @@ def _dims(graph: Graph, named: Mapping[str, Any]) -> tuple[dict[int, Any], ...]:
 
 
 def _check(graph: Graph) -> None:
-    """Raise ``NotRepresentable`` for inputs and outputs that are no tensors of PyTorch."""
+    """Raise ``NotRepresentable`` for inputs and outputs that PyTorch cannot represent as tensors."""
     values = (*graph.inputs, *graph.outputs)
     wrong = [v for v in values if not isinstance(v.type, TensorType) or v.type.dtype not in NATIVE]
     if wrong:
@@ -82,9 +83,9 @@ def _check(graph: Graph) -> None:
 
 
 def _examples(graph: Graph, network: Network) -> tuple[torch.Tensor, ...]:
-    """Inputs of sizes at which the model runs, which differ where they may: the program keeps relations of these.
+    """Inputs at which the model runs, with sizes that are distinct if possible: the program keeps equalities of sizes.
 
-    Where none is found, as the model takes no contents made up at random, they are of usual sizes.
+    If none work, because the model rejects random contents, default sizes are used.
     """
     varying = [
         (v.name, axis) for v in graph.inputs for axis, n in enumerate(v.tensor.shape or ()) if not isinstance(n, int)
@@ -105,13 +106,13 @@ def _examples(graph: Graph, network: Network) -> tuple[torch.Tensor, ...]:
 
 
 def _symbols(graph: Graph) -> list[str]:
-    """The names of dims, without expressions of several."""
+    """Names of dims, except expressions of several."""
     sizes = [size for v in graph.inputs for size in v.tensor.shape or () if size is not None]
     return list(dict.fromkeys(str(size) for size in sizes if str(size).isidentifier()))
 
 
 def _name_inputs(network: Network, graph: Graph) -> None:
-    """Give the parameters of ``forward`` the names of inputs, by which ``torch.export`` calls its placeholders."""
+    """Name the parameters of ``forward`` like the inputs: ``torch.export`` names its placeholders after them."""
     forward = network.forward
 
     def named(*inputs: Any) -> Any:
@@ -131,7 +132,7 @@ def _name_inputs(network: Network, graph: Graph) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep back what the tracer logs for its authors."""
+    """Suppress log messages of the tracer for its developers."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -148,9 +149,9 @@ def _cause(error: BaseException | None) -> BaseException | None:
 
 
 def _limits(program: ExportedProgram, graph: Graph) -> list[str]:
-    """The relations that a program checks when it runs, such as ``total == past + length``, unless they always hold.
+    """Relations that a program checks at run time, such as ``total == past + length``, unless they always hold.
 
-    Raises ``NotRepresentable`` for a dynamic dim of which the program has a fixed size.
+    Raises ``NotRepresentable`` for a dynamic dim whose size the program fixes.
     """
     names: dict[str, str] = {}
     derived: list[str] = []
@@ -180,12 +181,12 @@ def _limits(program: ExportedProgram, graph: Graph) -> list[str]:
     return list(dict.fromkeys(re.sub(r"\w+", lambda word: names.get(word[0], word[0]), each) for each in shown))
 
 
-#: No dim is as long; PyTorch writes such bounds where it knows none.
+#: Upper bound of dims: PyTorch writes larger ones for unknown bounds.
 _FAR = 2**40
 
 
 def _always_holds(relation: Any) -> bool:
-    """Whether a relation is true at all combinations of some sizes."""
+    """Whether a relation is true at all combinations of some sample sizes."""
     symbols = sorted(relation.free_symbols, key=str)
     if len(symbols) > 4:
         return False

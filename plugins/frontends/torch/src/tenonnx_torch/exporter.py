@@ -17,9 +17,9 @@ _read = functools.cache(_REGISTRY.from_torchlib)
 
 
 def operations(opset_version: int = 18) -> Any:
-    """Operations that the exporter supports, read once: it reads them anew in each export.
+    """Operations that the exporter supports, cached: it would load them in each export.
 
-    An export adds its own to what this gives.
+    Returns a copy, since an export adds operations.
     """
     found = copy.copy(_read(opset_version))
     found.functions = {operation: list(forms) for operation, forms in found.functions.items()}
@@ -35,7 +35,7 @@ def decomposed_by_pytorch() -> Mapping[Any, Callable[..., Any]]:
 
 @contextlib.contextmanager
 def decomposing_by(decompose: Callable[[Any, Any], Any]) -> Iterator[None]:
-    """Lets the exporter decompose by this function of a program and of its operations."""
+    """Let the exporter decompose programs by ``decompose(program, registry)``."""
     before = _REGISTRY.from_torchlib, _PASSES.decompose_with_registry
     _REGISTRY.from_torchlib, _PASSES.decompose_with_registry = staticmethod(operations), decompose
     try:

@@ -1,4 +1,4 @@
-"""``export``: a module as an ONNX file, compared with the module."""
+"""``export``: write a module as an ONNX file, verified against the module."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tenonnx_torch.tidying import simplified
 if TYPE_CHECKING:
     import torch
 
-#: By name, what a purpose asks for where the caller says nothing else.
+#: Default options by preset.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "deploy": {"opset_version": 17, "dynamic_batch": True, "simplify": True},
 }
@@ -36,7 +36,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Exported:
-    """Result of an export: ``report`` of each node, and the ``verification`` against the module, None if not wanted."""
+    """Result of an export: ``report`` on the nodes, and ``verification`` against the module, None if disabled."""
 
     path: Path
     report: Report
@@ -44,7 +44,7 @@ class Exported:
 
     @property
     def passed(self) -> bool | None:
-        """Whether the file computes what the module does; None where that was not compared."""
+        """Whether the file's outputs equal the module's; None where nothing was compared."""
         if self.verification is None or (self.verification.equal and not self.verification.outputs):
             return None
         return self.verification.equal
@@ -57,7 +57,7 @@ class Exported:
 
     @property
     def size_mb(self) -> float:
-        """Megabytes on the disk, those of external data included."""
+        """Size on disk in megabytes, including external data."""
         return sum(path.stat().st_size for path in (self.path, *_data_files(self.path))) / 1e6
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,17 +110,17 @@ def export(
     rtol: float | None = None,
     **fields: Any,
 ) -> Exported:
-    """Write ``module`` as an ONNX file at ``opset_version``, compared with the module before anything is written.
+    """Write ``module`` as an ONNX file at ``opset_version``, after verification against the module.
 
-    ``examples`` are the arguments of one call: a tuple or list, or the only one; with ``input_shape``, or ``height``
-    and ``width`` of an image, they are left out: ``export(module, "net.onnx", input_shape=(1, 3, 224, 224))``.
-    ``dynamic_batch`` lets the first axis of every tensor among them vary. What only takes nodes is folded into weights,
-    which keep their names, unless the module is in training form; ``simplify`` False leaves every parameter as it is,
-    and True also makes one weight of several. ``preset="deploy"`` is opset 17, ``dynamic_batch`` and ``simplify``, each
-    unless it is given. The other names are those of ``tx.load`` for modules, and ``fields`` those of
-    ``tx.ExportConfig``. Raises ``VerificationFailed`` where the file would not compute what the module does, at the
-    size of the examples, at others of the dims that vary, or with these at 1; then nothing is written. Raises what
-    ``tx.load`` and ``tx.export`` raise.
+    ``examples`` are the arguments of one call: a tuple or list, or the only argument. With ``input_shape``, or
+    ``height`` and ``width`` of an image, they are omitted: ``export(module, "net.onnx", input_shape=(1, 3, 224,
+    224))``. ``dynamic_batch`` makes the first axis of all tensors dynamic. Nodes are folded into weights, which keep
+    their names, unless the module is in training mode; ``simplify`` False keeps every parameter unchanged, and True
+    also merges several weights into one. ``preset="deploy"`` means opset 17, ``dynamic_batch`` and ``simplify``, unless
+    these are passed. The other options are those of ``tx.load`` for modules, and ``fields`` those of
+    ``tx.ExportConfig``. Raises ``VerificationFailed``, without writing anything, where outputs would differ from the
+    module's: at the sizes of the examples, at other sizes of dynamic dims, or with dynamic dims of 1. Raises the errors
+    of ``tx.load`` and ``tx.export``, too.
     """
     if path is None and isinstance(examples, str | os.PathLike):
         examples, path = None, examples

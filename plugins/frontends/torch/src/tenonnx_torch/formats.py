@@ -1,4 +1,4 @@
-"""The archive of ``torch.export``: a graph as an exported program, with its parameters and dynamic dims."""
+"""Output format of ``torch.export``: an exported program with parameters and dynamic dims."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ runtime = "torch"
 
 
 def write(graph: Graph, path: Path) -> Sequence[str]:
-    """Write what ``torch.export.load`` reads. Raises ``UnsupportedOp`` and ``NotRepresentable``."""
+    """Write an archive for ``torch.export.load``. Raises ``UnsupportedOp`` and ``NotRepresentable``."""
     import torch
 
     from tenonnx_torch.exported_program import exported
@@ -26,7 +26,7 @@ def write(graph: Graph, path: Path) -> Sequence[str]:
 
 
 def open(path: Path, graph: Graph) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """The module of the file, called with one tensor for each input in order."""
+    """Load the module of the file as a function of feeds by name."""
     import torch
 
     from tenonnx_torch.values import to_arrays, to_contents

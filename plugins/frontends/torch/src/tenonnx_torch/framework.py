@@ -1,4 +1,4 @@
-"""PyTorch for the conformance kit: its name, and graphs that it computes and derives."""
+"""Adapter of PyTorch for the conformance kit: its name, and running and differentiating graphs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 
 from tenonnx.extend import Graph
 
-#: From cotangents of the outputs, None for those that have none, to gradients.
+#: A function from cotangents of the outputs, None for those without, to gradients.
 Pullback = Callable[[Sequence[Any]], list[Any]]
 
 runtime = "torch"
 
-#: What a graph becomes, in words.
+#: Description of a converted graph.
 form = "a module of PyTorch"
 
 
 def run(graph: Graph, feeds: Mapping[str, Any], wrt: Sequence[str]) -> tuple[list[Any], Pullback]:
-    """The outputs of a graph for feeds, and what gives the gradients of ``wrt``."""
+    """The outputs of a graph for feeds, and the pullback to ``wrt``."""
     import torch
 
     from tenonnx_torch import module

@@ -20,7 +20,7 @@ from tenonnx_torch.differences import verified
 from tenonnx_torch.examples import Examples
 from tenonnx_torch.lowerings import DOMAIN, Form, Forms
 from tenonnx_torch.programs import as_module, borders, shapes_of
-from tenonnx_torch.roles import tell_roles
+from tenonnx_torch.roles import set_roles
 from tenonnx_torch.tidying import simplified, tidied
 from tenonnx_torch.tracing import MOMENTUM, check_call, converted, restore_training_forms, traced
 from tenonnx_torch.verification import verify_against
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     import onnx
     import torch
 
-#: How a module is read that is converted at once.
+#: Options for reading a module that is converted to a file.
 for_files: Mapping[str, Any] = {"simplify": None}
 
-#: The names that models of a kind give their outputs, in order.
+#: Output names by task, in order.
 TASKS: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("classification", "regression", "anomaly", "segmentation"), ("output",)),
     "detection": ("boxes", "labels", "scores"),
@@ -59,23 +59,22 @@ def read(
     atol: float | None = None,
     rtol: float | None = None,
 ) -> Graph:
-    """Read ``module`` as a graph for ``examples`` and ``keywords``, the arguments of one call, in its present mode.
+    """Read ``module``, in its current mode, as a graph, by example arguments and ``keywords`` of one call.
 
-    A ``torch.export.ExportedProgram`` is taken as it is, with its own examples where none are given, and a module of
-    ``torch.jit`` is made one by its examples.
+    A ``torch.export.ExportedProgram`` is used as it is, by default with its own examples; a ``torch.jit`` module is
+    exported first.
 
-    Variables have the qualified names of parameters and buffers. Inputs are called like the parameters of ``forward``,
-    outputs like the keys of what it returns, unless ``input_names`` and ``output_names`` or ``task`` say otherwise.
-    ``dims`` (or ``dynamic_axes``) names the axes that vary, ``{"x": {0: "batch"}}``, and may be JSON or a file of it.
-    In the place of examples ``input_shape``, or ``height`` and ``width`` of an image, make up tensors. ``forms`` say by
-    the name of an operator (``"acme::scale"``) what it is over ops; they are called like it, with a value for each
-    tensor; those of a class of modules get the module before, with values for its parameters. ``simplify`` computes new
-    weights where that takes nodes away; with None each stays apart from the others, and all of a module in training
-    form are left, as for a file. ``atol`` and ``rtol`` replace the table's tolerances; ``verify`` may be the first of
-    them. The graph has the opset of the exporter; ``tx.export`` moves it to any other.
-    Raises ``NotRepresentable`` naming lines of the module where it cannot be traced or has no form in ONNX,
-    ``InvalidCall`` for examples, dims and names that do not fit, and ``VerificationFailed`` where the graph does not
-    compute what the module does, unless ``verify`` is False.
+    Variables have the qualified names of parameters and buffers. Inputs are named like the parameters of ``forward``,
+    outputs like the keys of its result, unless ``input_names``, ``output_names`` or ``task`` are passed. ``dims`` (or
+    ``dynamic_axes``) names the dynamic axes, ``{"x": {0: "batch"}}``, and may be JSON or a JSON file. ``input_shape``,
+    or ``height`` and ``width`` of an image, generate random tensors instead of examples. ``forms`` maps names of
+    operators (``"acme::scale"``) to lowerings made of ops; they have the operator's signature, with values for tensors.
+    Lowerings of module classes get the module as first argument, with values for its parameters. ``simplify`` computes
+    new weights where that removes nodes; None does so without merging weights, and not in training mode, as for a file.
+    ``atol`` and ``rtol`` replace the default tolerances; ``verify`` may be a number for ``atol``. The graph has the
+    exporter's opset version; ``tx.export`` converts it to any other. Raises ``NotRepresentable``, naming lines of the
+    module, where it cannot be traced or has no ONNX equivalent; ``InvalidCall`` for invalid examples, dims and names;
+    and ``VerificationFailed`` where the outputs of the graph differ from the module's, unless ``verify`` is False.
     """
     module = as_module(module, examples, keywords)
     given = examples_of(
@@ -100,7 +99,7 @@ def read(
 
 
 def verifier(module: torch.nn.Module, *examples: Any, **options: Any) -> Callable[..., Verification]:
-    """Verifier of a graph against ``module``, called with the options of ``read``; it takes ``atol`` and ``rtol``."""
+    """A function that verifies a graph against ``module``; takes the options of ``read``, and ``atol`` and ``rtol``."""
     module = as_module(module, examples, options.get("keywords"))
     known = inspect.signature(examples_of).parameters
     given = examples_of(module, examples, **{name: value for name, value in options.items() if name in known})
@@ -116,7 +115,7 @@ def graph_of(
     task: str | None,
     forms: Forms,
 ) -> tuple[Graph, Examples]:
-    """The graph of a module, not verified yet, and the examples with the borders of the sizes it was traced for."""
+    """The unverified graph of a module, and the examples with the borders of the traced sizes."""
     check_call(module, examples)
     with forms.for_modules(module):
         program = traced(module, examples)
@@ -130,7 +129,7 @@ def graph_of(
     graph = tidied(made, module.state_dict().keys())
     graph.opsets.pop(DOMAIN, None)
     _name_tied(graph, module)
-    tell_roles(graph, module, program)
+    set_roles(graph, module, program)
     given = _chosen("inputs", input_names, list(examples.tensors))
     if len(graph.all_inputs) != len(given):
         found = ", ".join(v.name for v in graph.all_inputs)
@@ -142,19 +141,19 @@ def graph_of(
     chosen = _chosen("outputs", outputs, keys, TASKS, task)
     _name_outputs(graph, chosen)
     _check_task(graph, task)
-    for name in examples.of_outputs:  # of these the dims follow
+    for name in examples.of_outputs:  # dims of outputs follow from these
         if name not in chosen:
             raise unknown_dims(name, [*given, *chosen])
     graph.name = type(module).__name__
     return graph, replace(examples, borders=borders(program, symbols))
 
 
-#: Notes of a node about the modules that it is of, which drawings and training read.
+#: Metadata keys with the modules of a node, for drawings and training.
 _OF_MODULES = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy", MOMENTUM)
 
 
 def _forget_the_exporter(model: onnx.ModelProto) -> None:
-    """Leave out the exporter's notes, which tell paths and code of the machine it ran on, but for those of modules."""
+    """Remove the exporter's metadata, which reveal paths and code of the machine, except those about modules."""
     del model.metadata_props[:]
     model.doc_string = ""
     graphs = [model.graph, *model.functions]
@@ -173,7 +172,7 @@ def _forget_the_exporter(model: onnx.ModelProto) -> None:
 
 
 def _names_of_dims(examples: Examples, shapes: Sequence[tuple[Any, ...]]) -> dict[str, str]:
-    """The user's names of the tracer's symbols."""
+    """Map the tracer's symbols to the user's names."""
     found: dict[str, str] = {}
     for name, shape in zip(examples.tensors, shapes, strict=True):
         for axis, dim in examples.dims.get(name, {}).items():
@@ -193,7 +192,7 @@ def _name_dims(model: onnx.ModelProto, names: Mapping[str, str]) -> None:
 
 
 def _names_of_outputs(program: Any, graph: Graph, inputs: Sequence[str]) -> list[str]:
-    """The keys and positions that lead to each tensor of what the module returns."""
+    """Keys and positions of each tensor in the result of the module, as names."""
     spec = program.call_spec.out_spec
     whole = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
     paths = [path for path, _ in pytree.tree_flatten_with_path(whole)[0]]
@@ -224,7 +223,7 @@ def _chosen(
 
 
 def _check_task(graph: Graph, task: str | None) -> None:
-    """Raise where the order of what a module returns is not that of a task."""
+    """Raise ``InvalidCall`` where the module returns outputs in another order than the task."""
     scores = next((value for value in graph.outputs if value.name == "scores"), None) if task == "detection" else None
     if scores is not None and scores.dtype is not None and not scores.dtype.is_float:
         raise InvalidCall(
@@ -235,14 +234,14 @@ def _check_task(graph: Graph, task: str | None) -> None:
 
 
 def _by_key(names: Sequence[str], found: Sequence[str]) -> Sequence[str]:
-    """The names of a task in the order of the module, where its own end in them: ``output_0_scores``."""
+    """Names of a task in the order of the module's outputs, if the names of those end in them: ``output_0_scores``."""
     ends = [next((name for name in names if each.rpartition("_")[2] == name), None) for each in found]
     held = [name for name in ends if name is not None]
     return held if sorted(held) == sorted(names) and len(held) == len(ends) else names
 
 
 def _name_tied(graph: Graph, module: torch.nn.Module) -> None:
-    """Of a parameter with several names, let the first be that of the variable."""
+    """Name tied variables by the first name of their parameter."""
     named = list(module.named_parameters(remove_duplicate=False))
     first = {id(parameter): name for name, parameter in reversed(named)}
     chosen = {name: first[id(parameter)] for name, parameter in named}
@@ -262,7 +261,7 @@ def _name_inputs(graph: Graph, names: Sequence[str]) -> None:
 
 
 def _name_outputs(graph: Graph, names: Sequence[str]) -> None:
-    """Give the outputs their names; what is an input, a parameter or an output already gets a node of its own."""
+    """Name the outputs; an output that is also an input, a parameter or another output gets an Identity node."""
     values, graph.outputs = list(graph.outputs), []
     for value, name in zip(values, names, strict=True):
         _make_room(graph, name)
@@ -270,7 +269,7 @@ def _name_outputs(graph: Graph, names: Sequence[str]) -> None:
 
 
 def _make_room(graph: Graph, name: str) -> None:
-    """Give what has this name inside another one. Raises ``InvalidCall`` where an input, parameter or output has it."""
+    """Rename an inner value with this name. Raises ``InvalidCall`` where an input, parameter or output has it."""
     if name not in graph.names():
         return
     if any(value.name == name for value in (*graph.all_inputs, *graph.variables, *graph.outputs)):

@@ -16,7 +16,7 @@ from tenonnx_torch.examples import Examples
 
 @contextlib.contextmanager
 def written_out(module: torch.nn.Module, examples: Examples) -> Iterator[None]:
-    """Let ``module`` compute by the plain operations that one call leads to, with its own parameters."""
+    """Replace ``forward`` of ``module`` by the plain operations of one traced call, on the module's own parameters."""
     names = [name for name, _ in _state(module)]
     leaves, spec = pytree.tree_flatten((examples.arguments, dict(examples.keywords)))
     results: list[Any] = []

@@ -1,4 +1,4 @@
-"""Indexed reads and writes, and counting, by gathering and scattering."""
+"""Indexed reads and writes, and counting, by Gather and Scatter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ aten = torch.ops.aten
 
 
 def scatter_mean(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Any:
-    """Of the ways to reduce, the mean alone: ScatterElements has no such reduction, and the exporter writes none."""
+    """Scatter with a mean, which ScatterElements and the exporter lack; other reductions are not handled here."""
     if reduce != "mean":
         return NotImplemented
     if not x.ndim:
@@ -42,7 +42,7 @@ def index_reduce(
 
 
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """To places in the whole, counted row by row."""
+    """Write to flat positions in row-major order."""
     places, values = index.reshape(-1), source.reshape(-1)
     places = torch.where(places < 0, places + x.numel(), places)
     flat = x.reshape(-1)
@@ -57,7 +57,7 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 
 
 def put_by_mask(x: Tensor, indices: Sequence[Any], values: Tensor, accumulate: bool = False) -> Any:
-    """By one mask of axes behind the first: each place takes its value, of as many as the mask has places."""
+    """Masked assignment with a mask that does not cover the first axes: each masked position takes the next value."""
     given = [index for index in indices if index is not None]
     if len(given) != 1 or given[0].dtype not in (torch.bool, torch.uint8) or indices[0] is not None:
         return NotImplemented
@@ -88,14 +88,14 @@ def scatter_reduced(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: 
 
 
 def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
-    """Of a scalar, by an axis of one element."""
+    """Scatter into a scalar, by way of a vector of one element."""
     if x.ndim:
         return NotImplemented
     return x.reshape(1).scatter_add(0, index.reshape(-1), source.reshape(-1)).reshape(())
 
 
 def joined_of_nothing(tensors: Sequence[Tensor], dim: int = 0) -> Any:
-    """Parts that are all empty: a part of one axis without elements may stand beside others."""
+    """Concatenate empty tensors, among which PyTorch accepts 1-D tensors of size 0."""
     if any(count(part.shape) != 0 for part in tensors):
         return NotImplemented
     parts = [part for part in tensors if part.ndim > 1] or list(tensors)
@@ -109,7 +109,7 @@ def nonzero_of_scalar(x: Tensor) -> Any:
 
 
 def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
-    """As many places as are asked for, with a number for those that there are not."""
+    """Positions of the first ``size`` nonzero elements, padded by ``fill_value``."""
     whole = x.numel()
     flat = x.reshape(-1)
     places = torch.cat([torch.where(flat != 0, torch.arange(whole), whole), torch.full((size,), whole)])
@@ -123,7 +123,7 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 
 
 def weighed(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any:
-    """Sums of weights, as many as there are counts."""
+    """Bin counts with weights: one sum for each bin."""
     if weights is None:
         return NotImplemented
     dtype = weights.dtype if weights.is_floating_point() else torch.float64
@@ -133,7 +133,7 @@ def weighed(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any
 def histogram_by_edges(
     x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Counts between two edges; the last one belongs to the bin before it."""
+    """Counts between successive edges; the last edge belongs to the last bin."""
     values = x.reshape(-1, 1)
     inside = (values >= bins[:-1]) & ((values < bins[1:]) | ((values == bins[-1]) & (bins[1:] == bins[-1])))
     counts = inside.to(x.dtype)
@@ -163,7 +163,7 @@ def histogram(
 
 
 def exactly_filled(shape: Sequence[Any], value: Any, dtype: torch.dtype | None) -> Any:
-    """Of a number of 64 bits, which the exporter writes with 32, by a sum of such ones."""
+    """Fill with a float64 constant, which the exporter rounds to float32, by a sum of exact float32 parts."""
     if dtype is not torch.float64 or not isinstance(value, float):
         return NotImplemented
     parts: list[float] = []
@@ -193,7 +193,7 @@ def new_full(x: Tensor, shape: Sequence[Any], value: Any, *, dtype: torch.dtype 
     return exactly_filled(shape, value, dtype or x.dtype)
 
 
-#: By operator, its function.
+#: Functions by operator.
 INDEXING: Mapping[Any, Callable[..., Any]] = {
     aten.index_reduce.default: index_reduce,
     aten.index_put.default: put_by_mask,

@@ -1,4 +1,4 @@
-"""Calls that a plan keeps, and calls that it replaces by bodies."""
+"""Decision which calls a plan keeps, and which it replaces by their bodies."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def has_numpy(call: Call) -> bool:
 
 
 def is_kept(call: Call) -> bool:
-    """Whether a plan with gradients keeps a call: the body of a call on quantized values would lose them silently."""
+    """Whether a plan with gradients keeps a call: bodies of calls on quantized values would lose the gradient."""
     return (_is_native(call) and gives_quantized(call.op) and _is_of_quantized(call)) or is_computed(call)
 
 
 def is_computed(call: Call) -> bool:
-    """Whether a plan computes a call as it is: by a rule of PyTorch, or by numpy for types that PyTorch lacks."""
+    """Whether a plan executes a call itself: by a rule of PyTorch, or by numpy for dtypes that PyTorch lacks."""
     if call.op.primitive:
         return True
     if not _is_native(call):
@@ -35,7 +35,7 @@ def is_computed(call: Call) -> bool:
 
 
 def gives_quantized(op: Op) -> bool:
-    """Whether an op has a gradient that PyTorch does not know, such as that of QuantizeLinear."""
+    """Whether an op has a gradient that PyTorch's autograd lacks, such as QuantizeLinear."""
     known = any(find_rule(op, kind) is not None for kind in ("vjp", "vjp.surrogate"))
     return known and find_rule(op, "torch") is None
 
@@ -45,7 +45,7 @@ def _is_native(call: Call) -> bool:
 
 
 def _is_of_quantized(call: Call) -> bool:
-    """Whether a call reads quantized values, or gives nothing else."""
+    """Whether a call reads quantized values, or produces only these."""
     read = [value.type for value in call.inputs if value is not None]
     given = [None if known is None else known.type for known in call.known]
     return any(map(_holds_quantized, read)) or not any(

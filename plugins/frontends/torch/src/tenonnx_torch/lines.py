@@ -14,20 +14,20 @@ from torch.overrides import TorchFunctionMode
 
 from tenonnx_frontends import UserLines, line
 
-#: Code that is not the user's: PyTorch, the exporter, and this package.
+#: Files other than the user's: PyTorch, the exporter, and this package.
 _USER = UserLines((torch.__file__, onnxscript.__file__, __file__))
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n *(?P<code>[^\n]*)')
 
 
 def of_node(node: Any) -> str:
-    """The line of the user from which a node of a traced module comes, or nothing."""
+    """The user's line that produced a node of a traced module, empty if unknown."""
     lines = list(_in_text(node.meta.get("stack_trace") or ""))
     return lines[-1] if lines else ""
 
 
 def of_error(error: BaseException) -> list[str]:
-    """The lines of the user that led to an error in PyTorch, the innermost last."""
+    """The user's lines that led to an error in PyTorch, innermost last."""
     found: list[str] = []
     for each in _chain(error):
         for node in _locals(each, torch.fx.Node):
@@ -38,7 +38,7 @@ def of_error(error: BaseException) -> list[str]:
 
 
 class FixedSizes(TorchFunctionMode):
-    """Notes, while a module is traced, after which lines of the user a size that was to vary is bound to something."""
+    """Records, during tracing, the user's lines after which a dynamic size becomes fixed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Loops over a dim in the Python of a module: traced at two lengths, and written as scans."""
+"""Rerolling loops over a dim in a module's Python code: traced at two lengths, and written as Scan."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tenonnx_torch.unrolled_traces import Unrolled, lengths_for, unrolled
 from tenonnx_torch.verification import leaves
 from tenonnx_torch.written_loops import module_of
 
-#: The most lengths at which loops are compared with the module.
+#: Maximum number of lengths at which loops are compared with the module.
 _COMPARED = 16
 
 
 def with_loops(module: torch.nn.Module, examples: Examples, dim: str, export: Callable[[Any, Examples], Any]) -> Any:
-    """The module with its loops over ``dim`` as scans.
+    """The module with its loops over ``dim`` replaced by scans.
 
-    ``export`` traces a module. The result is compared with the module at length 1, at three lengths that were not
-    traced, and beside every length that a comparison in the module names. Raises ``NotRerolled`` naming the line of a
-    loop that cannot be written, or none where there is no loop.
+    ``export`` traces a module. The result is compared with the module at length 1, at three untraced lengths, and
+    around every length in a comparison of the module. Raises ``NotRerolled`` naming the line of an unsupported loop, or
+    without a line where there is no loop.
     """
     place = next(((n, a) for n, axes in examples.dims.items() for a, d in axes.items() if d == dim), None)
     if place is None:
@@ -49,7 +49,7 @@ def with_loops(module: torch.nn.Module, examples: Examples, dim: str, export: Ca
 
 
 def _others(first: Unrolled, traced: set[int]) -> list[int]:
-    """Lengths to compare at: 1, others than were traced, and those around numbers that lengths are compared with."""
+    """Lengths for the comparison: 1, untraced ones, and those around numbers with which the module compares lengths."""
     around: dict[int, None] = {}
     for comparison in first.decisions.comparisons:
         if comparison.free_symbols == {first.symbol}:
@@ -64,12 +64,12 @@ def _compare(module: Any, found: Any, examples: Examples, length: int, loops: An
     with torch.no_grad():
         try:
             wanted = [leaf for _, leaf in leaves(module, examples)]
-        except Exception:  # of a length that the module does not take
+        except Exception:  # the module rejects this length
             return
         actual = [leaf for _, leaf in leaves(found, examples)]
     ones = {dim: 1 for dim, size in examples.sizes.items() if size not in (1, length)}
     if ones and [each.shape for each in actual] != [each.shape for each in wanted]:
-        # some modules broadcast the rows of a batch against each other at length 1
+        # some modules broadcast rows of a batch against each other at length 1
         _compare(module, found, examples.resized(ones), length, loops)
         return
     for one, other in zip(actual, wanted, strict=True):

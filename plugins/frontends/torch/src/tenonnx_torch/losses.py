@@ -25,9 +25,9 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """The loss by the forward variables of A. Graves et al., "Connectionist Temporal Classification" (2006).
+    """CTC loss by the forward variables of A. Graves et al., "Connectionist Temporal Classification" (2006).
 
-    A scan over the steps, in logarithms; targets come padded, or joined where their lengths are numbers.
+    A scan over the time steps, in log space; targets are padded, or concatenated if their lengths are numbers.
     """
     if log_probs.ndim == 2:
         return ctc_loss(
@@ -75,14 +75,14 @@ def _numbers(lengths: Any) -> Tensor:
 
 
 def _log_sum(*terms: Tensor) -> Tensor:
-    """The logarithm of the sum of exponentials, -inf where all are."""
+    """The logarithm of the sum of exponentials, -inf where all terms are."""
     stacked = torch.stack(terms)
     most = stacked.amax(0)
     most = torch.where(most.isinf(), 0.0, most)
     return (stacked - most).exp().sum(0).log() + most
 
 
-#: By function of PyTorch what takes its place.
+#: Replacements of PyTorch's functions.
 _FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
     torch.nn.functional.ctc_loss: ctc_loss,
     torch.cov: statistics.cov,
@@ -100,9 +100,9 @@ _FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
 
 
 class WithoutOperation(TorchFunctionMode):
-    """Takes the functions of this file, of statistics and polynomials, for those of PyTorch while a module is traced.
+    """Replaces PyTorch's functions by those of this module, of statistics and of polynomials during tracing.
 
-    ``has_levels`` is whether anything was computed inside of ``torch.func``.
+    ``has_levels``: whether anything was computed inside of ``torch.func``.
     """
 
     has_levels = False

@@ -1,6 +1,6 @@
-"""Forms of operators that PyTorch's exporter does not know, as functions over ops of graphs.
+"""Lowerings of operators that PyTorch's exporter does not know, as functions over ops of graphs.
 
-The exporter writes a node that stands for the call; when its model is read, the function says what takes its place.
+The exporter writes a placeholder node for the call; reading its model calls the function to replace the node.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from tenonnx_frontends import guarded_rule
 from tenonnx_torch.module_lowerings import OPERATOR, ModuleCall, standing_in
 from tenonnx_torch.vision import VISION
 
-#: Plugins of this entry-point group are mappings from names of operators to functions.
+#: Entry-point group of mappings from names of operators to functions.
 GROUP = "tenonnx.torch_ops"
 
-#: Of the nodes that stand for calls until a model is read.
+#: Domain and op type of placeholder nodes.
 DOMAIN, _TYPE = "tenonnx.torch", "Call"
 
 Form = Callable[..., Any]
 
 
 class Forms:
-    """The forms for one module: those of the caller, then those of installed packages, then ours for ``torchvision``.
+    """The lowerings for one module: the caller's, then those of installed packages, then ours for ``torchvision``.
 
-    A form is called like its operator, with a value for each tensor, and returns a value for each of its results. That
-    of a module class (the class, or ``"acme.layers.Router"``) is called like ``forward``, with a module before, whose
-    parameters and buffers are values. Raises ``InvalidCall`` for anything but a mapping of these or of names such
-    as ``"acme::scale"`` to functions, ``PluginError`` for such a package.
+    A lowering has the operator's signature, with values for tensors, and returns a value for each result. The lowering
+    of a module class (the class, or ``"acme.layers.Router"``) has the signature of ``forward``, with the module as
+    first argument, whose parameters and buffers are values. Raises ``InvalidCall`` for anything but a mapping from
+    these, or from names such as ``"acme::scale"``, to functions, and ``PluginError`` for such a package.
     """
 
     def __init__(self, given: Mapping[str, Form] | None = None) -> None:
@@ -59,7 +59,7 @@ class Forms:
         self._modules: list[ModuleCall] = []
 
     def for_modules(self, module: torch.nn.Module) -> AbstractContextManager[None]:
-        """While a module is traced, let those in it that have a form be operators."""
+        """While a module is traced, replace submodules with lowerings by operators."""
         return standing_in(module, self._form_of, self._modules)
 
     def _form_of(self, module: torch.nn.Module) -> Form | None:
@@ -67,7 +67,7 @@ class Forms:
         return self.functions.get(kind) or self.functions.get(_title(kind))
 
     def translations(self, program: Any) -> dict[Any, Form]:
-        """Translations for the exporter of the operators of a program that have a form."""
+        """Functions for the exporter that write placeholder nodes, by operator of the program."""
         found: dict[Any, Form] = {}
         for target in {*_targets(program), *self._named()}:
             if target is OPERATOR:
@@ -79,7 +79,7 @@ class Forms:
         return found
 
     def _named(self) -> Iterator[Any]:
-        """The operators that forms are given for, which a program may come to call when it is decomposed."""
+        """Operators with lowerings; decompositions may lead to them."""
         for key in self.functions:
             space, separator, name = key.partition("::") if isinstance(key, str) else ("", "", "")
             packet = getattr(getattr(torch.ops, space), name.partition(".")[0], None) if separator else None
@@ -87,7 +87,7 @@ class Forms:
 
     @property
     def rules(self) -> dict[str, Callable[..., Any]] | None:
-        """The rules by which a model is read where calls were written; None for none."""
+        """Rules that replace placeholder nodes when a model is read; None if there are none."""
         return {f"{DOMAIN}::{_TYPE}": self._read} if self._calls else None
 
     def _writer(self, operator: Any, form: Form) -> Form:
@@ -139,7 +139,7 @@ def _problem(found: Any) -> str:
 
 
 def _problem_of_package(found: Mapping[Any, Form]) -> str:
-    """Reason why a package may not add a form for PyTorch itself: it would change the models of all others."""
+    """Reason to reject a package's lowering of PyTorch's own operators: it would change everybody's models."""
     theirs = [_title(key) for key in found if re.match(r"(aten|prims|torch)(::|\.)", _title(key))]
     return f"{theirs[0]}, which is PyTorch's: give it as forms= where a module is exported" if theirs else ""
 
@@ -149,7 +149,7 @@ def _title(key: Any) -> str:
 
 
 def _is_name(key: Any) -> bool:
-    """Whether something names an operator or a class of modules."""
+    """Whether an object names an operator or a module class."""
     if isinstance(key, str):
         return "::" in key or "." in key
     return isinstance(key, type) and issubclass(key, torch.nn.Module)

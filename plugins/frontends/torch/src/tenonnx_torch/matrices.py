@@ -1,4 +1,4 @@
-"""Linear algebra on matrices of a size that is known when a module is traced: elimination step by step."""
+"""Linear algebra on matrices of static size: unrolled elimination."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ aten = torch.ops.aten
 
 
 def _steps(matrix: Tensor) -> range:
-    """The steps of an elimination. Raises ``NotImplementedError`` where the size varies, or there would be too many."""
+    """Steps of an elimination. Raises ``NotImplementedError`` for a dynamic size, or more than 64 steps."""
     size = matrix.shape[-1]
     if not isinstance(size, int) or size > 64:
         raise NotImplementedError("matrices have a dynamic size, or one above 64")
@@ -25,7 +25,7 @@ def _no_problem(matrix: Tensor) -> Tensor:
 
 
 def _eliminated(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Solution of ``matrix @ x = right`` by Gauss-Jordan with the largest pivots, and these with their sign."""
+    """Solve ``matrix @ x = right`` by Gauss-Jordan elimination with partial pivoting; returns it and signed pivots."""
     both = torch.cat([matrix, right], -1)
     rows = torch.arange(matrix.shape[-1])
     pivots = []
@@ -52,7 +52,7 @@ def inverse(matrix: Tensor, check_errors: bool = False) -> tuple[Tensor, Tensor]
 def solution(
     matrix: Tensor, right: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The solution, and in the place of the factors nothing that could be used."""
+    """The solution, with unusable placeholders for the factors."""
     vector = right.ndim == 1 or right.shape == matrix.shape[:-1]
     matrix, given = (matrix, right) if left else (matrix.mT, right.mT)
     given = given.unsqueeze(-1) if vector else given
@@ -71,7 +71,7 @@ def sign_and_logarithm(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def cholesky(matrix: Tensor, upper: bool = False) -> Tensor:
-    """Column by column; of the input only the lower triangle counts, or the upper."""
+    """Cholesky factor, column by column; only the lower (or upper) triangle of the input is read."""
     left = matrix.mT if upper else matrix
     rows = torch.arange(matrix.shape[-1])
     columns = []
@@ -128,7 +128,7 @@ def inverse_by_cholesky(factor: Tensor, upper: bool = False) -> Tensor:
 
 
 def _swapped(matrix: Tensor, k: int, place: Tensor) -> Tensor:
-    """The matrix with its row ``k`` and another one, of each matrix in a batch, in each other's places."""
+    """Swap row ``k`` with row ``place``, for each matrix of a batch."""
     rows = torch.arange(matrix.shape[-2])
     chosen = (rows == place.unsqueeze(-1)).unsqueeze(-1)
     row = torch.where(chosen, matrix, 0.0).sum(-2, keepdim=True)
@@ -137,7 +137,7 @@ def _swapped(matrix: Tensor, k: int, place: Tensor) -> Tensor:
 
 
 def lower_and_upper(matrix: Tensor, *, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """Both triangles in one matrix, and the rows, counted from 1, that were exchanged at each step."""
+    """Both triangles in one matrix, and the pivot rows, counted from 1, of each step."""
     _steps(matrix)
     rows, columns, both = torch.arange(matrix.shape[-2]), torch.arange(matrix.shape[-1]), matrix
     places = []
@@ -162,7 +162,7 @@ def _permutation(places: Tensor, size: int, dtype: torch.dtype) -> Tensor:
 
 
 def unpacked(both: Tensor, places: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> tuple[Tensor, ...]:
-    """The permutation, the lower and the upper triangle."""
+    """The permutation, and the lower and upper triangle."""
     size = min(both.shape[-2:])
     nothing = both.new_zeros(0)
     unit = torch.eye(both.shape[-2], size, dtype=both.dtype)
@@ -187,7 +187,7 @@ def solution_by_factors(
 
 
 def reflections(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """The upper triangle, below it the normals of reflections that lead to it, as LAPACK has them, and factors."""
+    """QR factors in LAPACK's format: R in the upper triangle, Householder vectors below, and scalar factors."""
     _steps(matrix)
     rows, columns, held, factors = torch.arange(matrix.shape[-2]), torch.arange(matrix.shape[-1]), matrix, []
     for k in range(min(matrix.shape[-2:])):
@@ -206,7 +206,7 @@ def reflections(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def reflected(normals: Tensor, factors: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
-    """A matrix times the product of reflections."""
+    """A matrix times the product of Householder reflections."""
     if not left:
         return reflected(normals, factors, other.mT, transpose=not transpose).mT
     _steps(normals)
@@ -230,9 +230,9 @@ def orthogonal_and_upper(matrix: Tensor, mode: str = "reduced") -> tuple[Tensor,
 
 
 def exponential(matrix: Tensor) -> Tensor:
-    """By a Taylor sum of the matrix halved until its norm is below 1/2, squared as often; of any size.
+    """Matrix exponential by scaling and squaring: a Taylor sum of the matrix with a norm below 1/2; for any size.
 
-    At the number of digits of its type squaring ends, as none of them would be right beyond it.
+    The number of squarings is limited by the digits of the dtype; beyond it no digit would be right.
     """
     halvings = -round(math.log2(torch.finfo(matrix.dtype).eps))
     norm = matrix.abs().sum(-1, keepdim=True).amax(-2, keepdim=True) if matrix.numel() else matrix
@@ -247,11 +247,11 @@ def exponential(matrix: Tensor) -> Tensor:
     return found
 
 
-#: So many terms of the sum leave no more than the last digit of float64.
+#: Number of terms that is exact to the last digit of float64.
 _TERMS = 14
 
 
-#: By operator, its function. Those that check what they found are here, too, as PyTorch has such a check raise.
+#: Functions by operator, including checked variants, whose check PyTorch makes itself.
 MATRICES: Mapping[Any, Callable[..., Any]] = {
     aten.linalg_inv.default: lambda matrix: inverse(matrix)[0],
     aten.inverse.default: lambda matrix: inverse(matrix)[0],

@@ -1,4 +1,4 @@
-"""Lowerings of module classes: the tracer takes a call of such a module as one operator."""
+"""Lowerings of module classes: the tracer records a call of such a module as one operator."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from torch.utils import _pytree as pytree
 from tenonnx.extend import DType, Graph, InvalidCall, Value
 from tenonnx_torch.values import NATIVE
 
-#: The opset of the graph in which it is found out what a form gives.
+#: Opset version of the graphs that infer the output types of lowerings.
 _OPSET = 24
 
 _DTYPES = {dtype: ours for ours, dtype in NATIVE.items()}
 
-#: What the text of a symbolic dim is made of, beside arithmetic, over symbols of the tracer.
+#: Functions that the text of a symbolic dim may contain, over the tracer's symbols.
 _FUNCTIONS = {
     "__builtins__": {},
     "max": lambda *sizes: functools.reduce(torch.sym_max, sizes),
@@ -41,12 +41,12 @@ def module_fake(tensors: list[torch.Tensor], call: int) -> list[torch.Tensor]:
     return _CALLS[call].traced(tensors)
 
 
-#: The operator that stands for a call of a module.
+#: The operator that represents a call of a module.
 OPERATOR = torch.ops.tenonnx.module.default
 
 
 class Held:
-    """A module as its form sees it: parameters and buffers are values, and all else is what it is."""
+    """A module for its lowering: parameters and buffers are values, other attributes are unchanged."""
 
     def __init__(self, module: torch.nn.Module, values: Mapping[str, Any], prefix: str = "") -> None:
         self._module, self._values, self._prefix = module, values, prefix
@@ -66,7 +66,7 @@ class Held:
 
 
 class ModuleCall:
-    """One call of a module that has a form, while it is traced."""
+    """A traced call of a module with a lowering."""
 
     def __init__(self, form: Callable[..., Any], module: torch.nn.Module, arguments: Any) -> None:
         self._form, self._module = form, module
@@ -81,7 +81,7 @@ class ModuleCall:
         _CALLS[self.number] = self
 
     def __call__(self, tensors: Sequence[Value], call: int = 0) -> tuple[Value, ...]:
-        """The values that the form gives, from those of arguments, parameters and buffers."""
+        """Run the lowering on the values of arguments, parameters and buffers."""
         leaves = list(self._leaves)
         for place, value in zip(self._places, tensors, strict=False):
             leaves[place] = value
@@ -97,7 +97,7 @@ class ModuleCall:
         return tuple(found)
 
     def traced(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Tensors of the types that the form gives, with the dims of the tracer."""
+        """Fake tensors with the types of the lowering's outputs, and the tracer's dims."""
         graph = Graph(opsets={"ai.onnx": _OPSET})
         sizes: dict[str, Any] = {}
         values = []
@@ -120,7 +120,7 @@ class ModuleCall:
 def standing_in(
     module: torch.nn.Module, form_of: Callable[[torch.nn.Module], Callable[..., Any] | None], kept: list[ModuleCall]
 ) -> Iterator[None]:
-    """Let calls of modules that have a form be calls of the operator; ``kept`` gets what each of them is."""
+    """Replace calls of modules with lowerings by calls of the operator; ``kept`` collects the calls."""
     changed = []
     for inner in module.modules():
         form = form_of(inner)

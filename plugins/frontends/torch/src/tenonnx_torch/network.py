@@ -27,14 +27,14 @@ def module(graph: Graph, *, trainable: str | Sequence[str] = ()) -> Network:
 class Network(torch.nn.Module):
     """A graph as a module.
 
-    It is called with one tensor for each graph input, in order or by name, and gives a tensor, or a tuple with one for
-    each output. Variables are parameters and buffers of the same names, so that ``state_dict`` speaks of initializers:
-    they lie as in the module that the graph was made of, also where ``simplify`` has transposed them. Of them those
-    that are learned, by what the graph was made of or by the ops that use them, are parameters, frozen ones such
-    without gradients, and the others buffers; ``trainable`` are patterns of names that are parameters, too. To rows of
-    an embedding that stay comes no gradient. Ops with a rule ``torch`` run as PyTorch, others by their body; what
-    PyTorch has no kernel for (text, a few integer and eight-bit types, ops such as NonMaxSuppression) is computed by
-    numpy, where no gradient may pass. Raises ``UnsupportedOp`` for ops that no package provides.
+    It is called with one tensor for each graph input, in order or by name, and returns a tensor, or a tuple with one
+    for each output. Variables are parameters and buffers of the same names, in the layout of the original module even
+    if ``simplify`` transposed them, so that ``state_dict`` has the initializers. Trainable variables, according to the
+    source of the graph or to the ops that read them, are parameters; frozen ones are parameters without gradients, and
+    others are buffers. ``trainable`` has patterns of names of further parameters. Fixed rows of embeddings get no
+    gradient. Ops with a rule ``torch`` run in PyTorch, others by their body. Numpy computes ops without a PyTorch
+    kernel (strings, a few integer and eight-bit types, ops such as NonMaxSuppression), possibly without a gradient.
+    Raises ``UnsupportedOp`` for ops that no package provides.
     """
 
     def __init__(self, graph: Graph, trainable: str | Sequence[str] = ()) -> None:
@@ -70,7 +70,7 @@ class Network(torch.nn.Module):
         self._tensors = [owner_of(self, name) for name in plan.held.names]
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        """The outputs for tensors or arrays. Raises ``InvalidFeed`` for what the inputs of the graph do not take."""
+        """The outputs for tensors or arrays. Raises ``InvalidFeed`` for feeds that do not match the inputs."""
         if len(inputs) > len(self.input_names) or set(named) - set(self.input_names[len(inputs) :]):
             raise InvalidCall(
                 "Network got too many, unknown or repeated inputs",
@@ -86,9 +86,9 @@ class Network(torch.nn.Module):
         return found[0] if len(found) == 1 else tuple(found)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the ONNX message, the parameters and buffers, and which of these have gradients.
+        """Pickle as the ONNX message, the parameters and buffers, and which of these require gradients.
 
-        Of constants, which the message has, there are empty tensors of their type and device.
+        Constants are in the message; they are pickled as empty tensors that keep only dtype and device.
         """
         flags = {name: parameter.requires_grad for name, parameter in self.named_parameters()}
         message, contents = self.source.to_proto().SerializeToString(), self.state_dict()
@@ -106,9 +106,9 @@ class Network(torch.nn.Module):
         self.train(training)
 
     def write_back(self, graph: Graph | None = None) -> Graph:
-        """Give the variables of the graph, or of another with the same ones, what is in the parameters and buffers.
+        """Write the parameters and buffers to the variables of the graph, or of another graph with equal variables.
 
-        Raises ``InvalidCall`` for another in which more, or less, was merged into a variable.
+        Raises ``InvalidCall`` for a graph whose variables were merged differently.
         """
         target = self.source if graph is None else graph
         held, values = self.state_dict(), {value.name: value for value in target.variables}
@@ -122,19 +122,19 @@ def _unpickled(message: bytes, trainable: str | Sequence[str]) -> Network:
 
 
 def _as_made(value: Value, array: Any) -> Any:
-    """The contents of a variable as they lie in the module that its graph was made of."""
+    """Contents of a variable in the layout of the original module."""
     axes = None if value.role is None else value.role.permutation
     return array if axes is None else np.ascontiguousarray(np.transpose(array, np.argsort(axes)))
 
 
 def _as_held(value: Value | None, array: Any) -> Any:
-    """Contents as they lie in such a module, as a variable holds them."""
+    """Contents in that layout, converted to the layout of the variable."""
     axes = None if value is None or value.role is None else value.role.permutation
     return array if axes is None else np.ascontiguousarray(np.transpose(array, axes))
 
 
 def _matching(graph: Graph, patterns: Sequence[str]) -> list[str]:
-    """The names of floating-point variables that patterns match. Raises ``InvalidCall`` for one that matches none."""
+    """Names of floating-point variables that match. Raises ``InvalidCall`` for a pattern without a match."""
     floats = [v.name for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float]
     found = {pattern: fnmatch.filter(floats, pattern) for pattern in patterns}
     if missing := [pattern for pattern, names in found.items() if not names]:
@@ -151,9 +151,9 @@ def _is_state(value: Value) -> bool:
 
 
 def _lowered(graph: Graph, parameters: Collection[str]) -> Graph:
-    """The graph in ops that the plan runs: of PyTorch where there is a rule, else the body, else those of numpy.
+    """The graph in ops that a plan runs: with a PyTorch rule, else by their body, else with a numpy rule.
 
-    What is computed from ``parameters`` is not folded, so that gradients reach them.
+    Results that depend on ``parameters`` are not folded, so that gradients reach these.
     """
     free = copy_graph(graph)
     listed = {value.name for value in free.all_inputs}
@@ -161,7 +161,7 @@ def _lowered(graph: Graph, parameters: Collection[str]) -> Graph:
     free = opened(free, parameters)
     try:
         plain = decompose(free, keep=is_kept)
-    except (TypeMismatch, NotRepresentable):  # a body may have to know more than the file tells
+    except (TypeMismatch, NotRepresentable):  # a body may need types that the file lacks
         plain = decompose(free, keep=lambda call: is_kept(call) or has_numpy(call))
     values = {value.name: value for value in (*plain.variables, *plain.all_inputs)}
     plain.all_inputs = [value for value in plain.all_inputs if value.name in listed]

@@ -1,4 +1,4 @@
-"""Accurate forms of functions for which the exporter loses digits, overflows, or ignores signed zeros and NaN."""
+"""Accurate versions of functions for which the exporter loses precision, overflows, or ignores signed zeros and NaN."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _real(x: Tensor) -> Tensor:
 
 
 def _pair(a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """Two tensors of one type; a number beside a tensor takes its type, if that is of floats."""
+    """Two tensors with a common dtype; a Python number takes the dtype of the tensor if that is floating-point."""
     dtype = torch.result_type(a, b)
     return tuple(x.to(dtype) if isinstance(x, Tensor) else torch.full((), x, dtype=dtype) for x in (a, b))
 
@@ -31,14 +31,14 @@ def _real_pair(a: Any, b: Any) -> tuple[Tensor, Tensor]:
 
 
 def log1p(x: Tensor) -> Tensor:
-    """Near 0 by the inverse of tanh, as ``1 + x`` forgets ``x``."""
+    """Near 0 by atanh, since ``1 + x`` rounds ``x`` off."""
     x = _real(x)
     small = x.clamp(-0.5, 0.5)
     return torch.where(x.abs() < 0.5, 2 * torch.atanh(small / (small + 2)), torch.log(1 + x))
 
 
 def expm1(x: Tensor) -> Tensor:
-    """Near 0 by tanh, as ``exp(x)`` forgets ``x``."""
+    """Near 0 by tanh, since ``exp(x)`` rounds ``x`` off."""
     x = _real(x)
     half = torch.tanh(x.clamp(-0.5, 0.5) / 2)
     return torch.where(x.abs() < 0.5, 2 * half / (1 - half), torch.exp(x) - 1)
@@ -81,7 +81,7 @@ def cross_entropy_of_logits(
 
 
 def in_type(function: Callable[..., Tensor]) -> Callable[..., Any]:
-    """A softmax that is asked for another type computes in it; the exporter casts behind."""
+    """A softmax with a ``dtype`` argument computes in that dtype; the exporter casts afterwards."""
 
     def computed(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
         return NotImplemented if dtype is None or dtype == x.dtype else function(x.to(dtype), dim)
@@ -111,7 +111,7 @@ def atan2(y: Tensor, x: Tensor) -> Tensor:
 
 
 def hypot(a: Tensor, b: Tensor) -> Tensor:
-    """Without the squares of large numbers."""
+    """Scale by the larger argument, to avoid overflow of squares."""
     a, b = a.abs(), b.abs()
     larger, smaller = torch.maximum(a, b), torch.minimum(a, b)
     ratio = smaller / torch.where(larger > 0, larger, 1.0)
@@ -123,7 +123,7 @@ def heaviside(x: Tensor, values: Tensor) -> Tensor:
 
 
 def nextafter(x: Tensor, y: Tensor) -> Tensor:
-    """By one place of the last digit, which is computed in float64 and, of float64, exact down to 2**-1021."""
+    """The next number towards ``y``; computed in float64, and exact for float64 down to 2**-1021."""
     x, y = _pair(x, y)
     limits = torch.finfo(x.dtype)
     size = x.abs().to(torch.float64)
@@ -145,7 +145,7 @@ _NARROW = (torch.uint8, torch.int8, torch.int16)
 
 
 def _shift(function: Callable[..., Tensor], known: bool = True) -> Callable[..., Any]:
-    """Of integers of 8 and 16 bits, in 32: of these the exporter writes signed ones, which runtimes lack in part."""
+    """Shift integers of 8 and 16 bits in int32: the exporter writes signed types, which runtimes partly lack."""
 
     def shifted(a: Any, b: Any) -> Any:
         dtype = torch.result_type(a, b)
@@ -167,14 +167,14 @@ def fmin(a: Tensor, b: Tensor) -> Tensor:
 
 
 def sign(x: Tensor) -> Any:
-    """Zero for NaN, of which Sign is NaN; of integers the exporter's form is."""
+    """Return zero for NaN, where Sign of ONNX returns NaN; integers are not handled here."""
     if not x.is_floating_point():
         return NotImplemented
     return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
 def remainder(a: Any, b: Any) -> Any:
-    """By what division leaves, which is exact; of integers the exporter's form is."""
+    """Compute by fmod, which is exact; integers are not handled here."""
     a, b = _pair(a, b)
     if not a.is_floating_point():
         return NotImplemented
@@ -183,7 +183,7 @@ def remainder(a: Any, b: Any) -> Any:
 
 
 def floor_division(a: Any, b: Any) -> Any:
-    """As Python divides: a quotient that is rounded up to a whole number is not that number."""
+    """Divide like Python: a quotient that rounds up to an integer is not counted as that integer."""
     a, b = _pair(a, b)
     if not a.is_floating_point():
         return NotImplemented
@@ -197,7 +197,7 @@ def division(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     return floor_division(a, b) if rounding_mode == "floor" else NotImplemented
 
 
-#: By operator, its function.
+#: Functions by operator.
 NUMERICS: Mapping[Any, Callable[..., Any]] = {
     aten.log1p.default: log1p,
     aten.special_log1p.default: log1p,

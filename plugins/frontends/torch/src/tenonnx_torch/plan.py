@@ -1,4 +1,4 @@
-"""The execution plan of a network: a rule and slots for each node."""
+"""Execution plan of a network: a rule and slots for each node."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tenonnx_torch.values import Place, is_native, is_traced, is_unsigned, tenso
 
 
 def owner_of(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
-    """The module that holds what is called ``name``, and its name there; one module in another for each part.
+    """The module that owns the attribute ``name``, and its name there; creates one nested module for each part.
 
-    Names come from files, so that they are put where PyTorch looks them up, past its check for names in Python.
+    Names come from files; ``_modules`` is set directly, since PyTorch's ``add_module`` rejects some of them.
     """
     *parts, last = name.split(".")
     for part in parts:
@@ -34,7 +34,7 @@ def owner_of(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
 
 
 class Held:
-    """The tensors that a plan and its subgraphs read beside their inputs: states of a module, and constants."""
+    """Tensors that a plan and its subgraphs read in addition to their inputs: states of a module, and constants."""
 
     def __init__(self, states: Collection[str]) -> None:
         self.states = states
@@ -42,13 +42,13 @@ class Held:
         self.constants: dict[str, torch.Tensor] = {}
 
     def state(self, name: str) -> int:
-        """Place of a state among the tensors."""
+        """Index of a state among the tensors."""
         if name not in self.names:
             self.names.append(name)
         return self.names.index(name)
 
     def constant(self, tensor: torch.Tensor) -> int:
-        """Place of a new constant."""
+        """Index of a new constant."""
         name = f"(constants).{len(self.constants)}"
         self.constants[name] = tensor
         self.names.append(name)
@@ -56,9 +56,9 @@ class Held:
 
 
 class Function:
-    """A subgraph as rules take it: from contents to a tuple of them. ``graph`` tells the types.
+    """A subgraph as an argument of rules: a function from contents to a tuple of contents. ``graph`` has the types.
 
-    ``captured`` are contents of the surrounding graph, ``held`` the tensors of the plan.
+    ``captured`` are contents of the enclosing graph, ``held`` the tensors of the plan.
     """
 
     def __init__(self, plan: Plan, captured: Sequence[Any], held: Sequence[torch.Tensor]) -> None:
@@ -70,18 +70,18 @@ class Function:
 
     @property
     def outside(self) -> list[Any]:
-        """Contents that the subgraph reads beside its inputs, and None for tensors that it does not."""
+        """Contents that the subgraph reads in addition to its inputs, and None for tensors that it does not read."""
         read = self._plan.places
         return [*self._captured, *(each if place in read else None for place, each in enumerate(self._held))]
 
     def moved(self, outside: Sequence[Any]) -> Function:
-        """The same subgraph with other contents ``outside``."""
+        """The same subgraph with other ``outside`` contents."""
         count = len(self._captured)
         return Function(self._plan, outside[:count], outside[count:])
 
 
 class Step:
-    """One node: the rules of PyTorch and of numpy for it, the slots that it reads and writes."""
+    """A node with its PyTorch and numpy rules, and the slots of its inputs and outputs."""
 
     def __init__(self, node: Node, plan: Plan) -> None:
         op, self._place = known_op(node), plan.place
@@ -148,7 +148,7 @@ class Step:
         slots[-1] = None
 
     def _by_numbers(self, arguments: list[Any]) -> Any:
-        """The results where all arguments are numbers, one of them at least by shapes."""
+        """The results where all arguments are shape numbers or constants, with at least one of the former."""
         if self.numpy is None or all(k in self._fixed or not isinstance(a, Numbers) for k, a in enumerate(arguments)):
             return NotImplemented
         given = [a if isinstance(a, Numbers) else n for a, n in zip(arguments, self._known, strict=True)]
@@ -170,13 +170,13 @@ class Step:
         return self._by_numpy(held, attributes)
 
     def _by_body(self, arguments: list[Any]) -> Any:
-        """The results in a trace, without numpy. Raises ``NotRepresentable`` where PyTorch has no form."""
+        """Compute the op by its body, without numpy, in a trace. Raises ``NotRepresentable`` if PyTorch cannot."""
         if self._body is None:
-            self._body = self._made_body()
+            self._body = self._body_plan()
         given = [a for a, n in zip(arguments, self._known, strict=True) if a is not None and n is None]
         return tuple(self._body(given, list(self._body.held.constants.values())))
 
-    def _made_body(self) -> Plan:
+    def _body_plan(self) -> Plan:
         op = self._op
         refused = NotRepresentable(f"PyTorch cannot trace {op.title} with these arguments")
         if op.primitive or self.plans:
@@ -196,10 +196,9 @@ class Step:
 
 
 class Plan:
-    """Runs a graph on contents of its inputs and on tensors of ``held.names``. The last slot is the absent input.
+    """Runs a graph on contents of its inputs and on the tensors of ``held.names``. The last slot is for absent inputs.
 
-    No gradient comes to the ``fixed_rows`` of states. Without states nothing is trained, and static values are
-    constants.
+    ``fixed_rows`` of states get no gradient. Without states nothing is trained, and static values are constants.
     """
 
     def __init__(
@@ -229,7 +228,7 @@ class Plan:
         self._slots.contents.append(None)
 
     def __deepcopy__(self, memo: Any) -> Plan:
-        return self  # its tensors are those of whoever calls it
+        return self  # its tensors belong to the caller
 
     def __call__(self, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
         slots = self._slots.contents.copy()
@@ -252,18 +251,18 @@ class Plan:
 
     @property
     def places(self) -> set[int]:
-        """Places of the tensors of ``held`` that the plan reads, in subgraphs as well."""
+        """Indices of the tensors of ``held`` that the plan reads, including its subgraphs."""
         inner = (plan.places for step in self._steps for plan in step.plans.values())
         return {place for _, place in self._variables}.union(*inner)
 
     @property
     def by_numpy(self) -> list[Node]:
-        """The nodes that PyTorch has no rule for, those of subgraphs included."""
+        """The nodes without a PyTorch rule, including those of subgraphs."""
         inner = [node for step in self._steps for plan in step.plans.values() for node in plan.by_numpy]
         return [step.node for step in self._steps if step.torch is None] + inner
 
     def slot(self, value: Value | None) -> int:
-        """Slot of the contents of a value while the plan runs."""
+        """Slot of a value."""
         return self._slots.of(value)
 
     def _initial(self, value: Value, slot: int) -> Any:
@@ -279,13 +278,13 @@ class Plan:
         return None
 
     def _freed(self) -> list[tuple[int, ...]]:
-        """The slots that nobody needs any more after each step."""
+        """Slots that can be released after each step."""
         kept = {*self._outputs, *(slot for slot, _ in self._variables)}
         return self._slots.freed([(*step.inputs, *step.captures, *step.outputs) for step in self._steps], kept)
 
 
 def _in_order(contents: Any) -> Any:
-    """An image with its axes one after the other in memory, whatever order convolutions are fastest in."""
+    """An image in row-major layout, converted from channels-last."""
     contents = as_tensor(contents)
     if isinstance(contents, torch.Tensor) and contents.ndim == 4 and not contents.is_contiguous():
         return contents.contiguous() if contents.is_contiguous(memory_format=torch.channels_last) else contents
@@ -293,7 +292,7 @@ def _in_order(contents: Any) -> Any:
 
 
 def _without_gradient(tensor: torch.Tensor, rows: Sequence[int]) -> torch.Tensor:
-    """``tensor``, to whose rows no gradient comes."""
+    """``tensor`` with the gradient of these rows blocked."""
     if not (torch.is_grad_enabled() and tensor.requires_grad):
         return tensor
     mask = torch.zeros([len(tensor), *[1] * (tensor.ndim - 1)], dtype=torch.bool, device=tensor.device)
@@ -309,7 +308,7 @@ def _is_float(value: Value) -> bool:
 
 
 def _is_vector(value: Value | None) -> bool:
-    """Whether a value is one of several numbers, such as the scales of Resize, which are never trained."""
+    """Whether a value is a vector, such as the scales of Resize, which are never trained."""
     return value is not None and isinstance(value.type, TensorType) and value.type.rank == 1
 
 
@@ -318,7 +317,7 @@ def _is_static(node: Node) -> bool:
 
 
 def _depending(graph: Graph) -> set[Value]:
-    """The values that are computed from floating-point variables, which training changes."""
+    """The values that depend on floating-point variables, which training changes."""
     found = {v for v in (*graph.variables, *graph.captures) if _is_float(v)}
     for node in graph.nodes:
         if found.intersection(node.uses):

@@ -1,4 +1,4 @@
-"""Orthogonal polynomials of any order: recurrences of three terms, of as many steps as the highest order has."""
+"""Orthogonal polynomials of any order by three-term recurrences, with as many steps as the highest order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Step = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def _family(first: Callable[[Tensor], Tensor], step: _Step, shifted: bool = False) -> Callable[..., Tensor]:
-    """The polynomials with this one of order 1, and that of ``k + 1`` by ``k``, ``x`` and the last two."""
+    """Polynomials from the one of order 1 and ``step``, which maps ``k``, ``x`` and the last two to order ``k + 1``."""
 
     def polynomial(x: Any, n: Any) -> Tensor:
         x, n = (each if isinstance(each, Tensor) else torch.tensor(each) for each in (x, n))
@@ -23,7 +23,7 @@ def _family(first: Callable[[Tensor], Tensor], step: _Step, shifted: bool = Fals
         x = 2 * x - 1 if shifted else x + 0
         now, before = first(x), torch.ones_like(x)
         found = torch.where(order == 0, 1.0, torch.where(order < 0, 0.0, now))
-        highest = torch.cat([order.flatten(), order.new_ones(1)]).amax()  # there may be none
+        highest = torch.cat([order.flatten(), order.new_ones(1)]).amax()  # the tensor may be empty
 
         def going(k: Tensor, *_: Tensor) -> Tensor:
             return k < highest
@@ -49,7 +49,7 @@ _KINDS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "w": lambda x: 2 * x + 1,
 }
 
-#: By function of PyTorch what takes its place.
+#: Replacements of PyTorch's functions.
 POLYNOMIALS: Mapping[Any, Callable[..., Tensor]] = {
     **{getattr(torch.special, f"chebyshev_polynomial_{kind}"): _chebyshev(f) for kind, f in _KINDS.items()},
     **{

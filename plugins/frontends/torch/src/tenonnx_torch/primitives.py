@@ -10,7 +10,7 @@ from torch import Tensor
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
-#: Those that take the same as the operation of their name, by its overload; a second name is that of ``aten``.
+#: Primitives with the signature of the aten operation of the same name, by its overload; a second name is that of aten.
 _ALIKE = {
     "default": """
         abs acos acosh asin asinh atan atan2 atanh bitwise_not cat ceil clone conj_physical cos cosh erf exp exp2 expm1
@@ -108,7 +108,7 @@ def _itself(x: Tensor, *placed: Any, **options: Any) -> Tensor:
 
 
 def frexp(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mantissas from 1/2 to 1 and exponents; that of the logarithm may be off by one, which the mantissa tells."""
+    """Mantissas from 1/2 to 1 and exponents; log2 may be off by one, which the mantissa corrects."""
     usual = torch.isfinite(x) & (x != 0)
     size = torch.where(usual, x.abs(), 1.0)
     exponent = size.log2().floor() + 1
@@ -118,7 +118,7 @@ def frexp(x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(usual, x.sign() * mantissa, x), torch.where(usual, exponent, 0.0).to(torch.int32)
 
 
-#: By operation, its function.
+#: Functions by operation.
 PRIMITIVES: Mapping[Any, Callable[..., Any]] = {
     **dict(_alike(overload, name) for overload, names in _ALIKE.items() for name in names.split()),
     prims.sum.default: _reduced(lambda x, dims: x.sum(dims) if dims else x),

@@ -1,4 +1,4 @@
-"""Fixes of programs: operations that the exporter gets wrong are replaced by ones that it gets right."""
+"""Fixes of programs: replacing operations that the exporter translates incorrectly."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tenonnx_torch.complexes import pair_operands
 
 aten = torch.ops.aten
 
-#: A module as PyTorch traced it, and a call in it.
+#: A traced module, and a call in it.
 Program = Any
 Call = Any
 
-#: What arithmetic on booleans means, which ONNX has under the name of logic alone.
+#: Logical equivalents of arithmetic on booleans, which ONNX lacks.
 _OF_BOOLEANS: dict[Any, Callable[..., Any]] = {
     aten.add.Tensor: aten.logical_or.default,
     aten.mul.Tensor: aten.logical_and.default,
@@ -24,14 +24,14 @@ _OF_BOOLEANS: dict[Any, Callable[..., Any]] = {
     aten.minimum.default: aten.logical_and.default,
 }
 
-#: Along whose axes nothing is left; of these onnxruntime takes no negative one where a tensor is empty.
+#: Reductions; onnxruntime rejects negative axes of these for empty tensors.
 _NAMES = """
     all amax amin aminmax any argmax argmin linalg_vector_norm logsumexp max mean min nansum norm prod std std_mean sum
     var var_mean
 """
 _REDUCTIONS = {getattr(aten, name) for name in _NAMES.split()}
 
-#: For which the exporter writes an operation on tensors of one type, whatever the types are.
+#: Operations that the exporter writes without promoting their operands to a common dtype.
 _OF_ONE_TYPE = {
     aten.maximum.default,
     aten.minimum.default,
@@ -41,7 +41,7 @@ _OF_ONE_TYPE = {
     aten.pow.Tensor_Tensor,
 }
 
-#: Normalizations that give the statistics that they take, too, by the place of what says whether they take the batch's.
+#: Normalizations that also return the statistics they use, by the position of the argument that selects the batch's.
 _WITH_STATISTICS: dict[Any, int | None] = {
     aten.native_batch_norm.default: 5,
     aten._native_batch_norm_legit.default: 5,
@@ -51,14 +51,14 @@ _WITH_STATISTICS: dict[Any, int | None] = {
 
 
 def calls(program: Program) -> Iterator[Call]:
-    """All calls of functions, those in branches and bodies of loops included."""
+    """All function calls, including those in branches and loop bodies."""
     for module in program.graph_module.modules():
         if isinstance(module, torch.fx.GraphModule):
             yield from (node for node in list(module.graph.nodes) if node.op == "call_function")
 
 
-def mend(program: Program) -> None:
-    """Say what the exporter would get wrong in operations that it gets right."""
+def fix_program(program: Program) -> None:
+    """Replace operations that the exporter translates incorrectly."""
     for node in calls(program):
         if node.target in _OF_BOOLEANS:
             kinds = [a.meta.get("val") for a in node.args if isinstance(a, torch.fx.Node)]
@@ -96,8 +96,8 @@ def _cast_alike(node: Call) -> None:
             node.replace_input_with(argument, cast)
 
 
-def mend_decomposed(program: Program) -> None:
-    """Let no reduction count its axes from the last one, numbers of elements be products, and complex ones pairs."""
+def fix_decomposed_program(program: Program) -> None:
+    """Make reduction axes non-negative, numbers of elements products, and operands of complex calls complex."""
     for node in calls(program):
         pair_operands(node)
         if node.target is aten.sym_numel.default:
@@ -118,7 +118,7 @@ def _from_the_first(dim: Any, rank: int) -> Any:
 
 
 def _write_statistics(node: Call) -> None:
-    """Write out the means and inverse deviations that a normalization took, where they are used."""
+    """Compute the means and inverse deviations that a normalization returns, where they are used."""
     graph, x, place = node.graph, node.args[0], _WITH_STATISTICS[node.target]
 
     def call(function: Any, *arguments: Any, **keywords: Any) -> Call:
@@ -144,7 +144,7 @@ def _write_statistics(node: Call) -> None:
 
 
 def with_views_of_copies(program: Program) -> Program:
-    """A view is one only as what it is of lies in memory, and what the exporter decomposes comes to lie otherwise."""
+    """Copy the inputs of views: decompositions may change the memory layout on which a view depends."""
     for node in calls(program):
         if node.target is aten.view.default:
             with node.graph.inserting_before(node):

@@ -1,4 +1,4 @@
-"""``torch.export.ExportedProgram`` as a source: it is taken as it is, with the dims that it leaves free."""
+"""``torch.export.ExportedProgram`` as a source: used as it is, with its dynamic dims."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tenonnx_torch.examples import Examples
 
 _PROGRAMS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
-#: What is called in the place of modules that are not called in this process.
+#: Functions to call instead of modules that must not run in this process.
 _CALLED: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
 
 
 def as_module(source: Any, examples: Sequence[Any] = (), keywords: Mapping[str, Any] | None = None) -> torch.nn.Module:
-    """A module, or that of a program, which a scripted module becomes by its examples.
+    """The module itself, or the module of a program; a scripted module is exported with its examples first.
 
-    Raises ``InvalidCall`` for anything else, and ``NotRepresentable`` where a scripted one becomes no program.
+    Raises ``InvalidCall`` for anything else, and ``NotRepresentable`` where a scripted module cannot be exported.
     """
     if isinstance(source, torch.jit.ScriptModule):
         source = _program_of_script(source, tuple(examples), dict(keywords or {}))
@@ -39,7 +39,7 @@ def as_module(source: Any, examples: Sequence[Any] = (), keywords: Mapping[str, 
 
 
 def _program_of_script(module: Any, examples: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """A scripted module as an exported program that gives the same for its examples."""
+    """A scripted module as an exported program that returns the same results for its examples."""
     if not examples and not keywords:
         raise InvalidCall(
             "cannot load a scripted module without examples",
@@ -61,19 +61,19 @@ def _program_of_script(module: Any, examples: tuple[Any, ...], keywords: dict[st
 
 
 def module_called_by(program: Any, call: Callable[..., Any]) -> torch.nn.Module:
-    """The module of a program that is not called in this process: ``call`` takes arguments, keywords and a seed."""
+    """The module of a program, to be run by ``call``, which takes arguments, keywords and a seed."""
     module = as_module(program)
     _CALLED[module] = call
     return module
 
 
 def call_of(module: torch.nn.Module) -> Callable[..., Any] | None:
-    """Function to call in the place of a module; None for one that is called itself."""
+    """Function to call instead of a module; None for a module that is called directly."""
     return _CALLED.get(module)
 
 
 def returned_by(program: Any) -> Any:
-    """Result that a program declares, of tensors without contents."""
+    """The declared result of a program, with fake tensors."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     specs = [spec.arg for spec in program.graph_signature.output_specs if spec.kind.name == "USER_OUTPUT"]
     leaves = [values.get(arg.name) if hasattr(arg, "name") else arg.value for arg in specs]
@@ -81,12 +81,12 @@ def returned_by(program: Any) -> Any:
 
 
 def program_of(module: torch.nn.Module) -> Any:
-    """The program that a module was made of; None for others."""
+    """The program of a module from ``as_module``; None for other modules."""
     return _PROGRAMS.get(module)
 
 
 def arguments_of(program: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    """Those that a program was exported with. Raises ``InvalidCall`` where it holds none."""
+    """The arguments with which a program was exported. Raises ``InvalidCall`` if it has none."""
     if not program.example_inputs:
         raise InvalidCall("a program holds no examples, and was given none", do="tx.load(program, *examples)")
     arguments, keywords = program.example_inputs
@@ -94,20 +94,20 @@ def arguments_of(program: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 
 
 def shapes_of(program: Any) -> list[tuple[Any, ...]]:
-    """The dims of every tensor input in order: ints, and symbols of the tracer."""
+    """The dims of all tensor inputs in order: ints, and symbols of the tracer."""
     held = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     values = [held[name].meta.get("val") for name in program.graph_signature.user_inputs if name in held]
     return [tuple(value.shape) for value in values if isinstance(value, torch.Tensor)]
 
 
-#: Larger dims are not tried: a tensor of that length may not fit into memory.
+#: Larger dims are not tried: such a tensor may not fit into memory.
 _LONGEST = 4096
 
 
 def borders(program: Any, names: Mapping[str, str]) -> list[dict[str, int]]:
-    """Sizes just outside of the ranges of a program's dims, by their names. Where none is, a dim has no range.
+    """Sizes just outside of the ranges of a program's dims, by their names; dims without a range are omitted.
 
-    The tracer follows one side of a branch on a size, and notes the range of sizes that lead there.
+    The tracer follows one side of a branch on a size, and records the range of sizes on that side.
     """
     found = []
     for symbol, held in program.range_constraints.items():
@@ -118,9 +118,9 @@ def borders(program: Any, names: Mapping[str, str]) -> list[dict[str, int]]:
 
 
 def free_dims(program: Any, examples: Examples) -> dict[str, Mapping[int, str]]:
-    """The axes that a program leaves free, by the names given for them, or else by its own.
+    """The dynamic axes of a program, with the given names, or else its own.
 
-    Raises ``InvalidCall`` for a name of an axis that the program fixes.
+    Raises ``InvalidCall`` for a name of an axis that is static in the program.
     """
     shapes = dict(zip(examples.tensors, shapes_of(program), strict=True))
     names: dict[str, str] = {}

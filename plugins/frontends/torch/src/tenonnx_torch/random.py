@@ -1,4 +1,4 @@
-"""Random fills that the exporter lacks, from uniform or normal numbers."""
+"""Random distributions that the exporter lacks, from uniform or normal numbers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def randperm(n: Any, *, dtype: torch.dtype = torch.int64, **options: Any) -> Ten
 
 
 def multinomial(x: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:
-    """By the places of the largest after Gumbel noise: all at once without replacement, or one after the other."""
+    """Sample by the Gumbel trick: all at once without replacement, or one draw at a time with it."""
     scores = x.log().unsqueeze(-2)
     if not replacement:
         noise = -torch.log(-torch.log(torch.rand_like(x)))
@@ -71,7 +71,7 @@ def rrelu_and_noise(x: Tensor, noise: Tensor, *options: Any, **named: Any) -> tu
     return found, torch.where(x < 0, found / torch.where(x < 0, x, 1.0), 1.0)
 
 
-#: By operator, its function.
+#: Functions by operator.
 DRAWING: Mapping[Any, Callable[..., Any]] = {
     aten.uniform.default: uniform,
     aten.normal_functional.default: normal,

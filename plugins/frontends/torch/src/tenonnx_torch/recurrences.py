@@ -1,6 +1,6 @@
-"""LSTM, GRU and RNN over sequences of any length, instead of the unrolled layers of a trace.
+"""LSTM, GRU and RNN as single operations, where a trace would unroll them.
 
-Sequences of several lengths, which PyTorch packs, stay padded beside their lengths, as ONNX has them.
+Packed sequences stay padded, together with their lengths, as in ONNX.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def projected_lstm(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """One layer with projections, which LSTM of ONNX lacks, as a scan over the steps."""
+    """One LSTM layer with projections, which ONNX lacks, as a scan over the time steps."""
     steps = input.transpose(0, 1) if batch_first else input
     size, outputs, ends = len(params) // (1 + bidirectional), [], []
     for side in range(1 + bidirectional):
@@ -130,7 +130,7 @@ def projected_lstm(
 
 
 def _written(node: Any, gates: Sequence[int]) -> Any:
-    """Write a layer as a node of ONNX, which has the gates of PyTorch in this order."""
+    """A function that writes a layer as ONNX node ``node``; ``gates`` is ONNX's order of PyTorch's gates."""
 
     def layer(
         input: Any,
@@ -169,7 +169,7 @@ def _written(node: Any, gates: Sequence[int]) -> Any:
 
 
 def _arranged(parts: Sequence[Any], each: int, gates: Sequence[int], width: int) -> Any:
-    """Parameters of which ``each`` belong to one side, by as few nodes as leave them what they are."""
+    """Concatenate and reorder parameters of which ``each`` belong to one direction, with as few nodes as possible."""
     joined = onnx.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]
     first = np.arange(len(parts))[:, None] * len(gates) + np.array(gates)
     places = (first[..., None] * width + np.arange(width)).reshape(len(parts) // each, -1)
@@ -188,7 +188,7 @@ def _rnn(*inputs: Any, **attributes: Any) -> Any:
     return onnx.RNN(*inputs, **attributes)
 
 
-#: By name of PyTorch's function, what a layer becomes in a program.
+#: Operations that represent PyTorch's functions in a program, by name.
 _KEPT: dict[str, tuple[Any, ...]] = {
     "lstm": (lstm,),
     "gru": (gru,),
@@ -196,7 +196,7 @@ _KEPT: dict[str, tuple[Any, ...]] = {
     "rnn_relu": (rnn, "Relu"),
 }
 
-#: What the exporter writes for each.
+#: Functions that write these operations as ONNX nodes.
 TRANSLATIONS = {
     torch.ops.tenonnx.lstm.default: _written(_lstm, [0, 3, 1, 2]),
     torch.ops.tenonnx.gru.default: _written(_gru, [1, 0, 2]),
@@ -205,14 +205,14 @@ TRANSLATIONS = {
 
 
 class _Longest:
-    """The length of the longest sequence, which contents tell, as ``pad_packed_sequence`` asks for it."""
+    """Symbolic length of the longest sequence, which depends on contents; for ``pad_packed_sequence``."""
 
     def __gt__(self, other: Any) -> bool:
         return False  # PyTorch has checked this for the examples
 
 
 class _Lengths(NamedTuple):
-    """Batch sizes of a packed sequence while its steps stay padded, as ``[steps * batch, ...]``."""
+    """Replaces the batch sizes of a packed sequence, whose steps stay padded as ``[steps * batch, ...]``."""
 
     lengths: torch.Tensor
     steps: Any
@@ -230,18 +230,19 @@ class _Lengths(NamedTuple):
 
 
 class Recurrences(TorchFunctionMode):
-    """Keeps recurrences whole while a module is traced, layer by layer, as the exporter forgets dropout between them.
+    """Records recurrent layers as single operations during tracing, since the exporter drops the dropout between
+    layers.
 
-    Those with projections are scans where a length varies, and else stay as they are.
-    Raises ``NotRepresentable`` where anything else takes a packed sequence.
+    Layers with projections become scans where a length is dynamic, and stay unchanged otherwise. Raises
+    ``NotRepresentable`` where another operation reads a packed sequence.
     """
 
     def __enter__(self) -> Any:
         self._packed: dict[int, torch.Tensor] = {}
         self._checks = [(kind, kind.check_forward_args) for kind in (torch.nn.RNNBase, torch.nn.LSTM)]
-        for kind, _ in self._checks:  # they take the batch for a number
+        for kind, _ in self._checks:  # these would treat the batch as a number
             kind.check_forward_args = lambda *given: None
-        for name in (*_KEPT, "_pad_packed_sequence"):  # PyTorch takes nothing but tensors there, and would not ask us
+        for name in (*_KEPT, "_pad_packed_sequence"):  # PyTorch accepts only tensors there, and would not call us
             setattr(torch._VF, name, self._of_packed(getattr(torch._VF, name)))
         return super().__enter__()
 
@@ -326,7 +327,7 @@ class Recurrences(TorchFunctionMode):
             )
 
 
-#: What may be asked of a packed sequence.
+#: Operations that are allowed on a packed sequence.
 _OF_PACKED = {"dim", "size", "__get__", "reshape"}
 
 

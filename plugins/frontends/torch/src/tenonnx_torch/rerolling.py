@@ -1,4 +1,4 @@
-"""Loop rerolling: iterations that a trace wrote out, one after the other, become one loop."""
+"""Loop rerolling: replacing unrolled iterations in a trace by one loop."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from torch.utils import _pytree as pytree
 from tenonnx_torch import lines
 from tenonnx_torch.unrolled_traces import aten, int_of, remove_unread
 
-#: The fewest iterations that count as a loop, and the most operations of one iteration.
+#: Minimum number of iterations of a loop, and maximum number of operations in one iteration.
 _FEWEST, _LARGEST = 3, 2000
 
 
 class NotRerolled(Exception):
-    """A loop that cannot be written as one of ONNX. ``line`` is that of the module."""
+    """A loop cannot be written as an ONNX loop. ``line`` is the line of the module."""
 
     def __init__(self, reason: str, node: Node | None = None, line: str = "") -> None:
         super().__init__(reason)
@@ -28,11 +28,11 @@ class NotRerolled(Exception):
 
 
 class Leaf(NamedTuple):
-    """An argument of an operation in a body: a literal, or the place of a value of a kind.
+    """An argument of an operation in a body: a literal, or a reference of one of these kinds.
 
-    ``number`` is an entry of the loop's numbers, ``index`` one that grows by ``step`` in each iteration, ``outer`` a
-    value from outside, ``inner`` that of an operation of the same iteration, ``state`` one of an earlier iteration,
-    ``remade`` the result of an operation that is computed for each iteration from values outside.
+    ``number``: an entry of the loop's numbers. ``index``: one that grows by ``step`` in each iteration. ``outer``: a
+    value from outside. ``inner``: the result of an operation in the same iteration. ``state``: of an earlier iteration.
+    ``remade``: the result of an operation on outside values that is recomputed in each iteration.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Leaf(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """An operation of a body, with its arguments as leaves of a tree."""
+    """An operation of a body, with its arguments as leaves of a pytree."""
 
     target: Any
     tree: Any
@@ -50,10 +50,10 @@ class Operation(NamedTuple):
 
 @dataclass(eq=False)
 class Loop:
-    """The body of a loop, which takes its number of iterations, first states, values from outside and numbers.
+    """The body of a loop, which takes the number of iterations, initial states, values from outside and numbers.
 
-    ``states`` are pairs of an operation and how many iterations ago it ran. ``rows`` are operations whose results of
-    all iterations are stacked. The results are the last states, then the rows.
+    ``states`` are pairs of an operation and a number of iterations back. ``rows`` are operations whose results are
+    stacked over all iterations. Results are the final states, followed by the rows.
     """
 
     operations: list[Operation]
@@ -67,7 +67,7 @@ class Loop:
     def key(self) -> str:
         return repr((self.operations, self.remade, self.states, self.rows))
 
-    def __repr__(self) -> str:  # loops inside of bodies are compared by this
+    def __repr__(self) -> str:  # bodies of outer loops are compared by this
         return self.key
 
     def __call__(self, *given: Any) -> Any:
@@ -75,7 +75,7 @@ class Loop:
 
 
 class Region(NamedTuple):
-    """Nodes of ``times`` iterations of ``period`` operations each."""
+    """Nodes of ``times`` iterations with ``period`` operations each."""
 
     start: int
     period: int
@@ -83,9 +83,9 @@ class Region(NamedTuple):
 
 
 def rerolled(first: Graph, second: Graph) -> list[Loop]:
-    """Replace, in two traces of one module at two lengths, the loops whose number of iterations differs.
+    """Replace loops in two traces of one module at two lengths, where the number of iterations differs.
 
-    Raises ``NotRerolled`` naming the line of one that cannot be replaced.
+    Raises ``NotRerolled`` naming the line of a loop that cannot be replaced.
     """
     found: list[Loop] = []
     while (loop := _roll_smallest(first, second)) is not None:
@@ -100,7 +100,7 @@ def _roll_smallest(first: Graph, second: Graph) -> Loop | None:
     longest = min(_LARGEST, min(map(len, tokens)) // 2)
     for period in range(1, longest + 1):
         regions = [list(_repeats(each, period)) for each in tokens]
-        groups = next(_matched(nodes, tokens, regions), None)  # one at a time: others may hold nodes that are gone then
+        groups = next(_matched(nodes, tokens, regions), None)  # one at a time: replacing it may remove nodes of others
         if groups is None:
             continue
         loops = []
@@ -122,17 +122,17 @@ def _calls(graph: Graph) -> list[Node]:
 
 
 def flattened(node: Node) -> tuple[list[Any], Any]:
-    """The arguments of a node as leaves and a tree. Sizes among them are expressions."""
+    """The arguments of a node as leaves and a pytree; sizes are expressions."""
     return pytree.tree_flatten((node.args, node.kwargs))
 
 
 def is_number(leaf: Any) -> bool:
-    """Whether an argument is a number, or an expression of sizes."""
+    """Whether an argument is an integer or an expression of sizes."""
     return type(leaf) is int or isinstance(leaf, sympy.Expr)
 
 
 def token_of(node: Node) -> Any:
-    """Equal for nodes that do the same, whatever tensors and numbers they take."""
+    """A key that is equal for nodes that differ only in their tensors and numbers."""
     leaves, tree = flattened(node)
     kinds = tuple("node" if isinstance(v, Node) else "int" if is_number(v) else repr(v) for v in leaves)
     target = node.target.key if isinstance(node.target, Loop) else node.target
@@ -140,7 +140,7 @@ def token_of(node: Node) -> Any:
 
 
 def _repeats(tokens: np.ndarray[Any, Any], period: int) -> Iterator[Region]:
-    """Runs of the same operations, of which the last is whole."""
+    """Regions that repeat the same operations, ending with a complete iteration."""
     same = np.concatenate([[0], tokens[:-period] == tokens[period:], [0]]).astype(np.int8)
     begins, ends = np.flatnonzero(np.diff(same) == 1), np.flatnonzero(np.diff(same) == -1)
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
@@ -152,7 +152,7 @@ def _repeats(tokens: np.ndarray[Any, Any], period: int) -> Iterator[Region]:
 def _matched(
     nodes: Sequence[list[Node]], tokens: Sequence[np.ndarray[Any, Any]], regions: Sequence[list[Region]]
 ) -> Iterator[tuple[list[Region], list[Region]]]:
-    """Regions of both traces with the same operations, whose numbers of iterations differ between the traces."""
+    """Regions with equal operations in both traces, whose numbers of iterations differ."""
     grouped: list[dict[Any, list[Region]]] = [{}, {}]
     for each, held, groups in zip(tokens, regions, grouped, strict=True):
         for region in held:
@@ -171,7 +171,7 @@ _VIEWS = {aten.select.int, aten.slice.Tensor}
 
 
 def _plan(nodes: list[Node], region: Region) -> _Plan:
-    """A region as a loop, without its first or last iteration where that is unlike the others."""
+    """A region as a loop, dropping its first or last iteration if that differs from the others."""
     start, period, count = region
     failure = None
     for tried in (region, Region(start + period, period, count - 1), Region(start, period, count - 1)):
@@ -185,7 +185,7 @@ def _plan(nodes: list[Node], region: Region) -> _Plan:
 
 @dataclass
 class _Plan:
-    """A region as a loop: what it takes, and who reads it."""
+    """A region as a loop, with its inputs and the readers of its results."""
 
     nodes: list[Node]
     region: Region
@@ -267,7 +267,7 @@ class _Plan:
     # ----- results ----------------------------------------------------------------------------------------------------
 
     def _find_rows(self) -> None:
-        """Find what is read outside: results of all iterations in a list, or those of the last one."""
+        """Find results that are read outside: of all iterations in a list, or of the last one."""
         self.readers: dict[Node, list[Any]] = {}
         self.written = {
             place: axis for place in range(self.region.period) if (axis := self._written(place)) is not None
@@ -288,7 +288,7 @@ class _Plan:
         self.loop.rows += sorted(read)
 
     def _written(self, place: int) -> int | None:
-        """The axis along which an operation writes one row after the other of a state, which nothing else reads."""
+        """The axis along which an operation writes successive rows of a state that nothing else reads."""
         operation, state = self.loop.operations[place], Leaf("state", (place, 1))
         target, leaves = operation.target, operation.leaves
         others = [leaf for k, each in enumerate(self.loop.operations) for leaf in each.leaves if k != place]
@@ -328,7 +328,7 @@ class _Plan:
         return parts
 
     def apply(self, graph: Graph) -> None:
-        """Put the loop in the place of its iterations."""
+        """Replace the iterations by the loop."""
         after = self.at(self.region.times - 1, self.region.period - 1)
         with graph.inserting_after(after):
             loop = graph.call_function(
@@ -384,7 +384,7 @@ class _Plan:
             graph.erase_node(node)
 
     def _join(self, graph: Graph, reader: Node, parts: list[Any], item: Any) -> Node:
-        """Replacement of a stack or cat of results of all iterations."""
+        """Replace a stack or cat of results of all iterations."""
         stacks = reader.target is aten.stack.default
         tensors = [part for part in parts if isinstance(part, _Rows | Node)]
         numbers: list[Any] = [part for part in parts if type(part) is int]

@@ -12,8 +12,8 @@ from tenonnx.extend.formats import Role
 _EMBEDDING = torch.ops.aten.embedding.default
 
 
-def tell_roles(graph: Graph, module: torch.nn.Module, program: Any) -> None:
-    """Give every constant its role. What is no parameter, such as a number in the code, no gradient is to change."""
+def set_roles(graph: Graph, module: torch.nn.Module, program: Any) -> None:
+    """Set the role of every constant; those other than parameters, such as literals in the code, are not trained."""
     parameters = dict(module.named_parameters(remove_duplicate=False))
     rows = _padding_rows(program, {name: id(parameter) for name, parameter in parameters.items()})
     for value in filter(lambda value: value.is_constant, graph.values()):
@@ -26,7 +26,7 @@ def tell_roles(graph: Graph, module: torch.nn.Module, program: Any) -> None:
 
 
 def _padding_rows(program: Any, identities: dict[str, int]) -> dict[int, tuple[int, ...]]:
-    """The row that embeddings leave alone, by parameters that nothing else reads."""
+    """Padding rows of embeddings, by parameter, where nothing else reads the parameter."""
     names = program.graph_signature.inputs_to_parameters
     found: dict[int, set[int | None]] = {}
     for node in program.graph.nodes:
@@ -38,7 +38,7 @@ def _padding_rows(program: Any, identities: dict[str, int]) -> dict[int, tuple[i
 
 
 def _padding_row(user: Any, weight: Any) -> int | None:
-    """The row that an embedding of ``weight`` leaves alone, None where there is none or another operation reads it."""
+    """The padding row of an embedding that reads ``weight``; None for no padding row, or for another operation."""
     if user.target is not _EMBEDDING or user.args[0] is not weight:
         return None
     row = user.args[2] if len(user.args) > 2 else user.kwargs.get("padding_idx", -1)

@@ -1,4 +1,4 @@
-"""Programs of PyTorch: a plan on a device, its state, and compilation by torch.compile."""
+"""Programs of the PyTorch backend: a plan on a device, its state, and compilation by torch.compile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tenonnx_torch.values import Place, to_arrays
 
 
 class Settings(NamedTuple):
-    """Settings of runs. ``device`` is None for the processor, ``compiler`` empty where nothing is compiled."""
+    """Settings of a program. ``device`` is None for the CPU; ``compiler`` is empty without compilation."""
 
     device: torch.device | None
     compiler: str
@@ -36,7 +36,7 @@ class Settings(NamedTuple):
 
     @classmethod
     def of(cls, device: Any, compiled: bool | str, strict: bool) -> Settings:
-        """Raises ``InvalidCall`` for a device that PyTorch does not find, and for a compiler that it does not have."""
+        """Validate options. Raises ``InvalidCall`` for unknown devices and compilers."""
         if not isinstance(compiled, bool | str):
             raise InvalidCall(
                 "compiled is neither True, False nor a backend of torch.compile", given=repr(compiled)[:80]
@@ -48,7 +48,7 @@ class Settings(NamedTuple):
         try:
             found = torch.device(device)
             torch.empty(1, device=found)
-        except Exception as error:  # each device has its own
+        except Exception as error:  # each device raises its own
             more = torch.accelerator.current_accelerator()
             raise InvalidCall(
                 "PyTorch does not find the device",
@@ -67,12 +67,12 @@ def check_ops(graph: Graph) -> None:
 def _lowered(graph: Graph) -> Graph:
     try:
         return decompose_and_fold(graph, keep=is_computed)
-    except (TypeMismatch, NotRepresentable):  # a body may have to know more than the file tells
+    except (TypeMismatch, NotRepresentable):  # a body may need types that the file lacks
         return decompose_and_fold(graph, keep=lambda call: is_computed(call) or has_numpy(call))
 
 
 def program(graph: Graph, state: Mapping[str, str], settings: Settings) -> Program:
-    """A graph, perhaps one for a single kind of feeds, ready to run."""
+    """A program for a graph, which may be specialized to one kind of feeds."""
     if not state:
         return DefaultsProgram(graph, lambda each: TorchProgram(each, settings))
     hold = Runner.holder(settings.device)
@@ -80,7 +80,7 @@ def program(graph: Graph, state: Mapping[str, str], settings: Settings) -> Progr
 
 
 class Runner:
-    """A compiled graph, from contents on a device to others there. Several threads may call it."""
+    """A compiled graph as a function of contents on a device. Thread-safe."""
 
     def __init__(self, graph: Graph, settings: Settings) -> None:
         self._settings = settings
@@ -89,14 +89,14 @@ class Runner:
         self._constants = list(self._plan.held.constants.values())
         if settings.device is not None:
             self._constants = [constant.to(settings.device) for constant in self._constants]
-            self._tell_of_numpy()
+            self._warn_of_numpy()
         self.own = Owned([self._constants])
         self._function: Callable[..., Any] | None = None
         self._compiles = bool(settings.compiler) and all(map(_is_static, graph.inputs))
 
     @staticmethod
     def holder(device: torch.device | None) -> Callable[[Any], Any]:
-        """Function that copies the caller's contents to a device, so that nobody else writes them."""
+        """A function that copies the caller's contents to a device, so that the caller cannot modify them."""
         place = Place(device)
 
         def held(contents: Any) -> Any:
@@ -108,7 +108,7 @@ class Runner:
         return held
 
     def __call__(self, contents: Sequence[Any]) -> list[Any]:
-        """Raises ``RunFailure`` where PyTorch refuses these contents."""
+        """Run the graph. Raises ``RunFailure`` where PyTorch rejects these contents."""
         with torch.no_grad(), np.errstate(all="ignore"):
             if self._compiles and self._function is None:
                 self._compile(contents)
@@ -125,11 +125,11 @@ class Runner:
     def _run(self, given: Sequence[Any]) -> list[Any]:
         if self._settings.device is None:
             return self._plan(given, self._constants)
-        with self._settings.device:  # what rules make is there
+        with self._settings.device:  # rules create tensors on the device
             return self._plan(given, self._constants)
 
     def _compile(self, given: Sequence[Any]) -> None:
-        """Raises ``UnsupportedOp`` where that cannot be and ``strict`` holds."""
+        """Compile by torch.compile. Raises ``UnsupportedOp`` where that fails and ``strict`` holds."""
         try:
             self._function = self._traced(given)
             return
@@ -145,15 +145,15 @@ class Runner:
             warnings.warn(FallbackWarning(f"PyTorch runs the graph node by node: {told}"), stacklevel=2)
 
     def _traced(self, given: Sequence[Any]) -> Callable[..., Any]:
-        with warnings.catch_warnings(action="ignore"):  # they are of use to PyTorch's authors alone
+        with warnings.catch_warnings(action="ignore"):  # they address PyTorch's developers
             tracer = make_fx(lambda *each: self._run(each), tracing_mode="fake", _allow_non_fake_inputs=True)
             traced = tracer(*given)
             made = torch.compile(traced, fullgraph=True, dynamic=False, backend=self._settings.compiler)
             made(*given)
         return made
 
-    def _tell_of_numpy(self) -> None:
-        """On another device what numpy computes is copied away and back, of which the user is to know."""
+    def _warn_of_numpy(self) -> None:
+        """Warn about nodes that numpy computes, whose data are copied from another device and back."""
         ops = sorted({node.op_type for node in self._plan.by_numpy})
         if not ops:
             return
@@ -183,7 +183,7 @@ class TorchProgram(Bindable):
 
 
 def _turn(graph: Graph, state: Mapping[str, str], settings: Settings) -> Turn:
-    """A call with state, which is replaced by new tensors: what the caller has of earlier calls stays."""
+    """A call with state. State tensors are replaced, not modified, so that results of earlier calls stay valid."""
     check, run = TensorFeeds.beside(graph, state), Runner(graph, settings)
     names, outputs = [value.name for value in graph.inputs], [value.name for value in graph.outputs]
     kept = set(state.values())

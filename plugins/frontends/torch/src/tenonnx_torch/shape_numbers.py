@@ -1,4 +1,4 @@
-"""Shape arithmetic on Python numbers, symbolic ones included, without tensors in the traced program."""
+"""Shape arithmetic on Python and symbolic numbers, without tensors in the traced program."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Op, TensorType, Value
 from tenonnx_torch.values import NATIVE
 
-#: Arrays of more elements are no shapes; they are tensors.
+#: Arrays with more elements are tensors rather than shapes.
 LONGEST = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """A small array: a shape, axes, pads, or a result computed from these. With symbolic sizes it is one of objects."""
+    """A small array: a shape, axes, pads, or a result computed from these; an object array for symbolic sizes."""
 
     array: np.ndarray[Any, Any]
     dtype: DType
@@ -46,20 +46,20 @@ def _as_scalar(number: Any, dtype: torch.dtype) -> torch.Tensor:
 
 
 def numbers_of(elements: Sequence[Any], dtype: DType = DType.int64) -> Numbers:
-    """Numbers along one axis, such as a shape."""
+    """A vector of numbers, such as a shape."""
     held = np.empty(len(elements), object)
     for place, element in enumerate(elements):
         held[place] = element
-    return _settled(held, dtype)
+    return _as_numbers(held, dtype)
 
 
 def number_of(element: Any, dtype: DType = DType.int64) -> Numbers:
-    """A single number without axes."""
-    return _settled(element, dtype)
+    """A scalar number."""
+    return _as_numbers(element, dtype)
 
 
 def known_numbers(value: Value | None, floats: int = 1) -> Numbers | None:
-    """The numbers of a constant: of a small one of integers or of truth values, or of so many floats."""
+    """The elements of a constant of at most LONGEST integers or booleans, or at most ``floats`` floats; else None."""
     kind = None if value is None else value.type
     if value is None or value.data is None or not isinstance(kind, TensorType) or kind.dtype not in _KNOWN:
         return None
@@ -73,14 +73,14 @@ _KNOWN = {DType.int32, DType.int64, DType.bool, DType.float32, DType.float64}
 
 
 def as_tensor(contents: Any) -> Any:
-    """Contents in which numbers are a tensor."""
+    """Contents with ``Numbers`` converted to a tensor."""
     return contents.tensor() if isinstance(contents, Numbers) else contents
 
 
 def computed(op: Op, rule: Callable[..., Any], given: Sequence[Numbers | None], attributes: dict[str, Any]) -> Any:
-    """The results of an op on numbers, by its ``rule`` of numpy unless they are symbolic.
+    """Compute an op on ``Numbers``: by its numpy ``rule``, or symbolically.
 
-    Returns ``NotImplemented`` for ops that are no shape arithmetic, and where results are large.
+    Returns ``NotImplemented`` for ops other than shape arithmetic, and for large results.
     """
     function = _ARITHMETIC.get(op, rule if op in _MOVES else None)
     if function is None or (op in _GROWS and given[1] is not None and not _is_small(op, given)):
@@ -104,7 +104,7 @@ def computed(op: Op, rule: Callable[..., Any], given: Sequence[Numbers | None], 
     if any(np.size(each) > LONGEST for each in results):
         return NotImplemented
     dtype = _dtype_of(op, given, attributes)
-    return tuple(_settled(each, dtype) for each in results)
+    return tuple(_as_numbers(each, dtype) for each in results)
 
 
 def _is_small(op: Op, given: Sequence[Numbers | None]) -> bool:
@@ -123,8 +123,8 @@ def _dtype_of(op: Op, given: Sequence[Numbers | None], attributes: dict[str, Any
     return first.dtype
 
 
-def _settled(array: Any, dtype: DType) -> Numbers:
-    """Numbers in their element type where none of them is symbolic."""
+def _as_numbers(array: Any, dtype: DType) -> Numbers:
+    """``Numbers`` of an array, with elements converted to ``dtype`` unless one is symbolic."""
     held = array if isinstance(array, np.ndarray) else _scalar(array)
     if held.dtype == object and all(isinstance(each, int | float | np.generic) for each in held.reshape(-1)):
         held = held.astype(dtype.numpy)
@@ -141,7 +141,7 @@ def _scalar(number: Any) -> np.ndarray[Any, Any]:
 
 
 def _each(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of single numbers as one of arrays of objects."""
+    """Vectorize a function of numbers for object arrays."""
     compute = np.frompyfunc(function, function.__code__.co_argcount, 1)
     return lambda *arrays, **attributes: compute(*arrays)
 
@@ -155,17 +155,17 @@ def _divided(a: Any, b: Any) -> Any:
 
 
 def larger(a: Any, b: Any) -> Any:
-    """The larger of two numbers, each of which may be symbolic."""
+    """The larger of two numbers, which may be symbolic."""
     return torch.maximum(*_tensors(a, b)) if _is_traced(a, b) else torch.sym_max(a, b)
 
 
 def smaller(a: Any, b: Any) -> Any:
-    """The smaller of two numbers, each of which may be symbolic."""
+    """The smaller of two numbers, which may be symbolic."""
     return torch.minimum(*_tensors(a, b)) if _is_traced(a, b) else torch.sym_min(a, b)
 
 
 def _is_traced(*numbers: Any) -> bool:
-    """Whether a number is a tensor, as ``torch.jit.trace`` gives sizes."""
+    """Whether a number is a tensor, as sizes in ``torch.jit.trace``."""
     return any(isinstance(each, torch.Tensor) for each in numbers)
 
 
@@ -242,7 +242,7 @@ _TRUTH = {
     ops.or_,
 }
 
-#: Ops that move elements, with the number of inputs that hold elements: the others are positions, and not symbolic.
+#: Ops that move elements, with the number of their data inputs: the others are positions, which must not be symbolic.
 _MOVES: dict[Any, int] = {
     ops.identity: 1,
     ops.reshape: 1,

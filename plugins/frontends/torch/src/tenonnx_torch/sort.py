@@ -1,4 +1,4 @@
-"""Sorting, masks, extremes and moments that the exporter does not cover."""
+"""Sorting, selection, extrema and median, where the exporter lacks them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def median(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
 
 
 def nanmedian(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The middle of the numbers, behind which NaN stands in order."""
+    """The median without NaN: NaN is sorted to the end."""
     if not x.is_floating_point() or not x.ndim:
         return median(x, dim, keepdim)
     missing = x.isnan()
@@ -52,7 +52,7 @@ def nanmedian_of_all(x: Tensor) -> Tensor:
 
 
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The smallest of the most frequent values, and its last place, which of more than 16 PyTorch leaves open."""
+    """The smallest of the most frequent values, with its last index, as PyTorch for up to 16 elements."""
     last = x.movedim(dim, -1)
     same = last.unsqueeze(-1) == last.unsqueeze(-2)
     counts = same.sum(-1)
@@ -88,7 +88,7 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
 
 
 def greatest_common_divisor(a: Tensor, b: Tensor) -> Tensor:
-    """By Euclid, with as many steps as the longest of numbers of that type takes."""
+    """Euclid's algorithm with a fixed number of steps: the worst case of the dtype."""
     dtype = torch.result_type(a, b)
     a, b = torch.broadcast_tensors(a.to(torch.int64).abs(), b.to(torch.int64).abs())
     for _ in range(_STEPS[dtype]):
@@ -108,7 +108,7 @@ def with_diagonal(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim
 def with_strided(
     x: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """Elements of ``x``, which lies in order, replaced at these steps."""
+    """Replace elements of the contiguous tensor ``x`` at strided positions."""
     place: Any = torch.full((), storage_offset or 0, dtype=torch.int64)
     for count, step in zip(size, stride, strict=True):
         place = place.unsqueeze(-1) + torch.arange(count) * step
@@ -116,12 +116,12 @@ def with_strided(
 
 
 def pair_distances(x: Tensor, p: float = 2.0) -> Tensor:
-    """Of each row from every later one."""
+    """The distance of each row from every later row."""
     first, second = torch.triu_indices(x.shape[0], x.shape[0], 1)
     return torch.linalg.vector_norm(x[first] - x[second], p, -1)
 
 
-#: Between consecutive Fibonacci numbers Euclid takes longest.
+#: Number of Euclid's steps in the worst case, consecutive Fibonacci numbers.
 _STEPS = {torch.uint8: 13, torch.int8: 11, torch.int16: 23, torch.int32: 46, torch.int64: 91}
 
 
@@ -130,7 +130,7 @@ def least_common_multiple(a: Tensor, b: Tensor) -> Tensor:
     return (a // common.clamp(min=1) * b).abs()
 
 
-#: By operator, its function.
+#: Functions by operator.
 ORDER: Mapping[Any, Callable[..., Any]] = {
     aten.median.dim: median,
     aten.median.default: median_of_all,

@@ -1,7 +1,7 @@
-"""Special functions, for which ONNX has no operators, in terms of simple ones.
+"""Special functions without ONNX ops, in terms of simple ones.
 
-Where there is no short formula, a function is a sum of Chebyshev polynomials that is fitted to PyTorch's own kernel in
-float64, on a range to which its argument is mapped.
+Functions without a short formula are sums of Chebyshev polynomials. These are fitted to PyTorch's float64 kernel, on a
+range to which the argument is mapped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def real(x: Tensor) -> Tensor:
 
 
 class Series:
-    """A function of one number in a range as a sum of Chebyshev polynomials."""
+    """A function on an interval as a sum of Chebyshev polynomials."""
 
     def __init__(self, function: Callable[[Tensor], Tensor], low: float, high: float, terms: int) -> None:
         self.low, self.high = low, high
@@ -42,7 +42,7 @@ class Series:
 
 @torch.library.custom_op("tenonnx::chebyshev_sum", mutates_args=())  # type: ignore[untyped-decorator]
 def chebyshev_sum(t: Tensor, coefficients: Sequence[float]) -> Tensor:
-    """The sum of cos(k acos(t)) times the coefficients: one operation, as programs hold no lists of constants."""
+    """The sum of cos(k acos(t)) times the coefficients; a custom operation, since programs cannot store lists."""
     orders = torch.arange(len(coefficients), dtype=t.dtype)
     return torch.cos(t.acos().unsqueeze(-1) * orders).mul(torch.tensor(coefficients, dtype=t.dtype)).sum(-1)
 
@@ -61,7 +61,7 @@ def _written(t: Any, coefficients: Sequence[float]) -> Any:
     return onnx.ReduceSum(onnx.Mul(terms, factors), [-1], keepdims=0)
 
 
-#: What the exporter writes for it.
+#: Function that writes the custom operation as ONNX nodes.
 TRANSLATIONS = {torch.ops.tenonnx.chebyshev_sum.default: _written}
 
 
@@ -69,7 +69,7 @@ TRANSLATIONS = {torch.ops.tenonnx.chebyshev_sum.default: _written}
 
 
 def _over_its_argument(s: Tensor) -> Tensor:
-    """``erfinv(x) / x`` by ``s`` with ``s**2 = -log(1 - x**2)``, of which it is a smooth function."""
+    """``erfinv(x) / x`` as a function of ``s`` with ``s**2 = -log(1 - x**2)``, in which it is smooth."""
     left = torch.exp(-s * s)
     x = torch.sqrt(-torch.expm1(-s * s))
     return torch.special.ndtri(0.5 * left / (1 + x)) / (-math.sqrt(2) * x)
@@ -128,9 +128,9 @@ def lgamma(x: Tensor) -> Tensor:
 
 
 def _incomplete_gamma(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Both parts of the gamma function at ``a``, below and above ``x``, over their sum.
+    """Regularized lower and upper incomplete gamma functions.
 
-    The smaller one is an integral of exponentials over a half-line, by the trapezoidal rule of Takahasi and Mori.
+    The smaller one is an integral over a half-line, by the double-exponential rule of Takahasi and Mori (1974).
     """
     dtype = torch.result_type(a, x)
     a, x = torch.broadcast_tensors(a.to(torch.float64), x.to(torch.float64))
@@ -168,7 +168,7 @@ def igammac(a: Tensor, x: Tensor) -> Tensor:
 
 
 def zeta(s: Any, q: Any) -> Tensor:
-    """The sum of ``(q + k) ** -s``, of Euler and Maclaurin from the twelfth term on."""
+    """Hurwitz zeta function: twelve terms of ``(q + k) ** -s``, then the Euler-Maclaurin formula."""
     s, q = (real(each) if isinstance(each, Tensor) else torch.full((), float(each)) for each in (s, q))
     first, far = q.unsqueeze(-1) + torch.arange(12, dtype=q.dtype), q + 12
     found = (first ** -s.unsqueeze(-1)).sum(-1) + far ** (1 - s) / (s - 1) + 0.5 * far**-s
@@ -199,14 +199,14 @@ def _rooted(function: Callable[[Tensor], Tensor], t: Tensor) -> Tensor:
     return function(8 / t) * torch.sqrt(8 / t)
 
 
-#: By function ``f(x)`` without its growth: below 8 by x, and above, times the root of x, by 16 / x - 1.
+#: Scaled functions by two series: below 8 in x; above, times the root of x, in 16 / x - 1.
 _I0 = Series(torch.special.i0e, 0, 8, 40), Series(lambda t: _rooted(torch.special.i0e, t), 1e-9, 1, 30)
 _I1 = (
     Series(lambda x: torch.special.i1e(x) / x, 1e-9, 8, 40),
     Series(lambda t: _rooted(torch.special.i1e, t), 1e-9, 1, 30),
 )
 
-#: ``erfcx`` from 0 on, by ``4 / (x + 4)``.
+#: ``erfcx`` for x >= 0, as a function of ``4 / (x + 4)``.
 _ERFCX = Series(lambda t: torch.special.erfcx(4 / t - 4) / t, 1e-9, 1, 40)
 
 
@@ -239,7 +239,7 @@ def erfcx(x: Tensor) -> Tensor:
 
 
 def erfc(x: Tensor) -> Tensor:
-    """With the digits of its tail, which 1 - erf(x) has not."""
+    """Accurate in the tail, where 1 - erf(x) is not."""
     x = real(x)
     size = x.abs()
     found = erfcx(size) * torch.exp(-size * size)
@@ -253,7 +253,7 @@ def log_ndtr(x: Tensor) -> Tensor:
     return torch.where(x < 0, tail, torch.log1p(-0.5 * erfc(x * math.sqrt(0.5))))
 
 
-#: By operator, its function; the operators of ``prims`` and ``special`` of the same meaning, too.
+#: Functions by operator, including equivalent operators of ``prims`` and ``special``.
 SPECIAL: Mapping[Any, Callable[..., Tensor]] = {
     aten.erfinv.default: erfinv,
     torch.ops.prims.erf_inv.default: erfinv,

@@ -1,4 +1,4 @@
-"""Traceable forms of functions that inspect contents or fix sizes."""
+"""Traceable versions of functions that read contents or fix sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 def cov(
     given: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
-    """The covariance of variables in rows. That weights are not negative is not checked."""
+    """Covariance of variables in rows, without the check that weights are non-negative."""
     x = given.reshape(1, -1) if given.ndim < 2 else given
     weights: Tensor | None = fweights
     if aweights is not None:
@@ -33,7 +33,7 @@ def cov(
 
 
 def corrcoef(given: Tensor) -> Tensor:
-    """The correlation of variables in rows."""
+    """Correlation of variables in rows."""
     found = cov(given)
     if not found.ndim:
         return found / found
@@ -42,7 +42,7 @@ def corrcoef(given: Tensor) -> Tensor:
 
 
 def combinations(given: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """All choices of ``r`` elements of a vector whose length does not vary, in order."""
+    """All combinations of ``r`` elements of a vector of static length, in order."""
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     chosen = list(choose(range(given.shape[0]), r))
     if not r or not chosen:
@@ -53,7 +53,7 @@ def combinations(given: Tensor, r: int = 2, with_replacement: bool = False) -> T
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
-    """That variances are not negative is not checked."""
+    """Gaussian loss, without the check that variances are non-negative."""
     if not isinstance(var, Tensor):
         var = torch.full_like(input, var)
     if var.ndim == input.ndim - 1:
@@ -64,7 +64,7 @@ def gaussian_nll_loss(
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """Sizes are compared only where one of them is 1."""
+    """Take along an axis; sizes are compared only with 1."""
     if dim is None:
         return input.flatten().gather(0, indices.flatten())
     dim %= input.ndim
@@ -75,7 +75,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 
 def linspace(start: Any, end: Any, steps: Any, **options: Any) -> Tensor:
-    """With a number of steps that varies, from both ends to the middle."""
+    """For a dynamic number of steps: computed from both ends towards the middle."""
     if not isinstance(steps, torch.SymInt):
         return torch.linspace(start, end, steps, **options)
     dtype = options.get("dtype") or torch.get_default_dtype()

@@ -1,4 +1,4 @@
-"""Simplification of exported graphs that leaves the parameters as they are."""
+"""Simplification of exported graphs without changing the parameters."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from tenonnx_optimize import simplify
 
 
 def tidied(graph: Graph, held: Collection[str]) -> Graph:
-    """``graph`` simplified without a look at the contents of the variables ``held``: each keeps its name and contents.
+    """Simplify ``graph`` without using the contents of the variables ``held``, which keep their names and contents.
 
-    What the exporter computes of shapes, types and numbers is constant then, and nothing is that training may change.
+    The exporter's computations on shapes, types and literals are folded, but nothing that training may change.
     """
     listed = {value.name for value in graph.all_inputs}
     graph.all_inputs += [v for v in graph.variables if v.name in held and v.name not in listed]
-    found = simplify(graph)  # counts on no input that has a default
+    found = simplify(graph)  # inputs with defaults are not folded
     found.all_inputs = [value for value in found.all_inputs if value.name in listed]
     return found
 
 
 def simplified(graph: Graph, wanted: bool | None) -> Graph:
-    """``graph`` with fewer nodes and new weights if that is ``wanted``.
+    """``graph`` with fewer nodes and new weights if ``wanted``.
 
-    With None no weight becomes one with another, and what is in training form is left as it is.
+    None merges no weights, and leaves a graph in training mode unchanged.
     """
     left = not wanted if wanted is not None else any(map(_is_trained, graph.walk()))
     return graph if left else simplify(graph, join=bool(wanted))
 
 
 def _is_trained(node: Node) -> bool:
-    """Whether a node does what it does while a model is trained."""
+    """Whether a node is in training mode."""
     return node.op_type == "Dropout" or bool(node.attributes.get("training_mode"))

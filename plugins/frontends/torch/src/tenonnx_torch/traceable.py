@@ -1,4 +1,4 @@
-"""Traceable replacements of functions that PyTorch traces for example sizes only, or not at all."""
+"""Replacements of functions that PyTorch traces only for example sizes, or not at all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Of a length that varies, as the pooling of an image that is one row high."""
+    """For a dynamic length: pooling of an image with one row."""
     if not _varies(x):
         return functional.max_pool1d(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
     stride = kernel_size if stride is None or stride == () else stride
@@ -49,7 +49,7 @@ def _one(given: Any) -> tuple[int]:
 def pad_sequence(
     sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Sequences of any lengths, of which none is known to be the longest."""
+    """Pad sequences of dynamic lengths, taking the maximum symbolically."""
     longest: Any = sequences[0].shape[0]
     for each in sequences[1:]:
         longest = torch.sym_max(longest, each.shape[0])
@@ -66,7 +66,7 @@ def pad_sequence(
 
 # ----- quantization ---------------------------------------------------------------------------------------------------
 
-#: The ranges of values that QuantizeLinear has.
+#: Ranges that QuantizeLinear supports.
 _RANGES = {(0, 255): DataType.UINT8, (-128, 127): DataType.INT8}
 
 
@@ -85,7 +85,7 @@ def _quantized(x: Any, scale: Any, zero_point: Any, axis: int, quant_min: int) -
     return onnx.DequantizeLinear(onnx.QuantizeLinear(x, scale, zero, axis=axis), scale, zero, axis=axis)
 
 
-#: What the exporter writes.
+#: Functions that write custom operations as ONNX nodes.
 TRANSLATIONS = {torch.ops.tenonnx.fake_quantize.default: _quantized}
 
 
@@ -106,12 +106,12 @@ def fake_quantize_per_channel(
 
 
 def _is_written(quant_min: int, quant_max: int) -> bool:
-    """Whether the exporter has a form for the range."""
+    """Whether the exporter supports the range."""
     return (quant_min, quant_max) in {*_RANGES, (0, 127)}
 
 
 def _rounded(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int) -> Tensor:
-    """Values of a range that ONNX has by its nodes, and of any other by arithmetic."""
+    """Quantize and dequantize: by ONNX ops where they support the range, else by arithmetic."""
     if (quant_min, quant_max) in _RANGES and x.dtype is torch.float32 and not zero_point.is_floating_point():
         return torch.ops.tenonnx.fake_quantize(x, scale, zero_point, axis, quant_min)
     shape = [-1 if k == axis else 1 for k in range(x.ndim)] if scale.ndim else []
@@ -125,7 +125,7 @@ def _rounded(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min:
 
 @contextlib.contextmanager
 def fixed_observers(module: torch.nn.Module) -> Iterator[None]:
-    """Let modules that quantize in training, and observe no more, be traced: they ask a tensor whether they do."""
+    """Replace observers that no longer observe by fixed quantization: they branch on a tensor, which breaks tracing."""
     from torch.ao.quantization import FakeQuantizeBase
 
     changed = [
@@ -150,7 +150,7 @@ def _with_fixed_range(module: Any) -> Callable[[Tensor], Tensor]:
     return lambda x: fake_quantize_per_tensor(x, module.scale, module.zero_point, *ends)
 
 
-#: By function of PyTorch what takes its place.
+#: Replacements of PyTorch's functions.
 TRACEABLE: Mapping[Any, Callable[..., Any]] = {
     torch.max_pool1d: max_pool1d,
     torch.max_pool1d_with_indices: max_pool1d_with_indices,

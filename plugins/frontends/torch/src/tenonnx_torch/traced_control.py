@@ -1,4 +1,4 @@
-"""``If`` and ``Loop`` in a trace whose conditions depend on contents: ``torch.cond`` and ``while_loop``."""
+"""``If`` and ``Loop`` with data-dependent conditions in a trace: ``torch.cond`` and ``while_loop``."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from tenonnx_standard.control_flow import counter_shape
 from tenonnx_torch.shape_numbers import Numbers, as_tensor
 from tenonnx_torch.values import NATIVE, is_fake, is_native
 
-#: So many rounds are written out, one after the other; more become a loop.
+#: Maximum number of iterations that are unrolled; more become a loop.
 _WRITTEN_OUT = 64
 
 
 class Subgraph(Protocol):
-    """A subgraph as rules take it, from contents to a tuple of them."""
+    """A subgraph as an argument of rules, from contents to a tuple of contents."""
 
     graph: Graph
 
     @property
     def outside(self) -> list[Any]:
-        """Contents that it reads beside its inputs, and None for tensors that it does not."""
+        """Contents that it reads in addition to its inputs, and None for tensors that it does not read."""
         ...
 
     def moved(self, outside: Sequence[Any]) -> Subgraph:
-        """The same subgraph with other contents outside."""
+        """The same subgraph with other outside contents."""
         ...
 
     def __call__(self, *contents: Any) -> tuple[Any, ...]: ...
 
 
 def depends_on_contents(*held: Any) -> bool:
-    """Whether a condition is a tensor whose contents a trace does not know."""
+    """Whether a condition is a tensor with contents unknown to the trace."""
     return any(isinstance(each, torch.Tensor) and is_fake(each) for each in held)
 
 
 def traced_if(condition: torch.Tensor, then_branch: Subgraph, else_branch: Subgraph) -> tuple[Any, ...]:
-    """The outputs of the branch that is taken. Raises ``NotRepresentable`` for branches that hold no tensors."""
+    """The outputs of the selected branch. Raises ``NotRepresentable`` for branches with outputs other than tensors."""
     branches = (then_branch, else_branch)
     _check_tensors([value for branch in branches for value in branch.graph.outputs])
     outer = _Outer(branches)
@@ -50,9 +50,10 @@ def traced_if(condition: torch.Tensor, then_branch: Subgraph, else_branch: Subgr
 
 
 def traced_loop(limit: Any, condition: Any, initial: Sequence[Any], body: Subgraph) -> tuple[Any, ...]:
-    """The carried values at the end of a loop that goes on as long as its body says, and its rows.
+    """Final values of a loop with a data-dependent condition, and its scan outputs.
 
-    The rows lie in tensors of the loop's limit. Raises ``NotRepresentable`` where their number depends on contents.
+    Scan outputs are preallocated for the loop's limit. Raises ``NotRepresentable`` where their number is
+    data-dependent.
     """
     _check_tensors([*body.graph.inputs, *body.graph.outputs])
     states = len(initial)
@@ -73,7 +74,7 @@ def traced_loop(limit: Any, condition: Any, initial: Sequence[Any], body: Subgra
     def goes_on(branch: Subgraph, given: Sequence[Any]) -> Any:
         return given[1] if first == 2 else torch.logical_and(given[1], given[0] < given[2])
 
-    def turned(branch: Subgraph, given: Sequence[Any]) -> tuple[Any, ...]:
+    def iterate(branch: Subgraph, given: Sequence[Any]) -> tuple[Any, ...]:
         held = given[first : first + states]
         found = branch(given[0].reshape(number), given[1].reshape(going_on), *held)
         again, *results = map(as_tensor, found)
@@ -84,19 +85,19 @@ def traced_loop(limit: Any, condition: Any, initial: Sequence[Any], body: Subgra
         ]
         return (given[0] + 1, again.reshape(()), *given[2:first], *results[:states], *stacked)
 
-    parts = [outer.function(0, step, len(carried)) for step in (goes_on, turned)]
+    parts = [outer.function(0, step, len(carried)) for step in (goes_on, iterate)]
     return tuple(higher_order.while_loop(*parts, tuple(carried), tuple(outer.tensors))[first:])
 
 
 def is_written_out(limit: Any, condition: Any, body: Subgraph) -> bool:
-    """Whether all rounds of a loop are known, and few."""
+    """Whether the number of iterations is known, and small."""
     known = not depends_on_contents(limit) and limit is not None
     count = (limit.ints if isinstance(limit, Numbers) else limit.reshape(-1).tolist())[0] if known else None
     return isinstance(count, int) and count <= _WRITTEN_OUT and goes_on_always(condition, body)
 
 
 def goes_on_always(condition: Any, body: Subgraph) -> bool:
-    """Whether a loop ends by its limit alone."""
+    """Whether only the limit ends a loop."""
     begins = condition is None or (not depends_on_contents(condition) and bool(as_tensor(condition)))
     given, found = body.graph.inputs[1], body.graph.outputs[0]
     while found.producer is not None and found.producer.op_type == "Identity" and found.producer.domain == "ai.onnx":
@@ -108,7 +109,7 @@ def goes_on_always(condition: Any, body: Subgraph) -> bool:
 
 
 class _Outer:
-    """The tensors that subgraphs read from outside, which PyTorch's operators take as operands."""
+    """Outer tensors that subgraphs read, which PyTorch's operators take as operands."""
 
     def __init__(self, branches: Sequence[Subgraph]) -> None:
         self._branches = branches
@@ -126,7 +127,7 @@ class _Outer:
     def function(
         self, branch: int, step: Callable[[Subgraph, Sequence[Any]], Any], carried: int = 0
     ) -> Callable[..., Any]:
-        """A function of carried values and the tensors. Results are copies: PyTorch refuses those that are operands."""
+        """A function of carried values and outer tensors; copies its results, as PyTorch rejects aliases."""
 
         def call(*given: Any) -> Any:
             tensors = given[carried:]
@@ -140,7 +141,7 @@ class _Outer:
 
 
 class _Place(int):
-    """Place of a tensor among the operands."""
+    """Index of a tensor among the operands."""
 
 
 def _buffer(row: Value, most: Any) -> torch.Tensor:

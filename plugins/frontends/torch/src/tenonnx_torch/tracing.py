@@ -1,4 +1,4 @@
-"""Tracing: a module becomes the exporter's program, then a model, in which errors of the exporter are fixed."""
+"""Tracing: from a module to the exporter's program and model, with fixes of exporter bugs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tenonnx_torch.functional import written_out
 from tenonnx_torch.looping import with_loops
 from tenonnx_torch.losses import WithoutOperation
 from tenonnx_torch.lowerings import GROUP, Forms
-from tenonnx_torch.program_fixes import Program, mend, mend_decomposed, with_views_of_copies
+from tenonnx_torch.program_fixes import Program, fix_decomposed_program, fix_program, with_views_of_copies
 from tenonnx_torch.programs import call_of, program_of, returned_by, shapes_of
 from tenonnx_torch.recurrences import TRANSLATIONS, Recurrences
 from tenonnx_torch.rerolling import NotRerolled
@@ -36,19 +36,19 @@ from tenonnx_torch.unrolled_traces import LONGEST, Decisions, noted
 from tenonnx_torch.verification import leaves, plain_attention
 from tenonnx_torch.vision import without_branches
 
-#: What the exporter writes for operations of this package.
+#: Functions that write custom operations of this package as ONNX nodes.
 _TRANSLATIONS = {**TRANSLATIONS, **special.TRANSLATIONS, **traceable.TRANSLATIONS, **windows.TRANSLATIONS}
 
 
 def check_call(module: torch.nn.Module, examples: Examples) -> None:
-    """Raise ``InvalidCall`` naming lines of a module that fails by itself, or what it returns that is no tensor."""
+    """Raise ``InvalidCall`` naming lines of a module that fails by itself, or its results that are not tensors."""
     try:
         returned = _returned(module, examples)
     except Exception as error:
         raise InvalidCall(
             f"{type(module).__name__} failed on its examples",
             given=_reason(error),
-            do="mend the module, or give other examples",
+            do="fix_program the module, or give other examples",
             also=lines.of_error(error)[-3:],
         ) from error
     given = {name: tensor for name, tensor in examples.tensors.items() if tensor.is_complex()}
@@ -69,24 +69,24 @@ def check_call(module: torch.nn.Module, examples: Examples) -> None:
 
 
 def _returned(module: torch.nn.Module, examples: Examples) -> list[tuple[Any, Any]]:
-    """Results of the module with the path to each, as its program declares them where it is not called here."""
+    """Results of the module with their paths; those that its program declares if it must not run in this process."""
     if call_of(module) is None:
         return leaves(module, examples)
     return pytree.tree_flatten_with_path(returned_by(program_of(module)))[0]
 
 
 def traced(module: torch.nn.Module, examples: Examples) -> Program:
-    """The program of one call. Raises ``NotRepresentable`` where it cannot be traced, naming lines of the module."""
+    """The program of one call. Raises ``NotRepresentable``, naming lines of the module, where it cannot be traced."""
     program = program_of(module)
     if program is not None:
         try:
             with _quietly():
                 program = program.run_decompositions({})  # a copy with the same parameters
-        except Exception as error:  # of programs whose parts do not fit together
+        except Exception as error:  # of an inconsistent program
             raise NotRepresentable("PyTorch cannot decompose the program", given=_reason(error)) from error
-        mend(program)
+        fix_program(program)
         return program
-    sizes = {dim: max(size, 2) for dim, size in examples.sizes.items()}  # 0 and 1 are not traced as dims
+    sizes = {dim: max(size, 2) for dim, size in examples.sizes.items()}  # sizes 0 and 1 are never dynamic
     decisions = Decisions()
     try:
         with noted(decisions):
@@ -99,7 +99,7 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
     except _FixedDim as error:
         if (rolled := _with_loops(module, examples.resized(sizes), error.dim)) is not None:
             return traced(rolled, examples)
-        if error.dim in sizes:  # a window that fits in once fixes its size
+        if error.dim in sizes:  # a window that fits only once fixes the size
             twice = examples.resized({**sizes, error.dim: 2 * sizes[error.dim]})
             with contextlib.suppress(Exception):
                 leaves(module, twice)
@@ -112,15 +112,15 @@ def traced(module: torch.nn.Module, examples: Examples) -> Program:
 
 
 def _taken_as_numbers(program: Program, examples: Examples, decisions: Decisions) -> set[Any]:
-    """The dims of which numbers are computed that a trace took as they are."""
+    """Dims that determine numbers which the trace treated as constants."""
     symbols = {str(symbol) for expression in decisions.numbers for symbol in expression.free_symbols}
     return {dim for symbol, dim in _dims_by_symbol(program, examples).items() if symbol in symbols}
 
 
 def _larger_than_one(program: Program, examples: Examples, decisions: Decisions) -> dict[Any, int]:
-    """Sizes at which no size in the module is 1 that depends on a dim, such as the number of chunks of a length.
+    """Sizes at which every size in the module that depends on a dim is above 1, such as the number of chunks.
 
-    A trace fixes a size of 1, so that the dim would be none beyond it.
+    A trace specializes to a size of 1, which would make the dim static.
     """
     dims = _dims_by_symbol(program, examples)
     found: dict[Any, int] = {}
@@ -138,7 +138,7 @@ def _larger_than_one(program: Program, examples: Examples, decisions: Decisions)
 
 
 def _grown(sizes: dict[Any, int], larger: dict[Any, int]) -> dict[Any, int]:
-    """Sizes of dims with some ``larger``. A dim that is the sum of one of these and another one stays that."""
+    """Sizes of dims with some replaced by ``larger`` ones; a dim that is a sum of these and another one is updated."""
     found = sizes | larger
     for dim, size in larger.items():
         rest = [each for name, each in sizes.items() if name != dim]
@@ -170,29 +170,29 @@ def _with_loops(module: torch.nn.Module, examples: Examples, dim: Any) -> torch.
                 do="let every iteration do the same with tensors of the same shapes, or leave the dim out",
             ) from failure
         return None
-    except Exception:  # of a trace at another length: the module stays as it is
+    except Exception:  # of a trace at another length: the module is left unchanged
         return None
 
 
 def _traced_at(module: torch.nn.Module, examples: Examples) -> Program:
     try:
         program = _exported(module, examples)
-        if twins := _made_one(program, examples):  # a branch may ask whether sizes are equal, as those of examples are
+        if twins := _merged_dims(program, examples):  # a branch may compare sizes, which are equal in the examples
             apart = examples.resized({dim: size * 2 if dim in twins else size for dim, size in examples.sizes.items()})
             with contextlib.suppress(Exception):
                 found = _exported(module, apart)
-                program = program if _made_one(found, apart) else found
-    except TenonnxError:  # of a form
+                program = program if _merged_dims(found, apart) else found
+    except TenonnxError:  # of a lowering
         raise
     except Exception as error:
         raise _untraceable(module, examples, error) from error
     _check_dims(program, examples)
-    mend(program)
+    fix_program(program)
     return program
 
 
-def _made_one(program: Program, examples: Examples) -> set[str]:
-    """The dims that are another one to the program, whose name is another."""
+def _merged_dims(program: Program, examples: Examples) -> set[str]:
+    """Dims that the program identifies with a dim of another name."""
     names: dict[str, list[str]] = {}
     for name, shape in zip(examples.tensors, shapes_of(program), strict=True):
         for axis, dim in examples.dims.get(name, {}).items():
@@ -228,7 +228,7 @@ def _exported(module: torch.nn.Module, examples: Examples) -> Program:
 
 
 def _has_levels(program: Program) -> bool:
-    """Whether a program goes in and out of the levels of ``torch.func``, which nothing after the tracer understands."""
+    """Whether a program enters and leaves levels of ``torch.func``, which only the tracer supports."""
     inner = (module for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
     return any("wrap_for_grad" in str(node.target) for module in inner for node in module.graph.nodes)
 
@@ -239,17 +239,17 @@ def _program(module: torch.nn.Module, examples: Examples) -> Program:
 
 
 def _lines_that_fix_sizes(module: torch.nn.Module, examples: Examples) -> list[str]:
-    with contextlib.suppress(Exception), lines.FixedSizes() as watched:  # it fails as it did before
+    with contextlib.suppress(Exception), lines.FixedSizes() as watched:  # it fails as before
         _exported(module, examples)
     return list(watched.found)[-3:]
 
 
 def converted(program: Program, forms: Forms) -> tuple[onnx.ModelProto, Program]:
-    """The model that the exporter makes of a program, at an opset of its own choice, and the program as it writes it.
+    """The exporter's model of a program, at its default opset version, and the program after decomposition.
 
-    Without its optimizer every parameter keeps its name and BatchNormalization its form; our decomposition takes the
-    place of its own. Where a form is missing, it is tried again with all that decomposes it. Raises
-    ``NotRepresentable`` naming the line of the module where an operation has no form.
+    The exporter's optimizer is off, so that every parameter keeps its name and BatchNormalization is not folded; our
+    decompositions replace its own. Where an operation is not supported, a second attempt uses all decompositions.
+    Raises ``NotRepresentable`` naming the line of the module where an operation has no ONNX equivalent.
     """
     with _quietly():
         try:
@@ -259,7 +259,7 @@ def converted(program: Program, forms: Forms) -> tuple[onnx.ModelProto, Program]
                 if "Cannot view" in _reason(error):
                     return _converted(with_views_of_copies(program), forms, decomposed)
                 return _converted(program, forms, wholly_decomposed)
-            except Exception:  # the lines of the first are those of the module
+            except Exception:  # the first error has lines of the module
                 raise _without_form(error) from error
 
 
@@ -268,7 +268,7 @@ def _converted(
 ) -> tuple[onnx.ModelProto, Program]:
     def prepared(program: Program, registry: Any) -> Program:
         made = decompose(program, registry)
-        mend_decomposed(made)
+        fix_decomposed_program(made)
         for operator, form in complexes.forms(registry).items():
             registry.register_op(operator, form, is_complex=True)
         if complexes.asks_signs(program):
@@ -285,12 +285,12 @@ def _converted(
             verbose=False,
             custom_translation_table=table,
         )
-    _tell_apart(exported.model.graph)
+    _rename_computed(exported.model.graph)
     return exported.model_proto, exported.exported_program
 
 
-def _tell_apart(graph: Any) -> None:
-    """Give what is computed another name than inputs and parameters have: the exporter minds only its own."""
+def _rename_computed(graph: Any) -> None:
+    """Rename computed values that share the name of an input or parameter, which the exporter allows."""
     held = {value.name for value in (*graph.inputs, *graph.initializers.values())}
     computed = [value for node in traversal.RecursiveGraphIterator(graph) for value in node.outputs]
     taken = held.union(value.name for value in computed)
@@ -317,16 +317,16 @@ def _without_form(error: Exception) -> NotRepresentable:
     )
 
 
-#: The metadata of a node in which the momentum of its module is kept, as ONNX counts it.
+#: Metadata key of a node for the momentum of its module, in ONNX's convention.
 MOMENTUM = "tenonnx.momentum"
 
 
 def restore_training_forms(model: onnx.ModelProto) -> None:
-    """Let BatchNormalization that was traced in training take the statistics of the batch; the exporter forgets that.
+    """Restore the training mode of BatchNormalization that was traced in training; the exporter drops it.
 
-    Nothing reads the running statistics that it returns, so that the momentum of the node is free: with 1 onnxruntime
-    is right, too, which takes the mixed statistics for those of the batch where nothing reads them. Training reads the
-    module's own momentum from the metadata of the node.
+    Nothing reads the running statistics that it returns, so that its momentum has no effect and can be 1. This also
+    avoids a bug of onnxruntime, which normalizes by the updated running statistics where nothing reads them. Training
+    reads the module's own momentum from the metadata of the node.
     """
     for node in model.graph.node:
         notes = {prop.key: prop.value for prop in node.metadata_props}
@@ -340,7 +340,7 @@ def restore_training_forms(model: onnx.ModelProto) -> None:
 
 
 def _check_dims(program: Program, examples: Examples) -> None:
-    """Raise where a dim that was to vary is a number now."""
+    """Raise an error where a dynamic dim became static."""
     for name, shape in zip(examples.tensors, shapes_of(program), strict=True):
         for axis, dim in examples.dims.get(name, {}).items():
             if isinstance(shape[axis], int):
@@ -348,7 +348,7 @@ def _check_dims(program: Program, examples: Examples) -> None:
 
 
 class _FixedDim(NotRepresentable):
-    """A dim that was to vary has one size in the trace of a module."""
+    """A dynamic dim has a fixed size in the trace of a module."""
 
     def __init__(self, dim: Any, axis: int, name: str, given: str, where: list[str]) -> None:
         super().__init__(
@@ -387,7 +387,7 @@ def _untraceable(module: torch.nn.Module, examples: Examples, error: Exception) 
 
 
 def _class_at(error: BaseException) -> str:
-    """The class of the module in whose ``forward`` an error arose, of those that are not PyTorch's own."""
+    """The name of the innermost user-defined module class in whose ``forward`` an error arose."""
     found = "Class"
     for frame, _ in traceback.walk_tb(error.__traceback__):
         module = frame.f_locals.get("self")
@@ -398,7 +398,7 @@ def _class_at(error: BaseException) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The reason in an error of PyTorch, without the page around it."""
+    """The reason in an error of PyTorch, without the long explanation."""
     while error.__cause__ is not None:
         error = error.__cause__
     plain = re.sub(r"\x1b\[\d*m", "", str(error))
@@ -408,7 +408,7 @@ def _reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Silence logs, warnings and output of the exporter, which are for its authors."""
+    """Suppress logs, warnings and output of the exporter, which address its developers."""
     disabled = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

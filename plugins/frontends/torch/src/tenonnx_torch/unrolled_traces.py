@@ -1,4 +1,4 @@
-"""Traces with one dim as a fixed number, so that loops over it are unrolled."""
+"""Traces with one dim fixed, so that loops over it are unrolled."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 aten = torch.ops.aten
 
-#: No loop is written out beyond this length of a dim.
+#: Maximum length of a dim to which loops are unrolled.
 LONGEST = 1024
 
 
 @dataclass
 class Decisions:
-    """Sizes that a trace took as numbers, and comparisons of sizes that it decided; by their expressions."""
+    """Sizes that a trace treated as constants, and comparisons of sizes that it decided, as expressions."""
 
     numbers: dict[sympy.Expr, int] = field(default_factory=dict)
     comparisons: dict[Any, bool] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Decisions:
 class Unrolled:
     """A functional trace at one ``length`` of a dim.
 
-    ``symbols`` has for each symbol of a size the placeholder and axis that hold it, ``values`` the sizes traced with.
+    ``symbols`` maps symbols of sizes to the placeholder and axis that have them, ``values`` to their sizes.
     """
 
     program: Any
@@ -49,7 +49,7 @@ class Unrolled:
 
 @contextlib.contextmanager
 def noted(decisions: Decisions, guarded: bool = True) -> Iterator[None]:
-    """Note the decisions of a trace. Where not ``guarded``, the sizes of the examples decide, and are not fixed."""
+    """Record the decisions of a trace. Without ``guarded``, example sizes decide without being fixed."""
     kind: Any = ShapeEnv
     evaluate = kind._evaluate_expr
 
@@ -71,7 +71,7 @@ def noted(decisions: Decisions, guarded: bool = True) -> Iterator[None]:
 
 
 def unrolled(export: Callable[[], Any], name: str, axis: int, length: int) -> Unrolled | None:
-    """The trace that ``export`` makes, whose input ``name`` has ``length`` in ``axis``. None if it fixes that."""
+    """A trace made by ``export``, with ``length`` in ``axis`` of the input ``name``. None for a static axis."""
     decisions = Decisions()
     with noted(decisions, guarded=False):
         program = export()
@@ -95,12 +95,12 @@ def unrolled(export: Callable[[], Any], name: str, axis: int, length: int) -> Un
     return Unrolled(program, graph, length, size.node.expr, places, values, decisions)
 
 
-#: Operations that only check.
+#: Operations that only check something.
 _CHECKS = ("_assert_scalar", "_assert_async", "sym_constrain_range", "_assert_tensor_metadata")
 
 
 def _clean(graph: Graph) -> None:
-    """Remove checks, copies onto a tensor of the same type, and what nothing reads then; sizes become expressions."""
+    """Remove checks, no-op casts and unused nodes; replace sizes by expressions."""
     for node in list(graph.nodes):
         if node.op == "call_function" and (expression := _expression_of(node)) is not None:
             for user in list(node.users):
@@ -126,7 +126,7 @@ _PARTS = (aten.unbind.int, aten.split.Tensor)
 
 
 def _take_apart(graph: Graph, node: Node) -> None:
-    """Take each part of a tensor by an operation of its own, as parts of a list have no number of their own."""
+    """Replace a split by one slice for each part, since the number of parts would vary with the length."""
     x, *rest = node.args
     size: Any = None if node.target is aten.unbind.int else rest.pop(0)
     axis = rest[0] if rest else 0
@@ -143,19 +143,19 @@ def _take_apart(graph: Graph, node: Node) -> None:
 
 
 def remove_unread(graph: Graph) -> None:
-    """Remove calls whose results nothing reads."""
+    """Remove calls with unused results."""
     for node in reversed(list(graph.nodes)):
         if node.op in ("call_function", "get_attr") and not node.users:
             graph.erase_node(node)
 
 
 def int_of(size: Any) -> int:
-    """A size as the number that it has in the examples."""
+    """The example value of a size."""
     return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
 
 
 def _expression_of(node: Any) -> sympy.Expr | int | None:
-    """The expression of sizes that a node holds, None for another node."""
+    """The expression of sizes that a node computes, None for other nodes."""
     value = node.meta.get("val") if isinstance(node, Node) else None
     if not isinstance(value, torch.SymInt) or not value.node.has_hint():
         return None
@@ -164,7 +164,7 @@ def _expression_of(node: Any) -> sympy.Expr | int | None:
 
 
 def lengths_for(first: Unrolled) -> tuple[int, int]:
-    """Two lengths at which loops of a trace differ in their numbers of iterations, of which each has several."""
+    """Two lengths at which loops have different numbers of iterations, each of them several."""
     counts = [each for each in first.decisions.numbers if each.free_symbols == {first.symbol}]
     at: Callable[[Any, int], int] = lambda each, length: int(each.xreplace({first.symbol: sympy.Integer(length)}))  # noqa: E731
     rising = [each for each in counts if at(each, LONGEST) > at(each, 1)]
@@ -176,7 +176,7 @@ def lengths_for(first: Unrolled) -> tuple[int, int]:
 
 
 def written_expression(graph: Graph, expression: sympy.Expr, held: Mapping[sympy.Symbol, Node]) -> Node | int:
-    """Nodes that compute an expression of sizes."""
+    """Write nodes that compute an expression of sizes."""
     if expression.is_Integer:
         return int(expression)
     if isinstance(expression, sympy.Symbol):

@@ -1,4 +1,4 @@
-"""Contents of values in a network: tensors for element types that PyTorch computes with, arrays for others."""
+"""Contents of values in a network: tensors for element types that PyTorch supports, else arrays."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from tenonnx.extend import DType, TensorType
 from tenonnx_torch.examples import to_numpy, to_tensor
 
-#: The element types that PyTorch has kernels for. What is of others (text, integers of 4 bits, floats of 8, unsigned
-#: ones of more than 8) is computed by numpy.
+#: Element types with PyTorch kernels. Numpy computes the others: strings, 4-bit integers, 8-bit floats, and unsigned
+#: integers above 8 bits.
 NATIVE = {
     DType.float32: torch.float32,
     DType.float64: torch.float64,
@@ -33,7 +33,7 @@ NATIVE = {
 
 
 def is_native(kind: Any) -> bool:
-    """Whether contents of a type are tensors; those of containers and of unknown types are looked at one by one."""
+    """Whether contents of a type are tensors; containers and unknown types need a look at their elements."""
     return not isinstance(kind, TensorType) or kind.dtype in NATIVE
 
 
@@ -43,7 +43,7 @@ def is_unsigned(kind: Any) -> bool:
 
 
 def to_contents(held: Any) -> Any:
-    """Contents in a network of a result of numpy."""
+    """Convert a numpy result to contents of a network."""
     if isinstance(held, list | tuple):
         return type(held)(to_contents(each) for each in held)
     if isinstance(held, np.generic):
@@ -54,14 +54,14 @@ def to_contents(held: Any) -> Any:
 
 
 def to_arrays(held: Any) -> Any:
-    """The same for a rule of numpy."""
+    """Convert contents of a network to arguments of a numpy rule."""
     if isinstance(held, torch.Tensor):
         return to_numpy(held)
     return [to_arrays(each) for each in held] if isinstance(held, list) else held
 
 
 def is_fake(tensor: torch.Tensor) -> bool:
-    """Whether a program is traced, so that the contents of a tensor are not known."""
+    """Whether a tensor is traced, so that its contents are unknown."""
     return isinstance(tensor, FakeTensor | FunctionalTensor) or detect_fake_mode([tensor]) is not None
 
 
@@ -71,7 +71,7 @@ def is_traced(*tensors: Any) -> bool:
 
 
 def tensors_in(held: Any) -> list[torch.Tensor]:
-    """The tensors of some contents."""
+    """The tensors in contents, which may be nested lists."""
     if isinstance(held, torch.Tensor):
         return [held]
     return [tensor for each in held for tensor in tensors_in(each)] if isinstance(held, list | tuple) else []
@@ -79,12 +79,12 @@ def tensors_in(held: Any) -> list[torch.Tensor]:
 
 @dataclass
 class Place:
-    """Device of the tensors of a plan, that of the processor where ``device`` is None."""
+    """Device of the tensors of a plan, the CPU where ``device`` is None."""
 
     device: torch.device | None = None
 
     def __call__(self, held: Any) -> Any:
-        """Contents that a rule gave, as they run through the plan."""
+        """Move the result of a rule to the device."""
         held = to_contents(held)
         if self.device is None:
             return held
@@ -94,7 +94,7 @@ class Place:
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A tensor on a device; what goes to a GPU is copied from memory that does not move, beside what it computes."""
+    """Copy a tensor to a device; to a GPU asynchronously from pinned memory."""
     if device.type == "cuda" and tensor.device.type == "cpu":
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)

@@ -1,4 +1,4 @@
-"""Verification against the module itself: at the size of the examples, and at others where dims vary."""
+"""Verification against the module: at the sizes of the examples, and at other sizes of dynamic dims."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from tenonnx_torch.programs import call_of
 def verify_against(
     module: torch.nn.Module, examples: Examples, graph: Graph, allowed: Allowed = BY_TABLE
 ) -> Verification:
-    """Compare ``graph`` on the fastest backend with ``module``.
+    """Compare ``graph``, on the fastest backend, with ``module``.
 
-    It has to pass ``onnx.checker``, and to give the numbers of the module for the examples, with every dim that varies
-    at 1, at a size beyond that of the examples, and beyond the borders of what was traced. A size that the module
-    itself refuses is noted, and a larger one compared in its place; a dim of which it takes one size alone is a
-    problem. Outputs that it draws at random are ``unverified``.
+    It has to pass ``onnx.checker``, and to reproduce the outputs of the module. Sizes are those of the examples, 1 for
+    each dynamic dim, one beyond the examples, and those beyond the traced range. A size that the module rejects is
+    noted, and a larger one compared instead; a dim for which it accepts a single size is a problem. Random outputs are
+    ``unverified``.
     """
     names = [value.name for value in graph.outputs]
     try:
@@ -46,7 +46,7 @@ def verify_against(
     except CallFailed as error:
         raise InvalidCall("the program fails on its examples", given=one_line(error), do="give other ones") from error
     drawn = {name: DRAWN for name, random in zip(names, are_random, strict=False) if random}
-    drawn |= dict.fromkeys(drawn_outputs(graph), DRAWN)  # two calls may draw the same
+    drawn |= dict.fromkeys(drawn_outputs(graph), DRAWN)  # two calls may draw equal numbers
 
     def call(sizes: Mapping[str, int]) -> tuple[Mapping[str, Any], Callable[[], list[Any]]]:
         resized = examples.resized(sizes)
@@ -61,10 +61,10 @@ def verify_against(
 
 
 def coarsest(graph: Graph) -> Tolerance | None:
-    """The tolerance where inner values are shorter than outputs may be.
+    """The tolerance where inner values are less precise than the outputs.
 
-    Attributes are float32 in ONNX, so that with an epsilon no more than that can be expected of float64; nor can it
-    where an op computes in float32 inside, as LayerNormalization does by default.
+    ONNX attributes are float32, which limits float64 outputs that depend on an epsilon. So do ops that compute in
+    float32 internally, as LayerNormalization does by default.
     """
     coarse = coarse_inside(graph)
     if coarse is not None:
@@ -78,20 +78,20 @@ def coarsest(graph: Graph) -> Tolerance | None:
 
 
 def _drawn(module: torch.nn.Module, examples: Examples) -> list[bool]:
-    """Outputs that differ between two calls: the module draws them at random."""
+    """Outputs that differ between two seeds, and thus are random."""
     first, second = (_outputs(module, examples, seed) for seed in (1, 2))
     return [not torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) for a, b in zip(first, second, strict=True)]
 
 
 def leaves(module: torch.nn.Module, examples: Examples, seed: int = 0) -> list[tuple[Any, Any]]:
-    """Results of the module, with the path to each part; effects of a call on the module are undone."""
+    """Results of the module with their paths; side effects of the call on the module are undone."""
     elsewhere = call_of(module)
     result = called(module, *examples.copied(), seed) if elsewhere is None else elsewhere(*examples.copied(), seed)
     return pytree.tree_flatten_with_path(result)[0]
 
 
 def called(module: torch.nn.Module, arguments: tuple[Any, ...], keywords: Mapping[str, Any], seed: int) -> Any:
-    """Result of the module; effects of a call on the module are undone."""
+    """Result of the module; side effects of the call on the module are undone."""
     with _restored(module), plain_attention(), _Bags(), torch.no_grad(), torch.random.fork_rng():
         torch.manual_seed(seed)
         return module(*arguments, **keywords)
@@ -102,9 +102,9 @@ def _outputs(module: torch.nn.Module, examples: Examples, seed: int = 0) -> list
 
 
 class _Bags(TorchFunctionMode):
-    """Refuses bags that are not made of the indices, as examples of other sizes may have: PyTorch would read there."""
+    """Rejects embedding bags with offsets beyond the indices, where PyTorch would read past the end."""
 
-    #: By function, where the indices are, and whether the last offset is their end.
+    #: Position of the indices, and of the flag that the last offset is their end, by function.
     PLACES: ClassVar = {torch.embedding_bag: (1, 7), torch.nn.functional.embedding_bag: (0, 9)}
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -122,9 +122,9 @@ class _Bags(TorchFunctionMode):
 
 @contextlib.contextmanager
 def plain_attention() -> Iterator[None]:
-    """Let layers of Transformers compute as they do in training, with masks as they are given.
+    """Disable the fast path of Transformer layers, and use masks as they are passed.
 
-    Their fast path has tensors of unlike lengths, and whether a mask is causal they see from its contents.
+    The fast path uses nested tensors; the detection of causal masks reads their contents.
     """
     layers: Any = torch.nn.modules.transformer
     fast, causal = torch.backends.mha.get_fastpath_enabled(), layers._detect_is_causal_mask

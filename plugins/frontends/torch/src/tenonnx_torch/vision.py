@@ -1,4 +1,4 @@
-"""Operators and detectors of ``torchvision``, by name, so that it need not be installed."""
+"""Operators and detectors of ``torchvision``, referred to by name, so that it need not be installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx.extend import DType, Value
 
 
 def nms(dets: Value, scores: Value, iou_threshold: float) -> Any:
-    """The places of the boxes that are kept, the best first."""
+    """Indices of the selected boxes, best first."""
     all_of_them, threshold = np.array(np.iinfo(np.int32).max, np.int64), np.array(iou_threshold, np.float32)
     boxes, of_one_class = ops.unsqueeze(dets, [0]), ops.unsqueeze(scores, [0, 1])
     found = ops.non_max_suppression(boxes, of_one_class, all_of_them, threshold)
@@ -31,7 +31,7 @@ def roi_align(
     sampling_ratio: int,
     aligned: bool,
 ) -> Any:
-    """Of boxes whose first number is the image that they are in."""
+    """Region pooling of boxes whose first column is the image index."""
     image = ops.cast(ops.gather(rois, 0, axis=1), to=DType.int64)
     return ops.roi_align(
         input,
@@ -75,7 +75,7 @@ def deform_conv2d(
     )
 
 
-#: By operator, its form.
+#: Lowerings by operator.
 VISION: Mapping[str, Callable[..., Any]] = {
     "torchvision::deform_conv2d": deform_conv2d,
     "torchvision::nms": nms,
@@ -85,7 +85,7 @@ VISION: Mapping[str, Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def without_branches() -> Iterator[None]:
-    """Let detectors be traced, whose boxes are counted as they run: suppression by class asks if there are any."""
+    """Make detectors traceable: class-wise suppression branches on whether there are boxes."""
     held = [m for name in ("torchvision.ops.boxes", "torchvision.ops") if (m := sys.modules.get(name)) is not None]
     before = [(module, vars(module).get("batched_nms")) for module in held]
     for module in held:
@@ -98,7 +98,7 @@ def without_branches() -> Iterator[None]:
 
 
 def _nms_by_class(boxes: torch.Tensor, scores: torch.Tensor, idxs: torch.Tensor, iou_threshold: float) -> torch.Tensor:
-    """Boxes of each class are moved to where none of another one lies."""
+    """Class-wise suppression: shift the boxes of each class so that classes do not overlap."""
     width = torch.cat([boxes.flatten(), boxes.new_zeros(1)]).amax() + 1
     moved = boxes + (idxs.to(boxes.dtype) * width).unsqueeze(1)
     return torch.ops.torchvision.nms(moved, scores, iou_threshold)

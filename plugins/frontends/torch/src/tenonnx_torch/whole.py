@@ -1,4 +1,4 @@
-"""A graph as one function of tensors, compiled as a whole by PyTorch."""
+"""A graph as one function of tensors, compiled by PyTorch as a single operator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tenonnx_torch.values import NATIVE, is_traced, to_arrays, to_contents
 
 
 class Whole:
-    """Inputs by name and the tensors of a plan in, outputs out. ``key`` stands for it in programs of the compiler."""
+    """A function from inputs by name and tensors of a plan to outputs; compiled programs refer to it by ``key``."""
 
     def __init__(self, plan: Plan, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
         self.plan, self._inputs, self._outputs = plan, inputs, outputs
@@ -28,7 +28,7 @@ class Whole:
         return self  # it holds no state
 
     def __call__(self, given: Mapping[str, Any], tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-        """Raises ``InvalidFeed`` for what the inputs of the graph do not take."""
+        """Run the graph. Raises ``InvalidFeed`` for feeds that do not match its inputs."""
         found = self.plan([_checked(value, given) for value in self._inputs], tensors)
         return tuple(exact(contents, value) for contents, value in zip(found, self._outputs, strict=True))
 
@@ -40,12 +40,12 @@ _BY_KEY: WeakValueDictionary[str, Whole] = WeakValueDictionary()
 
 @torch.compiler.allow_in_graph  # type: ignore[untyped-decorator]
 def run_whole(key: str, given: Mapping[str, Any], tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-    """Call the function of a key: sizes are numbers of Python, which the compiler could not follow."""
+    """Call the function of a key; hidden from the compiler, which cannot trace sizes as Python numbers."""
     return _BY_KEY[key](given, tensors)
 
 
 def _checked(value: Value, given: Mapping[str, Any]) -> Any:
-    """One input, which must be of its type; a tensor is looked at without a copy."""
+    """Check the type of one input; tensors are checked without a copy."""
     feed = given.get(value.name)
     kind = value.type
     if isinstance(feed, torch.Tensor) and isinstance(kind, TensorType) and NATIVE.get(kind.dtype) is feed.dtype:

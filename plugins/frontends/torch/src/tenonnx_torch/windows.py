@@ -1,4 +1,4 @@
-"""Pooling to a given size, resizing with antialiasing, and gradients of layers, by products and plain layers."""
+"""Adaptive pooling, antialiased resizing, and gradients of layers, in terms of products and basic layers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ aten = torch.ops.aten
 
 
 def each(given: Any, rank: int) -> list[int]:
-    """A number for each axis, of which one may stand for all."""
+    """One number for each axis; a single number is repeated."""
     numbers = [given] if isinstance(given, int) else list(given)
     return numbers * rank if len(numbers) == 1 else numbers
 
 
 def _along(x: Tensor, weights: Tensor, axis: int) -> Tensor:
-    """Products with a matrix along an axis."""
+    """Multiply by a matrix along an axis."""
     return (x.movedim(axis, -1) @ weights.to(x.dtype).transpose(0, 1)).movedim(-1, axis)
 
 
-# ----- pooling to a given size ----------------------------------------------------------------------------------------
+# ----- adaptive pooling -----------------------------------------------------------------------------------------------
 
 
 def _bounds(length: Any, size: Any) -> tuple[Tensor, Tensor]:
@@ -44,7 +44,7 @@ def _means(length: Any, size: Any) -> Tensor:
 
 
 def adaptive_average_of_any(x: Tensor, sizes: Any) -> Any:
-    """Adaptive pooling of a varying size, which the exporter writes for the size of the examples."""
+    """Adaptive pooling of a dynamic size, where the exporter fixes the size of the examples."""
     sizes = [sizes] if isinstance(sizes, int | torch.SymInt) else sizes
     varies = any(isinstance(length, torch.SymInt) for length in x.shape[-len(sizes) :])
     return adaptive_average(x, sizes) if varies and any(size != 1 for size in sizes) else NotImplemented
@@ -63,14 +63,14 @@ def adaptive_average_backward(slope: Tensor, x: Tensor) -> Tensor:
 
 
 def _widest(length: Any, size: Any) -> Any:
-    """No window of adaptive pooling has more elements than this; of a size that varies one has less, too."""
+    """The maximum number of elements of a window in adaptive pooling; an upper bound for dynamic sizes."""
     if isinstance(length, torch.SymInt) or isinstance(size, torch.SymInt):
         return (length + size - 1) // size + 1
     return max((k + 1) * length // size + ((k + 1) * length % size > 0) - k * length // size for k in range(size))
 
 
 def adaptive_maximum(x: Tensor, sizes: Any) -> tuple[Tensor, Tensor]:
-    """Each window with as many elements as the largest, of which those beyond its end do not count."""
+    """Adaptive maximum: windows padded to the size of the largest one, with the padding ignored."""
     sizes = [sizes] if isinstance(sizes, int | torch.SymInt) else list(sizes)
     rank = len(sizes)
     shape = x.shape[-rank:]
@@ -92,7 +92,7 @@ def adaptive_maximum(x: Tensor, sizes: Any) -> tuple[Tensor, Tensor]:
 
 
 def fractional_maximum(x: Tensor, kernel: Any, sizes: Any, samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Windows of one size at steps that a number between 0 and 1 shifts, for each image, channel and axis."""
+    """Fractional pooling: windows of equal size at random offsets for each image, channel and axis."""
     rank = samples.shape[-1]
     kernel, sizes = each(kernel, rank), each(sizes, rank)
     shape, batch = x.shape[-rank:], x.shape[:-rank]
@@ -126,7 +126,7 @@ def _grid_sampled(x: Any, grid: Any, mode: int, padding: int, corners: bool) -> 
     )
 
 
-#: What the exporter writes, which knows sampling in two axes alone.
+#: Function that writes 3-D sampling, since the exporter supports only two axes.
 TRANSLATIONS = {aten.grid_sampler_3d.default: _grid_sampled}
 
 
@@ -134,7 +134,7 @@ TRANSLATIONS = {aten.grid_sampler_3d.default: _grid_sampled}
 
 
 def padded(x: Tensor, pad: Sequence[Any], mode: str = "constant", value: float | None = None) -> Any:
-    """Padding by edges at one end and cropping at the other, of which ONNX crops first, by the position of each."""
+    """Edge padding with negative pads at the other end: ONNX crops first, so elements are gathered by index."""
     if mode != "replicate" or not any(isinstance(size, int) and size < 0 for size in pad):
         return NotImplemented
     for k, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
@@ -147,7 +147,7 @@ def padded(x: Tensor, pad: Sequence[Any], mode: str = "constant", value: float |
 def blocks(
     x: Tensor, kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
 ) -> Any:
-    """Of nothing, nothing: the exporter lets its size follow from that of the rest."""
+    """Blocks of an empty tensor, whose size the exporter cannot infer."""
     if count(x.shape) != 0:
         return NotImplemented
     sizes = zip(x.shape[-2:], kernel, dilation, padding, stride, strict=True)
@@ -163,7 +163,7 @@ def _triangle(x: Tensor) -> Tensor:
 
 
 def _cubic(x: Tensor) -> Tensor:
-    """Of R. Keys (1981) with a = -0.5."""
+    """Cubic kernel of R. Keys (1981) with a = -0.5."""
     x = x.abs()
     near = (1.5 * x - 2.5) * x * x + 1
     far = ((-0.5 * x + 2.5) * x - 4) * x + 2
@@ -246,7 +246,7 @@ def average_backward(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """Along each axis a product with the matrix of its averages, turned around."""
+    """Along each axis, multiply by the transposed matrix of the averages."""
     for axis, size, step, edge in zip(
         (-2, -1), *(each(g, 2) for g in (kernel, stride or kernel, padding)), strict=True
     ):
@@ -260,7 +260,7 @@ def average_backward(
     return slope / divisor_override if divisor_override else slope
 
 
-#: By operator, its function.
+#: Functions by operator.
 WINDOWS: Mapping[Any, Callable[..., Any]] = {
     aten._adaptive_avg_pool3d.default: adaptive_average,
     aten.adaptive_avg_pool1d.default: adaptive_average_of_any,

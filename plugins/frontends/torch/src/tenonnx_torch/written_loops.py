@@ -1,4 +1,4 @@
-"""Modules with loops over a dim as scans, made of traces at two lengths."""
+"""Modules with loops over a dim as scans, built from traces at two lengths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _narrow_at(x: torch.Tensor, axis: int, start: torch.Tensor, length: Any) -> 
 
 
 def _from_start(x: torch.Tensor, axis: int, places: torch.Tensor) -> torch.Tensor:
-    """Places counted from the start. Negative ones arise from the end, and in the iteration that an empty loop runs."""
+    """Non-negative indices; negative ones count from the end, or arise in the discarded iteration of an empty loop."""
     return torch.where(places < 0, places + x.shape[axis], places)
 
 
@@ -44,17 +44,17 @@ def _select_written_at(x: torch.Tensor, part: torch.Tensor, axis: int, index: to
     return _write_at(x, part.unsqueeze(axis), axis, index, 1)
 
 
-#: Functions of numbers, which take tensors as well.
+#: Functions of numbers that accept tensors, too.
 _ARITHMETIC: frozenset[Any] = frozenset(
     {operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg}
 )
 
-#: Operations with a number among their arguments, by name: PyTorch's function of that name takes a tensor there.
+#: Operations with a scalar argument, by name; PyTorch's function of that name also accepts a tensor there.
 _WITH_SCALARS = frozenset(("add", "sub", "mul", "div", "rsub", "pow", "eq", "ne", "lt", "le", "gt", "ge", "remainder"))
 
 
 def _varying(target: Any, leaves: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
-    """The function and arguments for an operation whose numbers vary. Raises ``NotRerolled``."""
+    """The function and arguments for an operation with varying numbers. Raises ``NotRerolled``."""
     if target is aten.select.int:
         return _select_at, tuple(leaves)
     if target is aten.select_scatter.default:
@@ -71,9 +71,9 @@ def _varying(target: Any, leaves: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
 
 
 class _Body:
-    """A loop's body as a module of the iteration, the states, values from outside, and numbers that are not constant.
+    """A loop's body as a module of the iteration, the states, outside values, and non-constant numbers.
 
-    ``numbers`` has a constant, ``"size"`` for a size, or ``"index"`` for a tensor, for each number of the loop.
+    ``numbers`` has an entry for each number of the loop: a constant, ``"size"``, or ``"index"`` for a tensor.
     """
 
     def __init__(self, loop: Loop, outer: int, numbers: Sequence[int | str]) -> None:
@@ -107,7 +107,7 @@ class _Body:
 
     def _call(self, operation: Operation) -> Any:
         leaves = [self._value(leaf) for leaf in operation.leaves]
-        if operation.target is None:  # a row that is written to a tensor outside
+        if operation.target is None:  # a row that is written to an outside tensor
             return leaves[0]
         if isinstance(operation.target, Loop):
             (count, states, outer, numbers), _ = pytree.tree_unflatten(leaves, operation.tree)
@@ -175,9 +175,9 @@ def write_loop(
     indexes: Any = frozenset(),
     may_be_empty: bool = False,
 ) -> Node:
-    """Write a loop into a graph, whose bodies are among ``modules``; ``indexes`` are nodes that vary in a loop around.
+    """Write a loop into a graph, with its body in ``modules``; ``indexes`` are nodes that vary in an enclosing loop.
 
-    Raises ``NotRerolled``.
+    Raises ``NotRerolled`` where that is impossible.
     """
     if count in indexes:
         raise NotRerolled("its number of iterations differs in each iteration of the loop around it", None)
@@ -191,7 +191,7 @@ def write_loop(
 
 
 def run_loop(body: Any, count: Any, states: Sequence[Any], outer: Sequence[Any]) -> Any:
-    """The last states and all rows of a loop of ``count`` iterations, of which there is one at least."""
+    """The final states and all rows of a loop of ``count`` iterations, at least one."""
     held = len(states)
 
     def step(given: Any, iteration: Any) -> Any:
@@ -203,7 +203,7 @@ def run_loop(body: Any, count: Any, states: Sequence[Any], outer: Sequence[Any])
 
 
 def run_loop_or_none(body: Any, count: Any, states: Sequence[Any], outer: Sequence[Any]) -> Any:
-    """The same where ``count`` may be 0: a last iteration is computed again, or that before the first, and dropped."""
+    """As ``run_loop``, where ``count`` may be 0: computes one more iteration, and discards it."""
     held = len(states)
     places = torch.arange(count + 1)
     last_place = places[-1] - 1
@@ -218,7 +218,7 @@ def run_loop_or_none(body: Any, count: Any, states: Sequence[Any], outer: Sequen
 
 
 def _starts(states: Sequence[Any]) -> tuple[Any, ...]:
-    """The first states: there is one at least, as a scan needs it."""
+    """Initial states; a dummy if there are none, since a scan requires one."""
     return tuple(each.clone() for each in states) or (torch.zeros(()),)
 
 
@@ -291,7 +291,7 @@ def _forward(module: torch.nn.Module, program: Any, calls: GraphModule) -> Any:
 
 
 class _Writer:
-    """The graph of a module, from two rerolled traces: numbers in which they differ are computed from sizes."""
+    """The graph of a module from two rerolled traces; numbers that differ between them are computed from sizes."""
 
     def __init__(self, first: Unrolled, second: Unrolled) -> None:
         self.first, self.second = first, second
@@ -342,7 +342,7 @@ class _Writer:
         return written_expression(self.graph, self._expression(one, other, node), _Sizes(self))
 
     def _expression(self, one: int, other: int, node: Node) -> sympy.Expr:
-        """The expression of sizes that has these two values, the simplest of those that are near at hand."""
+        """The simplest expression of known sizes that has these two values."""
         symbol, found = self.first.symbol, list[Any]()
         for base in (symbol, *self.first.decisions.numbers):
             if base.free_symbols != {symbol}:
@@ -357,7 +357,7 @@ class _Writer:
 
 
 class _Sizes(dict[Any, Any]):
-    """Nodes of sizes by symbol, written when they are asked for."""
+    """Nodes of sizes by symbol, created on demand."""
 
     def __init__(self, writer: _Writer) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Modules to export, for tests, measurements and the table in docs/how-to/pytorch.md."""
+"""Modules to export, for tests, benchmarks and the table in docs/how-to/pytorch.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-#: The first axis of the first input varies.
+#: Dynamic first axis of the first input.
 BATCH: Mapping[int, Any] = {0: {0: "batch"}}
 
 CASES: dict[str, Case] = {}
@@ -17,7 +17,7 @@ CASES: dict[str, Case] = {}
 
 @dataclass(frozen=True)
 class Case:
-    """A module with the arguments of one call; both are made anew, with a fixed seed, by ``make``."""
+    """A module with the arguments of one call; ``make`` builds both with a fixed seed."""
 
     component: str
     name: str
@@ -45,7 +45,7 @@ class Apply(nn.Module):
 
 
 def case(component: str, name: str, *, dims: Any = BATCH, training: bool = False, quick: bool = False) -> Any:
-    """Register what builds a module and its examples. ``quick`` cases run in the tests, all of them are measured."""
+    """Register a function that builds a module and its examples. Tests run only ``quick`` cases, benchmarks all."""
 
     def register(build: Callable[[], tuple[Any, ...]]) -> Callable[[], tuple[Any, ...]]:
         assert name not in CASES, name
@@ -56,7 +56,7 @@ def case(component: str, name: str, *, dims: Any = BATCH, training: bool = False
 
 
 def function(component: str, name: str, compute: Callable[..., Any], *examples: Any, **flags: Any) -> None:
-    """Register a function; examples that are functions are called for their contents."""
+    """Register a function as a module; callable examples are called to make them."""
     case(component, name, **flags)(lambda: (compute, *(e() if callable(e) else e for e in examples)))
 
 

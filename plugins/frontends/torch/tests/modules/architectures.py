@@ -31,7 +31,7 @@ class Residual(nn.Module):
 
 
 class Concatenated(nn.Module):
-    """Branches beside each other."""
+    """Concatenated outputs of parallel branches."""
 
     def __init__(self, *branches):
         super().__init__()

@@ -4,7 +4,7 @@ from torch import nn
 
 from . import case, normal
 
-#: Name, module, shape of the input, and whether the tests run it.
+#: Name, module, shape of the input, and whether tests run it.
 LAYERS = [
     ("Linear", lambda: nn.Linear(4, 3), (2, 4), True),
     ("Linear without bias on a sequence", lambda: nn.Linear(4, 3, bias=False), (2, 5, 4), False),

@@ -12,13 +12,13 @@ from torch.utils import _pytree as pytree
 
 from . import Apply
 
-#: How many samples of an operator are looked at, and how many of these are taken, spread over them.
+#: Number of samples of an operator to look at, and number to select evenly among them.
 LOOKED_AT, TAKEN = 60, 3
 
 
 @functools.cache
 def operators() -> dict[str, Any]:
-    """By name and variant, what PyTorch knows of an operator; those that draw at random do so without a seed."""
+    """PyTorch's OpInfo by name and variant, except operators that draw random numbers without a seed."""
     from torch.testing._internal import common_methods_invocations as known
 
     known.wrapper_set_seed = lambda operator, *arguments, **keywords: operator(*arguments, **keywords)
@@ -26,13 +26,13 @@ def operators() -> dict[str, Any]:
 
 
 def dtype_of(info: Any) -> torch.dtype:
-    """float32 where the operator takes it."""
+    """float32 if the operator supports it."""
     known = info.supported_dtypes("cpu")
     return next(d for d in (torch.float32, torch.int64, torch.bool, *known) if d in known)
 
 
 def samples(name: str, taken: int = TAKEN) -> Iterator[tuple[Apply, tuple[Any, ...]]]:
-    """Modules that call the operator with one sample each, and the tensors of it."""
+    """Modules that call the operator with one sample each, and the sample's tensors."""
     info = operators()[name]
     torch.manual_seed(0)
     found = [

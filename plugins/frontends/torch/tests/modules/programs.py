@@ -1,4 +1,4 @@
-"""Control flow, training form, structures of inputs and outputs, dynamic shapes, detection."""
+"""Control flow, training mode, structured inputs and outputs, dynamic shapes, detection."""
 
 import torch
 from torch import nn
@@ -58,7 +58,7 @@ def control_flow_case_3():
 function("control flow", "a branch on a size", lambda x: x[:, :3] if x.shape[1] > 3 else x, normal(2, 5))
 function("control flow", "a loop over channels", lambda x: sum(x[:, k] * k for k in range(4)), normal(2, 5))
 
-# ----- training form --------------------------------------------------------------------------------------------------
+# ----- training mode --------------------------------------------------------------------------------------------------
 
 case("training form", "BatchNorm2d in training", training=True, quick=True)(
     lambda: (nn.BatchNorm2d(3), torch.randn(4, 3, 5, 5))
@@ -173,7 +173,7 @@ function("dynamic shapes", "windows that overlap", lambda x: x.unfold(1, 4, 2).m
 
 
 def decoded(anchors, deltas):
-    """Boxes from anchors and what a network says of them."""
+    """Boxes from anchors and the network's offsets."""
     size = anchors[:, 2:] - anchors[:, :2]
     center = anchors[:, :2] + size / 2 + deltas[:, :2] * size
     half = deltas[:, 2:].clamp(max=4.0).exp() * size / 2

@@ -1,4 +1,4 @@
-"""Rounding of float32: the distance of PyTorch itself from the same in float64."""
+"""Float32 rounding: tolerances from PyTorch's own difference between float32 and float64."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-#: By how much the rounding of another order of sums may be larger than PyTorch's own.
+#: Allowed multiple of PyTorch's own rounding error, for another order of summation.
 TIMES = 4
 
 
 def assert_within_rounding(found: Any, theirs: Any, exact: Any, what: str = "") -> None:
-    """``found`` is as close to ``exact``, PyTorch's in float64, as ``theirs``, PyTorch's in float32, but for ``TIMES``.
+    """Check that ``found`` is at most ``TIMES`` as far from the float64 result ``exact`` as PyTorch's float32
+    ``theirs``.
 
-    A number that happens to be right in float32 may be off by its last bits, as may one of the size of the largest.
+    Numbers that happen to be exact in float32 may be off by their last bits, or by those of the largest number.
     """
     found, theirs, exact = (np.asarray(each, np.float64) for each in (found, theirs, exact))
     assert found.shape == exact.shape, what

@@ -1,4 +1,4 @@
-"""Small models of the architectures that people train, freshly initialized, with an example of their input."""
+"""Small models of common architectures, freshly initialized, with an example input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Made = tuple[nn.Module, torch.Tensor]
 
 
 class Sum(nn.Module):
-    """``x + inner(x)``, behind a projection where the number of channels changes."""
+    """``x + inner(x)``, with a projection where the number of channels changes."""
 
     def __init__(self, inner: nn.Module, around: nn.Module | None = None) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Sum(nn.Module):
 
 
 class Dense(nn.Module):
-    """Each layer reads all before it."""
+    """A dense block: each layer reads the outputs of all earlier ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Unet(nn.Module):
 
 
 class Vision(nn.Module):
-    """Patches, a class token and places, through an encoder of two layers."""
+    """A vision transformer: patches, a class token and position embeddings, and an encoder of two layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Vision(nn.Module):
 
 
 class Attention(nn.Module):
-    """Self-attention by three layers of its own, as BERT has it."""
+    """Self-attention by three separate Linear layers, as in BERT."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class Layer(nn.Module):
 
 
 class Language(nn.Module):
-    """A language model of ``layers``, the head of which may be ``tied`` to the table; or a classifier."""
+    """A language model of ``layers`` with a head that may be ``tied`` to the embedding; or a classifier."""
 
     def __init__(self, layers: nn.ModuleList, *, tied: bool | None) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class Mixer(nn.Module):
 
 
 class Siamese(nn.Module):
-    """One tower for both halves of the input, with a normalization by running statistics."""
+    """One network for both halves of the input, with BatchNorm."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ class Translator(nn.Module):
 
 
 class Adapted(nn.Module):
-    """Adapters of low rank beside frozen layers: all second factors are zero at first, and so equal."""
+    """Low-rank adapters of frozen layers; all second factors are initially zero, and thus equal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ class Adapted(nn.Module):
 
 
 class Tables(nn.Module):
-    """Tables of categories, concatenated, and a perceptron with normalizations."""
+    """Concatenated embeddings of categories, followed by a perceptron with normalization."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -224,7 +224,7 @@ class Tables(nn.Module):
 
 
 class Normalized(nn.Module):
-    """Scale and shift that a module multiplies and adds by itself, three times."""
+    """Normalization with a manual scale and shift, three times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -240,7 +240,7 @@ class Normalized(nn.Module):
 
 
 class TiedLayers(nn.Module):
-    """Two layers, and two normalizations, of one weight each: the author tied them."""
+    """Two layers, and two normalizations, that share their weights on purpose."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ from tenonnx_training.preview import adagrad, adam, momentum
 
 
 def _arguments(draw: Any, slots: int) -> tuple[Any, ...]:
-    """Rate, count, and for one or two tensors themselves, their gradients and their slots, which are not negative."""
+    """Rate and count, then one or two tensors with their gradients and non-negative optimizer slots."""
     import numpy as np
 
     count = draw(st.integers(1, 2))

@@ -1,4 +1,4 @@
-"""Data for training and evaluation from files: archives of numpy, tables, and folders of images."""
+"""Data for training and evaluation from files: numpy archives, tables, and folders of images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DataOptions:
-    """The data, and the conversion of images to inputs of the model."""
+    """Options of the data, and of converting images to model inputs."""
 
     data: str
     labels: str | None
@@ -36,9 +36,9 @@ class DataOptions:
         output: str | None,
         validation: str | None = None,
     ) -> dict[str, Any]:
-        """The inputs, labels and weights that a model is trained or measured with, of ``data`` or ``validation``.
+        """Read the inputs, labels and weights in ``data`` or ``validation``, by name.
 
-        Classes of a folder for validation are numbered as in that of the data.
+        Class folders of the validation data have the same numbers as those of the training data.
         """
         from tenonnx.extend import InvalidCall
         from tenonnx_cli.extend import data_file
@@ -69,13 +69,13 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class ClassOptions:
-    """Settings of a loss or metric of classes."""
+    """Options of a classification loss or metric."""
 
     ignore_index: int | None
     class_axis: int | None
 
     def loss(self, name: str | None, state: TrainingState | None = None) -> Any:
-        """A loss by name, or that of a training state, as it is or with what these options say."""
+        """The loss by name, or the loss of a training state, with these options applied."""
         from tenonnx.extend import InvalidCall
         from tenonnx_training.losses import LOSSES, NegativeLogLikelihood, SoftmaxCrossEntropy
         from tenonnx_training.tables import OF_CLASSES, loss_of
@@ -96,7 +96,7 @@ class ClassOptions:
 
 
 def _numbers_of(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[float, ...]:
-    """``0.5`` or ``0.485,0.456,0.406``."""
+    """Parse ``0.5`` or ``0.485,0.456,0.406``."""
     try:
         return () if text is None else tuple(map(float, text.split(",")))
     except ValueError as error:

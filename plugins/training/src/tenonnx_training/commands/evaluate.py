@@ -76,7 +76,7 @@ def command(
     from tenonnx_training.measuring import finite
     from tenonnx_training.objective import beside
 
-    cost = classes.loss(loss or "softmax_cross_entropy")  # without a loss it speaks of metrics
+    cost = classes.loss(loss or "softmax_cross_entropy")  # without a loss, the options still apply to metrics
     measured = [beside(metric, cost) for metric in metrics] if loss is None else list(metrics)
 
     def evaluated(path: str) -> dict[str, float]:

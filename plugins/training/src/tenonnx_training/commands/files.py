@@ -31,7 +31,7 @@ class TrainingFiles:
 
     @property
     def written(self) -> dict[str, str | None]:
-        """The files that are written, by what they hold."""
+        """Paths of the files to write, by their content."""
         return {
             "output": self.output_file,
             "checkpoint": self.checkpoint,
@@ -52,7 +52,7 @@ class TrainingFiles:
         return found
 
     def check(self) -> None:
-        """Raise ``InvalidCall``, before a long training, where its results go nowhere or to a place that takes none."""
+        """Raise ``InvalidCall`` before a long training where its results would be lost or cannot be written."""
         from tenonnx.extend import InvalidCall
         from tenonnx.extend.formats import check_output
         from tenonnx_cli.extend import SUFFIXES, results_aside
@@ -93,7 +93,7 @@ class TrainingFiles:
                 check_output(path, overwrite=self.overwrite and option in ("--output", "--find-learning-rate"))
 
     def take_state(self, graph: Graph) -> None:
-        """Give ``graph`` the trained contents and the training state of the file to resume from, if there is one."""
+        """Copy the weights and the training state of the file to resume from, if any, to ``graph``."""
         from tenonnx.extend import InvalidCall
         from tenonnx_cli.extend import load_model
         from tenonnx_data import ClassNames
@@ -115,7 +115,7 @@ class TrainingFiles:
         ClassNames(graph).keep_all(source)
 
     def write(self, graph: Graph) -> None:
-        """Write the trained graph to its file, with averages of its weights where no training state goes along."""
+        """Write the trained graph, with averaged weights where the file has no training state."""
         import tenonnx as tx
         from tenonnx_training.state import averaged
 

@@ -99,7 +99,7 @@ def command(
 
 
 def _matching(graph: Graph, patterns: Sequence[str]) -> list[str]:
-    """The values of these names, and the inputs and variables that match a pattern."""
+    """The values with these names, and the inputs and variables that match a pattern."""
     from tenonnx.extend import InvalidCall
     from tenonnx.tools import did_you_mean, listing
 

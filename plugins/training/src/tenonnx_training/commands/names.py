@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 def losses(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
-    """The losses whose names begin so."""
+    """Names of losses with this prefix."""
     return [name for name in LOSS_NAMES if name.startswith(incomplete)]
 
 
 def metrics(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
-    """The metrics whose names begin so, and the losses, which are metrics, too."""
+    """Names of metrics with this prefix, including losses, which are metrics too."""
     return [name for name in dict.fromkeys((*METRIC_NAMES, *LOSS_NAMES)) if name.startswith(incomplete)]
 
 
 def optimizers(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
-    """The optimizers whose names begin so."""
+    """Names of optimizers with this prefix."""
     return [name for name in OPTIMIZER_NAMES if name.startswith(incomplete)]

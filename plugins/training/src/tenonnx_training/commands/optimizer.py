@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerOptions:
-    """An optimizer by name and what is said of it. ``schedule`` is a kind and its steps, None for the whole run."""
+    """An optimizer by name and its settings. ``schedule`` is a kind and its number of steps, None for the whole run."""
 
     optimizer: str | None
     learning_rate: float | None
     weight_decay: float | None
     schedule: tuple[str, int | None] | None
 
-    def made(
+    def build(
         self, graph: Graph, samples: int, epochs: int, batch_size: int | None, accumulate: int | None
     ) -> Optimizer:
-        """The optimizer that trains ``graph`` for so many epochs of so many samples."""
-        from tenonnx_training.settings import named_optimizer, settled
+        """The optimizer for training ``graph`` on ``samples`` samples for ``epochs`` epochs."""
+        from tenonnx_training.settings import named_optimizer, resolved_settings
 
         given = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
         changes = {name: value for name, value in given.items() if value is not None}
         found = named_optimizer(self.optimizer, graph.training_state, changes)
         if self.schedule is None:
             return found
-        known, _ = settled(graph.training_state, {"batch_size": batch_size, "accumulate": accumulate})
+        known, _ = resolved_settings(graph.training_state, {"batch_size": batch_size, "accumulate": accumulate})
         batches = -(-samples // int(known["batch_size"]))
         return _scheduled(graph, found, *self.schedule, run=epochs * -(-batches // int(known["accumulate"])))
 
 
 def _scheduled(graph: Graph, optimizer: Optimizer, kind: str, steps: int | None, *, run: int) -> Optimizer:
-    """``optimizer`` with a schedule that begins with its learning rate; ``run`` are the updates to come."""
+    """``optimizer`` with a schedule that starts at its learning rate; ``run`` is the number of updates to come."""
     from tenonnx.extend import InvalidCall
     from tenonnx_training.schedules import CosineDecay, LinearDecay, OneCycle, PolynomialDecay, StepDecay, WarmRestarts
     from tenonnx_training.updates import COUNT, UPDATES
@@ -69,17 +69,17 @@ def _scheduled(graph: Graph, optimizer: Optimizer, kind: str, steps: int | None,
     return dataclasses.replace(optimizer, learning_rate=rate)  # type: ignore[type-var]
 
 
-#: Kinds of schedules; the last two count steps of their own.
+#: Kinds of schedules; the last two need a number of steps.
 _SCHEDULES = ("cosine", "linear", "polynomial", "one-cycle", "step", "restarts")
 
 
 def _schedule(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, int | None] | None:
-    """``cosine:100`` as kind and steps."""
+    """Parse ``cosine:100`` into kind and steps."""
     if text is None:
         return None
     kind, colon, steps = text.partition(":")
     number = int(steps) if steps.isascii() and steps.isdigit() else 0
-    counted = kind in ("step", "restarts")  # which mean nothing without a number
+    counted = kind in ("step", "restarts")  # which need a number of steps
     if kind not in _SCHEDULES or (bool(colon) or counted) != (number > 0):
         kinds = ", ".join([*_SCHEDULES[:4], "cosine:100", *(f"{each}:100" for each in _SCHEDULES[4:])])
         raise click.BadParameter(f"{text!r} is not one of {kinds}", ctx, option)

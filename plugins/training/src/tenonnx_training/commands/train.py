@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 
 def _patterns(ctx: click.Context, option: click.Parameter, text: str | None) -> list[str] | None:
-    """``head.*,!head.bias`` as patterns."""
+    """Parse ``head.*,!head.bias`` into patterns."""
     return None if text is None else [pattern.strip() for pattern in text.split(",")]
 
 
 def _groups(ctx: click.Context, option: click.Parameter, texts: Sequence[str]) -> list[Group] | None:
-    """``head.*:rate=10,weight_decay=0`` as a group."""
+    """Parse ``head.*:rate=10,weight_decay=0`` into a group."""
     found = []
     for text in texts:
         pattern, _, settings = text.rpartition(":")
@@ -60,7 +60,7 @@ def _groups(ctx: click.Context, option: click.Parameter, texts: Sequence[str]) -
     return found or None
 
 
-#: How click reads the options of a training, by their kind.
+#: Click settings of the options of a training, by kind.
 _KINDS: Mapping[str, Mapping[str, Any]] = {
     "flag": {"is_flag": True},
     "text": {},
@@ -135,7 +135,7 @@ def command(
         arrays = read()
         options |= {
             "loss": classes.loss(loss, graph.training_state),
-            "optimizer": optimizer.made(
+            "optimizer": optimizer.build(
                 graph, samples_of(arrays), options["epochs"], options["batch_size"], options["accumulate"]
             ),
             "validation": None if validation is None else read(validation=validation),
@@ -186,7 +186,7 @@ def command(
 
 
 def _say_rate(model: str, search: RateSearch, files: TrainingFiles, *, as_json: bool) -> None:
-    """Print the rate that a range test suggests, and draw its losses."""
+    """Print the learning rate that a range test suggests, and plot its losses."""
     assert files.rates is not None
     suggestion = search.suggestion
     search.save(files.rates)
@@ -200,7 +200,7 @@ def _say_rate(model: str, search: RateSearch, files: TrainingFiles, *, as_json: 
 
 @contextlib.contextmanager
 def _before_any_step() -> Iterator[None]:
-    """Say on Ctrl-C that there is nothing to go on from yet."""
+    """Report on Ctrl-C that no step was made, so that there is nothing to resume."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,1 +1,1 @@
-"""Files of ``torch.export``: read from their JSON and raw weights, without running anything that they bring."""
+"""Files of ``torch.export``: read from their JSON and raw weights, without executing code from the file."""

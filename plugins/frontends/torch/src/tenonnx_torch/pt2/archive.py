@@ -1,4 +1,4 @@
-"""The archive of a file: a zip of stored members in one folder, with weights as raw bytes."""
+"""The archive format: a zip file with stored members in one folder, and weights as raw bytes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import torch
 from tenonnx import limits
 from tenonnx.extend import InvalidCall, InvalidModel
 
-#: What to do about a file that is refused.
+#: Advice for a file that is rejected.
 TRUST = "give trust=True (--trust) for a file of your own: PyTorch then runs what it brings"
 
-#: By the number of an element type in a file its type.
+#: Element types by their number in a file.
 DTYPES: Mapping[int, torch.dtype] = {
     1: torch.uint8,
     2: torch.int8,
@@ -46,15 +46,15 @@ DTYPES: Mapping[int, torch.dtype] = {
 
 _STRIDED = 7
 
-#: Names of parameters, buffers and modules: they become Python code of PyTorch's, so that they hold no quotes.
+#: Names of parameters, buffers and modules. PyTorch generates Python code with them, so quotes are not allowed.
 DOTTED = re.compile(r"[\w.:/+@ \-]{0,512}")
 
 
 class Archive:
-    """Members of a file by their paths.
+    """Members of a file by path.
 
-    Raises ``InvalidModel`` for another file, and ``InvalidCall`` for one of an older version, with pickled weights,
-    and for one that holds only compiled code.
+    Raises ``InvalidModel`` for another kind of file. Raises ``InvalidCall`` for an older format, for pickled weights,
+    and for a file that contains only compiled code.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -100,7 +100,7 @@ class Archive:
         return found
 
     def program(self) -> tuple[str, dict[str, Any]]:
-        """The name and the JSON of the only program."""
+        """Name and JSON of the only program."""
         names = [name for name in self._members if re.fullmatch(r"models/[^/]+\.json", name)]
         if any(name.startswith("data/aotinductor/") for name in self._members) and not names:
             raise InvalidCall("the archive contains compiled code but no program", do="save it with torch.export.save")
@@ -113,7 +113,7 @@ class Archive:
         return names[0].removeprefix("models/").removesuffix(".json"), self.json(names[0])
 
     def json(self, name: str) -> dict[str, Any]:
-        """The mapping that a member holds."""
+        """The JSON object in a member."""
         try:
             found = json.loads(self._bytes(name))
         except (ValueError, RecursionError) as error:
@@ -131,7 +131,7 @@ class Archive:
             raise InvalidModel(f'cannot read member "{name[:200]}" of the archive', given=str(error)[:200]) from error
 
     def tensors(self, folder: str, config: str) -> dict[str, torch.Tensor]:
-        """The tensors that a config lists; those of one member share elements. Raises ``InvalidCall`` for pickles."""
+        """The tensors that a config lists; tensors of one member share memory. Raises ``InvalidCall`` for pickles."""
         listed = self.json(f"data/{folder}/{config}").get("config")
         if not isinstance(listed, dict):
             raise InvalidModel(f'the archive lists no "{folder}"')
@@ -160,7 +160,7 @@ class Archive:
 
 
 def _strided(data: bytearray, meta: Mapping[str, Any]) -> torch.Tensor:
-    """A view of raw elements. Raises ``ValueError`` where it leaves them."""
+    """A view of raw elements. Raises ``ValueError`` where it exceeds them."""
     if meta["layout"] != _STRIDED or meta["dtype"] not in DTYPES:
         raise ValueError(f"layout {meta['layout']}, element type {meta['dtype']}")
     dtype = DTYPES[meta["dtype"]]

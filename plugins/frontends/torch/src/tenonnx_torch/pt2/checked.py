@@ -1,8 +1,8 @@
-"""The JSON of a program: every name, operator and expression in it is checked before PyTorch sees it.
+"""Validation of a program's JSON: names, operators and expressions are checked before PyTorch reads them.
 
-PyTorch evaluates expressions of sizes, imports and calls what an operator or a structure names, and writes names into
-Python code that it runs. So operators are those of ``effectless_operators.txt``, expressions are parsed by ours, and
-names are identifiers.
+PyTorch evaluates expressions of sizes, imports and calls objects by name, and writes names into Python code that it
+executes. Therefore operators must be in ``effectless_operators.txt``, expressions are parsed by our own parser, and
+names must be identifiers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tenonnx.extend import InvalidCall, InvalidModel
 from tenonnx_torch.pt2.archive import DOTTED, TRUST
 from tenonnx_torch.pt2.expressions import SYMBOL, parsed
 
-#: Functions of sizes, by the name in a file.
+#: Functions of sizes, by their names in files.
 _OF_SIZES = frozenset(
     {
         *(f"_operator.{name}" for name in ("eq", "ne", "le", "ge", "lt", "gt", "neg", "pos", "mul", "add", "sub")),
@@ -33,19 +33,19 @@ _OF_SIZES = frozenset(
     }
 )
 
-#: Structures of arguments and results that are made of their parts alone.
+#: Containers of arguments and results that execute no code.
 _STRUCTURES = frozenset({"builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict"})
 
-#: Keys under which a program holds objects of code.
+#: Keys of objects with code.
 _OBJECTS = frozenset({"as_custom_obj", "custom_obj", "token"})
 
-#: Keys whose texts are parts of dotted names, such as ``encoder.0.weight``.
+#: Keys of dotted names, such as ``encoder.0.weight``.
 _DOTTED = frozenset({"parameter_name", "buffer_name", "tensor_constant_name", "fqn"})
 
-#: Keys whose texts are names of values.
+#: Keys of names of values.
 _NAMES = frozenset({"name", "as_name", "user_input_name"})
 
-#: Mappings whose keys are names of values.
+#: Mappings keyed by names of values.
 _BY_NAME = frozenset({"tensor_values", "sym_int_values", "sym_float_values", "sym_bool_values", "range_constraints"})
 
 _DEEPEST = 64
@@ -53,7 +53,7 @@ _DEEPEST = 64
 
 @cache
 def effectless_operators() -> Mapping[str, frozenset[str]]:
-    """Names of operators, without their overloads, by namespace."""
+    """Names of operators without side effects, without overloads, by namespace."""
     found: dict[str, set[str]] = {}
     names: set[str] = set()
     for line in files("tenonnx_torch.pt2").joinpath("effectless_operators.txt").read_text().splitlines():
@@ -65,10 +65,10 @@ def effectless_operators() -> Mapping[str, frozenset[str]]:
 
 
 def checked(program: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the program for PyTorch's reader, whose expressions are objects, without notes and guards.
+    """A copy of the program for PyTorch's reader, with expressions as parsed objects, and without metadata and guards.
 
-    Raises ``InvalidCall`` listing operators, objects and structures that may run code, and ``InvalidModel`` for names
-    and expressions that no exporter writes.
+    Raises ``InvalidCall`` listing operators, objects and containers that may execute code, and ``InvalidModel`` for
+    names and expressions that no exporter writes.
     """
     wanted = list(dict.fromkeys(_refusals(program)))
     if wanted:
@@ -158,7 +158,7 @@ def _structure(text: Any) -> dict[str, Any]:
 
 
 def _plain_structure(text: Any) -> str:
-    """A structure whose keys are numbers, or texts without quotes, which become Python code of PyTorch's."""
+    """A container whose keys are numbers or texts without quotes, since PyTorch generates Python code with them."""
 
     def plain(each: Any, depth: int) -> dict[str, Any]:
         if not isinstance(each, dict) or depth > _DEEPEST or not isinstance(each.get("children_spec"), list):
@@ -201,7 +201,7 @@ def _is_identifier(name: str) -> bool:
 
 
 def _name(name: Any) -> Any:
-    """A name of a value; empty and None for values without one."""
+    """A valid name of a value; empty and None for values without a name."""
     if name is None or name == "":
         return name
     if not isinstance(name, str) or not _is_identifier(name) or keyword.iskeyword(name):
@@ -224,7 +224,7 @@ def _dotted(name: Any) -> Any:
 
 
 def _notes(notes: Any) -> dict[str, str]:
-    """The notes of a node about its modules; others may hold code."""
+    """The metadata of a node about its modules; other metadata may contain code."""
     kept = notes.get("nn_module_stack") if isinstance(notes, dict) else None
     is_plain = isinstance(kept, str) and all(
         DOTTED.fullmatch(part) and part.count(",") == 0 for each in kept.split(";") for part in each.split(",")
@@ -237,7 +237,7 @@ def _invalid(what: str, given: Any) -> InvalidModel:
     return InvalidModel(f"{what} in the program is not valid", given=repr(given)[:200])
 
 
-#: By key of the JSON, what is made of the value under it.
+#: Validators of JSON values, by key.
 _RULES: Mapping[str, Callable[[Any], Any]] = {
     "expr_str": parsed,
     **dict.fromkeys(_NAMES, _name),

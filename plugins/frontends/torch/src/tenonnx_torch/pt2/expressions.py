@@ -1,4 +1,4 @@
-"""Expressions of sizes, such as ``Mul(Integer(2), Symbol('s0', integer=True))``: parsed, and not evaluated."""
+"""Expressions of sizes, such as ``Mul(Integer(2), Symbol('s0', integer=True))``: parsed without ``eval``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenonnx.extend import InvalidModel
 
 _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<number>-?\d+)|'(?P<text>[^'\\]*)'|(?P<mark>[(),=]))")
 
-#: Names that symbols of sizes have.
+#: Names of symbols of sizes.
 SYMBOL = re.compile(r"[a-zA-Z_]\w{0,99}")
 
 _ASSUMPTIONS = frozenset({"integer", "positive", "nonnegative", "negative", "real", "rational", "finite", "nonzero"})
@@ -25,7 +25,7 @@ _WIDEST = 64
 _LARGEST = 1 << 128
 _HIGHEST_POWER = 8
 
-#: Functions of any expressions, by the name under which ``sympy.srepr`` writes them.
+#: Functions of expressions, by their names in ``sympy.srepr``.
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **{name: getattr(sympy, name) for name in ("Add", "Mul", "Max", "Min", "And", "Or", "Not", "Abs", "Piecewise")},
     **{name: getattr(sympy, name) for name in ("Equality", "Unequality", "GreaterThan", "LessThan")},
@@ -52,9 +52,9 @@ _NUMBERS: Mapping[str, Callable[[], Any]] = {
 
 
 def parsed(text: Any) -> sympy.Basic:
-    """The expression that ``sympy.srepr`` wrote as ``text``. Raises ``InvalidModel`` for anything else.
+    """Parse an expression that ``sympy.srepr`` wrote. Raises ``InvalidModel`` for anything else.
 
-    Numbers, powers and the length are bounded, so that no expression takes more than moments.
+    Numbers, powers and the length are bounded, so that evaluation is fast.
     """
     if not isinstance(text, str) or len(text) > _LONGEST:
         raise _invalid(text)
@@ -62,7 +62,7 @@ def parsed(text: Any) -> sympy.Basic:
         found = _Parser(text).whole()
     except InvalidModel:
         raise
-    except Exception as error:  # sympy has many
+    except Exception as error:  # sympy raises many kinds
         raise _invalid(text) from error
     return found
 
@@ -120,7 +120,7 @@ class _Parser:
                 raise _invalid(self._text)
             return _CONSTANTS[name]
         arguments, options = self._arguments(depth)
-        return _bounded(self._made(name, arguments, options), self._text)
+        return _bounded(self._call(name, arguments, options), self._text)
 
     def _arguments(self, depth: int) -> tuple[list[Any], dict[str, Any]]:
         self._next("mark", "(")
@@ -140,7 +140,7 @@ class _Parser:
         self._next("mark", ")")
         return arguments, options
 
-    def _made(self, name: str, arguments: list[Any], options: Mapping[str, Any]) -> Any:
+    def _call(self, name: str, arguments: list[Any], options: Mapping[str, Any]) -> Any:
         if name in ("Symbol", "Integer", "Rational", "Float"):
             return self._atom(name, arguments, options)
         if options or not all(isinstance(each, sympy.Basic) for each in arguments):
@@ -174,7 +174,7 @@ class _Parser:
 
 
 def _bounded(found: Any, text: str) -> Any:
-    """An expression whose numbers are not too large for what is computed with them next."""
+    """Reject an expression with numbers too large for further computation."""
     numbers = found.atoms(sympy.Rational) if isinstance(found, sympy.Basic) else ()
     if any(abs(each.p) > _LARGEST or each.q > _LARGEST for each in numbers):
         raise _invalid(text)

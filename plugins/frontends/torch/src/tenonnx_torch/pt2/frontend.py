@@ -1,4 +1,4 @@
-"""The front end for ``.pt2`` files, and, with trust, for files of TorchScript and pickled modules."""
+"""Front end for ``.pt2`` files, and, with trust, for files of TorchScript and pickled modules."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def read(
     trust: bool = False,
     **options: Any,
 ) -> Graph:
-    """The graph of the program or module in a file, with the options of ``tenonnx_torch.frontend.read``.
+    """Read the program or module in a file as a graph, with the options of ``tenonnx_torch.frontend.read``.
 
-    A ``.pt2`` file that ``torch.export.save`` has written is read without running anything of it, as long as its
-    operators are on a list of those without effects, and verified in a worker process; examples are made up at the
-    sizes of its own unless they are given. Other files, TorchScript and pickles of modules, are refused unless
-    ``trust`` is True, as reading them runs code. Raises ``InvalidCall`` for a refused file, ``InvalidModel`` for a
-    broken file, and what ``tenonnx_torch.frontend.read`` raises.
+    A ``.pt2`` file from ``torch.export.save`` is read without executing code from it, provided that its operators have
+    no side effects. It is verified in a worker process, by default with random inputs of the sizes in the file. Other
+    files, TorchScript and pickled modules, are rejected unless ``trust`` is True, because reading them executes code.
+    Raises ``InvalidCall`` for a rejected file, ``InvalidModel`` for a broken one, and the errors of
+    ``tenonnx_torch.frontend.read``.
     """
     is_verified = options.get("verify", True) is not False
     held, examples, options = _with_examples(_held(path, trust, is_verified), examples, options)
@@ -45,7 +45,7 @@ def read(
 def verifier(
     path: str | os.PathLike[str], *examples: Any, trust: bool = False, **options: Any
 ) -> Callable[..., Verification]:
-    """Verifier of a graph against the program or module in a file."""
+    """A function that verifies a graph against the program or module in a file."""
     held, examples, options = _with_examples(_held(path, trust, True), examples, options)
     return frontend.verifier(held, *examples, **options)
 
@@ -53,7 +53,7 @@ def verifier(
 def _with_examples(
     held: Any, examples: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Examples of a scripted module by ``input_shape``, as it is traced with some before they are looked at."""
+    """Make examples of a scripted module from ``input_shape``, since tracing needs them first."""
     if examples or not isinstance(held, torch.jit.ScriptModule) or not options.get("input_shape"):
         return held, examples, options
     made, keywords, _ = made_up(held, options["input_shape"])
@@ -77,7 +77,7 @@ def _held(path: str | os.PathLike[str], trust: bool, is_verified: bool) -> Any:
 
 
 def _trusted(path: str | os.PathLike[str], is_program: bool) -> Any:
-    """A program or module that PyTorch itself reads. Raises ``InvalidModel``, and ``InvalidCall`` for bare weights."""
+    """Load a program or module by PyTorch. Raises ``InvalidModel``, and ``InvalidCall`` for bare weights."""
     try:
         with warnings.catch_warnings(action="ignore"):
             if is_program:
@@ -85,7 +85,7 @@ def _trusted(path: str | os.PathLike[str], is_program: bool) -> Any:
             if _is_script(path):
                 return torch.jit.load(path, map_location="cpu").eval()
             found = torch.load(path, map_location="cpu", weights_only=False)
-    except Exception as error:  # whatever the file raises
+    except Exception as error:  # the file may raise anything
         given = " ".join(str(error).split())[:300]
         raise InvalidModel(f'PyTorch cannot read "{os.fspath(path)}"', given=given) from error
     if not isinstance(found, torch.nn.Module | torch.export.ExportedProgram):

@@ -1,4 +1,4 @@
-"""The program of a file in a worker process."""
+"""Running the program of a file in a worker process."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from torch.utils import _pytree as pytree
 from tenonnx.extend.checks import SourceProcess, size_of
 from tenonnx_torch.examples import to_numpy, to_tensor
 
-#: The functions that the worker process serves.
+#: Module of the functions that the worker process runs.
 _FUNCTIONS = Path(__file__).with_name("program_process.py")
 
 
 def start() -> None:
-    """Start the process, which imports PyTorch while this one goes on."""
+    """Start the process, which imports PyTorch in parallel to this one."""
     SourceProcess(_FUNCTIONS, "PyTorch", imports=["torch"]).start()
 
 
 class ProgramFile:
-    """The program of a file as a function that runs in a worker process."""
+    """The program of a file as a function; it runs in a worker process."""
 
     def __init__(self, path: Path, program: Any) -> None:
         self._process = SourceProcess(_FUNCTIONS, "PyTorch", size_of(path), [str(path.absolute())], ["torch"])
         self._structures = program.call_spec.in_spec, program.call_spec.out_spec
 
     def __call__(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any], seed: int) -> Any:
-        """Result of the program.
+        """Run the program.
 
-        Raises ``TypeError`` for arguments of another structure, ``CallFailed`` for what PyTorch raises, and
-        ``WorkerEnded`` where the file ended the process.
+        Raises ``TypeError`` for arguments of another structure, ``CallFailed`` for PyTorch's errors, and
+        ``WorkerEnded`` where the process ended unexpectedly.
         """
         taken, given = self._structures
         names = taken.children()[1].context

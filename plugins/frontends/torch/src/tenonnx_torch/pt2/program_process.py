@@ -1,6 +1,6 @@
-"""PyTorch in a worker process, since some programs end it or keep it busy for ever.
+"""Functions of the worker process for PyTorch programs, since some programs crash or hang.
 
-The file is read here again, by the same checks, so that what is run is what was checked.
+The file is read and validated again here, so that exactly the validated content runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def opened(path: str) -> tuple[Any, Any]:
 
 
 def outputs(source: tuple[Any, Any], leaves: list[Any], seed: int) -> list[Any]:
-    """The leaves of what the program returns for the leaves of its arguments; tensors are arrays."""
+    """Run the program on the leaves of its arguments; returns the leaves of its result, with tensors as arrays."""
     program, module = source
     given = [to_tensor(each) if isinstance(each, np.ndarray) else each for each in leaves]
     arguments, keywords = pytree.tree_unflatten(given, program.call_spec.in_spec)

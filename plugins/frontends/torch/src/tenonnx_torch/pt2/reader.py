@@ -1,4 +1,4 @@
-"""A file of ``torch.export`` as a program of PyTorch."""
+"""Reading a file of ``torch.export`` as a PyTorch program."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tenonnx_torch.pt2.checked import checked, resolved
 
 
 def program_of_file(path: str | os.PathLike[str]) -> Any:
-    """The program of a ``.pt2`` file, with example inputs made up at the sizes of its own.
+    """The program of a ``.pt2`` file, with random example inputs of the sizes in the file.
 
-    PyTorch builds the graph from the JSON that was checked, with weights from raw bytes. Raises ``InvalidModel`` for a
-    broken file, ``InvalidCall`` for one that cannot be read without running what it brings, and ``LimitExceeded``.
+    PyTorch builds the graph from the validated JSON, with weights from raw bytes. Raises ``InvalidModel`` for a broken
+    file, ``InvalidCall`` for one that cannot be read without executing its code, and ``LimitExceeded``.
     """
     with Archive(path) as archive:
         name, listed = archive.program()
@@ -37,7 +37,7 @@ def program_of_file(path: str | os.PathLike[str]) -> Any:
         built.example_inputs = _examples(built)
     except TenonnxError:
         raise
-    except Exception as error:  # the reader of PyTorch has many
+    except Exception as error:  # PyTorch's reader raises many kinds
         given = " ".join(str(error).split())[-300:] or type(error).__name__
         raise InvalidModel(f'PyTorch {torch.__version__} cannot read "{path}"', given=given) from error
     _check_sizes(built)
@@ -45,7 +45,7 @@ def program_of_file(path: str | os.PathLike[str]) -> Any:
 
 
 def _nodes(program: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Nodes of a program and of the graphs inside."""
+    """Nodes of a program and its subgraphs."""
     found: list[Mapping[str, Any]] = []
     pending: list[Any] = [program]
     while pending:
@@ -73,7 +73,7 @@ def _built(program: Mapping[str, Any], state: Mapping[str, Any], constants: Mapp
 
 
 def _examples(program: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of the sizes with which the program was exported, or of small ones, with the contents made up."""
+    """Random arguments of the sizes with which the program was exported, or of small ones."""
     generator = torch.Generator().manual_seed(0)
     placeholders = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     leaves = []
@@ -104,7 +104,7 @@ def _hint(size: Any) -> int:
 
 
 def _check_sizes(program: Any) -> None:
-    """Raise ``LimitExceeded`` where a value of the program is larger than the limit, before any is computed."""
+    """Raise ``LimitExceeded`` where a value of the program exceeds the memory limit, before computing any."""
 
     class Sized(torch.fx.Interpreter):
         def run_node(self, node: Any) -> Any:

@@ -1,8 +1,8 @@
 """Rules ``torch``: ops as functions of tensors and attributes.
 
-Importing a module of this package registers its rules; ``tenonnx_torch.module`` imports them all. A package gives its
-own ops such rules by ``op.rule("torch", function)``. A rule returns ``NotImplemented`` where PyTorch has no form for
-its arguments; then numpy computes, and the gradient is that of the op.
+Importing a module of this package registers its rules; ``tenonnx_torch.module`` imports them all. Packages register
+rules of their ops by ``op.rule("torch", function)``. A rule returns ``NotImplemented`` for arguments that PyTorch does
+not support; then numpy computes the op, with the gradient by its vjp.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tenonnx_torch.values import is_fake
 
 TORCH = rule_kind("torch", "tensors, then attributes; a tensor, a tuple, or NotImplemented")
 
-#: The same where some of the tensors are uint32, or arrays of it.
+#: Rules for calls with uint32 tensors, or with numpy arrays of uint32.
 UNSIGNED = rule_kind("torch.unsigned", "as torch, but some tensors are uint32, or arrays of numpy of it")
 
 
 def rule(
     *ops: Op, takes: Callable[..., bool] | None = None, moves: bool = False, numbers: Sequence[int] = ()
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give ops a rule. Calls for which ``takes``, called with values and attributes, is False go by the body.
+    """Register a rule for ops. Calls for which ``takes(*values, **attributes)`` is False are expanded to the op's body.
 
-    Ops that only move elements take floats in place of quantized values, through which gradients pass then. At the
-    positions ``numbers`` a rule takes ``Numbers`` where they are known, and tensors elsewhere: ``ints`` reads both.
+    ``moves``: the ops only move elements, so that they accept floats in place of quantized values, for gradients.
+    ``numbers``: positions at which the rule accepts ``Numbers`` or tensors; ``ints`` reads both.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,9 +45,9 @@ def rule(
 
 
 def ints(held: torch.Tensor | Numbers) -> list[Any]:
-    """Sizes, positions or axes, each an ``int`` or a ``torch.SymInt``.
+    """Sizes, indices or axes, each an ``int`` or a ``torch.SymInt``.
 
-    Raises ``NotRepresentable`` where a trace would have to know the contents of a tensor.
+    Raises ``NotRepresentable`` where a trace would need the contents of a tensor.
     """
     if isinstance(held, Numbers):
         return held.ints
@@ -57,21 +57,21 @@ def ints(held: torch.Tensor | Numbers) -> list[Any]:
 
 
 def is_empty(x: torch.Tensor) -> bool:
-    """Whether a tensor is known to have no elements; symbolic sizes are taken for positive ones."""
+    """Whether a tensor certainly has no elements; symbolic sizes are assumed to be positive."""
     return any(isinstance(n, int) and not n for n in x.shape)
 
 
 def axes_of(axes: torch.Tensor | Numbers | None, rank: int) -> list[int]:
-    """Axes counted from the front, all of them where none are given."""
+    """Non-negative axes; all axes by default."""
     return list(range(rank) if axes is None else dict.fromkeys(axis % rank if rank else 0 for axis in ints(axes)))
 
 
 def wrapped(indices: torch.Tensor, length: Any) -> torch.Tensor:
-    """Indices counted from the front."""
+    """Non-negative indices."""
     indices = indices.long()
     return torch.where(indices < 0, indices + length, indices)
 
 
 def filled(value: Sequence[int] | None, number: int, rank: int) -> list[int]:
-    """An attribute with a number for each axis, or its default."""
+    """An attribute with one number for each axis, or its default."""
     return [number] * rank if value is None else list(value)

@@ -1,4 +1,4 @@
-"""Ops that move, choose and count elements, and that reduce axes."""
+"""Ops that move, select and count elements, and reductions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def size_rule(x: torch.Tensor) -> Numbers:
 @rule(ops.reshape, moves=True, numbers=[1])
 def reshape_rule(x: torch.Tensor, shape: torch.Tensor | Numbers, *, allowzero: int) -> torch.Tensor:
     sizes = [x.shape[k] if _is(n, 0) and not allowzero else n for k, n in enumerate(ints(shape))]
-    if is_empty(x) and any(_is(n, -1) for n in sizes):  # what is left of nothing
+    if is_empty(x) and any(_is(n, -1) for n in sizes):  # -1 is ambiguous for empty tensors
         rest = torch.Size(n for n in sizes if n != -1).numel()
         sizes = [(0 if not rest else x.numel() // rest) if n == -1 else n for n in sizes]
     return x.reshape(sizes)
@@ -73,12 +73,12 @@ def expand_rule(x: torch.Tensor | Numbers, shape: torch.Tensor | Numbers) -> tor
     return found
 
 
-#: Marks a tensor along one axis in which no element is zero, whose length may be symbolic.
+#: Attribute of a 1-D tensor without zeros, possibly of symbolic length, for NonZero.
 _FILLED = "_tenonnx_filled"
 
 
 def _broadcast(own: Any, asked: Any) -> Any:
-    """The size of an axis of ``own`` elements. A symbolic size that is asked for is 1 or the size that is fixed."""
+    """The broadcast size of an axis. A symbolic requested size is assumed to be 1 or the other static size."""
     if _is(asked, 1) or (isinstance(own, int) and own != 1 and not isinstance(asked, int)):
         return own
     if isinstance(own, int) or isinstance(asked, int):
@@ -87,7 +87,7 @@ def _broadcast(own: Any, asked: Any) -> Any:
 
 
 def _is(size: Any, number: int) -> bool:
-    """Whether a size is known to be a number, without a condition on symbolic sizes."""
+    """Whether a size is known to be a number, without a guard on symbolic sizes."""
     return isinstance(size, int) and size == number
 
 
@@ -130,18 +130,18 @@ def slice_rule(x: torch.Tensor, starts: Any, ends: Any, axes: Any, steps: Any) -
     for axis, start, end, step in zip(
         where, begins, ints(ends), ints(steps) if steps is not None else [1] * len(begins), strict=True
     ):
-        if step < 0:  # the element before the last is the second one of a flipped axis
+        if step < 0:  # a negative step is a positive one on the flipped axis
             x, start, end, step = x.flip(axis), -1 - start, -1 - end, -step
         x = x[(*[slice(None)] * axis, slice(_near(start), _near(end), step))]
     return x
 
 
 def _near(position: Any) -> Any:
-    """A position within the range of integers that PyTorch slices by."""
+    """Clamp a position to the range of integers in PyTorch's slices."""
     return max(-_FAR, min(position, _FAR)) if isinstance(position, int) else position
 
 
-#: Beyond the end of any axis.
+#: A position beyond the end of any axis.
 _FAR = 2**62
 
 
@@ -156,7 +156,7 @@ def pad_rule(x: torch.Tensor, pads: Any, value: torch.Tensor | Numbers | None, a
     for axis, pair in both.items():
         cut = sum(n for n in pair if isinstance(n, int) and n < 0)
         if cut and x.shape[axis] + cut < 0:
-            return NotImplemented  # more is taken away than there is, before something is added
+            return NotImplemented  # it crops more than the axis has before it pads
     flat = [n for axis in reversed(range(x.ndim)) for n in both.get(axis, (0, 0))]
     if isinstance(value, torch.Tensor) and is_traced(value):
         return NotImplemented
@@ -164,7 +164,7 @@ def pad_rule(x: torch.Tensor, pads: Any, value: torch.Tensor | Numbers | None, a
     return functional.pad(x, flat, value=fill)
 
 
-# ----- positions ------------------------------------------------------------------------------------------------------
+# ----- gather and scatter ---------------------------------------------------------------------------------------------
 
 
 @rule(ops.gather, moves=True)
@@ -185,7 +185,7 @@ def gather_nd_rule(x: torch.Tensor, indices: torch.Tensor, *, batch_dims: int) -
 
 
 def _batches(x: torch.Tensor, rank: int, batch_dims: int) -> list[torch.Tensor]:
-    """For each axis of a batch its positions, along that axis of indices."""
+    """Indices of each batch axis, broadcast along that axis of ``indices``."""
     return [
         torch.arange(x.shape[axis], device=x.device).reshape([-1 if k == axis else 1 for k in range(rank)])
         for axis in range(batch_dims)
@@ -196,7 +196,7 @@ def _tuples(x: torch.Tensor, indices: torch.Tensor, batch_dims: int = 0) -> tupl
     return tuple(wrapped(indices[..., k], x.shape[batch_dims + k]) for k in range(indices.shape[-1]))
 
 
-#: What ONNX calls ways to combine, and PyTorch.
+#: PyTorch's names of the scatter reductions of ONNX.
 _WAYS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 
@@ -281,7 +281,7 @@ def _reducing(function: Callable[[torch.Tensor, Sequence[int], bool], Any]) -> C
     def reduced(data: torch.Tensor, axes: Any, *, keepdims: int, noop_with_empty_axes: int) -> Any:
         given = None if axes is None or not ints(axes) else axes
         if given is None and noop_with_empty_axes:
-            return NotImplemented  # numpy's rule knows which ops still do what they do to each element
+            return NotImplemented  # numpy's rule knows which of these ops still apply their elementwise part
         where = axes_of(given, data.ndim)
         return function(data, where, bool(keepdims)) if data.ndim else NotImplemented
 

@@ -21,7 +21,7 @@ from tenonnx_torch.traced_control import (
 )
 from tenonnx_torch.values import NATIVE, is_traced, tensors_in, to_arrays
 
-#: The rules of numpy for these take elements as they come.
+#: The numpy rules of these ops accept elements of any type.
 for _op in (
     ops.sequence_construct,
     ops.sequence_empty,
@@ -38,7 +38,7 @@ for _op in (
 
 
 def _at_a_position(op: Op) -> None:
-    """The same for ops whose last input is a position."""
+    """Register the numpy rule of an op whose last input is a position."""
     found = find_rule(op, "numpy")
     assert found is not None
     rule(op)(lambda *inputs: found(*inputs[:-1], to_arrays(inputs[-1])))

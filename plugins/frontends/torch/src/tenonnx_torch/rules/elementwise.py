@@ -1,4 +1,4 @@
-"""Ops that compute element by element."""
+"""Elementwise ops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx.extend import DType
 from tenonnx_torch.rules import rule
 from tenonnx_torch.values import NATIVE, is_traced
 
-#: Functions of PyTorch that take what the op takes.
+#: PyTorch functions with the op's signature.
 _SAME: dict[Any, Any] = {
     ops.absolute: torch.abs,
     ops.neg: torch.neg,
@@ -100,7 +100,7 @@ def div_rule(a: torch.Tensor, b: torch.Tensor) -> Any:
 
 
 def _has_zero(divisor: torch.Tensor) -> bool:
-    """Whether numpy has to divide; a trace, which does not know that, takes divisors for other numbers than zero."""
+    """Whether numpy has to divide because of a zero; a trace assumes nonzero divisors."""
     return not is_traced(divisor) and bool((divisor == 0).any())
 
 

@@ -1,4 +1,4 @@
-"""Ops that are layers: products, convolutions, pooling, normalization."""
+"""Layers: matrix products, convolutions, pooling, normalization."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _pads(
     pads: Sequence[int] | None,
     auto_pad: str,
 ) -> list[int]:
-    """Padding before and after each axis of an image, the last axis first as PyTorch pads."""
+    """Padding before and after each axis of an image, last axis first as in PyTorch."""
     rank = len(kernel)
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         both = []
@@ -85,7 +85,7 @@ def _symmetric(flat: Sequence[int]) -> list[int] | None:
 
 
 def _channels_last(x: torch.Tensor) -> torch.Tensor:
-    """An image in the order of memory that the processor convolves fastest; what is done to elements keeps it."""
+    """An image in channels-last layout, which convolutions on the CPU prefer; elementwise ops keep the layout."""
     if x.ndim != 4 or x.device.type != "cpu" or is_traced(x):
         return x
     return x.contiguous(memory_format=torch.channels_last)
@@ -138,7 +138,7 @@ def conv_weight_gradient_rule(
     padding = _symmetric(flat)
     if padding is None:
         x, padding = functional.pad(x, flat), [0] * rank
-    w = x.new_empty([dy.shape[1], x.shape[1] // group, *kernel_shape])  # of which only the shape is read
+    w = x.new_empty([dy.shape[1], x.shape[1] // group, *kernel_shape])  # only the shape is read
     window = [strides, padding, dilations, False, [0] * rank, group]
     images = _channels_last(dy), _channels_last(x)
     return torch.ops.aten.convolution_backward(*images, w, None, *window, [False, True, False])[1].contiguous()
@@ -168,7 +168,7 @@ def average_pool_rule(
     rank, dtype = len(kernel_shape), x.dtype
     strides = filled(given["strides"], 1, rank)
     flat = _pads(x, kernel_shape, strides, [1] * rank, given["pads"], auto_pad)
-    if rank == 3 and dtype is torch.float16:  # the processor has no kernel for halves
+    if rank == 3 and dtype is torch.float16:  # no half-precision kernel on the CPU
         x = x.float()
     means = _AVERAGE_POOL[rank](functional.pad(x, flat), kernel_shape, strides)
     if not count_include_pad and any(flat):
@@ -204,7 +204,7 @@ def instance_normalization_rule(
 
 
 def _plain_norm(x: Value, scale: Value, bias: Value | None = None, **given: Any) -> bool:
-    """Statistics in float32, and parameters that PyTorch takes: of the axes that are standardized."""
+    """Whether statistics are in float32, and scale and bias cover the normalized axes, as PyTorch requires."""
     rank, axis = x.rank, given["axis"]
     of_axes = rank is not None and scale.rank == (-axis if axis < 0 else rank - axis)
     return (

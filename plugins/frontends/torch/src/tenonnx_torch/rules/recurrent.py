@@ -11,7 +11,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Op, Value
 from tenonnx_torch.rules import is_empty, rule
 
-#: A layer of PyTorch: of a sequence, its first states, parameters, and whether it goes both ways.
+#: A layer of PyTorch: a function of a sequence, initial states, parameters, and whether it is bidirectional.
 Layer = Callable[..., tuple[torch.Tensor, ...]]
 
 
@@ -20,14 +20,14 @@ def _directions(given: dict[str, Any]) -> int:
 
 
 def _named(usual: Sequence[str], given: dict[str, Any]) -> tuple[str, ...]:
-    """The activations of the first direction, or of no layer where the other one has others."""
+    """The activations of the first direction, lower case; empty if those of the other direction differ."""
     size, count = len(usual), _directions(given)
     names = tuple(name.lower() for name in given["activations"] or [*usual] * count)
     return names[:size] if names[: size * count] == names[:size] * count else ()
 
 
 def _rule(op: Op, order: Sequence[int], layers: dict[tuple[str, ...], Layer]) -> None:
-    """A rule for ``op`` by ``layers``, which have other gates ``order``, for each of their activations; usual first."""
+    """Register a rule for ``op`` by ``layers`` keyed by activations, defaults first; ``order`` permutes the gates."""
     usual = next(iter(layers))
 
     def takes(X: Value, W: Value, R: Value, B: Any = None, lengths: Any = None, *more: Any, **given: Any) -> bool:
@@ -60,7 +60,7 @@ def _rule(op: Op, order: Sequence[int], layers: dict[tuple[str, ...], Layer]) ->
 
 
 def _ordered(values: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-    """Parameters of gates along the second axis, the gates in this order."""
+    """Reorder the gates of parameters along the second axis."""
     gates = values.chunk(len(order), 1)
     return torch.cat([gates[place] for place in order], 1) if len(order) > 1 else values
 

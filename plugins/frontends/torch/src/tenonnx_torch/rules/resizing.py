@@ -1,4 +1,4 @@
-"""Resize by factors, as PyTorch's upsampling computes it."""
+"""Resize by scales, as PyTorch's upsampling."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import tenonnx_standard as ops
 from tenonnx_torch.rules import rule
 from tenonnx_torch.shape_numbers import Numbers
 
-#: By the number of axes that are resized.
+#: Modes of linear interpolation by the number of resized axes.
 _LINEAR = {
     1: torch.ops.aten.upsample_linear1d.default,
     2: torch.ops.aten.upsample_bilinear2d.default,
     3: torch.ops.aten.upsample_trilinear3d.default,
 }
 
-#: Ways to take the nearest element that agree where an axis becomes a multiple of its length.
+#: Nearest modes that agree for integer scales.
 _NEAREST = {("asymmetric", "floor"), ("half_pixel", "round_prefer_floor")}
 
 
 @rule(ops.resize, numbers=[2, 3])
 def resize_rule(x: Any, roi: Any, scales: Any, sizes: Any, **given: Any) -> Any:
-    """Linear interpolation between pixels, and repeated elements, where the factors are known."""
+    """Linear interpolation with half-pixel centers, and repetition of elements, for known scales."""
     spatial = x.ndim - 2
     is_plain = not given["antialias"] and not given["exclude_outside"] and given["axes"] is None and sizes is None
     if not is_plain or spatial not in _LINEAR or not x.is_floating_point() or not isinstance(scales, Numbers):

@@ -14,13 +14,13 @@ from tenonnx_torch.values import NATIVE
 
 
 def _wide(held: Any) -> torch.Tensor:
-    """Contents as int64, whose lower 32 bits are those of the result whatever is computed with them."""
+    """Contents as int64; the lower 32 bits of results of modular arithmetic are correct."""
     tensor = torch.from_numpy(held.copy()) if isinstance(held, np.ndarray) else held
     return tensor.to(torch.int64) if tensor.dtype is torch.uint32 else tensor
 
 
 def _both(a: Any, b: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Two of them on one device: constants are arrays of numpy."""
+    """Two operands on one device; constants are numpy arrays."""
     x, y = _wide(a), _wide(b)
     return (x.to(y.device), y) if isinstance(a, np.ndarray) else (x, y.to(x.device))
 
