@@ -77,18 +77,32 @@ def elements(column: Any, dtype: DType, text: bool, reasons: Reasons) -> Array:
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.float64(), safe=False) if dtype.is_float else _whole(column, dtype, reasons)
     if not column.null_count:
-        return fitting(column.to_numpy(zero_copy_only=False), dtype, reasons)
+        return fitting(_array(column), dtype, reasons)
     missing = column.is_null().to_numpy(zero_copy_only=False)
     if not dtype.is_float:
         for row in np.flatnonzero(missing):
             reasons[int(row)] = f"it is missing, and {dtype} has no value for that"
     column = column.cast(pa.float64()) if pa.types.is_null(column.type) else column
     column = column.fill_null(np.nan if pa.types.is_floating(column.type) else _zero(column.type))
-    cast = fitting(column.to_numpy(zero_copy_only=False), dtype, reasons)
+    cast = fitting(_array(column), dtype, reasons)
     if dtype.is_float:
         cast = cast.copy() if not cast.flags.writeable else cast
         cast[missing] = np.nan
     return cast
+
+
+def _array(column: Any) -> Array:
+    """The elements of a column without nulls. pyarrow imports pandas for its own conversions, DLPack does not."""
+    dlpack = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    return np.from_dlpack(column) if dlpack else column.to_numpy(zero_copy_only=False)
+
+
+def number_column(array: Array) -> Any:
+    """Numbers along one axis as an Arrow column that shares their memory; it imports no pandas."""
+    array = np.ascontiguousarray(array)
+    if array.dtype.kind == "b":  # bits in Arrow
+        return pa.array(array)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(array.dtype), len(array), [None, pa.py_buffer(array)])
 
 
 def _whole(column: Any, dtype: DType, reasons: Reasons) -> Any:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tenonnx import Graph, InvalidCall, InvalidModel, TensorType
 from tenonnx_data.binding import Binding
+from tenonnx_data.columns import number_column
 from tenonnx_score.model import Asked
 
 Array = np.ndarray[Any, Any]
@@ -128,7 +129,7 @@ def _flat(array: Array, kind: pa.DataType) -> Any:
         return pa.array([each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in array], kind)
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         array = array.astype(_wider(array.dtype))
-    made = pa.array(np.ascontiguousarray(array))
+    made = number_column(array)
     return made if made.type == kind else made.cast(kind)
 
 
