@@ -109,9 +109,11 @@ def test_an_op_that_an_installed_family_lacks_is_answered_with_what_is_near(doma
 
 
 def test_a_family_that_is_absent_is_named():
-    here = [p for p in plugins("tenonnx.ops") if p.distribution not in ("tenonnx-contrib-ms",)]
-    registry = tx.Registry(here)
+    absent = ("tenonnx-contrib-ms", "tenonnx-extensions", "tenonnx-onnx-ml")
+    registry = tx.Registry([p for p in plugins("tenonnx.ops") if p.distribution not in absent])
     assert "--find-links WHEELS tenonnx-contrib-ms" in refusal("com.microsoft", "BiasGelu", registry)
+    assert "--find-links WHEELS tenonnx-extensions" in refusal("ai.onnx.contrib", "StringLength", registry)
+    assert "--find-links WHEELS tenonnx-onnx-ml" in refusal("ai.onnx.ml", "Scaler", registry)
     assert "no installed package provides" in refusal("", "QuickGelu", registry)  # only that family knows the name
 
 
