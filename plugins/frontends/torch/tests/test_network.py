@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import tenonnx as tx
+import tenonnx_standard as ops
 import tenonnx_torch
 from tenonnx_torch.values import to_arrays
 
@@ -248,3 +249,20 @@ def test_a_third_party_op_runs_by_its_body_or_its_own_rule():
     assert tenonnx_torch.module(graph)(torch.ones(2)).tolist() == [2, 2]
     twice.rule("torch", lambda x: x * 3)
     assert tenonnx_torch.module(graph)(torch.ones(2)).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_a_module_that_was_converted_takes_and_gives_this_type(dtype):
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    x = graph.input("x", "float32", ("n", 2))
+    graph.output("y", ops.matmul(x, graph.variable("w", np.float32([[1, 2], [3, 4]]))))
+    graph.output("sizes", ops.shape(x))
+    module = tenonnx_torch.module(graph).to(dtype)
+    given = torch.ones(1, 2, dtype=dtype, requires_grad=True)
+    y, sizes = module(given)
+    assert y.dtype is dtype
+    assert y.tolist() == [[4, 6]]
+    assert sizes.tolist() == [1, 2]
+    y.sum().backward()
+    assert given.grad.tolist() == [[3, 7]]
+    assert module.to(torch.float32)(torch.ones(1, 2))[0].dtype is torch.float32

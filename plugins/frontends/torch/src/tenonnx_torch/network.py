@@ -34,7 +34,8 @@ class Network(torch.nn.Module):
     others are buffers. ``trainable`` has patterns of names of further parameters. Fixed rows of embeddings get no
     gradient. Ops with a rule ``torch`` run in PyTorch, others by their body. Numpy computes ops without a PyTorch
     kernel (strings, a few integer and eight-bit types, ops such as NonMaxSuppression), possibly without a gradient.
-    Raises ``UnsupportedOp`` for ops that no package provides.
+    After ``half()`` or ``double()`` it takes and gives this type, and computes in that of the graph. Raises
+    ``UnsupportedOp`` for ops that no package provides.
     """
 
     def __init__(self, graph: Graph, trainable: str | Sequence[str] = ()) -> None:
@@ -43,6 +44,7 @@ class Network(torch.nn.Module):
         self._trainable = trainable
         self.input_names = [value.name for value in graph.inputs]
         self.output_names = [value.name for value in graph.outputs]
+        self._inputs = {v.name: NATIVE.get(v.type.dtype) for v in graph.inputs if isinstance(v.type, TensorType)}
         known = copy_graph(graph)
         infer(known, strict=False)
         told = trainable_variables(known)
@@ -68,6 +70,7 @@ class Network(torch.nn.Module):
             owner.register_buffer(name, constant, persistent=False)
         self._whole = Whole(plan, plain.inputs, graph.outputs)
         self._tensors = [owner_of(self, name) for name in plan.held.names]
+        self._dtypes = [tensor.dtype for tensor in self._held()]
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """The outputs for tensors or arrays. Raises ``InvalidFeed`` for feeds that do not match the inputs."""
@@ -78,12 +81,22 @@ class Network(torch.nn.Module):
                 available=", ".join(f"{v.name}: {v.type}" for v in self.source.inputs),
             )
         given = {**dict(zip(self.input_names, inputs, strict=False)), **named}
-        tensors = [owner._parameters.get(name, owner._buffers.get(name)) for owner, name in self._tensors]
+        tensors = self._held()
+        converted = [t.dtype for t, dtype in zip(tensors, self._dtypes, strict=True) if t.dtype is not dtype]
+        if converted:
+            tensors = [tensor.to(dtype) for tensor, dtype in zip(tensors, self._dtypes, strict=True)]
+            given = {name: _converted(each, converted[0], self._inputs.get(name)) for name, each in given.items()}
         if torch.compiler.is_dynamo_compiling():
             found = run_whole(self._whole.key, given, tensors)
         else:
             found = self._whole(given, tensors)
+        if converted:
+            found = [each.to(converted[0]) if _is_floating(each) else each for each in found]
         return found[0] if len(found) == 1 else tuple(found)
+
+    def _held(self) -> list[torch.Tensor]:
+        """The parameters and buffers of the plan, in its order."""
+        return [owner._parameters.get(name, owner._buffers.get(name)) for owner, name in self._tensors]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the ONNX message, the parameters and buffers, and which of these require gradients.
@@ -115,6 +128,16 @@ class Network(torch.nn.Module):
         check_made_alike(self.source, target, self._states)
         target.assign({name: _as_held(values.get(name), to_numpy(held[name])) for name in self._states})
         return target
+
+
+def _converted(given: Any, converted: torch.dtype, own: torch.dtype | None) -> Any:
+    """A tensor of the type that the module was converted to, in the type of its input."""
+    is_converted = own is not None and isinstance(given, torch.Tensor) and given.dtype is converted
+    return given.to(own) if is_converted else given
+
+
+def _is_floating(held: Any) -> bool:
+    return isinstance(held, torch.Tensor) and held.is_floating_point()
 
 
 def _unpickled(message: bytes, trainable: str | Sequence[str]) -> Network:
