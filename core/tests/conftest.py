@@ -1,4 +1,4 @@
-"""Core is tested with the ops of ``tiny``; Python's operators on values are theirs here."""
+"""Fixtures of core's tests: ops of ``tiny`` and its Python operators on values."""
 
 import sys
 from pathlib import Path
@@ -20,7 +20,7 @@ def tiny_operators():
 
 @pytest.fixture
 def standard_operators(tiny_operators):
-    """Python's operators are those of the installed packages in this test."""
+    """Python operators are those of the installed packages in this test."""
     from tenonnx.graph.definitions import defined_by
     from tenonnx.registry.registry import default_registry
 

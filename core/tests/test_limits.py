@@ -1,4 +1,4 @@
-"""Limits: their sources, their scope, and their errors."""
+"""Limits: their sources, scope, and errors."""
 
 import contextvars
 import subprocess
@@ -44,7 +44,7 @@ def test_the_error_names_the_limit_and_how_to_raise_it():
 
 
 class Slow:
-    """A program that never ends by itself."""
+    """A program that never ends."""
 
     backend, state = "toy", {}
 
@@ -60,7 +60,7 @@ def test_a_deadline_holds_for_each_call_of_a_program():
         with pytest.raises(tx.LimitExceeded, match="within its deadline"):
             program({})
     assert tx.limits.end() is None
-    program._program.backend = "another"  # as the choice of the fastest may decide
+    program._program.backend = "another"  # as autotuning may decide
     assert program.backend == "another"
 
 
@@ -114,7 +114,7 @@ def test_expansions_have_a_depth():
 
 def test_calls_of_one_piece_of_work_are_counted():
     with tx.limits.override(nodes=3):
-        for _ in range(20):  # by itself, nothing is one piece
+        for _ in range(20):  # each call is work of its own
             tx.limits.calling("an op")
         with tx.limits.work():
             for _ in range(3):

@@ -7,7 +7,7 @@ import pytest
 
 import tenonnx as tx
 
-#: Forgets our packages before each name, so that it is the first that is used.
+#: Unloads the packages before each name, so that each is the first one used.
 FIRST = """
 import sys
 for name in sys.argv[1:]:

@@ -1,4 +1,4 @@
-"""A family of few ops in a domain of its own: core is tested without any package of operators."""
+"""A small family of ops in its own domain, for testing core without packages of operators."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def double(x):
 
 @op("Affine", domain=DOMAIN, since=1)
 def affine(x, b=None, *, scale=2.0, shift=0.0):
-    """``scale * x + shift``, from version 4; before, the shift came first."""
+    """``scale * x + shift`` since version 4; before, the shift was applied first."""
     y = add(multiply(x, scale), shift)
     return y if b is None else add(y, b)
 

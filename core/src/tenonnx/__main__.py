@@ -1,4 +1,4 @@
-"""``python -m tenonnx``: the command line, as an installed package adds it."""
+"""``python -m tenonnx``: the command line, if a package that provides it is installed."""
 
 import sys
 

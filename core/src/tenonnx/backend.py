@@ -1,4 +1,4 @@
-"""The backend protocol of ONNX (``prepare``, ``run_model`` ...), as an installed package adds it."""
+"""The backend protocol of ONNX (``prepare``, ``run_model`` ...), provided by an installed package."""
 
 from tenonnx.registry.namespace import flat_namespace
 

@@ -1,6 +1,6 @@
 """The exceptions of tenonnx.
 
-Every message says what failed, and where it helps what was given, what is available and one thing to do.
+Every message says what failed and, where useful, what was given, what is available and one thing to do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def counted(count: int, noun: str) -> str:
 
 def interpreter() -> str:
     """The interpreter in use, for a shell: ``python`` where that is the first one on the path."""
-    import shutil  # which brings compressions; seldom is anything missing
+    import shutil  # imported here, as it imports compression modules and is rarely needed
 
     here, first = sys.executable or "python", shutil.which("python") or ""
     if Path(here).parent == Path(first).parent:
@@ -32,9 +32,9 @@ def interpreter() -> str:
 
 
 def installing(*packages: str) -> str:
-    """The command that installs packages, or folders of such, for the interpreter in use.
+    """The shell command that installs packages, or folders of packages, for the interpreter in use.
 
-    No index has ours yet, so for these it takes a folder of wheels.
+    The packages of this project are not on an index yet, so they are installed from a folder of wheels.
     """
     named = " ".join(f'"{each}"' if set(each) & set("[<>= ") else each for each in packages)
     if importlib.util.find_spec("pip") is not None:
@@ -48,10 +48,10 @@ def installing(*packages: str) -> str:
 
 
 def import_optional(module: str, task: str, *, install: str = "", otherwise: str = "") -> Any:
-    """A module that only ``task`` needs, such as ``"plot"``.
+    """Import a module that only ``task``, such as ``"plot"``, needs.
 
-    Raises ``InvalidCall`` where its package is missing or broken, with the command that installs ``install`` (by
-    default the package), or what can be done otherwise.
+    Raises ``InvalidCall`` if its package is missing or broken, with the command that installs ``install`` (by default
+    the package), or with the alternative ``otherwise``.
     """
     try:
         importlib.import_module(module.partition(".")[0])
@@ -67,7 +67,7 @@ def import_optional(module: str, task: str, *, install: str = "", otherwise: str
 
 
 def listing(names: Iterable[str], most: int = 10) -> str:
-    """Names for a message: the first ten, say, and how many more there are."""
+    """Names for a message: the first ``most``, and the number of the others."""
     found = list(names)
     return ", ".join(found[:most]) + (f" and {len(found) - most:,} more" if len(found) > most else "")
 
@@ -89,7 +89,7 @@ def did_you_mean_file(path: str | os.PathLike[str]) -> str:
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 
-#: At so many files of a folder ``did_you_mean_file`` looks.
+#: Folders with more files are not searched by ``did_you_mean_file``.
 _FILES = 1000
 
 
@@ -107,16 +107,16 @@ def _letters(name: str) -> str:
 
 
 class Titled(Protocol):
-    """Object that messages can name. Its title is made only when a call fails."""
+    """Object that messages can name; its title is built only when a call fails."""
 
     @property
     def title(self) -> str: ...
 
 
 class TenonnxError(Exception):
-    """Base of all errors that a user can cause.
+    """Base class of all errors that a user can cause.
 
-    ``what`` is one sentence; the keyword arguments are the further parts of the message and are left out when empty.
+    ``what`` is one sentence; the other parts of the message are keyword arguments, and empty ones are left out.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class TenonnxError(Exception):
         super().__init__(what)
 
     def as_a(self, kind: type[Kind], what: str = "") -> Kind:
-        """The same as an error of that kind, perhaps in other words."""
+        """Convert the error to another class, optionally with another first sentence."""
         return kind(what or self.what, given=self.given, available=self.available, do=self.do, also=self.also)
 
     def __str__(self) -> str:
@@ -144,7 +144,7 @@ class InvalidModel(TenonnxError):
 
 
 class InvalidCall(TenonnxError):
-    """An op or a function of the library was called with invalid arguments."""
+    """An op or a library function was called with invalid arguments."""
 
 
 class TypeMismatch(InvalidCall):
@@ -152,11 +152,11 @@ class TypeMismatch(InvalidCall):
 
 
 class UnknownType(TypeMismatch):
-    """A dtype or rank that is needed is unknown."""
+    """A required dtype or rank is unknown."""
 
 
 class InvalidFeed(InvalidCall):
-    """A feed is missing, unknown, or of another type than the graph input."""
+    """A feed is missing or unknown, or its type differs from that of the graph input."""
 
 
 class UnsupportedOp(TenonnxError):
@@ -168,7 +168,7 @@ class NotRepresentable(TenonnxError):
 
 
 class NotDifferentiable(TenonnxError):
-    """A gradient was requested along a path that has none; ``names`` lists such values if others have one."""
+    """No gradient is defined along a requested path; ``names`` lists such values if others have one."""
 
     names: tuple[str, ...] = ()
 
@@ -178,7 +178,7 @@ class PluginError(TenonnxError):
 
 
 class VerificationFailed(TenonnxError):
-    """Two models or results that should be equal differ. ``verification`` is their comparison, if there is one."""
+    """Two models or results that should be equal differ. ``verification`` is their comparison, if available."""
 
     verification: Any = None
 
@@ -196,8 +196,8 @@ class OutOfTime(LimitExceeded):
 
 
 class FallbackWarning(UserWarning):
-    """A graph runs on a slower backend than the one that was asked for."""
+    """A graph runs on a slower backend than requested."""
 
 
 class PluginWarning(UserWarning):
-    """A package, or a part of one, is ignored."""
+    """A package or a part of it is ignored."""

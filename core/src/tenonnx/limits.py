@@ -1,10 +1,11 @@
-"""Limits of memory, size and work for every model; errors name the limit that they exceed.
+"""Limits of memory, size and work that apply to every model; errors name the exceeded limit.
 
     with tenonnx.limits.override(elements=1 << 32):
         graph = tenonnx.load("sparse.onnx")
 
-``set`` changes a limit for the whole process, and so does the environment: ``TENONNX_LIMIT_ELEMENTS=4294967296``.
-Limits hold before memory is taken. They do not count what a file or a caller has brought along.
+``set`` changes a limit for the whole process, and so does an environment variable:
+``TENONNX_LIMIT_ELEMENTS=4294967296``. Limits are checked before memory is allocated. Contents of files and of arguments
+do not count.
 """
 
 from __future__ import annotations
@@ -23,23 +24,24 @@ _ENVIRONMENT = "TENONNX_LIMIT_"
 
 
 class Limits(NamedTuple):
-    """One set of limits. Each is the most that is allowed."""
+    """One set of limits; each is a maximum."""
 
-    #: Elements of one tensor, window or image whose size a file chooses freely.
+    #: Elements of one tensor, window or image whose size a model file determines.
     elements: int = 1 << 28
-    #: Entries of one list of sizes, axes or parts, and so also dims and outputs.
+    #: Length of one list of sizes, axes or parts, and thus also the number of dims and outputs.
     entries: int = 1 << 16
-    #: Bodies and functions that one piece of work expands or infers.
+    #: Function bodies and local functions expanded or inferred by one operation.
     nodes: int = 1 << 14
-    #: Subgraphs, bodies and functions inside each other.
+    #: Nesting depth of subgraphs, bodies and functions.
     depth: int = 64
-    #: Steps of the automaton that a regular expression becomes.
+    #: States of the automaton that is compiled from a regular expression.
     pattern: int = 10_000
-    #: Seconds that ``onnx.checker`` may take over a model, and its own runtime, in all, to verify what was read.
+    #: Seconds that ``onnx.checker`` may take for a model, and that the source's own runtime may take to verify an
+    #: import.
     seconds: int = 60
-    #: Bytes that one piece of work may take for what a model makes: text, sequences, and all tensors together.
+    #: Bytes that one operation may allocate for what a model creates: text, sequences, and all tensors together.
     memory: int = 1 << 32
-    #: Elements that a verification may compute, where each call of a kernel counts as 128 more.
+    #: Elements that a verification may compute; each kernel call counts as 128 more.
     work: int = 1 << 27
 
 
@@ -48,12 +50,12 @@ _process: Limits | None = None
 
 
 def current() -> Limits:
-    """The limits that hold here. Raises ``InvalidCall`` where the environment sets one that is none."""
+    """The limits in effect here. Raises ``InvalidCall`` if an environment variable sets an invalid limit."""
     return _override.get() or of_process()
 
 
 def of_process() -> Limits:
-    """The limits of the whole process. Raises as ``current``."""
+    """The limits of the process. Raises as ``current``."""
     global _process
     if _process is None:
         given = {name: os.environ.get(_ENVIRONMENT + name.upper()) for name in Limits._fields}
@@ -62,14 +64,14 @@ def of_process() -> Limits:
 
 
 def set(**limits: int) -> None:
-    """Change limits for the whole process. Raises ``InvalidCall`` for a limit that there is not."""
+    """Change limits for the process. Raises ``InvalidCall`` for an unknown limit."""
     global _process
     _process = _changed(of_process(), limits)
 
 
 @contextmanager
 def override(**limits: int) -> Iterator[Limits]:
-    """Other limits inside, in this thread or task alone. Raises ``InvalidCall`` for a limit that there is not."""
+    """Override limits within the block, in this thread or task only. Raises ``InvalidCall`` for an unknown limit."""
     token = _override.set(_changed(current(), limits))
     try:
         yield current()
@@ -78,7 +80,7 @@ def override(**limits: int) -> Iterator[Limits]:
 
 
 def check(name: str, amount: int, what: str) -> None:
-    """Raise ``LimitExceeded`` unless ``what`` may take that amount."""
+    """Raise ``LimitExceeded`` if ``amount`` exceeds the limit ``name``; ``what`` names the object."""
     allowed: int = getattr(current(), name)
     if amount > allowed:
         raise LimitExceeded(
@@ -90,7 +92,7 @@ def check(name: str, amount: int, what: str) -> None:
 
 
 def check_elements(dims: Iterable[Any], what: str) -> None:
-    """Raise ``LimitExceeded`` unless a tensor of these dims may be made; those that are not known count as 1."""
+    """Raise ``LimitExceeded`` if a tensor of these dims has too many elements; unknown dims count as 1."""
     elements = 1
     for dim in dims:
         elements *= max(int(dim), 0) if hasattr(dim, "__int__") else 1
@@ -98,43 +100,43 @@ def check_elements(dims: Iterable[Any], what: str) -> None:
 
 
 def sized(dims: Sequence[Any], what: str) -> tuple[int, ...]:
-    """``dims`` as the shape of an array that is about to be made. Raises as ``check_elements``."""
+    """``dims`` as the shape of an array to allocate. Raises as ``check_elements``."""
     check_elements(dims, what)
     return tuple(int(dim) for dim in dims)
 
 
 # ----- memory ---------------------------------------------------------------------------------------------------------
 
-#: What an element of a sequence or map is counted as beside its contents: the time that it costs, too, is held so.
+#: Bytes added for each element of a sequence or map beside its contents; this bounds the time of such loops, too.
 ELEMENT = 1 << 12
 
-#: What a text is counted as beside its characters.
+#: Bytes added for each string beside its characters.
 TEXT = 1 << 6
 
-#: Resident memory is checked each time that so many bytes were allocated.
+#: Resident memory is checked each time that this many bytes were allocated.
 _STEP = 1 << 26
 
-#: Of the piece of work at hand: bytes made since the last look, the bytes of the process at the first (-1 ahead of
-#: it), and the bytes that it may grow by.
+#: State of the current memory budget: bytes allocated since the last check, resident bytes at the first check (-1
+#: before it), and the bytes that the process may grow by.
 _growth: ContextVar[list[int] | None] = ContextVar("tenonnx_growth", default=None)
 
 
 def text_bytes(texts: Iterable[Any]) -> int:
-    """The bytes that texts take, and what they are counted as beside."""
+    """The bytes that strings take, overhead included."""
     return sum(TEXT + sys.getsizeof(text) for text in texts)
 
 
 def check_memory(amount: int, what: str) -> None:
-    """Raise ``LimitExceeded`` unless ``what``, of so many bytes, may be made. Call it before it is."""
+    """Raise ``LimitExceeded`` if ``what`` of ``amount`` bytes exceeds the memory limit; call it before allocating."""
     check("memory", amount, what)
     made(amount)
 
 
 @contextmanager
 def budget(brought: int = 0) -> Iterator[None]:
-    """Let all that is made inside share one budget of ``memory``; within another's, that one's.
+    """Share one budget of ``memory`` among all allocations in the block; a nested block shares the outer budget.
 
-    ``brought`` are the bytes that a caller has brought along.
+    ``brought`` is the number of bytes in the arguments of the caller.
     """
     if _growth.get() is not None:
         yield
@@ -147,7 +149,7 @@ def budget(brought: int = 0) -> Iterator[None]:
 
 
 def made(amount: int) -> None:
-    """Count bytes that were made. Raises ``LimitExceeded`` where the process has grown by more than ``memory``."""
+    """Count allocated bytes. Raises ``LimitExceeded`` if the process has grown by more than ``memory``."""
     state = _growth.get()
     if state is None:
         return
@@ -164,7 +166,7 @@ def made(amount: int) -> None:
 
 
 def too_much(grown: int, allowed: int) -> LimitExceeded:
-    """The error of work that took more memory than it may."""
+    """The error for exceeding the memory limit."""
     return LimitExceeded(
         'the values of the model exceed the limit "memory" in total',
         given=f"{grown:,} bytes",
@@ -174,7 +176,7 @@ def too_much(grown: int, allowed: int) -> LimitExceeded:
 
 
 def resident(process: int | str = "self") -> int:
-    """The bytes of memory that a process has, but for files that are mapped; 0 where the system does not say."""
+    """Resident memory of a process in bytes, without mapped files; 0 if the system does not report it."""
     try:
         with open(f"/proc/{process}/statm", "rb") as file:  # noqa: PTH123 - it is asked often
             _, whole, shared, *_ = file.read().split()
@@ -188,18 +190,18 @@ _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 # ----- work -----------------------------------------------------------------------------------------------------------
 
-#: So many more calls than expansions are allowed, since most calls in a body are of primitives.
+#: The limit of calls is this multiple of the limit of expansions, since most calls in a body are of primitives.
 _CALLS = 4
 
-#: What the piece of work at hand has expanded, how deep it is, and how many calls that made.
+#: State of the current work budget: expansions, their depth, and calls.
 _work: ContextVar[list[int] | None] = ContextVar("tenonnx_work", default=None)
 
 
 @contextmanager
 def work(allowance: int = 0, *, apart: bool = False) -> Iterator[None]:
-    """Let all that is expanded inside share one budget of ``nodes``; within other work, that one's unless ``apart``.
+    """Share one budget of ``nodes`` among all expansions in the block and, unless ``apart``, in the enclosing one.
 
-    ``allowance`` comes on top: what the size of the work that a caller has brought along justifies.
+    ``allowance`` is added to the limit: it is proportional to the size of the caller's own input.
     """
     if _work.get() is not None and not apart:
         yield
@@ -229,7 +231,7 @@ def expanding(title: str) -> Iterator[None]:
 
 
 def calling(title: str) -> None:
-    """Count one call that a piece of work makes: a body may go round as often as an attribute says.
+    """Count one call; attributes can make a body repeat many times.
 
     Raises ``LimitExceeded`` beyond ``nodes``, and ``OutOfTime``.
     """
@@ -243,13 +245,13 @@ def calling(title: str) -> None:
 
 # ----- time -----------------------------------------------------------------------------------------------------------
 
-#: When the run at hand has to end, by the monotonic clock.
+#: Deadline of the current run, by the monotonic clock.
 _end: ContextVar[float | None] = ContextVar("tenonnx_end", default=None)
 
 
 @contextmanager
 def within(seconds: float | None) -> Iterator[None]:
-    """Let what runs inside end within so many seconds, and no later than what is around it; None adds no limit."""
+    """Limit the block to this many seconds, or to an earlier deadline that already applies; None adds no limit."""
     if seconds is None:
         yield
         return
@@ -267,14 +269,14 @@ def end() -> float | None:
 
 
 def check_time() -> None:
-    """Raise ``OutOfTime`` where the run at hand should have ended."""
+    """Raise ``OutOfTime`` if the current run is past its deadline."""
     end = _end.get()
     if end is not None and time.monotonic() > end:
         raise out_of_time()
 
 
 def out_of_time() -> OutOfTime:
-    """The error of a run that came to its deadline."""
+    """The error of a run past its deadline."""
     return OutOfTime("the run did not end within its deadline", do="compile with a longer one: deadline=seconds")
 
 

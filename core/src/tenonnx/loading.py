@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
     Source = str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto
 
-#: Plugins of this entry-point group read what is no ONNX file. The name says what: the suffix of a file or folder
-#: without its dot, a file in a folder, or the Python package that an object's class, or a base of it, comes from;
-#: ``function`` is what can be called and is of no package that is known.
+#: Entry-point group of front ends, which read formats other than ONNX. A plugin's name is the suffix of a file or
+#: folder without its dot, the name of a file in a folder, or the Python package that defines an object's class or a
+#: base class of it; ``function`` is for callables of no known package.
 FRONTENDS = "tenonnx.frontends"
 
-#: Plugins of this entry-point group are import rules.
+#: Entry-point group of import rules.
 RULES = "tenonnx.rules"
 
-#: A rule of the user for one graph: the node and its inputs to what replaces its outputs, or None to go on.
+#: A user's rule for one import: a function of the node and its inputs that returns the replacements of its outputs, or
+#: None to decline.
 UserRule = Callable[..., Any]
 
 
@@ -39,11 +40,11 @@ class Frontend(Protocol):
     """Interface of a plugin of the group ``tenonnx.frontends``: a module or an object."""
 
     def read(self, source: Any, *examples: Any, registry: Registry | None, **options: Any) -> Graph:
-        """The graph of ``source``; examples and options are those that ``load`` was given.
+        """Import ``source``; the examples and options are those of ``load``.
 
-        Beside it ``verifier``, called likewise, may give what compares a graph with the source itself: a function of
-        the graph, ``atol`` and ``rtol`` to a ``Verification``. Then ``read`` takes ``verify=False``. ``for_files`` may
-        be options with which it reads what is converted at once, where these are not given.
+        An optional function ``verifier`` with the same arguments may return a function ``(graph, atol, rtol)`` that
+        compares a graph with the source and returns a ``Verification``. ``read`` is then called with ``verify=False``.
+        The optional attribute ``for_files`` holds default options for sources that are converted at once.
         """
         ...
 
@@ -60,20 +61,19 @@ def load(
     training_state: bool = True,
     **options: Any,
 ) -> Graph:
-    """Read a model: a path, bytes, a binary file or a ``ModelProto``, or what an installed front end reads.
+    """Load a model from a path, bytes, a binary file, a ``ModelProto``, or anything that an installed front end reads.
 
-    ``base_dir`` is the folder of external data, for a path that of the file. ``strict`` refuses ops that no installed
-    package provides. External data and native files are ``mapped`` into memory, or else read on first use: a program
-    should prefer that where others may cut files short while they are in use, as touching what is gone of a mapped file
-    ends the process (SIGBUS). ``rules`` beat all packages: keys are op types (``"Gelu"``, ``"com.microsoft::Gelu"``) or
-    node names, values functions of the node and its inputs that return what replaces the outputs, or None to go on; or
-    import rules, in a list or module. Then those that installed packages offer (``tenonnx.rules``) are asked.
-    ``training_state`` False leaves out what an optimizer needs to go on, also where the file does not announce it:
-    variables that no node reads, named as what is kept of another (``w__adam_m``), which need not be there.
-    ``input_shapes`` are dims of inputs, as ``fix_shapes`` takes them.
-    ``examples`` are inputs from which a front end learns what the source computes, ``options`` its own.
-    Raises ``InvalidModel`` for a broken file, ``UnsafePath`` for external data outside the folder, ``UnsupportedOp``,
-    ``InvalidCall`` for a source that nobody reads, and for examples or options that its reader does not take.
+    ``base_dir`` is the folder of external data, by default that of the file. ``strict`` refuses ops that no installed
+    package provides. External data and native files are memory-``mapped``, or else read on first use: turn mapping off
+    where others may truncate the files, since accessing a truncated mapped file kills the process (SIGBUS). ``rules``
+    have priority over those of all packages: a mapping from op types (``"Gelu"``, ``"com.microsoft::Gelu"``) or node
+    names to functions of the node and its inputs, which return the replacements of the outputs or None to decline; or
+    import rules in a list or module. Rules of installed packages (``tenonnx.rules``) follow. With ``training_state``
+    False optimizer state is left out, even if the file does not mark it: variables that no node reads and that are
+    named after a parameter (``w__adam_m``). ``input_shapes`` are dims of inputs, as for ``fix_shapes``. ``examples``
+    are sample inputs with which a front end traces the source, ``options`` are its own. Raises ``InvalidModel`` for a
+    broken file, ``UnsafePath`` for external data outside the folder, ``UnsupportedOp`` for ops that cannot be imported,
+    ``InvalidCall`` for a source that no front end reads, and for examples or options that it does not accept.
     """
     graph = _read(source, examples, base_dir, mapped, registry, options)
     if graph.registry is None:
@@ -87,7 +87,7 @@ def load(
         graph = extension("extend.rules.apply_rules")(graph, rules, strict=True, frontend=frontend)
     if plugins(RULES):
         graph = extension("extend.rules.apply_installed_rules")(graph, frontend)
-    if rules or frontend not in _BUILT_IN:  # forms and rules may call ops of any domain
+    if rules or frontend not in _BUILT_IN:  # local functions and rules may call ops of any domain
         from tenonnx.transforms.target import undeclared_opsets
 
         graph.opsets |= undeclared_opsets(graph)
@@ -121,7 +121,7 @@ def _read(
         is_path = isinstance(source, str | os.PathLike)
         if not is_path or (Path(source).exists() and any(provider(FRONTENDS, name) for name in names)):
             raise _unread(source, names)
-    if examples or options.keys() - {"trust"}:  # nothing of these files is run
+    if examples or options.keys() - {"trust"}:  # nothing in these files is executed
         raise InvalidCall(
             "examples or unknown options were given for a model file",
             given=", ".join([*(["examples"] if examples else []), *options]),
@@ -137,11 +137,11 @@ def _read(
 
 
 def load_and_verifier(source: Any, *examples: Any, **options: Any) -> tuple[Graph, Callable[..., Any] | None]:
-    """``load`` for a file, unverified, and what compares a graph with the source, where its front end has that."""
+    """``load`` for a file, without verification, and the front end's function to compare with the source, if any."""
     plugin = _plugin(_names(source))
     make = None if plugin is None else getattr(plugin.load(), "verifier", None)
     options = {**({} if plugin is None else getattr(plugin.load(), "for_files", {})), **options}
-    if make is None or options.get("input_shapes"):  # the graph does not take what its source takes
+    if make is None or options.get("input_shapes"):  # then the graph's inputs differ from those of the source
         return load(source, *examples, **options), None
     graph = load(source, *examples, verify=False, **options)
     return graph, make(source, *examples, **{name: each for name, each in options.items() if name != "rules"})
@@ -158,13 +158,13 @@ def _plugin(names: list[str]) -> Plugin | None:
 
 
 def is_onnx_file(path: str | os.PathLike[str]) -> bool:
-    """Whether ``load`` reads a path as an ONNX file, not as a native one or by a front end."""
+    """Whether ``load`` reads a path as an ONNX file, not as safetensors or by a front end."""
     names = _names(path)
     read_otherwise = "safetensors" in names or any(plugin.name in names for plugin in plugins(FRONTENDS))
     return "onnx" in names or not read_otherwise
 
 
-#: What is read without a plugin.
+#: Formats that are read without a plugin.
 _BUILT_IN = frozenset({"onnx", "safetensors"})
 
 
@@ -173,7 +173,7 @@ def _names(source: Any) -> list[str]:
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         inside: list[str] = []
-        with contextlib.suppress(OSError, ValueError):  # its reader says what is wrong with a path
+        with contextlib.suppress(OSError, ValueError):  # the reader reports errors of the path
             inside = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
         told = suffix_of_contents(path) if path.is_file() else ""
         known = told if told == "onnx" or provider(FRONTENDS, told) or _plugin([told]) else ""
@@ -187,7 +187,7 @@ def _names(source: Any) -> list[str]:
 
 
 def _unread(source: Any, names: list[str]) -> InvalidCall:
-    """The error for an object or path that nobody reads, with the package that would."""
+    """The error for an object or path without a front end; it names the package that provides one."""
     missing = [package for name in names if (package := provider(FRONTENDS, name)) is not None]
     return InvalidCall(
         "cannot load this: neither ONNX (a path, bytes, a binary file or a ModelProto), nor what an installed "
@@ -203,7 +203,7 @@ def _unread(source: Any, names: list[str]) -> InvalidCall:
 def _read_by(
     plugin: Plugin, source: Any, examples: tuple[Any, ...], registry: Registry | None, options: dict[str, Any]
 ) -> Graph:
-    """Read a source by the front end of a plugin; errors name the plugin and the source."""
+    """Read a source with the front end of a plugin; errors name the plugin and the source."""
     read: Callable[..., Graph] = plugin.load().read
     name = f'"{os.fspath(source)}"' if isinstance(source, str | os.PathLike) else type(source).__qualname__
     what = f"the front end of {plugin.source} does not take these examples and options"

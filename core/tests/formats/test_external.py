@@ -1,4 +1,4 @@
-"""External data is read from the model's folder and nowhere else, and copied whole."""
+"""External data is read only from the model's folder, and copied completely."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONTENT = bytes(range(256)) * 4
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model's folder with a data file in it and one below it, and a secret beside it."""
+    """A model's folder with a data file in it, one in a subfolder, and a secret outside."""
     (tmp_path / "secret.bin").write_bytes(b"secret" * 100)
     (tmp_path / "model" / "weights").mkdir(parents=True)
     (tmp_path / "model" / "data.bin").write_bytes(CONTENT)
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["below", "checked"])
 def files(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ExternalFiles]:
-    """The folder's files, opened in the way of POSIX and in the way of systems without ``dir_fd``."""
+    """The folder's files, opened as on POSIX and as on systems without ``dir_fd``."""
     if request.param == "checked":
         monkeypatch.setattr(files_module, "_OPENS_BELOW", False)
     elif not files_module._OPENS_BELOW:
@@ -47,7 +47,7 @@ def files(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monk
 
 
 def in_time(action: Callable[[], Any]) -> Any:
-    """The result or error of an action that must not block."""
+    """Result or error of an action that must not block."""
     result: list[Any] = []
 
     def run() -> None:
@@ -197,7 +197,7 @@ def test_absolute_paths_are_refused_even_into_the_folder(files: ExternalFiles, f
         files.region(str(folder / "data.bin"), tensor="w")
     files.region("data.bin")
     for location in (str(folder / "data.bin"), "weights/../data.bin"):
-        with pytest.raises(UnsafePath):  # nor when the file is open already
+        with pytest.raises(UnsafePath):  # not even if the file is open already
             files.region(location, tensor="w")
 
 
@@ -309,7 +309,7 @@ def test_messages_stay_short(files: ExternalFiles) -> None:
 
 @posix
 def test_a_folder_that_is_swapped_while_it_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The attack that a check by path followed by an open by path falls for."""
+    """A race that breaks checking a path before opening it (TOCTOU)."""
     (folder.parent / "deep.bin").write_bytes(b"secret")
     original = os.open
 

@@ -1,4 +1,4 @@
-"""External data is copied whole, in as few steps as the kernel needs."""
+"""External data is copied completely, with as few kernel calls as possible."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONTENT = bytes(range(256)) * 4
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model's folder with a data file in it and one below it, and a secret beside it."""
+    """A model's folder with a data file in it, one in a subfolder, and a secret outside."""
     (tmp_path / "secret.bin").write_bytes(b"secret" * 100)
     (tmp_path / "model" / "weights").mkdir(parents=True)
     (tmp_path / "model" / "data.bin").write_bytes(CONTENT)
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["kernel", "chunks", "map"])
 def copying(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each way to copy, down to the one that every system has."""
+    """Each way to copy, including the one that works on every system."""
     if request.param != "kernel":
         monkeypatch.delattr(os, "copy_file_range", raising=False)
     if request.param == "map":
@@ -201,10 +201,10 @@ def test_a_gap_or_another_order_is_kept(tmp_path: Path, kernel_copies: list[tupl
     with (tmp_path / "out").open("wb") as file, ExternalDataWriter(file) as writer:
         writer.append(files.region("in", large, large))
         writer.append(files.region("in", 0, large))
-        writer.append(files.region("in", large, large))  # behind the one before
-        writer.append(files.region("copy", 2 * large, large))  # the right place, another file
+        writer.append(files.region("in", large, large))  # after the previous one
+        writer.append(files.region("copy", 2 * large, large))  # the right offset, but in another file
         writer.append(files.region("copy", 3 * large + 1, large))
-    # The last one would start elsewhere within a block, where the kernel is slow.
+    # The last one would have another offset within a block, for which the kernel is slow.
     assert kernel_copies == [(large, large), (0, 2 * large), (2 * large, large)]
     order = content[large : 2 * large] + content[: 3 * large] + content[3 * large + 1 :]
     assert (tmp_path / "out").read_bytes() == order
@@ -236,7 +236,7 @@ def test_what_the_kernel_refuses_is_copied_anyway(
 
 @pytest.mark.skipif(not hasattr(os, "copy_file_range"), reason="this system has no copy_file_range")
 def test_more_than_the_kernel_copies_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the kernel does, but without filling a disk."""
+    """Simulates the kernel's limit, without filling a disk."""
     length = 5 << 30
     (tmp_path / "in").touch()
     os.truncate(tmp_path / "in", length)
@@ -289,7 +289,7 @@ def test_copying_takes_no_memory(tmp_path: Path, copying: str, source: str) -> N
         tracemalloc.stop()
     assert (tmp_path / "out").stat().st_size == size
     assert peak < 4 << 20
-    (tmp_path / "out").unlink()  # pytest keeps what is left
+    (tmp_path / "out").unlink()  # pytest keeps remaining files
 
 
 # ----- together -----
@@ -302,7 +302,7 @@ def test_export_over_the_files_that_are_read(tmp_path: Path, copying: str) -> No
     (tmp_path / "model.onnx").write_bytes(b"model.onnx.data")
     files = ExternalFiles(tmp_path)
     kept = files.region("model.onnx.data", 10, 10).view()
-    for _ in range(3):  # from the same regions again and again
+    for _ in range(3):  # from the same regions repeatedly
         with AtomicWriter(tmp_path / "model.onnx") as writer:
             name = available_name(writer.folder, "model.onnx.data")
             with ExternalDataWriter(writer.open(name)) as data:
@@ -354,7 +354,7 @@ def test_the_import_is_cheap() -> None:
 
 
 def test_rows_are_read_without_a_map(tmp_path: Path) -> None:
-    """Of elements that share bytes, too; and what is made in pieces lies as what is given whole."""
+    """Also for elements that share bytes; data in pieces is stored like data in one piece."""
     codes = np.arange(21).reshape(7, 3) % 8
     graph = tx.Graph(opsets={"ai.onnx": 21})
     for dtype in (tx.DType.int4, tx.DType.float32, tx.DType.uint8):

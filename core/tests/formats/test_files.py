@@ -27,7 +27,7 @@ def names(folder: Path) -> list[str]:
 
 
 def write_pair(folder: Path, generation: str, **options: Any) -> None:
-    """Write a model and its data as an exporter does. The model names its data file and says what must be in it."""
+    """Write a model and its data as an exporter does. The model names its data file and the expected contents."""
     path = folder / "model.onnx"
     with AtomicWriter(path, **options) as writer:
         data_name = available_name(writer.folder, "model.onnx.data")
@@ -38,7 +38,7 @@ def write_pair(folder: Path, generation: str, **options: Any) -> None:
 
 
 def read_pair(folder: Path) -> str:
-    """The generation of the pair in the folder, which must agree."""
+    """The generation of the pair in the folder, which must match."""
     model = json.loads((folder / "model.onnx").read_bytes())
     assert (folder / model["data"]).read_bytes() == model["generation"].encode()
     assert (folder / model["data"]).stat().st_nlink == 1
@@ -295,7 +295,7 @@ def test_a_failing_rename_leaves_the_old_pair(tmp_path: Path, monkeypatch: pytes
 
 @pytest.fixture
 def interrupts() -> Iterator[None]:
-    """Ctrl-C as at a terminal: a process started in the background ignores it, and its children do, too."""
+    """Enable Ctrl-C as in a terminal: background processes and their children ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -345,7 +345,7 @@ def test_an_interrupt_between_two_steps(
     replaced = step == STEPS[3] or (step == STEPS[2] and after)
     assert read_pair(tmp_path) == ("new" if replaced else "old")
     assert not list(tmp_path.glob(".tenonnx-*"))
-    assert len(names(tmp_path)) <= (3 if replaced else 2)  # the old data file may be left, unused
+    assert len(names(tmp_path)) <= (3 if replaced else 2)  # the old data file may remain, unused
 
 
 def stop_at(step: tuple[str, int], after: bool, stop: Any, setattr_: Any = setattr) -> None:
@@ -382,7 +382,7 @@ def test_a_killed_process_leaves_a_pair(tmp_path: Path, step: tuple[str, int] | 
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     replaced = step == STEPS[3] or (step == STEPS[2] and after)
     assert read_pair(tmp_path) == ("new" if replaced else "old")
-    write_pair(tmp_path, "newest")  # and what is left does not stand in the way
+    write_pair(tmp_path, "newest")  # leftovers do not prevent the next export
     assert read_pair(tmp_path) == "newest"
 
 

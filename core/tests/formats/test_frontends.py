@@ -17,14 +17,14 @@ REGISTRY = Registry()
 
 
 class Network:
-    """An object of a library of its own."""
+    """An object of another library."""
 
 
 Network.__module__ = "nets.layers"
 
 
 class OwnNetwork(Network):
-    """A class of the user over one of the library."""
+    """A user's subclass of a library class."""
 
 
 def read(source, *examples, registry, scale=1, base_dir=None):

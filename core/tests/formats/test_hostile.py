@@ -1,4 +1,4 @@
-"""Files that mean harm or make no sense: they are refused with the reason, in time and within memory."""
+"""Malicious and malformed files are refused with the reason, within time and memory limits."""
 
 import numpy as np
 import onnx
@@ -55,7 +55,7 @@ def test_sparse_tensors_are_read_in_the_models_folder_alone(part, tmp_path, monk
         "indices": helper.make_tensor("i", TensorProto.INT64, [2], [0, 1]),
     }
     kind = parts[part].data_type
-    monkeypatch.chdir(tmp_path / "outside")  # where an empty folder would lead
+    monkeypatch.chdir(tmp_path / "outside")  # where an empty folder name would lead
     for location in ("data.bin", str(tmp_path / "outside" / "data.bin")):
         parts[part] = external("w" if part == "values" else "i", kind, [2], location)
         model = sparse_model(**parts, dims=[4])
@@ -121,13 +121,13 @@ def test_unsorted_graphs_inside_each_other_are_read_in_linear_time(order, monkey
     model = model_of([*inner.node], ["y0"])
     graph = read(model, registry=Registry())
     assert [node.op_type for node in graph.nodes] == ["Relu", "If"]
-    assert len(reads) <= (depth + 1) ** 2  # each graph once for each graph around it that had to be sorted
+    assert len(reads) <= (depth + 1) ** 2  # each graph once for each enclosing graph that had to be sorted
 
 
 def test_graphs_inside_each_other_have_a_depth():
     model = model_of([], [])
     inner = model.graph
-    for k in range(80):  # deeper than a file can be
+    for k in range(80):  # deeper than a file may be
         inner.output.extend([info(f"y{k}")])
         node = inner.node.add(op_type="If", input=["x"], output=[f"y{k}"])
         inner = node.attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH).g

@@ -1,4 +1,4 @@
-"""Large initializers are parts of the bytes of their file, and else as if the message held them."""
+"""Large initializers are views of the file's bytes, and behave as if they were in the message."""
 
 import pickle
 

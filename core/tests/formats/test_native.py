@@ -1,4 +1,4 @@
-"""The native file gives the same graph back, and believes nothing that it has not checked."""
+"""A native file restores the same graph, and everything in it is validated."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ NUMERIC = [d for d in DType if d not in (DType.undefined, DType.string)]
 
 
 def model_of(*tensors, **fields):
-    """A model whose node reads every tensor; no package knows its op."""
+    """A model whose node reads every tensor and has an unknown op."""
     names = [t.name for t in tensors]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])
@@ -181,7 +181,7 @@ def good(tmp_path):
 
 
 def rewritten(path, edit, tail=b""):
-    """The file with its header changed by ``edit``."""
+    """Rewrite the file with its header changed by ``edit``."""
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])

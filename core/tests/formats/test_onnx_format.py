@@ -1,4 +1,4 @@
-"""Reading and writing ONNX: untidy files load and come back as they were, broken ones are refused with the reason."""
+"""Reading and writing ONNX: unusual files are preserved, broken ones are refused with the reason."""
 
 import io
 import os
@@ -29,7 +29,7 @@ Y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])
 
 
 def load(model, **keywords):
-    """Read with an empty registry: every op is opaque, and nothing about ops can hide what the format does."""
+    """Read with an empty registry: every op is opaque, so that only the format is tested."""
     return read(model, registry=Registry(), **keywords)
 
 
@@ -392,7 +392,7 @@ def test_what_documents_a_tensor_follows_it_in_and_out(tmp_path):
     ids=lambda path: ".".join(map(str, path)),
 )
 def test_text_that_is_no_utf_8_is_refused(path):
-    """Protobuf does not check it, and gives it as bytes."""
+    """Protobuf does not check it, and returns bytes."""
     model = model_of([node("Relu", name="first")])
     model.metadata_props.add(key="license", value="none")
     holder = model

@@ -60,5 +60,5 @@ def test_a_name_that_is_no_utf_8_is_a_name(suffix, tmp_path):
         graph.save(path) if suffix == ".safetensors" else tx.export(graph, path)
     assert tx.load(path).variables[0].data.array().sum() == 4
     if suffix == ".onnx":
-        with pytest.raises(tx.TenonnxError, match="UTF-8"):  # which the names in a model are
+        with pytest.raises(tx.TenonnxError, match="UTF-8"):  # names in a model are UTF-8
             tx.export(graph, path, external_data_threshold=0)

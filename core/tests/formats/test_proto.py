@@ -1,4 +1,4 @@
-"""The message classes of ONNX without the onnx package: the same classes as those of the package."""
+"""The message classes of ONNX without the onnx package equal those of the package."""
 
 import subprocess
 import sys

@@ -43,7 +43,7 @@ def test_exporting_over_itself_leaves_one_data_file(tmp_path):
         graph = load(path)
         tx.export(graph, path)
         assert len(names(tmp_path)) == 2, k
-        assert graph.variables[0].data.array()[0] == held(path) == 1  # the old one stays readable where it is open
+        assert graph.variables[0].data.array()[0] == held(path) == 1  # the old one stays readable while it is open
     export(path, 2.0)
     assert held(path) == 2
 
@@ -61,7 +61,7 @@ def test_files_that_are_not_the_models_own_stay(name, tmp_path):
     export(path)
     (tmp_path / name).write_bytes(b"mine")
     graph = load(path)
-    graph.name = name  # so that the model's file mentions it
+    graph.name = name  # so that the model's file contains its name
     tx.export(graph, path)
     export(path)
     assert (tmp_path / name).read_bytes() == b"mine"
@@ -109,7 +109,7 @@ def test_what_a_killed_export_left_is_removed_by_the_next(where, tmp_path):
     assert subprocess.run(command, timeout=120).returncode == -signal.SIGKILL
     assert len(names(tmp_path)) > 2
     assert held(path) == (7 if where == "replaced" else 1)
-    export(tmp_path / "other.onnx", 3.0)  # whose business it is not
+    export(tmp_path / "other.onnx", 3.0)  # belongs to another model
     assert len(names(tmp_path)) > 4
     export(path, 2.0)
     data = [name for name in names(tmp_path) if name.startswith("m.onnx")]
@@ -161,7 +161,7 @@ def test_a_temporary_file_that_is_removed_before_it_is_locked_is_made_anew(tmp_p
 
     def late(descriptor):
         monkeypatch.undo()
-        temp_files.remove_stale(tmp_path / "m.onnx")  # as another export does
+        temp_files.remove_stale(tmp_path / "m.onnx")  # as the next export does
         assert names(tmp_path) == []
         return lock(descriptor)
 
@@ -185,7 +185,7 @@ def test_without_locks_nothing_is_removed_that_is_open(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("times", [1, 3, 100])
 def test_a_model_is_read_with_its_own_data(times, tmp_path, monkeypatch):
-    """Exports while it is read give its data file's name to the data of another."""
+    """Exports during the reading give the name of its data file to other data."""
     path, left = tmp_path / "m.onnx", [times]
     export(path, 1.0)
     parse = reader.parse_model
@@ -204,7 +204,7 @@ def test_a_model_is_read_with_its_own_data(times, tmp_path, monkeypatch):
             load(path)
     else:
         assert held(path) == 6 + times
-        assert left == [0]  # it was read until nothing changed
+        assert left == [0]  # it was reread until nothing changed
 
 
 # ----- read-only files ------------------------------------------------------------------------------------------------

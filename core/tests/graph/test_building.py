@@ -1,4 +1,4 @@
-"""Scopes of building, and their end after an error."""
+"""Scopes of graph building, and cleanup after an error."""
 
 import contextlib
 
@@ -32,7 +32,7 @@ def test_after_an_error_nothing_of_the_block_is_there():
             graph.output("z", tiny.exp(graph.input("more", "float32", (2,))))
             tiny.add(graph["x"], constant(np.float64([1, 2])))
 
-    for _ in range(2):  # its names are free again
+    for _ in range(2):  # the names are free again
         with pytest.raises(TypeMismatch, match="different dtypes"):
             build_and_fail()
         assert list(parts(graph)) == before

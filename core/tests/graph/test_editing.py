@@ -1,4 +1,4 @@
-"""Edits in place: order, cycles, types, and nothing changed after an error."""
+"""In-place edits: order, cycles, types, and rollback after an error."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ X = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 
 @pytest.fixture
 def graph():
-    """y = exp(x + x)"""
+    """The graph of y = exp(x + x)."""
     made = Graph("g", opsets={"tiny": 5})
     x = made.input("x", "float32", ("n", "2*n"))
     made.output("y", tiny.exp(tiny.double(x)))
@@ -21,7 +21,7 @@ def graph():
 
 
 def state(graph):
-    """All that an edit may change, as text."""
+    """Everything that an edit may change, as text."""
     values = [(v.name, str(v.type)) for v in graph.values()]
     nodes = [(n.title, [v.name for v in n.uses], [v.name for v in n.outputs]) for n in graph.nodes]
     return values, nodes, [v.name for v in graph.all_inputs], [v.name for v in graph.outputs]

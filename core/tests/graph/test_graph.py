@@ -224,7 +224,7 @@ def test_a_node_of_no_graph_is_changed_freely():
 
 
 def test_properties_are_those_of_the_class():
-    """Every field that can be assigned is a property or a slot, so that tools of Python find it."""
+    """Every assignable field is a property or a slot, so that Python tools find it."""
     for kind in (Value, Node):
         assert "__setattr__" not in vars(kind)
         with pytest.raises(AttributeError):

@@ -47,7 +47,7 @@ sizes = st.integers(0, 4) | st.sampled_from(NAMES).map(symbol) | st.none()
 
 
 def value_of(dim: Dim, values: dict[str, int]) -> int:
-    """The value, discarding the examples that divide by zero."""
+    """The value; examples that divide by zero are discarded."""
     try:
         return symbolic.evaluate(dim, values)
     except ValueError:
@@ -345,7 +345,7 @@ def test_symbols_of() -> None:
 @given(known_dims, st.dictionaries(st.sampled_from(NAMES), known_dims), assignments)
 def test_substitute(dim: Dim, replacements: dict[str, Dim], values: dict[str, int]) -> None:
     replaced = {name: value_of(replacement, values) for name, replacement in replacements.items()}
-    assume(all(value > 0 for value in replaced.values()))  # as symbols are, and as divisors have to be
+    assume(all(value > 0 for value in replaced.values()))  # symbols are positive, as divisors have to be
     result = symbolic.substitute(dim, replacements)
     if result is not None:
         assert value_of(result, values) == value_of(dim, values | replaced)
@@ -450,7 +450,7 @@ def test_parse(text: str, dim: Dim) -> None:
     assert parse(text) == dim
 
 
-#: Names of dims that are no expressions, separated by bars.
+#: Names of dims that are not expressions, separated by bars.
 UNPARSED = (
     "?|unk__1 23|batch-size|batch-size!|axis-1|N/2|floor(N/2)|2N|N.1|N M|N,M|(N|N)|()|max()|max(N,)"
     "|N +|* N|N//0|N % 0|N**M|N**-1|N**2**2|N**65|'N|''|1e5|a::b| |²|9**99999999"

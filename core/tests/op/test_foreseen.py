@@ -1,4 +1,4 @@
-"""Failures of rules on calls that they did not foresee."""
+"""Unexpected exceptions of rules."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Kinds of rules, those of other packages included, and traits."""
+"""Kinds of rules, including those of other packages, and traits."""
 
 import pytest
 import tiny

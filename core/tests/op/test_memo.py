@@ -1,4 +1,4 @@
-"""Types remembered of a call are given to calls that are alike, and to no other."""
+"""Cached types are used for equivalent calls, and for no others."""
 
 import math
 

@@ -151,7 +151,8 @@ def test_an_attribute_of_a_newer_version_must_have_its_neutral_value():
     assert unbind_attributes(newer, 6, plain, {}) == {}
     with pytest.raises(NotRepresentable, match='"mode" does not exist at version 6'):
         unbind_attributes(newer, 6, plain | {"mode": 1}, {})
-    with pytest.raises(NotRepresentable, match='"mode" and "kind" and "axis" do not exist'):  # whatever the hash seed
+    # whatever the hash seed is
+    with pytest.raises(NotRepresentable, match='"mode" and "kind" and "axis" do not exist'):
         unbind_attributes(newer, 6, {"mode": 1, "kind": "x", "axis": 2}, {})
 
 
@@ -247,7 +248,7 @@ def test_a_type_rule_returns_types():
 def test_a_primitive_without_a_type_rule_says_so():
     @primitive("Untyped", domain="tiny", numpy=np.negative)
     def untyped(x):
-        """Its numbers alone are known."""
+        """Only its numbers are known."""
 
     with pytest.raises(InvalidCall, match="Untyped@1 is a primitive, but lacks the rule numpy or type"):
         untyped(Graph().input("x", "float32", (2,)))
@@ -340,7 +341,7 @@ NAMES = {"Index": Index, "signature": signature, "I": Index, "Any": Any}
 
 
 def annotated(*annotations):
-    """An op of inputs with these annotations, texts as a module has them that postpones their evaluation."""
+    """An op of inputs with these annotations; strings as with postponed evaluation."""
     parameters = [
         inspect.Parameter(f"x{k}", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=a)
         for k, a in enumerate(annotations)

@@ -1,4 +1,4 @@
-"""Parts of large work: all is done once, by as many threads as may be, and errors arrive."""
+"""Parallel work: every part is done once, by at most the allowed threads, and errors are raised."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Checks of versions, signatures and rules where they are declared."""
+"""Validation of versions, signatures and rules at their declaration."""
 
 import pytest
 import tiny

@@ -1,4 +1,4 @@
-"""Modules of ops that are imported when an op of theirs is first asked for."""
+"""Lazily imported modules of ops."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ INDEX = {"demanded": {"First": "first", "Second": "second older"}}
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A registry of a package with an index; what is given are further texts of its modules."""
+    """Factory of a registry with an indexed package; arguments are further modules as text."""
 
     def made(**texts):
         folder = tmp_path / "demanded"

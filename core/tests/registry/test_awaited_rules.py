@@ -1,4 +1,4 @@
-"""Modules of rules that are imported when a consumer first asks for one."""
+"""Lazily imported modules of rules."""
 
 import importlib
 import sys
@@ -24,7 +24,7 @@ def first(x):
 def second(x):
     return x
 """
-#: A consumer is let in between two rules: what the first one needs is not there yet.
+#: Pauses the import between two rules, so that a consumer sees an incomplete module.
 LATER = """
 import time
 from awaited.ops import first, second
@@ -38,7 +38,7 @@ needed = "found"
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """The ops of a package whose module ``later`` has what is given, and its registry."""
+    """Factory of a package's ops and registry; arguments are the text of the module ``later``."""
 
     def made(text=LATER, /, **declared):
         folder = tmp_path / "awaited"

@@ -12,7 +12,7 @@ from tenonnx.registry.discovery import Plugin, cure
 
 
 def install(monkeypatch, *made):
-    """Let these plugins be all that is installed, and nothing warned of yet."""
+    """Replace the installed plugins, and reset the warnings."""
     monkeypatch.setattr(discovery, "_installed", lambda group: tuple(p for p in made if p.group == group))
     monkeypatch.setattr(discovery, "warn_once", discovery.warn_once.__wrapped__)
 
@@ -124,7 +124,7 @@ def test_a_newer_api_is_told_ahead_of_the_names_that_it_has(tmp_path, monkeypatc
         Plugin("com.new", "tenonnx_test_newer", "tenonnx.ops", "dist-new", "2.0").load()
     assert caught.value.given == "api = 2"
     assert "tenonnx_test_newer" not in sys.modules
-    for unreadable in ("tenonnx_test_absent", "itertools"):  # without a module, or a source
+    for unreadable in ("tenonnx_test_absent", "itertools"):  # without a module, or without source code
         with pytest.raises(PluginError, match="could not be imported"):
             Plugin("com.new", f"{unreadable}.ops", "tenonnx.ops", "dist-new", "2.0").load()
 
@@ -161,7 +161,7 @@ def test_the_same_entry_points_are_found_as_by_the_standard_library():
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """A folder of installed distributions, the only one of ``sys.path`` that has some."""
+    """A folder of installed distributions, the only one on ``sys.path``."""
     monkeypatch.setattr(sys, "path", [str(tmp_path / "nowhere"), str(tmp_path)])
     discovery._everything.cache_clear()
     yield tmp_path

@@ -12,7 +12,7 @@ from tenonnx.registry.discovery import EXTENSIONS, Plugin
 
 @pytest.fixture
 def adding(tmp_path, monkeypatch):
-    """Installs a package beside ours that adds names, each as a function of its module."""
+    """Factory of an installed package that adds names, each as a function of its module."""
     monkeypatch.setattr(extensions, "_found", {})
     monkeypatch.setattr(discovery, "warn_once", discovery.warn_once.__wrapped__)
     (tmp_path / "tenonnx_test_adding.py").write_text("def double(graph): return graph, 2\n")

@@ -31,7 +31,7 @@ def model(op="com.acme.Halve", **metadata):
 
 @pytest.fixture
 def registry(monkeypatch):
-    """A registry in which a package of others gave the op."""
+    """A registry in which a third-party package provides the op."""
     found = Registry()
     found.add(halve)
     monkeypatch.setattr(Registry, "source", lambda self, op: "tenonnx-acme 2.1")
@@ -56,7 +56,7 @@ def test_an_export_names_the_packages_of_others(registry):
     with pytest.raises(tx.UnsupportedOp, match="no installed package provides 1 of its ops") as caught:
         without.run({"x": np.ones(2, np.float32)}, backend="numpy")
     assert "which the file says is of tenonnx-acme 2.1" in caught.value.given
-    assert "pip install" not in caught.value.do  # of what a file says, nothing is advised to be installed
+    assert "pip install" not in caught.value.do  # a file must not cause advice to install a package
     assert props(written(without))[KEY] == props(saved)[KEY]
 
 

@@ -1,4 +1,4 @@
-"""The registry: ranges of versions, conflicts, and plugins that fail."""
+"""The registry: version ranges, conflicts, and failing plugins."""
 
 import importlib
 import sys
@@ -114,7 +114,7 @@ def test_a_hook_without_its_mark_is_reported(tmp_path, monkeypatch):
     assert "marked with @hookimpl" in str(failure)
 
 
-# ----- one package for all that is registered at once -----------------------------------------------------------------
+# ----- registrations are attributed to one package --------------------------------------------------------------------
 
 HALF = """
     from tenonnx.extend import Operators, hookimpl, op
@@ -187,7 +187,7 @@ def test_operators_are_said_where_they_are_looked_for(tmp_path, monkeypatch):
     assert "does not define ai.onnx registers Python's operators" in str(failure)
 
 
-# ----- what is a package's own ----------------------------------------------------------------------------------------
+# ----- ownership ------------------------------------------------------------------------------------------------------
 
 OWN = {
     "owned/__init__.py": "",
@@ -224,7 +224,7 @@ CHANGES = {
 
 @pytest.fixture
 def owned(tmp_path, monkeypatch):
-    """A package of two modules, of which one says more of the ops of the other; neither is imported yet."""
+    """A package of two modules, one of which adds rules to the ops of the other; neither is imported yet."""
     for path, text in OWN.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(textwrap.dedent(text))
@@ -239,7 +239,7 @@ def test_the_op_of_another_package_cannot_be_changed(owned, change):
     head = "from owned.ops import owned\nfrom tenonnx.extend import floats\n"
     (owned / "strange.py").write_text(head + CHANGES[change])
     with pytest.raises(PluginError, match="tiny::Owned@1 was changed after the import of owned") as caught:
-        importlib.import_module("strange")  # which imports it first
+        importlib.import_module("strange")  # it imports the other one first
     assert caught.value.given == f"a change of its {change}"
     assert "tenonnx.extend.add_rule" in caught.value.do
 

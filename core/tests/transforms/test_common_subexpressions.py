@@ -1,4 +1,4 @@
-"""Sharing: equal nodes and equal lengths once, everything else as it was."""
+"""Common subexpression elimination: equal nodes and lengths are merged, all else is unchanged."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Inputs that have a default: no transform counts on it, as another value may be fed."""
+"""Inputs with a default: no transform relies on it, as calls may override it."""
 
 import io
 

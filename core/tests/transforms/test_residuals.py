@@ -1,4 +1,4 @@
-"""Checks of gradient rules, and of the values that they keep from the forward pass."""
+"""Validation of gradient rules and of their residuals."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ X = np.float64([[1.0, 2.0], [3.0, 4.0]])
 
 
 def scaled_exponential(*, vjp, residuals=None):
-    """``factor * exp(x)`` with rules of its own."""
+    """``factor * exp(x)`` with its own rules."""
 
     @op("ScaledExponential", domain="tiny")
     def made(x, factor, shift=None):

@@ -1,4 +1,4 @@
-"""Target files: valid and invalid ones, and conversion to a target."""
+"""Target files, valid and invalid, and conversion to a target."""
 
 import io
 import sys
@@ -42,13 +42,13 @@ names = ["OnlyNew"]
 """
 
 
-#: The package of target files that is published with core.
+#: The package of target files that is released with core.
 SHIPPED = Plugin("tenonnx", "tenonnx_targets", "tenonnx.targets", "tenonnx-targets", "0.1.0")
 
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    """Installs packages of target files, each given as file names with their text."""
+    """Factory of installed packages of target files, given as file names with their text."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delenv("TENONNX_PLUGINS", raising=False)
 

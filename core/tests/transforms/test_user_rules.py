@@ -1,4 +1,4 @@
-"""Rules of a user for one graph, and local functions."""
+"""A user's rules for one graph, and local functions."""
 
 import numpy as np
 import onnx

@@ -1,10 +1,10 @@
 """Building blocks of backends: compiling a graph into a program.
 
-``check_feeds`` says whether feeds are of the types of the inputs (``FeedCheck`` for those that come again and again),
-``DefaultsProgram`` lets a call feed an input that has a default, ``ShapeSpecializedProgram`` makes programs for single
-shapes, ``StatefulProgram`` has what lives in a program between calls (``StateFeedCheck`` and ``Results`` are its
-parts), and ``fall_back`` is numpy's program where a graph cannot run; ``FallbackProgram`` lets numpy compute a call
-alone that ended in a ``RunFailure``. Inputs are made up by ``generate_feeds``.
+``check_feeds`` checks the types of feeds (``FeedCheck`` for repeated calls). ``DefaultsProgram`` accepts feeds for
+inputs that have a default. ``ShapeSpecializedProgram`` compiles a program for each combination of shapes.
+``StatefulProgram`` keeps state between calls (``StateFeedCheck`` and ``Results`` are its parts). ``fall_back`` compiles
+a graph for numpy if the backend cannot run it; ``FallbackProgram`` reruns only calls that raise ``RunFailure``.
+``generate_feeds`` draws random inputs.
 """
 
 from tenonnx.registry.namespace import flat_namespace

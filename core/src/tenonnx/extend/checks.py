@@ -1,4 +1,4 @@
-"""Building blocks of comparisons: contents within tolerances, and the structure of a model."""
+"""Building blocks of comparisons: runtime values within tolerances, and the structure of a model."""
 
 from tenonnx.registry.namespace import flat_namespace
 

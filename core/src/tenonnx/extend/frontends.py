@@ -1,7 +1,7 @@
 """The front end protocol: ``read`` returns a graph (``Frontend``), ``verifier`` compares one with its source.
 
-What front ends of frameworks share, dims that vary, names, lines of the user's code and verification call by call, is
-the package ``tenonnx-frontends``; ``tenonnx_testing.source_conformance`` checks all of it.
+The package ``tenonnx-frontends`` has the common parts of front ends for frameworks: dynamic dims, names, source
+locations in the user's code, and verification call by call. ``tenonnx_testing.source_conformance`` tests a front end.
 """
 
 from tenonnx.registry.namespace import flat_namespace

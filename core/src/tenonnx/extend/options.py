@@ -1,4 +1,4 @@
-"""Options shared by Python and the command line: fields of a dataclass, each with its flag and its help."""
+"""Options shared by Python and the command line: fields of a dataclass with flag and help text."""
 
 from tenonnx.registry.namespace import flat_namespace
 

@@ -1,4 +1,4 @@
-"""Arithmetic on dims: ints, symbols and expressions of symbols, and None where nothing is known."""
+"""Arithmetic on dims: ints, symbols, expressions of symbols, and None for unknown dims."""
 
 from tenonnx.registry.namespace import flat_namespace
 

@@ -1,7 +1,7 @@
-"""Building blocks of a test kit: calls, their forms in files, and installed plugins.
+"""Building blocks of a test kit: calls, their representations in files, and installed plugins.
 
-``Evaluator(body_of=op)`` computes by the body where there is a numpy rule, ``infer_by_body`` infers where there is a
-type rule, ``signature_at`` says how a version writes an op, and ``compare`` how far programs are apart.
+``Evaluator(body_of=op)`` computes with the body instead of a numpy rule, ``infer_by_body`` infers without a type rule,
+``signature_at`` returns the signature of an op at a version, and ``compare`` compares results.
 """
 
 from tenonnx.registry.namespace import flat_namespace

@@ -1,7 +1,7 @@
-"""External tensor data: read safely from files in a model's folder, and streamed out into a new file.
+"""External tensor data: safe reading from files in a model's folder, and streaming to a new file.
 
-A model is untrusted and names its data files itself. So each file is opened once, in the safe way of ``open_inside``,
-and stays open; its numbers are held against its size before anything is read.
+A model is untrusted and names its data files itself. Each file is therefore opened once, by ``open_inside``, and stays
+open; offsets and lengths are checked against its size before anything is read.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ _KERNEL_CHUNK = 1 << 30  # Linux copies at most 2 GiB - 4 KiB in one call
 
 
 class DataFile:
-    """An open external data file. It stays readable when its name is removed or given to another file.
+    """An open external data file. It stays readable when its name is removed or reused.
 
-    It is mapped when it is first viewed. A file that another program cuts short afterwards cannot be guarded against:
-    touching the lost part of a view ends the process, as with every memory map. ``read_into`` is safe from that, and so
-    are views that are not ``mapped`` but read.
+    It is mapped on first view. If another program truncates the file afterwards, accessing the lost part of a mapped
+    view kills the process (SIGBUS). ``read_into`` and views that are not ``mapped`` are safe.
     """
 
     def __init__(self, path: str, descriptor: int, *, mapped: bool = True) -> None:
@@ -52,9 +51,9 @@ class DataFile:
         self.identity = (status.st_dev, status.st_ino)
 
     def view(self, offset: int, length: int) -> memoryview:
-        """The bytes, read-only, and not copied where the file is mapped; they stay valid after ``close``.
+        """The bytes, read-only, without a copy if the file is mapped; they stay valid after ``close``.
 
-        Raises InvalidModel if the file cannot be mapped or became shorter, InvalidCall if it was closed.
+        Raises InvalidModel if the file cannot be mapped or was truncated, InvalidCall if it was closed.
         """
         descriptor = self.fileno()
         if not length:
@@ -62,7 +61,7 @@ class DataFile:
         if not self._mapped:
             return self.read(offset, length)
         if self._map is None:
-            # By default a map keeps a descriptor of its own; models with a file per tensor would run out of them.
+            # By default a map duplicates the descriptor; models with a file per tensor would exhaust descriptors.
             options: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) and os.name == "posix" else {}
             try:
                 self._map = mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ, **options)
@@ -73,7 +72,7 @@ class DataFile:
         return memoryview(self._map)[offset : offset + length]
 
     def read(self, offset: int, length: int) -> memoryview:
-        """The bytes, read-only, in memory of their own. Raises InvalidModel if the file became shorter."""
+        """A read-only copy of the bytes. Raises InvalidModel if the file was truncated."""
         held = memoryview(bytearray(length))
         done = 0
         while done < length:
@@ -105,13 +104,13 @@ class DataFile:
         return len(chunk)
 
     def fileno(self) -> int:
-        """The descriptor. Raises InvalidCall if the file was closed."""
+        """The file descriptor. Raises InvalidCall if the file was closed."""
         if self._descriptor < 0:
             raise InvalidCall("external data was read after it was closed", given=self.path, do="load the model again")
         return self._descriptor
 
     def close(self) -> None:
-        """Close the file, and unmap it as soon as no view of it is left. Does nothing the second time."""
+        """Close the file, and unmap it when its last view is gone. Repeated calls do nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         mapped, self._map = self._map, None
         if mapped is not None:
@@ -125,7 +124,7 @@ class DataFile:
 
 
 class Region(NamedTuple):
-    """A range of bytes in an open data file, which lay inside it when it was opened."""
+    """A range of bytes in an open data file, within its size at opening."""
 
     file: DataFile
     offset: int
@@ -133,30 +132,30 @@ class Region(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The absolute path that the file had when it was opened; ``file.identity`` is its device and inode."""
+        """The absolute path of the file at opening; ``file.identity`` is its device and inode."""
         return self.file.path
 
     @property
     def end(self) -> int:
-        """The offset of the byte after the last."""
+        """The offset after the last byte."""
         return self.offset + self.length
 
     def view(self) -> memoryview:
-        """The bytes, read-only and not copied. Raises as ``DataFile.view``."""
+        """The bytes, read-only, without a copy if mapped. Raises as ``DataFile.view``."""
         return self.file.view(self.offset, self.length)
 
     def read(self) -> memoryview:
-        """The bytes, read-only, in memory of their own. Raises as ``DataFile.read``."""
+        """A read-only copy of the bytes. Raises as ``DataFile.read``."""
         return self.file.read(self.offset, self.length)
 
     def part(self, offset: int, length: int) -> Region:
-        """So many bytes of this range."""
+        """A range of ``length`` bytes at ``offset`` in this one."""
         return Region(self.file, self.offset + offset, length)
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """So many bytes that are made one piece after the other."""
+    """Bytes that are produced in pieces, with their total length."""
 
     length: int
     make: Callable[[], Iterator[Any]]
@@ -166,26 +165,26 @@ class Pieces:
 
 
 class ExternalFiles:
-    """The external data files of one model, which lie in or below the folder ``base_dir``.
+    """The external data files of one model, in or below the folder ``base_dir``.
 
-    ``base_dir`` is trusted; locations are not. ``None`` says that there is no folder, as for a model from memory; then
-    every location is refused. Each file is opened once and stays open until ``close``, or until neither this object
-    nor a region of the file is left. Contents are ``mapped``, or else read when they are viewed.
+    ``base_dir`` is trusted; locations are not. ``None`` means that there is no folder, as for a model in memory; then
+    every location is refused. Each file is opened once and stays open until ``close``, or until this object and all
+    regions of the file are gone. Contents are ``mapped``, or else read on view.
     """
 
     def __init__(self, base_dir: str | os.PathLike[str] | None, *, mapped: bool = True) -> None:
         self.mapped = mapped
         self.base_dir = None if base_dir is None else Path(base_dir).absolute()
-        self._files: dict[str, DataFile] = {}  # by location, as written and with plain slashes
+        self._files: dict[str, DataFile] = {}  # by location, as in the model but with forward slashes
 
     def region(
         self, location: str, offset: str | int | None = None, length: str | int | None = None, *, tensor: str = ""
     ) -> Region:
-        """The bytes that a tensor's ``external_data`` entries name. ``None`` means from the start, or up to the end.
+        """The bytes that a tensor's ``external_data`` entries describe. ``None`` means from the start, or to the end.
 
-        Raises ``UnsafePath`` where the location leaves the folder, goes through a link, or is no ordinary file,
-        ``InvalidModel`` where there is no such file, it cannot be opened, an entry is not a number, or the range does
-        not lie inside the file.
+        Raises ``UnsafePath`` if the location leaves the folder, contains a link, or is not a regular file;
+        ``InvalidModel`` if the file does not exist or cannot be opened, an entry is not a number, or the range exceeds
+        the file.
         """
         file = self._files.get(location)
         if file is None:
@@ -207,7 +206,7 @@ class ExternalFiles:
         return Region(file, start, count)
 
     def close(self) -> None:
-        """Close all files. Views that were handed out stay valid; regions can no longer be read."""
+        """Close all files. Existing views stay valid; regions can no longer be read."""
         while self._files:
             self._files.popitem()[1].close()
 
@@ -217,7 +216,7 @@ class ExternalFiles:
         if self.base_dir is None:
             what = "a model with external data was given without the folder of its data files"
             raise InvalidModel(what, given=given, do="pass base_dir=, or load the model from its path")
-        name = "/".join(parts)  # which is a safe location itself
+        name = "/".join(parts)  # the normalized name is a safe location, too
         file = self._files.get(name)
         if file is None:
             path, descriptor = str(self.base_dir.joinpath(*parts)), open_inside(self.base_dir, parts, given)
@@ -230,12 +229,12 @@ class ExternalFiles:
 
 
 class ExternalDataWriter:
-    """Writes tensors one after the other into a new, empty binary file, without holding more than one chunk.
+    """Writes tensors sequentially to a new, empty binary file, with at most one chunk in memory.
 
     A tensor of at least ``LARGE`` bytes starts at a multiple of ``alignment`` (the page size, which ONNX recommends for
-    mapping; 65536 suits Windows too), a smaller one at a multiple of 64 or of ``alignment`` if that is less. The gaps
-    are zeros. Regions that follow each other without a gap in their file and in the new one are copied in one go.
-    The file is complete after ``flush``, which the writer as a context manager calls itself.
+    mapping; 65536 suits Windows too), a smaller one at a multiple of 64 or of ``alignment`` if that is less. Gaps are
+    filled with zeros. Regions that are adjacent in both files are copied at once. The file is complete after ``flush``,
+    which the writer calls when used as a context manager.
     """
 
     def __init__(self, file: BinaryIO, alignment: int = 4096) -> None:
@@ -246,13 +245,13 @@ class ExternalDataWriter:
         self._end = 0
         self._pending: Region | None = None  # the last bytes before _end
         self._buffer = memoryview(bytearray(_CHUNK))
-        self._used = 0  # bytes at the start of the buffer, which come before those of _pending
+        self._used = 0  # bytes at the start of the buffer, which precede those of _pending
 
     def append(self, source: Region | Pieces | Buffer | np.ndarray) -> tuple[int, int]:
-        """Add a tensor, given as ``raw_data`` has it; returns its offset and its length in the new file.
+        """Add a tensor in the format of ``raw_data``; returns its offset and its length in the new file.
 
-        Raises ``InvalidCall`` where the source is not a contiguous buffer, or its file was closed, ``InvalidModel``
-        where the file of a region became shorter or cannot be read.
+        Raises ``InvalidCall`` if the source is not a contiguous buffer or its file was closed, ``InvalidModel`` if the
+        file of a region was truncated or cannot be read.
         """
         data = source if isinstance(source, Region | Pieces) else _bytes_of(source)
         length = len(data) if isinstance(data, memoryview) else data.length
@@ -277,7 +276,7 @@ class ExternalDataWriter:
         return offset, length
 
     def flush(self) -> None:
-        """Hand what is pending to the file. Raises InvalidModel if the file of a region became shorter."""
+        """Write pending data to the file. Raises InvalidModel if the file of a region was truncated."""
         self._copy_pending()
         self._drain()
 
@@ -303,11 +302,11 @@ class ExternalDataWriter:
             position += count
 
     def _copy_in_kernel(self, source: Region) -> int:
-        """Let the kernel copy, which shares the blocks where a file system can; returns how far in the source it came.
+        """Copy in the kernel, which shares blocks if the file system can; returns the source offset that it reached.
 
-        That needs equal places within a block; otherwise our own copying is the faster one. Whatever the kernel refuses
-        (another file system, a container's filter, an append-only file) is left to the caller, who copies it or meets
-        the real error. Other kinds of file objects than these may transform what is written to them.
+        This needs equal offsets within a block; otherwise copying in user space is faster. Whatever the kernel refuses
+        (another file system, a container's filter, an append-only file) is left to the caller, which copies it or
+        raises the error. Other types of file objects are excluded, as they may transform what is written to them.
         """
         position = source.offset
         same_place = (self._end - source.length - position) % _BLOCK == 0
@@ -339,7 +338,7 @@ class ExternalDataWriter:
         self._write(self._buffer[:used])
 
     def _write(self, data: memoryview) -> None:
-        while data:  # an unbuffered file may take a part
+        while data:  # an unbuffered file may write only a part
             written = self._file.write(data[:_CHUNK])
             data = data[written or _CHUNK :]
 
@@ -352,7 +351,7 @@ class ExternalDataWriter:
 
 
 def _bytes_of(source: Buffer | np.ndarray) -> memoryview:
-    """The bytes of a contiguous buffer, not copied."""
+    """The bytes of a contiguous buffer, without a copy."""
     try:
         if hasattr(source, "dtype"):
             import numpy as np
@@ -360,7 +359,7 @@ def _bytes_of(source: Buffer | np.ndarray) -> memoryview:
             array = np.asarray(source)
             if not array.flags.c_contiguous:
                 raise ValueError("it is not contiguous")
-            return array.reshape(-1).view(np.uint8).data  # arrays of extended dtypes are no buffers themselves
+            return array.reshape(-1).view(np.uint8).data  # arrays of extended dtypes do not support the buffer protocol
         view = memoryview(source)
         return view.cast("B") if view.nbytes else memoryview(b"")
     except (TypeError, ValueError) as error:
@@ -372,7 +371,7 @@ def _bytes_of(source: Buffer | np.ndarray) -> memoryview:
 
 
 def _number(text: str | int) -> int:
-    """The number, or -1 if it is none. Only ASCII digits count, and not so many that reading them takes time."""
+    """Parse a number; -1 if it is none. Only ASCII digits count, and few enough to parse quickly."""
     if isinstance(text, str):
         return int(text) if len(text) < 20 and text.isascii() and text.isdigit() else -1
     return text if isinstance(text, int) and not isinstance(text, bool) else -1

@@ -1,4 +1,4 @@
-"""The files in a model's folder: written all at once, and opened without leaving the folder."""
+"""Files in a model's folder: atomic writing, and opening without leaving the folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPENS_BELOW = bool(os.open in os.supports_dir_fd and _NO_FOLLOW and _DIRECTORY)
 
 
 class AtomicWriter:
-    """Write a model and the data files beside it; all of them appear, or nothing changes.
+    """Writes a model and its data files; either all of them appear, or nothing changes.
 
         with AtomicWriter("model.onnx") as writer:
             data_name = available_name(writer.folder, "model.onnx.data")
@@ -37,21 +37,21 @@ class AtomicWriter:
             ...                                 # the model names data_name as its data file
             writer.discard("model.onnx.data")   # only if the model that is replaced owns it
 
-    Everything is written under temporary names (``.tenonnx-*.tmp``) in the same folder, where what a killed export to
-    this path left is removed first. When the block ends, the data files are renamed, and the model last. A data file
-    takes a name that was free, so that the old model keeps its data until that last rename: whenever the process is
-    killed, the folder holds the old pair or the new one, and at worst files that the next export removes.
+    Everything is written to temporary files (``.tenonnx-*.tmp``) in the same folder, after removing those that a killed
+    export to this path left. When the block ends, the data files are renamed, and the model last. A data file gets an
+    unused name, so that the old model keeps its data until the last rename: if the process is killed, the folder holds
+    the old pair or the new one, and at worst files that the next export removes.
 
-    The model may be written over the files that it is read from. POSIX keeps open descriptors and maps valid; Windows
-    cannot replace an open file, so that ``before_replace``, called right before the renames, closes them there.
+    The model may overwrite the files that it is read from. POSIX keeps open descriptors and maps valid; Windows cannot
+    replace an open file, so ``before_replace``, called right before the renames, closes them there.
 
-    A new file follows the umask; permissions of a model that existed go to the new model and its data files. A symbolic
-    link at ``path`` is replaced, not followed. Nothing is forced to disk (no fsync). A read-only file is not replaced,
-    unless ``overwrite``. If the block raises, the old files are as they were.
+    A new file follows the umask; the permissions of an existing model are applied to the new model and its data files.
+    A symbolic link at ``path`` is replaced, not followed. Nothing is synced to disk (no fsync). A read-only file is
+    only replaced with ``overwrite``. If the block raises, the old files are unchanged.
 
-    Raises ``InvalidCall`` on entry, where ``path`` names a folder, a device, a read-only file or nothing, or its folder
-    is missing or not writable; at the end of the block, where ``open()`` was not called, or a file of a chosen name has
-    appeared meanwhile; and ``TenonnxError`` where the disk is full, or the operating system refuses a rename.
+    Raises ``InvalidCall`` on entry if ``path`` is empty, a folder, a device or a read-only file, or if its folder is
+    missing or not writable; at the end of the block if ``open()`` was not called, or a file of a chosen name has
+    appeared in the meantime; and ``TenonnxError`` if the disk is full, or the operating system refuses a rename.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class AtomicWriter:
     ) -> None:
         self.path = Path(path).absolute()  # the working folder may change inside the block
         self.folder, self.name = self.path.parent, self.path.name
-        self._named = not os.fspath(path).endswith(("/", os.sep))  # a Path forgets that
+        self._named = not os.fspath(path).endswith(("/", os.sep))  # a Path drops the trailing separator
         self._before_replace = before_replace
         self._overwrite = overwrite
         self._mode: int | None = None
@@ -78,7 +78,7 @@ class AtomicWriter:
         return self
 
     def open(self, name: str | None = None) -> BinaryIO:
-        """A new binary file to write: the model itself, or the file ``name`` beside it. It is closed for you.
+        """Open a new binary file for writing: the model itself, or the data file ``name``. It is closed automatically.
 
         Raises ``UnsafePath`` for anything but a plain file name, ``InvalidCall`` for a file that exists (see
         ``available_name``), was opened before, or cannot be created.
@@ -96,13 +96,13 @@ class AtomicWriter:
 
     @contextlib.contextmanager
     def unfinished(self) -> Iterator[Path]:
-        """The path of the model as it is to be, its data files beside it, before it has its name."""
+        """The temporary path of the model, together with its data files, before they are renamed."""
         for part in self._parts.values():
             part.file.flush()
         if len(self._parts) == 1:
             yield self._parts[self.name].temporary
             return
-        import tempfile  # with modules that few programs need
+        import tempfile  # imported lazily with its many modules
 
         with tempfile.TemporaryDirectory(prefix=temporary_prefix(self.name), dir=self.folder) as folder:
             for name, part in self._parts.items():
@@ -110,15 +110,15 @@ class AtomicWriter:
             yield Path(folder, self.name)
 
     def discard(self, name: str) -> None:
-        """Remove the file ``name`` beside the model once the new model is in place.
+        """Remove the file ``name`` in the folder once the new model is in place.
 
-        For the data file of the model that is replaced, if no other model uses it. A file that is missing, cannot be
-        removed or has just been written stays as it is. Raises ``UnsafePath`` for anything but a plain file name.
+        This is meant for the data file of the replaced model, if no other model uses it. A file that is missing, cannot
+        be removed or has just been written is kept. Raises ``UnsafePath`` for anything but a plain file name.
         """
         self._discarded.add(check_file_name(name))
 
     def discard_superseded(self) -> None:
-        """Likewise the data files of the model that is there when the new one takes its place, if they are its own."""
+        """Also remove the replaced model's data files, unless other models use them."""
         self._supersedes = True
 
     def __exit__(
@@ -133,7 +133,7 @@ class AtomicWriter:
             self._clean_up()
 
     def _check(self) -> int | None:
-        """Refuse a path that cannot be written; returns the permissions of the file that is there already."""
+        """Refuse a path that cannot be written; returns the permissions of the existing file, if any."""
         if not self._named or not self.name or "\0" in str(self.path):
             raise InvalidCall("the path of an output file names no file", given=repr(str(self.path)))
         try:
@@ -172,13 +172,13 @@ class AtomicWriter:
                 do="choose another folder, or change its permissions",
             ) from error
         part = _Part(temporary, os.fdopen(descriptor, "wb"), os.fstat(descriptor), lock(descriptor))
-        if not os.path.lexists(temporary):  # before it was locked, another export took it for abandoned
+        if not os.path.lexists(temporary):  # another export removed it as abandoned before it was locked
             part.file.close()
             if part.lock is not None:
                 os.close(part.lock)
             return self._create()
         if self._mode is not None and hasattr(os, "fchmod"):
-            with contextlib.suppress(OSError):  # some file systems have no permissions; the umask was obeyed
+            with contextlib.suppress(OSError):  # some file systems have no permissions; the umask was applied
                 os.fchmod(descriptor, self._mode)
         return part
 
@@ -207,28 +207,28 @@ class AtomicWriter:
             raise self._refused(error) from error
 
     def _remove_discarded(self) -> None:
-        """Remove each once: as soon as a name is free, another export may take it."""
+        """Remove each file once: another export may reuse a free name."""
         for name in self._discarded - self._parts.keys():
             with contextlib.suppress(OSError):
                 (self.folder / name).unlink()
             self._discarded.remove(name)
 
     def _note(self, obsolete: Collection[str]) -> None:
-        """Name in a temporary file what is removed last, so that the next export does it if a kill comes before."""
+        """Record the files to remove last in a temporary file, so that the next export removes them after a kill."""
         if not obsolete:
             return
-        note = self._parts[""] = self._create()  # in one line, between whose halves no interrupt comes
+        note = self._parts[""] = self._create()  # one statement, so that an interrupt cannot separate the two steps
         with note.file:
             note.file.writelines(os.fsencode(name) + b"\n" for name in obsolete)
 
     def _clean_up(self) -> None:
-        """Remove what did not become part of a finished pair; after a success that is what was discarded.
+        """Remove temporary files that are not part of the finished pair; after success, also the discarded files.
 
-        What is on disk decides, not a flag: an interrupt may come between a rename and the note that it was done.
+        This looks at the disk instead of flags, as an interrupt may come between a rename and setting a flag.
         """
         model_in_place = not os.path.lexists(self._parts[self.name].temporary)
         if model_in_place:
-            self._remove_discarded()  # what an interrupt left
+            self._remove_discarded()  # those that an interrupt left
         for name, part in self._parts.items():
             with contextlib.suppress(OSError):
                 part.file.close()
@@ -262,7 +262,7 @@ class AtomicWriter:
 
 
 def check_output(path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Raise ``InvalidCall`` for a path that no file can have, ahead of long work whose results are to go there."""
+    """Raise ``InvalidCall`` if ``path`` cannot be written, before long work whose results go there."""
     AtomicWriter(path, overwrite=overwrite)._check()
 
 
@@ -276,7 +276,7 @@ class _Part:
 
 
 def _rename_to_free(old: Path, new: Path) -> None:
-    """Rename a file to a name that must be free; FileExistsError if it is not, also if it was taken just now."""
+    """Rename a file without overwriting. Raises FileExistsError, even if the target appeared just now."""
     try:
         new.hardlink_to(old)  # unlike rename on POSIX, this never replaces
     except FileExistsError:
@@ -290,7 +290,7 @@ def _rename_to_free(old: Path, new: Path) -> None:
 
 
 def write_bytes(path: str | os.PathLike[str], chunks: Iterable[Buffer]) -> None:
-    """Write one file, whole or not at all. Each chunk is written as it is produced. Raises as ``AtomicWriter``."""
+    """Write one file atomically. Each chunk is written as it is produced. Raises as ``AtomicWriter``."""
     with AtomicWriter(path) as writer:
         file = writer.open()
         for chunk in chunks:
@@ -298,7 +298,7 @@ def write_bytes(path: str | os.PathLike[str], chunks: Iterable[Buffer]) -> None:
 
 
 def available_name(folder: str | os.PathLike[str], wanted: str) -> str:
-    """``wanted``, or if the folder holds that name the first free one of ``stem-1.suffix``, ``stem-2.suffix``, ...
+    """``wanted``, or if that exists in the folder the first unused one of ``stem-1.suffix``, ``stem-2.suffix``, ...
 
     Raises ``UnsafePath`` for anything but a plain file name.
     """
@@ -308,9 +308,9 @@ def available_name(folder: str | os.PathLike[str], wanted: str) -> str:
 
 
 def check_file_name(name: str) -> str:
-    """``name``, if it is the name of a file in the same folder on every operating system.
+    """Check that ``name`` is a file name without folder on every operating system; returns it.
 
-    Raises ``UnsafePath`` where it is empty, ``.`` or ``..``, or holds a path separator, a drive or a NUL.
+    Raises ``UnsafePath`` if it is empty, ``.`` or ``..``, or has a path separator, a drive or a NUL.
     """
     if name in ("", ".", "..") or set(name) & set("/\\\0") or name[1:2] == ":" or (os.name == "nt" and ":" in name):
         raise UnsafePath(
@@ -322,17 +322,17 @@ def check_file_name(name: str) -> str:
 
 
 def check_readable(path: str | os.PathLike[str]) -> None:
-    """Raise ``InvalidCall`` for a device, pipe or socket, which a reader would wait for, or read without an end."""
-    with contextlib.suppress(OSError, ValueError):  # its reader says what is wrong with a path
+    """Raise ``InvalidCall`` for a device, pipe or socket, on which a reader could block or never end."""
+    with contextlib.suppress(OSError, ValueError):  # the reader reports errors of the path
         if stat.S_IFMT(Path(path).stat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
             what = "a model cannot be read from a device, pipe or socket"
             raise InvalidCall(what, given=os.fspath(path), do="copy it to a file, or give its bytes")
 
 
 def split_location(location: str, given: str) -> tuple[str, ...]:
-    """The parts of a relative path that a model names. A backslash separates on every system, as models travel.
+    """The parts of a relative path in a model. Backslashes count as separators on every system, as models travel.
 
-    Raises ``UnsafePath`` where it is absolute, empty, has a drive or a NUL, or goes up with ``..``.
+    Raises ``UnsafePath`` if it is absolute, empty, has a drive or a NUL, or goes up with ``..``.
     """
     parts = tuple(part for part in location.replace("\\", "/").split("/") if part not in ("", "."))
     absolute = location[:1] in ("/", "\\") or location[1:2] == ":" or (os.name == "nt" and ":" in location)
@@ -343,13 +343,13 @@ def split_location(location: str, given: str) -> tuple[str, ...]:
 
 
 def open_inside(folder: Path, parts: Sequence[str], given: str) -> int:
-    """Open for reading the regular file that ``parts`` lead to from ``folder``; returns the descriptor.
+    """Open the regular file at ``parts`` below ``folder`` for reading; returns the descriptor.
 
-    The parts are opened one below the other without following links, and what was opened is checked. Nothing is opened
-    again by its path, so there is no gap between the check and the use. ``folder`` itself may be reached through links.
+    The parts are opened one by one without following links, and the opened file is checked. Nothing is reopened by
+    path, so there is no gap between check and use. ``folder`` itself may be reached through links.
 
-    Raises ``UnsafePath`` where a part is a link, or the file has a second name or is no regular file, ``InvalidModel``
-    where there is no such file, or it cannot be opened.
+    Raises ``UnsafePath`` if a part is a link, or the file has several hard links or is not a regular file;
+    ``InvalidModel`` if the file does not exist or cannot be opened.
     """
     try:
         descriptor = (_open_below if _OPENS_BELOW else _open_checked)(folder, parts)
@@ -389,7 +389,7 @@ def _open_below(folder: Path, parts: Sequence[str]) -> int:
 
 
 def _open_checked(folder: Path, parts: Sequence[str]) -> int:
-    """For systems without ``dir_fd``: look for links before and after, and that the opened file is the one named."""
+    """For systems without ``dir_fd``: check for links before and after opening, and compare the file's identity."""
     path = folder.joinpath(*parts)
     if not _link_among(folder, parts):
         descriptor = os.open(path, _READ)
@@ -400,7 +400,7 @@ def _open_checked(folder: Path, parts: Sequence[str]) -> int:
 
 
 def _link_among(folder: Path, parts: Sequence[str]) -> bool:
-    """Whether one of the parts is a symbolic link, or a junction as Windows has them."""
+    """Whether one of the parts is a symbolic link, or a Windows junction."""
     junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
     for count in range(1, len(parts) + 1):
         try:

@@ -1,7 +1,7 @@
-"""The native file: a safetensors file whose metadata holds the graph.
+"""The native format: a safetensors file with the graph in its metadata.
 
-The graph is its ONNX message, in which initializers have names and types; their contents are the tensors of the file.
-Where a message says more of an initializer, such as a doc string or the field that held the contents, it is restored.
+The graph is stored as an ONNX message whose initializers have only names and types; their contents are the tensors of
+the file. Other fields of an initializer, such as a doc string or which field held the contents, are restored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tenonnx.formats.external import Region
     from tenonnx.registry.registry import Registry
 
-#: The element types that safetensors has too. Others are bytes there, and typed by the graph's message.
+#: Element types that safetensors supports. Others are stored as bytes, with the type in the graph's message.
 _NAMES = {
     DType.bool: "BOOL",
     DType.uint8: "U8",
@@ -62,22 +62,22 @@ _METADATA = {"format": "tenonnx", "tenonnx.version": "1"}
 #: Fields of ``TensorProto`` that hold contents.
 _FIELDS = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data")
 
-#: Notes in a message whose contents lie among the tensors: under which name, and which field held them.
+#: Keys in an initializer's message: the name of its tensor in the file, and the field that held the contents.
 _TENSOR, _FIELD = "tensor", "field"
 
 
 def is_native(path: str | os.PathLike[str]) -> bool:
-    """Whether a file of this name is one of our own format."""
-    return Path(path).suffix.lower() == ".safetensors"  # as load tells: a file ".safetensors" has no suffix
+    """Whether a file name is that of a native file."""
+    return Path(path).suffix.lower() == ".safetensors"  # as load decides: a file ".safetensors" has no suffix
 
 
 def write(
     model: ModelProto, initializers: Initializers, path: str | os.PathLike[str], *, overwrite: bool = False
 ) -> None:
-    """Write a message and its initializers as a native file, whole or not at all; contents are copied from their place.
+    """Write a message and its initializers as a native file, atomically; contents are copied from their source.
 
-    Raises ``NotRepresentable`` for a graph that is too large without its initializers, ``InvalidCall`` for a path that
-    cannot be written.
+    Raises ``NotRepresentable`` if the graph without initializers is too large, ``InvalidCall`` for a path that cannot
+    be written.
     """
     tensors = []
     taken = {"__metadata__"}
@@ -112,7 +112,7 @@ def _placeholder(name: str, key: str, contents: Constant) -> TensorProto:
 
 
 def _is_plain(contents: TensorContents) -> bool:
-    """Whether a message says no more than name, type and contents, which are raw or lie outside."""
+    """Whether a message has only name, type and contents, raw or external."""
     fields = {field.name for field, _ in contents.proto.ListFields()}
     known = {"name", "data_type", "dims", "raw_data", "external_data", "data_location"}
     return fields <= known and ("raw_data" in fields or contents.is_raw_outside)
@@ -141,9 +141,9 @@ def read(
 ) -> Graph:
     """The graph in a native file; its tensors are mapped, or else read on first use.
 
-    ``base_dir`` has no meaning here: nothing lies outside.
+    ``base_dir`` is ignored, as a native file has no external data.
 
-    Raises ``InvalidModel`` for a file that is none or contradicts itself, ``InvalidCall`` when it cannot be read.
+    Raises ``InvalidModel`` for an invalid or inconsistent file, ``InvalidCall`` if it cannot be read.
     """
     entries, metadata = read_tensors(path, mapped=mapped)
     name = f'"{os.fspath(path)}"'
@@ -166,7 +166,7 @@ def read(
 
 
 def _contents(proto: TensorProto, entries: dict[str, Entry]) -> Constant:
-    """Contents of an initializer's message; takes its tensor out of ``entries``."""
+    """Contents for an initializer's message; removes its tensor from ``entries``."""
     kind = tensor_type(proto)
     if kind.dtype is DType.string:
         return TensorContents(proto)
@@ -185,13 +185,13 @@ def _contents(proto: TensorProto, entries: dict[str, Entry]) -> Constant:
 
 
 def _restore(proto: TensorProto, field: str, region: Region, kind: TensorType) -> None:
-    """Put contents in the field of a message that they came from."""
+    """Restore contents to the field of a message that held them."""
     if field == "raw_data":
         proto.raw_data = bytes(region.view())
     elif field in _FIELDS:
         unit = {"float_data": "<f4", "double_data": "<f8"}.get(field) or _integer(kind.dtype)
         try:
-            if kind.dtype.bits == 6:  # four of them share three bytes, and each has an integer of its own in a field
+            if kind.dtype.bits == 6:  # four of them share three bytes, but a field has one integer for each
                 numbers = from_raw(region.view(), kind).view(np.uint8).reshape(-1)
             else:
                 numbers = np.frombuffer(region.view(), unit)
@@ -203,6 +203,6 @@ def _restore(proto: TensorProto, field: str, region: Region, kind: TensorType) -
 
 
 def _integer(dtype: DType) -> str:
-    """The numpy integer as which one element, or one byte of packed elements, lies in an integer field."""
+    """The numpy integer dtype of one element, or of one byte of packed elements, in an integer field."""
     is_signed = dtype.is_integer and dtype.is_signed and dtype.bits >= 8
     return f"<{'i' if is_signed else 'u'}{max(dtype.bits, 8) // 8}"

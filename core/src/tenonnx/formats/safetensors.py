@@ -1,8 +1,8 @@
-"""The safetensors container: named tensors in one file, behind a header in JSON.
+"""The safetensors container: named tensors in one file with a JSON header.
 
 A file is the length of the header in eight bytes, the header, and the contents of all tensors without gaps. Files are
-written piece by piece and mapped when read, which the safetensors package does not offer for tensors that lie in other
-files, and the header of an untrusted file is checked before anything is believed of it.
+written in pieces and mapped on reading, which the safetensors package does not offer for tensors in other files. The
+header of an untrusted file is validated before it is used.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ELEMENT_BYTES = {
     "F64": 8,
 }
 
-#: Larger headers are refused by every reader of the format.
+#: The format limits headers to this many bytes.
 LARGEST_HEADER = 100_000_000
 
 _METADATA = "__metadata__"
@@ -47,7 +47,7 @@ _METADATA = "__metadata__"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One tensor of a file that is read: its declared type, and where its bytes lie."""
+    """One tensor of a file: its declared type, and the location of its bytes."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -56,7 +56,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One tensor to write; ``length`` is the number of bytes that ``source`` will give."""
+    """One tensor to write; ``length`` is the number of bytes that ``source`` produces."""
 
     name: str
     dtype: str
@@ -68,9 +68,9 @@ class Tensor:
 def write_tensors(
     path: str | os.PathLike[str], tensors: Iterable[Tensor], metadata: Mapping[str, str], *, overwrite: bool = False
 ) -> None:
-    """Write a file, whole or not at all; each source is called for its bytes when their turn comes.
+    """Write a file atomically; the sources are called one after the other.
 
-    Raises ``NotRepresentable`` where the header would be larger than the format allows, and as ``AtomicWriter``.
+    Raises ``NotRepresentable`` if the header exceeds the limit of the format, else as ``AtomicWriter``.
     """
     header: dict[str, Any] = {_METADATA: dict(metadata)}
     ordered = list(tensors)
@@ -80,7 +80,7 @@ def write_tensors(
         header[tensor.name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": place}
         end = place[1]
     encoded = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    encoded += b" " * (-len(encoded) % 8)  # so that what is aligned within the contents is aligned in the file
+    encoded += b" " * (-len(encoded) % 8)  # so that alignment within the contents is alignment in the file
     if len(encoded) > LARGEST_HEADER:
         raise NotRepresentable(
             f"the header of the safetensors file has more than {LARGEST_HEADER:,} bytes",
@@ -94,9 +94,9 @@ def write_tensors(
 
 
 def read_tensors(path: str | os.PathLike[str], *, mapped: bool = True) -> tuple[dict[str, Entry], dict[str, str]]:
-    """The tensors of a file, to be mapped (or else read) on first use, and its metadata.
+    """The tensors of a file, mapped (or else read) on first use, and its metadata.
 
-    Raises ``InvalidCall`` when there is no such file, ``InvalidModel`` when it breaks a rule of the format.
+    Raises ``InvalidCall`` if the file does not exist, ``InvalidModel`` if it breaks a rule of the format.
     """
     name = os.fspath(path)
     if not Path(path).is_file():
@@ -112,7 +112,7 @@ def read_tensors(path: str | os.PathLike[str], *, mapped: bool = True) -> tuple[
 
 
 def _read(file: DataFile) -> tuple[dict[str, Entry], dict[str, str]]:
-    """Raises ``ValueError`` for whatever is wrong."""
+    """Parse the header. Raises ``ValueError`` for every error in it."""
     if file.size < 8:
         raise ValueError(f"it has {file.size} bytes")
     length = int.from_bytes(file.view(0, 8), "little")

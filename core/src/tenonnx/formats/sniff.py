@@ -1,4 +1,4 @@
-"""The likely type of a file that is not an ONNX model, for error messages."""
+"""Likely type of a file that is not an ONNX model, for error messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: First bytes of files that people have beside their models.
+#: First bytes of files that users may confuse with models.
 BEGINNINGS = {
     b"PK\x03\x04": "a zip archive, as PyTorch and numpy write them (*.pt, *.npz)",
     b"\x93NUMPY": "an array of numpy (*.npy)",
@@ -20,26 +20,27 @@ BEGINNINGS = {
     b"version https://git-lfs": "a pointer of Git LFS: fetch the file itself with git lfs pull",
 }
 
-#: What is said of a file that older versions of XGBoost alone read.
+#: Description of files that only older versions of XGBoost read.
 OLD_XGBOOST = "XGBoost's old binary format, which XGBoost 3 does not read: load it in XGBoost 2, and save it as *.ubj"
 
-#: As much of a file is looked at.
+#: Number of bytes that are examined.
 LOOKED_AT = 4096
 
 
-#: Beginnings that tell the suffix that files of a kind have, whatever a file is called.
+#: First bytes that determine a file's suffix, whatever its name is.
 _SUFFIXES = {b"tree\n": "txt", b"{L": "ubj", b"CBM1": "cbm"}
 
 
 def suffix_of_contents(path: Path) -> str:
-    """The suffix that the first bytes of a file ask for; empty where they tell nothing, or cannot be read.
+    """The suffix that fits the first bytes of a file; empty if they are unknown or cannot be read.
 
-    An ONNX file begins with its IR version, a SavedModel with 1 and a graph of TensorFlow with a node.
+    An ONNX file begins with its IR version, a SavedModel with the field tag and version 1, a TensorFlow graph with a
+    node.
     """
     try:
         with path.open("rb") as file:
             start = file.read(8)
-    except (OSError, ValueError):  # its reader says what is wrong
+    except (OSError, ValueError):  # the reader reports the error
         return ""
     if start[:1] == b"\x08" and start[1:2] in map(int.to_bytes, range(3, 32)):
         return "onnx"
@@ -49,7 +50,7 @@ def suffix_of_contents(path: Path) -> str:
 
 
 def looks_like(data: bytes | memoryview) -> str:
-    """Guess the kind of file from its first bytes; empty if they are not known."""
+    """Guess the type of a file from its first bytes; empty if they are unknown."""
     start = bytes(data[:LOOKED_AT])
     if not start:
         return "an empty file"

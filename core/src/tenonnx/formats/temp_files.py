@@ -1,6 +1,7 @@
 """Cleaning up stale data files and temporary files.
 
-Only what is a model's own is removed: its name begins with that of the model, and no other model beside it names it.
+Only a model's own files are removed: their names begin with the model's, and no other model in the folder refers to
+them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Windows, which does not remove a file that is open
+except ImportError:  # Windows, which does not remove open files
     fcntl = None  # type: ignore[assignment]
 
 
@@ -26,24 +27,24 @@ def temporary_prefix(name: str) -> str:
 
 
 def lock(descriptor: int) -> int | None:
-    """Keep a new file locked until the descriptor that is returned is closed, so that no other export removes it."""
+    """Lock a new file until the returned descriptor is closed, so that no other export removes it."""
     if fcntl is None:
         return None
     with contextlib.suppress(OSError):  # some file systems have no locks; nothing is removed there
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # which waits for an export that takes the file for abandoned
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # waits for an export that is checking whether the file is abandoned
         return os.dup(descriptor)
     return None
 
 
-#: Held while a model of this process takes the place of another.
+#: Held while this process replaces a model.
 _replacing = threading.Lock()
 
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Keep other exports to the folder, of this process and of others, from replacing a model meanwhile.
+    """Lock a folder, so that no other export in this or another process replaces a model there.
 
-    Without that, of two exports to one path both would remove the old data, and one that of a third.
+    Otherwise two exports to one path would both remove the old data, and one the other's data.
     """
     with _replacing, contextlib.ExitStack() as stack:
         if fcntl is not None:
@@ -55,20 +56,20 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 def superseded(model: Path) -> list[str]:
-    """The names of the data files that are the model's own, which nobody needs once the model is replaced."""
+    """The names of the model's own data files, which are obsolete once the model is replaced."""
     candidates = _own_data_files(model)
     return [name for name in _mentioned(model, candidates) if not _is_shared(model, name)] if candidates else []
 
 
 def remove_stale(model: Path) -> None:
-    """Remove what killed exports to the path ``model`` left: temporary files and folders, and data files of theirs."""
+    """Remove leftovers of killed exports to ``model``: temporary files and folders, and their data files."""
     prefix = temporary_prefix(model.name)
     for temporary in model.parent.glob(f"{prefix}*.tmp"):
         with _abandoned(temporary) as abandoned:
             if abandoned:
                 _remove_with_orphans(temporary, model)
     for folder in model.parent.glob(f"{prefix}*/"):
-        with _abandoned(folder / model.name) as abandoned:  # another name of a temporary file, and locked as this is
+        with _abandoned(folder / model.name) as abandoned:  # a hard link to a temporary file, which shares its lock
             if abandoned:
                 import shutil
 
@@ -89,24 +90,24 @@ def _own_data_files(model: Path) -> list[str]:
 
 
 def _is_shared(model: Path, name: str) -> bool:
-    """Whether another model beside this one names the data file, as a copy of the model does."""
+    """Whether another model in the folder refers to the data file, such as a copy of the model."""
     kinds = {".onnx", model.suffix}
     others = (path for path in _listed(model.parent) if path.suffix in kinds and path.name != model.name)
     return any(_mentioned(other, [name]) for other in others)
 
 
 def _mentioned(path: Path, names: Iterable[str]) -> list[str]:
-    """Those of some names that occur in a file."""
+    """The names that occur in a file."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
             return [name for name in names if contents.find(os.fsencode(name)) >= 0]
-    except (OSError, ValueError):  # there is none, it cannot be read, or it is empty
+    except (OSError, ValueError):  # missing, unreadable, or empty
         return []
 
 
 @contextlib.contextmanager
 def _abandoned(temporary: Path) -> Iterator[bool]:
-    """Whether the process that wrote the file is gone, and its lock with it. Inside, nobody else locks it."""
+    """Whether the process that wrote the file has ended, and released its lock. Within the block the file is locked."""
     if fcntl is None:
         yield True
         return

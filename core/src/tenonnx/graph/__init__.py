@@ -1,1 +1,1 @@
-"""Layer 0: types, values, nodes and graphs. Nothing here knows an operator by name or a file format."""
+"""Layer 0: types, values, nodes and graphs, independent of operators and file formats."""

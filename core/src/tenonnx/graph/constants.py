@@ -1,4 +1,4 @@
-"""Static contents of tensors, wherever they lie."""
+"""Static contents of tensors, in memory or in files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Constant(Protocol):
-    """Static contents of a tensor: they may lie in memory, in a message or in a mapped file."""
+    """Static contents of a tensor, in memory, in a protobuf message or in a mapped file."""
 
     @property
     def type(self) -> TensorType: ...
@@ -32,32 +32,32 @@ class Constant(Protocol):
 
 @runtime_checkable
 class RowConstant(Constant, Protocol):
-    """Contents that can be had a few rows at a time, so that they need not be in memory at once."""
+    """Static contents that can be read by rows, so that they need not fit in memory."""
 
     def rows(self, start: int, stop: int) -> np.ndarray[Any, Any]:
-        """These positions along the first axis of a tensor that has one; nothing of them is kept."""
+        """Rows ``start`` to ``stop`` along the first axis (the tensor has one); they are not cached."""
         ...
 
 
-#: Contents of at most this many bytes are propagated through ops while types are inferred.
+#: Contents of at most this many bytes take part in constant propagation.
 PROPAGATED_BYTES = 8192
 
-#: From so many bytes contents are read in parts.
+#: Contents of at least this many bytes are read in chunks.
 _LARGE = 1 << 18
 
 
 def rows_of(data: Constant, start: int, stop: int) -> Any:
-    """These positions of contents along the first axis, read by themselves where that is possible."""
+    """Rows of contents along the first axis; only these are read if the constant supports it."""
     return data.rows(start, stop) if isinstance(data, RowConstant) else data.array()[start:stop]
 
 
 def chunks_of(data: Constant | None) -> Iterator[Any]:
-    """Contents, as far as they are known; those of a large file some rows at a time, so that they leave again."""
+    """Contents in chunks: all at once, or by rows for a large constant, so that each chunk can be freed."""
     if not isinstance(data, RowConstant) or data.nbytes < _LARGE:
         yield from () if data is None else (data.array(),)
         return
     (length, *_) = data.type.shape or ()
-    assert isinstance(length, int)  # of a constant
+    assert isinstance(length, int)  # a constant has a known shape
     count = max(1, length * _LARGE // data.nbytes)
     for start in range(0, length, count):
         yield data.rows(start, min(start + count, length))
@@ -100,7 +100,7 @@ class ArrayConstant(Contents):
 
 
 def contents_given(name: str, data: Any) -> Constant:
-    """Contents as they were given. Raises ``InvalidCall`` for anything but an array."""
+    """Convert a caller's contents. Raises ``InvalidCall`` for anything but an array."""
     import numpy as np
 
     if not isinstance(data, np.ndarray | np.generic | Constant):
@@ -108,5 +108,6 @@ def contents_given(name: str, data: Any) -> Constant:
         raise InvalidCall(what, given=type(data).__name__, do="wrap it: numpy.array(data)")
     if not isinstance(data, np.ndarray | np.generic):
         return data
-    small = data.nbytes <= PROPAGATED_BYTES  # types may follow from it, whatever becomes of the array that was given
+    # copied, as inferred types may depend on it even if the caller modifies the array
+    small = data.nbytes <= PROPAGATED_BYTES
     return ArrayConstant(np.array(data) if small else np.asarray(data))

@@ -1,4 +1,4 @@
-"""Containers of inputs, outputs and attributes: each is replaced as a whole, or changed as an edit of the graph."""
+"""Inputs, outputs and attributes as containers whose modification is validated as an edit of the graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Named(Protocol):
 
 
 class Operator(Protocol):
-    """The part of an operator that graphs need: its name."""
+    """The part of an operator that graphs need."""
 
     @property
     def name(self) -> str: ...
@@ -46,7 +46,7 @@ def _as_edit(name: str) -> Callable[..., Any]:
 
 
 class Attributes(dict[str, Any]):
-    """The attributes of a node: to set one is an edit of the graph. A list in them is replaced, not changed."""
+    """The attributes of a node; assignment is an edit of the graph. Lists in it are immutable."""
 
     __slots__ = ("_node",)
 
@@ -74,7 +74,7 @@ class Attributes(dict[str, Any]):
 
 
 class Fixed(list[Any]):
-    """A list among the attributes of a node, which stays as it is."""
+    """An immutable list in the attributes of a node."""
 
     __slots__ = ()
     what = "a list among the attributes of a node is replaced, not changed"
@@ -90,7 +90,7 @@ class Fixed(list[Any]):
 
 
 def fixed(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes whose lists stay as they are."""
+    """Attributes with immutable lists."""
     return {name: Fixed(v) if type(v) is list else v for name, v in attributes.items()}
 
 
@@ -116,7 +116,7 @@ def _edited(name: str) -> Callable[..., Any]:
 
 
 class Inputs(list[Thing]):
-    """The inputs of a graph: what is removed from this list, or put in another order, is so in the graph."""
+    """The inputs of a graph as a list; removing or reordering its items changes the graph."""
 
     __slots__ = ("_graph",)
 

@@ -1,4 +1,4 @@
-"""The registry of a graph, or of everything that is installed."""
+"""The registry of a graph, or of all installed packages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Operands and results are values of graphs, which are defined by means of these.
+#: operands and results are values, whose module imports this one
 Unary = Callable[[Any], Any]
 Binary = Callable[[Any, Any], Any]
 
@@ -34,9 +34,9 @@ def _lacking(name: str) -> Callable[..., Any]:
 
 
 class Operators(NamedTuple):
-    """The table that ``registry.add_operators`` takes. What a family leaves out raises ``TypeMismatch`` where used."""
+    """Implementation of operators for ``registry.add_operators``. Missing operators raise ``TypeMismatch`` on use."""
 
-    # Python's operators: operands are values, numbers and arrays, at least one a value
+    # Python operators: operands are values, numbers and arrays, at least one of them a value
     add: Binary = _lacking("add")
     subtract: Binary = _lacking("subtract")
     multiply: Binary = _lacking("multiply")
@@ -55,14 +55,15 @@ class Operators(NamedTuple):
     greater_or_equal: Binary = _lacking("greater_or_equal")
     getitem: Callable[[Any, Any], Any] = _lacking("getitem")
 
-    # Graphs: the length of an axis as a scalar int64, ints and int64 values as one vector, an output of its own
+    # for graphs: the length of an axis as a scalar int64; ints and int64 values as one vector; a copy of a value, for
+    # use as an output
     dimension: Callable[[Any, int], Any] = _lacking("dimension")
     vector: Callable[[Sequence[Any]], Any] = _lacking("vector")
     identity: Unary = _lacking("identity")
     transpose: Callable[[Any, Sequence[int]], Any] = _lacking("transpose")
 
-    # Transforms: another element type; tensors shaped like one; a gradient summed back to the shape of a value; the
-    # sum of two gradients; a vector of dims that are those of some values, or None
+    # for transforms: cast to another element type; constant tensors with the shape of another one; reduction of a
+    # gradient to the shape of a value; sum of two gradients; a vector of dims equal to those of some values, or None
     cast: Callable[[Any, DType], Any] = _lacking("cast")
     zeros_like: Unary = _lacking("zeros_like")
     ones_like: Unary = _lacking("ones_like")
@@ -79,19 +80,19 @@ class Definitions(Protocol):
         ...
 
     def operators(self) -> Operators:
-        """Meanings of Python's operators on values, and of the ops that transforms request by name."""
+        """Implementation of Python operators on values, and of the ops that transforms use."""
         ...
 
     def rule(self, op: Any, consumer: str) -> Callable[..., Any] | None:
-        """The rule that a package gave to an op of another, or None."""
+        """The rule that a package added to another package's op, or None."""
         ...
 
     def add_rule(self, op: Any, consumer: str, rule: Callable[..., Any]) -> None:
-        """Give another package's op a rule."""
+        """Add a rule to another package's op."""
         ...
 
     def element_types(self, op: Any) -> Any:
-        """The element types that an op takes, or None where no package says."""
+        """The element types that an op accepts, or None if unknown."""
         ...
 
 
@@ -99,19 +100,19 @@ _ambient: ContextVar[Definitions | None] = ContextVar("tenonnx_definitions", def
 
 
 def definitions() -> Definitions:
-    """The registry in use here: that of the graph at work, else the one of everything that is installed."""
+    """The active registry: that of the current graph, else the default registry."""
     ambient = _ambient.get()
     return lazy_import("default_registry")() if ambient is None else ambient
 
 
 def operators() -> Operators:
-    """The operators of the registry in use here."""
+    """The operators of the active registry."""
     return definitions().operators()
 
 
 @contextmanager
 def defined_by(registry: Definitions | None) -> Iterator[None]:
-    """Let ``registry`` answer what is asked inside; None leaves that to the one in use."""
+    """Make ``registry`` the active one in the block; None changes nothing."""
     if registry is None:
         yield
         return
@@ -123,7 +124,7 @@ def defined_by(registry: Definitions | None) -> Iterator[None]:
 
 
 def in_registry_of_graph(function: Function) -> Function:
-    """Let the registry of its first argument, a graph, answer what a function asks."""
+    """Decorate a function of a graph to run with the graph's registry."""
 
     @functools.wraps(function)
     def within(*args: Any, **kwargs: Any) -> Any:

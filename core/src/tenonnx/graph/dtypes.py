@@ -1,4 +1,4 @@
-"""Element types of tensors, numbered as ``TensorProto.DataType`` numbers them."""
+"""Element types of tensors, with the codes of ``TensorProto.DataType``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class DType(enum.IntEnum):
-    """One ONNX element type. As an int it is the ``TensorProto.DataType`` code, so it can be an attribute value.
+    """One ONNX element type. As an int it is its ``TensorProto.DataType`` code, so it can be an attribute value.
 
-    Each is one row: its code, kind, the bits of an element in ONNX's packed form (0 for strings), its name in
-    ``ml_dtypes`` where numpy lacks it, and what it came with where it was not there from the start: the version of
-    ai.onnx whose ops first knew it, and the IR version that files need to hold it (onnx.in.proto, enum Version).
+    The fields are: code, kind, bits of an element in ONNX's packed form (0 for strings), name in ``ml_dtypes`` if numpy
+    lacks it, and for later additions the first version of ai.onnx with ops for it and the first IR version that can
+    store it (onnx.in.proto, enum Version).
     """
 
     kind: str
@@ -73,14 +73,14 @@ class DType(enum.IntEnum):
     float6e2m3 = 27, "float", 6, "float6_e2m3fn", 28, 14
     float6e3m2 = 28, "float", 6, "float6_e3m2fn", 28, 14
 
-    __hash__ = int.__hash__  # that of an enum looks up its name
+    __hash__ = int.__hash__  # faster than that of Enum, which hashes the name
 
     def __str__(self) -> str:
         return self.name
 
     @functools.cached_property
     def numpy(self) -> np.dtype[Any]:
-        """The numpy dtype of arrays of this type: extended types are those of ``ml_dtypes``, strings are objects."""
+        """The numpy dtype of arrays of this type: ``ml_dtypes`` for extended types, objects for strings."""
         import numpy as np
 
         if self is DType.string:
@@ -96,14 +96,14 @@ class DType(enum.IntEnum):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The least and the greatest number of a type of integers."""
+        """The least and the greatest number of an integer type."""
         return (-(1 << self.bits - 1), (1 << self.bits - 1) - 1) if self.is_signed else (0, (1 << self.bits) - 1)
 
     @classmethod
     def of(cls, dtype: Any) -> DType:
         """The element type of a numpy dtype, dtype name, ONNX code or another ``DType``.
 
-        Raises ``ValueError`` for a dtype that ONNX does not have.
+        Raises ``ValueError`` for a dtype that ONNX lacks.
         """
         if isinstance(dtype, cls):
             return dtype

@@ -1,14 +1,14 @@
 """Symbolic dimensions of tensor shapes.
 
-A dimension is a known int, an :class:`Expr` of named symbols, or ``None`` when nothing is known. A symbol stands for a
-non-negative int, and a divisor is taken never to be zero, so that ``(N*M)//N`` is ``M``.
+A dimension is an int, an :class:`Expr` of symbols, or ``None`` if unknown. A symbol is a non-negative int, and divisors
+are assumed not to be zero, so that ``(N*M)//N`` is ``M``.
 
-Expressions are kept in a canonical form, an integer polynomial over atoms: symbols, and the floor divisions, modulos,
-maxima and minima that do not simplify. Equality is equality of that form: equal expressions always have equal values,
-and most, not all, expressions of equal values are equal.
+Expressions are kept in a canonical form: an integer polynomial over atoms, which are symbols and irreducible floor
+divisions, modulos, maxima and minima. Equality compares canonical forms: equal expressions always have equal values,
+but not all expressions with equal values are equal.
 
-The operators of ``Expr`` round as Python's do, and raise ``OverflowError`` on a result too large to be useful (over 64
-symbols or integers of over 64 bits). The functions of ``Dim`` answer ``None`` instead, and when an operand is ``None``.
+The operators of ``Expr`` round as Python's do, and raise ``OverflowError`` if the result is too large (over 64 symbols
+or integers of over 64 bits). The functions of ``Dim`` return ``None`` instead, and if an operand is ``None``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 MAX_SIZE = 64
 _MAX_BITS = 64
 NAME = re.compile(r"[^\W\d]\w*")
-_INFINITY = 1 << 20_000  # of bounds; arithmetic keeps the infinite ones above _FINITE and the finite ones below
+_INFINITY = 1 << 20_000  # for bounds: infinite results stay above _FINITE, finite ones below
 _FINITE = 1 << 10_000
 
 
 _MAX_TEXT = 200
 _MAX_DEPTH = 20
 _TOKEN = re.compile(
-    # A hyphen between two words is no minus: batch-size and axis-1 are names.
+    # A hyphen between two words is part of a name, not a minus: batch-size, axis-1.
     r"\s*([0-9]+(?!\w)|[^\W\d]\w*|'(?:[^'\\]|\\.)+'|\*\*|//|[+*%(),]|(?<!\w)-|-(?!\w))",
     re.DOTALL,
 )
@@ -42,7 +42,7 @@ _PRECEDENCE = ("+", "-"), ("*", "//", "%")
 
 
 class _Atom(NamedTuple):
-    """A symbol, or with operands a call of ``//``, ``%``, ``max`` or ``min``. The text is unique, and orders atoms."""
+    """A symbol, or a call of ``//``, ``%``, ``max`` or ``min`` with operands. The text is unique and the sort key."""
 
     text: str
     name: str
@@ -50,7 +50,7 @@ class _Atom(NamedTuple):
 
 
 def _operators(name: str) -> tuple[Callable[[Expr, Size], Size], Callable[[Expr, int], Size]]:
-    """The methods for ``self operator other`` and ``other operator self``; other may be any integer, as numpy's."""
+    """The methods for ``self operator other`` and ``other operator self``; other may also be a numpy integer."""
 
     def operate(a: Size, b: Size) -> Size:
         try:
@@ -63,9 +63,9 @@ def _operators(name: str) -> tuple[Callable[[Expr, Size], Size], Callable[[Expr,
 
 
 class Expr:
-    """An immutable expression of symbols; never a constant, as arithmetic gives constants back as plain ints.
+    """An immutable, non-constant expression of symbols; arithmetic returns constants as plain ints.
 
-    Made by :func:`symbol`, :func:`parse` and arithmetic. Neither truth nor ordering is defined: see
+    Created by :func:`symbol`, :func:`parse` and arithmetic. Truth value and ordering are undefined: see
     :func:`known_lower_bound`.
     """
 
@@ -94,7 +94,7 @@ class Expr:
         raise TypeError(f"the value of a symbolic dimension is not known: {self}")
 
     def __str__(self) -> str:
-        """Python syntax, with quotes around the names that need them; :func:`parse` reads up to 200 characters back."""
+        """Python syntax, with unusual names in quotes; :func:`parse` inverts it for up to 200 characters."""
         atom = _only_atom(self)
         return atom.name if atom and not atom.operands and parse(atom.name) == self else _text(self)
 
@@ -116,7 +116,7 @@ _Monomial: TypeAlias = tuple[_Atom, ...]  # sorted; a power is a repetition
 
 
 def symbol(name: str) -> Expr:
-    """The symbol of that name, which may be any text but the empty one."""
+    """The symbol of that name, any non-empty text."""
     if not name:
         raise ValueError("a symbol needs a name")
     escaped = name.replace("\\", "\\\\").replace("'", "\\'")
@@ -161,7 +161,8 @@ def _atom_size(atom: _Atom) -> int:
 
 
 def _order(monomial: _Monomial) -> tuple[int, _Monomial]:
-    return -len(monomial), monomial  # graded lexicographic, which multiplication keeps, as polynomial division needs
+    # graded lexicographic order, which is compatible with multiplication, as polynomial division needs
+    return -len(monomial), monomial
 
 
 def _sum(a: Size, b: Size) -> Size:
@@ -184,7 +185,7 @@ def _only_atom(value: Size) -> _Atom | None:
 
 
 def operands_of(name: str, value: Size) -> tuple[Size, ...]:
-    """The operands of a value that is a call by that name; none of any other."""
+    """The operands of an expression that is a call of ``name``; empty for others."""
     atom = _only_atom(value)
     return atom.operands if atom and atom.name == name else ()
 
@@ -206,7 +207,7 @@ def _divide(a: Size, b: Size) -> tuple[Size, Size]:
     if constant is not None:
         return whole + constant, rest - constant * b
     if len(_terms(b)) > 1 and not at_least(rest, 0):
-        whole, rest = 0, a  # splitting T*H//(T + 1) into H + (-H)//(T + 1) would hide that it is not negative
+        whole, rest = 0, a  # splitting T*H//(T + 1) into H + (-H)//(T + 1) would hide that it is non-negative
     offset, factor = _common_factor(rest, b)
     if factor != 1:
         quotient, remainder = _divide(_reduce(rest - offset, factor)[0], _reduce(b, factor)[0])
@@ -224,7 +225,7 @@ def _reduce(a: Size, b: Size) -> tuple[Size, Size]:
     leading = Counter(monomial)
     whole: Size = 0
     rest = a
-    for _ in range(MAX_SIZE + 1):  # every step finds another term of the quotient
+    for _ in range(MAX_SIZE + 1):  # each step yields another term of the quotient
         steps = ((Counter(m) - leading, c // divisor) for m, c in _terms(rest) if leading <= Counter(m))
         step = next(((tuple(sorted(atoms.elements())), c) for atoms, c in steps if c), None)
         if step is None:
@@ -235,7 +236,7 @@ def _reduce(a: Size, b: Size) -> tuple[Size, Size]:
 
 
 def _common_factor(a: Size, b: Size) -> tuple[int, Size]:
-    """Subtrahend of a that leaves ``a//b`` unchanged, and the greatest single term that then divides a and b."""
+    """A part of a to subtract, which leaves ``a//b`` unchanged, and the greatest common term of the rest and b."""
     scale = math.gcd(*(c for m, c in _terms(a) if m), *(c for _, c in _terms(b)))
     if not at_least(b, 0):
         scale = math.gcd(scale, _constant(a))
@@ -287,7 +288,7 @@ def subtract(a: Dim, b: Dim) -> Dim:
 
 
 def known_lower_bound(dim: Dim) -> int | None:
-    """An int that the dimension is never below, not always the greatest; None if none is known."""
+    """A lower bound of the dimension, not always the greatest; None if none is known."""
     if not isinstance(dim, Expr):
         return dim
     low, _ = _interval(dim)
@@ -295,7 +296,7 @@ def known_lower_bound(dim: Dim) -> int | None:
 
 
 def is_known_positive(dim: Dim) -> bool:
-    """Whether the dimension is at least 1 whatever its symbols are; False also means that this is not known."""
+    """Whether the dimension is at least 1 for all values of its symbols; False if this is unknown."""
     return at_least(dim, 1)
 
 
@@ -344,7 +345,7 @@ def _call(name: str, *operands: Size) -> Expr:
 
 
 def _primary_text(value: Size) -> str:
-    """The text of an operand of a product or division."""
+    """The text of an operand of a product or division, in parentheses if necessary."""
     is_primary = value >= 0 if isinstance(value, int) else _only_atom(value) is not None
     compound = not is_primary or operands_of("//", value) or operands_of("%", value)
     return f"({_text(value)})" if compound else _text(value)
@@ -380,10 +381,10 @@ OPERATIONS: dict[str, Callable[[Size, Size], Size]] = {
 
 
 def parse(text: str) -> Dim:
-    """The dimension that a text, such as a ``dim_param``, stands for: the inverse of ``str``.
+    """Parse a dimension, such as a ``dim_param``; the inverse of ``str``.
 
-    Text that is no expression is one symbol of that very name, as is text over 200 characters long, nested deeply, or
-    whose expression would be too large. Empty text is None.
+    Text that is not an expression becomes one symbol of that name, and so does text over 200 characters, nested too
+    deeply, or with a too large result. Empty text is None.
     """
     try:
         if len(text) <= _MAX_TEXT and not _TOKEN.sub("", text.strip()):
@@ -397,7 +398,7 @@ def parse(text: str) -> Dim:
 
 
 def _parse_operation(tokens: list[str], depth: int, precedence: int = 0) -> Size:
-    """The value of the longest expression that the tokens, which are in reverse and get consumed, begin with."""
+    """Parse and consume the longest expression at the start of the tokens, which are in reverse order."""
     if precedence == len(_PRECEDENCE):
         return _parse_operand(tokens, depth)
     value = _parse_operation(tokens, depth, precedence + 1)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """For work that makes many small objects, none of them garbage: collecting would cost more with every one."""
+    """Pause the garbage collector while many small, long-lived objects are created, which would trigger collections."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-#: Below this IR version every initializer had to be listed as an input, so that the list says nothing.
+#: Before this IR version every initializer had to be listed as an input, so the list does not imply a default.
 OPTIONAL_INPUTS_IR = 4
 
 
@@ -35,18 +35,19 @@ OPTIONAL_INPUTS_IR = 4
 class Value(Typed, Shown):
     """One value of a graph. Two values are equal only if they are the same object.
 
-    ``type`` is None while unknown. ``data`` holds the contents where they are static, which ``numpy.asarray(value)``
-    reads. ``symbolic_contents`` holds those of a small integer tensor as a numpy object array of ints, symbolic
-    expressions and None, where these are known.
+    ``type`` is None while unknown. ``data`` holds static contents, which ``numpy.asarray(value)`` reads.
+    ``symbolic_contents`` holds the contents of a small integer tensor as far as they are known: a numpy object array of
+    ints, symbolic expressions and None.
 
-    To set the ``name``, the ``type``, ``dtype`` or ``shape`` of an input, or the ``data`` of a variable is an edit of
-    the graph, which keeps ``producer``, ``graph`` and ``symbolic_contents``. ``role`` is what a variable is to
-    training, None where nobody said so. ``outer`` is, while a subgraph is built, what one of its captures stands for.
+    The ``name``, the ``type``, ``dtype`` or ``shape`` of an input, and the ``data`` of a variable may be assigned, as
+    an edit of the graph; ``producer``, ``graph`` and ``symbolic_contents`` are maintained by the graph. ``role`` is the
+    role of a variable in training, None if not declared. ``outer`` is, in a subgraph under construction, the value that
+    a capture represents.
     """
 
     __slots__ = ("_data", "_name", "_type", "graph", "outer", "producer", "role", "symbolic_contents")
 
-    #: An array on the left leaves the operator to the value, instead of making an array of objects.
+    #: With an array on the left numpy defers to the value's operator, instead of creating an array of objects.
     __array_ufunc__ = None
 
     def __init__(
@@ -120,7 +121,7 @@ class Value(Typed, Shown):
 
     @property
     def is_constant(self) -> bool:
-        """Whether this is an initializer: static contents that no node computes."""
+        """Whether this is an initializer or a loose constant: static contents without a producing node."""
         return self.data is not None and self.producer is None
 
     def __repr__(self) -> str:
@@ -139,13 +140,13 @@ class Value(Typed, Shown):
 class Node(Shown):
     """One use of an operator.
 
-    ``version`` is the opset version whose signature ``inputs`` and ``attributes`` follow. ``attributes`` holds
-    those that were written. ``captures`` are the outer values that the node's subgraphs use; an absent optional input
-    or output is None. ``origin`` is the reader's record of the node, from which an untouched node is written back
-    verbatim.
+    ``version`` is the opset version whose signature ``inputs`` and ``attributes`` follow. ``attributes`` holds those
+    that are written in the file. ``captures`` are the outer values that the node's subgraphs use. An absent optional
+    input or output is None. ``origin`` is the reader's record of the node, from which an unmodified node is written
+    back verbatim.
 
-    To set the ``name``, ``inputs``, ``attributes`` or one of them, ``op``, ``op_type`` or ``version`` of a node in a
-    graph is an edit, which all consumers see; one that the graph cannot have is refused, and leaves it as it was.
+    The ``name``, ``inputs``, ``attributes`` (or one of them), ``op``, ``op_type`` and ``version`` of a node in a graph
+    may be assigned, as an edit that all consumers see. An invalid edit raises an error and changes nothing.
     """
 
     __slots__ = ("_attributes", "_captures", "_inputs", "_name", "_op", "_outputs", "_subgraphs", "_version", "origin")
@@ -250,7 +251,7 @@ class Node(Shown):
 
     @property
     def graph(self) -> Graph | None:
-        """The graph that the node is in."""
+        """The graph that contains the node, or None."""
         made = next((value for value in self.outputs if value is not None and value.producer is self), None)
         graph = None if made is None else made.graph
         return graph if graph is not None and any(held is self for held in graph.nodes) else None
@@ -269,7 +270,7 @@ class Node(Shown):
 
     @property
     def uses(self) -> tuple[Value, ...]:
-        """Every value that the node reads: present inputs, then captures."""
+        """All values that the node reads: present inputs, then captures."""
         present = tuple([v for v in self.inputs if v is not None]) if None in self.inputs else self.inputs
         return (*present, *self.captures) if self.captures else present  # type: ignore[arg-type, return-value]
 
@@ -287,7 +288,7 @@ class Node(Shown):
 
     @property
     def label(self) -> str:
-        """The name, else that of the first output."""
+        """The name, or that of the first output for a node without one."""
         return self.name or next((v.name for v in self.outputs if v is not None), "")
 
     @property
@@ -303,15 +304,14 @@ class Node(Shown):
 
 
 class Graph(CheckedFields, Names, Methods):
-    """A graph of operators, each with the meaning of its opset version.
+    """A graph of operators, each defined by its opset version.
 
-    ``all_inputs`` are all graph inputs in file order; those that are variables too have a default and may be fed.
-    ``captures`` are, in a subgraph, the stand-ins of outer values, one for each capture of the node that owns it.
-    ``opsets`` maps each domain to its version. ``functions`` holds the operators that this graph alone defines.
-    ``value_types`` are the types that a file declared for inner values; they count only where inference knows nothing.
-    ``fixed`` says of a graph that cannot be edited what it is.
-    ``retyped`` tells that values have other types than the file declared, so that all are declared anew.
-    ``training_state`` is what an optimizer needs to go on; it is written where an export asks for it.
+    ``all_inputs`` are all graph inputs in file order; an input that is also a variable has that default. ``captures``
+    represent, in a subgraph, the outer values in the ``captures`` of the owning node, in the same order. ``opsets``
+    maps each domain to its version. ``functions`` holds the model-local functions. ``value_types`` are the types that
+    the file declares for inner values, used where inference knows less. ``fixed`` describes a graph that cannot be
+    edited. ``retyped`` means that types differ from those declared in the file, so that an export writes new ones.
+    ``training_state`` is the optimizer state; exports write it on request.
     """
 
     def __init__(
@@ -344,7 +344,7 @@ class Graph(CheckedFields, Names, Methods):
 
     @property
     def inputs(self) -> list[Value]:
-        """The graph inputs that must be fed, in file order. Those that nothing reads can be removed from this list."""
+        """The graph inputs without a default, in file order. Unused ones can be removed from this list."""
         return Inputs([value for value in self.all_inputs if value.data is None], self)
 
     @inputs.setter
@@ -352,11 +352,11 @@ class Graph(CheckedFields, Names, Methods):
         lazy_import("set_graph_inputs")(self, values)
 
     def values(self) -> Iterator[Value]:
-        """Every value of this graph once: all_inputs, captures, variables, node outputs and loose constants."""
+        """All values of this graph once: inputs, captures, variables, node outputs and loose constants."""
         return iter(dict.fromkeys(self._values()))
 
     def _values(self) -> Iterator[Value]:
-        """Every value of this graph wherever it is named."""
+        """All values of this graph, with repetitions."""
         yield from (*self.all_inputs, *self.captures, *self.variables)
         for node in self.nodes:
             yield from node.uses
@@ -364,9 +364,9 @@ class Graph(CheckedFields, Names, Methods):
         yield from self.outputs
 
     def __getitem__(self, name: str) -> Value:
-        """The value of that name; of a tensor of the training state, one with its contents that no node reads.
+        """The value of that name; a tensor of the training state is returned as a constant that no node reads.
 
-        Raises ``KeyError`` naming what is near.
+        Raises ``KeyError`` with similar names.
         """
         for value in self._values():
             if value.name == name:
@@ -379,14 +379,14 @@ class Graph(CheckedFields, Names, Methods):
         raise KeyError(f'no value "{name}" in graph "{self.name}"; {others}')
 
     def walk(self) -> Iterator[Node]:
-        """Every node, those of nested subgraphs after the node that holds them."""
+        """All nodes, each followed by those of its subgraphs."""
         for node in self.nodes:
             yield node
             for subgraph in node.subgraphs:
                 yield from subgraph.walk()
 
     def nested(self) -> Iterator[Graph]:
-        """This graph and those nested in it."""
+        """This graph and its nested subgraphs."""
         yield self
         for node in self.nodes:
             for subgraph in node.subgraphs:
@@ -400,7 +400,7 @@ class Graph(CheckedFields, Names, Methods):
         return graph
 
     def forget_declared(self) -> None:
-        """Drop the types that the file declared for inner values; types are declared anew when the graph is written."""
+        """Drop the types that the file declares for inner values; an export writes inferred ones."""
         for graph in self.nested():
             graph.value_types = {}
         self.root.retyped = True
@@ -420,7 +420,7 @@ class Graph(CheckedFields, Names, Methods):
         return value
 
     def output(self, name: str, value: Value) -> Value:
-        """Make ``value`` a graph output called ``name``."""
+        """Make ``value`` a graph output called ``name``; returns the output."""
         if getattr(value, "graph", None) is not self:
             raise InvalidCall(f'output "{name}" is not a value of graph "{self.name}"', given=repr(value))
         if value.producer is None or any(value is other for other in self.outputs):
@@ -431,14 +431,14 @@ class Graph(CheckedFields, Names, Methods):
         return value
 
     def append(self, node: Node) -> None:
-        """Add a node whose outputs are values made for it."""
+        """Append a node with its outputs, which no graph owns yet."""
         for value in node.outputs:
             if value is not None:
                 value.producer, value.graph = node, self
         self.nodes.append(node)
 
     def uses(self) -> dict[Value, list[Node]]:
-        """The nodes of this graph that read each value, in order."""
+        """The consumers of each value in this graph, in order."""
         found: dict[Value, list[Node]] = {}
         for node in self.nodes:
             for value in node.uses:
@@ -448,7 +448,7 @@ class Graph(CheckedFields, Names, Methods):
         return found
 
     def find(self, value: Value | str) -> Value:
-        """A value of this graph, which may be given by name. Raises ``InvalidCall`` for another."""
+        """A value of this graph, given as such or by name. Raises ``InvalidCall`` if it is not in the graph."""
         if isinstance(value, str):
             try:
                 value = self[value]
@@ -461,37 +461,37 @@ class Graph(CheckedFields, Names, Methods):
         return value
 
     def rename(self, value: Value | str, name: str) -> None:
-        """Give ``value`` another name, which no other value has. The old one is free then.
+        """Rename ``value`` to an unused name; the old name becomes free.
 
-        What the training state keeps of a variable is renamed with it.
+        The training state of a variable is renamed with it.
         """
         lazy_import("rename")(self, value, name)
 
     def assign(self, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Give variables other contents of the same type, and forget what was inferred from the old ones.
+        """Replace the contents of variables by others of the same type, and forget what was inferred from the old ones.
 
-        The contents are kept, not copied. Raises ``InvalidCall`` for a name that is no variable, ``TypeMismatch`` for
+        The arrays are not copied. Raises ``InvalidCall`` for a name that is not a variable, ``TypeMismatch`` for
         another dtype or shape; then nothing changes.
         """
         lazy_import("assign")(self, contents)
 
     def replace(self, old: Value | str, new: Value | str) -> None:
-        """Let every node and output that reads ``old`` read ``new``, but for the nodes that ``new`` comes from.
+        """Make all consumers of ``old``, nodes and outputs, read ``new``, except the nodes on which ``new`` depends.
 
-        An output keeps its name. Raises ``InvalidCall`` where a reader does not take the type of ``new``.
+        Outputs keep their names. Raises ``InvalidCall`` if a consumer does not accept the type of ``new``.
         """
         lazy_import("replace")(self, old, new)
 
     def insert_after(self, value: Value | str, function: Callable[[Value], Any]) -> Value:
-        """Put ``function(value)`` behind ``value``: all that reads it reads the result, which is returned."""
+        """Insert ``function(value)`` after ``value``: all its consumers read the result instead, which is returned."""
         return lazy_import("insert_after")(self, value, function)  # type: ignore[no-any-return]
 
     def insert(self, node: Node, *, before: Node | None = None) -> None:
-        """Add a node made by hand ahead of ``before``, or at the end. Raises ``InvalidCall`` for a cycle."""
+        """Insert a node before ``before``, or at the end. Raises ``InvalidCall`` for a cycle."""
         lazy_import("insert")(self, node, before=before)
 
     def remove(self, nodes: Node | Value | str | Sequence[Node | Value | str]) -> None:
-        """Take out nodes, inputs and variables that nothing else reads. Raises ``InvalidCall`` naming what does."""
+        """Remove nodes, inputs and variables that nothing else reads. Raises ``InvalidCall`` naming the consumers."""
         lazy_import("remove")(self, nodes)
 
     def __repr__(self) -> str:

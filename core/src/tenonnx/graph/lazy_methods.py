@@ -1,4 +1,4 @@
-"""Lazy imports of the functions of higher layers that graphs call: the one table of core that points upward."""
+"""Lazy imports of functions of higher layers for graphs: the only module of core that refers upward."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tenonnx.graph.gc_paused import gc_paused
 
-#: The module of each function. What other packages add is found by ``extension``.
+#: The module of each function. Extensions of other packages are found by ``extension``.
 PLACES = {
     "apply_graph": "tenonnx.transforms.editing",
     "assign": "tenonnx.transforms.editing",
@@ -45,6 +45,6 @@ PLACES = {
 
 @cache
 def lazy_import(name: str) -> Any:
-    """The function of that name, imported with its module when it is first asked for."""
-    with gc_paused():  # what is imported stays
+    """The function of that name, imported on first use."""
+    with gc_paused():  # imported modules stay, so collecting is useless
         return getattr(import_module(PLACES[name]), name)

@@ -1,4 +1,4 @@
-"""Methods of graphs that higher layers implement."""
+"""Methods of graphs implemented in higher layers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """JSON data and HTML of a graph or a part of one, made by an installed package."""
+    """JSON data and HTML of a graph or its parts, rendered by an installed package."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The contents as data for JSON; a weight is given by its type and size."""
+        """The contents as data for JSON; weights as type and size only."""
         return lazy_import("extension")("tools.to_dict")(self)  # type: ignore[no-any-return]
 
     def _repr_html_(self) -> str | None:
@@ -31,7 +31,7 @@ class Shown:
 
 
 class Methods(Shown):
-    """Methods of a graph that are functions of higher layers, and of installed packages."""
+    """Methods of a graph implemented in higher layers and installed packages."""
 
     def __getattr__(self, name: str) -> Any:
         """A method that an installed package adds. Raises ``AttributeError`` naming the package to install."""
@@ -45,16 +45,17 @@ class Methods(Shown):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def editing(self) -> AbstractContextManager[None]:
-        """A context for several edits: nodes are sorted and types are checked once, at its end.
+        """A context for several edits: nodes are sorted and types checked once, at its end.
 
-        After an error, the graph is unchanged. Outside of such a context, each edit is checked by itself.
+        An error leaves the graph unchanged. Outside of such a context, each edit is checked separately.
         """
         return lazy_import("editing")(self)  # type: ignore[no-any-return]
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Call the graph as a function: with arrays it computes, with values of another graph it is inlined there.
 
-        Give the inputs without defaults, in order or by name. Returns one result, or a tuple for several outputs.
+        Arguments are the inputs without defaults, in order or by name. Returns one result, or a tuple for several
+        outputs.
         """
         return lazy_import("apply_graph")(self, inputs, named)
 
@@ -62,7 +63,7 @@ class Methods(Shown):
         return lazy_import("pickled")(self)  # type: ignore[no-any-return]
 
     def to_dot(self) -> str:
-        """The graph in the language of Graphviz."""
+        """The graph in the DOT language of Graphviz."""
         return lazy_import("extension")("Graph.to_dot")(self)  # type: ignore[no-any-return]
 
     def to_svg(self) -> str:
@@ -70,7 +71,7 @@ class Methods(Shown):
         return lazy_import("extension")("Graph.to_svg")(self)  # type: ignore[no-any-return]
 
     def to_proto(self, **fields: Any) -> onnx.ModelProto:
-        """The message that ``tenonnx.export`` would write; ``fields`` are those of ``ExportConfig``."""
+        """The ``ModelProto`` that ``tenonnx.export`` would write; ``fields`` are those of ``ExportConfig``."""
         return lazy_import("extension")("Graph.to_proto")(self, **fields)  # type: ignore[no-any-return]
 
     def summary(self, *, nodes: int = 40) -> str:
@@ -78,29 +79,29 @@ class Methods(Shown):
         return lazy_import("summary")(self, nodes=nodes)  # type: ignore[no-any-return]
 
     def building(self, prefix: str = "") -> AbstractContextManager[None]:
-        """A context in which each call of an op adds a node to this graph, also a call without inputs or with arrays.
+        """A context in which each call of an op adds a node to this graph, even without inputs or with arrays.
 
-        The names of new values begin with ``prefix``. After an error inside, all that the block added is removed.
+        Names of new values begin with ``prefix``. An error in the block removes everything that it added.
         """
         return lazy_import("building")(self, prefix)  # type: ignore[no-any-return]
 
     def infer(self, input_shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Self:
-        """Infer the type of every value; ``input_shapes`` narrows the shapes of inputs. Returns the graph itself."""
+        """Infer the types of all values; ``input_shapes`` narrows the shapes of inputs. Returns the graph itself."""
         lazy_import("infer")(self, input_shapes)
         return self
 
     def extract(self, inputs: Sequence[str] | str | None, outputs: Sequence[str] | str) -> Self:
-        """The subgraph from ``inputs`` to ``outputs``, names of values; None stands for the inputs that it needs."""
+        """The subgraph from ``inputs`` to ``outputs``, names of values; None means the graph inputs that it needs."""
         return lazy_import("extract")(self, inputs, outputs)  # type: ignore[no-any-return]
 
     def copy(self) -> Self:
-        """A graph of its own with the same contents; the arrays of constants are shared."""
+        """A copy of the graph; it shares the arrays of constants."""
         return lazy_import("copy_graph")(self)  # type: ignore[no-any-return]
 
     def compile(self, backend: str = "auto", **options: Any) -> Program:
-        """Make the graph ready to run on a backend; calling the program runs it.
+        """Compile the graph for a backend; calling the program runs it.
 
-        ``auto`` is the installed backend of the highest rank that accepts the graph. ``options`` are ``strict``,
+        ``auto`` is the highest-ranked installed backend that accepts the graph. ``options`` are ``strict``,
         ``deadline``, ``state`` and those of the backend.
         """
         return lazy_import("extension")("Graph.compile")(self, backend, **options)  # type: ignore[no-any-return]
@@ -108,17 +109,16 @@ class Methods(Shown):
     def run(
         self, feeds: Mapping[str, Any], backend: str = "auto", *, outputs: Sequence[str | Named] | str | None = None
     ) -> dict[str, Any]:
-        """The outputs for ``feeds``, by name. For many calls, ``compile`` once.
+        """The outputs for ``feeds``, by name. For repeated calls, ``compile`` once.
 
-        ``outputs`` are other values to compute, also inner ones: inputs and nodes that they do not need are left out.
+        ``outputs`` selects other values, including inner ones; inputs and nodes that these do not need are left out.
         """
         return lazy_import("extension")("Graph.run")(self, feeds, backend, outputs=outputs)  # type: ignore[no-any-return]
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False, training_state: bool | None = None) -> None:
         """Write the graph at its own opsets: ``*.safetensors`` as a native file, other paths as ONNX.
 
-        An ONNX file has the bytes that ``tenonnx.export`` without options writes. ``overwrite`` replaces a read-only
-        file, too. ``training_state`` says whether to write what an optimizer needs to resume; None writes it to native
-        files only.
+        An ONNX file is identical to that of ``tenonnx.export`` without options. ``overwrite`` also replaces a read-only
+        file. ``training_state`` selects whether the optimizer state is written; None writes it to native files only.
         """
         lazy_import("save")(self, path, overwrite=overwrite, training_state=training_state)

@@ -10,9 +10,9 @@ from tenonnx.graph.properties import check_kinds
 
 
 def ordered(graph: Graph) -> list[Node]:
-    """The nodes of ``graph`` in topological order; a node that stands after one of its consumers is moved ahead of it.
+    """The nodes of ``graph`` in topological order; a node after one of its consumers is moved before it.
 
-    Raises ``InvalidCall`` for a cycle, naming its nodes, and for a value that nothing in the graph produces.
+    Raises ``InvalidCall`` for a cycle, naming its nodes, and for a value that has no producer in the graph.
     """
     if _is_ordered(graph):
         return graph.nodes.copy()
@@ -44,7 +44,7 @@ def ordered(graph: Graph) -> list[Node]:
 
 
 def _is_ordered(graph: Graph) -> bool:
-    """Whether each node reads what is given, or an output of a node before it, and each output is there."""
+    """Whether nodes read only inputs, variables and outputs of earlier nodes, and all graph outputs are produced."""
     there: set[Value | None] = {value for value in (*graph.all_inputs, *graph.captures) if value.producer is None}
     for node in graph.nodes:
         for value in node.uses:
@@ -55,9 +55,9 @@ def _is_ordered(graph: Graph) -> bool:
 
 
 def check_whole(graph: Graph) -> None:
-    """Raise ``InvalidCall`` unless a graph can be used: lists changed by hand may lack what they read.
+    """Raise ``InvalidCall`` for a graph that is inconsistent after changes of its lists by hand.
 
-    That is a node or output that nothing gives, nodes out of order, and facts that no file can hold.
+    Such are inputs or outputs without a producer, nodes out of order, and facts that files cannot represent.
     """
     for nested in graph.nested():
         _check_lists(nested)
@@ -75,7 +75,7 @@ def check_whole(graph: Graph) -> None:
 
 
 def _check_lists(graph: Graph) -> None:
-    """Raise ``InvalidCall`` where a list of a graph holds what it cannot, or a value comes from another node."""
+    """Raise ``InvalidCall`` if a list of a graph has an item of the wrong type, or a value with another producer."""
     for part in ("nodes", "all_inputs", "variables", "outputs"):
         check_kinds(part, getattr(graph, part))
     for node in graph.nodes:
@@ -99,7 +99,7 @@ def _nothing_gives(value: Value, reader: str) -> InvalidCall:
 
 
 def _cycle(way: list[Node], first: Node) -> InvalidCall:
-    """The error for nodes that each read the next one, the last of them ``first``."""
+    """The error for a cycle: nodes that each read from the next one, the last from ``first``."""
     titles = [node.title for node in (*way[way.index(first) :], first)]
     return InvalidCall(
         "the graph has a cycle", given=" reads from\n".join(titles), do="change an input of one of these nodes"

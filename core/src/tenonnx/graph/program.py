@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Program(Protocol):
-    """A compiled graph, called with feeds. ``state`` holds the inputs that live in the program, by name."""
+    """A compiled graph, called with feeds. ``state`` maps names of inputs kept by the program to their contents."""
 
     @property
     def backend(self) -> str: ...
@@ -17,19 +17,19 @@ class Program(Protocol):
     def state(self) -> MutableMapping[str, Any]: ...
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """The outputs by name, as arrays that belong to the caller.
+        """The outputs by name, as arrays owned by the caller.
 
-        Raises ``InvalidFeed`` for a feed that is missing, unknown, or not of the input's type.
+        Raises ``InvalidFeed`` for a feed that is missing, unknown, or of another type than the input.
         """
         ...
 
     def bind(self, feeds: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
-        """A call that is repeated: it reads the same arrays each time, whose contents may be replaced in between."""
+        """A function for repeated calls on the same arrays, whose contents may change between calls."""
         ...
 
 
 class Bindable:
-    """``bind`` of a program that prepares nothing for calls that are repeated."""
+    """Default ``bind``, without preparation for repeated calls."""
 
     def bind(self, feeds: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
         program: Any = self

@@ -1,4 +1,4 @@
-"""Checks of assignments to the properties of values, nodes and graphs."""
+"""Validation of assignments to properties of values, nodes and graphs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenonnx.graph.training import TrainingState
 
 Class = TypeVar("Class", bound=type)
 
-#: The fields of a graph that can be assigned, and their types.
+#: The assignable fields of a graph, and their types.
 _FIELDS: Final[Mapping[str, Any]] = {
     "name": str,
     "doc": str,
@@ -36,7 +36,7 @@ _FIELDS: Final[Mapping[str, Any]] = {
 
 
 def read_only(**instead: str) -> Callable[[Class], Class]:
-    """Give read-only properties of a class a setter that raises ``InvalidCall``, saying what to do instead."""
+    """Give read-only properties of a class a setter that raises ``InvalidCall`` with the alternative."""
 
     def mark(cls: Class) -> Class:
         for name, do in instead.items():
@@ -70,7 +70,7 @@ class CheckedFields:
 
 
 def check_kinds(part: str, held: Sequence[object]) -> None:
-    """Raise ``InvalidCall`` where a list of a graph holds something other than nodes, or values."""
+    """Raise ``InvalidCall`` if a list of a graph has an item of the wrong type."""
     mark, kind = ("op_type", "nodes") if part == "nodes" else ("producer", "values")
     strange = [each for each in held if not hasattr(each, mark)]
     if strange:

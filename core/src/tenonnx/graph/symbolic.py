@@ -1,6 +1,6 @@
-"""Dimensions of tensor shapes: an int, an expression of symbols, or ``None`` when nothing is known.
+"""Arithmetic on dimensions: ints, expressions of symbols, and ``None`` for unknown ones.
 
-The functions here answer ``None`` where the operators of ``Expr`` raise, and when an operand is ``None``.
+The functions return ``None`` where the operators of ``Expr`` raise, and if an operand is ``None``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = [
 
 
 def dims_given(dims: Iterable[Any]) -> tuple[Dim, ...]:
-    """Dims as a caller gives them: sizes, names and expressions as text, and None.
+    """Parse dims of a caller: sizes, names, expressions as text, and None.
 
     Raises ``TypeError`` for anything else, ``ValueError`` for a negative size.
     """
@@ -79,7 +79,7 @@ def multiply(a: Dim, b: Dim) -> Dim:
 
 
 def product(dims: Iterable[Dim]) -> Dim:
-    """The product of all: 1 of none, 0 if any is 0."""
+    """The product of all dims: 1 if there are none, 0 if any is 0."""
     result: Dim = 1
     for dim in dims:
         result = multiply(result, dim)
@@ -106,7 +106,7 @@ def ceil_div(a: Dim, b: Dim) -> Dim:
 
 
 def truncate_div(a: Dim, b: Dim) -> Dim:
-    """The quotient rounded towards 0, as in C. None unless both are ints, or both are known not to be negative."""
+    """The quotient rounded towards 0, as in C. None unless both are ints, or both are known to be non-negative."""
     if isinstance(a, int) and isinstance(b, int):
         return floor_div(a, b) if (a < 0) == (b < 0) else ceil_div(a, b)
     return floor_div(a, b) if at_least(a, 0) and at_least(b, 0) else None
@@ -121,14 +121,14 @@ def minimum(a: Dim, b: Dim) -> Dim:
 
 
 def differ(a: Dim, b: Dim) -> bool:
-    """Whether two dims are known to be different: a symbol may be equal to anything."""
+    """Whether two dims are known to differ: both are ints, since a symbol may have any value."""
     return isinstance(a, int) and isinstance(b, int) and a != b
 
 
 def broadcast(a: Dim, b: Dim) -> Dim:
-    """The dimension after broadcasting. Raises ``ValueError`` for ints that do not match.
+    """The dimension after broadcasting. Raises ``ValueError`` for incompatible ints.
 
-    It is often unknown, as every dimension not known to be at least 2 may turn out to be 1.
+    It is often unknown, as any dimension not known to be at least 2 could be 1.
     """
     if a == 1 or (a == b and a is not None):
         return b
@@ -146,21 +146,21 @@ def broadcast(a: Dim, b: Dim) -> Dim:
 
 
 def _is_capped(dim: Dim, other: Dim) -> bool:
-    """Whether a dim is another one up to a positive number: a part that broadcasts with the whole is as long."""
+    """Whether ``dim`` is the minimum of ``other`` and a positive number; if they broadcast, they are equal."""
     parts = itertools.permutations(operands_of("min", dim) if isinstance(dim, Expr) else (), 2)
     return any(a == other and isinstance(b, int) and b > 0 for a, b in parts)
 
 
 def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The shape after broadcasting shapes of any ranks, aligned at their last dimensions."""
+    """The shape after broadcasting shapes of any ranks, aligned at their last axes."""
     columns = itertools.zip_longest(*(tuple(reversed(shape)) for shape in shapes), fillvalue=1)
     return tuple(functools.reduce(broadcast, column) for column in columns)[::-1]
 
 
 def unify(a: Dim, b: Dim) -> Dim:
-    """The more precise of two facts about one dimension: an int, or else the first expression.
+    """The more precise of two facts about the same dimension: an int, else the first expression.
 
-    ``ValueError`` for two different ints.
+    Raises ``ValueError`` for two different ints.
     """
     if isinstance(a, int) and isinstance(b, int) and a != b:
         raise ValueError(f"a dimension cannot be both {a} and {b}")
@@ -168,12 +168,12 @@ def unify(a: Dim, b: Dim) -> Dim:
 
 
 def join(a: Dim, b: Dim) -> Dim:
-    """The common knowledge of two alternative dims."""
+    """The dim if both alternatives agree, else None."""
     return a if a == b else None
 
 
 def symbols_of(dim: Dim) -> set[str]:
-    """The names of the symbols of a dimension."""
+    """The names of a dimension's symbols."""
     if not isinstance(dim, Expr):
         return set()
     atoms = {atom for monomial, _ in dim._terms for atom in monomial}
@@ -181,7 +181,7 @@ def symbols_of(dim: Dim) -> set[str]:
 
 
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
-    """The dimension with other dimensions in the place of some symbols."""
+    """The dimension with some symbols replaced by other dimensions."""
 
     def replaced(atom: _Atom) -> Dim:
         if not atom.operands:
@@ -195,7 +195,7 @@ def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
 
 
 def evaluate(dim: Dim, values: Mapping[str, int]) -> int:
-    """The value of a dimension for the values of its symbols; ``ValueError`` if one is missing or there is none."""
+    """The value of a dimension for values of its symbols. Raises ``ValueError`` if one is missing."""
     value = substitute(dim, values)
     if isinstance(value, int):
         return value

@@ -1,4 +1,4 @@
-"""Training state and parameter roles of a graph."""
+"""Optimizer state and parameter roles of a graph."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 from tenonnx.graph.constants import Constant
 from tenonnx.graph.methods import Shown
 
-#: Between the name of a variable and what a file calls that which an optimizer keeps of it.
+#: Separates the name of a variable from that of its optimizer state in files.
 _MARK = "__"
 
-#: The entry of the settings that lists the names of variables that are trained.
+#: Key of the settings that lists the trainable variables.
 PARAMETERS = "parameters"
 
 
 @dataclass(frozen=True)
 class Role(Shown):
-    """Role of a variable in training, as declared by the maker of the graph.
+    """Role of a variable in training, as declared by the tool that built the graph.
 
-    ``kind`` is ``"parameter"``, ``"frozen"`` for a parameter that is to stay as it is, or ``"buffer"`` for what no
-    gradient is to change. Of a parameter, ``fixed_rows`` along the first axis stay as they are. ``permutation`` tells
-    how the contents lie: with these axes of those that the maker of the graph has under this name; None as there.
-    ``made_of`` are the variables of the maker that the contents were computed from, where they are no single one of
-    these: what was read or tuned elsewhere under this name is something else. The kind is empty where only that is
-    known. ``name`` is the variable whose place a constant is to take, until it has.
+    ``kind`` is ``"parameter"``, ``"frozen"`` for a parameter that is not trained, or ``"buffer"`` for a constant
+    without gradient. ``fixed_rows`` are rows of a parameter, along the first axis, that are not trained.
+    ``permutation`` maps the layout to that of the source: the contents have these axes of the source's tensor of this
+    name; None if equal. ``made_of`` are the source's variables from which the contents were computed, if they are not a
+    single one; then contents saved elsewhere under this name do not fit. The kind is empty if only ``made_of`` is
+    known. ``name`` is the variable that a constant is going to replace.
     """
 
     kind: str
@@ -37,18 +37,18 @@ class Role(Shown):
 
 @dataclass(frozen=True)
 class TrainingState:
-    """The state of an optimizer between two runs.
+    """Optimizer state, saved to resume training.
 
-    ``tensors`` are moments, counters and the like, by the name that they have as initializers of a file: of a variable
-    ``w`` they are called ``w__...``. ``settings`` is everything else, as JSON can hold it; ``parameters`` among them
-    lists variables by name. What they mean is known to the package that trains.
+    ``tensors`` are moments, counters and the like, by the names of their initializers in a file: those of a variable
+    ``w`` are called ``w__...``. ``settings`` is everything else, as JSON data; its entry ``parameters`` lists variables
+    by name. The package that trains defines their meaning.
     """
 
     tensors: Mapping[str, Constant] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def renamed(self, old: str, new: str, variables: Collection[str]) -> TrainingState:
-        """The state where the variable ``old``, one of ``variables``, is called ``new``."""
+        """The state after renaming the variable ``old``, one of ``variables``, to ``new``."""
         tensors = {
             new + name.removeprefix(old) if kept_of(name, variables) == old else name: data
             for name, data in self.tensors.items()
@@ -60,12 +60,12 @@ class TrainingState:
 
 
 def kept_of(name: str, variables: Collection[str]) -> str | None:
-    """Of which variable a tensor of that name is state: the longest whose name it begins with, None for no variable."""
+    """The variable whose optimizer state has that name: the longest matching prefix, or None."""
     parts = name.split(_MARK)
     heads = (_MARK.join(parts[:count]) for count in range(len(parts) - 1, 0, -1))
     return next((head for head in heads if head in variables), None)
 
 
 def is_called_as_state(name: str) -> bool:
-    """Whether a variable is called as state of another is, or as that of all, such as the number of steps."""
+    """Whether a name is that of optimizer state, of one variable or of all (such as the number of steps)."""
     return any(name.split(_MARK)[1:])

@@ -15,7 +15,7 @@ Instance = TypeVar("Instance")
 
 
 class Operation(Protocol):
-    """A method of one operand, which gives what it is a method of."""
+    """A binary operator method, which returns a value of the operand's class."""
 
     def __get__(self, instance: Instance, owner: Any = None) -> Callable[[Any], Instance]: ...
 
@@ -31,7 +31,7 @@ def _operators(name: str) -> tuple[Operation, Operation]:
 
 
 class Typed:
-    """Object with a name and a type, which may be unknown; operators add nodes that compute."""
+    """Object with a name and a type, which may be unknown; operators add nodes."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class Typed:
 
     @property
     def tensor(self) -> TensorType:
-        """The type, which must be a known tensor type."""
+        """The tensor type. Raises ``TypeMismatch`` if the type is unknown or another one."""
         if not isinstance(self.type, TensorType):
             known = "unknown" if self.type is None else str(self.type)
             sparse = isinstance(self.type, SparseTensorType)
@@ -66,7 +66,7 @@ class Typed:
 
     @property
     def shape(self) -> Shape:
-        """Dims, each an int, a symbolic expression or None. Raises ``TypeMismatch`` when the rank is unknown."""
+        """Dims: ints, symbolic expressions or None. Raises ``TypeMismatch`` if the rank is unknown."""
         shape = self.tensor.shape
         if shape is None:
             raise UnknownType(

@@ -15,7 +15,7 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """A tensor of ``dtype``, which may be given by its name; ``shape`` is None when even the rank is unknown."""
+    """A tensor of ``dtype``, a ``DType`` or its name; ``shape`` is None if the rank is unknown."""
 
     dtype: DType
     shape: Shape | None = None
@@ -46,7 +46,7 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class SparseTensorType:
-    """A sparse tensor of ``dtype``; ``shape`` is the dense one, None when the rank is unknown."""
+    """A sparse tensor of ``dtype``; ``shape`` is the dense shape, None if the rank is unknown."""
 
     dtype: DType
     shape: Shape | None = None
@@ -77,7 +77,7 @@ class OptionalType:
 
 @dataclass(frozen=True, slots=True)
 class MapType:
-    """A map from keys of the element type ``key`` to values of the type ``value``, None if unknown."""
+    """A map with keys of the element type ``key`` and values of the type ``value``, None if unknown."""
 
     key: DType
     value: Type | None
@@ -90,9 +90,9 @@ Type: TypeAlias = TensorType | SparseTensorType | SequenceType | OptionalType | 
 
 
 def unify_types(a: Type | None, b: Type | None) -> Type | None:
-    """The type that two facts about one value give together.
+    """The type that satisfies two facts about one value.
 
-    Raises ``ValueError`` where they contradict.
+    Raises ``ValueError`` if they contradict each other.
     """
     if a is None or a == b:
         return b
@@ -110,7 +110,7 @@ def unify_types(a: Type | None, b: Type | None) -> Type | None:
 
 
 def may_be_one(a: Type | None, b: Type | None) -> bool:
-    """Whether two facts may be about one value."""
+    """Whether two facts about one value are compatible."""
     try:
         unify_types(a, b)
     except ValueError:
@@ -127,7 +127,7 @@ def _unify_shapes(a: Shape | None, b: Shape | None) -> Shape | None:
 
 
 def join_types(a: Type | None, b: Type | None) -> Type | None:
-    """The most exact type that holds whichever of two branches was taken; None where nothing holds."""
+    """The most precise type that holds for both branches; None if they have nothing in common."""
     if a is None or b is None or a == b:
         return a if a == b else None
     if isinstance(a, TensorType) and isinstance(b, TensorType) and a.dtype == b.dtype:
@@ -152,7 +152,7 @@ def substitute_type(kind: Type | None, values: Mapping[str, Dim]) -> Type | None
 
 
 def type_given(name: str, given: Any, shape: Any = None) -> Type:
-    """The type of an input as it was given, with dims as they are reckoned with. Raises ``InvalidCall`` for none."""
+    """The type of an input from a caller's arguments, with parsed dims. Raises ``InvalidCall`` if it is invalid."""
     try:
         kind: Type = given if isinstance(given, Type) else TensorType(DType.of(given), shape)
         if isinstance(kind, TensorType):

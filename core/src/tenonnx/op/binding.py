@@ -1,4 +1,4 @@
-"""Map a node at its opset version to a call by the op's newest signature, and to the functions that take it."""
+"""Map a node at its opset version to a call with the op's newest signature, and to rules that take such calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def known_op(node: Node) -> Op:
-    """The meaning of a node. Raises ``UnsupportedOp`` where no installed package gives one."""
+    """The op of a node. Raises ``UnsupportedOp`` if no installed package defines it."""
     if not isinstance(node.op, Op):
         raise UnsupportedOp(f"{node.title}: no installed package provides this op")
     return node.op
@@ -28,7 +28,8 @@ def known_op(node: Node) -> Op:
 def bind(node: Node) -> tuple[list[Value | None], dict[str, Any]]:
     """The node's inputs and complete attributes by the op's newest signature.
 
-    Attributes that are inputs today become loose constants. Raises ``InvalidModel`` for what the op does not take.
+    Attributes that became inputs are returned as loose constants. Raises ``InvalidModel`` for inputs or attributes that
+    the op does not accept.
     """
     op = known_op(node)
     signature = op.signature
@@ -77,7 +78,7 @@ def _unknown_attribute(node: Node, unknown: Sequence[str], known: Sequence[str])
 
 
 def _as_constant(node: Node, signature: VersionedSignature, name: str, value: Any) -> Value | None:
-    """An attribute that is an input today, as a constant: ints are int64, floats have the first input's dtype."""
+    """The value of an attribute that became an input: ints as int64, floats in the first input's dtype."""
     import numpy as np
 
     if value is None:
@@ -94,25 +95,25 @@ def _as_constant(node: Node, signature: VersionedSignature, name: str, value: An
         dtype = first.dtype if known and first is not None else DType.float32
     elif isinstance(sample, str):
         dtype = DType.string
-    with np.errstate(over="ignore"):  # a bound at the end of float32 is beyond that of float16
+    with np.errstate(over="ignore"):  # the largest float32 overflows float16
         return constant_value(np.asarray(value, dtype=dtype.numpy), dtype, None, "")
 
 
 def pad(op: Op, inputs: list[Value | None]) -> list[Value | None]:
-    """``inputs`` with None for every further parameter that is not variadic."""
+    """``inputs`` padded with None for missing optional parameters, unless the op is variadic."""
     if not op.signature.variadic:
         inputs += [None] * (len(op.signature.inputs) - len(inputs))
     return inputs
 
 
-#: What Python and numpy raise where a rule or body did not foresee its arguments, or where these ask for more memory or
-#: nesting (a ``RuntimeError``) than there is. Anything else is an error in it.
+#: Exceptions of Python and numpy in rules and bodies that do not check their arguments, or that exhaust memory or the
+#: recursion limit (a ``RuntimeError``). Other exceptions are bugs of the rule.
 UNFORESEEN = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 
 
 @contextmanager
 def foreseeing(title: str, arguments: Sequence[Any], attributes: Mapping[str, Any]) -> Iterator[None]:
-    """Let a rule that could not go on with these arguments raise what ``cannot_compute`` makes of it."""
+    """Convert unexpected exceptions of a rule by ``cannot_compute``."""
     try:
         yield
     except UNFORESEEN as error:
@@ -122,10 +123,10 @@ def foreseeing(title: str, arguments: Sequence[Any], attributes: Mapping[str, An
 def cannot_compute(
     title: str, arguments: Sequence[Any], attributes: Mapping[str, Any], error: Exception
 ) -> InvalidCall | LimitExceeded:
-    """The error for a call with which a rule or body could not go on.
+    """The error for a call on which a rule or body raised an unexpected exception.
 
-    It is a ``TypeMismatch``, which leaves a type unknown while a graph is inferred; but where memory or nesting came to
-    an end, or the rule itself may be wrong, it is none.
+    Usually a ``TypeMismatch``, which inference takes for an unknown type; but not if memory or the recursion limit was
+    exhausted, or if the rule itself may be wrong.
     """
     given = [_shown(argument) for argument in arguments]
     given += [f"{n}={repr(a)[:200]}" for n, a in attributes.items() if isinstance(a, int | float | str | list)]
@@ -163,7 +164,7 @@ def invoke(
 
 
 def numpy_arguments(inputs: Sequence[Value | None]) -> list[np.ndarray[Any, Any] | None] | None:
-    """The static contents of all inputs, or None when one of them is not static."""
+    """The static contents of all inputs, or None if one is not static."""
     if any(value is not None and value.data is None for value in inputs):
         return None
     return [static(value) for value in inputs]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Draft:
-    """Nodes built by an attempt, over those that existed before."""
+    """Nodes of an ``attempt``, which see the nodes built before it."""
 
     __slots__ = ("captured", "constants", "names", "nodes")
 
@@ -43,10 +43,10 @@ class Draft:
 
 
 class Builder:
-    """Adds a node to ``graph`` for every call, and infers its types at once.
+    """Interpreter that adds a node to ``graph`` for every call and infers its output types.
 
-    ``prefix`` begins the names of new values. With ``fold``, calls whose results are static add no node. ``outer`` is
-    the builder of the graph around this one, where there is one: their names are of one set.
+    ``prefix`` is the prefix of new value names. With ``fold``, calls with static results add no node. ``outer`` is the
+    builder of the enclosing graph, if any; both share one set of names.
     """
 
     def __init__(self, graph: Graph, *, prefix: str = "", fold: bool = False, outer: Builder | None = None) -> None:
@@ -67,14 +67,14 @@ class Builder:
         return self.add(op, values, attributes, known) if static is None else static
 
     def static_results(self, known: Sequence[Known | None], inputs: Sequence[Value | None]) -> tuple[Any, ...] | None:
-        """The results of a call as constants, or None unless the contents of all of them are known."""
+        """The results of a call as constants, or None unless the contents of all are known."""
         if not all(k is None or k.data is not None for k in known):
             return None
         held = [None if k is None else k.data for k in known]
         return tuple(None if data is None else self.result(data.array(), data.type.dtype, inputs) for data in held)
 
     def result(self, array: np.ndarray[Any, Any], dtype: DType, inputs: Sequence[Value | None]) -> Value:
-        """Result computed from constants alone, with the role of the parameters among them, if any."""
+        """A result computed from constants only, with the role of a parameter among them, if any."""
         return self.constant(array, dtype, role_of_result(inputs) if dtype.is_float and array.ndim else None)
 
     def add(
@@ -87,7 +87,7 @@ class Builder:
         version: int | None = None,
         written: Mapping[str, Any] | None = None,
     ) -> tuple[Value | None, ...]:
-        """Append a node; ``attributes`` are complete, or ``written`` says which are written."""
+        """Append a node; ``attributes`` are complete, ``written`` are those that the node stores, by default all."""
         if written is None:
             defaults = op.signature.attributes
             written = {n: v for n, v in attributes.items() if v is not None and not same_attribute(v, defaults[n])}
@@ -106,11 +106,11 @@ class Builder:
         return tuple(made)
 
     def replayed(self, node: Node) -> Sequence[Value | None] | None:
-        """Replacement of a node of an inlined graph, on values at hand; None calls its op."""
+        """Replacement for a node of an inlined graph with mapped inputs; None replays the node as a call of its op."""
         return None
 
     def append(self, node: Node) -> None:
-        """Add a node whose outputs are values made for it."""
+        """Append a node with its outputs, which no graph owns yet."""
         for value in node.outputs:
             if value is not None:
                 value.producer, value.graph = node, self.graph
@@ -118,7 +118,7 @@ class Builder:
 
     @property
     def nodes(self) -> list[Node]:
-        """The nodes added so far: those of the graph, or of the attempt at hand."""
+        """The nodes added so far: those of the graph, or of the current attempt."""
         return self.graph.nodes if self._draft is None else self._draft.nodes
 
     @property
@@ -135,7 +135,7 @@ class Builder:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Let what is built inside count once the block ends; after an error, nothing of it is there."""
+        """Commit what the block builds when it ends; discard it after an error."""
         standing, constants, captured = self._draft, self._constants, self._captured
         self._draft = draft = Draft(self.names, constants, captured)
         self._constants, self._captured = draft.constants, draft.captured
@@ -152,7 +152,7 @@ class Builder:
     # ----- values of other graphs ---------------------------------------------------------------------------------
 
     def adopt(self, value: Value | None) -> Value | None:
-        """``value`` as it can be read in this graph: loose constants are named, outer values captured."""
+        """``value`` as this graph can read it: loose constants are named, outer values captured."""
         if value is None or value.graph is self.graph:
             return value
         foreign = value.graph is None or value.graph.root is not self.graph.root
@@ -164,7 +164,7 @@ class Builder:
         return self.capture(value)
 
     def capture(self, outer: Value) -> Value:
-        """The stand-in of a value of an enclosing graph."""
+        """The value that represents a value of an enclosing graph."""
         found = self._captured.get(outer)
         if found is None:
             found = Value(outer.name, outer.type, data=outer.data, graph=self.graph)
@@ -182,7 +182,7 @@ class Builder:
         return Builder(graph, prefix=self.prefix, fold=self.fold, outer=self)
 
     def as_output(self, value: Value) -> Value:
-        """``value`` as a node's own output, as every output of a subgraph has to be."""
+        """``value`` as the output of a node, as subgraph outputs must be; adds an Identity if necessary."""
         taken = any(value is other for other in self.graph.outputs)
         if value.producer is None or value.graph is not self.graph or taken:
             with interpreting(Builder(self.graph, prefix=self.prefix, outer=self)):
@@ -192,7 +192,7 @@ class Builder:
     # ----- constants ----------------------------------------------------------------------------------------------
 
     def constant(self, array: np.ndarray[Any, Any], dtype: DType, role: Role | None = None) -> Value:
-        """A loose constant; equal small ones are one value, but for those with a role, which training may part."""
+        """A loose constant. Small equal ones are shared, except those with a role, since training may change them."""
         small = array.nbytes <= 1024 and dtype is not DType.string and role is None
         key = (dtype, array.shape, array.tobytes()) if small else object()
         if key not in self._constants:
@@ -213,7 +213,7 @@ class Builder:
 
 
 class Scratch(Builder, Abstract):
-    """Builds subgraphs while types are inferred: values belong to other graphs and have no names of their own."""
+    """Builds subgraphs during type inference: values belong to other graphs and have no unique names."""
 
     def __init__(self, graph: Graph, guessing: bool) -> None:
         super().__init__(graph, fold=True)
@@ -234,9 +234,9 @@ class Scratch(Builder, Abstract):
 
 @contextmanager
 def building(graph: Graph, prefix: str = "") -> Iterator[None]:
-    """Let every op called inside add its node to ``graph``, whose values get their types where they have none yet.
+    """Add a node to ``graph`` for every op called in the block; values without a type are inferred first.
 
-    After an error there is nothing of what the block added: nodes, inputs, variables, outputs and their names.
+    An error removes everything that the block added: nodes, inputs, variables, outputs and names.
     """
     ensure_inferred(graph)
     taken, named = dict(graph.names()), [(value, value.name) for value in graph.values()]
@@ -257,7 +257,7 @@ def building(graph: Graph, prefix: str = "") -> Iterator[None]:
 
 
 def align_captures(subgraphs: Sequence[Graph], builder: Builder) -> tuple[Value, ...]:
-    """Give all subgraphs of one node the same further captures in the same order, and return the outer values."""
+    """Extend all subgraphs of one node to the same captures in the same order; returns the outer values."""
     outers = dict.fromkeys(v.outer for graph in subgraphs for v in graph.captures if v.outer is not None)
     for graph in subgraphs:
         inner = Builder(graph)
@@ -270,7 +270,7 @@ def align_captures(subgraphs: Sequence[Graph], builder: Builder) -> tuple[Value,
 
 
 def captured_by(graph: Graph) -> list[Value]:
-    """Values for the captures of a graph: themselves in a finished one, outer values while it is built."""
+    """The values that a graph captures: its captures in a finished graph, outer values while it is built."""
     return [value if value.outer is None else value.outer for value in graph.captures]
 
 
@@ -279,8 +279,8 @@ def subgraph(
 ) -> Graph:
     """Trace ``function`` into a graph nested in the one under construction, for use as an attribute.
 
-    ``inputs`` are pairs of a name and a type; what it uses from outside is captured, or a constant where it is
-    concrete. The function returns one value or a sequence of them.
+    ``inputs`` are pairs of a name and a type. Outer values used in the function are captured, or become constants if
+    they are concrete. The function returns one value or a sequence of values.
     """
     outer = current()
     if isinstance(outer, Builder):

@@ -1,6 +1,6 @@
-"""Calls of operators: with values they are traced into a graph, with arrays they are computed.
+"""Calls of operators: values are traced into a graph, arrays are computed.
 
-What a call does is decided by the ambient interpreter. Transforms install their own, so one body serves them all.
+The active interpreter decides how a call is carried out. Transforms install their own, so that they share one body.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class Interpreter(Protocol):
-    """Strategy that carries out calls of ops."""
+    """Strategy for executing calls of ops."""
 
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
     ) -> tuple[Value | None, ...]:
-        """Apply ``op`` to inputs and complete attributes; ``outputs`` is how many are wanted, where it is known."""
+        """Apply ``op`` to inputs and complete attributes; ``outputs`` is the number of outputs, if known."""
         ...
 
     def constant(self, array: np.ndarray[Any, Any], dtype: DType, role: Role | None = None) -> Value:
-        """A value of static contents; ``role`` is what it is to training, if anything."""
+        """A value of static contents; ``role`` is its role in training, if any."""
         ...
 
 
@@ -43,7 +43,7 @@ _ambient: ContextVar[Interpreter | None] = ContextVar("tenonnx_interpreter", def
 
 
 class interpreting:  # noqa: N801 - a word of a with statement
-    """Let ``interpreter`` take every call made inside; with None arrays are computed, whatever is at work outside."""
+    """Make ``interpreter`` execute the calls in the block; with None arrays are computed, inside any interpreter."""
 
     __slots__ = ("_interpreter", "_token")
 
@@ -62,11 +62,11 @@ def current() -> Interpreter | None:
 
 
 def as_inputs(op: Op, inputs: Sequence[Any]) -> list[Any]:
-    """Python numbers, lists and arrays among the inputs as values of the right dtype; sequences and maps as they are.
+    """Convert Python numbers, lists and arrays among the inputs to values of the right dtype; keep sequences and maps.
 
-    A number, such as a float64 of numpy, takes the dtype of the first numeric tensor beside it, or is int64 for an
-    ``Index`` parameter; a list of ints is an int64 tensor. Raises ``TypeMismatch`` where the number has no exact form
-    in that dtype.
+    A Python number, like a float64 of numpy, takes the dtype of the first numeric tensor among the inputs, or int64 for
+    an ``Index`` parameter; a list of ints becomes an int64 tensor. Raises ``TypeMismatch`` if the dtype cannot
+    represent the number exactly.
     """
     if all(map(_is_input, inputs)):
         return list(inputs)
@@ -100,7 +100,8 @@ def _as_input(op: Op, position: int, item: Any, beside: DType | None) -> Any:
     interpreter = current()
     assert interpreter is not None
     parameter = op.signature.input_at(position)
-    is_weak = isinstance(item, np.float64) and beside is not None and beside.is_float  # a Python float, such as np.pi
+    # a number such as np.pi is a Python float
+    is_weak = isinstance(item, np.float64) and beside is not None and beside.is_float
     if isinstance(item, np.ndarray | np.generic) and not is_weak:
         return interpreter.constant(np.asarray(item), DType.of(item.dtype))
     if isinstance(item, range):
@@ -150,7 +151,7 @@ def vector(items: Sequence[Any]) -> Value:
     else:
         dtype = DType.bool if kinds == {bool} else DType.float32
     try:
-        if type(None) in kinds:  # which numpy takes for a number
+        if type(None) in kinds:  # numpy would convert None to a number
             raise TypeError
         return interpreter.constant(np.asarray(items, dtype=dtype.numpy), dtype)
     except OverflowError as error:
@@ -162,7 +163,7 @@ def vector(items: Sequence[Any]) -> Value:
 
 
 def constant(array: Any, dtype: DType | str | None = None, *, made_of: Sequence[Value | None] = ()) -> Value:
-    """A tensor of static contents, for a body or while a graph is built; its role is that of what it is ``made_of``."""
+    """A tensor of static contents, for a body or while a graph is built; it inherits the role of ``made_of``."""
     import numpy as np
 
     interpreter = current()
@@ -173,13 +174,13 @@ def constant(array: Any, dtype: DType | str | None = None, *, made_of: Sequence[
 
 
 def is_trainable(value: Value | None) -> bool:
-    """Whether a constant is a parameter or derives from parameters, trained or frozen, by its ``role``."""
+    """Whether a constant is, or derives from, a parameter (trained or frozen), by its ``role``."""
     role = value.role if value is not None and value.is_constant else None
     return role is not None and role.kind in ("parameter", "frozen")
 
 
 def role_of_result(values: Iterable[Value | None]) -> Role | None:
-    """The role of what is computed from constants, which takes the place of the first parameter among them, if any."""
+    """The role of a result computed from constants: it replaces the first parameter among them, if any."""
     roles = [(v.role, v.name) for v in values if v is not None and v.role is not None and is_trainable(v)]
     if not roles:
         return None
@@ -189,12 +190,12 @@ def role_of_result(values: Iterable[Value | None]) -> Role | None:
 
 
 def static(value: Value | None) -> np.ndarray[Any, Any] | None:
-    """The contents of ``value`` where an initializer or folding knows them, else None."""
+    """The contents of ``value`` if it is an initializer or was folded, else None."""
     return None if value is None or value.data is None else value.data.array()
 
 
 def dims(value: Value) -> list[Any]:
-    """The dims of a tensor of known rank: ints where known, scalar int64 values where not."""
+    """The dims of a tensor of known rank: ints if known, else scalar int64 values."""
     return [dim if isinstance(dim, int) else operators().dimension(value, axis) for axis, dim in enumerate(value.shape)]
 
 
@@ -208,6 +209,6 @@ def elements(value: Value) -> list[Any] | None:
 
 
 def constant_value(array: np.ndarray[Any, Any], dtype: DType, graph: Graph | None, name: str) -> Value:
-    """A loose constant: static contents that belong to a graph without being one of its variables."""
+    """A loose constant: static contents owned by a graph without being one of its variables."""
     data = ArrayConstant(array, dtype)
     return Value(name, data.type, data=data, graph=graph)

@@ -1,6 +1,6 @@
 """Dispatch of calls: values are traced, arrays are type-checked and evaluated.
 
-This module imports all parts of the layer; the interpreters reach each other through the active one.
+This module imports the whole layer; interpreters reach each other through the active one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def apply(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 def _call_on_values(
     interpreter: Interpreter, op: Op, inputs: list[Any], attributes: dict[str, Any], outputs: int | None
 ) -> Any:
-    """A call as the interpreter at work takes it."""
+    """Execute a call with the active interpreter."""
     values = as_inputs(op, inputs)
     if any(isinstance(value, list | dict) for value in values):
         raise TypeMismatch(f"{op.title}: a sequence or map was given for a constant of a graph", do="make it an input")
@@ -48,7 +48,7 @@ def _call_on_values(
 
 
 def _call_on_arrays(op: Op, inputs: list[Any], attributes: dict[str, Any], outputs: int | None) -> Any:
-    """The outermost call on arrays: wrap, evaluate, unwrap."""
+    """Execute the outermost call on arrays: wrap, evaluate, unwrap."""
     evaluator = Evaluator()
     with interpreting(evaluator):
         values = [v if v is None or isinstance(v, Value) else evaluator.wrap(v) for v in as_inputs(op, inputs)]
@@ -57,7 +57,7 @@ def _call_on_arrays(op: Op, inputs: list[Any], attributes: dict[str, Any], outpu
             op.requirements.check_numbers(values)
             results = evaluator.call(op, values, attributes, outputs)
         except TypeMismatch as error:
-            if op.title not in error.what:  # but an op of its body
+            if op.title not in error.what:  # the error is about an op of the body
                 error.what = f"{op.title}: {error.what}"
             raise
     arrays = tuple(None if r is None else evaluator.contents(r) for r in results)

@@ -1,4 +1,4 @@
-"""Tables of the element types that an op admits, by version."""
+"""Tables of the element types that an op accepts, by version."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from tenonnx.op.op import Op
 def load_dtypes(package: str, name: str = "dtypes.json") -> Mapping[str, Any]:
     """The table of a package's data file: op to version to ``{"inputs": [...], "outputs": [...], "shared": [...]}``.
 
-    Each entry of the first two is the set of type codes that are allowed there, or None for any. Inputs that have one
-    number in ``shared`` are of one type, those with -1 of any. The last entry holds for all further (variadic)
-    positions.
+    An entry of the first two is the set of allowed type codes, or None for any. Inputs with the same number in
+    ``shared`` have the same type; -1 is unconstrained. The last entry applies to all further (variadic) positions.
     """
     contents = pkgutil.get_data(package, name)
     assert contents is not None, f"the loader of {package} gives no data"
@@ -32,7 +31,7 @@ def load_dtypes(package: str, name: str = "dtypes.json") -> Mapping[str, Any]:
 
 
 class _Versions(Mapping[str, Any]):
-    """Element types of one op by version, decoded on first use: a graph has few of hundreds of ops."""
+    """Element types of one op by version, decoded on first use: a graph uses few of hundreds of ops."""
 
     def __init__(self, versions: Mapping[str, Any], sets: Sequence[frozenset[int] | None]) -> None:
         self._versions, self._sets = versions, sets
@@ -50,7 +49,7 @@ class _Versions(Mapping[str, Any]):
 
 
 def type_code(kind: Type | None) -> int | None:
-    """The number of a type: the code of the element type, plus 100 in a sequence and 200 in an optional."""
+    """The code of a type: that of the element type, plus 100 in a sequence, plus 200 in an optional."""
     if isinstance(kind, TensorType):
         return int(kind.dtype)
     if isinstance(kind, SequenceType | OptionalType):
@@ -60,18 +59,18 @@ def type_code(kind: Type | None) -> int | None:
 
 
 def _takes(allowed: Collection[int], code: int, is_index: bool) -> bool:
-    """Whether an input may have a type that is not listed; the element of an optional may stand for it."""
+    """Whether an unlisted input type is acceptable; the element of an optional may replace the optional."""
     if is_index:
         return code == DType.int64 or code + 200 in allowed
     return code + 200 in allowed or _kind(code) in map(_kind, allowed)
 
 
 def check_dtypes(op: Op, inputs: Sequence[Value | None]) -> None:
-    """Raise ``TypeMismatch`` for elements of a kind that the op never takes, and for two types where it takes one.
+    """Raise ``TypeMismatch`` for elements of an unsupported kind, and for different types where one is required.
 
-    Floats, integers, complex numbers, bools and strings are kinds: another width than the op's own is no fault here,
-    since its body works on any, and an export casts where it must. Positions and sizes are of the very types listed,
-    or int64, as which Python's ints are taken.
+    The kinds are floats, integers, complex numbers, bools and strings. Another width is accepted, since the body works
+    for any and exports insert casts. Positions and sizes must have a listed type, or int64, to which Python ints
+    convert.
     """
     table = definitions().element_types(op)
     if table is None or not table["inputs"]:
@@ -98,9 +97,9 @@ def check_dtypes(op: Op, inputs: Sequence[Value | None]) -> None:
 
 
 def newest_types(op: Op, versions: Mapping[str, Any]) -> Any:
-    """Of a table by version the entry of the newest version of this meaning, with the element types of all of them.
+    """The newest entry of this meaning in a table by version, with the element types of all its versions merged.
 
-    None where it has none that fits the op.
+    None if no entry fits the op.
     """
     held = sorted(int(version) for version in versions if op.holds_at(int(version)))
     table = versions[str(held[-1])] if held else None
@@ -111,7 +110,7 @@ def newest_types(op: Op, versions: Mapping[str, Any]) -> Any:
 
 
 def _union(sets: Sequence[frozenset[int] | None]) -> frozenset[int] | None:
-    """All types of some sets, None for any."""
+    """The union of sets of types; None, for any type, absorbs the others."""
     known = [allowed for allowed in sets if allowed is not None]
     return frozenset[int]().union(*known) if len(known) == len(sets) else None
 

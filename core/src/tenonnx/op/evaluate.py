@@ -1,4 +1,4 @@
-"""Evaluation: calls on concrete contents, by numpy rules where there are some and by bodies otherwise."""
+"""Evaluation: calls on concrete contents, by numpy rules if available, else by bodies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Concrete(Value):
-    """A value whose contents need not be a tensor: a list for a sequence, a dict for a map, None for no optional."""
+    """A value with contents of any type: array, list (sequence), dict (map), or None for an empty optional."""
 
     __slots__ = ("contents",)
 
@@ -32,7 +32,7 @@ class Concrete(Value):
 
 
 class GraphFunction:
-    """A subgraph as numpy rules take it: a function from contents to a tuple of them. ``graph`` tells the types."""
+    """A subgraph as numpy rules receive it: a function from contents to a tuple of contents; ``graph`` has types."""
 
     __slots__ = ("graph", "run")
 
@@ -44,9 +44,9 @@ class GraphFunction:
 
 
 class Evaluator:
-    """Computes every call at once. With ``body_of``, that op is computed by its body even if it has a numpy rule.
+    """Interpreter that computes every call at once; for ``body_of`` it uses the body instead of the numpy rule.
 
-    ``before_call`` is given the op, inputs and attributes of each call, and may raise.
+    ``before_call`` is called with the op, inputs and attributes of each call, and may raise.
     """
 
     def __init__(self, body_of: Op | None = None, before_call: Callable[..., None] | None = None) -> None:
@@ -96,14 +96,14 @@ class Evaluator:
         return value.data.array()
 
     def function(self, graph: Graph, captured: Sequence[Any] = ()) -> GraphFunction:
-        """A graph as a function from contents of its inputs to those of its outputs, for what it captures."""
+        """A graph as a function from contents of its inputs to contents of its outputs, with the given captures."""
         return GraphFunction(graph, lambda *inputs: evaluate_graph(graph, inputs, captured, self))
 
 
 def evaluate_graph(
     graph: Graph, feeds: Sequence[Any], captured: Sequence[Any] = (), evaluator: Evaluator | None = None
 ) -> tuple[Any, ...]:
-    """The outputs of ``graph`` for contents of its all_inputs and captures, node by node and without a plan."""
+    """The outputs of ``graph`` for contents of ``all_inputs`` and captures, node by node without a plan."""
     limits.check_time()
     run = Evaluator() if evaluator is None else evaluator
     known: dict[Value, Value] = {}

@@ -1,4 +1,4 @@
-"""Families of primitives: one word gives an op its type rule."""
+"""Families of primitives with a common type rule."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from tenonnx.op.op import Define, Op, P, primitive
 
 
 def elementwise(name: str, *, result: DType | None = None, mixed: Iterable[str] = (), **keywords: Any) -> Define:
-    """A primitive that works element by element on inputs broadcast together.
+    """Define an elementwise primitive with broadcast inputs.
 
-    The output has the dtype ``result``, else that of the inputs, which is one dtype but for the inputs ``mixed``.
+    The output has the dtype ``result``, else that of the inputs, which must share one dtype except for the inputs
+    ``mixed``.
     """
     exempt = frozenset(mixed)
 
@@ -48,9 +49,9 @@ def _elementwise_type(
 
 
 def broadcast_types(op: Op, values: Iterable[Value]) -> Shape | None:
-    """The shape that the values have when broadcast together; None when a rank is unknown.
+    """The broadcast shape of the values; None if a rank is unknown.
 
-    Raises ``TypeMismatch`` when they do not broadcast.
+    Raises ``TypeMismatch`` if they do not broadcast.
     """
     values = list(values)
     shapes = [value.tensor.shape for value in values]
@@ -65,5 +66,5 @@ def broadcast_types(op: Op, values: Iterable[Value]) -> Shape | None:
 
 
 def same_type(x: Value, *_: Any, **__: Any) -> TensorType:
-    """Type rule of ops whose output has the type of the first input."""
+    """Type rule: the output has the type of the first input."""
     return x.tensor

@@ -1,4 +1,4 @@
-"""Types of every value of a graph, from its inputs and initializers down."""
+"""Type inference for all values of a graph, from its inputs and initializers."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from tenonnx.op.rules import find_rule
 def infer(
     graph: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] | None = None, *, strict: bool = True
 ) -> list[TenonnxError]:
-    """Give every value of ``graph`` the type that its inputs and initializers imply.
+    """Infer the type of every value of ``graph`` from its inputs and initializers.
 
-    ``input_shapes`` are further facts about graph inputs. With ``strict`` the first contradiction is raised; without
-    it all are returned, and the values concerned keep what the file declared.
+    ``input_shapes`` refine the shapes of graph inputs. With ``strict`` the first contradiction is raised; otherwise all
+    are returned, and the values concerned keep their declared types.
     """
     if input_shapes:
         _narrow_inputs(graph, input_shapes)
@@ -53,9 +53,9 @@ def infer(
 
 @in_registry_of_graph
 def infer_after(graph: Graph, changed: Collection[Node]) -> None:
-    """Infer nodes that have changed anew, and then what reads something of which other things are known for that.
+    """Infer changed nodes again, and the consumers of values whose inferred facts changed.
 
-    Nodes are in order. Raises ``InvalidModel`` for the first that does not take what it reads.
+    Nodes are visited in order. Raises ``InvalidModel`` for the first one that does not accept its inputs.
     """
     stale: set[Value] = set()
     waiting = set(changed)
@@ -81,13 +81,13 @@ def infer_after(graph: Graph, changed: Collection[Node]) -> None:
 
 
 def ensure_inferred(graph: Graph) -> None:
-    """Infer a graph in which the type of a computed value is not known, such as one that was loaded."""
+    """Infer a graph if a computed value has no type yet, for example after loading."""
     if any(value is not None and value.type is None for node in graph.nodes for value in node.outputs):
         infer(graph.root, strict=False)
 
 
 def infer_node(graph: Graph, node: Node) -> None:
-    """Give the outputs of a node what is known of them."""
+    """Infer the outputs of a node and store the result."""
     declared = declared_types(graph, node)
     known: Sequence[Known | None] = declared
     if isinstance(node.op, Op):
@@ -99,21 +99,21 @@ def infer_node(graph: Graph, node: Node) -> None:
 
 
 def give(node: Node, known: Sequence[Known | None]) -> None:
-    """Let the outputs of a node be what is known of them."""
+    """Store inferred facts in the outputs of a node."""
     for value, found in zip(node.outputs, known, strict=False):
         if value is not None and found is not None:
             found.give(value)
 
 
 def share_captured(captures: Sequence[Value], subgraph: Graph) -> None:
-    """Let a subgraph know what is known of the values that it captures."""
+    """Copy types and contents of captured values into a subgraph."""
     for outer, inner in zip(captures, subgraph.captures, strict=True):
         inner._replace_fields(type=outer.type, data=outer.data)
         inner.symbolic_contents = outer.symbolic_contents
 
 
 def declared_types(graph: Graph, node: Node) -> list[Known]:
-    """Types declared for the outputs of a node, by earlier inference or by the file."""
+    """Types of a node's outputs as declared by earlier inference or by the file."""
     return [
         Known(None if v is None else v.type if v.type is not None else graph.value_types.get(v.name))
         for v in node.outputs
@@ -123,10 +123,10 @@ def declared_types(graph: Graph, node: Node) -> list[Known]:
 def infer_outputs(
     node: Node, inputs: Sequence[Value | None], attributes: Mapping[str, Any], declared: Sequence[Known]
 ) -> Sequence[Known | None]:
-    """Inferred outputs of a node; what is ``declared`` counts where inference knows less.
+    """Inferred outputs of a node; ``declared`` types apply where inference knows less.
 
-    ``inputs`` and ``attributes`` are those of the call; its subgraphs are inferred in place. Raises ``InvalidModel``
-    for what the op does not take.
+    ``inputs`` and ``attributes`` are those of the call; its subgraphs are inferred in place. Raises ``InvalidModel`` if
+    the op does not accept them.
     """
     op = known_op(node)
     try:
@@ -140,7 +140,7 @@ def infer_outputs(
             f"{node.title} has {counted(len(known), 'output')}",
             given=f"{counted(len(node.outputs), 'output')} in the file",
         )
-    if node.subgraphs and find_rule(op, "type") is None:  # a body has replayed them, and left them as they were
+    if node.subgraphs and find_rule(op, "type") is None:  # the body replayed the subgraphs and left them without types
         for attribute in attributes.values():
             if isinstance(attribute, Graph):
                 infer(attribute, strict=False)
@@ -155,7 +155,7 @@ def _merged(known: Known, declared: Type | None) -> Known:
 
 
 def narrowed(found: Type | None, declared: Type | None) -> Type | None:
-    """A type with what else is said of the value, as far as that does not contradict it."""
+    """The unification of both types, or the first one if they contradict each other."""
     try:
         return unify_types(found, declared)
     except ValueError:

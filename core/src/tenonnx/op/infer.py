@@ -1,4 +1,4 @@
-"""Types of outputs: by the op's type rule, else by running its body on values of known type."""
+"""Output types of a call: by the op's type rule, else by running its body on abstract values."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tenonnx.op.rules import find_rule
 if TYPE_CHECKING:
     import numpy as np
 
-#: The ranks that are tried where a body asks for one that is not known.
+#: Ranks to try if a body needs the rank of an input of unknown rank.
 RANKS = range(7)
 
 
-#: One for each registry, as what inner ops are belongs to it.
+#: One cache for each registry, which defines the inner ops.
 _memos: WeakKeyDictionary[Definitions, Memo] = WeakKeyDictionary()
 
 
 def forget_types(registry: Definitions) -> None:
-    """Ask bodies again, whose inner ops have another type rule in ``registry`` now."""
+    """Drop the cached types of ``registry``, after one of its ops got another type rule."""
     _memos.pop(registry, None)
 
 
@@ -43,7 +43,7 @@ def infer_call(
 ) -> list[Known | None]:
     """Infer the outputs of a call; None for an output that the call leaves out.
 
-    Raises ``TypeMismatch`` when the inputs are not what the op accepts, or when a type that must be known is not.
+    Raises ``TypeMismatch`` if the op does not accept the inputs, or if a required type is unknown.
     """
     inputs = pad(op, list(inputs))
     rule = find_rule(op, "type")
@@ -62,7 +62,7 @@ def infer_call(
 
 
 def _known(op: Op, said: Any) -> Known | None:
-    """The output that a type rule returned, as known values."""
+    """The output of a type rule as known values."""
     if said is None or isinstance(said, Known):
         return said
     if not isinstance(said, Type):
@@ -72,10 +72,10 @@ def _known(op: Op, said: Any) -> Known | None:
 
 
 class Abstract:
-    """Takes calls on values of which types are known, and gives values of which types are known.
+    """Abstract interpretation: executes calls on values of known type and returns values of inferred type.
 
-    ``guessing`` tells whether a call whose body asks for a rank that is not known gives what holds for any: so it goes
-    on behind calls of which little can be known, where the body has nothing to say without.
+    With ``guessing``, a call whose body needs an unknown rank returns what holds for every rank, so that inference
+    continues behind it.
     """
 
     def __init__(self, guessing: bool = False) -> None:
@@ -94,9 +94,9 @@ class Abstract:
 def infer_by_body(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
 ) -> list[Known | None]:
-    """Types by the body, which is evaluated once for similar calls.
+    """Infer types by abstract interpretation of the body, once for similar calls.
 
-    Raises ``TypeMismatch`` where the call breaks what must hold of it.
+    Raises ``TypeMismatch`` if the call violates a requirement.
     """
     alike = sizes_alone(op, inputs)
     if op.requirements.read_contents and any(a is not b for a, b in zip(alike, inputs, strict=True)):
@@ -107,14 +107,14 @@ def infer_by_body(
         key = call_key(op, alike, attributes, outputs)
         memo = _memos.setdefault(definitions(), Memo())
         return memo.get(key, guessing, lambda: _infer_body(op, alike, attributes, outputs, guessing))
-    except UnknownType:  # contents may tell
+    except UnknownType:  # retry with the contents, which may determine the type
         return _infer_body(op, inputs, attributes, outputs, guessing)[0]
 
 
 def _infer_body(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None, guessing: bool
 ) -> tuple[list[Known | None], UnknownType | None]:
-    """Inferred outputs, and for guesses the facts that the body lacked."""
+    """Inferred outputs and, for guesses, the error that names the missing facts."""
     check_dtypes(op, inputs)
     narrowed = op.requirements.narrowed(inputs, op.requirements.check(inputs, attributes))
     try:
@@ -139,9 +139,10 @@ def _run_body(
 def _known_of_any_rank(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
 ) -> list[Known | None] | None:
-    """Facts that hold for every rank of inputs of unknown rank; None where the body takes none of them.
+    """Facts that hold for every rank of the inputs of unknown rank; None if the body accepts none of the tried ranks.
 
-    That is the element types, and where one rank alone is not known and each was judged, of shapes what they share.
+    These are the element types and, if a single rank is unknown and every rank was tried, what the shapes have in
+    common.
     """
     open_ = [v for v in inputs if v is not None and isinstance(v.type, TensorType) and v.type.shape is None]
     judged, found = len(open_) == 1, []

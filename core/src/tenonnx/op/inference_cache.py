@@ -1,4 +1,4 @@
-"""A cache of inferred output types, keyed by everything that inference may depend on."""
+"""Cache of inferred output types, keyed by everything that inference may depend on."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ if TYPE_CHECKING:
     from tenonnx.op.known_values import Known
     from tenonnx.op.op import Op
 
-#: Contents of more elements than this are hidden from bodies while types are inferred, so that calls are alike.
+#: Contents of more elements are hidden from bodies during inference, so that more calls share a cache entry.
 SIZES = 64
 
-#: Likewise of floats.
+#: The same limit for floats.
 FACTORS = 8
 
-#: So many calls are remembered.
+#: Maximum number of cached calls.
 CALLS = 4096
 
 
-#: What is known of outputs, and where that is a guess what was not known.
+#: Inferred outputs and, if they are guesses, the error that names the missing facts.
 Found: TypeAlias = "tuple[list[Known | None], UnknownType | None]"
 
 
 class Memo:
     """Cache of a bounded number of inferred outputs, by op, types and sizes of the inputs, and attributes.
 
-    Threads may share one: at worst a call is inferred twice.
+    Threads may share one; at worst a call is inferred twice.
     """
 
     def __init__(self) -> None:
         self._found: dict[Hashable, Found] = {}
 
     def get(self, key: Hashable | None, guessing: bool, infer: Callable[[], Found]) -> list[Known | None]:
-        """Cached outputs under ``key``, else those of ``infer``, which are cached then.
+        """Cached outputs for ``key``; else the result of ``infer``, which is then cached.
 
-        What was guessed is there for those alone who take guesses, whoever asks first: others get its ``UnknownType``.
+        Guesses are returned only to callers with ``guessing``; others get the ``UnknownType`` error.
         """
         found = None if key is None else self._found.get(key)
         if found is None:
@@ -50,7 +50,7 @@ class Memo:
                 return found[0]
             if len(self._found) >= CALLS:
                 self._found = {}
-            self._found[key] = found[0], copy.copy(found[1])  # without its traceback
+            self._found[key] = found[0], copy.copy(found[1])  # without the traceback
         known, reason = found
         if reason is not None and not guessing:
             raise copy.copy(reason)
@@ -58,7 +58,7 @@ class Memo:
 
 
 def sizes_alone(op: Op, inputs: Sequence[Value | None]) -> list[Value | None]:
-    """Inputs with no contents but what shapes may depend on: small integers, and small ``Index`` inputs."""
+    """Inputs with only those contents on which shapes may depend: small integers, and small ``Index`` inputs."""
     return [
         v if v is None or v.data is None or _is_sizes(v.data, op.signature.input_at(k).index) else _without_data(v)
         for k, v in enumerate(inputs)
@@ -66,7 +66,7 @@ def sizes_alone(op: Op, inputs: Sequence[Value | None]) -> list[Value | None]:
 
 
 def types_alone(op: Op, inputs: Sequence[Value | None]) -> list[Value | None]:
-    """Inputs with no contents but those of ``Index`` inputs, which decide about shapes and not about elements."""
+    """Inputs with only the contents of ``Index`` inputs, which determine shapes rather than elements."""
     return [
         v if v is None or v.data is None or op.signature.input_at(k).index else _without_data(v)
         for k, v in enumerate(inputs)
@@ -74,7 +74,7 @@ def types_alone(op: Op, inputs: Sequence[Value | None]) -> list[Value | None]:
 
 
 def _is_sizes(data: Constant, index: bool) -> bool:
-    """Whether a shape may depend on contents: a short list of floats may be factors, one for each axis."""
+    """Whether a shape may depend on contents; a short list of floats may be scale factors for the axes."""
     dtype, shape = data.type.dtype, data.type.shape or ()
     if dtype.is_float and not index:
         return len(shape) == 1 and data.nbytes * 8 <= FACTORS * dtype.bits
@@ -88,7 +88,7 @@ def _without_data(value: Value) -> Value:
 def call_key(
     op: Op, inputs: Iterable[Value | None], attributes: Mapping[str, Any], outputs: int | None
 ) -> Hashable | None:
-    """Key of everything that types depend on, with ``sizes_alone`` of the inputs; None for calls without a key."""
+    """Key of everything that types depend on, for inputs from ``sizes_alone``; None for calls that cannot be cached."""
     written = attributes_key(attributes, exact=True)
     if written is None:
         return None
@@ -106,9 +106,9 @@ def _contents(value: Value) -> Hashable:
 
 
 def attributes_key(attributes: Mapping[str, Any], *, exact: bool = False) -> Hashable | None:
-    """Key of the attributes of a call; None where one is a graph, or more than ``SIZES`` long.
+    """Key of the attributes of a call; None if one is a graph or has more than ``SIZES`` entries.
 
-    1, 1.0 and True, of which files make one, are told apart where ``exact``.
+    With ``exact``, 1, 1.0 and True are different, although files do not distinguish them.
     """
     try:
         return tuple((name, _frozen(given, exact)) for name, given in sorted(attributes.items()) if given is not None)

@@ -1,4 +1,4 @@
-"""Replaying a graph as calls: expansion of functions, and graphs inside others."""
+"""Inlining: replays a graph as calls, for function expansion and nested graphs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def inline(
     attributes: Mapping[str, Any] | None = None,
     captures: Sequence[Value] | None = None,
 ) -> tuple[Value | None, ...]:
-    """The outputs of ``graph`` for these inputs, by the interpreter at work.
+    """The outputs of ``graph`` for these inputs, computed by the active interpreter.
 
-    ``captures`` stand for what the graph uses from outside: None for that itself, as in the body of an op with a
-    subgraph. ``attributes`` are those of a function call: attributes in the graph that refer to them take their values.
-    Raises ``TypeMismatch`` for inputs that are not those of the graph.
+    ``captures`` replace the values that the graph captures; None keeps them, as in the body of an op with a subgraph.
+    ``attributes`` are those of a function call and resolve attribute references in the graph. Raises ``TypeMismatch``
+    if the inputs do not match those of the graph.
     """
     interpreter = current()
     if interpreter is None:
@@ -78,7 +78,7 @@ def _replay(
 
 
 def reopened(graph: Graph, captured: Sequence[Value], values: Mapping[str, Any]) -> Graph:
-    """``graph`` traced again inside the graph under construction, with other captures."""
+    """``graph`` retraced inside the graph under construction, with other captures."""
     return subgraph(
         lambda *all_inputs: inline(graph, all_inputs, attributes=values, captures=captured),
         [(v.name, v.type) for v in graph.all_inputs],

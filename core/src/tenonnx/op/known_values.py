@@ -1,4 +1,4 @@
-"""Constant propagation: types of outputs, and contents that small static inputs determine."""
+"""Constant propagation: output types, and contents that small static inputs determine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenonnx.op.rules import find_rule
 
 @dataclass(slots=True)
 class Known:
-    """Inferred facts of one output: its type, and contents that are static or made of symbolic dims."""
+    """Inferred facts of one output: its type, and contents that are static or expressions of symbolic dims."""
 
     type: Type | None
     symbolic_contents: Any = None
@@ -36,7 +36,7 @@ class Known:
         value.symbolic_contents = self.symbolic_contents
 
     def value(self, name: str) -> Value:
-        """A value of which that is known."""
+        """A new value with these facts."""
         made = Value(name, self.type)
         self.give(made)
         return made
@@ -52,7 +52,7 @@ def know_contents(
     outputs: int | None,
     known: list[Known | None],
 ) -> None:
-    """Add the contents that the outputs have for these inputs, where those are known and it costs little."""
+    """Add the contents of outputs to ``known`` if they follow from the inputs and are cheap to compute."""
     if any(v is not None and v.data is None and v.symbolic_contents is None for v in inputs):
         return
     if not _may_be_computed(op, inputs, attributes, known):
@@ -74,7 +74,7 @@ def know_contents(
 def _may_be_computed(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], known: Sequence[Known | None]
 ) -> bool:
-    """Whether a call draws nothing at random, is small, and gives something that is not known yet."""
+    """Whether a call is deterministic and small, and has outputs whose contents are unknown."""
     return not (
         (op.primitive and find_rule(op, "numpy") is None)
         or not op.pure
@@ -86,7 +86,7 @@ def _may_be_computed(
 
 
 def _computed(op: Op, arrays: Sequence[Any], attributes: Mapping[str, Any], outputs: int | None) -> Sequence[Any]:
-    """Results of an op on arrays, by numpy rule or body; nothing where it cannot be computed."""
+    """Results of an op on arrays, by numpy rule or body; empty if it fails."""
     import numpy as np
 
     rule = find_rule(op, "numpy")
@@ -102,18 +102,18 @@ def _computed(op: Op, arrays: Sequence[Any], attributes: Mapping[str, Any], outp
 def _computed_in_dims(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None
 ) -> Sequence[Any]:
-    """Results of the symbolic rule on arrays of symbolic dims; nothing where it would need their values."""
+    """Results of the symbolic rule on arrays of symbolic dims; empty if it depends on their values."""
     rule = find_rule(op, "symbolic")
     if rule is None:
         return ()
     try:
         return invoke(op, rule, [None if v is None else _symbolic_array(v) for v in inputs], attributes, outputs)
-    except (ArithmeticError, AttributeError, TypeError):  # numpy finds no method, or no loop, for objects
+    except (ArithmeticError, AttributeError, TypeError):  # numpy has no method or loop for objects
         return ()
 
 
 def _arrays(known: Sequence[Known | None], results: Sequence[Any], dtype: Any = None) -> Iterator[tuple[Known, Any]]:
-    """Known values of the tensors among the outputs, with their contents."""
+    """Known facts of the tensors among the outputs, with their contents."""
     import numpy as np
 
     for entry, result in zip(known, results, strict=False):
@@ -130,7 +130,7 @@ def _by_body(op: Op, arrays: Sequence[Any], attributes: Mapping[str, Any], outpu
 
 
 def _holds_dims(known: Known) -> bool:
-    """Whether a tensor is of integers that have room for any dim and its negative, or of bools."""
+    """Whether a tensor can hold dims and their negatives, or comparisons of dims."""
     return isinstance(known.type, TensorType) and known.type.dtype.name in ("int64", "int32", "bool")
 
 

@@ -1,4 +1,4 @@
-"""The operator: a name, and its meaning as one Python function over simpler operators."""
+"""The operator: a name, and a definition as one Python function of simpler operators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tenonnx.op.versioned_signature import SignatureChange
 if TYPE_CHECKING:
     import typing_extensions
 
-    #: What a call takes: editors and type checkers know it from the function.
+    #: Parameters of the op's function, for editors and type checkers.
     Parameters = typing_extensions.ParamSpec("Parameters", default=...)
 else:
     Parameters = ParamSpec("Parameters")
@@ -28,22 +28,22 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Op(Generic[Parameters]):
-    """One meaning of an operator, for versions ``since <= version < before``.
+    """One definition of an operator, for versions ``since <= version < before``.
 
-    Calling it applies it: on values it adds a node to their graph, on arrays it computes. ``function`` is the body (a
-    primitive has none), ``requirements`` what must hold of a call, ``rules`` what consumers know about the op, keyed by
-    kind (``numpy``, ``vjp``, ``type``), ``facts`` its traits.
+    Calling an op applies it: with values it adds a node to their graph, with arrays it computes. ``function`` is the
+    body (only the signature for a primitive), ``requirements`` are checked for each call, ``rules`` are functions for
+    consumers by kind (``numpy``, ``vjp``, ``type``), ``facts`` are its traits.
 
-    ``pure`` is False for ops that draw random numbers: they are never folded. ``broadcasts`` marks ops whose gradients
-    are summed back to the shape of each input by whoever applies the VJP. ``specified`` is the version from which the
-    specification of the domain has the op, False where it never has: files have it nevertheless, but an export to a
-    target leaves it only where that target does. Further keywords are traits and rules.
+    ``pure`` is False for ops that draw random numbers, which are never folded. ``broadcasts`` marks ops whose gradients
+    the caller of the VJP sums to the shape of each input. ``specified`` is the first version of the domain's
+    specification that has the op. It is False for an op that files use although no version specifies it; exports keep
+    it only if the target has it. Further keywords are traits and rules.
 
-    What an op is, the modules of its package say while they are imported; after that a change raises ``PluginError``,
-    as others know the op by then. One that is made by a program, or in a function, stays open until it is registered.
+    The modules of an op's package may modify it while they are imported; later changes raise ``PluginError``, as other
+    packages may rely on the op. An op created by a program or in a function stays modifiable until it is registered.
     """
 
-    #: The function that carries out a call; ``op/dispatch.py``, which imports all of this layer, sets it.
+    #: The function that executes a call; set by ``op/dispatch.py``, which imports the whole layer.
     apply: ClassVar[Callable[[Op, Sequence[Any], Mapping[str, Any]], Any]]
 
     function: Callable[Parameters, Any]
@@ -79,7 +79,7 @@ class Op(Generic[Parameters]):
         signature: Signature | None = None,
         **declared: Any,
     ) -> None:
-        written = inspect.unwrap(function)  # a function made by wrapping another takes what that takes
+        written = inspect.unwrap(function)  # a decorated function has the signature of the wrapped one
         if not (inspect.isfunction(written) or inspect.ismethod(written)):
             what = f"{domain}::{name}: an op is not made of a function written in Python"
             raise InvalidCall(what, given=repr(function)[:200], do="let a function of these inputs call it")
@@ -104,7 +104,7 @@ class Op(Generic[Parameters]):
             )
         if signature is not None:
             self.signature = signature
-        vars(self).update(  # at once, as hundreds are made when a family is imported
+        vars(self).update(  # in one step, as importing a family creates hundreds of ops
             function=function,
             name=name,
             domain=domain,
@@ -140,17 +140,17 @@ class Op(Generic[Parameters]):
             )
 
     def belongs_to_package(self) -> None:
-        """Let the op be as it is from here on: an installed package has registered it."""
+        """Freeze the op: an installed package has registered it."""
         self._of_package = True
 
     @cached_property
     def signature(self) -> Signature:
-        """Signature of the op, read from the function on first use: importing a family reads none."""
+        """Signature of the op, parsed from its function on first use, to keep imports fast."""
         return Signature.of(self.function)
 
     @property
     def version(self) -> int:
-        """The version from which today's signature holds."""
+        """The version since which the newest signature holds."""
         changed = [step.before for step in self.signature_changes]
         return max(self.since, *changed) if changed else self.since
 
@@ -160,7 +160,7 @@ class Op(Generic[Parameters]):
 
     @property
     def meanings(self) -> Iterable[Op]:
-        """This meaning and the older ones."""
+        """This definition and the older ones."""
         meaning: Op | None = self
         while meaning is not None:
             yield meaning
@@ -170,7 +170,7 @@ class Op(Generic[Parameters]):
         return self.since <= version and (self.before is None or version < self.before)
 
     def is_specified_at(self, version: int) -> bool:
-        """Whether the specification of its domain has the op at a version."""
+        """Whether the domain's specification has the op at a version."""
         return bool(self.specified) and self.specified <= version
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Any:
@@ -201,15 +201,15 @@ class Op(Generic[Parameters]):
     ) -> Op[Parameters]: ...
 
     def until(self, version: int, **change: Any) -> Any:
-        """Declare the meaning or signature below ``version``.
+        """Declare the older definition or signature, for versions below ``version``.
 
-        With keywords only the signature changed: ``attributes`` names inputs that were attributes, ``lacks`` what did
-        not exist, ``renamed`` maps today's names to old ones, ``defaults`` gives other defaults (``REQUIRED`` for
-        none), ``ignored`` attributes had no effect, ``vectors`` were a number where today's input has one element, and
+        With keywords only the signature differs: ``attributes`` names inputs that were attributes, ``lacks`` parameters
+        that did not exist, ``renamed`` maps new names to old ones, ``defaults`` are the old defaults (``REQUIRED`` for
+        none), ``ignored`` attributes had no effect, ``vectors`` were a number where the input now has one element, and
         ``positive`` are axes of the first input that could not be negative. ``unless``, a function of inputs and
-        attributes, gives the reason why a call cannot be said there, or an empty string.
-        Without keywords it decorates the function of the old meaning, and gives its ``Op``. Raises ``InvalidCall`` for
-        a range of versions that is empty or that another has already, and for names and words that are not there.
+        attributes, returns the reason why the older version cannot express a call, or an empty string. Without keywords
+        the result decorates the function of the older definition and returns its ``Op``. Raises ``InvalidCall`` for an
+        empty or overlapping version range, and for unknown parameters and keywords.
         """
         self._check_step(version, change)
         if change:
@@ -253,10 +253,10 @@ class Op(Generic[Parameters]):
             raise InvalidCall(what, do="say it of the older meaning")
 
     def lower(self, to: Op | None = None) -> Callable[[Function], Function]:
-        """Decorate a function that says this op by an older one (``to``), taking the op's inputs and attributes.
+        """Decorate a lowering, which expresses this op by an older one (``to``), given the op's inputs and attributes.
 
-        It returns None where the older op cannot say it; then the next one, and at last the body, is tried. Without
-        ``to`` the function is tried for every target.
+        It returns None if the older op cannot express the call; then the next lowering and finally the body is tried.
+        Without ``to`` the lowering is tried for every target.
         """
 
         def register(function: Function) -> Function:
@@ -268,9 +268,10 @@ class Op(Generic[Parameters]):
     # ----- what must hold -----------------------------------------------------------------------------------------
 
     def requires(self, *requirements: Requirement) -> Op[Parameters]:
-        """Declare what must hold of every call; constructors are in ``tenonnx.extend``.
+        """Declare requirements that every call must meet; the constructors are in ``tenonnx.extend``.
 
-        Raises ``InvalidCall`` where a requirement names what the op does not have. Older meanings declare their own.
+        Raises ``InvalidCall`` if a requirement names a parameter that the op does not have. Older definitions declare
+        their own.
         """
         self.requirements = self.requirements.and_also(requirements)
         return self
@@ -278,9 +279,9 @@ class Op(Generic[Parameters]):
     # ----- rules and traits ---------------------------------------------------------------------------------------
 
     def traits(self, **facts: Any) -> Op[Parameters]:
-        """Declare facts about the op, which ``tenonnx.op.rule_kinds.TRAITS`` lists: ``data_movement=True``.
+        """Declare traits of the op, from those in ``tenonnx.op.rule_kinds.TRAITS``: ``data_movement=True``.
 
-        Raises ``InvalidCall`` for one that there is not, and for one that has been declared.
+        Raises ``InvalidCall`` for an unknown trait, and for one that is declared already.
         """
         check_traits(self.title, facts)
         for name in facts:
@@ -290,7 +291,7 @@ class Op(Generic[Parameters]):
         return self
 
     def rule(self, kind: str, function: Any = None) -> Any:
-        """Tell a consumer what it may know of this op beyond the body; without a function it is a decorator."""
+        """Declare a rule of the op for consumers of that kind; without a function it is a decorator."""
         if function is None:
             return partial(self.rule, kind)
         if kind not in RESERVED:
@@ -301,77 +302,79 @@ class Op(Generic[Parameters]):
         return function
 
     def numpy(self, function: Function) -> Function:
-        """The op on numpy arrays: input arrays (None where absent), then attributes; must agree with the body."""
+        """Declare the numpy kernel: input arrays (None if absent), then attributes; it must agree with the body."""
         return self.rule("numpy", function)  # type: ignore[no-any-return]
 
     def specialize(self, function: Function) -> Function:
-        """A kernel for calls that are alike: ``(*inputs, **attributes)``, the inputs as ``Operand``, to a function.
+        """Declare a factory of specialized kernels: a function ``(*inputs, **attributes)`` of ``Operand`` inputs.
 
-        That takes arrays of exactly these shapes and element types, and no attributes, and gives what the numpy rule
-        gives; several threads may call it at once. None where the numpy rule serves as well.
+        The returned kernel takes arrays of exactly these shapes and element types, without attributes, and returns the
+        same as the numpy rule; several threads may call it at once. None if the numpy rule is as good.
         """
         return self.rule("specialize", function)  # type: ignore[no-any-return]
 
     def symbolic(self, function: Function) -> Function:
-        """The op on object arrays of ints, symbolic dims and None for what is not known, as ``numpy`` has it on arrays.
+        """Declare the op on object arrays of ints, symbolic dims and None (unknown), with the signature of ``numpy``.
 
-        Often that very function serves, which is then decorated twice. A ``TypeError`` says that it cannot tell.
+        Often the same function works for both and gets both decorators. It raises ``TypeError`` if the result is
+        unknown.
         """
         return self.rule("symbolic", function)  # type: ignore[no-any-return]
 
     def vjp(self, function: Any = None, *, surrogate: bool = False) -> Any:
-        """The vector-Jacobian product: ``(g, y, *inputs, **attributes)`` to one gradient or None for each input.
+        """Declare the vector-Jacobian product: ``(g, y, *inputs, **attributes)`` to a gradient or None per input.
 
-        ``g`` and ``y`` are the output's cotangent and value, tuples when the op has several outputs. With a
-        ``residuals`` rule, ``y`` is what that keeps. Gradients of what subgraphs capture follow those of the inputs.
-        A ``surrogate``, of inputs and attributes, is the call by ops that have gradients, differentiated in its place.
+        ``g`` and ``y`` are the output's cotangent and value, tuples if the op has several outputs. With a ``residuals``
+        rule, ``y`` holds the residuals. Gradients of values that subgraphs capture follow those of the inputs. A
+        ``surrogate`` is a function of inputs and attributes that computes the call by differentiable ops; it is
+        differentiated instead.
         """
         return self.rule("vjp.surrogate" if surrogate else "vjp", function)
 
     def residuals(self, function: Function) -> Function:
-        """Declare the residuals for the ``vjp``: ``(demand, *inputs, **attributes)`` to outputs and kept values.
+        """Declare the residuals for the ``vjp``: ``(demand, *inputs, **attributes)`` to outputs and residuals.
 
-        Called before the way back begins; written in ops, it stands for the call. The outputs are at least those of the
-        call, None to leave it as it is; what is kept is anything. ``demand`` is a ``Demand``.
+        It is traced in place of the call before the backward pass. It returns at least the outputs of the call, or None
+        to keep the call; residuals are arbitrary. ``demand`` is a ``Demand``.
         """
         return self.rule("residuals", function)  # type: ignore[no-any-return]
 
     def rewrite(
         self, function: Any = None, *, alone: bool = False, if_fewer: bool = False, together: bool = False
     ) -> Any:
-        """The call in simpler ops, for ``simplify``: ``(*inputs, **attributes)`` to results, or None.
+        """Declare a rewrite to simpler ops for ``simplify``: ``(*inputs, **attributes)`` to results, or None.
 
         ``alone``: only used if the inputs have no other consumer, so that the rewrite may absorb their producers.
-        ``if_fewer``: kept if the graph has fewer nodes afterwards. ``together``: a function of the inputs of several
-        calls, which share the first input and have constants otherwise, to one result for each.
+        ``if_fewer``: only kept if the graph has fewer nodes afterwards. ``together``: a function of the inputs of
+        several calls that share the first input and otherwise have constants; it returns one result for each.
         """
         variants = {"alone": alone, "if_fewer": if_fewer, "together": together}
         return self.rule(".".join(["rewrite", *(name for name, chosen in variants.items() if chosen)]), function)
 
     def pattern(self, function: Any = None, *, absent: bool = False) -> Any:
-        """Declare a pattern for fusion: from a value in normal form to candidates, each inputs and attributes.
+        """Declare a pattern for fusion: a function of a canonicalized value that yields candidates for a call.
 
-        A guess may go on with a function that makes the value of the first result (None: it is that), and with the
-        number of outputs that the call always has, read or not. Fusion proves each guess by the body, so that it
-        may be wrong; an op with this rule is looked for by it alone.
-        With ``absent``, a function of inputs, None where there is none, and attributes: the inputs with those that
-        change nothing in the places of what must be there, so that fusion finds what is written without them.
+        A candidate may add a function that computes the value from the first result (None: they are equal), and the
+        number of outputs, which counts unread ones. Fusion verifies each candidate with the body, so a candidate may be
+        wrong. An op with this rule is matched by nothing else. With ``absent``, declare a function of inputs (None if
+        absent) and attributes that fills absent required inputs with neutral values, so that fusion matches expressions
+        without them.
         """
         return self.rule("pattern.absent" if absent else "pattern", function)
 
     def type(self, function: Function) -> Function:
-        """The types of the outputs from the input values and attributes."""
+        """Declare the type rule: input values and attributes to output types."""
         return self.rule("type", function)  # type: ignore[no-any-return]
 
 
 def _is_being_imported(module: str) -> bool:
-    """Whether the import of a module is under way, as Python's import system marks it."""
+    """Whether a module is being imported, according to Python's import system."""
     spec = getattr(sys.modules.get(module), "__spec__", None)
     return getattr(spec, "_initializing", False) is True
 
 
 def _modules_of(package: str) -> Iterator[str]:
-    """The modules of a package that there are, the last first."""
+    """The imported modules of a package, newest first."""
     return (name for name in reversed(list(sys.modules)) if name == package or name.startswith(f"{package}."))
 
 
@@ -403,13 +406,13 @@ def _signature_change(op: Op, version: int, change: dict[str, Any]) -> Signature
 
 
 class Define(Protocol):
-    """Makes an op of a function, and takes what the function takes."""
+    """Decorator that turns a function into an op with the same parameters."""
 
     def __call__(self, function: Callable[P, Any], /) -> Op[P]: ...
 
 
 class Opaque:
-    """An operator that no installed package gives a meaning to."""
+    """An operator that no installed package defines."""
 
     __slots__ = ("domain", "name")
 
@@ -424,8 +427,8 @@ def op(name: str, *, domain: str = "ai.onnx", since: int = 1, **keywords: Any) -
     """Define an operator by its body: a function over simpler operators.
 
     Positional parameters are the ONNX inputs (default None: optional; ``*name``: variadic), keyword-only parameters the
-    ONNX attributes with their defaults. ``since`` is the first version, ``before`` the one that removed the op. Further
-    keywords are those of ``Op``, traits and rules: ``data_movement=True``.
+    ONNX attributes with their defaults. ``since`` is the first version, ``before`` the version that removed the op.
+    Further keywords are those of ``Op``, traits (``data_movement=True``) and rules.
     """
 
     def define(function: Callable[P, Any]) -> Op[P]:
@@ -435,7 +438,7 @@ def op(name: str, *, domain: str = "ai.onnx", since: int = 1, **keywords: Any) -
 
 
 def primitive(name: str, **keywords: Any) -> Define:
-    """Define an operator without a body: the function gives the signature alone, rules give the rest."""
+    """Define an operator without a body: the function declares only the signature, rules define the op."""
     return op(name, primitive=True, **keywords)
 
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operand:
-    """An input of the calls that a kernel is prepared for.
+    """An input of calls for which a kernel is specialized.
 
-    ``contents`` are those of an input that is the same in all of these calls, else None.
+    ``contents`` is set if the input is the same in all these calls, else None.
     """
 
     shape: tuple[int, ...]

@@ -1,9 +1,9 @@
 """Requirements of a call, declared once for each op.
 
-``op.requires(shapes(X="batch hidden", W="hidden out"), floats("X"), same_dtype("X", "W"))``: they are
-checked in calls on arrays, when a graph is built, during type inference and, for attributes, when a file is loaded,
-with the same error each time. A type, rank, size or symbol that is not known yet violates nothing. Bodies and rules can
-rely on the requirements.
+``op.requires(shapes(X="batch hidden", W="hidden out"), floats("X"), same_dtype("X", "W"))``: checked in calls on
+arrays, when a graph is built, during type inference and, for attributes, when a file is loaded, always with the same
+error. An unknown type, rank, size or symbol never violates a requirement. Bodies and rules can rely on the
+requirements.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tenonnx.op.signature import Signature
 
 
 class Arguments:
-    """A call as requirements see it: inputs and attributes by name, and the dims that ``shapes`` has named so far."""
+    """Arguments of a call for requirements: inputs and attributes by name, and the dims bound by ``shapes`` so far."""
 
     __slots__ = ("attributes", "dims", "inputs", "runs", "title")
 
@@ -33,22 +33,22 @@ class Arguments:
         self.runs: dict[str, Shape] = {}
 
     def __getitem__(self, name: str) -> Any:
-        """An input, an attribute, or a dim by name; None where it is absent or unknown."""
+        """An input, attribute or dim by name; None if absent or unknown."""
         if name in self.inputs:
             return self.inputs[name]
         return self.attributes[name] if name in self.attributes else self.dims.get(name)
 
     def number(self, name: str | int) -> int | None:
-        """A number, or that of an attribute or dim; None where it is absent or unknown."""
+        """An int, or the value of an attribute or dim; None if absent or unknown."""
         found = name if isinstance(name, int) else self[name]
         return found if isinstance(found, int) else None
 
     def values(self, *names: str) -> list[tuple[str, Value]]:
-        """Inputs by name: several values for a variadic one, none for an absent one."""
+        """Inputs by name: several values for a variadic input, none for an absent one."""
         return [(n, v) for n in names for v in listed(self.inputs.get(n)) if v is not None]
 
     def tensors(self, *names: str) -> Iterator[tuple[str, TensorType]]:
-        """The tensor types of the given inputs, where they are known."""
+        """The known tensor types of the given inputs."""
         return ((n, v.type) for n, v in self.values(*names) if isinstance(v.type, TensorType))
 
     def fail(self, what: str, *names: str, given: str = "", available: str = "", do: str = "") -> NoReturn:
@@ -68,13 +68,13 @@ def listed(given: Any) -> Sequence[Any]:
 
 
 class Requirement:
-    """A condition on calls: ``check`` raises ``TypeMismatch`` where a call violates it.
+    """A condition on calls: ``check`` raises ``TypeMismatch`` for a call that violates it.
 
-    ``names`` are the inputs, attributes and dims that it reads, of which ``dims`` are those that it names itself.
-    ``implies`` narrows the shape of an input, by name, to what it must be if this is to hold. ``types_alone`` says that
-    it looks at no more than types, attributes and small integers, so that calls that are alike need not ask again.
-    ``choices`` are all that some attributes may be. ``numbers`` gives of an array in the place of one of
-    ``names`` the numbers that it must not hold: it is asked of what is fed, too.
+    ``names`` are the inputs, attributes and dims that it reads; ``dims`` are those of them that it binds. ``implies``
+    narrows the shapes of inputs by name to those that meet the requirement. ``types_alone`` means that it reads only
+    types, attributes and small integers, so that similar calls are checked once. ``choices`` are all values allowed for
+    some attributes. ``numbers`` returns the forbidden elements of an array for one of ``names``; feeds are checked with
+    it, too.
     """
 
     __slots__ = ("check", "choices", "dims", "implies", "names", "numbers", "types_alone", "word")
@@ -154,7 +154,7 @@ class Requirements:
         return call
 
     def narrowed(self, inputs: Sequence[Value | None], call: Arguments | None) -> Sequence[Value | None]:
-        """The inputs with the shapes that they must have for the requirements to hold."""
+        """The inputs with their shapes narrowed to those that meet the requirements."""
         if call is None:
             return inputs
         return [self._narrowed(value, place, call) for place, value in enumerate(inputs)]
@@ -174,11 +174,11 @@ class Requirements:
 
     @functools.cached_property
     def of_numbers(self) -> list[Requirement]:
-        """The requirements on every element of their inputs."""
+        """Requirements on the elements of inputs."""
         return [requirement for requirement in self.declared if requirement.numbers is not None]
 
     def check_numbers(self, inputs: Sequence[Value | None]) -> None:
-        """Raise ``TypeMismatch`` where contents alone break one: those of arrays, whose types were judged before."""
+        """Raise ``TypeMismatch`` if elements of arrays violate a requirement; types were checked before."""
         for requirement in self.of_numbers:
             requirement.check(self.arguments(inputs, {}))
 
@@ -189,12 +189,12 @@ class Requirements:
 
     @functools.cached_property
     def of_attributes(self) -> list[Requirement]:
-        """The requirements that read only attributes."""
+        """Requirements that read only attributes."""
         attributes = self.op.signature.attributes
         return [r for r in self.declared if all(n in attributes for n in r.names)]
 
     def check_attributes(self, title: str, attributes: Mapping[str, Any]) -> None:
-        """Raise ``TypeMismatch`` where complete attributes alone, as a file tells them, break one."""
+        """Raise ``TypeMismatch`` if complete attributes, for example of a file, violate a requirement."""
         for requirement in self.of_attributes:
             requirement.check(Arguments(title, {}, attributes))
 

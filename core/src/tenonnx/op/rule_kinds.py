@@ -9,10 +9,10 @@ from tenonnx.errors import InvalidCall, did_you_mean
 
 
 class Kind(NamedTuple):
-    """A kind of rule: what a consumer reads of an op.
+    """A kind of rule, for one purpose of consumers.
 
-    ``takes`` says what such a rule is given and returns. A rule of a kind may come in ``variants``, each a function of
-    its own, which are looked up as ``kind.variant``.
+    ``takes`` describes arguments and result of such a rule. ``variants`` are separate rules, looked up as
+    ``kind.variant``.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Kind(NamedTuple):
         return (self.name, *(f"{self.name}.{variant}" for variant in self.variants))
 
 
-#: The kinds of rules that tenonnx itself reads, which belong to an op's own package.
+#: Kinds of rules that tenonnx reads; an op's own package declares them.
 OURS = (
     Kind("cost", "inputs and attributes; the multiplications and bytes of a call"),
     Kind("normal", "inputs and attributes, in ops; the call in the normal form of fusion, or None"),
@@ -43,13 +43,13 @@ OURS = (
     Kind("vjp", "g, y, inputs and attributes, in ops; one gradient or None for each input", ("surrogate",)),
 )
 
-#: By name, the kinds that there are: ours, and those that packages add.
+#: All kinds by name: those of tenonnx and those of packages.
 kinds: dict[str, Kind] = {kind.name: kind for kind in OURS}
 
-#: The names of rules that belong to an op's own package.
+#: Keys of rules that only an op's own package may declare.
 RESERVED = frozenset(key for kind in OURS for key in kind.keys)
 
-#: The facts that an op may be declared with, and what each says.
+#: Traits that an op may have, with their meaning.
 TRAITS = {
     "any_version": "True: the newest meaning says what older ones say, so that fusion leaves a call as it is",
     "adjusts": "the inputs that shift or scale what was computed with weights, by name: 'A B'",
@@ -71,9 +71,9 @@ TRAITS = {
 
 
 def rule_kind(name: str, takes: str) -> Kind:
-    """Declare a kind of rule that a consumer of one's own reads, such as a backend: ``rule_kind("toy", "arrays ...")``.
+    """Register a kind of rule for a new consumer, such as a backend: ``rule_kind("toy", "arrays ...")``.
 
-    Raises ``InvalidCall`` for a name that another kind has, or nearly has.
+    Raises ``InvalidCall`` for a name that another kind has, or that is similar to one.
     """
     made = Kind(name, takes)
     if kinds.get(name, made) != made:
@@ -85,7 +85,7 @@ def rule_kind(name: str, takes: str) -> Kind:
 
 
 def check_kind(title: str, key: str) -> None:
-    """Raise ``InvalidCall`` for the name of a rule that is nearly that of a kind, and so never read by anyone."""
+    """Raise ``InvalidCall`` for the name of a rule that is similar to a kind, most likely a typo."""
     near = "" if key in RESERVED or key in kinds else _near(key, tuple(kinds))
     if near:
         raise InvalidCall(
@@ -97,7 +97,7 @@ def check_kind(title: str, key: str) -> None:
 
 
 def check_traits(title: str, facts: dict[str, Any]) -> None:
-    """Raise ``InvalidCall`` for a trait that there is not, and for one that says nothing."""
+    """Raise ``InvalidCall`` for an unknown trait, and for a value that has no effect."""
     for name, fact in facts.items():
         if name not in TRAITS or not fact:
             raise InvalidCall(

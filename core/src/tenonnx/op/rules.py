@@ -1,4 +1,4 @@
-"""The table of rules by op and consumer."""
+"""Table of rules by op and consumer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tenonnx.graph.definitions import definitions
 from tenonnx.op.op import Op
 from tenonnx.op.rule_kinds import TRAITS, check_kind
 
-#: By consumer the modules of rules that nobody has asked for yet.
+#: Modules of rules that are not imported yet, by consumer.
 _awaited: dict[str, list[str]] = {}
 _changing = threading.Lock()
 
 
 def find_rule(op: Op, consumer: str) -> Callable[..., Any] | None:
-    """The rule of ``op`` for ``consumer``: its own, else the one that a package gave it in this registry; or None."""
+    """The rule of ``op`` for ``consumer``: its own, else one that a package added to the registry; or None."""
     kind = consumer.partition(".")[0] if "." in consumer else consumer
     if kind in _awaited:
         _import_awaited(kind)
@@ -27,7 +27,7 @@ def find_rule(op: Op, consumer: str) -> Callable[..., Any] | None:
 
 
 def await_rules(module: str, consumers: Iterable[str]) -> None:
-    """Import a module, which holds nothing but rules, when one of these consumers first asks for a rule of any op."""
+    """Import a module of rules when one of these consumers first looks up a rule."""
     with _changing:
         for consumer in consumers:
             if consumer not in TRAITS:
@@ -37,7 +37,7 @@ def await_rules(module: str, consumers: Iterable[str]) -> None:
 
 
 def _import_awaited(consumer: str) -> None:
-    """Import what a consumer awaits. Of threads that ask at once, all wait until the modules are there."""
+    """Import the modules of a consumer's rules. Concurrent threads wait until the import is complete."""
     modules = tuple(_awaited.get(consumer, ()))
     for module in modules:
         _import(module, consumer)
@@ -60,7 +60,7 @@ def _import(module: str, consumer: str) -> None:
 
 
 def broken_rules() -> Iterator[PluginError]:
-    """Import all modules that are awaited; the errors of those that cannot be imported."""
+    """Import all pending modules of rules; returns the errors of those that fail."""
     awaited = {module: consumer for consumer, modules in list(_awaited.items()) for module in modules}
     for module, consumer in awaited.items():
         try:
@@ -70,16 +70,16 @@ def broken_rules() -> Iterator[PluginError]:
 
 
 def find_trait(op: Op, name: str) -> Any:
-    """Value of a trait of an op, None where it is not declared; the traits are in ``tenonnx.op.rule_kinds.TRAITS``."""
+    """Value of a trait of an op, None if not declared; the traits are in ``tenonnx.op.rule_kinds.TRAITS``."""
     if name in _awaited:
         _import_awaited(name)
     return op.facts.get(name)
 
 
 def moves_data(op: Op, attributes: Mapping[str, Any]) -> bool:
-    """Whether a call moves, chooses or compares elements and computes nothing, by the trait ``data_movement``.
+    """Whether a call only moves, selects or compares elements, by the trait ``data_movement``.
 
-    Any wider element type serves such a call.
+    Such a call works with any wider element type.
     """
     fact = find_trait(op, "data_movement")
     if not isinstance(fact, Mapping):
@@ -89,9 +89,9 @@ def moves_data(op: Op, attributes: Mapping[str, Any]) -> bool:
 
 
 def add_rule(op: Op, consumer: str, rule: Callable[..., Any]) -> None:
-    """Give another package's op a rule, in the registry that is loading or in use, else in that of all packages.
+    """Add a rule to another package's op, in the registry that is loading or active, else in the default registry.
 
-    The op's own rule wins. Raises ``PluginError`` where it has one from another package.
+    The op's own rule has priority. Raises ``PluginError`` if another package has added one.
     """
     check_kind(op.title, consumer)
     definitions().add_rule(op, consumer, rule)

@@ -1,6 +1,6 @@
 """Inputs and attributes of an operator, read from the Python signature of its function.
 
-Positional parameters are the ONNX inputs, keyword-only parameters the ONNX attributes, and defaults are the defaults.
+Positional parameters are the ONNX inputs, keyword-only parameters are the ONNX attributes with their defaults.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import Type
 
-#: Default of an attribute that must be written.
+#: Default of a required attribute.
 REQUIRED: Final = inspect.Parameter.empty
 
-#: Annotation of an input that holds positions, sizes or axes: a Python int given for it becomes an int64 tensor.
+#: Annotation of an input that holds positions, sizes or axes: a Python int becomes an int64 tensor.
 Index = Annotated[Any, "index"]
 
 
 def _as_stored(value: Any) -> Any:
-    """An attribute value as a file holds it: floats are float32."""
+    """An attribute value with the precision of a file: floats are float32."""
     if isinstance(value, float):
         return ctypes.c_float(value).value
     if isinstance(value, list | tuple) and kind_of(value) == "floats":
         stored = array("f", value).tolist()
-        return value if stored == value else stored  # what a file holds stays the same object
+        return value if stored == value else stored  # keep the object itself if a file can hold it
     return value
 
 
@@ -48,11 +48,11 @@ class Input:
 
 
 class Signature(NamedTuple):
-    """Inputs in order and attributes with their defaults (``REQUIRED`` for none; None for an optional one).
+    """Inputs in order, and attributes with their defaults (``REQUIRED`` for none; None for an optional attribute).
 
-    ``kinds`` are those of attributes (``int``, ``floats``, ...) that a default or annotation tells. ``counts_outputs``
-    tells that the function takes ``_outputs``, the number of outputs that the node declares; ``reads_graph`` that its
-    body takes ``_graph``, the graph that holds the node, for an op whose meaning depends on it.
+    ``kinds`` are the types of attributes (``int``, ``floats``, ...) as far as a default or annotation determines them.
+    ``counts_outputs``: the function takes ``_outputs``, the number of outputs that the node declares. ``reads_graph``:
+    the body takes ``_graph``, the graph that holds the node, for an op whose meaning depends on it.
     """
 
     inputs: tuple[Input, ...]
@@ -126,9 +126,9 @@ class Signature(NamedTuple):
                 raise InvalidCall(f'{of.title}: an input of "*{parameter.name}" is left out', available=self.describe())
 
     def complete(self, of: Titled, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """``attributes`` with defaults for those not written.
+        """``attributes`` completed with defaults.
 
-        Raises ``InvalidCall`` when a required one is missing, or one is of another kind than it must be.
+        Raises ``InvalidCall`` if a required one is missing or one has the wrong type.
         """
         completed = {}
         for name, default in self.attributes.items():
@@ -149,7 +149,7 @@ class Signature(NamedTuple):
 
 
 def _dtype(value: Any) -> Any:
-    """The element type that text or a numpy dtype names, which a file holds as a number; anything else as it is."""
+    """The ONNX code of the element type that a string or a numpy dtype names; other values are unchanged."""
     if not isinstance(value, str | type) and not hasattr(value, "itemsize"):
         return value
     try:
@@ -159,22 +159,22 @@ def _dtype(value: Any) -> Any:
 
 
 def _contents(value: Any) -> Any:
-    """A numpy array as the contents of a tensor; anything else as it is."""
+    """A numpy array as tensor contents; other values are unchanged."""
     return ArrayConstant(value[...]) if hasattr(value, "__array_interface__") and not hasattr(value, "array") else value
 
 
-#: What arguments of a call are turned into, by the kind of the attribute.
+#: Conversions of call arguments by the type of the attribute.
 _CONVERSIONS: Final = {"int": _dtype, "Constant": _contents}
 
 
 def _marks_index(annotation: Any, names: Mapping[str, Any]) -> bool:
-    """Whether an annotation is or holds ``Index``; as text it is read by what its names mean where it was written."""
+    """Whether an annotation is or contains ``Index``; a string is resolved in the namespace of the function."""
     if not isinstance(annotation, str):
         given = (annotation, *get_args(annotation))
         return any(set(get_args(Index)) <= set(get_args(each)) for each in given if get_origin(each) is Annotated)
     for text in re.findall(r"[A-Za-z_][\w.]*", annotation):
         first, *attributes = text.split(".")
-        if first not in names and (text == "Index" or attributes[-1:] == ["Index"]):  # imported for type checkers alone
+        if first not in names and (text == "Index" or attributes[-1:] == ["Index"]):  # imported only for type checkers
             return True
         meaning = names.get(first)
         for attribute in attributes:
@@ -184,7 +184,7 @@ def _marks_index(annotation: Any, names: Mapping[str, Any]) -> bool:
     return False
 
 
-#: Kinds of attributes as messages call them.
+#: Types of attributes in messages.
 PHRASES = {
     "int": "an integer",
     "float": "a number",
@@ -200,7 +200,7 @@ PHRASES = {
 
 
 def _declared_kind(parameter: inspect.Parameter) -> str:
-    """The kind of an attribute by its default, else by its annotation; empty where neither tells."""
+    """The type of an attribute by its default, else by its annotation; empty if neither determines it."""
     kind = "" if parameter.default is REQUIRED else kind_of(parameter.default)
     annotation = parameter.annotation
     named = (annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)).split(" | ")
@@ -211,9 +211,9 @@ def _declared_kind(parameter: inspect.Parameter) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """The kind of a Python value; empty where it may be any, or one that no signature tells of."""
+    """The attribute type of a Python value; empty if it is ambiguous or not a type that signatures distinguish."""
     if isinstance(value, list | tuple):
-        kinds = set(map(_kind_of_type, set(map(type, value))))  # millions of items have few types
+        kinds = set(map(_kind_of_type, set(map(type, value))))  # fast for millions of items, which have few types
         if not kinds:
             return ""
         if kinds == {"int", "float"}:
@@ -236,7 +236,7 @@ def _kind_of_type(given: Any) -> str:
 
 
 def is_kind(value: Any, kind: str) -> bool:
-    """Whether an attribute as a file holds it is of a kind; an empty list is of any kind of list."""
+    """Whether an attribute value of a file has a type; an empty list has every list type."""
     return kind_of(value) == kind or (value == [] and kind.endswith("s"))
 
 

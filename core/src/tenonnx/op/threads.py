@@ -1,4 +1,4 @@
-"""A thread pool for kernels that numpy runs on one thread. Matrix products use the threads of BLAS."""
+"""Thread pool for kernels that numpy runs on one thread. Matrix products use the threads of BLAS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _pool: ThreadPoolExecutor | None = None
 
 @contextmanager
 def allowed(count: int) -> Iterator[None]:
-    """Let rules use so many threads in the block; by default as many as the process has processors."""
+    """Set the number of threads for rules in the block; the default is the number of processors of the process."""
     token = _allowed.set(count)
     try:
         yield
@@ -28,9 +28,9 @@ def allowed(count: int) -> Iterator[None]:
 
 
 def in_parts(work: Callable[[int, int], None], length: int, least: int) -> None:
-    """Call ``work(start, end)`` for parts of ``range(length)`` at once, each of at least ``least`` entries.
+    """Call ``work(start, end)`` for parts of ``range(length)`` in parallel, each of at least ``least`` entries.
 
-    ``work`` must write nothing that two parts share, and leave the interpreter to others, as large calls of numpy do.
+    Parts must not write to the same memory, and should release the GIL, as numpy does in large calls.
     """
     count = length // max(least, 1)
     if count > 1:
@@ -46,13 +46,13 @@ def in_parts(work: Callable[[int, int], None], length: int, least: int) -> None:
         work(*parts[0])
     finally:
         for each in waiting:
-            each.exception()  # wait for all: what they write is the caller's
+            each.exception()  # wait for all parts, since they write to buffers of the caller
     for each in waiting:
         each.result()
 
 
 def _alone(work: Callable[[int, int], None], start: int, end: int) -> None:
-    with allowed(1):  # a part that waited for others could wait for ever
+    with allowed(1):  # without this, parts that wait for parts could deadlock
         work(start, end)
 
 
@@ -70,7 +70,7 @@ def _shared() -> ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """A process that was forked has none of the threads."""
+    """Drop the pool in a forked process, which has none of its threads."""
     global _pool
     _pool = None
 

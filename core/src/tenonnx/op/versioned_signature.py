@@ -1,8 +1,8 @@
 """Signatures of an op at older opset versions.
 
 Most version steps of ONNX change no meaning: an attribute became an input, was renamed, got another default, or did not
-exist yet. A ``SignatureChange`` is one such step, and the signature of an op at a version is what all steps above it
-make of the newest one.
+exist yet. A ``SignatureChange`` describes one step; the signature at a version results from the newest one and all
+steps above that version.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from tenonnx.op.signature import REQUIRED, Input, Signature
 
 
 class SignatureChange(NamedTuple):
-    """Below version ``before``: these inputs were ``attributes``, the op ``lacks`` those, and so on.
+    """Differences of the signature below version ``before``.
 
-    ``vectors`` are inputs of one element that were a single number; ``renamed`` maps today's name to the old one;
-    ``defaults`` are other defaults; ``ignored`` attributes existed without any effect; ``positive`` ones are axes that
-    could not be counted from the back. ``unless`` gives the reason why a call cannot be said, or an empty string.
+    ``attributes`` are inputs that were attributes; the op ``lacks`` these parameters; ``vectors`` are inputs of one
+    element that were a single number; ``renamed`` maps new names to old ones; ``defaults`` are the old defaults;
+    ``ignored`` attributes had no effect; ``positive`` are axes that could not be negative. ``unless`` returns the
+    reason why the version cannot express a call, or an empty string.
     """
 
     before: int
@@ -54,8 +55,8 @@ class HasSignature(Protocol):
 class VersionedSignature(NamedTuple):
     """The signature of an op at one version.
 
-    ``inputs`` are today's input parameters that are inputs there; ``attributes`` maps each attribute name there to
-    today's parameter; ``defaults`` holds the defaults there by today's name.
+    ``inputs`` are the newest input parameters that are inputs at that version; ``attributes`` maps each old attribute
+    name to the newest parameter; ``defaults`` are the old defaults by the newest name.
     """
 
     inputs: tuple[Input, ...]
@@ -91,17 +92,17 @@ def signature_at(op: HasSignature, version: int) -> VersionedSignature:
 
 
 def bind_attributes(signature: VersionedSignature, written: Mapping[str, Any]) -> dict[str, Any]:
-    """Written attributes by today's names, with the defaults of that version."""
+    """Attributes of a node by their newest names, with the defaults of the version."""
     return {name: written.get(old, signature.defaults[name]) for old, name in signature.attributes.items()}
 
 
 def unbind_attributes(
     op: HasSignature, version: int, attributes: Mapping[str, Any], static: Mapping[str, Any], rank: int | None = None
 ) -> dict[str, Any]:
-    """Today's complete ``attributes``, and the ``static`` contents of inputs that were attributes, as written there.
+    """The attributes of a node at ``version`` for the newest ``attributes`` and ``static`` contents of inputs.
 
-    ``rank`` is that of the first input, for axes that must be counted from the front. Raises ``NotRepresentable`` when
-    the version has no way to say a value.
+    ``rank`` is the rank of the first input, to normalize negative axes. Raises ``NotRepresentable`` if the version
+    cannot express a value.
     """
     signature = signature_at(op, version)
     defaults = op.signature.attributes
@@ -127,7 +128,7 @@ def unbind_attributes(
 
 
 def _from_front(op: HasSignature, version: int, name: str, value: Any, rank: int | None) -> Any:
-    """Axes counted from the front."""
+    """Normalize negative axes."""
     axes = value if isinstance(value, list | tuple) else [value]
     if not all(isinstance(axis, int) for axis in axes):
         raise NotRepresentable(f'{op.title}: attribute "{name}" does not hold whole numbers', given=repr(value))
@@ -143,7 +144,7 @@ def _from_front(op: HasSignature, version: int, name: str, value: Any, rank: int
 
 
 def same_attribute(a: Any, b: Any) -> bool:
-    """Whether two attribute values say the same; floats are compared as the float32 that a file holds, bit by bit."""
+    """Whether two attribute values are equal; floats are compared bit by bit as float32, the precision of a file."""
     if a is b:
         return True
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):

@@ -1,4 +1,4 @@
-"""Alternative names of ops, declared by packages of ops."""
+"""Alternative names of ops, declared by packages."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from tenonnx.errors import PluginError
 from tenonnx.op.op import Op
 
-#: The op, as ``domain::Name``, for each domain and alternative name.
+#: Maps domain and alternative name to the op as ``domain::Name``.
 Aliases = Mapping[tuple[str, str], str]
 
 
 def checked(domain: str, names: Mapping[str, str]) -> Aliases:
-    """The names of a domain with what they mean. Raises ``PluginError`` for a meaning without a domain."""
+    """The aliases of a domain. Raises ``PluginError`` if a target has no domain."""
     wrong = [meant for meant in names.values() if not all(meant.partition("::")[::2])]
     if wrong:
         raise PluginError("an alias does not name an op with its domain, as in ai.onnx::Relu", given=wrong[0])
@@ -21,7 +21,7 @@ def checked(domain: str, names: Mapping[str, str]) -> Aliases:
 
 
 def made_of(op: Op, domain: str, name: str) -> Op:
-    """An op of another name that does what ``op`` does: no specification has it, so that an export has ``op``."""
+    """A copy of ``op`` with another name, which no specification has, so that exports write ``op`` instead."""
 
     def alias(*inputs: Any, **attributes: Any) -> Any:
         return op(*inputs, **attributes)

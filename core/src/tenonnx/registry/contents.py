@@ -1,4 +1,4 @@
-"""Contents of a registry: ops and facts about them, and the owner among several packages."""
+"""Contents of a registry: ops, rules and tables, and the owner of each op among several packages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ReadTable = Callable[[], Mapping[str, Any]]
 
 
 class Conflict(NamedTuple):
-    """A meaning of an op that is left out, since another package's holds."""
+    """A definition of an op that is ignored, since another package owns the op."""
 
     left_out: Op
     source: str
@@ -29,13 +29,13 @@ class Conflict(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Location of the definition that is ignored."""
+        """Source location of the ignored definition."""
         code = self.left_out.function.__code__
         return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def in_words(conflicts: Iterable[Conflict]) -> list[str]:
-    """The names of each package that are ignored in favor of another."""
+    """Messages that list the ignored names of each package."""
     found: dict[tuple[str, str], list[Conflict]] = {}
     for conflict in conflicts:
         found.setdefault((conflict.source, conflict.holder), []).append(conflict)
@@ -49,10 +49,10 @@ def in_words(conflicts: Iterable[Conflict]) -> list[str]:
 
 @dataclass
 class RegistryContents:
-    """All that has been added. Changes are made to a copy, which takes its place when all went well."""
+    """Everything that was added. Changes are made to a copy, which replaces the contents if all of them succeed."""
 
     ops: dict[tuple[str, str], tuple[Op, ...]] = field(default_factory=dict)
-    #: The modules of ops that nobody has asked for yet.
+    #: modules that define ops and were not imported yet, by domain and name
     awaited: dict[tuple[str, str], tuple[tuple[Plugin | None, str], ...]] = field(default_factory=dict)
     sources: dict[Op, Plugin | None] = field(default_factory=dict)
     rules: dict[tuple[Op, str], Rule] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class RegistryContents:
         )
 
     def without(self, plugin: Plugin) -> RegistryContents:
-        """These without the tables of a plugin, and the ops that it has not given yet."""
+        """The contents without a plugin's tables and its pending ops."""
         return replace(
             self,
             awaited={key: tuple(m for m in modules if m[0] != plugin) for key, modules in self.awaited.items()},
@@ -77,7 +77,7 @@ class RegistryContents:
         )
 
     def reached(self, known: set[str]) -> list[tuple[str, str]]:
-        """The ops of awaited modules that something imported, but for the modules ``known``, which grow by them."""
+        """Ops of pending modules that were imported otherwise, except the modules ``known``, which are updated."""
         named = {module for entries in self.awaited.values() for _, module in entries}
         specs = {module: sys.modules[module].__spec__ for module in named & sys.modules.keys() - known}
         new = [module for module, spec in specs.items() if not getattr(spec, "_initializing", False)]
@@ -85,7 +85,7 @@ class RegistryContents:
         return [(op.domain, op.name) for module in new for op in ops_of(sys.modules[module])]
 
     def add(self, op: Op, plugin: Plugin | None) -> list[Conflict]:
-        """Add one meaning, unless another package has the first claim to it; what is left out for that."""
+        """Add one definition, unless another package owns the op; returns the definitions that are ignored."""
         held = self.ops.get((op.domain, op.name), ())
         if op in held:
             return []
@@ -112,7 +112,7 @@ class RegistryContents:
         return found
 
     def add_rule(self, op: Op, consumer: str, rule: Rule, plugin: Plugin | None) -> None:
-        """Add a rule on the op of another package. What tenonnx itself reads is that package's alone to say."""
+        """Add a rule to the op of another package. Kinds that tenonnx reads are reserved for the op's own package."""
         if plugin is not None and consumer in RESERVED and not self._is_of(op, plugin):
             raise PluginError(
                 f"a package other than that of {op.title} registers a {consumer} rule for it",
@@ -125,7 +125,7 @@ class RegistryContents:
     def merged_dtypes(
         self, domain: str, read: Callable[[Plugin | None, ReadTable], Mapping[str, Any]]
     ) -> Mapping[str, Any]:
-        """Element types of a domain's ops by packages; of several, that of the owner of the op."""
+        """Element types of a domain's ops from all packages; the owner of an op has priority."""
         table: dict[str, Any] = {}
         holders: dict[str, Plugin | None] = {}
         for plugin, of, load in self.dtypes:
@@ -142,18 +142,18 @@ class RegistryContents:
 
 
 def ops_of(module: ModuleType) -> list[Op]:
-    """The ops that a module defines, without their older meanings."""
+    """The ops that a module defines, without older definitions."""
     own = [v for v in vars(module).values() if isinstance(v, Op) and v.__module__ == module.__name__]
     older = {old for op in own for old in list(op.meanings)[1:]}
     return [op for op in own if op not in older]
 
 
-#: What a plugin adds: a change of the contents, in the plugin's name.
+#: Change of the contents made by a plugin, or by a program (None).
 RegistryChange = Callable[[RegistryContents, Plugin | None], None]
 
 
 def claim(domain: str, name: str, plugin: Plugin | None) -> tuple[bool, bool, str]:
-    """Of two packages with one op, the one whose claim is lower has it; what a program adds comes first."""
+    """Sort key of packages that define the same op: the lowest owns it. Ops added by a program come first."""
     if plugin is None:
         return False, False, ""
     return not (plugin.is_ours and plugin.distribution == provider(domain, name)), *plugin.rank

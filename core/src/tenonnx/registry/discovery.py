@@ -1,4 +1,4 @@
-"""Finding installed plugins by their entry points, without importing any."""
+"""Discovery of installed plugins by their entry points, without imports."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tenonnx.graph.gc_paused import gc_paused
 from tenonnx.graph.lazy_methods import lazy_import
 from tenonnx.registry.hints import is_ours, names_of, names_of_core, provider
 
-#: The version of what packages are made of (``tenonnx.extend``). A package says ``api = 1``, and is refused where it
-#: needs a newer one than this.
+#: Version of the plugin interface (``tenonnx.extend``). A package declares ``api = 1`` and is refused if it needs a
+#: newer version.
 API = 1
 
 
@@ -32,21 +32,22 @@ def _is_backend(value: Any) -> bool:
 
 
 def _are_rules(value: Any) -> bool:
-    rules_of = lazy_import("find_extension")("extend.rules.rules_of")  # of the package that applies them
+    # imported lazily with the package that applies rules
+    rules_of = lazy_import("find_extension")("extend.rules.rules_of")
     try:
         return rules_of is None or bool(rules_of(value))
     except InvalidCall:
         return False
 
 
-#: Plugins of this group are names that packages add to ``tenonnx``, see ``registry/extensions.py``.
+#: Entry-point group of names that packages add to ``tenonnx``, see ``registry/extensions.py``.
 EXTENSIONS = "tenonnx.extensions"
 
 
 class EntryPointGroup(NamedTuple):
-    """One entry-point group: what its values must be, and the names that are taken.
+    """One entry-point group: the expected type of its values, and its reserved names.
 
-    Names of a group whose ``names`` are ``unique`` say which plugin is meant, so that there can be one of each.
+    With ``unique`` names, each name identifies one plugin.
     """
 
     needs: str = "a module"
@@ -55,7 +56,7 @@ class EntryPointGroup(NamedTuple):
     reserved: frozenset[str] = frozenset()
 
 
-#: The entry-point groups: ops are named by the domain they serve, the others by what they provide.
+#: The entry-point groups. Plugins of ops are named by the domain that they serve, others by what they provide.
 GROUPS: Mapping[str, EntryPointGroup] = {
     "tenonnx.ops": EntryPointGroup(),
     "tenonnx.backends": EntryPointGroup(
@@ -104,7 +105,7 @@ GROUPS: Mapping[str, EntryPointGroup] = {
 
 
 class Plugin(NamedTuple):
-    """One entry point: two distributions may use one name, so each is told apart by distribution and name."""
+    """One entry point, identified by distribution and name, since two distributions may use the same name."""
 
     name: str
     value: str
@@ -126,17 +127,17 @@ class Plugin(NamedTuple):
 
     @property
     def package(self) -> str:
-        """The Python package that the entry point names, or has its module in."""
+        """The top-level Python package of the entry point's module."""
         return self.value.partition(":")[0].partition(".")[0]
 
     @property
     def rank(self) -> tuple[bool, str]:
-        """Precedence among packages that provide one name: our own distributions, then the first by name."""
+        """Precedence among packages that provide the same name: the project's own, then in alphabetical order."""
         return not self.is_ours, normalized(self.distribution)
 
     @property
     def is_ours(self) -> bool:
-        """Whether the project itself publishes it: another distribution may bear the name, but not with our module."""
+        """Whether the project itself publishes it. Another distribution could have the name, but not the module."""
         return is_ours(self.distribution) and self.package == self.distribution.replace("-", "_")
 
     def holds(self, name: str) -> bool:
@@ -144,12 +145,12 @@ class Plugin(NamedTuple):
         return self.is_ours and self.distribution == provider(self.group, name)
 
     def load(self) -> Any:
-        """Import what the entry point names.
+        """Import the object of the entry point.
 
-        Raises ``PluginError`` naming the distribution, whatever its import raised, and when it is not what its group
-        needs.
+        Raises ``PluginError`` with the name of the distribution for any error of the import, and if the object does not
+        fit its group.
         """
-        self._check_api()  # before an import, which may fail for names that a newer tenonnx has
+        self._check_api()  # before the import, which may fail on names that only a newer tenonnx has
         module, _, path = self.value.partition(":")
         value = self._imported(lambda: reduce(getattr, filter(None, path.split(".")), importlib.import_module(module)))
         self._check_api()
@@ -177,9 +178,9 @@ class Plugin(NamedTuple):
 
     @contextlib.contextmanager
     def running(self, what: str, passing: tuple[type[Exception], ...] = (TenonnxError,)) -> Iterator[None]:
-        """Run code of the package. Raises ``PluginError`` for exceptions and exits, except those that are ``passing``.
+        """Run code of the package. Raises ``PluginError`` for exceptions and exits, except those in ``passing``.
 
-        The package is trusted with the rest: KeyboardInterrupt, signals and the state of the process are its own.
+        The package is otherwise trusted: KeyboardInterrupt, signals and process-wide state are not handled.
         """
         try:
             yield
@@ -198,10 +199,10 @@ class Plugin(NamedTuple):
             )
 
     def _api(self) -> Any:
-        """The ``api`` of the package, after its import; before that, the line of its source."""
+        """The ``api`` of the package after its import; before that, parsed from its source."""
         package = sys.modules.get(self.package)
         if package is not None:
-            return vars(package).get("api", API)  # a flat namespace would look for it
+            return vars(package).get("api", API)  # not getattr, with which a flat namespace would search for the name
         try:
             spec = importlib.util.find_spec(self.package)
             source_of = getattr(None if spec is None else spec.loader, "get_source", None)
@@ -212,7 +213,7 @@ class Plugin(NamedTuple):
         return int(line[1]) if line else API
 
     def failure(self, what: str, error: BaseException) -> PluginError:
-        """Error that names this plugin and the line of it that failed."""
+        """The error that names this plugin and its line that failed."""
         found = PluginError(
             f'plugin "{self.name}" of {self.source} {what}',
             given=f"{self.value}: {type(error).__name__}: {error}",
@@ -239,7 +240,7 @@ class Plugin(NamedTuple):
         return last
 
     def _home(self) -> str:
-        """The folder or file of the package that the entry point names."""
+        """The folder or file of the entry point's package."""
         try:
             spec = importlib.util.find_spec(self.package)
         except (ImportError, ValueError):
@@ -253,12 +254,12 @@ _being_imported: ContextVar[Plugin | None] = ContextVar("tenonnx_plugin", defaul
 
 
 def being_imported() -> Plugin | None:
-    """The plugin whose import is under way here."""
+    """The plugin that is being imported in this context, if any."""
     return _being_imported.get()
 
 
 def normalized(name: str) -> str:
-    """The name of a distribution as PEP 503 compares it."""
+    """The normalized name of a distribution (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -268,15 +269,15 @@ def _installed(group: str) -> tuple[Plugin, ...]:
 
 @cache
 def _everything() -> tuple[Plugin, ...]:
-    """The plugins of all groups by name and rank, found on one way through all that is installed.
+    """Installed plugins of all groups by name and rank, from one scan of the environment.
 
-    ``importlib.metadata`` finds the same. Its import, which brings email and sockets, takes longer than the search.
+    The result is that of ``importlib.metadata``, whose import (with email and sockets) takes longer than the scan.
     """
     found: dict[tuple[str, ...], Plugin] = {}
     for folder in _metadata_folders():
         text = _contents(folder / "entry_points.txt")
         if "[tenonnx." not in text:
-            continue  # to parse what hundreds of packages say of themselves takes long
+            continue  # skip the metadata of packages without entry points, as parsing it is slow
         distribution, version = _name_and_version(folder)
         for group, name, value in _entry_points(text):
             found.setdefault((distribution, group, name, value), Plugin(name, value, group, distribution, version))
@@ -284,14 +285,14 @@ def _everything() -> tuple[Plugin, ...]:
 
 
 def _metadata_folders() -> Iterator[Path]:
-    """The folders in which installed distributions describe themselves, in the order of ``sys.path``."""
+    """The metadata folders of installed distributions, in the order of ``sys.path``."""
     for folder in dict.fromkeys(map(str, sys.path)):
         with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
             yield from (Path(entry.path) for entry in entries if entry.name.endswith((".dist-info", ".egg-info")))
 
 
 def _entry_points(text: str) -> Iterator[tuple[str, str, str]]:
-    """Group, name and value of the entry points in the text of a file of them."""
+    """Group, name and value of the entry points in the text of ``entry_points.txt``."""
     group = ""
     for line in map(str.strip, text.splitlines()):
         name, is_entry, value = line.partition("=")
@@ -302,7 +303,7 @@ def _entry_points(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _name_and_version(folder: Path) -> tuple[str, str]:
-    """Name and version of a distribution, from the head of its metadata; parsing the whole takes longer."""
+    """Name and version of a distribution, from the first lines of its metadata; a full parse is slower."""
     text = _contents(folder / "METADATA") or _contents(folder / "PKG-INFO")
     told = dict(re.findall(r"^(Name|Version): *(.*)$", text.partition("\n\n")[0], re.MULTILINE))
     name, _, version = folder.stem.partition("-")
@@ -310,7 +311,7 @@ def _name_and_version(folder: Path) -> tuple[str, str]:
 
 
 def _contents(path: Path) -> str:
-    """The text of a file, empty where it cannot be read."""
+    """The text of a file; empty if it cannot be read."""
     with contextlib.suppress(OSError):
         return path.read_text("utf-8", errors="replace")
     return ""
@@ -318,7 +319,7 @@ def _contents(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Selection:
-    """Parsed ``TENONNX_PLUGINS``: the distributions it names (None for all), and those it leaves out."""
+    """Parsed ``TENONNX_PLUGINS``: the selected distributions (None for all), and the excluded ones."""
 
     named: Sequence[str] | None
     without: Sequence[str]
@@ -332,19 +333,20 @@ class Selection:
 
     def __contains__(self, plugin: Plugin) -> bool:
         name = normalized(plugin.distribution)
-        always = plugin.group == EXTENSIONS and plugin.is_ours  # functions of tenonnx are there unless left out by name
+        # the project's own functions are always available unless excluded by name
+        always = plugin.group == EXTENSIONS and plugin.is_ours
         return name not in self.without and (self.named is None or always or name in self.named)
 
     @property
     def unknown(self) -> list[str]:
-        """The names that are of no installed plugin."""
+        """Names that match no installed plugin."""
         asked = {*(self.named or ()), *self.without}
         known = {normalized(plugin.distribution) for group in GROUPS if asked for plugin in _installed(group)}
         return sorted(asked - known)
 
 
 def check_takes(what: str, function: Callable[..., Any], /, *given: Any, **options: Any) -> None:
-    """Raise ``InvalidCall`` unless a function of a plugin takes what it is about to be given."""
+    """Raise ``InvalidCall`` if a plugin's function does not accept these arguments."""
     signature = inspect.signature(function)
     try:
         signature.bind(*given, **options)
@@ -353,14 +355,14 @@ def check_takes(what: str, function: Callable[..., Any], /, *given: Any, **optio
 
 
 def selection() -> Selection:
-    """Selection by the environment: comma-separated distributions, ``-name`` for all but that one, empty for none."""
+    """Selection by the environment: comma-separated distributions; ``-name`` excludes that one, empty all."""
     return Selection.of(os.environ.get("TENONNX_PLUGINS"))
 
 
 def plugins(group: str, name: str | None = None) -> list[Plugin]:
-    """The installed plugins of one entry-point group, but those left out and those refused, of which a warning tells.
+    """The installed plugins of one entry-point group without excluded and refused ones; the latter raise a warning.
 
-    They come by name, and those of one name by rank; with ``name`` only those of that name.
+    They are sorted by name, then rank; with ``name`` only those of that name.
     """
     chosen, refused_here = selection(), refused_plugins(group, name)
     if chosen.unknown:
@@ -378,7 +380,7 @@ def _named(group: str, name: str | None) -> tuple[Plugin, ...]:
 
 
 def loaded(group: str, name: str | None = None) -> Iterator[tuple[Plugin, Any]]:
-    """The plugins of a group, or those of one name, with what they are; a warning tells of those that do not load."""
+    """Import the plugins of a group, or those of one name; yields each with its object. Failures raise a warning."""
     for plugin in plugins(group, name):
         try:
             yield plugin, plugin.load()
@@ -387,13 +389,13 @@ def loaded(group: str, name: str | None = None) -> Iterator[tuple[Plugin, Any]]:
 
 
 def left_out(group: str) -> list[Plugin]:
-    """The installed plugins that ``TENONNX_PLUGINS`` leaves out."""
+    """The installed plugins that ``TENONNX_PLUGINS`` excludes."""
     chosen = selection()
     return [p for p in _installed(group) if p not in chosen]
 
 
 def refused_plugins(group: str, name: str | None = None) -> dict[Plugin, PluginError]:
-    """The installed plugins whose name is built in, or that of one of ours, or of another that comes first."""
+    """The installed plugins whose name is built in, reserved, or taken by another plugin, with the errors."""
     kind, chosen = GROUPS[group], selection()
     found: dict[Plugin, PluginError] = {}
     first: dict[str, Plugin] = {}
@@ -413,7 +415,7 @@ def refused_plugins(group: str, name: str | None = None) -> dict[Plugin, PluginE
 
 
 def cure(packages: Iterable[str]) -> str:
-    """Advice for distributions: install them, or allow them."""
+    """Advice for missing distributions: install them, or select them."""
     hidden = {plugin.distribution for group in GROUPS for plugin in left_out(group)}
     wanted = sorted(set(packages))
     missing, silenced = [p for p in wanted if p not in hidden], [p for p in wanted if p in hidden]
@@ -425,5 +427,5 @@ def cure(packages: Iterable[str]) -> str:
 
 @cache
 def warn_once(text: str) -> None:
-    """Warn, once."""
+    """Warn once for each text."""
     warnings.warn(PluginWarning(text), stacklevel=3)

@@ -1,6 +1,6 @@
-"""Names that installed packages add: functions of ``tenonnx`` and of its namespaces, and methods of ``Graph``.
+"""Names added by installed packages: functions of ``tenonnx`` and of its namespaces, and methods of ``Graph``.
 
-An entry point of the group ``tenonnx.extensions`` declares each, by its name below ``tenonnx``:
+Each is declared by an entry point of the group ``tenonnx.extensions``, named by its path below ``tenonnx``:
 
     [project.entry-points."tenonnx.extensions"]
     shrink = "tenonnx_acme.shrink:shrink"                 # tenonnx.shrink
@@ -20,7 +20,7 @@ _found: dict[str, Any] = {}
 
 
 def find_extension(name: str) -> Any:
-    """Extension of an installed package by name, such as ``"simplify"`` or ``"Graph.run"``; None if none has it."""
+    """Extension of an installed package by name, such as ``"simplify"`` or ``"Graph.run"``; None if missing."""
     if name not in _found:
         declared = plugins(EXTENSIONS, name)
         if not declared:
@@ -30,7 +30,7 @@ def find_extension(name: str) -> Any:
 
 
 def extension(name: str) -> Any:
-    """Extension of an installed package by name. Raises ``PluginError`` naming the package that would provide it."""
+    """Extension of an installed package by name. Raises ``PluginError`` naming a package that provides it."""
     found = find_extension(name)
     if found is None:
         what, do = missing(name)
@@ -39,12 +39,12 @@ def extension(name: str) -> Any:
 
 
 def extensions() -> dict[str, Plugin]:
-    """The names that installed packages add, without importing any."""
+    """The names that installed packages add, without imports."""
     return {plugin.name: plugin for plugin in plugins(EXTENSIONS)}
 
 
 def missing(name: str) -> tuple[str, str]:
-    """Package of a missing name, and what to do; empty where no package is known for it."""
+    """The package that provides a missing name, and advice; empty if no package is known."""
     package = provider(EXTENSIONS, name)
     if package is None:
         return "", ""
@@ -57,6 +57,6 @@ def missing(name: str) -> tuple[str, str]:
 
 
 def html_of(thing: Any) -> str | None:
-    """HTML of ``thing`` for a notebook; None without a package that draws."""
+    """HTML of ``thing`` for a notebook; None without a package that renders it."""
     to_html = find_extension("tools.to_html")
     return None if to_html is None else to_html(thing)

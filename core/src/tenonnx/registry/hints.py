@@ -19,12 +19,12 @@ def provider(domain: str, name: str) -> str | None:
 
 
 def names_of(domain: str) -> frozenset[str]:
-    """All known names of a domain or of a group of entry points."""
+    """All known names of a domain or an entry-point group."""
     return frozenset(_hints().get(domain, {}))
 
 
 def names_of_core() -> frozenset[str]:
-    """The names of the namespaces of core, below ``tenonnx``."""
+    """Names in the namespaces of core, below ``tenonnx``."""
     spaces = json.loads(pkgutil.get_data("tenonnx", "names.json") or "{}")
     return frozenset(f"{space}.{name}".removeprefix("tenonnx.") for space, names in spaces.items() for name in names)
 

@@ -1,11 +1,11 @@
-"""The hooks that plugins of ops implement: functions of a module, marked with ``@hookimpl``.
+"""Hooks that plugins of ops implement: functions of a module marked with ``@hookimpl``.
 
-``register_tables(registry)`` says where tables are: of element types (``registry.add_dtypes``), of Python's operators
-(``add_operators``), and which other names its domain's ops go by (``add_aliases``). It is called ahead of
-``register_ops``, and without it where an op is called before any is looked up: it imports nothing slow.
+``register_tables(registry)`` registers tables: element types (``registry.add_dtypes``), Python operators
+(``add_operators``), and aliases of its domain's ops (``add_aliases``). It is called before ``register_ops``, and also
+if an op is called before any is looked up, so it must import nothing slow.
 
-``register_ops(registry)`` adds the package's ops (``registry.add``, ``add_module``, ``add_package``) and its rules on
-ops of others. Each is called once, with the ``Registry`` that is being filled.
+``register_ops(registry)`` adds the package's ops (``registry.add``, ``add_module``, ``add_package``) and its rules for
+ops of other packages. Each hook is called once, with the ``Registry`` to fill.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def hookimpl(function: Function) -> Function:
-    """Mark a function as the hook of its name."""
+    """Mark a function as an implementation of the hook with its name."""
     setattr(function, _MARK, True)
     return function
 
@@ -30,7 +30,7 @@ def hookimpl(function: Function) -> Function:
 def hooks_of(module: Any) -> dict[str, Callable[..., Any]]:
     """The hooks of a module, or an object, by name.
 
-    Raises ``TypeError`` for a hook of another name, or that takes no ``registry``.
+    Raises ``TypeError`` for an unknown hook, and for one without the parameter ``registry``.
     """
     found: dict[str, Callable[..., Any]] = {}
     held = dict(vars(module)) if inspect.ismodule(module) else {name: getattr(module, name) for name in dir(module)}

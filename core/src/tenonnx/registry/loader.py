@@ -1,4 +1,4 @@
-"""Loading plugins of ops by domain, and the reasons why some are ignored."""
+"""Loading plugins of ops by domain, and recording failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tenonnx.registry.hookspecs import hooks_of
 
 
 class Loader:
-    """Imports the plugins of a registry when their ops are asked for, and lets them register."""
+    """Imports a registry's plugins when their ops are looked up, and calls their hooks."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Loader:
         return tuple(self._available() if callable(self._available) else self._available)
 
     def load(self, domain: str) -> None:
-        """Import the plugins that serve ``domain``. One that fails is recorded in ``failures`` and left out whole."""
+        """Import the plugins that serve ``domain``. One that fails is recorded in ``failures`` and ignored entirely."""
         if domain in self._complete:
             self._import_reached()
             return
@@ -51,23 +51,23 @@ class Loader:
                 if self._names[plugin] not in self._called:
                     self._called.add(self._names[plugin])
                     self._call("register_ops", plugin)
-            if self._calling:  # by the hook of a plugin, which may be one of these
+            if self._calling:  # called from a plugin's hook, perhaps of one of these plugins
                 return
             self._complete |= {domain}
         contents = self._registry.contents
-        self.import_ops(contents.awaited.keys() & contents.ops.keys())  # which two packages may have
+        self.import_ops(contents.awaited.keys() & contents.ops.keys())  # ops that two packages may define
         self._import_reached()
         self._tell()
 
     def _tell(self) -> None:
-        """Warn of the plugins that failed, and of the meanings that are left out for those of other packages."""
+        """Warn about plugins that failed, and about definitions that are ignored in favor of another package's."""
         with self._lock:
             failures, self._untold = self._untold, []
         for text in [*map(str, failures), *self._registry.untold()]:
             warnings.warn(PluginWarning(text), stacklevel=3)
 
     def import_ops(self, ops: Iterable[tuple[str, str]]) -> None:
-        """Import the modules of ops that are awaited, and add these. A plugin that fails in one gives no more."""
+        """Import the pending modules of these ops and add the ops. After a failure a plugin adds no more ops."""
         awaited = self._registry.contents.awaited
         wanted = {key: awaited[key] for key in ops if key in awaited}
         if not wanted:
@@ -86,20 +86,20 @@ class Loader:
         self._tell()
 
     def _import_reached(self) -> None:
-        """Import the further modules of ops that nobody asked for, and that another module has imported."""
+        """Add the ops of pending modules that other modules have imported."""
         if len(sys.modules) != self._modules:
             self._modules = len(sys.modules)
             self.import_ops(self._registry.contents.reached(self._reached))
 
     def serving(self, domain: str) -> list[Plugin]:
-        """The plugins of a domain, imported, and asked for their tables."""
+        """The plugins of a domain, imported, with their tables registered."""
         for plugin in self.plugins:
             if plugin.domain == domain and plugin not in self._names and plugin not in self.failures:
                 self._announce(plugin)
         return [plugin for plugin in self._names if plugin.domain == domain]
 
     def _announce(self, plugin: Plugin) -> None:
-        """Find the hooks of a plugin, once for each module that entries name."""
+        """Find the hooks of a plugin, once for each module of its entry points."""
         try:
             with defined_by(self._registry):
                 module = plugin.load()
@@ -123,7 +123,7 @@ class Loader:
             self._call("register_tables", plugin)
 
     def _call(self, hook: str, plugin: Plugin) -> None:
-        """Call a hook of a plugin, where it has that; it leaves nothing behind where it raises."""
+        """Call a hook of a plugin, if it has it; an exception reverts all of its changes."""
         name = self._names[plugin]
         function = self._hooks[name][1].get(hook)
         if function is None:

@@ -12,14 +12,14 @@ from tenonnx.registry.hints import is_ours
 if TYPE_CHECKING:
     from tenonnx.graph.graph import Graph
 
-#: The entry of ``metadata_props``: a JSON object from domains to a distribution and its version.
+#: Key in ``metadata_props``: a JSON object from domains to a distribution and its version.
 KEY = "tenonnx.packages"
 
 _SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99} [0-9][A-Za-z0-9.+!-]{0,49}")
 
 
 def packages_in_use(graph: Graph) -> dict[str, str]:
-    """The packages of others that the ops of a graph come from, by domain; of unknown ops, what the file says."""
+    """The third-party packages of a graph's ops by domain; for unknown ops, those recorded in the file."""
     from tenonnx.registry.registry import default_registry
 
     registry = default_registry() if graph.registry is None else graph.registry
@@ -36,7 +36,7 @@ def packages_in_use(graph: Graph) -> dict[str, str]:
 
 
 def packages_of(graph: Graph) -> dict[str, str]:
-    """Packages recorded in the metadata of a graph, if an export wrote them."""
+    """Packages recorded in a graph's metadata by an export."""
     try:
         said = json.loads(graph.metadata.get(KEY, "{}"))
     except (ValueError, RecursionError):

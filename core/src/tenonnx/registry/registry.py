@@ -1,4 +1,4 @@
-"""The registry: ops by domain, name and version, and rules that packages add to ops of others."""
+"""The registry: ops by domain, name and version, and rules that packages add to other packages' ops."""
 
 from __future__ import annotations
 
@@ -37,21 +37,20 @@ from tenonnx.registry.loader import Loader
 
 
 def canonical_domain(domain: str) -> str:
-    """The default domain has two spellings in files, the empty string and ``ai.onnx``; here it is ``ai.onnx``."""
+    """The domain ``ai.onnx`` for both of its spellings in files: the empty string and ``ai.onnx``."""
     return domain or "ai.onnx"
 
 
 class Registry:
-    """Ops by (domain, name), newest meaning first: look up, add, and settle conflicts. A ``Loader`` fills it on demand.
+    """Ops by (domain, name), newest definition first: lookup, addition, conflicts; filled by a ``Loader``.
 
-    Lookups read contents that are replaced as a whole; changes hold a lock. So threads that look up a domain at
-    the same time all find its ops.
+    Lookups read immutable contents and changes hold a lock, so that concurrent lookups of a domain see all its ops.
     """
 
     def __init__(self, available: Iterable[Plugin] | Callable[[], Iterable[Plugin]] = ()) -> None:
         self._contents = RegistryContents()
         self._lock = threading.RLock()
-        self._registering: list[list[RegistryChange]] = []  # what the hooks that are running have added so far
+        self._registering: list[list[RegistryChange]] = []  # changes of the running hooks
         self._untold: list[Conflict] = []
         self._loader = Loader(self, available, self._lock)
         self._forget()
@@ -63,12 +62,12 @@ class Registry:
         self._operators: Operators | None = None
         self._tables: dict[str, Mapping[str, Any]] = {}
         self._newest: dict[Op, Any] = {}
-        #: What transforms made of the contents for one graph, and may use for the next.
+        #: cache of transforms, for results that depend on the contents rather than on a graph
         self.made: dict[Hashable, Any] = {}
 
     @classmethod
     def installed(cls) -> Registry:
-        """A registry of its own with the ops of every installed package."""
+        """A new registry with the ops of every installed package."""
         return cls(lambda: plugins("tenonnx.ops"))
 
     @property
@@ -78,17 +77,16 @@ class Registry:
 
     @property
     def conflicts(self) -> Sequence[Conflict]:
-        """The meanings that are ignored, since another package has the first claim."""
+        """The definitions that are ignored, since another package owns the op."""
         return self._contents.conflicts
 
     # ----- filling ------------------------------------------------------------------------------------------------
 
     def add(self, *ops: Op) -> None:
-        """Add ops with all their meanings.
+        """Add ops with all their definitions.
 
-        Where two packages define one name at overlapping versions, the meaning of the one with the first claim wins:
-        of the op's owner, else of the first by name. Raises ``PluginError`` where one package claims it twice, and for
-        ops added by hand that a package has.
+        If two packages define an op at overlapping versions, the owner of the op wins, else the first package by name.
+        Raises ``PluginError`` if one package defines it twice, and if a program adds an op that a package has.
         """
         if not self._registering:
             self._loader.import_ops([(op.domain, op.name) for op in ops])
@@ -101,17 +99,17 @@ class Registry:
         self._change(change)
 
     def add_module(self, *modules: ModuleType) -> None:
-        """Add every op that the modules define."""
+        """Add every op that the modules define (see ``ops_of``)."""
         for module in modules:
             self.add(*ops_of(module))
 
     def add_package(self, name: str, **rules: str) -> None:
-        """Add every op that the modules of a package define, but for its ``plugin`` and ``cases``.
+        """Add every op that the modules of a package define, except its modules ``plugin`` and ``cases``.
 
-        Modules that hold nothing but rules and traits may be named with the kinds of these, ``x="pattern"``: such a
-        module is imported when one of them is first asked for. Raises ``PluginError`` for one that is not there.
-        A package with an index, the file ``ops.json``, has the ops that this names, and imports the modules of each
-        when it is first asked for: ``{"com.acme": {"Twice": "doubling doubling_rules"}}``, by domain and op.
+        Modules with only rules and traits may be named with their kinds, ``x="pattern"``, and are imported on the first
+        lookup of such a rule. Raises ``PluginError`` for a module that does not exist. A package with an index, the
+        file ``ops.json``, has the ops listed there by domain, and imports an op's modules on first use: ``{"com.acme":
+        {"Twice": "doubling doubling_rules"}}``.
         """
         package = importlib.import_module(name)
         found = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
@@ -129,7 +127,7 @@ class Registry:
             await_rules(f"{name}.{module}", consumers.split())
 
     def _await(self, package: str, index: Mapping[str, Mapping[str, str]]) -> None:
-        """Import the modules of a package once one of their ops is looked up."""
+        """Register the modules of a package for import on the first lookup of their ops."""
 
         def change(contents: RegistryContents, plugin: Plugin | None) -> None:
             for domain, modules in index.items():
@@ -142,15 +140,15 @@ class Registry:
     def add_rule(self, op: Op, consumer: str, rule: Rule) -> None:
         """Add a rule to an op of another package, for a consumer such as a backend.
 
-        The op's own rule wins. Raises ``PluginError`` where it has one from another package, and where a package adds
-        one that tenonnx itself reads; a program may.
+        The op's own rule has priority. Raises ``PluginError`` if another package has added one, and if a package adds a
+        kind that tenonnx reads itself; programs may do so.
         """
         self._change(lambda contents, plugin: contents.add_rule(op, consumer, rule, plugin))
         if consumer == "type":
             forget_types(self)
 
     def add_dtypes(self, domain: str, load: ReadTable) -> None:
-        """Register the element types of a domain's ops; ``load`` is called when they are needed.
+        """Register the element types of a domain's ops; ``load`` is called on first use.
 
         Conflicts are resolved like those of ops.
         """
@@ -161,11 +159,10 @@ class Registry:
         self._change(change)
 
     def add_aliases(self, domain: str, names: Mapping[str, str], hints: Mapping[str, str] | None = None) -> None:
-        """Add alternative names of ops in a domain, each for a ``domain::Name``.
+        """Add aliases for ops in a domain, each for a ``domain::Name``.
 
-        A node of such a ``name`` that no package defines is read as that op, if it is installed. Those among ``hints``
-        are only named where the op is missing: what they mean is not clear enough to compute it. Raises
-        ``PluginError`` for a meaning without a domain.
+        A node whose op is unknown is read as the op of its alias, if that is installed. ``hints`` are only suggested in
+        messages, since they may differ from the missing op. Raises ``PluginError`` for a target without a domain.
         """
         made, told = checked(domain, names), checked(domain, hints or {})
 
@@ -176,10 +173,9 @@ class Registry:
         self._change(change)
 
     def add_operators(self, load: Callable[[], Operators]) -> None:
-        """Register the table of Python's operators on values; ``load`` is called when it is needed.
+        """Register the implementation of Python operators on values; ``load`` is called on first use.
 
-        Raises ``PluginError`` where the registry has such a table already, and for a package that serves another domain
-        than ``ai.onnx``.
+        Raises ``PluginError`` if the registry has one already, and for a package of a domain other than ``ai.onnx``.
         """
 
         def change(contents: RegistryContents, plugin: Plugin | None) -> None:
@@ -193,7 +189,7 @@ class Registry:
         self._change(change)
 
     def _change(self, change: RegistryChange) -> None:
-        """Make a change, at once or with all others of the plugin that is registering."""
+        """Apply a change at once, or together with all others of the plugin that is registering."""
         with self._lock:
             if self._registering:
                 self._registering[-1].append(change)
@@ -201,7 +197,7 @@ class Registry:
                 self._commit([change], being_imported())
 
     def _commit(self, changes: Iterable[RegistryChange], plugin: Plugin | None) -> None:
-        """Make all changes or none."""
+        """Apply all changes or none."""
         contents, untold = self._contents.copy(), len(self._untold)
         try:
             for change in changes:
@@ -214,7 +210,7 @@ class Registry:
 
     @contextmanager
     def registering(self, plugin: Plugin) -> Iterator[None]:
-        """A scope whose changes are made together, in a plugin's name, when it ends without an error."""
+        """A scope that applies a plugin's changes together when it ends without an error."""
         self._registering.append([])
         try:
             yield
@@ -228,7 +224,7 @@ class Registry:
         return self._contents
 
     def add_awaited(self, ops: Iterable[tuple[str, str]]) -> None:
-        """Add lazy ops whose modules were imported."""
+        """Add pending ops whose modules were imported."""
         ops_in = cache(lambda module: ops_of(sys.modules[module]))
         with self._lock:
             contents = self._contents.copy()
@@ -240,7 +236,7 @@ class Registry:
             self._contents = contents
 
     def leave_out(self, plugin: Plugin) -> None:
-        """Remove the tables of a plugin and its lazy ops."""
+        """Remove the tables and pending ops of a plugin."""
         self._contents = self._contents.without(plugin)
         self._forget()
 
@@ -251,7 +247,7 @@ class Registry:
         return in_words(conflicts)
 
     def load(self, domain: str) -> None:
-        """Import the plugins that serve ``domain``. One that fails is recorded in ``failures`` and left out whole."""
+        """Import the plugins that serve ``domain``. One that fails is recorded in ``failures`` and ignored entirely."""
         self._loader.load(domain)
 
     def load_all(self) -> None:
@@ -263,19 +259,19 @@ class Registry:
     # ----- asking -------------------------------------------------------------------------------------------------
 
     def domains(self) -> list[str]:
-        """Every domain that some plugin serves or that has ops."""
+        """All domains that a plugin serves or that have ops."""
         contents = self._contents
         return sorted(
             {p.domain for p in self._loader.plugins} | {domain for domain, _ in (*contents.ops, *contents.awaited)}
         )
 
     def lookup(self, domain: str, name: str, version: int) -> Op | None:
-        """The meaning of an op at a version of its domain, or None."""
+        """The definition of an op at a version of its domain, or None."""
         found = next((op for op in self.meanings(domain, name) if op.holds_at(version)), None)
         return self._alias(domain, name) if found is None else found
 
     def _alias(self, domain: str, name: str) -> Op | None:
-        """The op that an alternative name stands for."""
+        """The op of an alias, or None."""
         meant = self._contents.aliases.get((domain, name))
         if meant is None or self.meanings(domain, name):
             return None
@@ -290,28 +286,28 @@ class Registry:
             return alias
 
     def meant(self, domain: str, name: str) -> str | None:
-        """The op that an unknown name may mean, as ``domain::Name``, by aliases and hints; None if there is none."""
+        """The op that an unknown name may mean, as ``domain::Name``, by aliases and hints; else None."""
         self.load(domain)
         return self._contents.aliases.get((domain, name)) or self._contents.hints.get((domain, name))
 
     def serves(self, distribution: str, domain: str) -> bool:
-        """Whether a distribution serves a domain, and could be loaded."""
+        """Whether a distribution serves a domain and was loaded."""
         self.load(domain)
         return any(p.distribution == distribution for p in self._loader.serving(domain))
 
     def resolve(self, domain: str, name: str, version: int) -> Op | Opaque:
-        """The meaning of an op, or an opaque stand-in."""
+        """The definition of an op, or an ``Opaque`` op."""
         return self.lookup(domain, name, version) or Opaque(domain, name)
 
     def meanings(self, domain: str, name: str) -> Sequence[Op]:
-        """All meanings of an op, newest first."""
+        """All definitions of an op, newest first."""
         self.load(domain)
         if (domain, name) in self._contents.awaited:
             self._loader.import_ops([(domain, name)])
         return self._contents.ops.get((domain, name), ())
 
     def ops(self, domain: str | None = None) -> Iterator[Op]:
-        """Every meaning in ``domain`` (loaded first), or in all domains."""
+        """All definitions in ``domain`` (loaded first), or in all domains."""
         for each in self.domains() if domain is None else [domain]:
             self.load(each)
         self._loader.import_ops([key for key in self._contents.awaited if domain in (None, key[0])])
@@ -324,7 +320,7 @@ class Registry:
         return self._contents.rules.get((op, consumer))
 
     def operators(self) -> Operators:
-        """Meanings of Python's operators on values; an operator without one raises where it is used."""
+        """The implementation of Python operators on values; missing operators raise on use."""
         found = self._operators
         if found is None:
             with self._lock:
@@ -336,16 +332,16 @@ class Registry:
     def source(self, op: Op) -> str:
         """The distribution and version that an op comes from."""
         op = self._meant.get(op, op)
-        self.meanings(op.domain, op.name)  # what is built by hand has asked for none
+        self.meanings(op.domain, op.name)  # ops of a graph built by hand were never looked up
         contents = self._contents
         return source_of(contents.sources[op]) if op in contents.sources else "the model"
 
     def provider(self, domain: str, name: str) -> str | None:
-        """The distribution that would provide an op, from the hints that core ships."""
+        """The distribution that provides an op, according to hints in core."""
         return provider(domain, name)
 
     def dtypes(self, domain: str, name: str, version: int) -> Any:
-        """The types that an op takes at a version: ``{"inputs": [...], "outputs": [...]}``, None if any."""
+        """The types that an op accepts at a version: ``{"inputs": [...], "outputs": [...]}``, None if any."""
         versions = self._table(domain).get(name)
         if not versions:
             return None
@@ -353,14 +349,14 @@ class Registry:
         return versions[str(max(holding))] if holding else None
 
     def element_types(self, op: Op) -> Any:
-        """Element types of the newest version of a meaning, and of all its versions; None where they are not known."""
+        """Element types at a definition's newest version, merged with those of its other versions; None if unknown."""
         known = self._newest
         if op not in known:
             known[op] = newest_types(op, self._table(op.domain).get(op.name, {}))
         return known[op]
 
     def _table(self, domain: str) -> Mapping[str, Any]:
-        """Element types of a domain's ops by packages, by op and version."""
+        """Element types of a domain's ops from all packages, by op and version."""
         table = self._tables.get(domain)
         if table is None:
             with self._lock:

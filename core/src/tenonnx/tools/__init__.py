@@ -1,7 +1,6 @@
-"""Building blocks of programs that show, run, convert and check models.
+"""Building blocks of programs that display, run, convert and check models.
 
-A name is imported with its module when it is first used, so that a command waits for nothing that it does not need;
-``names.json`` says where each is.
+Names are imported lazily to keep commands fast; ``names.json`` maps each name to its module.
 """
 
 from tenonnx.registry.namespace import flat_namespace

@@ -1,4 +1,4 @@
-"""Assignments to the properties of nodes, values and graphs, each an edit of the whole graph."""
+"""Assignment to properties of nodes, values and graphs, each an edit of the whole graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenonnx.transforms.editing import check_unread, editing
 
 
 def set_node_name(node: Node, name: str) -> None:
-    """Set the name. Raises ``InvalidCall`` where another node of the graph has it, which runtimes refuse."""
+    """Set the name. Raises ``InvalidCall`` if another node has it, since runtimes require unique names."""
     graph = node.graph
     if graph is not None:
         others = [other.name for other in graph.root.walk() if other is not node] if name else []
@@ -33,7 +33,7 @@ def set_node_name(node: Node, name: str) -> None:
 
 
 def set_op(node: Node, op: Operator | str) -> None:
-    """Set the op, which may be given by its name in the same domain and version."""
+    """Set the op, given as such or by its name in the same domain and version."""
     if isinstance(op, str) and node.graph is not None:
         op = _op_called(node.graph, node, op)
     if not hasattr(op, "domain"):
@@ -42,7 +42,7 @@ def set_op(node: Node, op: Operator | str) -> None:
 
 
 def set_version(node: Node, version: int) -> None:
-    """Set the opset version that the inputs and attributes are written in."""
+    """Set the opset version whose signature the inputs and attributes follow."""
     if not isinstance(version, int):
         raise InvalidCall(f"the new version of {node.title} is not an integer", given=repr(version)[:200])
     _edit(node, version=version)
@@ -54,7 +54,7 @@ def set_inputs(node: Node, values: Sequence[Value | str | None]) -> None:
         raise InvalidCall(f"the new inputs of {node.title} are not a list of values", given=repr(values)[:200])
     graph, origin = node.graph, node.origin
     _edit(node, inputs=values if graph is None else [_readable(graph, value, node) for value in values])
-    node.origin = origin  # says nothing of inputs
+    node.origin = origin  # the original message is still valid, as it is used without its inputs
 
 
 def set_attributes(node: Node, attributes: Mapping[str, Any]) -> None:
@@ -67,7 +67,7 @@ def set_attributes(node: Node, attributes: Mapping[str, Any]) -> None:
 
 
 def _edit(node: Node, **fields: Any) -> None:
-    """Replace fields of a node, as one edit of its graph."""
+    """Replace fields of a node as one edit of its graph."""
     graph = node.graph
     if graph is None:
         node._replace_fields(**fields)
@@ -78,7 +78,7 @@ def _edit(node: Node, **fields: Any) -> None:
 
 
 def _op_called(graph: Graph, node: Node, name: Any) -> Op:
-    """The op of that name in the domain and at the version of a node."""
+    """The op of that name in the domain and version of a node."""
     registry = graph.registry or lazy_import("default_registry")()
     found = registry.lookup(node.domain, name, node.version)
     if found is None:
@@ -94,7 +94,7 @@ def _op_called(graph: Graph, node: Node, name: Any) -> Op:
 
 
 def _readable(graph: Graph, value: Any, node: Node) -> Value | None:
-    """A value as a node of ``graph`` may read it: by name, too, and a constant of elsewhere under a name of its own."""
+    """A value for a node of ``graph``, also given by name; a constant of another graph gets a unique name."""
     if value is None or isinstance(value, str):
         return None if value in (None, "") else graph.find(value)
     if not isinstance(value, Value):
@@ -110,7 +110,7 @@ def _readable(graph: Graph, value: Any, node: Node) -> Value | None:
 
 
 def set_type(graph: Graph, value: Value, kind: Any) -> None:
-    """Let a graph input, or what an unknown op computes, have another type; what reads it is inferred anew."""
+    """Set the type of a graph input or of an unknown op's output, and infer its consumers again."""
     computed = value.producer is not None
     if kind == value.type:
         return
@@ -139,7 +139,7 @@ def set_type(graph: Graph, value: Value, kind: Any) -> None:
 
 
 def set_data(graph: Graph, value: Value, contents: Any) -> None:
-    """Let a variable hold other contents, which may be of another type, or an input have a default of its own type."""
+    """Set the contents of a variable, perhaps of another type, or the default of an input, of the input's type."""
     if value.producer is not None or (value.data is None and value not in graph.root.all_inputs):
         raise InvalidCall(
             f'cannot set the contents of "{value.name}": it is computed by a node',
@@ -160,9 +160,9 @@ def set_data(graph: Graph, value: Value, contents: Any) -> None:
 
 
 def set_graph_inputs(graph: Graph, values: Sequence[Value | str]) -> None:
-    """Let the inputs that must be fed be these, in this order; those that are missing are removed.
+    """Set the required inputs and their order; inputs that are missing are removed.
 
-    Raises ``InvalidCall`` for anything but an input, and naming what reads an input that would be gone.
+    Raises ``InvalidCall`` for a value that is not an input, and for a removed input that is still read.
     """
     wanted = [graph.find(value) for value in values]
     held = graph.inputs

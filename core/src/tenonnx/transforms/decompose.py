@@ -1,4 +1,4 @@
-"""Decomposition: keep the ops that a consumer knows, expand the rest by their bodies."""
+"""Decomposition: keep the ops that a consumer supports, expand the others by their bodies."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tenonnx.op.op import Op
 from tenonnx.transforms.default_inputs import leaving_defaults
 from tenonnx.transforms.rewrite import Call, Rewriter
 
-#: Whether a consumer knows a call as it is.
+#: Whether a consumer supports a call directly.
 Keep = Callable[[Call], bool]
 
 
 @leaving_defaults
 def decompose(graph: Graph, keep: Keep) -> Graph:
-    """Replace every call that ``keep`` does not accept by the body of its op, down to calls that are kept.
+    """Expand all calls that ``keep`` does not accept by the bodies of their ops, recursively.
 
     Raises ``UnsupportedOp`` naming every op that is neither kept nor has a body, with its nodes, ``InvalidModel`` for a
-    node that its op does not take.
+    node that its op does not accept.
     """
     refuse_opaque(graph, "decomposed")
 
@@ -33,7 +33,7 @@ def decompose(graph: Graph, keep: Keep) -> Graph:
 
 
 def refuse_primitive(call: Call) -> None:
-    """Raise ``UnsupportedOp`` for a call that has no body to expand to."""
+    """Raise ``UnsupportedOp`` for a call of an op without a body."""
     if call.op.primitive:
         raise UnsupportedOp(
             f"{call.op.title} is a primitive: it has no body", do="keep it, or give the consumer a rule"
@@ -42,7 +42,7 @@ def refuse_primitive(call: Call) -> None:
 
 @leaving_defaults
 def inline_functions(graph: Graph) -> Graph:
-    """``graph`` with the functions that it defines for itself replaced by what they stand for."""
+    """``graph`` with calls of its model-local functions replaced by their bodies."""
     own = set(graph.functions.values())
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
@@ -54,7 +54,7 @@ def inline_functions(graph: Graph) -> Graph:
 
 
 def refuse_opaque(graph: Graph, purpose: str) -> None:
-    """Raise ``UnsupportedOp`` listing every node whose op nobody provides, and the packages that would."""
+    """Raise ``UnsupportedOp`` listing every node whose op no package defines, and the packages that would."""
     missing: dict[tuple[str, str], list[Node]] = {}
     for node in graph.walk():
         if not isinstance(node.op, Op):

@@ -1,4 +1,4 @@
-"""Decorators of transforms: the step that they follow, and the changes that they intend."""
+"""Decorators of transforms: the step after which they run, and the changes that they may make."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 Transform = TypeVar("Transform", bound=Callable[..., Any])
 
-#: What may change: the numbers of outputs, or which inputs and outputs there are and of what types.
+#: Allowed changes: the numbers of outputs, or the inputs and outputs and their types.
 What = Literal["numbers", "interface"]
 
 _MARKS = "__tenonnx_marks__"
 
 
 class Marks(NamedTuple):
-    """The step that a transform comes behind; whether it takes the conversion, too, and gives its changes; and what of
-    the model beside its form it is meant to change.
+    """Declarations of a transform: the step after which it runs; whether it is a step itself, which also takes the
+    conversion and returns changes; and what it may change in the model.
     """
 
     behind: str = "read"
@@ -24,7 +24,7 @@ class Marks(NamedTuple):
 
 
 def marks_of(transform: Callable[..., Any]) -> Marks:
-    """Markers of a transform."""
+    """Declarations of a transform."""
     found: Marks = getattr(transform, _MARKS, Marks())
     return found
 
@@ -38,26 +38,26 @@ def _marking(**said: Any) -> Callable[[Transform], Transform]:
 
 
 def behind(step: str) -> Callable[[Transform], Transform]:
-    """A decorator for a transform that a conversion applies behind ``step``, such as ``dims`` or ``retarget``.
+    """Decorator for a transform that a conversion runs after ``step``, such as ``dims`` or ``retarget``.
 
-    Without it, a transform comes behind ``read``.
+    The default is after ``read``.
     """
     return _marking(behind=step)
 
 
 def step_behind(step: str) -> Callable[[Transform], Transform]:
-    """A decorator for a step of a conversion: a function of the graph and the ``Conversion`` to a graph and changes.
+    """Decorator for a conversion step: a function of the graph and the ``Conversion`` that returns a graph and changes.
 
-    It comes behind ``step``, and may read the options and the target of the conversion.
+    It runs after ``step``, and may read the options and the target of the conversion.
     """
     return _marking(behind=step, is_step=True)
 
 
 def changing(what: What) -> Callable[[Transform], Transform]:
-    """A decorator for a transform that is meant to change the ``numbers`` of a model, or its ``interface``.
+    """Decorator for a transform that changes the ``numbers`` of a model, or its ``interface``.
 
-    A conversion is then held to what the transform left, and the difference from the file as it was read is shown
-    beside. Without it, a transform is held to the numbers of the file.
+    A conversion is then compared with the result of the transform, and the difference from the original file is
+    reported separately. Without it, a conversion is compared with the original file.
     """
     if what not in get_args(What):
         raise ValueError(f'changing is neither "numbers" nor "interface": {what!r}')

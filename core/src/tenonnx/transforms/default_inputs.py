@@ -1,4 +1,4 @@
-"""Inputs that have a default: initializers that are listed as graph inputs, so that a call may feed something else."""
+"""Inputs with a default: initializers that are also graph inputs, so that a call may override them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Transform = TypeVar("Transform", bound=Callable[..., Graph])
 
 
 def opened(graph: Graph, names: Collection[str]) -> Graph:
-    """A copy of ``graph`` in which the inputs of these names have no default, so that nothing counts on its contents.
+    """A copy of ``graph`` in which the named inputs have no default, so that no transform reads its contents.
 
-    The graph itself if it is so already.
+    The graph itself if there are none.
     """
     if not any(value.name in names for value in graph.all_inputs if value.data is not None):
         return graph
@@ -37,16 +37,16 @@ def opened(graph: Graph, names: Collection[str]) -> Graph:
 
 
 def _defaults(graph: Graph) -> dict[str, Constant]:
-    """Contents of the inputs that a call may feed, by name; in older files all initializers are listed as inputs."""
+    """Contents of the inputs with a default, by name; in older files all initializers are listed as inputs."""
     if graph.ir_version is not None and graph.ir_version < OPTIONAL_INPUTS_IR:
         return {}
     return {value.name: value.data for value in graph.all_inputs if value.data is not None}
 
 
 def leaving_defaults(transform: Transform) -> Transform:
-    """A transform that does not count on a default, as another value may be fed.
+    """Decorate a transform to ignore the defaults of inputs, as calls may override them.
 
-    Where it cannot do without, the inputs that have one become constants.
+    If it fails without them, the inputs concerned become constants.
     """
 
     @functools.wraps(transform)
@@ -65,9 +65,9 @@ def leaving_defaults(transform: Transform) -> Transform:
 
 
 def sparing_defaults(graph: Graph, retargeted: Callable[[Graph], Retargeted]) -> Retargeted:
-    """Result of ``retargeted`` on ``graph`` without reading defaults, as another value may be fed.
+    """Result of ``retargeted`` on ``graph`` without reading defaults, as calls may override them.
 
-    Where a node has a form with the defaults alone, the inputs that have one become constants.
+    If a node can only be expressed with its default, the inputs with a default become constants.
     """
     contents = _defaults(graph)
     if not contents:
@@ -82,14 +82,14 @@ def sparing_defaults(graph: Graph, retargeted: Callable[[Graph], Retargeted]) ->
 
 
 def without_defaults(graph: Graph) -> Graph:
-    """A copy in which initializers that are listed as inputs are constants."""
+    """A copy in which initializers are no longer listed as inputs."""
     closed = copy_graph(graph)
     closed.all_inputs = closed.inputs
     return closed
 
 
 def _give_back(made: Graph, source: Graph, contents: Mapping[str, Constant]) -> None:
-    """Let inputs of what was made of an opened ``source`` have their defaults again; variables stand in its order."""
+    """Restore the defaults of inputs in the result of a transform, in the order of variables in ``source``."""
     inputs = {value.name: value for value in made.all_inputs}
     for name, data in contents.items():
         inputs[name]._replace_fields(data=data)

@@ -1,4 +1,4 @@
-"""Dims of graph inputs as numbers."""
+"""Fixing the dims of graph inputs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tenonnx.transforms.rewrite import copy_graph
 
 @in_registry_of_graph
 def fix_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -> Graph:
-    """A copy of ``graph`` whose inputs have these dims: numbers for symbols, wherever those stand.
+    """A copy of ``graph`` with these dims of inputs; numbers replace symbols wherever these occur.
 
-    A dim that is given as None stays. The copy declares the types that follow. Raises ``InvalidCall`` for an input that
-    there is not, another rank, and a number in place of another, ``InvalidModel`` where a node does not take the sizes.
+    None keeps a dim. The copy declares the inferred types. Raises ``InvalidCall`` for an unknown input, another rank,
+    and a number that differs from a fixed one, ``InvalidModel`` if a node does not accept the sizes.
     """
     fixed = untyped(graph)
     infer(fixed, shapes)
@@ -24,7 +24,7 @@ def fix_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -
 
 
 def untyped(graph: Graph) -> Graph:
-    """A copy that knows nothing of computed values but what nobody else can tell, and declares types anew."""
+    """A copy without inferable types, so that an export declares inferred ones."""
     copy = copy_graph(graph)
     ensure_inferred(copy)
     for node in copy.walk():

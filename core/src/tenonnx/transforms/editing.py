@@ -1,4 +1,4 @@
-"""Edits of a graph in place: each leaves a graph that every consumer takes, or the graph as it was."""
+"""In-place edits of a graph: each leaves a valid graph, or the graph unchanged."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from tenonnx.op.inline import inline
 if TYPE_CHECKING:
     import numpy as np
 
-#: The outermost graphs of which an edit of several steps is under way.
+#: Root graphs with an ``editing`` block in progress.
 _EDITED: WeakSet[Graph] = WeakSet()
 
-#: The parts of a graph that an edit may change.
+#: The lists of a graph that an edit may change.
 _LISTS = ("all_inputs", "captures", "variables", "nodes", "outputs")
 
 
 @contextmanager
 def editing(graph: Graph) -> Iterator[None]:
-    """Let the edits inside count together: at the end nodes are in order and types hold, or nothing has changed.
+    """Validate the edits in the block together: at its end nodes are sorted and types checked, or all is reverted.
 
-    Raises ``InvalidCall`` for a cycle, naming the way round, and for a node that does not take what it now reads.
+    Raises ``InvalidCall`` for a cycle, naming its nodes, and for a node that does not accept its new input.
     """
     root = graph.root
-    if root in _EDITED:  # the outermost edit judges
+    if root in _EDITED:  # only the outermost block validates
         yield
         return
     if root.fixed:
@@ -56,7 +56,7 @@ def editing(graph: Graph) -> Iterator[None]:
 
 
 def _settle(root: Graph, before: _Before) -> None:
-    """Put nodes in order, and give types to what reads something other than before."""
+    """Sort nodes, and infer the types of nodes that changed."""
     for graph in root.nested():
         graph.nodes = ordered(graph)
     try:
@@ -72,7 +72,7 @@ def _settle(root: Graph, before: _Before) -> None:
 
 
 class _Before:
-    """A graph as it was, with the graphs nested in it."""
+    """Snapshot of a graph and its nested subgraphs."""
 
     def __init__(self, root: Graph) -> None:
         graphs = list(root.nested())
@@ -86,7 +86,7 @@ class _Before:
         self._attributes = {item: dict(item.attributes) for item in items if isinstance(item, Node)}
 
     def differs(self, node: Node) -> bool:
-        """Whether a node is new, or reads or says something other than before, or one nested in it does."""
+        """Whether a node is new or changed, or a node in its subgraphs is."""
         held = self._slots.get(node)
         if held is None:
             return True
@@ -101,7 +101,7 @@ class _Before:
         )
 
     def _has_changed(self, value: Value) -> bool:
-        """Whether what no node computes is of another type, or has other contents."""
+        """Whether the type or contents of a value without producer changed."""
         held = self._slots.get(value)
         was = None if held is None else dict(zip(Value.__slots__, held, strict=True))
         return was is not None and (value.type != was["_type"] or value.data is not was["_data"])
@@ -124,7 +124,7 @@ def _are_same(attributes: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
 
 
 def _check_names(root: Graph) -> None:
-    """Raise ``InvalidCall`` where two values of a graph have one name, as constants brought from elsewhere may."""
+    """Raise ``InvalidCall`` if two values of a graph have the same name, as constants of other graphs may."""
     for graph in root.nested():
         held: dict[str, Value] = {}
         for value in graph.values():
@@ -136,7 +136,7 @@ def _check_names(root: Graph) -> None:
 
 
 def replace(graph: Graph, old: Value | str, new: Value | str) -> None:
-    """Let all that reads ``old`` read ``new``, but for the nodes that ``new`` itself comes from."""
+    """Make all consumers of ``old`` read ``new``, except the nodes on which ``new`` depends."""
     old, new = graph.find(old), graph.find(new)
     if old is new:
         return
@@ -152,7 +152,7 @@ def replace(graph: Graph, old: Value | str, new: Value | str) -> None:
 
 
 def _sources(value: Value) -> set[Node]:
-    """The nodes that a value comes from."""
+    """The nodes on which a value depends."""
     found: set[Node] = set()
     waiting = [value]
     while waiting:
@@ -164,7 +164,7 @@ def _sources(value: Value) -> set[Node]:
 
 
 def replace_outputs(graph: Graph, old: Value, new: Value) -> None:
-    """Let graph outputs that are ``old`` be ``new``, under the name that they have."""
+    """Replace ``old`` by ``new`` in the graph outputs, under the existing names."""
     if not any(value is old for value in graph.outputs):
         return
     if new.producer is None or any(new is value for value in graph.outputs):
@@ -177,7 +177,7 @@ def replace_outputs(graph: Graph, old: Value, new: Value) -> None:
 
 
 def insert_after(graph: Graph, value: Value | str, function: Callable[[Value], Any]) -> Value:
-    """Put ``function(value)`` behind ``value``: all that reads it reads the result, which is returned."""
+    """Insert ``function(value)`` after ``value``: all its consumers read the result instead, which is returned."""
     value = graph.find(value)
     if not callable(function):
         what = f'cannot insert after "{value.name}": not a function of a value'
@@ -196,9 +196,9 @@ def insert_after(graph: Graph, value: Value | str, function: Callable[[Value], A
 
 
 def insert(graph: Graph, node: Node, *, before: Node | None = None) -> None:
-    """Add a node that was made by hand, ahead of ``before`` or at the end; what reads it comes after it.
+    """Insert a node created by hand before ``before``, or at the end; its consumers are moved after it.
 
-    Raises ``InvalidCall`` for a value that is not of this graph, and for outputs that something else gives.
+    Raises ``InvalidCall`` for a value of another graph, and for outputs that already have a producer.
     """
     if before is not None and before not in graph.nodes:
         raise InvalidCall(f'the node given as before is not in graph "{graph.name}"', given=before.title)
@@ -221,7 +221,7 @@ def insert(graph: Graph, node: Node, *, before: Node | None = None) -> None:
 
 
 def remove(graph: Graph, nodes: Node | Value | str | Sequence[Node | Value | str]) -> None:
-    """Take out nodes, inputs and variables that nothing else reads; their names are free then."""
+    """Remove nodes, inputs and variables that nothing else reads, and release their names."""
     given = [nodes] if isinstance(nodes, str) or not isinstance(nodes, Sequence) else list(nodes)
     values = [graph.find(each) for each in given if isinstance(each, Value | str)]
     gone = [each for each in given if not isinstance(each, Value | str)]
@@ -256,7 +256,7 @@ def _remove_nodes(graph: Graph, gone: list[Any]) -> None:
 
 
 def check_unread(graph: Graph, gone: Sequence[Value]) -> None:
-    """Raise ``InvalidCall`` naming what reads a value that would be gone."""
+    """Raise ``InvalidCall`` naming the consumers of a value that would be removed."""
     uses = graph.uses()
     for value in gone:
         readers = [node.title for node in uses.get(value, ())] + ["the outputs of the graph"] * (value in graph.outputs)
@@ -269,7 +269,7 @@ def check_unread(graph: Graph, gone: Sequence[Value]) -> None:
 
 
 def apply_graph(graph: Graph, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    """``graph`` called: its nodes in the graph of the values given, or its outputs for arrays."""
+    """Call ``graph``: inline its nodes in the graph of the given values, or compute its outputs for arrays."""
     wanted = [value.name for value in graph.inputs]
     known = {value.name for value in graph.all_inputs}
     given = {**dict(zip(wanted, inputs, strict=False)), **named}
@@ -296,7 +296,7 @@ def apply_graph(graph: Graph, inputs: Sequence[Any], named: Mapping[str, Any]) -
 
 
 def _value_of(given: Any, formal: Value) -> Value | None:
-    """A value for an input, of the type that the input declares."""
+    """A value for an input, with the input's type."""
     if given is None:
         return None
     value = given if isinstance(given, Value) else constant(given)
@@ -310,7 +310,7 @@ def _value_of(given: Any, formal: Value) -> Value | None:
 
 
 def rename(graph: Graph, value: Value | str, name: str) -> None:
-    """Give a value another name, see ``Graph.rename``."""
+    """Rename a value, see ``Graph.rename``."""
     value = graph.find(value)
     if name == value.name:
         return
@@ -329,7 +329,7 @@ def rename(graph: Graph, value: Value | str, name: str) -> None:
 
 
 def assign(graph: Graph, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Give variables other contents of the same type, see ``Graph.assign``."""
+    """Replace the contents of variables by others of the same type, see ``Graph.assign``."""
     held = {value.name: value for value in graph.variables}
     new = {}
     for name, array in contents.items():

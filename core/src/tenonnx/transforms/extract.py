@@ -1,4 +1,4 @@
-"""Extraction: a part of a graph as a graph of its own."""
+"""Extraction of a subgraph as a graph of its own."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tenonnx.transforms.rewrite import copy_graph
 def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[str] | str) -> Graph:
     """The part of ``graph`` that computes the values ``outputs`` from the values ``inputs``, by name.
 
-    Without ``inputs`` they are the graph inputs that it needs. Those keep their defaults; a weight that becomes an
-    input has none. Raises ``InvalidCall`` when it would need others, and for an input whose type is not known.
+    Without ``inputs`` these are the graph inputs that it needs. Inputs keep their defaults; a weight that becomes an
+    input has none. Raises ``InvalidCall`` if further inputs are needed, and for an input of unknown type.
     """
     part = copy_graph(graph)
     ensure_inferred(part)
@@ -42,27 +42,27 @@ def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[
         )
     part.variables = [v for v in part.variables if v in used and v not in made]
     part.origin = None
-    if known:  # what followed from the contents holds no more
+    if known:  # facts derived from the contents are no longer valid
         part = untyped(part)
         ensure_inferred(part)
     return part
 
 
 def _named(graph: Graph, names: Sequence[str] | str) -> list[Value]:
-    """The values of these names, or of one name."""
+    """The values of these names, or of a single name."""
     values = {value.name: value for value in graph.values()}
     several = [names] if isinstance(names, str) else names
     return [values[name] if name in values else graph.find(name) for name in several]
 
 
 def _inputs_of(graph: Graph, wanted: Collection[Value]) -> list[Value]:
-    """The graph inputs that these values need."""
+    """The graph inputs on which these values depend."""
     read = {value for node in needed_nodes(graph, wanted) for value in node.uses}.union(wanted)
     return [value for value in graph.all_inputs if value in read]
 
 
 def between(graph: Graph, given: Collection[Value], wanted: Sequence[Value]) -> Graph:
-    """The part of ``graph`` that computes ``wanted`` from ``given``, to be inlined: it shares its nodes."""
+    """The part of ``graph`` that computes ``wanted`` from ``given``, for inlining: it shares the nodes."""
     part = Graph(graph.name)
     part.all_inputs, part.outputs = list(given), list(wanted)
     part.nodes = needed_nodes(graph, wanted, given)

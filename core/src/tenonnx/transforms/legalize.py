@@ -1,4 +1,4 @@
-"""Legalization: the version, inputs and attributes of a call in a target."""
+"""Legalization: version, inputs and attributes of a call in a target."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tenonnx.transforms.promotion import QUANTIZED
 from tenonnx.transforms.rewrite import Call, body_nodes
 from tenonnx.transforms.target import INTERNAL_DOMAIN, Target
 
-#: For each element type the wider ones that hold all its values, nearest first. The integer types stand before the
-#: floating-point ones, which only ops take that choose among elements and do not compute with them.
+#: For each element type the wider ones that hold all its values, nearest first. Integer types precede floating-point
+#: types, which are only suitable for ops that select elements without computing.
 WIDER: Mapping[DType, tuple[DType, ...]] = {
     DType.bool: (DType.uint8, DType.int32, DType.int64, DType.float32),
     DType.uint8: (DType.int32, DType.int64, DType.float32, DType.float64),
@@ -38,7 +38,7 @@ WIDER: Mapping[DType, tuple[DType, ...]] = {
 
 
 class LegalCall(NamedTuple):
-    """Form of a call in a file of the target; ``as_written`` where that is what the node has already."""
+    """A call in the target's signature; ``as_written`` if it equals the node."""
 
     version: int | None
     inputs: Sequence[Value | None]
@@ -47,7 +47,7 @@ class LegalCall(NamedTuple):
 
 
 class _Rules(NamedTuple):
-    """Decisions about all calls of an op of one version; ``why`` says that none has a form."""
+    """Decisions shared by all calls of an op at one version; ``why`` is the reason if none can be expressed."""
 
     version: int
     as_written: bool = False
@@ -56,7 +56,7 @@ class _Rules(NamedTuple):
 
 
 class Legalizer:
-    """The forms that the calls of a graph have in a target."""
+    """Legalization of a graph's calls for a target."""
 
     def __init__(self, target: Target, graph: Graph) -> None:
         self.target, self.graph = target, graph
@@ -64,7 +64,7 @@ class Legalizer:
         self._rules: dict[tuple[Op, int | None], _Rules] = {}
 
     def of(self, call: Call) -> LegalCall:
-        """The form of a call. Raises ``NotRepresentable`` with the reason why there is none."""
+        """The legal form of a call. Raises ``NotRepresentable`` with the reason if there is none."""
         op, node = call.op, call.node
         if self.is_local(op):
             return self._of_function(call)
@@ -91,7 +91,7 @@ class Legalizer:
         return LegalCall(version, inputs, unbind_attributes(op, version, call.attributes, static, rank), False)
 
     def is_local(self, op: Operator) -> bool:
-        """Whether the op is a function of the model."""
+        """Whether the op is a model-local function."""
         return op in self.graph.functions.values()
 
     def _rules_of(self, op: Op, node: Node | None) -> _Rules:
@@ -109,7 +109,7 @@ class Legalizer:
         return _Rules(version, as_written, moved)
 
     def _of_function(self, call: Call) -> LegalCall:
-        """A local function stays where the target changes nothing inside it, which kernels by dtype may do."""
+        """A local function is kept if its body is legal, which depends on element types."""
         domain, target = call.op.domain, self.target
         allowed = not target.chooses and domain in target.opsets
         if call.node is None or not allowed or any(target.version(n.domain) != n.version for n in body_nodes(call.op)):
@@ -117,9 +117,9 @@ class Legalizer:
         return LegalCall(target.version(domain), call.inputs, {}, True)
 
     def opaque_problem(self, node: Node) -> str:
-        """Reason why a node that no package knows cannot stay, or nothing.
+        """Reason why a node whose op is unknown cannot be kept, or an empty string.
 
-        Vendors put ops into the default domain, where their meaning does not depend on its version.
+        Vendors add ops to the default domain, whose meaning does not depend on its version.
         """
         import onnx
 
@@ -142,7 +142,7 @@ class Legalizer:
         outputs: Sequence[Type | None],
         attributes: Mapping[str, Any],
     ) -> str:
-        """Reason why the op is not taken on these element types, or nothing."""
+        """Reason why the target does not accept the op with these element types, or an empty string."""
         table = self.registry.dtypes(op.domain, op.name, version)
         if table is not None:
             for verb, where, types in (("take", "inputs", _types(inputs)), ("give", "outputs", outputs)):
@@ -155,10 +155,9 @@ class Legalizer:
         return self.target.problem(op, version, inputs, outputs, attributes)
 
     def wider(self, call: Call) -> Iterator[tuple[DType, DType]]:
-        """Pairs of an element type that the call has, and a wider one that the target may take in its place.
+        """Pairs of an element type of the call, and a wider one that the target may accept instead.
 
-        Quantized values that nothing computes in are widened where they are constants, and where no result is of their
-        type.
+        Quantized types, in which nothing computes, are widened only for constants, and if no output has that type.
         """
         op, version = call.op, self.target.version(call.op.domain)
         if version is None or not op.holds_at(version):
@@ -177,7 +176,7 @@ class Legalizer:
                     yield narrow, wide
 
     def _takes(self, op: Op, version: int, inputs: Sequence[Value | None], narrow: DType, wide: DType) -> bool:
-        """Whether the op takes ``wide`` wherever it is given ``narrow``."""
+        """Whether the op accepts ``wide`` in all positions with ``narrow``."""
         table = self.registry.dtypes(op.domain, op.name, version)
         for position, value in enumerate(inputs):
             if value is not None and isinstance(value.type, TensorType) and value.dtype is narrow:
@@ -192,7 +191,7 @@ def _types(values: Sequence[Value | None]) -> list[Type | None]:
 
 
 def allowed_at(entries: Sequence[Any], position: int) -> Any:
-    """Element types, as ONNX numbers, allowed at a position; the last entry holds for all further (variadic) ones."""
+    """Element types, as ONNX codes, allowed at a position; the last entry applies to all further (variadic) ones."""
     return entries[min(position, len(entries) - 1)] if entries else None
 
 
@@ -200,9 +199,9 @@ def allowed_at(entries: Sequence[Any], position: int) -> Any:
 
 
 def _written_inputs(call: Call, version: int) -> tuple[list[Value | None], dict[str, Any]]:
-    """The inputs that a file at ``version`` has for a call, and the contents of those that are attributes there.
+    """The inputs of a call at ``version``, and the contents of those that are attributes there.
 
-    Raises ``NotRepresentable`` for what that version cannot say.
+    Raises ``NotRepresentable`` if the version cannot express the call.
     """
     op = call.op
     inputs: list[Value | None] = []
@@ -232,7 +231,7 @@ def _as_attribute(op: Op, parameter: Input, value: Value, version: int, is_numbe
         raise NotRepresentable(
             f'{op.domain}::{op.name} at version {version} has "{name}" as an attribute, but here it is computed'
         )
-    import numpy as np  # which who reads a file need not wait for
+    import numpy as np  # imported lazily, as reading a file does not need it
 
     array = value.data.array()
     if array.dtype == np.float64 and not np.array_equal(array, array.astype(np.float32), equal_nan=True):

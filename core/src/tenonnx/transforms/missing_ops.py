@@ -11,7 +11,7 @@ from tenonnx.registry.registry import Registry
 
 
 class Absence(NamedTuple):
-    """Facts about an op that no installed package provides; ``package`` would, if it is known."""
+    """Reason why no installed package provides an op; ``package`` would, if it is known."""
 
     reason: str
     package: str | None
@@ -19,7 +19,7 @@ class Absence(NamedTuple):
 
 
 def absence(registry: Registry | None, domain: str, name: str, version: int) -> Absence:
-    """Diagnose why there is no op of that name at a version of its domain."""
+    """Diagnose why an op is unknown at a version of its domain."""
     package = None if registry is None else registry.provider(domain, name)
     others = () if registry is None else registry.meanings(domain, name)
     if others:
@@ -44,12 +44,12 @@ def absence(registry: Registry | None, domain: str, name: str, version: int) -> 
     return Absence(reason, None, f"install or write a package that serves {domain}")
 
 
-#: What to do about an op that nobody has.
+#: Advice for an op that no known package provides.
 _DEFINE = "correct the name, or write a package with the op (tenonnx plugins new, docs/how-to/writing-a-plugin.md)"
 
 
 def _other_name(registry: Registry, meant: str, package: str | None) -> Absence:
-    """Explanation of an alias of another op, which may be missing itself."""
+    """The explanation for an alias, whose op may be missing itself."""
     domain, _, name = meant.partition("::")
     reason = f"what is called {meant}"
     if registry.meanings(domain, name):
@@ -60,7 +60,7 @@ def _other_name(registry: Registry, meant: str, package: str | None) -> Absence:
 
 
 def _near(registry: Registry, domain: str, name: str) -> list[str]:
-    """Ops that may be meant: of that name in another domain, and of names like it in this one."""
+    """Ops that may be meant: the same name in another domain, and similar names in this one."""
     elsewhere = [
         f"{other}::{name}" for other in registry.domains() if other != domain and registry.meanings(other, name)
     ]
@@ -68,13 +68,13 @@ def _near(registry: Registry, domain: str, name: str) -> list[str]:
 
 
 def remedy(absences: Iterable[Absence]) -> str:
-    """Advice for all of them."""
+    """Combined advice for several missing ops."""
     found = list(dict.fromkeys(absences))
     packages = {each.package for each in found if each.package}
     return ", ".join(sorted({*([cure(packages)] if packages else []), *(a.do for a in found if not a.package)}))
 
 
 def _when(versions: Sequence[tuple[int, int | None]], version: int) -> str:
-    """The versions of its domain that an op is in, seen from one that it is not in."""
+    """The version range of an op, as seen from a version outside of it."""
     later = [since for since, _ in versions if since > version]
     return f"from version {min(later)} on" if later else f"below version {max(before or 0 for _, before in versions)}"

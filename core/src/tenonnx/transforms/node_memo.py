@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def kind_of(node: Node) -> Hashable | None:
-    """Key of nodes that are alike: op, version, attributes and the types of their inputs.
+    """Key shared by identical nodes: op, version, attributes and the types of their inputs.
 
-    None for a node that may be like no other: with subgraphs, tensors among its attributes, or symbolic contents.
+    None for a node that cannot be shared: with subgraphs, tensor attributes, or symbolic contents.
     """
     inputs: list[Any] = []
     for value in node.inputs:
@@ -42,7 +42,7 @@ _PLAIN = {int, float, str}
 
 
 class Watched(Contents):
-    """Contents that remember whether someone looked at them."""
+    """Contents that record whether they were read."""
 
     def __init__(self, contents: Constant) -> None:
         self.contents, self.type, self.nbytes = contents, contents.type, contents.nbytes
@@ -54,12 +54,12 @@ class Watched(Contents):
 
 
 def watched(value: Value | None) -> Value | None:
-    """A stand-in of ``value`` whose contents, if it has any, are ``Watched``."""
+    """A copy of ``value`` with ``Watched`` contents, if it has any."""
     if value is None or value.data is None:
         return value
     return Value(value.name, value.type, data=Watched(value.data), graph=value.graph)
 
 
 def were_seen(node: Node) -> bool:
-    """Whether someone looked at the contents of an input of a node of such stand-ins."""
+    """Whether watched contents of an input of the node were read."""
     return any(v is not None and isinstance(v.data, Watched) and v.data.seen for v in node.inputs)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _FLOATS = (DType.float32, DType.float16, DType.float64)
 
-#: For each element type that holds quantized values, and that nothing computes in, those that hold all of them, nearest
+#: For each element type of quantized values, in which nothing computes, the types that hold all its values, nearest
 #: first.
 QUANTIZED: Mapping[DType, tuple[DType, ...]] = {
     DType.int4: (DType.int8, DType.int32),
@@ -30,7 +30,7 @@ QUANTIZED: Mapping[DType, tuple[DType, ...]] = {
 
 
 class Widened:
-    """Contents in a type that holds all their numbers, converted whenever they are asked for."""
+    """Contents in a wider type, converted on each access."""
 
     __slots__ = ("source", "type")
 

@@ -19,7 +19,7 @@ def prune(graph: Graph, *, keep_variables: bool = False) -> Graph:
 
 
 def drop_dead_nodes(graph: Graph) -> None:
-    """Take the nodes that no output depends on out of ``graph`` itself, and out of the subgraphs of the others."""
+    """Remove nodes that no output depends on from ``graph`` itself and from the subgraphs of the other nodes."""
     for node in graph.nodes:
         if node.subgraphs:
             _drop_inside(node)
@@ -38,7 +38,7 @@ def _drop_inside(node: Node) -> None:
 
 
 def needed_nodes(graph: Graph, wanted: Collection[Value], given: Collection[Value] = ()) -> list[Node]:
-    """The nodes, in order, that compute ``wanted`` where ``given`` are known."""
+    """The nodes, in order, that compute ``wanted`` from ``given`` and the graph's inputs."""
     known, needed, kept = set(given), set(wanted), []
     for node in reversed(graph.nodes):
         if any(v in needed and v not in known for v in node.outputs):

@@ -1,4 +1,4 @@
-"""Changes of nodes on the way to a target."""
+"""Report on the conversion of nodes to a target."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from tenonnx.graph.graph import Graph, Node
 from tenonnx.graph.types import OptionalType, SequenceType, SparseTensorType, TensorType, Type
 from tenonnx.transforms.target import Target
 
-#: How many refused nodes a message names; the report has them all.
+#: Maximum number of refused nodes in a message; the report lists all.
 LISTED_REFUSALS = 50
 
 
 @dataclass(slots=True)
 class Change:
-    """Outcome of one node: ``action`` is kept, adapted, folded, lowered, expanded, cast, inlined or refused;
-    one that replaces several is fused.
+    """Outcome for one node: ``action`` is kept, adapted, folded, lowered, expanded, cast, inlined or refused; for a
+    node that replaces several it is fused.
 
-    An input or output of the graph that the target cannot have is refused likewise, and an input whose default is
-    needed is closed; ``op`` says what it is. ``node`` is
-    the way to a node: its name, after those of the nodes and attributes that hold its subgraph. ``do`` says what would
-    help a refused one, ``reason`` why it has no form itself and what the last op is that would have to stand for it,
-    ``reasons`` all that was found on the way.
+    A graph input or output that the target cannot have is refused, too, and an input that became a constant is closed;
+    ``op`` then says what it is. ``node`` is the path of a node: its name, after those of the nodes and attributes that
+    hold its subgraph. ``do`` is advice for a refused node, ``reason`` says why it has no direct form and which op in
+    its expansion is unsupported, ``reasons`` lists all findings.
     """
 
     node: str
@@ -38,11 +37,11 @@ class Change:
 
     @classmethod
     def of(cls, node: Node, label: str, action: str) -> Change:
-        """Outcome of ``node``, to which ``label`` is the path."""
+        """The outcome of ``node``; ``label`` is its path."""
         return cls(label, f"{node.domain}::{node.op_type}@{node.version}", action)
 
     def count(self, nodes: Sequence[Node]) -> None:
-        """Note the nodes that came of this one."""
+        """Count the nodes that replace this one."""
         for made in nodes:
             self.into[made.op_type] = self.into.get(made.op_type, 0) + 1
 
@@ -61,7 +60,7 @@ class Change:
 
 @dataclass(slots=True)
 class Retargeted:
-    """A graph that is legal in its target, and what became of each node. ``refused`` is empty unless asked for."""
+    """A graph that is legal in its target, and the outcomes of all nodes. ``refused`` is empty unless requested."""
 
     graph: Graph
     changes: list[Change]
@@ -71,18 +70,18 @@ class Retargeted:
         return [change for change in self.changes if change.action == "refused"]
 
     def note_closed(self, inputs: Iterable[str]) -> None:
-        """Note inputs that lost their default, since a form counts on it."""
+        """Report inputs that lost their default, because a node can only be expressed with it."""
         reason = "a node can be expressed in the target only for the default value, so it can no longer be fed"
         self.changes += [Change(name, "graph input", "closed", reason) for name in inputs]
 
 
 def all_kept(graph: Graph) -> Iterator[Change]:
-    """The report on a graph to which nothing happens."""
+    """The report for an unchanged graph."""
     return (Change.of(node, label, "kept") for label, node in labeled(graph))
 
 
 def labeled(graph: Graph, path: str = "") -> Iterator[tuple[str, Node]]:
-    """Every node with the way to it, those of its subgraphs first."""
+    """All nodes with their paths, those of subgraphs first."""
     for node in graph.nodes:
         for name, attribute in node.attributes.items():
             for inner in attribute if isinstance(attribute, list) else [attribute]:
@@ -92,7 +91,7 @@ def labeled(graph: Graph, path: str = "") -> Iterator[tuple[str, Node]]:
 
 
 def refusal(refused: Sequence[Change], target: Target) -> NotRepresentable:
-    """The error that names every refused node."""
+    """The error naming all refused nodes."""
     lines = [f"{_subject(c)}: {c.reason}" for c in refused[:LISTED_REFUSALS]]
     if len(refused) > LISTED_REFUSALS:
         lines.append(f"and {len(refused) - LISTED_REFUSALS} more")
@@ -108,7 +107,7 @@ def _subject(change: Change) -> str:
 
 
 def interface_refusals(graph: Graph, target: Target) -> list[Change]:
-    """The inputs and outputs of a graph whose element types the target does not have, though no node may touch them."""
+    """The graph inputs and outputs whose element types the target lacks, even if no node reads them."""
     version = target.version("ai.onnx")
     older = version is not None and version < graph.opsets.get("ai.onnx", 0)
     runtime = target.runtime

@@ -1,4 +1,4 @@
-"""Retargeting: the same graph at other opset versions and for other domains."""
+"""Retargeting: conversion of a graph to other opset versions and domains."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from tenonnx.transforms.rewrite import Call, Rewriter, body_nodes
 from tenonnx.transforms.runtimes import Runtime, Ways
 from tenonnx.transforms.target import Target, is_as_written, target_for
 
-#: Lowerings of one op within each other beyond this number go in circles.
+#: Lowerings of one op nested deeper than this are considered cyclic.
 MAXIMUM_NESTING = 3
 
 Item = TypeVar("Item")
 
-#: The results that stand for a call, or None where the way leads nowhere.
+#: The results that replace a call, or None if a way does not lead to the target.
 _Results = Sequence[Value | None] | None
 
 
@@ -51,8 +51,8 @@ def retarget(
     ``opset_version`` is a number for ``ai.onnx``, or a mapping from domains to numbers; ``target`` is a name, the path
     of a target file, or a ``tx.Target``.
 
-    Each node is kept, else adapted, lowered to an older op, or expanded by its body. Raises ``NotRepresentable``
-    naming every node that cannot be expressed in the target, with the reason.
+    Each node is kept, adapted, lowered to an older op, or expanded by its body. Raises ``NotRepresentable`` naming
+    every node that the target cannot express, with the reason.
     """
     return retarget_to(graph, target_for(graph, opset_version, domains, target)).graph
 
@@ -60,10 +60,9 @@ def retarget(
 @in_registry_of_graph
 @gc_paused()
 def retarget_to(graph: Graph, target: Target, *, refuse: bool = True, spare_defaults: bool = True) -> Retargeted:
-    """``graph`` in the ops of ``target``. With ``refuse`` False, nodes without a form are left and reported.
+    """Convert ``graph`` to the ops of ``target``. With ``refuse`` False, unsupported nodes are kept and reported.
 
-    Unless ``spare_defaults`` is False, the contents of inputs that have a default are not counted on where it can be
-    helped: see ``sparing_defaults``.
+    If ``spare_defaults``, the defaults of inputs are not read if possible, see ``sparing_defaults``.
     """
     move = functools.partial(_retargeted, target=target)
     result = sparing_defaults(graph, move) if spare_defaults else move(graph)
@@ -76,7 +75,7 @@ def _retargeted(graph: Graph, target: Target) -> Retargeted:
     context = RetargetState(Legalizer(target, graph))
     moved = Retargeting(graph, context).run()
     if any(c.action == "expanded" for c in context.changes) and needed_nodes(graph, graph.outputs) == graph.nodes:
-        drop_dead_nodes(moved)  # a body may undo what the one before it did
+        drop_dead_nodes(moved)  # one expansion may make the nodes of an earlier one dead
     _drop_what_was_read(moved, graph, context.widened.values())
     moved.opsets = dict(_used_opsets(moved, target, graph))
     moved.functions = {key: f for key, f in graph.functions.items() if f in context.functions}
@@ -86,7 +85,7 @@ def _retargeted(graph: Graph, target: Target) -> Retargeted:
 
 
 def _drop_what_was_read(moved: Graph, source: Graph, made: Collection[Value]) -> None:
-    """Leave out the variables that nothing reads any more: the target may not know their type."""
+    """Remove variables that became unused, as the target may lack their type."""
     unread: dict[Graph, set[Value]] = {}
     for each in [each for each in moved.nested() if each.variables]:
         used = {*each.outputs, *each.all_inputs}.union(*(node.uses for node in each.nodes))
@@ -106,10 +105,10 @@ def _used_opsets(moved: Graph, target: Target, source: Graph) -> Mapping[str, in
 
 @dataclass(slots=True)
 class RetargetState:
-    """Common state of the rewriters of a graph and of its subgraphs.
+    """State shared by the rewriters of a graph and its subgraphs.
 
-    ``lowering`` and ``casting`` are what is being lowered and cast at the moment, ``functions`` the local ones that
-    were kept, ``widened`` the constants that were made of others, ``plans`` what the runtime remembers of calls.
+    ``lowering`` and ``casting`` are stacks of the ops being lowered and cast, ``functions`` the local functions that
+    were kept, ``widened`` the converted constants by source, ``plans`` a cache for the runtime.
     """
 
     legalizer: Legalizer
@@ -123,7 +122,7 @@ class RetargetState:
 
 
 class _Refused(Exception):
-    """A call cannot be expressed in the target, for these reasons."""
+    """The target cannot express a call, for these reasons."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__(*reasons)
@@ -131,7 +130,7 @@ class _Refused(Exception):
 
 
 class Retargeting(Rewriter):
-    """The walk to a target. ``path`` is the way to a subgraph."""
+    """The rewriter of retargeting. ``path`` is the path of a subgraph."""
 
     def __init__(self, source: Graph, context: RetargetState, *, outer: Rewriter | None = None, path: str = "") -> None:
         super().__init__(source, lambda rewriter, call: self._decide(call), outer=outer)
@@ -167,7 +166,7 @@ class Retargeting(Rewriter):
         return True
 
     def _settled(self, node: Node) -> Sequence[Known | None] | None:
-        """Known outputs of a node and all that are alike, if they stay as they are written."""
+        """Cached outputs of a node that stays unchanged, shared by identical nodes."""
         if not isinstance(node.op, Op):
             return None
         definitions().load(node.domain)
@@ -220,8 +219,8 @@ class Retargeting(Rewriter):
         return output
 
     def _refuse(self, node: Node, reasons: Sequence[str], has_form: Callable[[], bool]) -> None:
-        """Report a node that has no form. ``has_form`` tells whether it would have one in the target of the moment."""
-        from tenonnx.transforms.suggestions import advice, newer_targets  # which few conversions need
+        """Report an unsupported node. ``has_form`` tests whether the current target supports it."""
+        from tenonnx.transforms.suggestions import advice, newer_targets  # imported lazily, as few conversions need it
 
         legalizer, first = self.context.legalizer, None
         for newer in newer_targets(legalizer.graph, legalizer.target):
@@ -253,11 +252,11 @@ class Retargeting(Rewriter):
         with suppress(_Refused), self.attempt():
             self._found(call)
             found = True
-            raise _Refused(())  # to leave nothing of the attempt
+            raise _Refused(())  # reverts the attempt
         return found
 
     def _found(self, call: Call) -> tuple[str, str, LegalCall | Sequence[Value | None]]:
-        """Find the form of a call: its action, the reason, and its form or results. Raises ``_Refused``."""
+        """Convert a call; returns the action, the reason, and the legal form or results. Raises ``_Refused``."""
         reasons: list[str] = []
         try:
             form = self.context.legalizer.of(call)
@@ -273,14 +272,14 @@ class Retargeting(Rewriter):
         if (runtime := self.context.legalizer.target.runtime) is not None:
             ways = runtime.ways(self, call, ways)
         for action, way in ways:
-            last = call.node is None and way is ways[-1][1]  # after it, the attempt around this one is over, too
+            last = call.node is None and way is ways[-1][1]  # if it fails, the enclosing attempt fails, too
             try:
                 with nullcontext() if last else self.attempt():
                     results = way()
             except (NotRepresentable, TypeMismatch, UnsupportedOp) as error:
                 reasons.append(error.what)
             except _Refused as refused:
-                if action != "cast":  # a missing Cast would hide what stops the call
+                if action != "cast":  # a missing Cast would hide the actual reason
                     reasons += refused.reasons
             else:
                 if results is not None:
@@ -295,7 +294,7 @@ class Retargeting(Rewriter):
             raise _Refused([*reasons, error.what]) from error
 
     def _ways(self, call: Call) -> Iterator[tuple[str, Callable[[], _Results]]]:
-        """Candidates in place of a call that the target does not have, best first."""
+        """Candidates to replace a call that the target does not support, best first."""
         op = call.op
         if op.pure:
             yield "folded", lambda: self.static_results(call.known, call.inputs)
@@ -312,7 +311,7 @@ class Retargeting(Rewriter):
         if not call.op.lowerings or any(v is not None and v.type is None for v in call.inputs):
             return
         if _key(call) in lowering or sum(op is call.op for op, _, _ in lowering) >= MAXIMUM_NESTING:
-            return  # an older op's body has led back here: it cannot be expressed in the target either
+            return  # recursion: the body of an older op led back to this op
         for older, function in call.op.lowerings:
             version = None if older is None else self.context.legalizer.target.version(older.domain)
             if older is None or (version is not None and _leads_down(older, version)):
@@ -343,9 +342,9 @@ class Retargeting(Rewriter):
             raise NotRepresentable(error.what) from error
 
     def _cast(self, call: Call, narrow: DType, wide: DType) -> _Results:
-        """The op between casts to a wider element type that the target takes."""
+        """The op between casts to a wider element type that the target accepts."""
         cast = operators().cast
-        with _held(self.context.casting, call.op):  # the target may have no Cast, which is then not cast in its turn
+        with _held(self.context.casting, call.op):  # the target may lack Cast, which must not be cast in turn
             widen = self._widened if narrow in QUANTIZED else cast
             inputs = [
                 widen(v, wide) if v is not None and isinstance(v.type, TensorType) and v.dtype is narrow else v
@@ -360,7 +359,7 @@ class Retargeting(Rewriter):
             ]
 
     def _widened(self, value: Value, wide: DType) -> Value:
-        """A constant in a wider type, made once."""
+        """A constant in a wider type, converted once."""
         made = self.context.widened.get((value, wide))
         if made is None:
             assert value.data is not None
@@ -373,7 +372,7 @@ class Retargeting(Rewriter):
 
 
 def _is_whole(known: Known | None) -> bool:
-    """Whether the rank is known, and the contents, if they are, do not come from an input."""
+    """Whether the rank is known, and the contents, if any, do not come from an input."""
     return (
         known is not None
         and isinstance(known.type, TensorType)
@@ -383,12 +382,12 @@ def _is_whole(known: Known | None) -> bool:
 
 
 def _leads_down(older: Op, version: int) -> bool:
-    """Whether a lowering to ``older`` is of use: what has become of that op since is what its body says."""
+    """Whether a lowering to ``older`` makes progress; newer definitions of that op are expressed by their bodies."""
     return (older.before is None or version < older.before) and _leads_to(older, version)
 
 
 def _leads_to(op: Op, version: int) -> bool:
-    """Whether an op is there at a version, or may be said by one that is."""
+    """Whether an op exists at a version, or can be lowered to one that does."""
     return op.since <= version or any(older is None or _leads_to(older, version) for older, _ in op.lowerings)
 
 
@@ -403,7 +402,7 @@ def _counts_outputs(lowering: Callable[..., Any]) -> bool:
 
 @contextmanager
 def _held(items: list[Item], item: Item) -> Iterator[None]:
-    """``item`` as the last of ``items`` while the block runs."""
+    """Push ``item`` on ``items`` within the block."""
     items.append(item)
     try:
         yield
@@ -414,7 +413,7 @@ def _held(items: list[Item], item: Item) -> Iterator[None]:
 def retarget_where_needed(
     graph: Graph, target: Target, domains: Collection[str] | None = None, *, refuse: bool = True
 ) -> Retargeted:
-    """The graph itself where every node is written for the target already, else as ``retarget_to``."""
+    """The graph itself if it is legal in the target already, else as ``retarget_to``."""
     if is_as_written(graph, target, domains):
         return Retargeted(graph, list(all_kept(graph)))
     return retarget_to(graph, target, refuse=refuse)

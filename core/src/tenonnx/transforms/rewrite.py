@@ -1,4 +1,4 @@
-"""The rewriter that all transforms share: it copies a graph and keeps or replaces each call."""
+"""The rewriter shared by all transforms: copies a graph and keeps or replaces each call."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tenonnx.op.op import Op
 from tenonnx.op.rules import find_rule
 from tenonnx.registry.registry import Registry
 
-#: How many bodies each node of a graph may bring along before the limit of nodes counts them.
+#: Number of bodies that each node may expand to before expansions count towards the limit of nodes.
 ALLOWANCE = 64
 
 
 class Call:
-    """One call of an op by its newest signature: from a node of the source (``node``), or from a body (None).
+    """One call of an op by its newest signature: of a source node (``node``), or in a body (None).
 
     ``inputs`` are values of the new graph.
     """
@@ -52,24 +52,24 @@ class Call:
 
     @property
     def known(self) -> Sequence[Known | None]:
-        """Known values of each output. Raises ``TypeMismatch`` for a call that the op does not take."""
+        """Known values of the outputs. Raises ``TypeMismatch`` if the op does not accept the call."""
         if self._known is None:
             self._known = infer_call(self.op, self.inputs, self.attributes, self.outputs)
         return self._known
 
 
-#: Decides what becomes of a call: None keeps it, otherwise the results that replace it.
+#: Decides about a call: None keeps it, a sequence of results replaces it.
 Decision = Callable[["Rewriter", Call], Sequence[Value | None] | None]
 
 
 class Rewriter(Builder):
-    """Copies ``source`` into a new graph, asking ``decide`` about every call.
+    """Copies ``source`` to a new graph, calling ``decide`` for every call.
 
-    What a body calls while it is expanded is decided in the same way. Kept nodes are copied as they were written;
-    inputs, outputs and variables keep their names; new names begin with the name of the node that they come from.
+    Calls in expanded bodies are decided in the same way. Kept nodes are copied as they are; inputs, outputs and
+    variables keep their names; new names begin with the name of the replaced node.
 
-    Types are inferred on the way, on the values of the new graph: the source is only read. A node that contradicts
-    itself keeps the types that it was declared with; when ``strict``, it raises ``InvalidModel``.
+    Types are inferred on the values of the new graph; the source is only read. A node with contradictory types keeps
+    its declared ones; when ``strict``, it raises ``InvalidModel``.
     """
 
     def __init__(self, source: Graph, decide: Decision, *, strict: bool = False, outer: Rewriter | None = None) -> None:
@@ -79,15 +79,14 @@ class Rewriter(Builder):
         self.source = source
         self.decide = decide
         self.strict = strict
-        #: Whether all that can be known of the values of the source is known before the walk, as the owner of a
-        #: subgraph has inferred it.
+        #: Whether the types in the source are complete, as for a subgraph, which the owner's inference has covered.
         self.inferred = outer is not None
         self.registry: Registry | None = source.root.registry if outer is None else outer.registry
         self.mapping: dict[Value, Value] = {}
         self.node: Node | None = None
 
     def run(self) -> Graph:
-        """The rewritten graph; the source is left as it was."""
+        """The rewritten graph; the source is unchanged."""
         for group, copies in (
             (self.source.all_inputs, self.graph.all_inputs),
             (self.source.captures, self.graph.captures),
@@ -104,20 +103,20 @@ class Rewriter(Builder):
 
     @cached_property
     def readers(self) -> Mapping[Value, Sequence[Node]]:
-        """The nodes of the source that read each of its values."""
+        """The consumers of each value in the source."""
         return self.source.uses()
 
     # ----- nodes of the source ------------------------------------------------------------------------------------
 
     def copy(self, value: Value) -> Value:
-        """The value of the new graph that stands for ``value`` of the source."""
+        """The value of the new graph for ``value`` of the source."""
         found = self.mapping.get(value)
         if found is None:
             found = self.mapping[value] = _copied(value, self.graph)
         return found
 
     def visit(self, node: Node) -> None:
-        """Add what becomes of a node of the source."""
+        """Add a node of the source or its replacement."""
         self.node, self.prefix = node, node.label or node.op_type
         copied = self._translated(node)
         if self.is_settled(copied):
@@ -132,25 +131,25 @@ class Rewriter(Builder):
             self._replace(node, results, start)
 
     def is_settled(self, node: Node) -> bool:
-        """Whether a translated node is known to stay as it is, and its outputs have their types."""
+        """Whether a translated node is certain to be kept, with its output types known."""
         return False
 
     def replacement(self, node: Node, call: Call | None) -> Sequence[Value | None] | None:
-        """Replacement of a node that is translated, but not yet added; None keeps it.
+        """Replacement of a translated node, before it is added; None keeps it.
 
-        There is no call where no package knows the op.
+        ``call`` is None if the op is unknown.
         """
         return None if call is None else self._decided(call)
 
     def _translated(self, node: Node) -> Node:
-        """``node`` on values of the new graph. Its subgraphs are copies, for inference to write to."""
+        """``node`` with inputs of the new graph. Its subgraphs are copied, since inference modifies them."""
         copied = _copied_node(node, self.copy, self.graph if self.outer is None else None)
         for subgraph in copied.subgraphs:
             share_captured(copied.captures, subgraph)
         return copied
 
     def _call_of(self, node: Node, copied: Node) -> Call:
-        """The call that a node is, with what is known of its outputs given to the copies of these."""
+        """The call of a node; known facts of its outputs are stored in the copy."""
         op = known_op(node)
         bound, attributes = bind(copied)
         inputs = [v if v is None or v.graph is not None else self.intern_constant(v) for v in bound]
@@ -169,9 +168,9 @@ class Rewriter(Builder):
         return Call(op, inputs, attributes, len(node.outputs), node, known)
 
     def keep(self, node: Node) -> None:
-        """Add a translated node, its subgraphs rewritten."""
+        """Add a translated node with rewritten subgraphs."""
         if node.subgraphs:
-            origin = node.origin  # it holds for the node: subgraphs have one of their own
+            origin = node.origin  # the message of the node; subgraphs have their own
             node._replace_fields(attributes={name: self._rewritten(name, a) for name, a in node.attributes.items()})
             node._replace_fields(captures=(*node.captures, *align_captures(node.subgraphs, self)))
             node.origin = origin
@@ -183,11 +182,11 @@ class Rewriter(Builder):
         return [self._rewritten(name, a) for a in attribute] if isinstance(attribute, list) else attribute
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
-        """The rewriter of a subgraph, which the node at hand holds as ``attribute``."""
+        """The rewriter of a subgraph, stored in ``attribute`` of the current node."""
         return type(self)(subgraph, self.decide, outer=self)
 
     def _replace(self, node: Node, results: Sequence[Value | None], start: int) -> None:
-        """Let ``results`` stand for the outputs of ``node``; values made since ``start`` take over their names."""
+        """Replace the outputs of ``node`` by ``results``; values created since ``start`` take over their names."""
         fresh = {v for made in self.nodes[start:] for v in made.outputs if v is not None}
         for output, result in zip(node.outputs, results, strict=False):
             if output is None:
@@ -206,7 +205,7 @@ class Rewriter(Builder):
     def _output(self, value: Value) -> Value:
         found = self.copy(value)
         renamed = found.name != value.name
-        if renamed and found.is_constant:  # equal ones are one value, and each output has a name of its own
+        if renamed and found.is_constant:  # equal constants are shared, but each output needs its own name
             return Value(value.name, found.type, data=found.data, graph=self.graph)
         if renamed:
             self.prefix = found.name
@@ -234,7 +233,7 @@ class Rewriter(Builder):
         return self.add(op, values, attributes, call.known) if folded is None else folded
 
     def _decided(self, call: Call) -> Sequence[Value | None] | None:
-        definitions().load(call.op.domain)  # any package of it may have rules on the op
+        definitions().load(call.op.domain)  # packages of the domain may add rules for the op
         try:
             return self.decide(self, call)
         except TenonnxError as error:
@@ -243,9 +242,9 @@ class Rewriter(Builder):
             raise
 
     def ask(self, consumer: str, call: Call, **more: Any) -> tuple[Any, ...] | None:
-        """Result of the op's rule for ``consumer`` in place of a call; None without a rule, or if it returns None.
+        """Result of the op's rule for ``consumer``, which replaces the call; None without a rule, or if it declines.
 
-        Raises ``TypeMismatch`` where it cannot go on.
+        Raises ``TypeMismatch`` if the rule fails.
         """
         rule = find_rule(call.op, consumer)
         if rule is None:
@@ -255,7 +254,7 @@ class Rewriter(Builder):
         return found if found is None or isinstance(found, tuple) else (found,)
 
     def expand(self, call: Call) -> tuple[Value | None, ...]:
-        """The results of the op's body. Raises ``LimitExceeded`` for a body that leads to too many others."""
+        """The results of the op's body. Raises ``LimitExceeded`` if expansions exceed the limit."""
         with expanding(call.op.title), foreseeing(call.op.title, call.inputs, call.attributes), interpreting(self):
             attributes = {name: self.reopened(a, call) for name, a in call.attributes.items()}
             if call.op.signature.reads_graph:
@@ -269,7 +268,7 @@ class Rewriter(Builder):
         return typed
 
     def reopened(self, attribute: Any, call: Call) -> Any:
-        """A subgraph of the call as one of this graph, for a body to use."""
+        """A subgraph of the call retraced in this graph, for use in a body."""
         if not isinstance(attribute, Graph):
             return attribute
         if call.node is None:
@@ -277,7 +276,7 @@ class Rewriter(Builder):
         return reopened(attribute, [self.copy(v) for v in call.node.captures], {})
 
     def inside(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-        """Call a function with this rewriter taking its calls."""
+        """Call a function with this rewriter as the active interpreter."""
         with interpreting(self):
             return function(*arguments, **keywords)
 
@@ -289,10 +288,10 @@ class Rewriter(Builder):
 
 
 def body_nodes(op: Operator) -> list[Node]:
-    """Nodes of a local function and of those that it calls; other ops have no body that is a graph."""
+    """Nodes in the bodies of a local function and its callees; other ops have no graph as body."""
     bodies: dict[Operator, list[Node]] = {}
     found = [op]
-    for each in found:  # it grows meanwhile
+    for each in found:  # the list grows during iteration
         if each not in bodies and (body := getattr(each, "body", None)) is not None:
             bodies[each] = list(body.walk())
             found += [node.op for node in bodies[each]]
@@ -303,7 +302,7 @@ def body_nodes(op: Operator) -> list[Node]:
 
 
 def copy_graph(graph: Graph, parent: Graph | None = None) -> Graph:
-    """A copy that shares contents and nothing that can be edited."""
+    """A copy that shares only immutable contents."""
     copy = _blank(graph, parent)
     copies: dict[Value, Value] = {}
 
@@ -322,7 +321,7 @@ def copy_graph(graph: Graph, parent: Graph | None = None) -> Graph:
 
 
 def _blank(graph: Graph, parent: Graph | None) -> Graph:
-    """All of ``graph`` but its values and nodes."""
+    """A copy of ``graph`` without values and nodes."""
     blank = Graph(graph.name, opsets=graph.opsets, ir_version=graph.ir_version, parent=parent)
     blank.registry, blank.origin, blank.doc = graph.registry, graph.origin, graph.doc
     blank.metadata, blank.functions = dict(graph.metadata), dict(graph.functions)
@@ -338,7 +337,7 @@ def _copied(value: Value, graph: Graph) -> Value:
 
 
 def _copied_node(node: Node, of: Callable[[Value], Value], graph: Graph | None) -> Node:
-    """``node`` on the values ``of`` its own, its subgraphs copied into ``graph``; without one they are shared."""
+    """A copy of ``node`` on values mapped by ``of``, with subgraphs copied to ``graph``, or shared if that is None."""
     outputs = [None if v is None else of(v) for v in node.outputs]
     inputs = [None if v is None else of(v) for v in node.inputs]
     attributes: Mapping[str, Any] = node.attributes

@@ -1,4 +1,4 @@
-"""Protocol of the limits of a runtime, implemented by packages of targets."""
+"""Protocol of a runtime's limits, implemented by target packages."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Value
 from tenonnx.graph.types import Type
 
-#: Ways to express a call, each an action and a function that returns the results.
+#: Ways to express a call: actions with functions that return the results.
 Ways = Sequence[tuple[str, Callable[[], Any]]]
 
 
 class Runtime(Protocol):
     """Limits of one runtime.
 
-    ``opsets`` are the domains that it knows, each with its newest version, None where no limit is documented.
-    ``dtypes`` are the element types of graph inputs and outputs. ``ops`` lists all ops that it takes, None where there
-    is no such list. ``unspecified`` are ops, by name, that it takes at any version although the specification of their
-    domain has them later or never. ``file_size`` is the most bytes of a model, ``external_data`` whether its tensors
-    may lie in files of their own.
+    ``opsets`` maps each supported domain to its newest version, None if no limit is documented. ``dtypes`` are the
+    element types of graph inputs and outputs. ``ops`` lists all supported ops, None if there is no such list.
+    ``unspecified`` are names of ops that it supports at any version, although the specification has them later or
+    never. ``file_size`` is the maximum size of a model in bytes, ``external_data`` whether tensors may be in separate
+    files.
     """
 
     name: str
@@ -34,18 +34,18 @@ class Runtime(Protocol):
     external_data: bool
 
     def nearest(self, domain: str, version: int) -> int:
-        """The version of a domain that is nearest to ``version``."""
+        """The supported version of a domain that is nearest to ``version``."""
 
     def versions(self, domain: str) -> str:
-        """The versions of a domain in words."""
+        """The supported versions of a domain, as text."""
 
     def problem(
         self, op: Operator, version: int, inputs: Sequence[Value | None], outputs: Sequence[Type | None], given: Any, /
     ) -> str:
-        """Reason why this runtime does not take an op on these values, with these attributes, or nothing."""
+        """Reason why this runtime does not support an op with these values and attributes, or an empty string."""
 
     def interface_problem(self, what: str, value: Value) -> tuple[str, str]:
-        """Reason why this runtime does not take a "graph input" or "graph output", and what to do; empty else."""
+        """Reason why this runtime does not support a "graph input" or "graph output", and advice; else empty."""
 
     def ways(self, retargeting: Any, call: Any, ways: Ways) -> Ways:
-        """The ways to try for a call that the runtime does not take, best first."""
+        """Ways to try for a call that the runtime does not support, best first."""

@@ -15,18 +15,19 @@ from tenonnx.transforms.target import Target
 
 
 def newer_targets(graph: Graph, target: Target) -> Iterator[Target]:
-    """The target at each newer version of ai.onnx, up to the graph's; none if it limits more than versions."""
+    """The target at each newer version of ai.onnx, up to the graph's; empty if it limits more than versions."""
     version = target.version("ai.onnx")
     if version is not None and target.runtime is None and target.accepts is None:
         import onnx
 
-        last = min(graph.opsets.get("ai.onnx", 0), onnx.defs.onnx_opset_version())  # whatever a file may claim
+        # ignores versions beyond those that onnx knows
+        last = min(graph.opsets.get("ai.onnx", 0), onnx.defs.onnx_opset_version())
         for newer in range(version + 1, last + 1):
             yield replace(target, opsets={**target.opsets, "ai.onnx": newer})
 
 
 def advice(node: Node, target: Target, registry: Registry, first: int | None) -> str:
-    """Advice for a node that the target refuses; from version ``first`` of ai.onnx on, if given, it is supported."""
+    """Advice for a node that the target refuses; ``first`` is the version of ai.onnx that supports it, if any."""
     op, version = node.op, target.version(node.domain)
     missing = [n for n in body_nodes(op) if not isinstance(n.op, Op)] if isinstance(op, Op) else [node]
     if missing:

@@ -1,4 +1,4 @@
-"""A graph in words."""
+"""Text summary of a graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from tenonnx.graph.graph import Graph
 from tenonnx.op.graph_inference import ensure_inferred
 
-#: A model with more bytes of weights is run to measure what it loses only where that is asked for, or data is given.
+#: Models with more bytes of weights are only run for accuracy measurements on request or with data.
 LARGEST_MEASURED = 1 << 31
 
 

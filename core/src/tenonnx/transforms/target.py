@@ -19,7 +19,7 @@ from tenonnx.transforms.runtimes import Runtime
 #: The domain of ops that are never written to a file.
 INTERNAL_DOMAIN = "tenonnx"
 
-#: Domains whose versions the onnx package knows for certain.
+#: Domains whose versions are defined by the onnx package.
 _SPECIFIED = ("ai.onnx", "ai.onnx.ml")
 
 
@@ -27,9 +27,8 @@ _SPECIFIED = ("ai.onnx", "ai.onnx.ml")
 class Target:
     """Destination of a conversion: a version for each domain that may be used.
 
-    ``accepts``, if given, further says whether the target has a kernel for an op at its version with these dtypes, and
-    ``runtime`` what the runtime that the target is named after takes. It takes ops of no specification that are
-    named in ``also``.
+    ``accepts``, if given, tells whether the target has a kernel for an op at its version with these dtypes; ``runtime``
+    has the limits of a named runtime. ``also`` names supported ops that no specification has.
     """
 
     opsets: Mapping[str, int]
@@ -41,7 +40,7 @@ class Target:
         return self.opsets.get(domain)
 
     def specifies(self, op: Op) -> bool:
-        """Whether the op is in the specification, or one that the target takes although it is not."""
+        """Whether the specification has the op, or the target supports it nevertheless."""
         version = self.version(op.domain)
         if self.chooses or (version is not None and op.is_specified_at(version)):
             return True
@@ -50,7 +49,7 @@ class Target:
 
     @property
     def chooses(self) -> bool:
-        """Whether the target has but some of the ops of its domains."""
+        """Whether the target supports only some ops of its domains."""
         return self.accepts is not None or (self.runtime is not None and self.runtime.ops is not None)
 
     def problem(
@@ -61,7 +60,7 @@ class Target:
         outputs: Sequence[Type | None],
         attributes: Mapping[str, Any],
     ) -> str:
-        """Reason why the target does not take an op on these values, or nothing."""
+        """Reason why the target does not support an op with these values, or an empty string."""
         runtime = self.runtime
         found = "" if runtime is None else runtime.problem(op, version, inputs, outputs, attributes)
         kinds = [None if v is None else v.type for v in inputs]
@@ -81,10 +80,10 @@ def target_for(
     domains: Collection[str] | None = None,
     name: str | Runtime | None = None,
 ) -> Target:
-    """The target of ``opset_version`` (for ``ai.onnx``, or by domain), a whitelist of domains and a runtime.
+    """The target for ``opset_version`` (of ``ai.onnx``, or by domain), a whitelist of domains, and a runtime.
 
-    Domains that are not named keep the version of the graph, or take the nearest that the named target has; a graph
-    without ai.onnx may use its newest version. Raises ``InvalidCall`` for an opset or a name that there is not.
+    Other domains keep the version of the graph, or get the nearest that the runtime supports; a graph without ai.onnx
+    may use its newest version. Raises ``InvalidCall`` for an unknown opset or runtime.
     """
     runtime = extension("tools.find_runtime")(name) if isinstance(name, str) else name
     opsets = {**graph.opsets, **undeclared_opsets(graph)}
@@ -111,7 +110,7 @@ def target_for(
 
 
 def undeclared_opsets(graph: Graph) -> dict[str, int]:
-    """The domains of installed ops that a graph uses though it names no version of them, at the newest version."""
+    """Domains of installed ops that a graph uses without importing them, at the newest version."""
     found: dict[str, int] = {}
     local = set(graph.functions.values())
     for node in graph.walk():
@@ -120,12 +119,12 @@ def undeclared_opsets(graph: Graph) -> dict[str, int]:
     return found
 
 
-#: The version that a graph built by hand goes to, and the newest IR version that its runtimes need to read.
+#: Default opset version of a graph built by hand, and the newest IR version that its runtimes must support.
 OPSET_BY_DEFAULT, _IR_BY_DEFAULT = 17, 8
 
 
 def _version_by_default(graph: Graph, newest: int) -> int:
-    """The version for a graph that names none: ``OPSET_BY_DEFAULT``, or what its ops and element types need."""
+    """The version for a graph without one: ``OPSET_BY_DEFAULT``, or what its ops and element types need."""
     kinds = [value.type for nested in graph.nested() for value in nested.values()]
     needs = [kind.dtype.first_ir_version for kind in kinds if isinstance(kind, TensorType)]
     since = [node.op.since for node in graph.walk() if isinstance(node.op, Op) and node.domain == "ai.onnx"]
@@ -134,7 +133,7 @@ def _version_by_default(graph: Graph, newest: int) -> int:
 
 
 def _check_domains(names: Sequence[str], graph: Graph, opsets: Mapping[str, int]) -> None:
-    """Raise ``InvalidCall`` for a domain that neither the graph nor any installed package has: a slip of the pen."""
+    """Raise ``InvalidCall`` for a domain that neither the graph nor an installed package has, probably a typo."""
     known = {"ai.onnx", *opsets, *(graph.registry or default_registry()).domains()} - {INTERNAL_DOMAIN}
     unknown = [name for name in names if canonical_domain(name) not in known]
     if unknown:
@@ -146,14 +145,14 @@ def _check_domains(names: Sequence[str], graph: Graph, opsets: Mapping[str, int]
 
 
 def _published(domain: str) -> Sequence[int]:
-    """The versions of a domain that the onnx package knows."""
+    """The versions of a domain known to the onnx package."""
     import onnx
 
     return [version for owner, version in onnx.helper.OP_SET_ID_VERSION_MAP if owner == domain]
 
 
 def _check_version(domain: str, version: int, graph: Graph, runtime: Runtime | None) -> None:
-    """Raise ``InvalidCall`` for a version that the specification does not have, unless the graph itself does."""
+    """Raise ``InvalidCall`` for a version that the specification lacks, unless the graph itself has it."""
     if not isinstance(version, int) or isinstance(version, bool):
         raise InvalidCall(
             "an opset is neither a whole number nor a mapping from domains to whole numbers",
@@ -171,7 +170,7 @@ def _check_version(domain: str, version: int, graph: Graph, runtime: Runtime | N
 
 
 def is_as_written(graph: Graph, target: Target, domains: Collection[str] | None = None) -> bool:
-    """Whether every node is written for the versions of a target already, and no runtime limits what it takes."""
+    """Whether every node is written for the target's versions already, and no runtime limits the ops."""
     opsets = target.opsets
     if target.runtime is not None:
         return False

@@ -1,4 +1,4 @@
-"""Attributes of nodes, from and to ``AttributeProto``."""
+"""Conversion of node attributes from and to ``AttributeProto``."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tenonnx.graph.types import MapType, OptionalType, SequenceType, SparseTenso
 
 @dataclass(frozen=True, slots=True)
 class AttributeReference:
-    """In the body of a function: the attribute of the call that is meant, and its type code."""
+    """In a function body: a reference to an attribute of the call, with its type code."""
 
     refers_to: str
     kind: int
 
 
-#: What attributes need of the reader or writer: subgraphs are read and written in their scope.
+#: reader and writer callbacks for subgraphs, which depend on the enclosing scope
 ReadGraph = Callable[[onnx.GraphProto], Graph]
 WriteGraph = Callable[[Graph, onnx.GraphProto], None]
 
 
 def text(raw: bytes) -> str | bytes:
-    """A string attribute; bytes that are no UTF-8 stay bytes."""
+    """A decoded string attribute; bytes that are not UTF-8 are returned as bytes."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -40,9 +40,9 @@ def text(raw: bytes) -> str | bytes:
 def read_attribute(
     proto: AttributeProto, read_graph: ReadGraph, files: ExternalFiles | None = None, *, in_function: bool = False
 ) -> Any:
-    """The value of an attribute, whose tensors may lie in ``files``.
+    """The value of an attribute; its tensors may be in ``files``.
 
-    Raises ``InvalidModel`` for a type that does not exist.
+    Raises ``InvalidModel`` for an unknown type.
     """
     if proto.ref_attr_name:
         if not in_function:
@@ -66,7 +66,7 @@ def read_attribute(
     return [_read_item(item, each, proto.name, files) for each in held]
 
 
-#: The field of each type of attribute, and the type of the items of a list, which else is that itself.
+#: Field of each attribute type, and the type of list items; for other types, the type itself.
 _FIELDS: Mapping[int, tuple[str, int]] = {
     getattr(AttributeProto, name): (field, getattr(AttributeProto, item))
     for item, single, several in (
@@ -102,7 +102,7 @@ def _read_type(name: str, declared: onnx.TypeProto) -> Type:
 
 
 def _guess(proto: AttributeProto) -> int:
-    """The type of an attribute that does not say: files of the first IR version need not."""
+    """The type of an attribute without one, which the first IR version allowed."""
     several = [kind for kind, (field, item) in _FIELDS.items() if kind != item and len(getattr(proto, field))]
     single = [kind for kind, (field, item) in _FIELDS.items() if kind == item and proto.HasField(field)]
     return next(iter((*several, *single)), AttributeProto.UNDEFINED)
@@ -111,7 +111,7 @@ def _guess(proto: AttributeProto) -> int:
 def write_attribute(
     name: str, value: Any, proto: AttributeProto, write_graph: WriteGraph, *, is_float: bool = False
 ) -> None:
-    """Fill a message with an attribute. ``is_float`` says that whole numbers are floats there."""
+    """Fill a message with an attribute. ``is_float`` means that integers are written as floats."""
     proto.name = name
     match value:
         case AttributeReference():
@@ -153,7 +153,8 @@ def _write_list(values: list[Any], proto: AttributeProto, write_graph: WriteGrap
     elif isinstance(first, str | bytes):
         proto.type = AttributeProto.STRINGS
         proto.strings.extend(map(_encoded, values))
-    elif is_float or any(issubclass(kind, float) for kind in set(map(type, values))):  # millions of items, few types
+    # fast for millions of items, which have few types
+    elif is_float or any(issubclass(kind, float) for kind in set(map(type, values))):
         proto.type = AttributeProto.FLOATS
         proto.floats.extend(map(float, values))
     elif isinstance(first, int):
@@ -182,13 +183,13 @@ def _encoded(value: str | bytes) -> bytes:
 
 
 def is_external(value: Any) -> bool:
-    """Whether the value of an attribute is a tensor, or a list with one, whose contents lie in an external file."""
+    """Whether an attribute is, or has in a list, a tensor with external contents."""
     items = value if isinstance(value, list) else (value,)
     return any(isinstance(item, TensorContents | SparseContents) and item.is_external for item in items)
 
 
 def inline_tensors(function: onnx.FunctionProto, files: ExternalFiles | None) -> onnx.FunctionProto:
-    """The function with the contents of external tensors in the message; itself where there are none."""
+    """The function with external tensors inlined in its message; unchanged if there are none."""
     if not any(_external_tensors(function)):
         return function
     inlined = onnx.FunctionProto()
@@ -199,7 +200,7 @@ def inline_tensors(function: onnx.FunctionProto, files: ExternalFiles | None) ->
 
 
 def _external_tensors(message: Any) -> Iterator[onnx.TensorProto]:
-    """The tensors in a message, and in those that it holds, whose contents lie in an external file."""
+    """Tensors with external contents in a message and its nested messages."""
     if isinstance(message, onnx.TensorProto):
         yield from [message] if message.data_location == onnx.TensorProto.EXTERNAL else []
         return

@@ -1,4 +1,4 @@
-"""Local functions: ops that a model defines for itself. They win over the ops of packages."""
+"""Model-local functions. They have priority over ops of packages."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tenonnx.registry.registry import Registry, canonical_domain
 
 FunctionKey = tuple[str, str, str]
 
-#: Fills a graph from its message.
+#: Fills a graph from a message.
 ReadGraph = Callable[[onnx.GraphProto, Graph, Resolver], Graph]
 
 
 class Function(Op):
-    """An op whose body is the graph of a ``FunctionProto``; ``proto`` is that message."""
+    """An op whose body is the graph of a ``FunctionProto``, stored in ``proto``."""
 
     def __init__(self, proto: onnx.FunctionProto, read_body: Callable[[], Graph]) -> None:
         inputs = tuple(Input(name, optional=True) for name in proto.input)
@@ -32,21 +32,21 @@ class Function(Op):
         super().__init__(
             self._expand, proto.name, domain=canonical_domain(proto.domain), signature=Signature(inputs, attributes)
         )
-        del self.pure  # what the body does is not known before it is read
+        del self.pure  # unknown until the body is read, so a cached property instead
         self.proto = proto
         self._read_body = read_body
 
     @cached_property
     def body(self) -> Graph:
-        """The graph that a call stands for, read on first use: functions may call each other in any order."""
+        """The body, read on first use, as functions may call each other in any order."""
         body = self._read_body()
         body.fixed = f'what the function "{self.name}" of the model is'
         return body
 
     @cached_property
     def pure(self) -> bool:  # type: ignore[override]
-        """Whether nothing that the body calls draws random numbers."""
-        self.pure = True  # meanwhile, for a body that calls itself; its expansion refuses that
+        """Whether the body calls no op that draws random numbers."""
+        self.pure = True  # temporary value for a recursive body, whose expansion is refused
         return all(getattr(node.op, "pure", True) for node in self.body.walk())
 
     def _expand(self, *inputs: Value | None, **attributes: Any) -> tuple[Value | None, ...]:
@@ -56,7 +56,7 @@ class Function(Op):
 def read_functions(
     model: onnx.ModelProto, registry: Registry, read_graph: ReadGraph, files: ExternalFiles | None = None
 ) -> dict[FunctionKey, Operator]:
-    """The functions of a model by (domain, name, overload); tensors of theirs that lie in ``files`` are read."""
+    """The functions of a model by (domain, name, overload); ``files`` holds their external tensors."""
     found: dict[FunctionKey, Operator] = {}
     made = []
     for stored in model.functions:
@@ -65,7 +65,7 @@ def read_functions(
         reader = _FunctionReader(proto, model, found, registry, read_graph)
         function = found[key] = Function(proto, reader.body)
         made.append((function, reader))
-    for function, reader in made:  # a default may be a graph, whose nodes may call any of the functions
+    for function, reader in made:  # in a second pass: a default may be a graph, whose nodes may call any function
         defaults = {each.name: read_attribute(each, reader.graph) for each in reader.proto.attribute_proto}
         attributes = {**function.signature.attributes, **defaults}
         function.signature = function.signature._replace(attributes=attributes)
@@ -73,7 +73,7 @@ def read_functions(
 
 
 class _FunctionReader:
-    """Reads what belongs to one function."""
+    """Reads one function."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class _FunctionReader:
         return self.graph(body)
 
     def graph(self, proto: onnx.GraphProto) -> Graph:
-        """A graph that calls what the function may call, and reads no value from outside."""
+        """Read a graph that calls what the function may call, and captures nothing."""
         resolver = Resolver(self.registry, self.opsets, self.model.ir_version, in_function=True)
         resolver.functions = self.functions
         return self.read_graph(proto, Graph(proto.name, opsets=self.opsets), resolver)

@@ -1,4 +1,4 @@
-"""The IR version of a file, and fields that older versions lack."""
+"""The IR version of a file, and removal of fields that older versions lack."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tenonnx.graph.graph import Graph
 from tenonnx.graph.types import SparseTensorType, TensorType
 from tenonnx.transforms.runtimes import Runtime
 
-#: Fields that only say something beside what a model computes, by the IR version that brought them: readers of older
-#: ones refuse a file for its number, not for these, so that they are left out.
+#: Fields without influence on results, by the IR version that introduced them. Readers of older versions reject the
+#: file for its IR version, so these fields are removed.
 _NOTES = {
     "quantization_annotation": (5, "quantization annotations"),
     "training_info": (7, "training information"),
@@ -25,10 +25,10 @@ _NOTES = {
 
 
 def ir_version(graph: Graph, runtime: Runtime | None = None) -> int:
-    """The graph's own IR version, else that of the release that brought its opsets or what its contents need.
+    """The graph's own IR version, else the one that its contents or the ONNX release of its opsets need.
 
-    Raises ``NotRepresentable`` where a target reads no IR version that can hold the contents. An opset needs none by
-    itself, so that the one it was published with gives way to a target.
+    Raises ``NotRepresentable`` if the target's IR version cannot hold the contents. An opset itself needs no IR
+    version, so a target may lower the one that was released with it.
     """
     needed = max(_needs(graph))[0]
     wanted = graph.ir_version or max(needed, _published_ir_version(graph))
@@ -46,7 +46,7 @@ def ir_version(graph: Graph, runtime: Runtime | None = None) -> int:
 
 
 def check_ir_version(graph: Graph, wanted: int) -> None:
-    """Raise ``NotRepresentable``, naming what cannot be said, unless a file of an IR version can hold the graph."""
+    """Raise ``NotRepresentable``, naming the unsupported features, if a file of an IR version cannot hold the graph."""
     needed, newest = max(_needs(graph))[0], onnx.IR_VERSION
     if not needed <= wanted <= newest:
         raise NotRepresentable(
@@ -56,9 +56,9 @@ def check_ir_version(graph: Graph, wanted: int) -> None:
 
 
 def leave_out_notes(model: onnx.ModelProto) -> dict[str, int]:
-    """Leave what its IR version does not have out of a message; how many things have lost what.
+    """Remove fields that the message's IR version lacks and that do not affect results; returns counts.
 
-    That is what only says something beside the model: ``{"metadata of nodes": 54}``.
+    The counts are by description: ``{"metadata of nodes": 54}``.
     """
     newest = max(version for version, _ in _NOTES.values())
     return {} if model.ir_version >= newest else dict(Counter(_left_out(model, model.ir_version)))
@@ -79,16 +79,16 @@ def _left_out(message: Any, version: int) -> Iterator[str]:
 
 
 def _has_more(node: onnx.NodeProto) -> bool:
-    """Whether a node may hold notes: to list the fields of thousands takes long."""
+    """Whether a node may have such fields; a fast check, as listing the fields of thousands of nodes is slow."""
     return bool(node.metadata_props or node.device_configurations) or any(a.type not in _FLAT for a in node.attribute)
 
 
-#: The kinds of attributes that hold no other message.
+#: Attribute types without nested messages.
 _FLAT = frozenset(
     getattr(onnx.AttributeProto, kind) for kind in ("INT", "FLOAT", "STRING", "INTS", "FLOATS", "STRINGS")
 )
 
-#: How messages that may hold notes are called.
+#: Names of messages in descriptions.
 _CALLED = {
     "ModelProto": "the model",
     "GraphProto": "graphs",
@@ -103,7 +103,7 @@ _CALLED = {
 
 
 def _needs(graph: Graph) -> Iterator[tuple[int, str]]:
-    """The IR versions that contents need, each with what does so. Readers skip the metadata of nodes."""
+    """The IR versions that contents need, with the reasons. Node metadata is not included, as readers skip it."""
     yield 4, "an ONNX file"
     kinds = (value.type for each in graph.nested() for value in each.values())
     for dtype in {kind.dtype for kind in kinds if isinstance(kind, TensorType | SparseTensorType)}:
@@ -118,12 +118,12 @@ def _needs(graph: Graph) -> Iterator[tuple[int, str]]:
 
 
 def _said(graph: Graph, limit: int) -> str:
-    """Features that need more than an IR version."""
+    """The features that need a newer IR version than ``limit``."""
     return ", ".join(sorted({f"{what} (IR version {version})" for version, what in _needs(graph) if version > limit}))
 
 
 def _published_ir_version(graph: Graph) -> int:
-    """The IR version of the ONNX release that brought the opsets."""
+    """The IR version of the ONNX release that introduced the opsets."""
     from onnx import helper
 
     imports = [

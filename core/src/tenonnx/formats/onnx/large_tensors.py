@@ -1,4 +1,4 @@
-"""Large files without copies: the message of a model, and its large tensors as parts of the bytes that were read."""
+"""Zero-copy reading of large files: the message without its large tensors, and views of the file's bytes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from tenonnx.formats.external import LARGE
 from tenonnx.formats.onnx.wire import GRAPH, INITIALIZER, RAW_DATA, fields, header
 
-#: Smaller files are parsed as they are: copies of their tensors cost little.
+#: Smaller files are parsed as they are, since copies of their tensors are cheap.
 LARGE_FILE = 1 << 26
 
 
 def without_large_tensors(data: bytes) -> tuple[bytes, Mapping[int, memoryview]]:
-    """The message of a model without the bytes of large initializers, and these by the number of the initializer.
+    """The message of a model without the bytes of large initializers, and these by initializer index.
 
-    A message copies what it holds, and gives copies of it. What is small or malformed is left to the parser.
+    Protobuf copies bytes on parsing and on access. Small or malformed files are left to the parser.
     """
     if len(data) < LARGE_FILE:
         return data, {}
@@ -25,7 +25,7 @@ def without_large_tensors(data: bytes) -> tuple[bytes, Mapping[int, memoryview]]
 
 
 def _divided(data: memoryview) -> tuple[bytes, Mapping[int, memoryview]]:
-    """Both parts. Raises ``ValueError`` and ``IndexError`` where the message is malformed or has several graphs."""
+    """Split the message. Raises ``ValueError`` and ``IndexError`` if it is malformed or has several graphs."""
     [(graph, start, end)] = [place for tag, *place in fields(data, 0, len(data)) if tag == GRAPH]
     large: dict[int, memoryview] = {}
     pieces: list[bytes | memoryview] = []

@@ -1,4 +1,4 @@
-"""Serialization of a graph at its own versions, with the initializers apart."""
+"""Serialization of a graph at its own versions, with separate initializers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _read_from: ContextVar[tuple[Graph, onnx.ModelProto, Initializers] | None] = Con
 
 @contextmanager
 def read_back(model: onnx.ModelProto, initializers: Initializers, registry: Any) -> Iterator[Graph]:
-    """The graph of a message. As long as it is looked at here, which nobody edits, its message is not built again."""
+    """The graph of a message, for use without edits: serializing it within the block returns that message."""
     graph = read_parts(model, initializers, registry)
     token = _read_from.set((graph, model, initializers))
     try:
@@ -38,7 +38,7 @@ def read_back(model: onnx.ModelProto, initializers: Initializers, registry: Any)
 
 
 def as_message(graph: Graph) -> tuple[onnx.ModelProto, Initializers]:
-    """A graph as it stands: the message, which may be changed, without the initializers, and these."""
+    """Serialize a graph as it is: a modifiable message without initializers, and the initializers."""
     known = _read_from.get()
     if known is None or known[0] is not graph:
         return model_and_initializers(graph)
@@ -49,15 +49,15 @@ def as_message(graph: Graph) -> tuple[onnx.ModelProto, Initializers]:
 
 @in_registry_of_graph
 def message_of(graph: Graph, *, training_state: bool = False) -> tuple[onnx.ModelProto, Initializers]:
-    """A graph at its own versions: its message without the initializers, and these.
+    """Serialize a graph at its own versions: a message without initializers, and the initializers.
 
-    What was added to it is written for these versions, as by ``export`` without options. Raises ``NotRepresentable``
-    for a node that has no form there.
+    Nodes added to the graph are adapted to these versions, as by ``export`` without options. Raises
+    ``NotRepresentable`` for a node that cannot be expressed.
     """
     check_whole(graph)
     target, written = target_for(graph), graph
     if not is_as_written(graph, target):
-        from tenonnx.transforms.retarget import retarget_to  # whose import takes longer than the rest of this
+        from tenonnx.transforms.retarget import retarget_to  # imported lazily, as it is slow
 
         written = retarget_to(graph, target).graph
     model, initializers = as_message(written)
@@ -70,7 +70,7 @@ def message_of(graph: Graph, *, training_state: bool = False) -> tuple[onnx.Mode
 
 
 def name_packages(found: Mapping[str, str], model: onnx.ModelProto) -> None:
-    """Say in the metadata which packages of others gave the graph its ops."""
+    """Record the third-party packages of the graph's ops in the metadata."""
     entry = next((entry for entry in model.metadata_props if entry.key == PACKAGES), None)
     if found:
         (entry or model.metadata_props.add(key=PACKAGES)).value = json.dumps(found)
@@ -86,9 +86,9 @@ def write(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Write a message and its initializers to a stream, or to a file: native if it is called so, else ONNX.
+    """Write a message and its initializers to a stream or a file: native for ``*.safetensors``, else ONNX.
 
-    Tensors of at least ``threshold`` bytes go to a data file beside an ONNX file; with None those do that did.
+    Tensors of at least ``threshold`` bytes go to a data file of an ONNX file; with None, those that were external.
     """
     from tenonnx.formats.native import is_native
     from tenonnx.formats.native import write as write_native
@@ -104,11 +104,11 @@ def write(
 def save(
     graph: Graph, path: str | os.PathLike[str], *, overwrite: bool = False, training_state: bool | None = None
 ) -> None:
-    """Write ``graph`` at the opsets that it has: ``*.safetensors`` as a native file, other paths as ONNX.
+    """Write ``graph`` at its own opsets: ``*.safetensors`` as a native file, other paths as ONNX.
 
-    An ONNX file has the bytes that ``tenonnx.export`` without options writes. ``training_state`` says whether the file
-    has what an optimizer needs to go on; if None, a native file has it. Raises ``NotRepresentable`` for a node that has
-    no form at these opsets; then nothing is written.
+    An ONNX file is identical to that of ``tenonnx.export`` without options. ``training_state`` selects whether the
+    optimizer state is written; None writes it to native files only. Raises ``NotRepresentable`` for a node that these
+    opsets cannot express; then nothing is written.
     """
     from tenonnx.formats.native import is_native
 

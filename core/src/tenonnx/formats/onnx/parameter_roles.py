@@ -13,14 +13,14 @@ from tenonnx.graph.training import Role
 if TYPE_CHECKING:
     import onnx
 
-#: The entry of ``metadata_props``: names by kind; by name the rows that stay, how contents lie, what they are made of.
+#: Key in ``metadata_props``: variable names by kind, and by name the fixed rows, permutations and sources.
 KEY = "tenonnx.variables"
 
 _KINDS = ("parameter", "frozen", "buffer")
 
 
 def add_roles(roles: Mapping[str, Role], model: onnx.ModelProto) -> None:
-    """Let ``model`` say what its initializers are to training."""
+    """Record the roles of initializers in the metadata of ``model``."""
     told: dict[str, Any] = {}
     for name, role in roles.items():
         if role.kind:
@@ -36,9 +36,9 @@ def add_roles(roles: Mapping[str, Role], model: onnx.ModelProto) -> None:
 
 
 def take_roles(graph: Graph) -> None:
-    """Give the variables of ``graph`` the roles that its file tells. Raises ``InvalidModel`` where it cannot be read.
+    """Set the roles of the variables of ``graph`` from its metadata. Raises ``InvalidModel`` if that is invalid.
 
-    Names that the file does not have any more are passed over.
+    Names of variables that no longer exist are ignored.
     """
     text = graph.metadata.pop(KEY, None)
     if text is None:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def _generated() -> Any:
-    """The generated module of the onnx package, by itself where protobuf makes one class of a message however often.
+    """The generated protobuf module of onnx, imported separately if protobuf tolerates duplicate message classes.
 
-    It is not entered into ``sys.modules``, so that ``import onnx`` later does all that it does otherwise.
+    It is not entered in ``sys.modules``, so that a later ``import onnx`` is complete.
     """
     found = None if "onnx" in sys.modules or api_implementation.Type() != "upb" else find_spec("onnx")
     folder = next(iter(found.submodule_search_locations or ()), "") if found is not None else ""

@@ -1,4 +1,4 @@
-"""Reading: an ONNX model as a graph. Nothing is lost, and tensors are decoded on first use."""
+"""Reading an ONNX model as a graph, without loss; tensors are decoded on first use."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ from tenonnx.registry.registry import Registry, canonical_domain, default_regist
 
 
 def parse_model(data: bytes | memoryview, name: str = "the model") -> onnx.ModelProto:
-    """Bytes as a message. Raises ``InvalidModel`` when they are none."""
+    """Parse a model. Raises ``InvalidModel`` for invalid bytes."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
-    except (DecodeError, RecursionError, UnicodeDecodeError) as error:  # the last where protobuf is Python alone
+    # UnicodeDecodeError is raised by protobuf in pure Python
+    except (DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidModel(
             f"{name} is not an ONNX model: no complete protobuf message, or one that is nested too deeply",
             given=looks_like(data) or f"{len(data)} bytes; {error}",
@@ -47,7 +48,7 @@ def parse_model(data: bytes | memoryview, name: str = "the model") -> onnx.Model
     return model
 
 
-#: A file that is replaced while it is read is read again, so often.
+#: Number of attempts to read a file that is being replaced meanwhile.
 READINGS = 20
 
 
@@ -58,11 +59,10 @@ def read(
     *,
     mapped: bool = True,
 ) -> Graph:
-    """A model as a graph.
+    """Read a model as a graph.
 
-    ``base_dir`` is the folder of its external data; for a path it is that of the file. These are mapped, or else read
-    on first use. Raises ``InvalidModel`` where the model breaks a rule that the graph needs, ``UnsafePath`` where
-    external data lies outside the folder.
+    ``base_dir`` is the folder of external data, by default that of the file. These files are mapped, or else read on
+    first use. Raises ``InvalidModel`` for a broken model, ``UnsafePath`` for external data outside the folder.
     """
     if isinstance(source, onnx.ModelProto):
         model = source
@@ -81,9 +81,9 @@ def read(
 
 
 def _read_path(path: Path, files: ExternalFiles, registry: Registry | None) -> Graph:
-    """The model in a file, with its data as they were at one time, whatever is exported there meanwhile.
+    """Read a file together with its matching data files, even if an export replaces them meanwhile.
 
-    An export may give the name of a data file to another one.
+    A concurrent export may reuse the name of a data file.
     """
     for _ in range(READINGS):
         before = _identity(path)
@@ -101,10 +101,10 @@ def _read_path(path: Path, files: ExternalFiles, registry: Registry | None) -> G
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
-    """Identity of a file, which differs from that of its replacement."""
+    """Identity of a file, which changes when it is replaced."""
     try:
         status = path.stat()
-    except (OSError, ValueError):  # reading it says so
+    except (OSError, ValueError):  # reading reports the error
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size
 
@@ -112,7 +112,7 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
 def read_parts(
     model: onnx.ModelProto, initializers: Sequence[tuple[str, Constant]], registry: Registry | None = None
 ) -> Graph:
-    """A message whose main graph has its initializers apart, as ``model_and_initializers`` gives both, as a graph."""
+    """The graph of a message and its separate initializers, as ``model_and_initializers`` returns them."""
     return _read_model(model, ExternalFiles(None), initializers, registry)
 
 
@@ -130,13 +130,13 @@ def _read_model(
 def _read_file(path: str | os.PathLike[str]) -> bytes:
     try:
         return Path(path).read_bytes()
-    except (OSError, ValueError) as error:  # a NUL in the name
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         what = f'cannot read "{os.fspath(path)}": {getattr(error, "strerror", None) or error}'
         raise InvalidCall(what, do=did_you_mean_file(path)) from error
 
 
 class DeclaredTypes(Mapping[str, Type]):
-    """The types of a graph's ``value_info``, decoded when the first is asked for."""
+    """The types of a graph's ``value_info``, decoded on first access."""
 
     def __init__(self, proto: onnx.GraphProto) -> None:
         self._proto = proto
@@ -162,7 +162,7 @@ class DeclaredTypes(Mapping[str, Type]):
 
 
 def _check_text(texts: Sequence[Any]) -> None:
-    """Raise ``InvalidModel`` for text that is no UTF-8, which protobuf gives as bytes without a word."""
+    """Raise ``InvalidModel`` for text that is not UTF-8, which protobuf silently returns as bytes."""
     if bytes in set(map(type, texts)):
         wrong = next(text for text in texts if isinstance(text, bytes))
         raise InvalidModel("a name or string of the model is not in UTF-8", given=f"{wrong!r:.200}")
@@ -218,12 +218,12 @@ class _ModelReader:
 
 
 def read_closed(proto: onnx.GraphProto, graph: Graph, resolver: Resolver) -> Graph:
-    """A graph that reads nothing from outside."""
+    """Read a graph without captures."""
     return GraphReader(proto, graph, resolver, None, None).read()
 
 
 class GraphReader:
-    """Reads one graph; ``outer`` is the reader of the graph around it, whose values it may capture."""
+    """Reads one graph; ``outer`` is the reader of the enclosing graph, whose values it may capture."""
 
     def __init__(
         self,
@@ -269,10 +269,11 @@ class GraphReader:
                 raise InvalidModel(
                     f'graph "{proto.name}" does not compute its output "{info.name}"', given="no value of that name"
                 )
-            declared = read_declared_type(info)  # also where it is known better, as the writer counts on it
+            declared = read_declared_type(info)  # even if a better type is known, as the writer relies on it
             if output.type is None:
                 output._replace_fields(type=declared)
-            if self.outer is not None and output in graph.outputs:  # onnxruntime gives None for the second one of an If
+            # in an If, onnxruntime returns None for the second of two equal outputs
+            if self.outer is not None and output in graph.outputs:
                 output = self.builder.as_output(output)
             graph.outputs.append(output)
         _check_text([proto.name, *scope, *(node.name for node in graph.nodes)])
@@ -297,7 +298,7 @@ class GraphReader:
         self.graph.variables.append(value)
 
     def _read_nodes(self, protos: Any, *, final: bool = False) -> bool:
-        """Read nodes in order. False when a node reads what only a later one computes, unless ``final``."""
+        """Read nodes in order. Returns False if a node reads the output of a later one, unless ``final``."""
         scope, graph, resolve = self.scope, self.graph, self.resolver.resolve
         read_subgraph, files, in_function = self._read_subgraph, self.files, self.resolver.in_function
         nodes = graph.nodes
@@ -345,9 +346,9 @@ class GraphReader:
         return True
 
     def _sorting_helps(self, error: InvalidModel, nodes: list[Node]) -> bool:
-        """Whether a later node of this very graph computes what is missing; then the nodes read so far are forgotten.
+        """Whether a later node of this graph computes the missing value; then the nodes read so far are discarded.
 
-        A name of a graph further out is left to the reader of that graph: if each retried, time would double per level.
+        Names of enclosing graphs are left to their readers: a retry at each level would take exponential time.
         """
         if not isinstance(error, _Unsorted) or error.proto is not self.proto:
             return False
@@ -368,7 +369,7 @@ class GraphReader:
         return reader.read()
 
     def lookup(self, name: str) -> Value | None:
-        """The value that ``name`` means here: of this graph, or of one around it."""
+        """The value called ``name`` in this graph or an enclosing one."""
         value = self.scope.get(name)
         return value if value is not None else self._from_outside(name)
 
@@ -399,7 +400,7 @@ class GraphReader:
 
 
 class _Unsorted(InvalidModel):
-    """A node reads what a later node computes, of its graph or of one around it: of ``proto``."""
+    """A node reads the output of a later node in the graph ``proto``, its own or an enclosing one."""
 
     def __init__(self, name: str, node: onnx.NodeProto, proto: onnx.GraphProto) -> None:
         self.proto = proto

@@ -1,4 +1,4 @@
-"""Resolution of op names in a file, with checks of the attributes."""
+"""Resolution of op names in a file, with validation of attributes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenonnx.registry.registry import Registry, canonical_domain
 
 @dataclass(slots=True)
 class Resolved:
-    """An op at a version of its domain, and what a node of it may write."""
+    """An op at a version of its domain, with the attributes and inputs that its nodes may have."""
 
     op: Op | Opaque
     version: int
@@ -32,9 +32,9 @@ class Resolved:
 
 
 class Resolver:
-    """Finds each op once for a model, or for the body of one of its functions.
+    """Resolves each op once for a model, or for the body of one of its functions.
 
-    ``assumed`` collects the versions of domains that the file does not import.
+    ``assumed`` collects the assumed versions of domains that the file does not import.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class Resolver:
         self.ir_version = ir_version
         self.assumed: dict[str, int] = {}
         self.functions: Mapping[tuple[str, str, str], Operator] = {}
-        self.unsorted: dict[int, onnx.GraphProto] = {}  # by identity, the graphs whose nodes are known to need sorting
+        self.unsorted: dict[int, onnx.GraphProto] = {}  # graphs known to need sorting, by identity
         self._cache: dict[tuple[str, str], Resolved] = {}
 
     def resolve(self, node: onnx.NodeProto, attributes: Mapping[str, Any], inputs: int) -> tuple[Op | Opaque, int]:
-        """The meaning of a node. Raises ``InvalidModel`` when it writes what the op does not take."""
+        """The op of a node. Raises ``InvalidModel`` for attributes or inputs that the op does not accept."""
         key = (node.domain, node.op_type)
         if self.functions:
             function = self.functions.get((canonical_domain(node.domain), node.op_type, node.overload))
@@ -78,7 +78,7 @@ class Resolver:
         return op, found.version
 
     def version(self, domain: str) -> int:
-        """The version of a domain: what the file imports, else what its IR version implies."""
+        """The version of a domain: the imported one, else the one implied by the IR version."""
         version = self.opsets.get(domain)
         if version is None:
             version = self.assumed.get(domain)
@@ -132,7 +132,7 @@ def _title(node: onnx.NodeProto, found: Resolved) -> str:
 
 
 def _implied_version(domain: str, ir_version: int) -> int:
-    """The version that a file means by not importing a domain: the newest of the ONNX release with its IR version."""
+    """The version implied for a domain that is not imported: the newest of the ONNX release with the IR version."""
     if domain != "ai.onnx" or ir_version < 3:
         return 1
     from onnx.helper import VERSION_TABLE
@@ -142,7 +142,7 @@ def _implied_version(domain: str, ir_version: int) -> int:
 
 
 def _span(least: int, most: float) -> str:
-    """The number of inputs of an op, in words."""
+    """The allowed number of inputs of an op, for messages."""
     if least == most:
         return f"exactly {counted(least, 'input')}"
     return f"at least {counted(least, 'input')}" if most == float("inf") else f"{least} to {most:g} inputs"

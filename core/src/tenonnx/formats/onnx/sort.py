@@ -1,4 +1,4 @@
-"""A stable topological order of the nodes of an untidy file."""
+"""Stable topological sort of the nodes of a file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def sorted_nodes(graph: onnx.GraphProto, known: set[str]) -> list[onnx.NodeProto]:
-    """The nodes in an order in which each comes after what it reads, as near to the file's order as possible.
+    """The nodes in topological order, as close to the file's order as possible.
 
-    Raises ``InvalidModel`` naming a node of a cycle when there is no such order.
+    Raises ``InvalidModel`` naming a node of a cycle.
     """
     nodes = list(graph.node)
     producer = {name: k for k, node in enumerate(nodes) for name in node.output if name}
@@ -45,7 +45,7 @@ def sorted_nodes(graph: onnx.GraphProto, known: set[str]) -> list[onnx.NodeProto
 
 
 def read_names(node: onnx.NodeProto) -> Iterable[str]:
-    """The names that a node reads, those that its subgraphs take from outside included."""
+    """The names that a node reads, including those captured by its subgraphs."""
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
         for graph in [attribute.g, *attribute.graphs] if attribute.HasField("g") or len(attribute.graphs) else []:

@@ -1,4 +1,4 @@
-"""Writing a model to a file, tensor by tensor and without copies in memory."""
+"""Streaming a model to a file tensor by tensor, without copies in memory."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tenonnx.graph.dtypes import DType
 if TYPE_CHECKING:
     import numpy as np
 
-#: A message of more bytes cannot be parsed: then the largest tensors go to a data file.
+#: Maximum size of a message that parsers accept, in bytes; beyond it the largest tensors go to a data file.
 LARGEST_MESSAGE = (1 << 31) - (1 << 24)
 
-#: How many bytes of a tensor that can be had in rows are made at a time.
+#: Size of the pieces, in bytes, in which a row-wise constant is produced.
 _PIECE = 4 << 20
 
-#: Beyond this size a tensor is external wherever the message would grow too large.
+#: Tensors of at least this many bytes may become external if the message would be too large.
 _SPILLED = 1024
 
 
@@ -48,10 +48,10 @@ def write_file(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Write a model and, where needed, one data file beside it; both appear or nothing changes.
+    """Write a model and, if needed, one data file; both appear or nothing changes.
 
-    Tensors of at least ``threshold`` bytes become external. With None those stay external that were. The data file of
-    the model that is replaced is removed where it is that model's own.
+    Tensors of at least ``threshold`` bytes become external; with None, those that were external. The replaced model's
+    own data file is removed.
     """
     with AtomicWriter(path, overwrite=overwrite) as writer:
         write_files(writer, model, initializers, threshold)
@@ -60,7 +60,7 @@ def write_file(
 def write_files(
     writer: AtomicWriter, model: onnx.ModelProto, initializers: Initializers, threshold: int | None
 ) -> None:
-    """Write a model and its data file by a writer that goes on to give them their names."""
+    """Write a model and its data file with a writer that renames them later."""
     inline, external = _divide(model, initializers, threshold)
     entries: dict[str, TensorProto] = {}
     if external:
@@ -74,11 +74,11 @@ def write_files(
 
 
 def write_stream(stream: BinaryIO, model: onnx.ModelProto, initializers: Initializers) -> None:
-    """Write a model to a binary stream, every tensor inline. Raises ``InvalidCall`` where it does not take that."""
+    """Write a model to a binary stream, with all tensors inline. Raises ``InvalidCall`` if writing fails."""
     inline = {name for name, _ in initializers}
     try:
         _write_message(stream, model, {}, inline, initializers)
-    except (OSError, ValueError, TypeError) as error:  # full, closed, or one for text
+    except (OSError, ValueError, TypeError) as error:  # disk full, closed, or a text stream
         raise InvalidCall(
             "cannot write binary data to the stream",
             given=f"{type(stream).__name__}: {error}",
@@ -87,7 +87,7 @@ def write_stream(stream: BinaryIO, model: onnx.ModelProto, initializers: Initial
 
 
 def _divide(model: onnx.ModelProto, initializers: Initializers, threshold: int | None) -> tuple[set[str], Initializers]:
-    """The names of the tensors to keep inline, and the tensors to write outside in the order of their old places."""
+    """The names of inline tensors, and the external tensors in the order of their former places."""
     external = []
     total = model.ByteSize()
     for name, contents in initializers:
@@ -124,7 +124,7 @@ def _write_external(file: BinaryIO, location: str, tensors: Initializers) -> dic
 
 
 def packed_source(contents: Constant, name: str) -> Region | Pieces | Any:
-    """Source of the packed bytes of a tensor: an external file, memory, or a function that makes pieces."""
+    """The packed bytes of a tensor as a source for the writer: a region of a file, memory, or pieces."""
     region = contents.region if isinstance(contents, TensorContents | MappedContents) else None
     if region is not None:
         return region
@@ -137,14 +137,14 @@ def packed_source(contents: Constant, name: str) -> Region | Pieces | Any:
 
 
 def _pieces(contents: RowConstant, length: int, name: str) -> Iterator[Any]:
-    """A tensor in runs of rows, each of whole bytes."""
+    """A tensor in runs of rows, each a multiple of whole bytes."""
     count = max(1, _PIECE * length // packed_bytes(contents.type)) + 7 & ~7
     for start in range(0, length, count):
         yield _raw(contents.rows(start, min(start + count, length)), contents.type.dtype, name)
 
 
 def _raw(array: np.ndarray[Any, Any], dtype: DType, name: str) -> Any:
-    """The bytes of an array as a file has them, without a copy where it has them already."""
+    """The packed bytes of an array, without a copy if its memory has the format of files."""
     if dtype.bits >= 8 and sys.byteorder == "little" and array.flags.c_contiguous:
         return array.reshape(-1).view("uint8")
     return array_to_proto(array, dtype, name).raw_data
@@ -157,7 +157,7 @@ def _write_message(
     inline: set[str],
     initializers: Initializers,
 ) -> None:
-    """Serialize piece by piece: the concatenation of serialized fields is the serialized message."""
+    """Serialize piecewise: the concatenation of serialized fields is the serialized message."""
     head, graph = onnx.ModelProto(), model.graph
     copy_fields(model, head, without=("graph",))
     body = graph.SerializeToString()
@@ -181,13 +181,13 @@ def _size(name: str, contents: Constant, entries: Mapping[str, TensorProto], inl
 
 
 def _is_streamed(name: str, contents: Constant, inline: set[str]) -> bool:
-    """Whether the raw contents follow the rest of the tensor's message, from where they lie."""
+    """Whether the raw contents are written after the tensor's message, directly from their source."""
     read_inline = isinstance(contents, TensorContents) and contents.region is None and contents.raw is None
     return name in inline and not read_inline and contents.type.dtype is not DType.string
 
 
 def _message_of(name: str, contents: Constant, entries: Mapping[str, TensorProto], inline: set[str]) -> TensorProto:
-    """The tensor's message, without its contents where these are streamed."""
+    """The tensor's message, without contents if these are streamed."""
     if name not in inline:
         return entries[name]
     if _is_streamed(name, contents, inline):
@@ -196,7 +196,7 @@ def _message_of(name: str, contents: Constant, entries: Mapping[str, TensorProto
 
 
 def without_contents(name: str, contents: Constant) -> TensorProto:
-    """A tensor's message as far as it does not hold or place the contents."""
+    """A tensor's message without contents and their location."""
     message = TensorProto(name=name, data_type=int(contents.type.dtype), dims=static_dims(contents))
     if isinstance(contents, TensorContents):
         if contents.proto.HasField("doc_string"):

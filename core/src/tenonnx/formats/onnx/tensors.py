@@ -17,17 +17,17 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.types import TensorType
 from tenonnx.op.binding import UNFORESEEN
 
-#: Initializers by the name that they have in the file, apart from the message so that they can be streamed.
+#: Initializers by their names in the file, separate from the message so that they can be streamed.
 Initializers = list[tuple[str, Constant]]
 
-#: No tensor may claim more elements than this: it keeps products of dims far from overflow.
+#: Maximum number of elements that a tensor may declare, so that products of dims cannot overflow.
 MAXIMUM_ELEMENTS = 1 << 48
 
 
 class TensorContents(Contents):
-    """The contents of a ``TensorProto``: inline, or in a ``region`` of an external file that is mapped on first use.
+    """Contents of a ``TensorProto``: inline, or in a ``region`` of an external file that is mapped on first use.
 
-    ``raw`` has the bytes of a large one in the place of its message.
+    ``raw`` holds the bytes of a large tensor that were removed from its message.
     """
 
     __slots__ = ("_array", "proto", "raw", "region", "type")
@@ -39,7 +39,7 @@ class TensorContents(Contents):
         self.region = self._region(files) if proto.data_location == TensorProto.EXTERNAL else None
         self.raw = raw
         if raw is not None and (self.region is not None or self.type.dtype is DType.string or len(raw) != self.nbytes):
-            proto.raw_data, self.raw = bytes(raw), None  # decoding it says what is wrong
+            proto.raw_data, self.raw = bytes(raw), None  # decoding the message reports the error
 
     @property
     def nbytes(self) -> int:
@@ -51,7 +51,7 @@ class TensorContents(Contents):
 
     @property
     def is_raw_outside(self) -> bool:
-        """Whether the bytes lie outside of the message."""
+        """Whether the bytes are not in the message."""
         return self.region is not None or self.raw is not None
 
     def _region(self, files: ExternalFiles | None) -> Region:
@@ -80,7 +80,7 @@ class TensorContents(Contents):
                 elif self.proto.HasField("raw_data"):
                     array = from_raw(memoryview(self.proto.raw_data), self.type)
                 else:
-                    from onnx import numpy_helper  # few tensors need more of onnx than its messages
+                    from onnx import numpy_helper  # imported lazily, as few tensors need it
 
                     array = numpy_helper.to_array(self.proto)
                     self._check_range(array)
@@ -92,14 +92,14 @@ class TensorContents(Contents):
         return self._array
 
     def _texts(self) -> np.ndarray[Any, Any]:
-        """Texts one by one: numpy's own arrays of text give all of them the length of the longest."""
+        """Decode strings to an object array; numpy's string arrays would pad all to the longest."""
         texts = self.proto.string_data
         array = np.empty(len(texts), object)
         array[:] = [text.decode("utf-8") for text in texts]
         return array.reshape(self.proto.dims)
 
     def _check_range(self, array: np.ndarray[Any, Any]) -> None:
-        """Raise ``InvalidModel`` where the field of 32 bits that holds smaller integers holds what is none of them."""
+        """Raise ``InvalidModel`` if an element of int32_data exceeds the range of a smaller integer type."""
         dtype, stored = self.type.dtype, self.proto.int32_data
         if stored and dtype.is_integer and dtype.bits in (8, 16):
             wrong = np.asarray(stored) != array.reshape(-1)
@@ -110,7 +110,7 @@ class TensorContents(Contents):
                 )
 
     def rows(self, start: int, stop: int) -> np.ndarray[Any, Any]:
-        """Those of a tensor in a file are read each time, and neither mapped nor kept."""
+        """Read rows; those of an external tensor are read from the file each time, neither mapped nor cached."""
         dims, bits = static_dims(self), self.type.dtype.bits
         if self.region is None or self._array is not None or not dims:
             return self.array()[start:stop]
@@ -124,7 +124,7 @@ class TensorContents(Contents):
 
 
 class MappedContents(Contents):
-    """The packed contents of a tensor in a range of a file, mapped on first use."""
+    """Packed contents of a tensor in a range of a file, mapped on first use."""
 
     __slots__ = ("_array", "region", "type")
 
@@ -146,7 +146,7 @@ class MappedContents(Contents):
 
 
 class SparseContents(Contents):
-    """The contents of a ``SparseTensorProto``, dense on first use. Raises ``LimitExceeded`` where that is too large."""
+    """Contents of a ``SparseTensorProto``, densified on first use. Raises ``LimitExceeded`` if that is too large."""
 
     __slots__ = ("_array", "_indices", "_values", "proto", "type")
 
@@ -182,7 +182,7 @@ class SparseContents(Contents):
         return self._array
 
     def inline_proto(self) -> onnx.SparseTensorProto:
-        """The message, with the parts that lie in external files."""
+        """The message with external contents inlined."""
         if not self.is_external:
             return self.proto
         proto = onnx.SparseTensorProto(dims=self.proto.dims)
@@ -192,7 +192,7 @@ class SparseContents(Contents):
 
 
 def _flat_positions(indices: np.ndarray[Any, Any], dims: tuple[int, ...], values: np.ndarray[Any, Any]) -> Any:
-    """Flat positions of the values of a sparse tensor in the dense one. Raises ``ValueError`` for invalid ones."""
+    """Flat positions of a sparse tensor's values in the dense one. Raises ``ValueError`` for invalid positions."""
     if indices.dtype != np.int64 or indices.ndim not in (1, 2) or values.ndim != 1 or len(indices) != len(values):
         raise ValueError(f"there are {values.shape} values, and {indices.dtype} indices of shape {indices.shape}")
     sizes = (math.prod(dims),) if indices.ndim == 1 else dims
@@ -208,7 +208,7 @@ def _malformed(name: str, kind: TensorType, error: Exception) -> InvalidModel:
 
 
 def tensor_type(proto: TensorProto) -> TensorType:
-    """The type that a tensor message declares. Raises ``InvalidModel`` for dims or dtypes that cannot be."""
+    """The type that a tensor message declares. Raises ``InvalidModel`` for invalid dims or dtypes."""
     dims = tuple(proto.dims)
     if dims:
         _check_dims(proto.name, dims)
@@ -248,12 +248,12 @@ def packed_bytes(kind: TensorType) -> int:
 
 
 def static_dims(contents: Constant) -> list[int]:
-    """The dims of static contents, which are all known."""
+    """The dims of static contents, all of which are ints."""
     return [dim for dim in contents.type.shape or () if isinstance(dim, int)]
 
 
 def from_raw(raw: memoryview, kind: TensorType) -> np.ndarray[Any, Any]:
-    """The array in the bytes of a tensor's packed form; a view of them where an element fills its bytes."""
+    """The array of a tensor's packed bytes; a view if elements are whole bytes."""
     dims = tuple(d for d in kind.shape or () if isinstance(d, int))
     if kind.dtype.bits < 8:
         from onnx import numpy_helper
@@ -265,7 +265,7 @@ def from_raw(raw: memoryview, kind: TensorType) -> np.ndarray[Any, Any]:
 
 
 def to_proto(contents: Constant, name: str) -> TensorProto:
-    """Static contents as a message: the one they were read from where there is one that holds or places them."""
+    """Static contents as a message: the original one if it has the contents or their location."""
     if isinstance(contents, TensorContents) and contents.raw is not None:
         return to_inline_proto(contents, name)
     if isinstance(contents, TensorContents):
@@ -279,7 +279,7 @@ def to_proto(contents: Constant, name: str) -> TensorProto:
 
 
 def to_inline_proto(contents: Constant, name: str) -> TensorProto:
-    """Static contents as a message that holds them, wherever they lie."""
+    """Static contents as a message with inline data."""
     outside = None
     if isinstance(contents, TensorContents):
         outside = contents.raw if contents.region is None else contents.region.view()
@@ -294,7 +294,7 @@ def to_inline_proto(contents: Constant, name: str) -> TensorProto:
 
 
 def array_to_proto(array: np.ndarray[Any, Any], dtype: DType, name: str) -> TensorProto:
-    """An array as a message, in raw form but for strings."""
+    """An array as a message with raw data, or with string_data for strings."""
     if dtype is DType.string:
         proto = TensorProto(name=name, data_type=int(dtype), dims=array.shape)
         proto.string_data.extend(s if isinstance(s, bytes) else str(s).encode() for s in array.reshape(-1))

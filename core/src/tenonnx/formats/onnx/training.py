@@ -1,4 +1,4 @@
-"""Training state in a model: its tensors are initializers, its settings one entry of the metadata."""
+"""Optimizer state in a model: its tensors are initializers, its settings an entry of the metadata."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from tenonnx.formats.onnx.tensors import Initializers
 
-#: The entry of ``metadata_props`` that names the tensors and holds the settings.
+#: Key in ``metadata_props`` for the names of the tensors and the settings.
 KEY = "tenonnx.training"
 
 
 def add_training_state(graph: Graph, model: onnx.ModelProto, initializers: Initializers) -> Initializers:
-    """``initializers`` and the training state of ``graph``, which ``model`` now announces.
+    """``initializers`` with the training state of ``graph``, which is recorded in the metadata of ``model``.
 
-    Raises ``InvalidCall`` where a tensor of the state has the name of a value of the graph.
+    Raises ``InvalidCall`` if a tensor of the state has the name of a value of the graph.
     """
     state = graph.training_state
     if state is None:
@@ -42,9 +42,9 @@ def add_training_state(graph: Graph, model: onnx.ModelProto, initializers: Initi
 
 
 def take_training_state(graph: Graph) -> None:
-    """Move the training state that a file announces from the variables of ``graph`` to where it belongs.
+    """Move the recorded training state of a file from the variables of ``graph`` to ``training_state``.
 
-    Raises ``InvalidModel`` where the announcement cannot be read or names tensors that the file does not have.
+    Raises ``InvalidModel`` if the metadata is invalid or names tensors that the file does not have.
     """
     text = graph.metadata.pop(KEY, None)
     if text is None:
@@ -71,10 +71,10 @@ def take_training_state(graph: Graph) -> None:
 
 
 def drop_training_state(graph: Graph) -> None:
-    """Forget the training state of ``graph``, announced or not.
+    """Drop the training state of ``graph``, recorded in metadata or not.
 
-    What no metadata announces are variables that no node reads and no output is, which are called as state of a
-    variable, ``w__adam_m``, be it there or not, or ``training__...``.
+    Without metadata these are variables that neither a node nor an output reads, and that are named after a parameter
+    (which may be missing), as ``w__adam_m``, or ``training__...``.
     """
     graph.training_state = None
     used = {value.name for nested in graph.nested() for node in nested.nodes for value in node.uses}

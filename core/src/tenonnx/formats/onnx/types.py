@@ -1,4 +1,4 @@
-"""Types of values, from and to ``TypeProto``."""
+"""Conversion of types from and to ``TypeProto``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def read_type(proto: onnx.TypeProto) -> Type | None:
-    """The type that a message declares, or None when it declares none."""
+    """The type that a message declares, or None."""
     which = proto.WhichOneof("value")
     if which == "tensor_type":
         tensor = proto.tensor_type

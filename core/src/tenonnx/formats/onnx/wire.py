@@ -1,18 +1,18 @@
-"""Protocol buffers on the wire: fields with their tags and lengths (protobuf.dev, "Encoding")."""
+"""The wire format of protocol buffers: fields with tags and lengths (protobuf.dev, "Encoding")."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-#: Tags of fields with their length ahead: the graph of a model, the initializers of a graph, the bytes of a tensor.
+#: Tags of length-delimited fields: the graph of a model, the initializers of a graph, the raw data of a tensor.
 GRAPH, INITIALIZER, RAW_DATA = 0x3A, 0x2A, 0x4A
 
-#: Bytes of a number that is as long as its first bits say, at most.
+#: Maximum length of a varint in bytes.
 _LONGEST = 10
 
 
 def fields(data: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The tag of each field, and where the field, its contents and the next field begin."""
+    """For each field its tag and the offsets of the field, of its contents and of the next field."""
     while at < end:
         field = at
         tag, at = _number(data, at)
@@ -33,7 +33,7 @@ def fields(data: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int,
 
 
 def _number(data: memoryview, at: int) -> tuple[int, int]:
-    """A number of any length, and where it ends."""
+    """A varint and the offset after it."""
     number = 0
     for place in range(_LONGEST):
         byte = data[at + place]
@@ -44,12 +44,12 @@ def _number(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def header(tag: int, length: int) -> bytes:
-    """The tag and length of a field, which so many bytes of contents follow."""
+    """Tag and length of a field with this many bytes of contents."""
     return bytes([tag]) + varint(length)
 
 
 def varint(number: int) -> bytes:
-    """A number in as many bytes as it takes."""
+    """A number as a varint."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""Writing: a graph as an ONNX message. Untouched parts are written back verbatim."""
+"""Writing a graph as an ONNX message. Unmodified parts are written back verbatim."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def to_model(graph: Graph) -> onnx.ModelProto:
 
 @gc_paused()
 def model_and_initializers(graph: Graph, *, tidy: bool = False) -> tuple[onnx.ModelProto, Initializers]:
-    """The model without the initializers of its main graph, and these.
+    """The model without the initializers of its main graph, and these initializers.
 
-    ``tidy`` declares every domain and writes every known type.
+    ``tidy`` declares every domain in use and writes every known type.
     """
     model = onnx.ModelProto()
     if isinstance(graph.origin, onnx.ModelProto):
@@ -56,7 +56,7 @@ def model_and_initializers(graph: Graph, *, tidy: bool = False) -> tuple[onnx.Mo
 
 
 def copy_fields(source: Any, target: Any, without: Sequence[str]) -> None:
-    """Give a message the fields that are set in another one of its kind."""
+    """Copy the fields of a message that are set, except ``without``, to another one of the same type."""
     for field, value in source.ListFields():
         if field.name in without:
             continue
@@ -81,7 +81,7 @@ def _write_opsets(graph: Graph, model: onnx.ModelProto, tidy: bool) -> None:
 
 
 class GraphWriter:
-    """Writes one graph into ``proto``; ``origin`` is the message that it was read from, or None."""
+    """Writes one graph to ``proto``; ``origin`` is the message that it was read from, or None."""
 
     def __init__(
         self, graph: Graph, proto: onnx.GraphProto, origin: onnx.GraphProto | None, ir_version: int, tidy: bool
@@ -94,7 +94,7 @@ class GraphWriter:
         self.roles: dict[str, Role] = {}
 
     def write(self) -> Initializers:
-        """Fill the message, except for its initializers, which are returned; ``roles`` are then those of these."""
+        """Fill the message and return its initializers, whose roles are then in ``roles``."""
         graph, proto, origin = self.graph, self.proto, self.origin
         if origin is not None:
             copy_fields(
@@ -144,7 +144,7 @@ class GraphWriter:
             proto.overload = node.op.proto.overload
 
     def _rewrite_outside(self, attribute: onnx.AttributeProto, value: Any) -> None:
-        """Write an attribute anew where it holds more than its message: names of outer values, external contents."""
+        """Rewrite an attribute that depends on more than its message: names of outer values, external contents."""
         if is_external(value):
             name = attribute.name
             attribute.Clear()
@@ -188,7 +188,7 @@ class GraphWriter:
         write_type(kind, info.type)
 
     def _with_declared_dims(self, kind: Type | None, declared: Type | None) -> Type | None:
-        """A type with the names of dims that a file declared, where nothing better is known than that they are free."""
+        """A type with the dim names that a file declared, for dims of which nothing more is known."""
         if not isinstance(kind, TensorType) or not isinstance(declared, TensorType) or kind.rank != declared.rank:
             return kind
         types = [value.type for value in self.graph.root.all_inputs if isinstance(value.type, TensorType)]
@@ -211,7 +211,7 @@ class GraphWriter:
         return self.tidy and value.type is not None and read_type(declared.type) != value.type
 
     def _write_value_info(self) -> None:
-        """The declared types of inner values that are still there; with ``tidy`` those that are inferred."""
+        """Write the declared types of inner values that still exist; with ``tidy`` the inferred ones."""
         shown = {v.name for v in (*self.graph.all_inputs, *self.graph.outputs)}
         made = {v.name: v for node in self.graph.nodes for v in node.outputs if v is not None}
         if self.tidy or self.graph.root.retyped:
@@ -248,7 +248,7 @@ class GraphWriter:
 
 
 def _is_float(node: Node, name: str) -> bool:
-    """Whether whole numbers in this attribute are floats, as the op declares it."""
+    """Whether integers in this attribute are written as floats, by the op's declaration."""
     if not isinstance(node.op, Op):
         return False
     return signature_at(node.op, node.version).attributes.get(name, name) in node.op.signature.floats
