@@ -1,4 +1,4 @@
-"""Backends that take part in the choice."""
+"""Mocked backends for selection."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import tenonnx as tx
 from tenonnx.registry.discovery import Plugin
 from tenonnx_run import base
 
-#: The group of backends that are not really installed.
+#: entry-point group of the mocked backends
 GROUP = "a group of tests"
 
 
@@ -17,7 +17,7 @@ def _say_that_they_are_ours(monkeypatch, ours):
 
 @pytest.fixture
 def installed(monkeypatch):
-    """The installed backends by name, to be filled."""
+    """Mocked installed backends by name, to be filled."""
     backends = {}
 
     genuine = Plugin.load
@@ -38,6 +38,6 @@ def installed(monkeypatch):
 
 @pytest.fixture
 def third_parties(installed, monkeypatch):
-    """The same as backends that others publish."""
+    """The same as third-party backends."""
     _say_that_they_are_ours(monkeypatch, False)
     return installed

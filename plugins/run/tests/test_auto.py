@@ -1,4 +1,4 @@
-"""The choice of ``auto``: the installed backend of the highest rank that accepts the graph."""
+"""Selection by ``auto``: the highest-ranked installed backend that accepts the graph."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ STATE = {"state": {"w": "next"}}
 
 
 class Ranked:
-    """numpy under another name, which counts what it is asked for."""
+    """numpy under another name, which counts calls."""
 
     def __init__(self, name, speed, error=None, **declared):
         self.name, self.speed, self.error = name, speed, error
@@ -135,7 +135,7 @@ def test_the_names_of_outputs_are_checked(third_parties, given):
         graph().compile("other")(X)
 
 
-# ----- the choice of the user -----------------------------------------------------------------------------------------
+# ----- the user's choice ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

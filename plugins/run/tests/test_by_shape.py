@@ -1,4 +1,4 @@
-"""Programs that are made for the shapes of their feeds."""
+"""Shape-specialized programs."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +12,7 @@ from tenonnx_run.shape_specialized import KINDS, ShapeSpecializedProgram
 
 
 def graph(rows="n"):
-    """``2 * x + w`` and ``w + 1``, where ``w`` has a default."""
+    """``2 * x + w`` and ``w + 1``; ``w`` has a default."""
     made = tx.Graph(opsets={"tiny": 5})
     made.registry = tiny.registry()
     w = made.input("w", "float32", (1,))
@@ -24,7 +24,7 @@ def graph(rows="n"):
 
 @pytest.fixture
 def made():
-    """The shapes of ``x`` that programs were made for."""
+    """The shapes of ``x`` for which programs were compiled."""
     return []
 
 

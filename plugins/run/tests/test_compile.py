@@ -1,4 +1,4 @@
-"""The choice of a backend, and programs of numpy."""
+"""Selection of a backend, and programs of numpy."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tenonnx_run.fallback import RunFailure
 
 
 def graph(**defaults):
-    """``2 * x + w`` and ``w + 1``; ``w`` is an input with a default where that is given."""
+    """``2 * x + w`` and ``w + 1``; ``w`` has a default if one is given."""
     made = tx.Graph(opsets={"tiny": 5})
     made.registry = tiny.registry()
     x = made.input("x", "float32", ("n",))
@@ -25,7 +25,7 @@ X = np.array([1, 2], np.float32)
 
 
 class Stub:
-    """A backend that takes part in the choice, and its own program."""
+    """A mocked backend, and its program."""
 
     backend = "stub"
 

@@ -1,4 +1,4 @@
-"""Feeds: the exact type of an input, numbers that are cast to floats, and other dtypes that cast without loss."""
+"""Feeds: the exact type of an input, casts of numbers to floats, and other lossless casts."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Kernels that the numpy backend prepares for shapes that it has seen."""
+"""Kernels that the numpy backend specializes for observed shapes."""
 
 import tracemalloc
 
@@ -12,7 +12,7 @@ from tenonnx_run.numpy.specialization import MOST_SIGNATURES
 
 
 def registry(log, kernel=lambda X: X * 2.0):
-    """The ops of ``tiny`` and one that doubles, which writes down what its kernels are prepared for."""
+    """The ops of ``tiny`` and one that doubles, which logs the shapes for which its kernels are specialized."""
     made = tiny.registry()
 
     @op("Doubled", domain="tiny", since=1)
@@ -106,7 +106,7 @@ def test_an_error_in_a_kernel_names_the_node():
 
 
 def wavering(dims, length):
-    """A graph in which inputs of sums and opposites die, the last result among them and earlier ones."""
+    """A graph in which inputs of additions and negations are last used, including the latest result."""
     installed = tiny.registry()
     opposite = op("Opposite", domain="tiny", since=1)(lambda X: X)
     opposite.numpy(np.negative)

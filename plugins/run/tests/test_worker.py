@@ -1,4 +1,4 @@
-"""Worker processes: values that pass, limits that kill them, and restarts."""
+"""Worker processes: supported values, limits that kill them, and restarts."""
 
 import os
 import signal

@@ -1,1 +1,1 @@
-"""Running graphs: the numpy backend, feeds, state, and the choice of a backend."""
+"""Running graphs: the numpy backend, feeds, state, and selection of a backend."""

@@ -1,7 +1,7 @@
-"""Selection of a backend: the installed one of the highest rank that accepts the graph, else numpy.
+"""Selection of a backend: the highest-ranked installed one that accepts the graph, else numpy.
 
-The same graph gets the same backend on every machine with the same packages. Nothing is timed and nothing is written. A
-user may give another order in a file, which ``tenonnx bench --choose`` writes and ``TENONNX_BACKEND_CHOICE`` names.
+The choice depends only on the graph and the installed packages: nothing is timed, nothing is written. A file that
+``TENONNX_BACKEND_CHOICE`` names may set another order; ``tenonnx bench --choose`` writes it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CHOICE = "TENONNX_BACKEND_CHOICE"
 
 
 def compile_auto(graph: Graph, strict: bool, options: dict[str, Any]) -> Program:
-    """Compile a graph by the first backend that accepts it; numpy is the last, and says why unless ``strict``."""
+    """Compile a graph with the first backend that accepts it. Numpy is the last, with a warning unless ``strict``."""
     state = options.get("state")
     if state:
         check_state(graph, state)
@@ -46,11 +46,11 @@ def compile_auto(graph: Graph, strict: bool, options: dict[str, Any]) -> Program
         try:
             program = program_of(plugin, backend, graph, True, options)
             return program if strict or has_opaque(graph) else FallbackProgram(program, graph, state)
-        except (UnsupportedOp, NotRepresentable, InvalidModel) as error:  # of the graph, not the plugin
+        except (UnsupportedOp, NotRepresentable, InvalidModel) as error:  # the graph is at fault, not the plugin
             failures.append(error)
         except (Exception, SystemExit) as error:
             if isinstance(error, InvalidCall) and set(options) - {"state"}:
-                refused = refused or error  # the user's options are wrong for this backend
+                refused = refused or error  # this backend does not take the user's options
             else:
                 failures.append(_warned(plugin.failure("failed to compile a graph and is skipped", error)))
     if refused is not None:
@@ -67,9 +67,9 @@ def compile_auto(graph: Graph, strict: bool, options: dict[str, Any]) -> Program
 
 
 def candidates(graph: Graph, options: Mapping[str, Any], failures: list[TenonnxError]) -> list[tuple[Plugin, Backend]]:
-    """The backends that declare to accept a graph, best rank first; those with the options where any has them.
+    """Backends that claim to support the graph, highest rank first; those that take the options, if any does.
 
-    No runtime is imported. Why a backend could not be loaded is added to ``failures``.
+    No runtime is imported. Errors of backends that could not be loaded are appended to ``failures``.
     """
     found: list[tuple[Plugin, Backend]] = []
     for plugin in backends().values():
@@ -90,7 +90,7 @@ def candidates(graph: Graph, options: Mapping[str, Any], failures: list[TenonnxE
 
 
 def chosen_order() -> Sequence[str] | None:
-    """The order of backends in the file that ``TENONNX_BACKEND_CHOICE`` names; None where it names none."""
+    """The order of backends in the file that ``TENONNX_BACKEND_CHOICE`` names; None if it is not set."""
     path = os.environ.get(CHOICE)
     if not path:
         return None
@@ -108,7 +108,7 @@ def chosen_order() -> Sequence[str] | None:
 
 
 def _takes(backend: Backend, graph: Graph, options: Mapping[str, Any]) -> bool:
-    """Whether a backend has these options."""
+    """Whether a backend takes these options."""
     try:
         check_takes("", backend.compile, graph, **options)
     except InvalidCall:

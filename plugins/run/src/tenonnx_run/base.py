@@ -1,4 +1,4 @@
-"""The backend protocol, and finding installed backends."""
+"""The backend protocol and the installed backends."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from tenonnx.registry.hints import provider
 class Backend(Protocol):
     """Interface of a plugin of the group ``tenonnx.backends``: a module or an object.
 
-    Importing it must not import the runtime: ``compile`` does. ``accepts`` reads the optional attributes.
+    Importing the plugin must not import the runtime; ``compile`` imports it. ``accepts`` reads the optional attributes.
     """
 
-    #: The rank: ``auto`` takes the installed backend of the highest rank that accepts the graph.
+    #: Rank: ``auto`` takes the highest-ranked installed backend that accepts the graph.
     speed: int
 
-    #: Optional: the Python module of the runtime. Where it is not installed, ``auto`` passes the backend over.
-    #: runtime: str
+    #: Optional: the Python module of the runtime. If it is not installed, ``auto`` skips the backend. : runtime: str
 
     #: Optional: ops that ``auto`` leaves to other backends, as "Name" or "domain::Name".
     #: unsupported: Collection[str]
@@ -35,27 +34,28 @@ class Backend(Protocol):
     #: Optional: True if the runtime may have kernels of ops that no package defines.
     #: takes_opaque: bool
 
-    #: Optional: ``compilations() -> int``, how often it has compiled for sizes of feeds in this process.
+    #: Optional: ``compilations() -> int``, the number of shape-specific compilations in this process.
 
     def compile(
         self, graph: Graph, *, state: Mapping[str, str] | None = None, strict: bool = False, **options: Any
     ) -> Program:
-        """Make ``graph`` ready to run.
+        """Compile ``graph``.
 
-        Raises ``UnsupportedOp`` when it cannot; unless ``strict``, it may give ``fall_back(graph, ...)`` instead.
+        Raises ``UnsupportedOp`` if the backend cannot run it; unless ``strict``, it may return ``fall_back(graph,
+        ...)``.
         """
         ...
 
 
 def backends() -> dict[str, Plugin]:
-    """The installed backends by name, without importing them; the numpy backend is always there and not listed."""
+    """Installed backends by name, without importing them. Numpy is always available and not listed."""
     return {plugin.name: plugin for plugin in plugins("tenonnx.backends")}
 
 
 def load_backend(name: str) -> Backend:
     """An installed backend other than numpy's.
 
-    Raises ``InvalidCall`` where there is none of this name, ``PluginError`` where it cannot be imported.
+    Raises ``InvalidCall`` for an unknown name, ``PluginError`` if the plugin cannot be imported.
     """
     installed = backends()
     if name not in installed:
@@ -70,7 +70,7 @@ def load_backend(name: str) -> Backend:
 
 
 def is_available(backend: Backend) -> bool:
-    """Whether the runtime of a backend is installed; it is not imported."""
+    """Whether the runtime of a backend is installed, without importing it."""
     runtime = getattr(backend, "runtime", None)
     return runtime is None or find_spec(runtime) is not None
 
@@ -81,12 +81,12 @@ def has_opaque(graph: Graph) -> bool:
 
 
 def takes_opaque(backend: Backend) -> bool:
-    """Whether a backend may have kernels of such ops."""
+    """Whether a backend may have kernels for ops that no installed package defines."""
     return bool(getattr(backend, "takes_opaque", False))
 
 
 def accepts(backend: Backend, graph: Graph, *, trains: bool = False) -> bool:
-    """Whether a backend declares that it runs a graph: by the kinds of nodes, and whether it keeps state."""
+    """Whether a backend claims to support a graph, by its ops and by whether it keeps state."""
     if trains and not getattr(backend, "trains", True):
         return False
     unsupported: Collection[str] = getattr(backend, "unsupported", ())

@@ -1,4 +1,4 @@
-"""Commands of users, each run to its end or to a limit of time."""
+"""User-supplied commands, with a time limit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from tenonnx.errors import InvalidCall
 
 
 def run_command(words: Sequence[str], seconds: float, *, reads_stdout: bool = False) -> tuple[int, str] | None:
-    """Exit code and output of a command; None where it took longer than ``seconds``, and was ended with its children.
+    """Exit code and output of a command; None if it took longer than ``seconds`` and was killed with its children.
 
-    The output is what it wrote to stderr and, where ``reads_stdout``, to stdout. Raises ``OSError`` for a command that
-    cannot be started.
+    The output is its stderr and, if ``reads_stdout``, its stdout. Raises ``OSError`` if the command cannot be started.
     """
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(  # noqa: S603  the user's own command
@@ -40,9 +39,9 @@ def run_command(words: Sequence[str], seconds: float, *, reads_stdout: bool = Fa
 
 
 class ModelCommand:
-    """A command of a user for a model, whose path replaces ``{model}`` or is appended.
+    """A user's command for a model; the path of the model replaces ``{model}`` or is appended.
 
-    ``option`` is the option of the command line that gave it, for messages. Raises ``InvalidCall`` for an empty one.
+    ``option`` is the command-line option that set it, for messages. Raises ``InvalidCall`` if it is empty.
     """
 
     def __init__(self, line: str, option: str) -> None:
@@ -63,7 +62,7 @@ class ModelCommand:
 
 
 def end_with_children(process: subprocess.Popen[bytes]) -> None:
-    """End a process that began a session, and on systems with process groups all that it started."""
+    """Kill a process that leads a session and, on systems with process groups, its descendants."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (AttributeError, ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""Comparison of contents: tensors, sequences, maps, strings and absent values."""
+"""Comparison of runtime values: tensors, sequences, maps, strings and absent values."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class Difference:
     """The outcome of a comparison.
 
-    ``absolute`` and ``relative`` are the largest differences between finite numbers, ``where`` is the way to the worst
-    element (keys and positions of containers, then the index), and ``reason`` says in words what differs. What is
-    ``empty`` has nothing to compare: no element, or NaN everywhere.
+    ``absolute`` and ``relative`` are the largest differences between finite numbers. ``where`` is the path of the worst
+    element: keys and positions of containers, then its index. ``reason`` describes the difference. ``empty`` means that
+    there was nothing to compare: no elements, or only NaN.
     """
 
     equal: bool
@@ -35,7 +35,7 @@ class Difference:
     empty: bool = False
 
     def inside(self, key: Any) -> Difference:
-        """The same difference seen from a container that holds the contents at ``key``."""
+        """The same difference, with ``key`` of the enclosing container in front of its path."""
         where = (key, *(self.where or ())) if not self.equal else self.where
         return replace(self, where=where, reason=f"[{key!r}]: {self.reason}" if self.reason else "")
 
@@ -49,12 +49,12 @@ def compare(
     steps: int = 0,
     numbers: bool = False,
 ) -> Difference:
-    """Compare contents as the table of tolerances has it; dtypes and shapes must be equal.
+    """Compare runtime values by the table of tolerances; dtypes and shapes must be equal.
 
-    NaN equals NaN, an infinity only itself. ``accumulation`` is the number of terms that an element sums up. With
-    ``steps``, integers (and floats of eight bits and fewer) may be so many ULP apart. ``tolerance``
-    replaces that of the table for floats, and must carry a reason. With ``numbers``, floats of two dtypes are equal
-    where they are as near as the less exact of these allows.
+    NaN equals NaN, an infinity only itself. ``accumulation`` is the number of terms that are summed for each element.
+    With ``steps``, integers (and floats of at most eight bits) may differ by that many ULP. ``tolerance`` overrides the
+    table for floats and needs a reason, else ``InvalidCall`` is raised. With ``numbers``, floats of two dtypes are
+    compared with the tolerance of the less precise one.
     """
     if tolerance is not None and not tolerance.reason:
         raise InvalidCall("a tolerance other than the default has no reason", given=str(tolerance))
@@ -64,9 +64,9 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class Tolerances:
-    """The table of tolerances for one comparison, with what the caller replaces of it for floats.
+    """Tolerances of one comparison: the table and the caller's overrides for floats.
 
-    Floats that come of computing in ``half`` precision are no nearer than it allows, whatever their type is.
+    Floats computed in ``half`` precision get its tolerance, whatever their dtype.
     """
 
     accumulation: int = 1
@@ -89,7 +89,7 @@ class Tolerances:
 
 
 def compare_by(rules: Tolerances, actual: Any, expected: Any) -> Difference:
-    """``compare`` by rules that are made once for many contents."""
+    """Compare by tolerances that are shared by many values, see ``compare``."""
     if actual is None or expected is None:
         return _unless(actual is expected, f"{_kind(actual)} instead of {_kind(expected)}")
     if isinstance(actual, Mapping) or isinstance(expected, Mapping):
@@ -113,7 +113,7 @@ def _compare_maps(rules: Tolerances, actual: Any, expected: Any) -> Difference:
 
 
 def _of_one_dtype(actual: Any, expected: Any) -> tuple[Any, Any]:
-    """Values of maps: a Python number has no dtype of its own, and takes that of the other side."""
+    """Elements of maps: a Python number has no dtype and takes that of the other side."""
     import numpy as np
 
     if isinstance(actual, bool | int | float) and isinstance(expected, np.ndarray | np.generic):
@@ -159,7 +159,7 @@ def _compare_tensors(rules: Tolerances, actual: Any, expected: Any) -> Differenc
 
 
 def _both_compute(kind: TensorType, other: TensorType) -> bool:
-    """Whether both are of one shape, and of floats to compute with."""
+    """Whether both have the same shape and dtypes for floating-point computation."""
     dtypes = kind.dtype, other.dtype
     return kind.shape == other.shape and all(d.is_float and tolerance_for(d) is not EXACT for d in dtypes)
 
@@ -186,7 +186,7 @@ def _compare_exactly(a: Array, e: Array, kind: TensorType, steps: int) -> Differ
 
 @functools.cache
 def _numbers(dtype: DType) -> Array:
-    """All numbers of a format of eight bits or fewer, in order."""
+    """All numbers of a format of at most eight bits, in order."""
     import numpy as np
 
     quantized = np.arange(1 << dtype.bits, dtype=np.uint8).view(dtype.numpy).astype(np.float64)

@@ -1,4 +1,4 @@
-"""``compile``: a graph to a program. Modules for other backends than numpy are imported when they are needed."""
+"""``compile``: dispatches to a backend. Modules for backends other than numpy are imported lazily."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tenonnx_run.wrapped import WrappedProgram
 
 
 class TimedProgram(WrappedProgram):
-    """A program whose calls end within so many seconds, or raise ``LimitExceeded``."""
+    """A program whose calls raise ``LimitExceeded`` after a number of seconds."""
 
     def __init__(self, program: Program, deadline: float) -> None:
         super().__init__(program)
@@ -33,17 +33,17 @@ class TimedProgram(WrappedProgram):
 def compile_graph(
     graph: Graph, backend: str = "auto", *, strict: bool = False, deadline: float | None = None, **options: Any
 ) -> Program:
-    """Make ``graph`` ready to run.
+    """Compile ``graph``.
 
-    ``auto`` is the installed backend of the highest rank that accepts the graph and takes the options, numpy where
-    there is none; one that fails otherwise is named in a ``PluginWarning``. Training steps follow the same rule.
+    ``auto`` is the highest-ranked installed backend that accepts the graph and takes the options, else numpy. A backend
+    that fails for another reason is named in a ``PluginWarning``. The rule is the same for training steps.
 
-    ``state={input: output}`` names inputs that live in the program and are replaced by an output after each call;
-    further options are the backend's own. A backend that cannot run the graph, or refuses a call, gives way to numpy
-    with a ``FallbackWarning``, or raises when ``strict``. Each call must end within ``deadline`` seconds, or raises
-    ``LimitExceeded`` once the op at work is done. Raises ``InvalidCall`` for a backend or option that there is not,
-    ``UnsupportedOp`` for a graph that cannot run. Ops that no package provides run on a backend that has kernels of
-    them (``takes_opaque``), which then has nothing to give way to.
+    ``state={input: output}`` names inputs that the program keeps and replaces with an output after each call; further
+    options are the backend's own. If a backend cannot run the graph or a call, numpy runs it with a
+    ``FallbackWarning``; with ``strict`` the error is raised. A call that exceeds ``deadline`` seconds raises
+    ``LimitExceeded`` once the current op is done. Raises ``InvalidCall`` for an unknown backend or option,
+    ``UnsupportedOp`` for a graph that cannot run. Ops that no package provides run only on a backend that has kernels
+    for them (``takes_opaque``), without a fallback.
     """
     if deadline is None:
         return _compiled(graph, backend, strict, options)
@@ -55,7 +55,7 @@ def compile_graph(
 def run(
     graph: Graph, feeds: Mapping[str, Any], backend: str = "auto", *, outputs: Sequence[str | Value] | str | None = None
 ) -> dict[str, Any]:
-    """The outputs of a graph, or other values of it, see ``Graph.run``."""
+    """Outputs or other values of a graph, see ``Graph.run``."""
     if outputs is None:
         return compile_graph(graph, backend)(feeds)
     from tenonnx.transforms.extract import extract

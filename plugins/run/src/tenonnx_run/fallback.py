@@ -12,16 +12,16 @@ from tenonnx.graph.program import Program
 from tenonnx.transforms.summary import weight_bytes
 from tenonnx_run.wrapped import WrappedProgram
 
-#: A graph with more bytes of variables is not computed twice: an error is due at once there.
+#: Above this many bytes of variables numpy does not take over, and the error is raised at once.
 LARGEST_FALLBACK = 1 << 28
 
 
 class RunFailure(InvalidCall):
-    """A runtime refused a call."""
+    """A runtime failed to execute a call."""
 
 
 class FallbackProgram(WrappedProgram):
-    """A program whose failed calls numpy computes, with one ``FallbackWarning`` for all of them."""
+    """A program that reruns failed calls on numpy, with one ``FallbackWarning`` for all of them."""
 
     def __init__(self, program: Program, graph: Graph, state: Mapping[str, str] | None) -> None:
         super().__init__(program)
@@ -55,7 +55,7 @@ class FallbackProgram(WrappedProgram):
             results = numpy(feeds)
         except TenonnxError as error:
             raise error from failure
-        if self._numpy is None:  # before anything changes, as a warning may be made an error
+        if self._numpy is None:  # before any change, as a warning filter may raise an error
             warnings.warn(FallbackWarning(f"numpy computes what {self.backend} refuses: {failure}"), stacklevel=3)
         self._numpy = numpy
         self.state.update(numpy.state)
@@ -63,7 +63,7 @@ class FallbackProgram(WrappedProgram):
 
 
 def fall_back(graph: Graph, reason: TenonnxError, state: Mapping[str, str] | None = None) -> Program:
-    """``graph`` on numpy, with a ``FallbackWarning`` that says why no faster backend runs it."""
+    """Compile ``graph`` for numpy, with a ``FallbackWarning`` that says why no faster backend runs it."""
     try:
         program = _on_numpy(graph, state)
     except TenonnxError as error:
@@ -73,6 +73,6 @@ def fall_back(graph: Graph, reason: TenonnxError, state: Mapping[str, str] | Non
 
 
 def _on_numpy(graph: Graph, state: Mapping[str, str] | None) -> Program:
-    from tenonnx_run.numpy import backend  # which few graphs need
+    from tenonnx_run.numpy import backend  # imported lazily, as few graphs need it
 
     return backend.compile(graph, state=state)

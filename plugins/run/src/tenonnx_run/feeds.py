@@ -23,10 +23,10 @@ Array = np.ndarray[Any, Any]
 def check_feeds(all_inputs: Sequence[Value], feeds: Mapping[str, Any]) -> list[Any]:
     """The feed of every input in order; None for a default that is not fed.
 
-    Numbers are cast to the floats of an input, with one warning where the feed has a dtype of its own. Other casts are
-    made where they are exact.
+    Numbers are cast to the float dtype of an input, with one warning if the feed has another dtype. Other casts must be
+    exact.
 
-    Raises ``InvalidFeed`` for a missing or unknown name, and for a dtype, rank or dim that the input does not have.
+    Raises ``InvalidFeed`` for a missing or unknown name, and for a dtype, rank or dim other than the input's.
     """
     known = {value.name for value in all_inputs}
     if not isinstance(feeds, Mapping):
@@ -58,7 +58,7 @@ def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) ->
     kind = value.type
     try:
         array = np.asarray(feed)
-    except Exception as error:  # of what numpy, or the object itself, makes no array
+    except Exception as error:  # whatever numpy or the object itself raises if it cannot become an array
         given = f"{type(feed).__name__}, which is not an array: {error}"
         raise InvalidFeed(f'input "{value.name}" got a feed that is not {kind}', given=given) from error
     given = f"{array.dtype} array of shape {array.shape}"
@@ -95,7 +95,7 @@ def _check_feed(value: Value, feed: Any, symbols: dict[str, tuple[int, str]]) ->
 
 
 def _check_map(value: Value, kind: MapType, feed: Any) -> dict[Any, Any]:
-    """A map with values of the element type; Python's floats have none of their own."""
+    """A map with values of the element type; Python floats take that type."""
     keys = str if kind.key is DType.string else int | np.integer
     if not isinstance(feed, dict) or not all(isinstance(key, keys) for key in feed):
         given = f"a dict with the keys {list(feed)[:5]}" if isinstance(feed, dict) else type(feed).__name__
@@ -110,7 +110,7 @@ def _check_map(value: Value, kind: MapType, feed: Any) -> dict[Any, Any]:
 
 
 def _cast(value: Value, array: Array, kind: TensorType, *, is_typed: bool) -> Array:
-    """The numbers in the dtype of the input: rounded to floats, else exact. Raises ``InvalidFeed``."""
+    """Cast the numbers to the dtype of the input: rounded to floats, otherwise exactly. Raises ``InvalidFeed``."""
     if not kind.dtype.is_float or kind.dtype.bits < 16 or array.dtype.kind not in "biuf":
         return _exact_cast(value, array, kind)
     with np.errstate(all="ignore"):
@@ -146,9 +146,9 @@ def _exact_cast(value: Value, array: Array, kind: TensorType) -> Array:
 
 
 class FeedCheck:
-    """``check_feeds`` for inputs that are fed again and again: feeds that are right as they are cost little.
+    """``check_feeds`` for repeated calls: feeds that need no cast are checked quickly.
 
-    What the nodes that read a feed say of its numbers is asked, too.
+    Requirements of the nodes that read a feed's numbers are checked, too.
     """
 
     def __init__(self, all_inputs: Sequence[Value]) -> None:
@@ -166,7 +166,7 @@ class FeedCheck:
         return arrays
 
     def passes(self, feeds: Mapping[str, Any]) -> bool:
-        """Whether the feeds are right as they are, without a default or a cast, as far as can be told at once."""
+        """Whether the feeds are certainly valid without defaults or casts; False requires the full check."""
         return not self._of_numbers and self._are_plain(feeds)
 
     def _checked(self, feeds: Mapping[str, Any]) -> list[Any]:
@@ -186,9 +186,9 @@ class FeedCheck:
 
 
 def _of_numbers(all_inputs: Sequence[Value]) -> Iterator[tuple[int, str, Requirement]]:
-    """Conditions on fed numbers: the position of the input, its name for the node that requires it, and the test.
+    """Requirements on fed numbers: the input's position, its name in the node that requires it, and the test.
 
-    Of inputs with a default that is not fed, constants say so where the graph is made.
+    Defaults that are not fed are constants, which are checked when the graph is built.
     """
     places = {value: place for place, value in enumerate(all_inputs) if value.data is None}
     graph = next((value.graph for value in places if value.graph is not None), None)
@@ -204,7 +204,7 @@ def _of_numbers(all_inputs: Sequence[Value]) -> Iterator[tuple[int, str, Require
 
 
 def _plain(value: Value) -> tuple[str, Any, tuple[int | str | None, ...] | None]:
-    """Name, numpy dtype and dims of a formal, where a symbol is a string. The dtype is None if feeds need a look."""
+    """Name, numpy dtype and dims of an input, with symbols as strings. The dtype is None for the full check."""
     kind = value.type
     if not isinstance(kind, TensorType) or kind.dtype is DType.string:
         return value.name, None, None

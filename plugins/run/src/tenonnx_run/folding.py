@@ -24,23 +24,23 @@ from tenonnx.transforms.default_inputs import leaving_defaults
 from tenonnx.transforms.prune import drop_dead_nodes
 from tenonnx.transforms.rewrite import Call, Decision, Rewriter
 
-#: Results larger than this are left to be computed, so that folding never makes a file much larger; but for those that
-#: constants make room for that nothing else reads.
+#: Larger results are not folded, so that the file does not grow much, except where they replace constants that nothing
+#: else reads.
 LARGEST_RESULT = 1 << 20
 
-#: Text that would have more bytes than this is left to be computed, too.
+#: Strings of more bytes than this are not folded.
 LARGEST_TEXT = 1 << 26
 
 
-#: What folding a graph may cost, in multiplications and bytes read; beyond that, nodes are left to be computed.
+#: Budget for folding one graph, in multiplications and bytes read; beyond it nodes are kept.
 BUDGET = 1 << 30
 
-#: What each call that is evaluated costs beside, such as one in the body of a Loop.
+#: Additional cost of each evaluated call, such as one in the body of a Loop.
 _CALL = 1 << 14
 
 
 def _spending(graph: Graph) -> Callable[..., None]:
-    """A function that counts what calls cost. It raises ``LimitExceeded`` beyond the budget of a graph."""
+    """A function that adds up the cost of calls and raises ``LimitExceeded`` beyond the budget of a graph."""
     held = sum(value.data.nbytes for value in graph.variables if value.data is not None)
     left = BUDGET + 8 * held + _CALL * len(graph.nodes)
 
@@ -57,14 +57,14 @@ def _spending(graph: Graph) -> Callable[..., None]:
 
 
 def _evaluated(call: Call, spend: Callable[..., None]) -> Sequence[Any]:
-    """The results of a call on static contents, by numpy rules and bodies."""
+    """The results of a call on static inputs, by numpy kernels and function bodies."""
     evaluator = Evaluator(before_call=spend)
     results = evaluator.call(call.op, call.inputs, call.attributes, call.outputs)
     return [None if r is None else evaluator.contents(r) for r in results]
 
 
 def _is_larger(value: Value, largest: int) -> bool:
-    """Whether contents of the inferred type would have more than ``largest`` bytes, or more elements than allowed."""
+    """Whether a value of the inferred type would exceed ``largest`` bytes or the limit of elements."""
     if not isinstance(value.type, TensorType) or value.type.shape is None:
         return False
     elements = math.prod(dim for dim in value.type.shape if isinstance(dim, int))
@@ -72,10 +72,10 @@ def _is_larger(value: Value, largest: int) -> bool:
 
 
 def folding(largest: int = LARGEST_RESULT, *, within_bodies: bool = False) -> Decision:
-    """Decides that a node on static inputs becomes its result, unless that has more than ``largest`` bytes.
+    """A decision that replaces a node on static inputs by its result, unless that exceeds ``largest`` bytes.
 
-    So do the calls of bodies that are expanded on the same walk, if ``within_bodies``. All share one budget of work, so
-    that folding never costs much more than reading the file.
+    With ``within_bodies`` this includes calls in bodies that are expanded on the same walk. All share one budget, so
+    that folding costs little more than reading the file.
     """
     import numpy as np
 
@@ -95,11 +95,11 @@ def folding(largest: int = LARGEST_RESULT, *, within_bodies: bool = False) -> De
         else:
             outputs = [None if v is None else rewriter.copy(v) for v in call.node.outputs]
         if any(v is not None and (not isinstance(v.type, TensorType) or _is_larger(v, most)) for v in outputs):
-            return None  # an optional value is no constant, though it is held as one
+            return None  # an optional value is no constant, even if its contents are known
         with limits.override(memory=min(limits.current().memory, max(share, min(largest, LARGEST_TEXT)))):
             try:
                 results = _evaluated(call, spending(rewriter.source.root))
-            except LimitExceeded:  # the run tells, where it comes to that
+            except LimitExceeded:  # the run reports it, if it gets there
                 return None
         if any(not isinstance(r, np.ndarray) or r.nbytes > most for r in results):
             return None
@@ -122,10 +122,9 @@ def _is_graph(attribute: Any) -> bool:
 
 
 def constant_share(rewriter: Rewriter, call: Call) -> int:
-    """The share of a call in the bytes of its constants: each is divided among the nodes that read it.
+    """The call's share of its constants' bytes: each constant is divided among the nodes that read it.
 
-    So many bytes are saved by folding it, once all these nodes are folded. A node counts once, however often it reads
-    a constant.
+    Folding the call saves this many bytes once all these nodes are folded. A node counts once per constant.
     """
     total = 0
     for value in dict.fromkeys(call.node.uses) if call.node is not None else ():
@@ -136,7 +135,7 @@ def constant_share(rewriter: Rewriter, call: Call) -> int:
 
 
 def _told(call: Call, made: Sequence[Value | None]) -> Sequence[Value | None]:
-    """Mark a result of nothing but buffers as a buffer: no gradient is to change it."""
+    """Mark results that derive from buffers only as buffers, so that training leaves them unchanged."""
     if {v.role.kind for v in call.inputs if v is not None and v.role is not None} == {"buffer"}:
         for value in made:
             if value is not None and value.role is None:
@@ -147,7 +146,7 @@ def _told(call: Call, made: Sequence[Value | None]) -> Sequence[Value | None]:
 @leaving_defaults
 @in_registry_of_graph
 def fold(graph: Graph) -> Graph:
-    """``graph`` with every call on static inputs replaced by its result, unless that would make a file much larger.
+    """Fold calls on static inputs into constants, unless that would make a file much larger.
 
     Ops that draw random numbers are never folded.
     """
@@ -157,7 +156,7 @@ def fold(graph: Graph) -> Graph:
 
 
 def decompose_and_fold(graph: Graph, keep: Keep) -> Graph:
-    """``decompose`` and ``fold`` on one walk, for one who feeds no input that has a default and keeps no file."""
+    """``decompose`` and ``fold`` on one walk, for graphs that run at once with all input defaults."""
     refuse_opaque(graph, "decomposed")
     folded = folding(largest=sys.maxsize, within_bodies=True)
 

@@ -1,4 +1,4 @@
-"""Inputs that have a default. They count as static, until a call feeds one of them."""
+"""Inputs with a default: constants until a call feeds one of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Made = TypeVar("Made")
 
 
 class Defaults(Generic[Made]):
-    """Programs of a graph by ``make``: ``closed`` takes the inputs without a default, ``open`` takes all of them."""
+    """Programs of a graph from ``make``: ``closed`` takes inputs without a default, ``open`` all inputs."""
 
     def __init__(self, graph: Graph, make: Callable[[Graph], Made]) -> None:
         self._graph, self._make = graph, make
@@ -28,19 +28,19 @@ class Defaults(Generic[Made]):
 
     @property
     def open(self) -> Made:
-        """Made when it is first asked for."""
+        """Built on first use."""
         if self._open is None:
             self._open = self._make(opened(self._graph, self._contents))
         return self._open
 
     def complete(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """The feeds for ``open``, with the defaults where they are not fed."""
+        """The feeds for ``open``, completed with defaults."""
         missing = {name: data.array() for name, data in self._contents.items() if name not in feeds}
         return {**missing, **feeds}
 
 
 class DefaultsProgram(WrappedProgram):
-    """A program that takes inputs with a default, from ``make`` whose programs do not."""
+    """A program that accepts inputs with a default, built of programs that take them as constants."""
 
     def __init__(self, graph: Graph, make: Callable[[Graph], Program]) -> None:
         self._programs = Defaults(graph, make)
@@ -48,7 +48,7 @@ class DefaultsProgram(WrappedProgram):
 
     @property
     def is_plain(self) -> bool:
-        """Whether a plain session of the backend gives the same, as the program that takes no defaults says."""
+        """Whether a plain session of the backend computes the same, as the program without defaults says."""
         return bool(getattr(self._program, "is_plain", False))
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:

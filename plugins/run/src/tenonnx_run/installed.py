@@ -15,7 +15,7 @@ from tenonnx_run.wrapped import WrappedProgram
 
 
 class CheckedProgram(WrappedProgram):
-    """A program of a third party. Raises ``PluginError`` where a call fails or the output names are wrong."""
+    """A third party's program. Raises ``PluginError`` if a call fails or the output names are wrong."""
 
     def __init__(self, program: Program, graph: Graph, plugin: Plugin) -> None:
         super().__init__(program)
@@ -40,7 +40,7 @@ class CheckedProgram(WrappedProgram):
 
 
 def compile_by(name: str, graph: Graph, strict: bool, options: Mapping[str, Any]) -> Program:
-    """A graph on the backend of that name. Raises ``InvalidCall`` where none is installed."""
+    """Compile a graph with the backend of that name. Raises ``InvalidCall`` if it is not installed."""
     module, plugin = load_backend(name), backends()[name]
     if not is_available(module):
         runtime = getattr(module, "runtime", "")
@@ -53,7 +53,7 @@ def compile_by(name: str, graph: Graph, strict: bool, options: Mapping[str, Any]
 
 
 def program_of(plugin: Plugin, backend: Backend, graph: Graph, strict: bool, options: Mapping[str, Any]) -> Program:
-    """Program of a backend for a graph. Raises ``TypeError`` where it returns none."""
+    """Compile a graph with a backend. Raises ``TypeError`` if it does not return a program."""
     what = f"the backend {plugin.name} does not take these options"
     check_takes(what, backend.compile, graph, strict=strict, **options)
     program = backend.compile(graph, strict=strict, **options)

@@ -1,4 +1,4 @@
-"""Runners: consumers of ONNX files, given by users as a function or as a command."""
+"""Runners: a user's consumers of ONNX files, as a function or a command."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from tenonnx.errors import InvalidCall
 from tenonnx_run.commands import run_command
 from tenonnx_run.worker import CallFailed, NoAnswer, ProcessCrashed, Worker, WorkerEnded
 
-#: Seconds that a call of a runner may take.
+#: Default time limit of a call, in seconds.
 SECONDS = 30.0
 
-#: Seconds that its imports may take.
+#: Time limit of a runner's imports, in seconds.
 _IMPORTS = 300.0
 
-#: Characters of what a command wrote last.
+#: Characters of a command's last output in a message.
 _SHOWN = 300
 
 _FILE = Path(__file__).with_name("runner_process.py")
 
 
 class FunctionRunner:
-    """A consumer as ``MODULE:FUNCTION``, in a child process of its own that a crash or a hang ends.
+    """A consumer given as ``MODULE:FUNCTION``, run in a child process to survive crashes and hangs.
 
     The function takes the path of an ONNX file and feeds by name, and returns outputs by name or in order. A Python
-    file is named by its path, ``FILE.py:FUNCTION``. ``seconds`` limit each call. ``python`` is the interpreter of the
-    consumer's environment, if that is another: it imports a module of this environment by its file, so that the
-    consumer needs numpy alone beside its own packages.
+    file is named by its path, ``FILE.py:FUNCTION``. ``seconds`` is the time limit of each call. ``python`` is the
+    interpreter of another environment, which needs only the consumer and numpy: modules of this environment are passed
+    to it by file.
     """
 
     def __init__(self, name: str, seconds: float = SECONDS, python: str = "") -> None:
@@ -49,7 +49,7 @@ class FunctionRunner:
         self._started: int | None = None
 
     def start(self) -> None:
-        """Import the function. Raises ``InvalidCall`` where that fails."""
+        """Import the function. Raises ``InvalidCall`` if that fails."""
         if self._started is not None and self._worker.process_id == self._started:
             return
         try:
@@ -60,9 +60,9 @@ class FunctionRunner:
         self._started = self._worker.process_id
 
     def __call__(self, path: str | os.PathLike[str], feeds: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-        """The outputs called ``names`` of a file.
+        """Run a file; returns the outputs called ``names``.
 
-        Raises ``CallFailed`` for what the function raises, ``ProcessCrashed`` and ``NoAnswer``.
+        Raises ``CallFailed`` for exceptions of the function, ``ProcessCrashed``, and ``NoAnswer`` after ``seconds``.
         """
         self.start()
         answer = self._worker.call("run", self._place, os.fspath(path), dict(feeds), seconds=self.seconds)
@@ -75,9 +75,9 @@ class FunctionRunner:
 
 
 class CommandRunner:
-    """A consumer as a program: a line with ``{model}``, ``{inputs}`` and ``{outputs}`` for three paths.
+    """A consumer given as a command line with ``{model}``, ``{inputs}`` and ``{outputs}`` for three paths.
 
-    The inputs are a ``.npz`` file of arrays by name, and the program writes such a file of outputs.
+    The inputs are a ``.npz`` file of arrays by name; the program writes the outputs to another.
     """
 
     def __init__(self, line: str, seconds: float = SECONDS) -> None:
@@ -95,12 +95,12 @@ class CommandRunner:
             )
 
     def start(self) -> None:
-        """Raise ``InvalidCall`` where there is no such program."""
+        """Raise ``InvalidCall`` if the program does not exist."""
         if shutil.which(self._words[0]) is None:
             raise InvalidCall("no such program", given=self._words[0])
 
     def __call__(self, path: str | os.PathLike[str], feeds: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-        """The outputs called ``names`` of a file. Raises as ``FunctionRunner`` does, for exit codes but 0, too."""
+        """Run a file; returns the outputs called ``names``. Raises as ``FunctionRunner`` and for failed commands."""
         import numpy as np
 
         with TemporaryDirectory(prefix="tenonnx-") as folder:
@@ -117,7 +117,7 @@ class CommandRunner:
         return _in_order(self.name, list(found.values()), found if set(found) & set(names) else None, names)
 
     def close(self) -> None:
-        """Nothing is left of a call."""
+        """Nothing to release."""
 
     def _run(self, words: Sequence[str]) -> None:
         ended = run_command(words, self.seconds)
@@ -132,8 +132,8 @@ class CommandRunner:
 
 
 def runner_of(text: str, seconds: float = SECONDS) -> FunctionRunner | CommandRunner:
-    """The runner that a text names: ``MODULE:FUNCTION``, ``PYTHON MODULE:FUNCTION`` for an interpreter of another
-    environment, or a command with ``{model}``, ``{inputs}`` and ``{outputs}``. Raises ``InvalidCall`` for another."""
+    """Parse a runner: ``MODULE:FUNCTION``, ``PYTHON MODULE:FUNCTION`` for the interpreter of another environment, or a
+    command with ``{model}``, ``{inputs}`` and ``{outputs}``. Raises ``InvalidCall`` for other texts."""
     if any(place in text for place in ("{model}", "{inputs}", "{outputs}")):
         return CommandRunner(text, seconds)
     python, _, function = text.strip().rpartition(" ")
@@ -143,7 +143,7 @@ def runner_of(text: str, seconds: float = SECONDS) -> FunctionRunner | CommandRu
 
 
 def _file_of(module: str) -> str:
-    """The file of a module of this environment; the name itself where there is none."""
+    """The file of a module of this environment; else the name itself."""
     try:
         spec = None if module.endswith(".py") else find_spec(module)
     except ModuleNotFoundError:
@@ -158,7 +158,7 @@ def _filled(word: str, places: Mapping[str, str]) -> str:
 
 
 def _in_order(runner: str, values: Sequence[Any], by_name: Mapping[str, Any] | None, names: Sequence[str]) -> list[Any]:
-    """Outputs in the order of ``names``. Raises ``CallFailed`` where some are missing."""
+    """Outputs in the order of ``names``. Raises ``CallFailed`` if some are missing."""
     if by_name is not None and all(name in by_name for name in names):
         return [by_name[name] for name in names]
     if by_name is not None or len(values) != len(names):

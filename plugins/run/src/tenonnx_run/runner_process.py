@@ -1,4 +1,4 @@
-"""Functions of the child process of ``runner.FunctionRunner``: a consumer of ONNX files, called on feeds."""
+"""Child process of ``runner.FunctionRunner``: calls a consumer of ONNX files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def load(name: str) -> None:
     place, _, function = name.rpartition(":")
     if place.endswith(".py"):
         file = Path(place).absolute()
-        sys.path.insert(0, str(file.parent))  # as for python FILE.py: it may import what lies beside it
+        sys.path.insert(0, str(file.parent))  # as ``python FILE.py`` does, so that the file can import its neighbors
         spec = importlib.util.spec_from_file_location(file.stem, file)
         assert spec is not None
         assert spec.loader is not None
@@ -31,7 +31,7 @@ def load(name: str) -> None:
 
 
 def run(name: str, path: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """Outputs of the consumer: by name where it names them, otherwise in order."""
+    """Outputs of the consumer: by name if it returns a mapping, otherwise in order."""
     load(name)
     found = _functions[name](path, dict(feeds))
     if isinstance(found, Mapping):

@@ -1,4 +1,4 @@
-"""Programs specialized for the shapes of feeds: dims are constants there, and computations on shapes are folded."""
+"""Programs specialized for the shapes of feeds: dims become constants, and shape computations are folded."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tenonnx_run.feeds import FeedCheck
 from tenonnx_run.folding import fold
 from tenonnx_run.state import MovingState, State
 
-#: Number of shape-specialized programs; further shapes share the generic one. Training has two, as its last batch is
-#: shorter.
+#: Number of shape-specialized programs; further shapes share the generic one. Training needs two, as its last batch is
+#: smaller.
 KINDS = 2
 
 Make = Callable[[Graph, Mapping[str, str]], Program]
@@ -29,12 +29,12 @@ Check = Callable[[Mapping[str, Any]], Any]
 
 
 class ShapeSpecializedProgram(Bindable):
-    """``graph`` by programs for single kinds of feeds, which ``make(graph, state)`` gives at the first call with such.
+    """Runs ``graph`` by one program for each combination of input shapes, built by ``make(graph, state)`` on first use.
 
-    State goes with the calls from one to the next. Where its own shapes are not known, or those of all feeds are, there
-    is one program, which is made at once. Inputs that have a default are constants to the programs of single kinds; a
-    call that feeds one goes to the program for all. Several threads may call it, if it has no state. ``checking`` gives
-    for inputs what checks their feeds, which may be arrays of a library of the backend's own.
+    State carries over from call to call. If the state's shapes are unknown or the shapes of all feeds are known, a
+    single program is built at once. Specialized programs take inputs with a default as constants; a call that feeds one
+    uses the generic program. Without state, several threads may call it. ``checking(inputs)`` returns a function that
+    checks feeds, which may be arrays of the backend's library.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ShapeSpecializedProgram(Bindable):
 
     @property
     def is_made(self) -> bool:
-        """Whether there is a program already, for all feeds."""
+        """Whether the generic program is built already."""
         return self._general is not None
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class ShapeSpecializedProgram(Bindable):
             fixed = fix_shapes(opened(self._graph, self._names), dict(kind))
             smaller = find_extension("simplify") or fold
             return self._make(smaller(fixed), self._names)
-        except (InvalidModel, UnsupportedOp):  # sizes that a node does not take, about which the general one tells more
+        except (InvalidModel, UnsupportedOp):  # sizes that a node rejects; the generic program reports them better
             return self._for_all()
 
     def _for_all(self) -> Program:
@@ -104,6 +104,6 @@ class ShapeSpecializedProgram(Bindable):
 
 
 def _is_static(value: Value) -> bool:
-    """Whether nothing is to be known of the shape, or all of it is known."""
+    """Whether the shape is fully known, or fully unknown."""
     shape = value.type.shape if isinstance(value.type, TensorType) else ()
     return shape is None or all(isinstance(dim, int) for dim in shape)

@@ -1,4 +1,4 @@
-"""Slots of a plan: the place of each value's contents while a graph runs, and the step after which it is free."""
+"""Slots of a plan: the storage of each value while a graph runs, and the step after which it is freed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tenonnx.graph.graph import Value
 
 
 class Slots:
-    """Places of the values of a graph, in the order in which they are asked for; -1 is that of an absent input.
+    """Slots of the values of a graph, in order of first use; -1 is the slot of an absent input.
 
-    ``contents`` are those that are there from the start, as ``initial(value, slot)`` gives them, or None. A plan copies
-    them for each run, and appends None for the absent input once all values have a slot.
+    ``contents`` are the initial contents, from ``initial(value, slot)``, or None. A plan copies them for each run, and
+    appends None for the absent input once all values have a slot.
     """
 
     def __init__(self, initial: Callable[[Value, int], Any]) -> None:
@@ -27,14 +27,14 @@ class Slots:
         slot = self.places.get(value)
         if slot is None:
             slot = self.places[value] = len(self.contents)
-            self.contents.append(None)  # first, since contents may ask for slots of other values
+            self.contents.append(None)  # first, since ``initial`` may ask for slots of other values
             self.contents[slot] = self._initial(value, slot)
         return slot
 
     def freed(self, steps: Sequence[Iterable[int]], kept: Iterable[int]) -> list[tuple[int, ...]]:
-        """By step, given as the slots that it reads and writes, those that no later step has.
+        """For each step, given as the slots that it reads and writes, the slots that no later step uses.
 
-        Slots in ``kept``, and those with contents from the start, are not among them.
+        Slots in ``kept`` and slots with initial contents are not included.
         """
         last = {slot: place for place, used in enumerate(steps) for slot in used}
         found: list[list[int]] = [[] for _ in steps]

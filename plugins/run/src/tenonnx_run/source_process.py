@@ -1,7 +1,7 @@
-"""The runtime of an untrusted file in a worker process, with a budget of time and memory.
+"""Runtimes of untrusted files in a worker process, with limits of time and memory.
 
-Whoever verifies a file calls a runtime through this alone: a file on which the runtime crashes, hangs or takes all
-memory ends a child, and is not verified.
+Verification uses runtimes only through this module: if a file makes the runtime crash, hang or exhaust memory, only the
+child ends and the file counts as not verified.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from typing import Any
 from tenonnx import limits
 from tenonnx_run.worker import NoAnswer, OutOfMemory, Worker, WorkerEnded, worker_for
 
-#: Files are held so many times while a runtime reads them: as bytes, as parsed, and as what is computed of them.
+#: Copies of a file that a runtime holds: its bytes, the parsed file, and what is computed of it.
 _COPIES = 4
 
-#: A second more is allowed for so many bytes of a file, which slow disks and runtimes take to read it.
+#: The time limit grows by a second for this many bytes of a file, for slow disks and runtimes.
 _BYTES = 1 << 24
 
 _numbers = itertools.count()
 
 
 class SourceProcess:
-    """The worker that serves the functions of a Python file behind some imports, for one file of a model.
+    """A worker that calls functions of a Python file on one model file.
 
-    The function ``opened`` of that file gets the arguments ``opening`` first, and each other the result of it; without
-    them functions get their arguments alone. All calls together may take the limit ``seconds`` behind the imports, and
-    one more for each 16 MiB of the model's file, whose ``size`` is in bytes. The child may grow by the limit ``memory``
-    and four times that size. Once the child has ended each further call raises the same error.
+    The file's function ``opened`` is called with the arguments ``opening`` first, and its result is the first argument
+    of every other function; without ``opening`` functions get only their own arguments. After the imports, all calls
+    together may take the limit ``seconds``, plus one second for each 16 MiB of the model file, whose ``size`` is in
+    bytes. The child may grow by the limit ``memory`` plus four times that size. Once the child has ended, every further
+    call raises the same error.
     """
 
     def __init__(
@@ -49,11 +50,11 @@ class SourceProcess:
         self._ended: WorkerEnded | None = None
 
     def start(self) -> None:
-        """Let the child import the runtime while this process goes on."""
+        """Start the child, which imports the runtime in the background."""
         self.worker.start()
 
     def __call__(self, function: str, *arguments: Any) -> Any:
-        """Result of a function. Raises ``CallFailed`` for what it raises, ``WorkerEnded`` where the child ended."""
+        """Result of a function. Raises ``CallFailed`` for its exceptions, ``WorkerEnded`` if the child ended."""
         if self._ended is not None:
             raise self._ended
         allowed = limits.current()
@@ -76,7 +77,7 @@ class SourceProcess:
 
 
 def size_of(path: str | os.PathLike[str]) -> int:
-    """The bytes of a file, or of all files in a folder."""
+    """Size of a file, or of all files in a folder, in bytes."""
     place = Path(path)
     files = place.rglob("*") if place.is_dir() else [place]
     return sum(each.stat().st_size for each in files if each.is_file())

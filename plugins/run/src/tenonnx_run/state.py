@@ -1,4 +1,4 @@
-"""Inputs that live in a program between its calls."""
+"""Program state: inputs that a program keeps between calls."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tenonnx_run.input_defaults import Defaults
 
 
 class State(MutableMapping[str, Any]):
-    """The inputs that live in a program, by name. What is read is a copy, and so is what a program keeps.
+    """The state of a program, by input name. Reading and assigning copy.
 
-    ``hold`` makes what a program keeps of an array of the caller, ``show`` an array for the caller of that; ``held``
-    has the kept contents.
+    ``hold`` converts an array of the caller to what the program keeps, ``show`` converts it back; ``held`` are the kept
+    contents.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class State(MutableMapping[str, Any]):
         return len(self.held)
 
     def check_set(self, feeds: Mapping[str, Any]) -> None:
-        """Raise ``InvalidFeed`` if a state has no contents yet and is not fed either."""
+        """Raise ``InvalidFeed`` if a state input has no contents yet and is not fed."""
         if len(self.held) < len(self.inputs):
             missing = [name for name in self.inputs if name not in self.held and name not in feeds]
             if missing:
@@ -62,7 +62,7 @@ class State(MutableMapping[str, Any]):
 
 
 class MovingState(MutableMapping[str, Any]):
-    """The state of whichever program has it at the moment."""
+    """The state of the program that currently holds it."""
 
     def __init__(self, held: Callable[[], MutableMapping[str, Any]]) -> None:
         self._held = held
@@ -84,7 +84,7 @@ class MovingState(MutableMapping[str, Any]):
 
 
 class Results(MutableMapping[str, Any]):
-    """Outputs by name. Those that the program keeps as state are copied when they are first read."""
+    """Outputs by name. Those that the program keeps as state are copied on first access."""
 
     def __init__(self, names: Iterable[str], show: Callable[[Any], Any] = deepcopy) -> None:
         self._outputs: dict[str, Any] = dict.fromkeys(names)
@@ -93,12 +93,12 @@ class Results(MutableMapping[str, Any]):
         self._unread: dict[str, Any] = {}
 
     def keep(self, kept: Mapping[str, Any], replaced: Mapping[str, Any]) -> None:
-        """Set the outputs ``kept``, which are copied (``show``) when they are read, and the new state by input."""
+        """Set the outputs ``kept``, which are copied (``show``) on access, and the new state by input."""
         self.replaced = replaced
         self._unread = dict(kept)
 
     def take(self) -> None:
-        """Copy every output that is not copied yet."""
+        """Copy all outputs that were not accessed yet."""
         for name in list(self._unread):
             self[name]
 
@@ -137,16 +137,16 @@ class Results(MutableMapping[str, Any]):
         return dict(self)
 
 
-#: What computes one call: from the kept state and the feeds to the outputs, which say what replaces the state.
+#: Function that computes one call: maps the kept state and the feeds to the outputs, which carry the new state.
 Turn = Callable[[Mapping[str, Any], Mapping[str, Any]], Results]
 
 
 class StatefulProgram(Bindable):
-    """Keeps some inputs between calls: each is replaced by an output after every call that succeeds.
+    """Program that keeps some inputs between calls: each is replaced by an output after every successful call.
 
-    ``make(graph)`` gives what computes its calls: a function of the kept state and the feeds, each by name, that checks
-    the feeds (``StateFeedCheck``), and returns ``Results`` in which ``keep`` was called. ``hold`` makes what is kept of
-    an array of the caller, ``show`` an array for the caller of that.
+    ``make(graph)`` returns the function that computes a call. It takes the kept state and the feeds by name, checks the
+    feeds (``StateFeedCheck``), and returns ``Results`` after calling its ``keep``. ``hold`` converts an array of the
+    caller to what is kept, ``show`` converts it back.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class StatefulProgram(Bindable):
         self.state = State(graph, state, hold, show)
 
     def __call__(self, feeds: Mapping[str, Any]) -> Any:
-        """The outputs by name, as a mapping that copies kept ones when they are read."""
+        """The outputs by name, as a mapping that copies state on access."""
         self.state.check_set(feeds)
         if self._turns.are_fed(feeds):
             results = self._turns.open(self.state.held, self._turns.complete(feeds))
@@ -175,7 +175,7 @@ class StatefulProgram(Bindable):
 
 
 class StateFeedCheck:
-    """``FeedCheck`` for inputs of which some are ``state``: these need not be fed."""
+    """``FeedCheck`` for a graph with ``state`` inputs, which need not be fed."""
 
     def __init__(self, graph: Graph, state: Collection[str]) -> None:
         self._inputs, self._state = graph.inputs, frozenset(state)

@@ -10,7 +10,7 @@ from tenonnx.graph.dtypes import DType
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """``a`` is as good as ``b`` when ``|a - b| <= absolute + relative * |b|``. An override carries its ``reason``."""
+    """``a`` matches ``b`` if ``|a - b| <= absolute + relative * |b|``. An override has a ``reason``."""
 
     absolute: float
     relative: float
@@ -24,9 +24,9 @@ class Tolerance:
 
 EXACT = Tolerance(0.0, 0.0)
 
-#: For each dtype the distance of 1 to the next number, and how many such distances one operation may be off: libraries
-#: compute functions such as exp and erf to different last digits, and a chain of operations in a short format rounds
-#: each step. Eight bits and fewer are formats to store in, like integers, and are exact; see ``steps`` of ``compare``.
+#: For each dtype the machine epsilon, and the error allowed for one operation in multiples of it: libraries differ in
+#: the last digits of functions such as exp and erf, and chains of operations in a short format round at each step.
+#: Floats of at most eight bits are storage formats and compared exactly, like integers; see ``steps`` of ``compare``.
 _ROUNDING: dict[DType, tuple[float, float]] = {
     DType.float64: (2.0**-52, 256),
     DType.float32: (2.0**-23, 64),
@@ -38,24 +38,25 @@ _ROUNDING: dict[DType, tuple[float, float]] = {
 
 
 def tolerance_for(dtype: DType, accumulation: int = 1) -> Tolerance:
-    """The tolerance of one dtype for results that sum up ``accumulation`` terms of magnitude about 1.
+    """The tolerance of a dtype for results that sum up ``accumulation`` terms of magnitude about 1.
 
-    Rounding errors are as often up as down, so that they grow with the square root of the number of terms.
+    Rounding errors have random signs, so they grow with the square root of the number of terms.
     """
     distance, units = _ROUNDING.get(dtype, (0.0, 0.0))
     bound = distance * units * max(1, accumulation) ** 0.5
     return Tolerance(bound, bound) if bound else EXACT
 
 
-#: So many distances of one number to the next, by the root of the number of terms, are what rounding alone explains.
+#: Rounding error, in multiples of epsilon times the root of the number of terms, that another order of summation
+#: explains.
 _UNITS_OF_ROUNDING = 4
 
 
 def distance_of(dtype: DType) -> float:
-    """The distance of 1 to the next number of a format to compute in; 0 for what is exact."""
+    """The machine epsilon of a dtype; 0 if it is compared exactly."""
     return _ROUNDING.get(dtype, (0.0, 0.0))[0]
 
 
 def rounding_for(dtype: DType, accumulation: int = 1) -> float:
-    """The share of the largest number of an output by which another order of rounding may change it."""
+    """Error that another order of rounding may cause, relative to the largest number of an output."""
     return distance_of(dtype) * _UNITS_OF_ROUNDING * math.sqrt(max(1, accumulation))

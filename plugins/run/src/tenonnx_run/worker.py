@@ -1,4 +1,4 @@
-"""Worker processes: foreign code that may crash, hang or exhaust memory runs in a child, not in this process.
+"""Worker processes: code that may crash, hang or exhaust memory runs in a child process.
 
     # functions.py, which may import nothing of tenonnx
     import numpy, some_runtime
@@ -8,9 +8,9 @@
     worker.start()                                # optional: the child imports while this process goes on
     outputs = worker.call("run", path, feeds)     # raises CallFailed, or WorkerEnded for a crash, a hang, memory
 
-A process has one worker for each such file. It starts with the first call, serves all further ones, and starts again
-after it died. A call is one message each way: None, numbers, texts, bytes, arrays of the types of numpy and ml_dtypes
-or of texts, and lists and dicts of these.
+A process has one worker for each such file. It starts on the first call, serves all further ones, and is restarted if
+it died. A call is one message each way: None, numbers, strings, bytes, arrays (dtypes of numpy and ml_dtypes, or
+strings), and lists and dicts of these.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from tenonnx import limits
 from tenonnx.errors import TenonnxError
 from tenonnx_run.worker_process import packed, receive, send
 
-#: Characters of what a process that crashed wrote last.
+#: Characters of a crashed process's last output in a message.
 _SHOWN = 300
 
-#: Seconds that a child gets to end by itself.
+#: Seconds that a child may take to exit by itself.
 _PATIENCE = 2.0
 
-#: Seconds that a child's imports may take, beside the calls.
+#: Time limit of a child's imports in seconds, not counted in calls.
 _IMPORTS = 300.0
 
-#: Seconds between two looks at the time and the memory of a child.
+#: Seconds between two checks of a child's time and memory.
 _PERIOD = 0.05
 
 
 class CallFailed(TenonnxError):
-    """A function of a worker raised an error of the type named ``kind``."""
+    """A function of a worker raised an exception, whose type is named ``kind``."""
 
     def __init__(self, what: str, kind: str, given: str) -> None:
         super().__init__(what, given=given)
@@ -63,19 +63,19 @@ class ProcessCrashed(WorkerEnded):
 
 
 class NoAnswer(WorkerEnded):
-    """A worker did not answer in time, and was ended."""
+    """A worker did not answer in time and was killed."""
 
 
 class OutOfMemory(WorkerEnded):
-    """A worker took more memory than it may, and was ended."""
+    """A worker exceeded its memory limit and was killed."""
 
 
 class Worker:
-    """A child process that calls functions of a Python file; ``name`` is what it is called in messages.
+    """A child process that calls functions of a Python file; ``name`` identifies it in messages.
 
     It imports the modules ``imports`` before the file. ``python`` is the interpreter of another environment, whose
-    packages the child imports; by default it imports those of this process. Several threads may call it: their calls
-    wait for each other.
+    packages the child imports; by default this process's interpreter. Several threads may call it; their calls are
+    serialized.
     """
 
     def __init__(self, file: str | os.PathLike[str], name: str, python: str = "", imports: Sequence[str] = ()) -> None:
@@ -88,11 +88,11 @@ class Worker:
 
     @property
     def process_id(self) -> int | None:
-        """The child that runs now."""
+        """PID of the running child, or None."""
         return self._process.pid if self._is_alive() and self._process is not None else None
 
     def start(self) -> None:
-        """Start the child unless it runs, without waiting for its imports."""
+        """Start the child unless it is running, without waiting for its imports."""
         with self._lock:
             if self._is_alive():
                 return
@@ -110,14 +110,14 @@ class Worker:
                 raise ProcessCrashed(f"cannot start a process for {self.name}", given=str(error)) from error
             self._started_by = os.getpid()
             atexit.register(self.close)
-            with contextlib.suppress(OSError):  # it died at once, as the call will find
+            with contextlib.suppress(OSError):  # it died at once, which the next call reports
                 paths = [] if self.python else [path for path in sys.path if path]
                 send(self._process.stdin, packed(paths))  # type: ignore[arg-type]
 
     def wait(self) -> None:
-        """Start the child unless it runs, and wait for its imports.
+        """Start the child unless it is running, and wait for its imports.
 
-        Raises ``CallFailed`` where they fail, else as ``call``.
+        Raises ``CallFailed`` if they fail, else as ``call``.
         """
         with self._lock:
             limits.check_time()
@@ -134,15 +134,15 @@ class Worker:
         memory: int = 0,
         source: tuple[str, Sequence[Any]] | None = None,
     ) -> Any:
-        """Result of the function, within so many seconds behind the imports, and the limit of ``limits.within``.
+        """Result of the function, within ``seconds`` after the imports and the deadline of ``limits.within``.
 
-        ``memory`` are the most bytes that the child may hold, on systems that tell; 0 is no limit. A ``source`` is a
-        key and the arguments of the function ``opened``, whose result the child keeps for further calls with that key,
-        under the limits that hold here, and gives to the function as its first argument.
+        ``memory`` is the maximum of bytes that the child may hold, where the system reports it; 0 means no limit. A
+        ``source`` is a key and the arguments of the function ``opened``: the child caches its result for further calls
+        with that key, under the current limits, and passes it to the function as first argument.
 
-        Raises ``CallFailed`` for what it raises, ``ProcessCrashed`` where the child died, ``NoAnswer`` after
-        ``seconds``, ``OutOfMemory`` beyond ``memory``, and ``OutOfTime`` at the end of ``limits.within``. After the
-        last four the next call has a new child.
+        Raises ``CallFailed`` for exceptions of the function, ``ProcessCrashed`` if the child died, ``NoAnswer`` after
+        ``seconds``, ``OutOfMemory`` beyond ``memory``, and ``OutOfTime`` at the deadline of ``limits.within``. After
+        the last four the next call starts a new child.
         """
         held = None if source is None else [*source, limits.current()._asdict()]
         message = packed([function, arguments, held])
@@ -151,12 +151,12 @@ class Worker:
             return self._ask(message, seconds, memory)
 
     def close(self) -> None:
-        """End the child; the next call starts another."""
+        """Kill the child; the next call starts another."""
         with self._lock:
             atexit.unregister(self.close)
             process = self._process
             if process is not None and self._started_by == os.getpid():
-                process.kill()  # it has nothing to keep, and a runtime takes its time to end
+                process.kill()  # the child has nothing to save, and runtimes may be slow to exit
                 process.wait()
             self._forget()
 
@@ -178,7 +178,7 @@ class Worker:
         return answer["result"]
 
     def _answer(self, message: list[Any], seconds: float | None, memory: int) -> dict[str, Any]:
-        """Answer of the child. Raises ``TimeoutError``, ``MemoryError`` and ``ProcessCrashed``; then it is gone."""
+        """Answer of the child. Raises ``TimeoutError``, ``MemoryError`` and ``ProcessCrashed`` after its end."""
         process, answered = self._process, threading.Event()
         assert process is not None
         assert process.stdin is not None
@@ -206,7 +206,7 @@ class Worker:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_PATIENCE)
             raise (reasons[0] if reasons else self._crash(process)) from None
-        except BaseException:  # an interrupt: the answer would come to the next call
+        except BaseException:  # after an interrupt the next call would read this call's answer
             process.kill()
             process.wait()
             raise
@@ -214,12 +214,12 @@ class Worker:
             answered.set()
 
     def _is_alive(self) -> bool:
-        """Whether there is a child of this very process, not of one that this was forked from."""
+        """Whether a child of this process is running; a forked process does not own its parent's."""
         process = self._process
         return process is not None and self._started_by == os.getpid() and process.poll() is None
 
     def _crash(self, process: subprocess.Popen[bytes]) -> ProcessCrashed:
-        """The error of a child that died, with how it did and what it wrote last."""
+        """The error of a child that died, with its exit status and last output."""
         errors = self._errors
         assert errors is not None
         process.kill()
@@ -231,7 +231,7 @@ class Worker:
         return ProcessCrashed(f"{self.name} crashed its process ({cause})", given=said)
 
     def _forget(self) -> None:
-        """Close what belongs to a child that is gone."""
+        """Close the pipes of a child that has ended."""
         process, errors = self._process, self._errors
         self._process, self._errors, self._has_imported = None, None, False
         for stream in (errors, *(() if process is None else (process.stdin, process.stdout))):
@@ -239,10 +239,10 @@ class Worker:
                 with contextlib.suppress(OSError):
                     stream.close()
         if process is not None and self._started_by != os.getpid():
-            process.returncode = 0  # the child of another process, which is not ours to wait for
+            process.returncode = 0  # another process's child, for which this one cannot wait
 
 
 @functools.cache
 def worker_for(file: str | os.PathLike[str], name: str, *imports: str) -> Worker:
-    """The one worker of this process for a file, which imports these modules before."""
+    """The worker of this process for a file, which imports these modules first."""
     return Worker(file, name, imports=imports)

@@ -1,11 +1,11 @@
 """Child process of ``worker.Worker``: calls functions of one Python file and returns their results.
 
-It is started by its path and imports the standard library and numpy alone; the file that it serves imports the rest.
-The call of no function waits for these imports. A call with a source has the function ``opened`` of that file open it
-first, keeps what that returns until another source comes, and gives it to each function as the first argument.
+It is started by path and imports only the standard library and numpy; the file that it serves imports the rest. A call
+without a function name waits for these imports. A call with a source first runs the file's function ``opened``, caches
+the result until another source is given, and passes it to each function as first argument.
 
-A message is a header of two lengths, then JSON, then the bytes of the arrays in it. Nothing is unpickled on either
-side, so that a child which a foreign parser has corrupted cannot run code in its parent.
+A message is a header of two lengths, JSON, and the bytes of its arrays. Neither side unpickles, so that a child
+corrupted by a foreign parser cannot run code in its parent.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _HEADER = struct.Struct("<QQ")
 
 
 def packed(contents: Any) -> list[Any]:
-    """Contents as the bytes of a message, in parts: None, numbers, texts, bytes, arrays, lists, tuples and dicts.
+    """Encode contents as the parts of a message: None, numbers, strings, bytes, arrays, lists, tuples and dicts.
 
-    Arrays are of the types of numpy and ml_dtypes, or of texts. A tuple arrives as a list, and a number of numpy as an
-    array without axes. Raises ``TypeError`` for anything else.
+    Arrays have dtypes of numpy and ml_dtypes, or hold strings. A tuple arrives as a list, a numpy scalar as a 0-d
+    array. Raises ``TypeError`` for anything else.
     """
     parts: list[Any] = []
     text = json.dumps(_encoded(contents, parts)).encode()
@@ -59,7 +59,7 @@ def _exactly(stream: BinaryIO, count: int) -> bytearray:
 
 
 def _encoded(contents: Any, parts: list[Any]) -> Any:
-    """The contents for JSON, those that it lacks as an object of one key; bytes are added to ``parts``."""
+    """Encode contents as JSON; other types become an object with one key, and their bytes are appended to ``parts``."""
     if contents is None or type(contents) in (bool, int, float, str):
         return contents
     if isinstance(contents, bytes | bytearray | memoryview):
@@ -68,7 +68,7 @@ def _encoded(contents: Any, parts: list[Any]) -> Any:
         return [_encoded(each, parts) for each in contents]
     if isinstance(contents, dict):
         return {"dict": [[_encoded(key, parts), _encoded(each, parts)] for key, each in contents.items()]}
-    import numpy as np  # a child knows where it is when it has been told
+    import numpy as np  # imported lazily, as the child's path is set only after start
 
     array = np.asarray(contents)
     if array.dtype.kind in "OUST":
@@ -85,7 +85,7 @@ def _encoded(contents: Any, parts: list[Any]) -> Any:
 
 
 def _added(part: memoryview, parts: list[Any]) -> list[int]:
-    """Range of the bytes of a part among all."""
+    """Append the bytes of a part; returns their offset and length."""
     start = sum(len(each) for each in parts)
     parts.append(part)
     return [start, len(part)]
@@ -106,12 +106,12 @@ def _decoded(text: Any, raw: memoryview) -> Any:
         array = np.empty(len(text["texts"]), object)
         array[:] = text["texts"]
         return array.reshape(text["shape"])
-    # copied, so that an array is aligned, and holds no more memory than its own
+    # copied for alignment, and so that the array does not keep the whole message alive
     return np.frombuffer(bytearray(_part(text, raw)), _dtype(text["array"])).reshape(text["shape"])
 
 
 def _dtype(name: str) -> Any:
-    """An element type by its name in ml_dtypes, or by the text of numpy, which begins with its byte order."""
+    """A dtype by its name in ml_dtypes, or by numpy's string, which begins with the byte order."""
     import numpy as np
 
     if not name[:1].isalpha():
@@ -128,9 +128,9 @@ def _part(text: dict[str, Any], raw: memoryview) -> bytes:
 
 def main(file: str, *imports: str) -> None:
     """Answer calls until standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process where it must
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which kills this process if necessary
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a runtime prints is no answer
+    os.dup2(2, 1)  # stdout is for answers, so prints of a runtime go to stderr
     sys.path[:0] = receive(requests)
     spec = importlib.util.spec_from_file_location("tenonnx_worker_functions", file)
     assert spec is not None
@@ -141,7 +141,7 @@ def main(file: str, *imports: str) -> None:
         for name in imports:
             importlib.import_module(name)
         spec.loader.exec_module(served)
-    except Exception as error:  # told in answer to the first call
+    except Exception as error:  # reported in answer to the first call
         failure = _told(error)
     held: dict[str, Any] = {}
     while True:
@@ -158,11 +158,11 @@ def main(file: str, *imports: str) -> None:
 
 
 def _called(served: Any, held: dict[str, Any], function: str, arguments: list[Any], source: Any) -> Any:
-    """Result of a function of the file that is served; ``held`` is the source that was used last, by its key."""
+    """Result of a function of the served file; ``held`` caches the last source by its key."""
     if source is None:
         return getattr(served, function)(*arguments)
     key, opening, limits = source
-    if "tenonnx.limits" in sys.modules:  # the file that is served has imported it
+    if "tenonnx.limits" in sys.modules:  # the served file has imported it
         sys.modules["tenonnx.limits"].set(**limits)
     if key not in held:
         held.clear()

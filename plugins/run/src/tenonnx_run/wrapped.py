@@ -1,4 +1,4 @@
-"""The common base of programs that wrap another one."""
+"""Base class of programs that wrap another one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tenonnx.graph.program import Bindable, Program
 
 
 class WrappedProgram(Bindable):
-    """Base of programs that call ``program`` in their ``__call__``, and have the backend and the state of that."""
+    """Base of programs that delegate to ``program`` in ``__call__`` and share its backend and state."""
 
     def __init__(self, program: Program) -> None:
         self._program = program

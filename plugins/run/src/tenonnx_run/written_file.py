@@ -1,4 +1,4 @@
-"""File of a graph: verification runs the bytes that were written, not the graph that was read back from them."""
+"""The file of a graph, so that verification runs the written bytes rather than the graph read back from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _written: ContextVar[tuple[Graph, str] | None] = ContextVar("tenonnx_written_fil
 
 @contextmanager
 def written_to(graph: Graph, path: str | os.PathLike[str]) -> Iterator[None]:
-    """Let ``file_of`` know, within the block, the ONNX file that holds this graph."""
+    """Register, within the block, the ONNX file of this graph for ``file_of``."""
     token = _written.set((graph, os.fspath(path)))
     try:
         yield
@@ -23,6 +23,6 @@ def written_to(graph: Graph, path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def file_of(graph: Graph) -> str | None:
-    """The ONNX file that holds this very graph; None where there is none."""
+    """The registered ONNX file of this graph object, or None."""
     known = _written.get()
     return known[1] if known is not None and known[0] is graph else None

@@ -20,14 +20,14 @@ from tenonnx_run.input_defaults import DefaultsProgram
 from tenonnx_run.numpy.plan import Plan, Watch, owned
 from tenonnx_run.state import Results, StatefulProgram
 
-#: The floor of all backends: anything else that can run a graph is faster.
+#: The lowest rank: every other backend is faster.
 speed = 0
 
 
 class NumpyProgram(Bindable):
-    """A planned graph, whose inputs with a default cannot be fed.
+    """A planned graph without inputs that have a default.
 
-    Calls share nothing that is written, so several threads may call it.
+    Calls share no writable memory, so several threads may call it.
     """
 
     backend = "numpy"
@@ -58,7 +58,7 @@ class NumpyProgram(Bindable):
 def _turn(
     program: NumpyProgram, state: Mapping[str, str], held: Mapping[str, Any], feeds: Mapping[str, Any]
 ) -> Results:
-    """A call with state. The program gives arrays that nobody writes again, so they are the new state as they are."""
+    """Run a call with state. Outputs are never written again, so they become the new state without a copy."""
     found = program({**held, **feeds})
     kept = {output: found.pop(output) for output in set(state.values())}
     results = Results(program.outputs)
@@ -75,11 +75,11 @@ def compile(
     threads: int | None = None,
     **options: Any,
 ) -> Program:
-    """Make ``graph`` ready to run on numpy alone; there is nothing to fall back to, so ``strict`` changes nothing.
+    """Compile ``graph`` for numpy. There is no fallback, so ``strict`` has no effect.
 
-    ``threads`` are how many rules may use, by default one for each processor; 1 leaves all but products, which have the
-    threads of BLAS, on the caller's. Raises ``UnsupportedOp`` for ops without rule and body, ``InvalidCall`` for
-    options that numpy does not have.
+    ``threads`` is the number of threads for kernels, by default one for each processor; 1 runs all but matrix products,
+    which use the threads of BLAS, on the caller's thread. Raises ``UnsupportedOp`` for ops with neither kernel nor
+    body, ``InvalidCall`` for unknown options.
     """
     if options:
         what = f"unknown option for the numpy backend: {', '.join(options)}"

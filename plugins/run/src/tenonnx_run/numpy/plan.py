@@ -1,4 +1,4 @@
-"""The plan of a graph: kernels in order, the slots that they read and write, and which slots die where."""
+"""Execution plan of a graph: kernels in order, the slots that they read and write, and when slots are freed."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ from tenonnx_run.slots import Slots
 
 
 class Watch(Protocol):
-    """Is told of every step that was taken."""
+    """Callback that is called after every step."""
 
     def note(self, step: Step, slots: list[Any]) -> None: ...
 
 
 class Plan:
-    """Runs a graph whose ops all have numpy rules. Slot -1 is the absent input, and stays None.
+    """Execution plan of a graph whose ops all have numpy kernels. Slot -1 is the absent input and always None.
 
-    Calls share nothing that is written but the kernels prepared for the shapes of feeds, which are complete when they
-    are shared.
+    Calls share only the kernels prepared for the shapes of feeds, which are immutable once they are shared.
     """
 
     def __init__(self, graph: Graph, *, inner: bool = False) -> None:
@@ -52,7 +51,7 @@ class Plan:
         self._signatures = Signatures()
 
     def run(self, feeds: Sequence[Any], watch: Watch | None = None) -> list[Any]:
-        """The outputs for contents of the all_inputs and captures, in order; ``watch`` is told of every step."""
+        """The outputs for the contents of inputs and captures, in order; ``watch`` is called after every step."""
         signature = tuple([getattr(feed, "shape", None) for feed in feeds])
         schedule = self._signatures.find(signature)
         if schedule is not None:
@@ -80,7 +79,7 @@ class Plan:
         return None if value.data is None else value.data.array()
 
     def _is_static(self, node: Node) -> bool:
-        """Whether inference knows all outputs: their slots are filled from the start."""
+        """Whether constant propagation knows all outputs, so that their slots are filled from the start."""
         op = known_op(node)
         return op.pure and all(v is None or v.data is not None for v in node.outputs)
 
@@ -115,7 +114,7 @@ class Plan:
 
 
 class _Controlling:
-    """A kernel with subgraphs: they are planned once, and each call gives them the captured contents."""
+    """A kernel with subgraphs, which are planned once; each call passes them the captured contents."""
 
     def __init__(self, rule: Kernel, attributes: dict[str, Any], subgraphs: dict[str, Graph], inputs: int) -> None:
         self.rule = rule
@@ -131,7 +130,7 @@ class _Controlling:
 
 
 class _Run:
-    """A plan with contents for its captures."""
+    """A plan bound to the contents of its captures."""
 
     def __init__(self, plan: Plan, captured: Sequence[Any]) -> None:
         self.plan, self.captured = plan, captured
@@ -141,7 +140,7 @@ class _Run:
 
 
 def _follow(schedule: Schedule, slots: list[Any], watch: Watch | None = None) -> None:
-    """``_execute`` for the steps of a schedule of which nothing is watched."""
+    """``_execute`` for a schedule without a callback."""
     if limits.end() is not None or watch is not None:
         _execute(schedule.steps, slots, watch=watch)
         return
@@ -150,7 +149,7 @@ def _follow(schedule: Schedule, slots: list[Any], watch: Watch | None = None) ->
         for step, kernel, get, single, reuses, target, dead in schedule.calls:
             try:
                 if reuses:
-                    result = None  # the last one may be what is written into, if nobody else can see it
+                    result = None  # drop the reference to the last result, so that its buffer may be reused
                     result = _in_place(step, slots)
                 elif single:
                     result = kernel(get(slots))
@@ -199,13 +198,13 @@ def _execute(steps: Sequence[Step], slots: list[Any], guard: Guard | None = None
 
 
 def _in_place(step: Step, slots: list[Any]) -> Any:
-    """The result of a ufunc, in the buffer of an input where that is free."""
+    """The result of a ufunc, written to the buffer of an input if that is free."""
     buffer, arguments = _free_buffer(step, slots), step.get(slots)
     return step.kernel(*(arguments if len(step.inputs) > 1 else (arguments,)), out=buffer)
 
 
 def _store(step: Step, result: Any, slots: list[Any]) -> None:
-    """Put what a kernel gave into the slots of its outputs."""
+    """Store the results of a kernel in the slots of its outputs."""
     if type(result) is not tuple:
         result = (result,)
     for slot, each in zip(step.outputs, result, strict=False):
@@ -214,7 +213,7 @@ def _store(step: Step, result: Any, slots: list[Any]) -> None:
 
 
 def _explain(step: Step, slots: list[Any], error: Exception) -> None:
-    """Say of an error at which node it came up; what no kernel foresaw is raised as ours."""
+    """Add the node to an error; unexpected exceptions are raised as errors of tenonnx."""
     if isinstance(error, TenonnxError):
         error.what = f"{step.node.title}: {error.what}"
     elif isinstance(error, UNFORESEEN):
@@ -223,9 +222,9 @@ def _explain(step: Step, slots: list[Any], error: Exception) -> None:
 
 
 def _free_buffer(step: Step, slots: list[Any]) -> Any:
-    """The buffer of an input that dies and that nobody else can see, where it can take the result; or None.
+    """The buffer of an input that is last used here, unshared, and fit for the result; or None.
 
-    Such an input is unshared when the slot's reference is the only one: a view of it would hold one more.
+    The input is unshared if the slot holds the only reference, as a view would hold one more.
     """
     position = step.inputs[step.reuse]
     buffer = slots[position]
@@ -237,7 +236,7 @@ def _free_buffer(step: Step, slots: list[Any]) -> Any:
 
 
 def _references(slots: list[Any]) -> int:
-    """Number of references of an array that is in one slot and in a local name."""
+    """Number of references to an array that is held by one slot and one local variable."""
     buffer = slots[0]
     return sys.getrefcount(buffer)
 
@@ -252,7 +251,7 @@ def _broadcasts_into(array: Any, target: Any) -> bool:
 
 
 def owned(results: Sequence[Any], feeds: Sequence[Any], plan: Plan) -> list[Any]:
-    """``results`` as arrays that only the caller can see: aliases of feeds, constants and each other are copied."""
+    """``results`` as arrays that only the caller holds: aliases of feeds, constants and each other are copied."""
     taken = {id(_root(f)) for f in feeds if isinstance(f, np.ndarray)}
     mine = []
     for result in results:

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from tenonnx_run.numpy.steps import Step
 
 
-#: Smaller results are not counted.
+#: Smaller results are ignored.
 _NOTED = 1 << 18
 
 
 class Guard:
-    """Asks what a kernel will give, where its inputs are so large together that it might be too large.
+    """Predicts the results of a kernel whose inputs are large enough to allow an oversized result.
 
-    A result may have as many elements as the limit says, or as all ``feeds``, which the caller has paid for. What grows
-    by contents, as Tile does, asks itself.
+    A result may have as many elements as the limit allows, or as all ``feeds`` together. Kernels whose result size
+    depends on contents, such as Tile, check it themselves.
     """
 
     def __init__(self, dtypes: Sequence[DType | None], feeds: Sequence[Any]) -> None:
@@ -39,7 +39,7 @@ class Guard:
         self._most = max(limits.current().elements, fed)
 
     def check(self, step: Step, slots: Sequence[Any]) -> None:
-        """Raise ``LimitExceeded`` where the step would give a tensor of too many elements."""
+        """Raise ``LimitExceeded`` if the step would produce a tensor of too many elements."""
         product = 1
         for slot in step.inputs:
             array = slots[slot]
@@ -49,7 +49,7 @@ class Guard:
             self._infer(step, slots)
 
     def note(self, result: Any) -> None:
-        """Count what a step has made. Raises ``LimitExceeded`` where it is too much together."""
+        """Count the result of a step. Raises ``LimitExceeded`` if all results together are too large."""
         if type(result) is tuple:
             for each in result:
                 self.note(each)
@@ -66,7 +66,7 @@ class Guard:
             return  # sequences
         try:
             known = infer_call(known_op(step.node), values, attributes, len(step.node.outputs))
-        except TenonnxError:  # which the kernel tells better
+        except TenonnxError:  # the kernel raises a better message
             return
         for each in known:
             kind = None if each is None else each.type

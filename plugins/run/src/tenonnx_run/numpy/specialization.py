@@ -1,9 +1,9 @@
-"""Shape-specialized plans, with kernels for exactly these shapes.
+"""Shape-specialized execution plans.
 
-The second call with a signature, the shapes of all feeds, is watched. What follows from the signature is then settled:
-the shapes of values whose dims are known in terms of the dims of the feeds, and the contents of those that are computed
-from shapes alone. Where all inputs of an op are settled and none is empty, its rule ``specialize`` is asked for a
-kernel; a step whose outputs are settled contents is left out.
+A signature is the shapes of all feeds. The second call with a signature is observed to find what it determines: shapes
+whose dims are known functions of the dims of feeds, and contents that are computed from shapes only. If all inputs of
+an op are determined and none is empty, its rule ``specialize`` may return a kernel for these shapes; a step whose
+outputs are determined contents is dropped.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from tenonnx.op.rules import find_rule
 if TYPE_CHECKING:
     from tenonnx_run.numpy.steps import Step
 
-#: For so many signatures kernels are kept; where more take turns, the general rules are as good.
+#: Number of signatures with schedules of their own; beyond it the general kernels are used.
 MOST_SIGNATURES = 16
 
-#: Settled contents larger than this many bytes are computed by every call, rather than kept.
+#: Determined contents of more bytes than this are recomputed by every call.
 LARGEST_SETTLED = 1 << 16
 
-#: Below this many bytes a new buffer costs less than proving that an old one may be written.
+#: Below this many bytes allocating a buffer is cheaper than proving that another one can be reused.
 SMALLEST_REUSED = 1 << 14
 
 FeedSignature = tuple[Any, ...]
 
 
 class Schedule:
-    """The steps to take for one signature, and the slots to start from."""
+    """The steps for one signature, and the initial slots."""
 
     __slots__ = ("calls", "contents", "steps")
 
     def __init__(self, steps: Sequence[Step], contents: list[Any]) -> None:
         self.steps, self.contents = steps, contents
-        #: What of each step a run reads, which takes less time than its attributes do.
+        #: the fields of each step that a run reads, as tuples are faster than attributes
         self.calls = [
             (s, s.kernel, s.get, len(s.inputs) == 1, s.reuse >= 0, s.outputs[0] if s.outputs else -1, s.dead)
             for s in steps
@@ -51,7 +51,7 @@ class Schedule:
 
 
 class Signatures:
-    """The schedules of a plan by signature. One is complete when it is kept, and never changes from then on."""
+    """The schedules of a plan by signature. A schedule is complete when it is stored and never changes."""
 
     def __init__(self) -> None:
         self._known: dict[FeedSignature, Schedule | None] = {}
@@ -60,7 +60,7 @@ class Signatures:
         self.find: Callable[[FeedSignature], Schedule | None] = self._known.get
 
     def seen_before(self, signature: FeedSignature) -> bool:
-        """Whether there was a call with this signature; from now on there was."""
+        """Whether an earlier call had this signature; records it."""
         with self._lock:
             if signature in self._known:
                 return True
@@ -88,7 +88,7 @@ class PlanView(Protocol):
 
 
 class Observations:
-    """Observations in a call of the values that the signature of its feeds settles."""
+    """Observations during a call: the values that the signature of its feeds determines."""
 
     def __init__(self, plan: PlanView, feeds: Sequence[Any]) -> None:
         self._plan = plan
@@ -111,7 +111,7 @@ class Observations:
                 self._operands[slot] = Operand(feed.shape, feed.dtype)
 
     def note(self, step: Step, slots: Sequence[Any]) -> None:
-        """Keep what is settled of what a step gave."""
+        """Record the determined outputs of a step."""
         pure = known_op(step.node).pure and step.attributes is not None
         follows = pure and all(slot < 0 or self._is_fixed(slot) for slot in step.inputs)
         for slot in step.outputs:
@@ -127,7 +127,7 @@ class Observations:
                 self._operands[slot] = Operand(array.shape, array.dtype, contents)
 
     def schedule(self) -> Schedule:
-        """The steps that remain, each by the best kernel."""
+        """The remaining steps, each with its best kernel."""
         contents = self._contents
         for slot, operand in self._operands.items():
             if operand.contents is not None:
@@ -157,7 +157,7 @@ class Observations:
         return operand is not None and operand.contents is not None
 
     def _is_tensor(self, slot: int, contents: Any) -> bool:
-        """Whether these are an array of the element type that the value is known to have."""
+        """Whether the contents are an array of the value's known element type."""
         dtype = self._plan.dtypes[slot]
         return isinstance(contents, np.ndarray) and dtype is not None and contents.dtype == dtype.numpy
 

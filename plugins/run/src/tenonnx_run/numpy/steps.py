@@ -12,9 +12,9 @@ Kernel = Callable[..., Any]
 
 
 class Step:
-    """One kernel call. ``reuse`` is the position of an input whose buffer may take the result, or -1.
+    """One kernel call. ``reuse`` is the position of an input whose buffer the result may reuse, or -1.
 
-    ``attributes`` are those of the call, None where subgraphs are among them.
+    ``attributes`` are those of the call; None if some are subgraphs.
     """
 
     __slots__ = ("attributes", "dead", "get", "inputs", "kernel", "node", "outputs", "reuse")
@@ -32,13 +32,13 @@ class Step:
         self.inputs = inputs
         self.outputs = outputs
         self.attributes = attributes
-        #: The arguments among the slots; of one input the argument itself.
+        #: the arguments from the slots; with one input the bare argument
         self.get: Callable[[list[Any]], Any] = itemgetter(*inputs) if inputs else lambda slots: ()
         self.dead: tuple[int, ...] = ()
         self.reuse = -1
 
     def with_kernel(self, kernel: Kernel) -> Step:
-        """The same step by another kernel, which writes into no buffer of its inputs."""
+        """The same step with another kernel, which reuses no input buffer."""
         step = Step(self.node, kernel, self.inputs, self.outputs, self.attributes)
         step.dead = self.dead
         return step
