@@ -1,4 +1,4 @@
-"""Coverage of the runs of a verification: branches, trips of loops, and sizes of dims."""
+"""Coverage of the runs of a verification: branches, loop trip counts, and sizes of dims."""
 
 import json
 
@@ -14,14 +14,14 @@ from tenonnx_convert.verifying.verification import Verification
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]> '
 
-#: A branch for each value of an input.
+#: a branch for each value of an input
 SWITCH = """g (float[n, 4] x, bool use_cache) => (float[n, 4] y) {
     y = If (use_cache) <
         then_branch = one () => (float[n, 4] t) { t = %s (x) },
         else_branch = two () => (float[n, 4] e) { e = %s (x) }>
 }"""
 
-#: A branch that random inputs hardly reach.
+#: a branch that random inputs seldom reach
 COMPUTED = """g (float[n, 4] x) => (float[n, 4] y) {
     total = ReduceSum <keepdims = 0> (x)
     limit = Constant <value = float {1000.0}> ()
@@ -32,7 +32,7 @@ COMPUTED = """g (float[n, 4] x) => (float[n, 4] y) {
         else_branch = two () => (float[n, 4] e) { e = Relu (x) }>
 }"""
 
-#: A branch within a branch.
+#: a branch within a branch
 NESTED = """g (float[n, 4] x, bool p, bool q) => (float[n, 4] y) {
     y = If (p) <
         then_branch = one () => (float[n, 4] t) {
@@ -44,7 +44,7 @@ NESTED = """g (float[n, 4] x, bool p, bool q) => (float[n, 4] y) {
         else_branch = two () => (float[n, 4] e) { e = Relu (x) }>
 }"""
 
-#: A loop that adds a number from its third iteration on.
+#: a loop that adds a number from its third iteration on
 LOOP = """g (float[n, 4] x, int64 count) => (float[n, 4] y) {
     true = Constant <value = bool {1}> ()
     y = Loop (count, true, x) <body = body (int64 i, bool going, float[n, 4] v) => (bool on, float[n, 4] w) {
@@ -58,7 +58,7 @@ LOOP = """g (float[n, 4] x, int64 count) => (float[n, 4] y) {
     }>
 }"""
 
-#: A branch for the batch of one.
+#: a branch for batch size one
 ONE_ROW = """g (float[n, 4] x) => (float[n, 4] y) {
     rows = Shape <start = 0, end = 1> (x)
     one = Constant <value = int64[1] {%s}> ()
@@ -198,7 +198,7 @@ def test_ten_runs_are_enough_and_the_rest_is_named():
 
 
 def test_what_never_ran_keeps_a_model_from_being_verified():
-    """The branch squeezes an axis that only a given input could have as one."""
+    """The branch squeezes an axis that only given inputs could have with size one."""
     text = """g (float[n, 4] x) => (float[?, ?] y) {
         total = ReduceSum <keepdims = 0> (x)
         limit = Constant <value = float {1000.0}> ()

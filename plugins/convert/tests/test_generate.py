@@ -1,4 +1,4 @@
-"""Generated inputs: of the declared types, reproducible by seed, refused for unknown types."""
+"""Random inputs: of the declared types, reproducible by seed, refused for unknown types."""
 
 import ml_dtypes
 import numpy as np

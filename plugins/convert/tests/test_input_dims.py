@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tenonnx as tx
 
-#: Nodes that get the batch, of 1 or 2, as part of a constant shape.
+#: Nodes with the batch size, 1 or 2, in a constant shape.
 NODES = {
     "Resize": ([helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="nearest")], (3, 4, 6)),
     "Reshape": ([helper.make_node("Reshape", ["x", "flat"], ["y"])], (48,)),
@@ -55,7 +55,7 @@ def model(name, batch):
 
 @pytest.fixture
 def converted(tmp_path):
-    """Converts a message: the written graph, and the report."""
+    """Convert a message; returns the written graph, and the report."""
 
     def convert(source, **options):
         report = tx.convert(tx.load(source), tmp_path / "m.onnx", **options)

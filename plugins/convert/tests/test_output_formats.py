@@ -23,7 +23,7 @@ def small():
 
 
 class Twin:
-    """A format of two files: the graph in ONNX, and a note beside it."""
+    """A format of two files: the graph in ONNX, and a text file."""
 
     title, runtime = "Twin", "numpy"
     off = 0.0
@@ -41,7 +41,7 @@ class Twin:
 
 @pytest.fixture
 def written(monkeypatch, tmp_path):
-    """Write a small graph with a format that a package is said to have."""
+    """Write a small graph in a format of a mocked plugin."""
 
     def write(form, **options):
         chosen = output_formats.InstalledFormat(form, PLUGIN)

@@ -1,4 +1,4 @@
-"""Verification: structure, numbers, and the first node that diverges."""
+"""Verification: structure, outputs, and the first node that diverges."""
 
 import json
 from pathlib import Path
@@ -28,11 +28,12 @@ from tenonnx_convert.verifying.verify import verify
 @pytest.fixture(autouse=True)
 def _numpy_alone(monkeypatch):
     monkeypatch.setenv("TENONNX_PLUGINS", "")
-    monkeypatch.setattr("tenonnx.registry.registry._default", Registry())  # what is made meanwhile knows no plugin
+    # graphs built here use a registry without plugins
+    monkeypatch.setattr("tenonnx.registry.registry._default", Registry())
 
 
 def chain(weight=2.0):
-    """``exp(2 * x * w)`` with a name for every value between."""
+    """``exp(2 * x * w)`` with named inner values."""
     graph = Graph("chain", opsets={"tiny": 4})
     x = graph.input("x", "float32", ("n", 3))
     doubled = tiny.double(x)
@@ -111,7 +112,7 @@ def test_other_inputs_or_outputs_are_a_problem():
 
 def test_structure_counts_where_the_original_was_sound():
     graph, other = chain(), chain()
-    other.nodes.reverse()  # breaks the order that onnx.checker wants
+    other.nodes.reverse()  # violates the order that onnx.checker requires
     assert structure_problems(graph) == []
     assert "topologically sorted" in structure_problems(other)[0]
     found = verify(graph, other)

@@ -1,4 +1,4 @@
-"""Work of verifications: bombs are refused before they run, honest models are not."""
+"""Work of verifications: models that would take excessive work are refused before they run, others are not."""
 
 import numpy as np
 import onnx
@@ -79,7 +79,7 @@ def test_honest_loops_run(kind):
 
 
 def test_weights_and_inputs_justify_work():
-    """A generator of large images has large weights; a large batch is work that its user brought."""
+    """A generator of large images has large weights; a large batch is an input of the user."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", ("batch", 1 << 12))
     graph.output("y", graph.variable("w", np.ones((1 << 15, 1, 1), np.float32)) * x)

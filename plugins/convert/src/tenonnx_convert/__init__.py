@@ -1,1 +1,1 @@
-"""Conversion from a source to a verified file."""
+"""Conversion of a source to a verified file."""

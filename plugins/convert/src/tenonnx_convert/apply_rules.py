@@ -1,4 +1,4 @@
-"""Import rules at work: nodes replaced while a model is read, by rules of the user and then of packages."""
+"""Application of import rules while a model is read: the user's rules first, then those of packages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tenonnx_convert.import_rules import GROUP, ImportRule, rules_of
 
 
 class Offered(NamedTuple):
-    """A rule, and the package that offers it, if one does."""
+    """A rule with the plugin that provides it; None for a user's rule."""
 
     rule: ImportRule
     plugin: Plugin | None
@@ -40,13 +40,13 @@ class Offered(NamedTuple):
 
 
 def apply_rules(graph: Graph, rules: Any, *, strict: bool = False, frontend: str = "onnx") -> Graph:
-    """``graph`` with nodes replaced by what the rule for their name or op type returns; None leaves a node.
+    """``graph`` with nodes replaced by the results of the rules for their name or op type; None keeps a node.
 
     ``rules`` are import rules, or a mapping whose keys are node names, ``"Op"`` or ``"domain::Op"``. A rule is called
     as ``rule(node, *inputs)`` while the graph is built, and returns one value for each output of the node. Raises
-    ``InvalidCall`` for another number of them, and for a rule that is not a function of a node and its inputs. Errors
-    of a rule get a note that names it. With ``strict``, which gives the values of ``graph`` their types, it raises
-    ``InvalidCall`` for a key that no node has, too, and ``TypeMismatch`` for a value of another type than the output.
+    ``InvalidCall`` for a wrong number of results, and for a rule that is not a function of a node and its inputs. A
+    note names the rule in errors that it raises. ``strict`` infers the types of ``graph``, and also raises
+    ``InvalidCall`` for a key that matches no node and ``TypeMismatch`` for a result of another type than the output.
     """
     found = rules_of(rules)
     if strict and isinstance(rules, Mapping):
@@ -57,12 +57,12 @@ def apply_rules(graph: Graph, rules: Any, *, strict: bool = False, frontend: str
 
 
 def apply_installed_rules(graph: Graph, frontend: str) -> Graph:
-    """``graph`` with nodes replaced by what the rules of installed packages return."""
+    """``graph`` with nodes replaced by the results of installed packages' rules."""
     return _apply(graph, installed_rules(), True, frontend)
 
 
 def installed_rules() -> list[Offered]:
-    """The rules that installed packages offer, in the order in which they are asked."""
+    """The rules of installed packages, in order of precedence."""
     offered = [Offered(rule, plugin, rule.title) for plugin, value in loaded(GROUP) for rule in rules_of(value)]
     return sorted(offered, key=lambda each: (each.rule.order, each.plugin is not None and each.plugin.rank))
 
@@ -76,20 +76,20 @@ def _check_keys(graph: Graph, rules: Mapping[str, Any]) -> None:
 
 
 def _everywhere(graph: Graph) -> Iterator[Node]:
-    """The nodes of a graph and of the functions that it defines for itself."""
+    """The nodes of a graph and of its model-local functions."""
     yield from graph.walk()
     for function in graph.functions.values():
         yield from body_nodes(function)
 
 
 def _keys(node: Node) -> list[str]:
-    """Names that a rule for a node may have."""
+    """The mapping keys that match a node."""
     return [key for key in (node.name, f"{node.domain}::{node.op_type}", node.op_type) if key]
 
 
 def _apply(graph: Graph, offered: Sequence[Offered], strict: bool, frontend: str) -> Graph:
     fitting = [each for each in offered if each.rule.frontend in (None, frontend)]
-    fitting.sort(key=lambda each: each.rule.order)  # stable: packages stay in their order
+    fitting.sort(key=lambda each: each.rule.order)  # stable, which preserves the order of packages
     if not fitting or not any(each.rule.is_for(node) for node in _everywhere(graph) for each in fitting):
         return graph
     if strict:
@@ -106,7 +106,7 @@ def _ruled(graph: Graph, rules: Sequence[Offered], strict: bool) -> Graph:
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if call.op in leading:
-            with suppress(UnsupportedOp), rewriter.attempt():  # a function may keep what nobody knows
+            with suppress(UnsupportedOp), rewriter.attempt():  # a function may contain unknown ops
                 return rewriter.expand(call)
         return None
 
@@ -158,12 +158,12 @@ def _ask(offered: Offered, node: Node) -> Any:
         with running:
             found = offered.rule(node, *node.inputs)
     except Exception as error:
-        if isinstance(error, TenonnxError):  # of which commands print the message alone
+        if isinstance(error, TenonnxError):  # commands print only its message
             error.also = "\n".join(part for part in (error.also, f"raised by {title}") if part)
         else:
             error.add_note(f"raised by {title}")
         raise
-    except SystemExit as error:  # it would end the program as if all had gone well
+    except SystemExit as error:  # it would exit the program without an error
         raise PluginError(f"{title} ended the program", given=f"{type(error).__name__}: {error}") from error
     if _parts(node) != before:
         raise InvalidCall(f"{title} changed the node", do="return values that replace its outputs")
@@ -179,7 +179,7 @@ def _parts(node: Node) -> list[Any]:
 def _check_parameters(rule: Any, title: str, node: Node) -> None:
     try:
         signature = inspect.signature(rule)
-    except ValueError:  # nobody knows that of what is written in C
+    except ValueError:  # functions written in C may have no signature
         return
     try:
         signature.bind(node, *node.inputs)
@@ -189,7 +189,7 @@ def _check_parameters(rule: Any, title: str, node: Node) -> None:
 
 
 def _check(title: str, node: Node, results: tuple[Any, ...], strict: bool) -> None:
-    """Raise unless the results of a rule can stand for the outputs of a node."""
+    """Raise unless the results of a rule fit the outputs of a node."""
     if not all(isinstance(result, Value) for result in results):
         given = ", ".join(type(result).__name__ for result in results)
         raise InvalidCall(

@@ -1,4 +1,4 @@
-"""Run of a conversion through its steps, and its state between two of them."""
+"""Running the steps of a conversion, and the state between them."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 #: A path, or a binary stream.
 Place = str | os.PathLike[str] | BinaryIO
 
-#: Field of a state that a later step sets.
+#: Placeholder for a field of the state that a later step sets.
 _LATER: Any = None
 
 
 class StepResult(NamedTuple):
-    """Result of a step of a package: a graph, the outcomes of its nodes, and findings.
+    """Result of a package's step: a graph, the outcomes of its nodes, and findings.
 
-    ``findings`` go into the report by name; each has ``to_dict``, and as text is what the command prints.
-    ``absolute`` and ``relative`` are differences that verification then allows. ``as_before(written, expected)`` makes
-    of the file to be a graph with the interface of the original. ``path`` is another place for the file.
+    ``findings`` are added to the report by name; each has ``to_dict`` and, for the command line, ``__str__``.
+    ``absolute`` and ``relative`` are additional tolerances of verification. ``as_before(written, expected)`` converts
+    the written graph to the original interface for comparison. ``path`` redirects the output file.
     """
 
     graph: Graph
@@ -54,11 +54,11 @@ class StepResult(NamedTuple):
 
 @dataclass(frozen=True)
 class ConversionRequest:
-    """Request of a conversion.
+    """Arguments of a conversion.
 
-    ``source`` is what ``load`` takes, with ``examples`` and its options ``reading``, or a graph. Without ``refuse`` the
-    conversion continues past nodes that cannot be expressed in the target, to list them all. ``automatic`` lets
-    transforms decide whether they are of use; without it they run where they are asked for.
+    ``source`` is a graph, or an argument of ``load``, with ``examples`` and its options ``reading``. Without ``refuse``
+    the conversion continues past unsupported nodes, to list all of them. With ``automatic``, transforms decide whether
+    they are useful; without it, only requested ones run.
     """
 
     source: Any
@@ -74,10 +74,10 @@ class ConversionRequest:
 class ConversionState:
     """State of a running conversion; each step returns the next state.
 
-    ``read`` is the graph as it was read, ``expected`` the one whose numbers the result must have, ``given`` the one
-    after ``dims``. ``verifier`` compares a graph with what it was read from. ``format`` is None for
-    ONNX and native files. ``path_is_final`` where no step behind
-    verification chooses another; then ``writer`` has the file under its temporary name from there on.
+    ``read`` is the original graph, ``expected`` the graph whose outputs the result must reproduce, ``given`` the graph
+    after the step ``dims``. ``verifier`` compares a graph with its source. ``format`` is None for ONNX and native
+    files. ``path_is_final`` is False if a step after verification chooses another path; otherwise ``writer`` holds the
+    file under a temporary name from verification on.
     """
 
     request: ConversionRequest
@@ -119,18 +119,18 @@ class ConversionState:
         return {**self.options.fix_shapes, **self.options.input_shapes}
 
     def format_writer(self) -> FormatWriter:
-        """Writer of the file in a format other than ONNX."""
+        """Writer for a format other than ONNX."""
         assert self.format is not None
         assert isinstance(self.path, str | os.PathLike)
         return FormatWriter(self.format, self.path, overwrite=self.options.overwrite)
 
     @property
     def compared_with(self) -> str:
-        """Reference of the comparison, in words."""
+        """Name of the model to compare with."""
         return compared_with(self.request.name, self.changed_by)
 
     def after(self, each: Placed) -> ConversionState:
-        """The state after a step of a package."""
+        """The state after a package's step."""
         found = StepResult(*each.step(self.graph, self))
         known = {name: value for name, value in found._asdict().items() if value is not None}
         known |= {"changes": [*self.changes, *found.changes], "findings": {**self.findings, **found.findings}}
@@ -151,12 +151,12 @@ class ConversionState:
         return report
 
 
-#: A step of the table.
+#: Function from one state to the next.
 Step = Callable[[ConversionState], ConversionState]
 
 
 class Conversion:
-    """A run through ``steps`` from ``first`` on, each followed by those of packages. ``request`` has fields of that."""
+    """A run of ``steps`` from ``first`` on, with those of packages. Keywords are fields of ``ConversionRequest``."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class Conversion:
         self._placed: Sequence[Placed] | None = None
 
     def run(self, until: str = "") -> Conversion:
-        """Take the remaining steps, up to that before ``until``."""
+        """Run the remaining steps, up to but excluding ``until``."""
         if self.state.options.verify is not False and self._waiting != ["write"]:
             start_default_sessions(default_backends())
         while self._waiting and self._waiting[0] != until:
@@ -207,7 +207,7 @@ class Conversion:
         return self
 
     def close(self) -> None:
-        """Remove the temporary file of a conversion that goes no further."""
+        """Remove the temporary file of an unfinished conversion."""
         if self.state.writer is not None:
             abandon(self.state.writer, InvalidCall("the conversion was not finished"))
 
@@ -217,7 +217,7 @@ class Conversion:
 
 
 def abandon(writer: AtomicWriter | FormatWriter, error: BaseException) -> None:
-    """Remove the temporary files of a model. Raises ``TenonnxError`` where the disk was full."""
+    """Remove the temporary files of a model. Raises ``TenonnxError`` if the disk was full."""
     writer.__exit__(type(error), error, None)
 
 

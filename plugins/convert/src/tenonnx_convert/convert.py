@@ -1,4 +1,4 @@
-"""``convert``, ``plan`` and ``export``: a model through the steps of a conversion, or through the last of them."""
+"""``convert``, ``plan`` and ``export``: all steps of a conversion, the steps without writing, or the final ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def not_verified(seconds: float) -> VerificationFailed:
-    """The error of a verification that took longer."""
+    """The error of a verification that exceeded its time limit."""
     return VerificationFailed(
         f"not verified: not finished within {seconds:g} s",
         do="allow more time (--timeout SECONDS), or smaller inputs (--input-shapes, --inputs)",
@@ -32,7 +32,7 @@ def not_verified(seconds: float) -> VerificationFailed:
 
 @contextmanager
 def ending_within(seconds: float, late: Callable[[float], TenonnxError] = not_verified) -> Iterator[None]:
-    """Let work on a model end within so many seconds. Raises what ``late`` gives where it does not."""
+    """Limit the time of work on a model. Raises ``late(seconds)`` when it is exceeded."""
     try:
         with limits.within(seconds):
             yield
@@ -50,12 +50,11 @@ def convert(
 ) -> Report:
     """Read a model, convert it, compare it with its source, and write it to a path or a binary stream.
 
-    ``source`` is a graph, or what ``load`` takes, with ``examples`` and its options as ``reading``; ``options`` are
-    those of ``tenonnx convert``: the fields of ``ConvertConfig`` and what transforms of packages declare. They override
-    those of ``config``. Raises
-    ``NotRepresentable`` naming every node that cannot be expressed in the target, ``VerificationFailed`` where the
-    outputs differ from the original's or the comparison does not end, and what
-    ``load`` raises; then nothing is written.
+    ``source`` is a graph, or an argument of ``load``, with ``examples`` and its options as ``reading``. ``options`` are
+    those of ``tenonnx convert``, fields of ``ConvertConfig`` and options of packages' transforms; they override
+    ``config``. Raises ``NotRepresentable`` naming every node that the target cannot express, ``VerificationFailed`` if
+    outputs differ from the original's or the comparison takes too long, and the errors of ``load``; then nothing is
+    written.
     """
     settings: ConvertConfig = given_config(ConvertConfig, config, options)
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else "the original"
@@ -69,8 +68,8 @@ def convert(
 def export(graph: Graph, path: Place, config: ExportConfig | None = None, **fields: Any) -> Report:
     """Write ``graph`` to a path or a binary stream; ``fields`` override those of ``config``.
 
-    Without a target, or with the graph's own, every untouched node is written as it was read. Raises
-    ``NotRepresentable`` naming every node that cannot be expressed in the target; then nothing is written.
+    Without a target, or with the graph's own opsets, unmodified nodes are written as they were read. Raises
+    ``NotRepresentable`` naming every node that the target cannot express; then nothing is written.
     """
     if not isinstance(path, str | os.PathLike) and not hasattr(path, "write"):
         raise InvalidCall("export was given neither a path nor a binary stream", given=type(path).__name__)
@@ -78,7 +77,7 @@ def export(graph: Graph, path: Place, config: ExportConfig | None = None, **fiel
 
 
 def to_proto(graph: Graph, **fields: Any) -> onnx.ModelProto:
-    """The message that ``export`` with these fields of ``ExportConfig`` would write."""
+    """The ``ModelProto`` that ``export`` with these fields of ``ExportConfig`` would write."""
     from tenonnx.formats.onnx.tensors import to_inline_proto
 
     done = _tail(graph, None, None, fields).run(until="write").state
@@ -87,7 +86,7 @@ def to_proto(graph: Graph, **fields: Any) -> onnx.ModelProto:
 
 
 def _tail(graph: Graph, path: Place | None, config: ExportConfig | None, fields: Mapping[str, Any]) -> Conversion:
-    """The steps from where a graph is at hand: only what is asked for transforms and verifies."""
+    """Run the steps that follow reading; only requested transforms and verifications are included."""
     settings = given_config(ExportConfig, config, fields, without=("read", "dims"))
     check_whole(graph)
     whole = given_config(ConvertConfig, settings, {"verify": False if settings.verify is None else settings.verify})
@@ -100,7 +99,7 @@ def plan(graph: Graph, config: ExportConfig | None = None, **options: Any) -> Co
 
 
 def planned(graph: Graph, config: ExportConfig | None = None, **options: Any) -> tuple[ConversionPlan, Graph]:
-    """Plan of ``convert``, and the graph that it leads to, in which refused nodes are as they were."""
+    """The plan of ``convert``, and the resulting graph, in which refused nodes are unchanged."""
     from tenonnx.formats.onnx.ir import ir_version
 
     conversion = Conversion(graph, None, given_config(ConvertConfig, config, options), STEPS, refuse=False)

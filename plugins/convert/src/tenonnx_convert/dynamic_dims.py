@@ -1,4 +1,4 @@
-"""Dims of graph inputs as symbols."""
+"""Dynamic dims: replacing fixed dims of graph inputs by symbols."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tenonnx.transforms.dims import untyped
 
 @in_registry_of_graph
 def free_dims(graph: Graph, dims: Mapping[str, Mapping[int, str]]) -> Graph:
-    """A copy of ``graph`` in which dims of inputs, by name and axis, are symbols in place of numbers.
+    """A copy of ``graph`` with symbols for dims of inputs, by name and axis.
 
-    Raises ``InvalidCall`` for an input or axis that does not exist, and where a node depends on the number. A number
-    that a constant gives a node as part of a shape is not seen here: run the result at other sizes.
+    Raises ``InvalidCall`` for an unknown input or axis, and if a node requires the fixed size. Sizes in constants, such
+    as the shape of a Reshape, are not detected: run the result at other sizes.
     """
     freed = with_symbols(graph, dims)
     check_types(freed, dims)
@@ -26,7 +26,7 @@ def free_dims(graph: Graph, dims: Mapping[str, Mapping[int, str]]) -> Graph:
 
 
 def with_symbols(graph: Graph, dims: Mapping[str, Mapping[int, str]]) -> Graph:
-    """``free_dims`` before types are inferred. Raises ``InvalidCall`` for an input or axis that does not exist."""
+    """``free_dims`` without type inference. Raises ``InvalidCall`` for an unknown input or axis."""
     freed = untyped(graph)
     inputs = {value.name: value for value in freed.all_inputs}
     for name, axes in dims.items():
@@ -45,7 +45,7 @@ def with_symbols(graph: Graph, dims: Mapping[str, Mapping[int, str]]) -> Graph:
 
 
 def check_types(freed: Graph, dims: Mapping[str, Mapping[int, str]]) -> None:
-    """Infer the types of a graph with freed ``dims``. Raises ``InvalidCall`` where a node depends on a number."""
+    """Infer the types of a graph with freed ``dims``. Raises ``InvalidCall`` if a node requires a fixed size."""
     try:
         infer(freed)
     except InvalidModel as error:

@@ -1,4 +1,4 @@
-"""Limits of a target on files: their size, and external data."""
+"""Limits of a target for files: size and external data."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tenonnx_convert.conversion import ConversionState
 
 
 def data_threshold(state: ConversionState) -> int | None:
-    """Bytes from which on tensors become external; no tensor where the target has no external data.
+    """Size in bytes from which tensors become external; infinite if the target does not support external data.
 
-    Raises ``InvalidCall`` where both are asked for.
+    Raises ``InvalidCall`` if such a target is combined with a threshold.
     """
     wanted, runtime = state.options.external_data_threshold, state.target.runtime
     if runtime is None or runtime.external_data:
@@ -27,7 +27,7 @@ def data_threshold(state: ConversionState) -> int | None:
 
 
 def check_file(state: ConversionState, *, message: int = 0) -> None:
-    """Raise ``NotRepresentable`` for tensors, and a ``message`` of so many bytes, that the target has no file for."""
+    """Raise ``NotRepresentable`` if tensors and a ``message`` of this many bytes exceed the limits of the target."""
     runtime = state.target.runtime
     if runtime is None:
         return

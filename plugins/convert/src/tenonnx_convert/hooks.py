@@ -24,15 +24,16 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Graph
 from tenonnx.registry.discovery import plugins
 
-#: Plugins of this entry-point group are hooks, asked for by name.
+#: Entry-point group of hooks, which are requested by name.
 GROUP = "tenonnx.hooks"
 
-#: A hook gets all tensors inline if they have at most ``_INLINE`` bytes together, else those below ``_SMALL``.
+#: Maximum total size of tensors for which hooks get all inline, and the size below which single ones are inline
+#: otherwise.
 _INLINE, _SMALL = 64 << 20, 1 << 16
 
 
 class Hook:
-    """A hook: a function of a ModelProto, or of it and the exported graph, or an object with ``post_process``."""
+    """A hook: a function of a ModelProto and optionally the exported graph, or an object with ``post_process``."""
 
     def __init__(self, given: Any, name: str = "") -> None:
         value = _made(given) if inspect.isclass(given) and hasattr(given, "post_process") else given
@@ -72,7 +73,7 @@ class Hook:
 
 
 def hooks_of(given: Any) -> tuple[Hook, ...]:
-    """The hooks that an export was given: functions, objects with ``post_process`` and names of installed ones."""
+    """The hooks of an export: functions, objects with ``post_process``, and names of installed hooks."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InvalidCall("post_export_hooks are not functions of a model, in a list", given=repr(given)[:80])
     return tuple(_hook(each) for each in given)
@@ -85,7 +86,7 @@ def _hook(given: Any) -> Hook:
 
 
 def installed_hook(name: str) -> Hook:
-    """The hook that a package offers by that name."""
+    """The installed hook of that name."""
     known = {plugin.name: plugin for plugin in plugins(GROUP)}
     if name not in known:
         raise InvalidCall(
@@ -105,7 +106,7 @@ def _made(kind: type) -> Any:
 
 
 def _also_taken(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Call of a hook with the message and, where it takes that by position or name, the graph."""
+    """Adapt a hook to be called with the message and, if it has a parameter for it, the graph."""
     try:
         parameters = inspect.signature(function).parameters
     except ValueError:  # functions written in C may have no signature
@@ -123,9 +124,9 @@ def run_hooks(
 ) -> tuple[onnx.ModelProto, Initializers]:
     """Run hooks on a message; returns the message without initializers, and the initializers.
 
-    A hook sees all initializers in the message. If they are large together, the larger ones are external data, in the
-    folder of the entry ``basepath``; unchanged ones stay where they are. Raises ``InvalidModel`` naming the hook
-    whose message cannot be read.
+    A hook sees all initializers in the message. If their total size is large, the larger ones are external data in the
+    folder of the entry ``basepath``; unchanged ones are not copied. Raises ``InvalidModel`` naming the hook whose
+    message cannot be read.
     """
     outputs = len(model.graph.output)
     with _Placed.of(initializers) as placed:
@@ -145,14 +146,14 @@ def run_hooks(
 
 
 class _Placed:
-    """Initializers and the TensorProto of each that hooks see."""
+    """Initializers, with the TensorProto that hooks see for each."""
 
     def __init__(self, initializers: Initializers, folder: Path) -> None:
         self.initializers = initializers
         self._folder = folder
         self._inline = sum(contents.nbytes for _, contents in initializers) <= _INLINE
-        self._references: dict[bytes, Constant] = {}  # by where they lie
-        self._spooled: dict[int, TensorProto] = {}  # by the contents, which are kept alive by the list
+        self._references: dict[bytes, Constant] = {}  # by location
+        self._spooled: dict[int, TensorProto] = {}  # by identity of the contents, which the list keeps alive
 
     @classmethod
     @contextmanager
@@ -176,7 +177,7 @@ class _Placed:
         return message
 
     def _place(self, contents: Constant, name: str) -> TensorProto:
-        """Location of contents: the file that they came from, or one made for that."""
+        """A TensorProto with the location of contents: their original file, or a temporary one."""
         source = packed_source(contents, name)
         if isinstance(source, Region) and _is_still(source):
             path, offset, length = source.path, source.offset, source.length
@@ -191,7 +192,7 @@ class _Placed:
         return place
 
     def take(self, messages: Iterable[TensorProto]) -> None:
-        """Replace the initializers by ``messages``; those that hooks left unchanged keep their contents."""
+        """Replace the initializers by ``messages``; those left unchanged by hooks keep their contents."""
         before = dict(self.initializers)
         files: dict[str, ExternalFiles] = {}
         found: Initializers = []
@@ -205,14 +206,14 @@ class _Placed:
                 own = TensorProto()
                 own.CopyFrom(message)
                 found.append((message.name, TensorContents(own)))
-                found[-1][1].array()  # raises here if the message is not a tensor
+                found[-1][1].array()  # raises if the message is not a tensor
         self.initializers = found
 
     def _is_inline(self, contents: Constant) -> bool:
         return self._inline or contents.nbytes < _SMALL or contents.type.dtype is DType.string
 
     def _referred(self, message: TensorProto, files: dict[str, ExternalFiles]) -> Constant:
-        """The contents of an external reference: one made here, or one that the hook wrote."""
+        """The contents of an external reference: one of ours, or one written by the hook."""
         held = self._references.get(_place_of(message))
         if held is not None and without_contents("", held) == _bare(message):
             return held
@@ -237,7 +238,7 @@ def _bare(message: TensorProto) -> TensorProto:
 
 
 def _is_still(region: Region) -> bool:
-    """Whether the path of a region still leads to the same file."""
+    """Whether the path of a region still refers to the same file."""
     try:
         status = Path(region.path).stat()
     except OSError:

@@ -13,18 +13,18 @@ from tenonnx.errors import InvalidCall
 if TYPE_CHECKING:
     from tenonnx.graph.graph import Node
 
-#: Plugins of this entry-point group are import rules: a module that holds them, one, or several in a list.
+#: Entry-point group of import rules: an ``ImportRule``, a list of them, or a module that contains some.
 GROUP = "tenonnx.rules"
 
 
 @dataclass(frozen=True, eq=False)
 class ImportRule:
-    """A function of a node and its inputs, and the nodes that it is for.
+    """A function of a node and its inputs, with conditions on the node.
 
     ``op`` is an op type, ``domain`` a domain, ``name`` a pattern of node names such as ``"encoder/*"``, ``frontend``
-    the reader, such as ``"onnx"``, ``"safetensors"`` or ``"torch"``; what is None is not asked for. Of several rules
-    for a node that of the highest ``priority`` is asked first, then that which asks for more. The function returns one
-    value for each output of the node, or None to go on with the next rule, and at last with the node as it is.
+    the reader, such as ``"onnx"``, ``"safetensors"`` or ``"torch"``; None matches all. Among several matching rules the
+    one of highest ``priority`` is called first, then the most specific one. The function returns one value for each
+    output of the node, or None to try the next rule and finally keep the node.
     """
 
     function: Callable[..., Any]
@@ -39,14 +39,14 @@ class ImportRule:
 
     @property
     def title(self) -> str:
-        """Purpose of the rule, in words."""
+        """Description of the matching nodes."""
         op = "::".join(part for part in (self.domain, self.op or "*") if part)
         named = f' named "{self.name}"' if self.name is not None else ""
         return f"{op}{named}" + (f" of {self.frontend}" if self.frontend else "")
 
     @property
     def order(self) -> tuple[int, int]:
-        """The lower is asked first."""
+        """Sort key; rules with lower keys are called first."""
         asked = (self.name, self.domain, self.op, self.frontend)
         weights = (8, 2, 4, 1)
         return -self.priority, -sum(w for w, part in zip(weights, asked, strict=True) if part is not None)
@@ -67,9 +67,9 @@ def import_rule(
     frontend: str | None = None,
     priority: int = 0,
 ) -> Callable[[Callable[..., Any]], ImportRule]:
-    """Make an import rule of a function: ``@import_rule("com.acme::Mystery")``, by op, domain or pattern of names.
+    """Decorator for an import rule: ``@import_rule("com.acme::Mystery")``, by op, domain or name pattern.
 
-    ``key`` is ``"Op"`` or ``"domain::Op"``. Raises ``InvalidCall`` where nothing says which nodes the rule is for.
+    ``key`` is ``"Op"`` or ``"domain::Op"``. Raises ``InvalidCall`` without any condition.
     """
     texts = {"key": key, "domain": domain, "name": name, "frontend": frontend}
     wrong = next((f"{what}={text!r}" for what, text in texts.items() if text is not None and not _is_text(text)), "")
@@ -100,7 +100,7 @@ def _is_text(value: Any) -> bool:
 
 
 def rules_of(given: Any) -> list[ImportRule]:
-    """The import rules that are given, or in a module; of a mapping by the keys of ``load(rules=...)``."""
+    """The import rules in a list, module or mapping, whose keys are those of ``load(rules=...)``."""
     if isinstance(given, ImportRule):
         return [given]
     if isinstance(given, ModuleType):
@@ -120,7 +120,7 @@ def rules_of(given: Any) -> list[ImportRule]:
 
 
 def _keyed(key: Any, function: Any) -> list[ImportRule]:
-    """The rules for a key that is the name of a node, ``"Op"`` or ``"domain::Op"``."""
+    """The rules for a key: a node name, ``"Op"`` or ``"domain::Op"``."""
     if not _is_text(key) or not callable(function):
         what = "rules do not map names of nodes and ops to functions"
         raise InvalidCall(what, given=f"{key!r}: {function!r}"[:200])

@@ -1,4 +1,4 @@
-"""Dims of graph inputs: fixed, freed, and the batch."""
+"""Dims of graph inputs: fixed sizes, dynamic dims, and the batch."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tenonnx_convert.options import BATCH, ConvertConfig
 
 FreeDims = Mapping[str, Mapping[int, str]]
 
-#: Longest shape that a constant may hold.
+#: Maximum length of a constant shape.
 _LONGEST = 16
 
-#: What stands for a size in the shape that a node is given: to be computed from the others, that of the input, any.
+#: Wildcards in shape inputs: -1 is inferred from the other sizes, 0 copies the input's size, 1 broadcasts.
 _WILDCARDS = (-1, 0, 1)
 
 
 def batch_of(graph: Graph) -> dict[str, dict[int, str]]:
-    """The first dim of every input that must be fed, where it is a number, as the symbol ``batch``.
+    """The first dim of every required input that is a number, as the symbol ``batch``.
 
-    Raises ``InvalidCall`` where inputs begin with different numbers, as then the first dim is no batch.
+    Raises ``InvalidCall`` if inputs begin with different numbers, since the first dim is then no batch.
     """
     shapes = {value.name: value.type.shape for value in graph.inputs if isinstance(value.type, TensorType)}
     firsts = {name: shape[0] for name, shape in shapes.items() if shape and isinstance(shape[0], int)}
@@ -45,7 +45,7 @@ def batch_of(graph: Graph) -> dict[str, dict[int, str]]:
 
 
 def set_dims(graph: Graph, options: ConvertConfig) -> Graph:
-    """A copy with ``fix_shapes`` and ``free_dims``; a number in place of another takes the way over a symbol."""
+    """A copy with ``fix_shapes`` and ``free_dims``; to replace a number by another, the dim is freed first."""
     changed = _changed_numbers(graph, options.fix_shapes)
     if changed:
         graph = free_sizes(graph, changed)
@@ -57,12 +57,12 @@ def set_dims(graph: Graph, options: ConvertConfig) -> Graph:
 
 
 def changes_sizes(graph: Graph, options: ConvertConfig) -> bool:
-    """Whether an input gets a number in place of another."""
+    """Whether an input gets another fixed size."""
     return bool(_changed_numbers(graph, options.fix_shapes))
 
 
 def _changed_numbers(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -> dict[str, dict[int, str]]:
-    """The dims that are a number and are to be another, each as a symbol; equal numbers share one on one axis."""
+    """The fixed dims that get another size, as symbols; equal sizes on the same axis share one."""
     changed: dict[str, dict[int, str]] = {}
     for value in graph.all_inputs:
         wanted = shapes.get(value.name, ())
@@ -75,9 +75,9 @@ def _changed_numbers(graph: Graph, shapes: Mapping[str, Sequence[int | str | Non
 
 @in_registry_of_graph
 def free_sizes(graph: Graph, dims: FreeDims) -> Graph:
-    """``free_dims``, with the freed sizes also in the constants that give nodes their shapes, such as of a Reshape.
+    """``free_dims`` that also replaces freed sizes in constant shapes, such as those of a Reshape.
 
-    Raises ``InvalidCall`` where a node depends on a number.
+    Raises ``InvalidCall`` if a node requires the fixed size.
     """
     inputs = {value.name: value for value in graph.all_inputs}
     old_sizes = {
@@ -103,15 +103,15 @@ def free_sizes(graph: Graph, dims: FreeDims) -> Graph:
 
 
 def nodes_with_sizes(graph: Graph, old_sizes: Mapping[str, int]) -> Iterator[tuple[Node, str]]:
-    """Nodes of a graph with types that get a freed size as a constant, with the symbol it came in as.
+    """The nodes of a typed graph that produce a constant size although their input has a freed one, with its symbol.
 
-    Such as a Resize to constant sizes, which leaves the batch alone while that is one.
+    For example a Resize to constant sizes, which keeps a batch only if that is one.
     """
     return ((node, symbol) for node in graph.walk() for _, symbol in _constant_sizes(node, old_sizes))
 
 
 def _constant_sizes(node: Node, old_sizes: Mapping[str, int]) -> list[tuple[int, str]]:
-    """The axes of a node's output whose size is a constant where a freed size comes in, each with its symbol."""
+    """The output axes of a node with a constant size where its input has a freed one, with the symbols."""
     return [
         (axis, symbol)
         for axis, (size, dim) in enumerate(zip(_shape(node.outputs), _shape(node.inputs), strict=False))
@@ -121,7 +121,7 @@ def _constant_sizes(node: Node, old_sizes: Mapping[str, int]) -> list[tuple[int,
 
 
 def _free(graph: Graph, node: Node, axis: int, symbol: str, replaced: set[Value]) -> None:
-    """Let a node compute its shape with the size that comes in, if it can; what it read before goes to ``replaced``."""
+    """Make a node compute its shape from the input's dim, if possible; replaced inputs are added to ``replaced``."""
     place = _place(node, axis)
     if place is None:
         return
@@ -148,9 +148,9 @@ def _free(graph: Graph, node: Node, axis: int, symbol: str, replaced: set[Value]
 
 
 def _check_size(made: Any, dim: Any, symbol: str) -> None:
-    """Raise ``InvalidModel`` unless a freed size follows the dim that came in, whatever the others are.
+    """Raise ``InvalidModel`` unless a freed size is a multiple of the input's dim, independent of other dims.
 
-    A Reshape to -1 and a constant that holds the height would turn a taller image into more samples.
+    Otherwise, a Reshape to -1 and a constant height would convert a taller image to more samples.
     """
     if symbol not in _symbols(made):
         raise InvalidModel("the size is still a number")
@@ -159,7 +159,7 @@ def _check_size(made: Any, dim: Any, symbol: str) -> None:
 
 
 def _infer(graph: Graph, node: Node) -> None:
-    """Infer a node; one that contradicts its inputs keeps the types it has."""
+    """Infer a node; on contradictory types it keeps those it has."""
     with contextlib.suppress(InvalidModel):
         infer_node(graph, node)
 
@@ -173,7 +173,7 @@ def _with_wildcards(sizes: np.ndarray[Any, Any], axis: int) -> Iterator[np.ndarr
 
 
 def _computed(graph: Graph, node: Node, shape: Value, axis: int) -> Value:
-    """The constant shape with the size of the node's first input at an axis."""
+    """A constant shape with the entry at ``axis`` replaced by the size of the node's first input."""
     assert shape.data is not None
     sizes = shape.data.array()
     size_of, part, join = (graph.registry.meanings("ai.onnx", name)[0] for name in ("Shape", "Slice", "Concat"))
@@ -188,13 +188,13 @@ def _symbols(dim: Any) -> Collection[str]:
 
 
 def _shape(values: Sequence[Value | None]) -> tuple[Any, ...]:
-    """The dims of the first value."""
+    """The shape of the first value."""
     kind = values[0].type if values and values[0] is not None else None
     return kind.shape or () if isinstance(kind, TensorType) else ()
 
 
 def _place(node: Node, axis: int) -> int | None:
-    """Input that is a constant of sizes, one for each axis of the output, with that of the output at this axis."""
+    """Position of an input with constant sizes of all output axes, which has the output's size at ``axis``."""
     made = _shape(node.outputs)
     for place, value in enumerate(node.inputs[1:], 1):
         kind = None if value is None or value.data is None else value.type

@@ -1,4 +1,4 @@
-"""Changes to the interface of a graph: inputs as constants, and the order of axes."""
+"""Changes to the interface of a graph: inputs as constants, and permuted axes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tenonnx.op.build import building
 from tenonnx.transforms.editing import replace_outputs
 from tenonnx.transforms.rewrite import copy_graph
 
-#: By name the order of axes, or names alone.
+#: Permutations of axes by name, or just names.
 Permutations: TypeAlias = Mapping[str, Sequence[int]] | Iterable[str]
 
 
 def fix_inputs(graph: Graph, constants: Mapping[str, Any]) -> Graph:
-    """A graph in which inputs are initializers with these contents, by name.
+    """A graph in which inputs, by name, become initializers with these contents.
 
-    Raises ``InvalidCall`` for a name that is no input, and ``TypeMismatch`` for contents of another type.
+    Raises ``InvalidCall`` for an unknown input, and ``TypeMismatch`` for contents of another type.
     """
     graph = copy_graph(graph)
     with defined_by(graph.registry), graph.editing():
@@ -48,10 +48,10 @@ def _make_constant(graph: Graph, name: str, contents: Any) -> None:
 
 
 def transpose_interface(graph: Graph, inputs: Permutations = (), outputs: Permutations = ()) -> Graph:
-    """A graph whose inputs and outputs have their axes in another order: dim k is dim ``order[k]`` of before.
+    """A graph whose inputs and outputs have permuted axes: new dim k is old dim ``order[k]``.
 
-    ``inputs`` and ``outputs`` give the order by name, ``{"image": [0, 2, 3, 1]}``, or names alone, to put channels last
-    that were first. Raises ``InvalidCall`` for an unknown name, and an order that does not name each axis once.
+    ``inputs`` and ``outputs`` are permutations by name, ``{"image": [0, 2, 3, 1]}``, or names of values to convert from
+    channels first to channels last. Raises ``InvalidCall`` for an unknown name, and for an invalid permutation.
     """
     graph = copy_graph(graph)
     with defined_by(graph.registry), graph.editing():

@@ -1,4 +1,4 @@
-"""Steps that change the interface of a graph, with their options."""
+"""Conversion steps that change the interface of a graph, with their options."""
 
 from __future__ import annotations
 

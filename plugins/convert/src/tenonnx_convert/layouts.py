@@ -1,4 +1,4 @@
-"""``--layout``: the step of a conversion that writes the folder of a server or runtime."""
+"""``--layout``: a conversion step that writes the folder structure of a server or runtime."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from tenonnx.graph.graph import Graph
     from tenonnx_convert.conversion import ConversionState, StepResult
 
-#: Plugins of this entry-point group write folders, and are named as ``--layout`` takes them. ``files(folder, graph)``
-#: returns the path of the model and the texts beside it, by path. A layout of several graphs has
-#: ``export(source, folder, **options)`` instead: it reads the source itself, and returns a report with ``to_dict``.
+#: Entry-point group of folder layouts, named as for ``--layout``. ``files(folder, graph)`` returns the path of the
+#: model and the additional text files by path. A layout of several graphs has ``export(source, folder, **options)``
+#: instead: it reads the source itself, and returns a report with ``to_dict``.
 LAYOUTS = "tenonnx.layouts"
 
 
 @step_behind("verify")
 @dataclass(frozen=True)
 class Layout:
-    """Write the folder that a server or runtime takes.
+    """Write the folder structure of a server or runtime.
 
-    Raises ``InvalidCall`` for an unknown layout, and where the output is no folder, and ``NotRepresentable`` for inputs
+    Raises ``InvalidCall`` for an unknown layout or an output that is not a folder, and ``NotRepresentable`` for inputs
     and outputs that it cannot describe; then nothing is written.
     """
 
@@ -81,7 +81,7 @@ class Layout:
 
 
 def layout_named(name: str) -> Plugin:
-    """The layout of a name. Raises ``InvalidCall`` where no installed package has it."""
+    """The layout of that name. Raises ``InvalidCall`` if no installed package has it."""
     found = {plugin.name: plugin for plugin in plugins(LAYOUTS)}
     if name not in found:
         package = provider(LAYOUTS, name)
@@ -94,6 +94,6 @@ def layout_named(name: str) -> Plugin:
 
 
 def folder_export(config: ConvertConfig) -> Callable[..., Any] | None:
-    """The function of the layout that options ask for, where the layout reads the source itself."""
+    """The ``export`` function of the requested layout, if the layout reads the source itself."""
     name = config.step_options.get("layout")
     return None if name is None else getattr(layout_named(name).load(), "export", None)

@@ -1,7 +1,7 @@
-"""Model-local functions in the place of a package's ops.
+"""Model-local functions that replace ops of packages.
 
-A body may branch on attributes, on types and on what is known of an input, and a function of a model may not. So there
-is one function for each kind of call, with all of that decided, and its calls have no attributes.
+An op's body may branch on attributes, types and known contents of inputs; a model-local function may not. So one
+function without attributes is generated for each kind of call, with all branches resolved.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from tenonnx.transforms.retarget import retarget_to
 from tenonnx.transforms.rewrite import body_nodes, copy_graph
 from tenonnx.transforms.target import INTERNAL_DOMAIN, Target
 
-#: The first IR version that has functions in models.
+#: The first IR version with model-local functions.
 FUNCTIONS_IR = 8
 
 _ADVICE = "define the op by ops that the target has, or expand it: leave its domain out of domains="
 
 
 def carry_vendor_ops(moved: Retargeted, target: Target, *, refuse: bool = True) -> Retargeted:
-    """Graph moved to ``target``, with the ops of third-party packages as functions of the model.
+    """Retargeted graph with third-party ops as model-local functions.
 
-    Raises ``NotRepresentable`` naming each call that no function can stand for: one with a subgraph, or of an op that
-    has no body or that nobody knows. With ``refuse`` False these are left and reported.
+    Raises ``NotRepresentable`` naming each call that cannot become a function: one with a subgraph, or of an op without
+    body or definition. With ``refuse`` False these are kept and reported.
     """
     graph = copy_graph(moved.graph)
     infer(graph, strict=False)
@@ -61,21 +61,21 @@ def carry_vendor_ops(moved: Retargeted, target: Target, *, refuse: bool = True) 
 
 
 def calls_vendor_ops(graph: Graph) -> bool:
-    """Whether a function that the graph defines for itself calls an op of others."""
+    """Whether a model-local function calls a third-party op."""
     registry = graph.registry or default_registry()
     nodes = (node for function in graph.functions.values() for node in body_nodes(function))
     return any(_is_of_others(node.op, registry) for node in nodes if node.op not in graph.functions.values())
 
 
 def _is_of_others(op: Operator, registry: Registry) -> bool:
-    """Whether an op is neither ours nor one of a domain of which we give some."""
+    """Whether an op is neither ours nor in a domain that we provide."""
     if isinstance(op, Op):
         return op.domain != INTERNAL_DOMAIN and not is_ours(registry.source(op).split(" ")[0])
     return registry.provider(op.domain, op.name) is None
 
 
 class _Carried:
-    """The functions of a graph that stand for ops of ``domains``."""
+    """The model-local functions of a graph that replace ops of ``domains``."""
 
     def __init__(self, graph: Graph, target: Target, domains: set[str]) -> None:
         opsets = {domain: version for domain, version in target.opsets.items() if domain not in domains}
@@ -85,7 +85,7 @@ class _Carried:
         self.calls: list[tuple[Node, str]] = []
 
     def add(self, node: Node) -> str:
-        """The name of the function for a call. Raises an error of ours where there can be none."""
+        """The name of the function for a call. Raises a ``TenonnxError`` if there can be none."""
         op = known_op(node)
         if node.subgraphs:
             raise NotRepresentable("the call has a subgraph")
@@ -93,7 +93,7 @@ class _Carried:
             raise NotRepresentable("a primitive has no body")
         try:
             proto = self._function(node, contents=False)
-        except TenonnxError:  # what decides about the body may be a constant
+        except TenonnxError:  # retry with contents, as the body may branch on a constant
             proto = self._function(node, contents=True)
         key = node.domain, node.op_type, proto.SerializeToString(deterministic=True)
         if key not in self.names:
@@ -110,7 +110,7 @@ class _Carried:
         return self.names[key]
 
     def _function(self, node: Node, *, contents: bool) -> onnx.FunctionProto:
-        """A function without a name that does what a node does, with the ``contents`` of its constants or without."""
+        """An unnamed function for a call, with or without the ``contents`` of its constant inputs."""
         alone = Graph("body", opsets={**self.graph.opsets, node.domain: node.version})
         alone.registry = self.graph.registry
         inputs: list[Value | None] = []
@@ -128,7 +128,7 @@ class _Carried:
         moved = retarget_to(alone, self.target, refuse=False)
         if moved.refused:
             raise NotRepresentable(moved.refused[0].reasons[-1])
-        moved.graph.variables = []  # those that are read are written, too
+        moved.graph.variables = []  # constants in use were written as nodes
         written = onnx.GraphProto()
         initializers = GraphWriter(moved.graph, written, None, onnx.IR_VERSION, tidy=False).write()
         proto = onnx.FunctionProto(output=[v.name for v in alone.outputs])
@@ -141,7 +141,7 @@ class _Carried:
         return proto
 
     def settle(self) -> None:
-        """Let the calls be of the functions."""
+        """Redirect the calls to the functions."""
         if not self.protos:
             return
         model = onnx.ModelProto(ir_version=FUNCTIONS_IR, functions=self.protos)

@@ -1,4 +1,4 @@
-"""Options of a conversion, each once, with its help and its flag."""
+"""Options of a conversion, each defined once with its help text and flag."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ if TYPE_CHECKING:
     from tenonnx.graph.graph import Graph
     from tenonnx_convert.verifying.compare_outputs import Limit
 
-#: What becomes of functions that a model defines for itself.
+#: Treatment of model-local functions.
 FUNCTIONS = ("keep", "inline", "vendor")
 
-#: Which types a file declares.
+#: Scope of the types that a file declares.
 SHAPES = ("all", "interface")
 
-#: The dim that ``dynamic_batch`` makes of the first dim of inputs.
+#: Symbol for the first dim of inputs with ``dynamic_batch``.
 BATCH = "batch"
 
-#: Seconds that a conversion may take until it writes.
+#: Default time limit of a conversion, before writing, in seconds.
 TIMEOUT = 300.0
 
-#: Called with the finished message before it is written, and with the graph where it takes two; it may change the
-#: message, or return another. Or an object with such a function ``post_process``, or the name of an installed hook.
+#: Function that is called with the finished ModelProto before it is written, and with the graph if it takes two
+#: arguments; it modifies the ModelProto or returns another. Also an object with such a method ``post_process``, or the
+#: name of an installed hook.
 PostExportHook = Any
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Metadata of a field: its ``help``, its flag on the command line, and its ``kind`` of text there."""
+    """Metadata of a field: its ``help`` text, its flag on the command line, and the ``kind`` of its value there."""
 
     help: str
     flag: str = ""
@@ -39,7 +40,7 @@ class Option:
 
 
 def option(default: Any, help: str, flag: str = "", **more: Any) -> Any:
-    """A field of a configuration with its default, which users of the command line give as ``flag``; see ``Option``."""
+    """A configuration field with default, help text and command-line ``flag``; see ``Option``."""
     metadata = {"option": Option(help, flag, **more)}
     return (
         field(default_factory=dict, metadata=metadata) if default == {} else field(default=default, metadata=metadata)
@@ -51,21 +52,19 @@ class ExportConfig:
     """Settings of an export.
 
     ``opset_version`` is an int for ``ai.onnx`` or a mapping of domains; ``domains`` a whitelist, None for all;
-    ``target`` a runtime by name, as ``tenonnx targets`` lists them. Tensors of at least ``external_data_threshold``
-    bytes go to a data file beside the model; with None those do that did.
-    ``step_options`` are options that transforms of packages declare, such as ``fuse``, by name.
-    ``functions`` are those that the model defines for itself: ``keep`` where the target can, or ``inline``; ``vendor``
-    also carries the ops of other packages as such functions, so that the model runs and is read without them.
-    ``ir_version`` is that of the file, which must be able to hold the graph; with None it stays where opsets do, and is
-    that of the ONNX release that brought the opset where these change. Notes that it has no place for are left out.
-    ``shapes`` says which types the file declares: of ``all`` values, or of the ``interface`` alone, its inputs and
-    outputs; with None those that the file had. ``tidy`` also sorts, declares every domain and writes every inferred
-    type. ``strip`` leaves out doc strings, stack traces and paths of the machine; with None for models of a framework.
-    ``include_training_state`` adds what an optimizer needs to go on, as initializers.
-    ``overwrite`` replaces a read-only file, too. ``post_export_hooks`` run
-    last, each on the whole message: functions, objects with ``post_process``, or names of what packages offer. Then
-    ``verify`` is called with the graph as it will be read back: when it raises, nothing is written. True compares its
-    numbers with those of the graph that is exported, a number is the absolute difference that is allowed then.
+    ``target`` the name of a runtime, as listed by ``tenonnx targets``. Tensors of at least ``external_data_threshold``
+    bytes go to a data file; with None, those that were external. ``step_options`` are options of packages' transforms
+    by name, such as ``fuse``. ``functions`` treats model-local functions: ``keep`` if the target allows it, or
+    ``inline``; ``vendor`` also converts third-party ops to such functions, so that the model runs without their
+    packages. ``ir_version`` is that of the file; None keeps it if the opsets are unchanged, else uses that of the ONNX
+    release of the opset. Metadata that it does not support is dropped. ``shapes`` selects the types to declare: of
+    ``all`` values, or of the ``interface`` only; None keeps those of the source file. ``tidy`` also sorts nodes,
+    declares every domain and writes every inferred type. ``strip`` removes doc strings, stack traces and local paths;
+    None does so for models of a framework. ``include_training_state`` adds the optimizer state as initializers.
+    ``overwrite`` also replaces a read-only file. ``post_export_hooks`` run last, each on the complete ModelProto:
+    functions, objects with ``post_process``, or names of installed hooks. ``verify`` is then called with the graph read
+    back from the result; if it raises, nothing is written. True compares its outputs with those of the exported graph,
+    a number is the absolute tolerance of that comparison.
     """
 
     opset_version: int | Mapping[str, int] | None = option(
@@ -166,18 +165,18 @@ class ExportConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConvertConfig(ExportConfig):
-    """Settings of a conversion: those of ``ExportConfig``, and those of the steps before.
+    """Settings of a conversion: those of ``ExportConfig``, and those of the earlier steps.
 
-    ``transforms`` are names of what packages offer, such as ``simplify``, or functions from a graph to a graph.
-    ``initializers_as_constants`` takes initializers off the list of inputs; None does so for half precision alone.
-    Those of IR versions below 4 are not on it. ``fix_shapes`` are dims of inputs by name, and ``free_dims`` symbols by
-    name and axis. ``dynamic_batch`` makes a symbol of the first dim of all inputs: ``yes``, or ``try`` to keep the
-    number where a node depends on it. ``verify`` None compares where both models run; with True they must.
-    ``verify_with`` is a runner of the path of the file and of feeds by name, which must agree: ``MODULE:FUNCTION``,
-    ``PYTHON MODULE:FUNCTION``, or a command with ``{model}``, ``{inputs}`` and ``{outputs}``.
-    The comparison is with the model as it was read, on ``feeds``, or on inputs drawn at random from ``seed`` and
-    ``input_shapes``; ``atol`` and ``rtol`` replace its tolerances, or those of outputs by name, ``exact`` asks for
-    equal bits. All but the writing must end within ``timeout`` seconds.
+    ``transforms`` are names of installed transforms, such as ``simplify``, or functions from a graph to a graph.
+    ``initializers_as_constants`` removes initializers from the list of inputs; None does so only for half precision. IR
+    versions below 4 list all initializers there without making them inputs. ``fix_shapes`` are dims of inputs by name,
+    and ``free_dims`` symbols by name and axis. ``dynamic_batch`` replaces the first dim of all inputs by a symbol:
+    ``yes``, or ``try`` to keep the number if a node requires it. ``verify`` compares both models; None tolerates that
+    they cannot run, True requires it. ``verify_with`` is a runner of the user, called with the path of the file and
+    feeds by name, whose outputs must match: ``MODULE:FUNCTION``, ``PYTHON MODULE:FUNCTION``, or a command with
+    ``{model}``, ``{inputs}`` and ``{outputs}``. The reference is the original model, on ``feeds``, or on random inputs
+    by ``seed`` and ``input_shapes``; ``atol`` and ``rtol`` replace the tolerances, of all outputs or by name, ``exact``
+    requires equal bits. All steps except writing must end within ``timeout`` seconds.
     """
 
     transforms: Collection[str | Callable[[Graph], Graph]] = ()

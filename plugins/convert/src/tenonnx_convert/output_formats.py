@@ -19,21 +19,21 @@ from tenonnx.graph.graph import Graph
 from tenonnx.registry.discovery import Plugin, cure, plugins
 from tenonnx.registry.hints import provider
 
-#: Plugins of this group are named by the suffix of their files, such as ``xml``.
+#: Entry-point group of file formats, named by the suffix of their files, such as ``xml``.
 GROUP = "tenonnx.formats"
 
 #: Suffixes that need no plugin.
 BUILT_IN = (".onnx", ".safetensors")
 
-#: What runs a model: outputs by name, of inputs by name.
+#: Function that runs a model: inputs by name to outputs by name.
 Run = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file as its runtime runs it; ``limits`` are relations of dynamic dims that it needs.
+    """A written file opened in its runtime; ``limits`` are relations of dynamic dims that it requires.
 
-    ``unrounded`` is the model without the roundings that the runtime does in another way.
+    ``unrounded`` is the graph without the quantization roundings in which the runtime differs.
     """
 
     name: str
@@ -42,7 +42,7 @@ class WrittenFile:
     unrounded: Graph | None = None
 
     def limit(self, sizes: str) -> str:
-        """The relation that a run at other sizes, such as ``batch=3``, may not keep; empty where there is none."""
+        """The relation that a run at other sizes, such as ``batch=3``, may violate; empty if there is none."""
         changed = set(re.findall(r"(\w+)=", sizes))
         return next((each for each in self.limits if changed.intersection(re.findall(r"\w+", each))), "")
 
@@ -50,38 +50,38 @@ class WrittenFile:
 class OutputFormat(Protocol):
     """Interface of a plugin of the group ``tenonnx.formats``: a module or an object.
 
-    Importing it must not import the runtime of the format. It may also have a function ``unrounded`` of a graph, which
-    returns the graph without roundings to quantized values that the runtime does in another way, None where there are
-    none. The file may then differ by as much as these roundings change outputs. A function ``annotate`` of the path of
-    the file and a text puts the verdict of the comparison into the file.
+    Importing it must not import the runtime of the format. Optional functions: ``unrounded(graph)`` returns the graph
+    without the quantization roundings in which the runtime differs, None if there are none; outputs may then differ by
+    the effect of these roundings. ``annotate(path, text)`` adds the verdict of the comparison to the file.
     """
 
-    #: The format in words, such as ``StableHLO``.
+    #: Display name of the format, such as ``StableHLO``.
     title: str
 
-    #: The Python module of the runtime that runs the files.
+    #: Python module of the runtime for the files.
     runtime: str
 
     def write(self, graph: Graph, path: Path) -> Sequence[str]:
-        """Write ``graph`` to a path, and further files beside it, in a folder that holds nothing else.
+        """Write ``graph`` to a path, and any further files next to it, in an otherwise empty folder.
 
-        Returns relations of dynamic dims that the file needs, but not the graph, such as ``total >= new``. Raises
-        ``UnsupportedOp``, ``NotRepresentable`` or ``InvalidCall`` for what the format cannot hold.
+        Returns the relations of dynamic dims that the file requires in addition to the graph's, such as ``total >=
+        new``. Raises ``UnsupportedOp``, ``NotRepresentable`` or ``InvalidCall`` if the format cannot represent the
+        graph.
         """
         ...
 
     def open(self, path: Path, graph: Graph) -> Run:
-        """The written file in the format's own runtime; ``graph`` is what was written, and says the names."""
+        """Open the written file in the format's own runtime; ``graph`` is the one that was written, for names."""
         ...
 
 
 def output_suffixes() -> list[str]:
-    """The suffixes that can be written with the packages that are installed."""
+    """The suffixes that can be written with the installed packages."""
     return [*BUILT_IN, *(f".{plugin.name}" for plugin in plugins(GROUP))]
 
 
 class InstalledFormat(NamedTuple):
-    """A format, and the plugin that provides it."""
+    """A format with the plugin that provides it."""
 
     form: OutputFormat
     plugin: Plugin
@@ -90,7 +90,7 @@ class InstalledFormat(NamedTuple):
 def output_format(path: str | os.PathLike[str]) -> InstalledFormat | None:
     """The format of a path by its suffix; None for ONNX and native files.
 
-    Raises ``InvalidCall`` where its package is not installed, ``PluginError`` where that cannot be imported.
+    Raises ``InvalidCall`` if its package is not installed, ``PluginError`` if it cannot be imported.
     """
     name = Path(path).suffix.lower().removeprefix(".")
     for plugin in plugins(GROUP, name):
@@ -106,10 +106,10 @@ def output_format(path: str | os.PathLike[str]) -> InstalledFormat | None:
 
 
 class FormatWriter:
-    """Write a model in another format: the files take their places at the end of the block, the model last.
+    """Writes a model in another format: files are moved to their places at the end of the block, the model last.
 
-    Until then they are in a temporary folder. Raises ``InvalidCall`` as ``AtomicWriter`` does, and
-    ``NotRepresentable`` for a graph that the format cannot hold.
+    Until then they are in a temporary folder. Raises ``InvalidCall`` as ``AtomicWriter`` does, and ``NotRepresentable``
+    for a graph that the format cannot represent.
     """
 
     def __init__(self, chosen: InstalledFormat, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -127,7 +127,7 @@ class FormatWriter:
         return self
 
     def write(self, graph: Graph) -> None:
-        """Write a graph. Raises ``PluginError`` where the package fails."""
+        """Write a graph. Raises ``PluginError`` if the package fails."""
         try:
             with self._plugin.running("cannot write the model"):
                 self._limits = self.form.write(graph, self.file)
@@ -140,9 +140,10 @@ class FormatWriter:
             ) from error
 
     def opened(self, graph: Graph) -> WrittenFile:
-        """The file of ``graph``, whose calls raise ``VerificationFailed`` for whatever the runtime raises.
+        """Open the file of ``graph``; calls raise ``VerificationFailed`` for any error of the runtime.
 
-        ``UnsupportedOp`` is passed on, for inputs that the format cannot hold, such as empty tensors.
+        ``UnsupportedOp`` is not converted; it is raised for inputs that the format does not support, such as empty
+        tensors.
         """
         name = f"{self.form.title} in {self.form.runtime}"
         try:
@@ -166,7 +167,7 @@ class FormatWriter:
         return WrittenFile(name, run, self._limits, unrounded)
 
     def annotate(self, verdict: str) -> None:
-        """Put the verdict of the comparison into the file, where the format has a place for it."""
+        """Add the verdict of the comparison to the file, if the format supports it."""
         if (annotate := getattr(self.form, "annotate", None)) is not None:
             with self._plugin.running("cannot annotate the file that it wrote"):
                 annotate(self.file, verdict)
@@ -191,7 +192,7 @@ class FormatWriter:
 
 
 def output_formats() -> list[dict[str, Any]]:
-    """List the formats: each suffix with its package, and whether its runtime is installed."""
+    """The formats: each suffix with its package, and whether its runtime is installed."""
     from importlib.util import find_spec
 
     found: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Transforms of packages as steps of a conversion, with the options that they declare."""
+"""Packages' transforms as conversion steps, with their options."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tenonnx_convert.options import ConvertConfig, ExportConfig, Option, options
 if TYPE_CHECKING:
     from tenonnx.graph.graph import Graph
 
-#: Plugins of this entry-point group are functions from a graph to a graph, or dataclasses whose instances are.
+#: Entry-point group of transforms: functions from a graph to a graph, or dataclasses with such instances.
 TRANSFORMS = "tenonnx.transforms"
 
 
 class Placed(NamedTuple):
-    """A transform as a step: a function of the graph and the state to a graph, or to what the step found."""
+    """A transform as a step: a function of the graph and the state that returns a graph or a ``StepResult``."""
 
     name: str
     step: Callable[[Graph, Any], Any]
@@ -29,7 +29,7 @@ class Placed(NamedTuple):
 
 
 class StepOption(NamedTuple):
-    """An option that a transform declares."""
+    """An option of a transform."""
 
     plugin: Plugin
     option: Option
@@ -38,12 +38,12 @@ class StepOption(NamedTuple):
 
 
 def has_options(plugin: Plugin) -> bool:
-    """Whether an entry point names a class, by its name: it has options, while a function is a flag."""
+    """Whether an entry point names a class, by its capitalized name; classes have options, functions are flags."""
     return plugin.value.rpartition(":")[2][:1].isupper()
 
 
 def _classes() -> Iterator[tuple[Plugin, Any]]:
-    """The transforms with options. Those that cannot be loaded are left out."""
+    """The transforms with options. Those that fail to load are skipped."""
     for plugin in plugins(TRANSFORMS):
         if has_options(plugin):
             try:
@@ -57,7 +57,7 @@ def _classes() -> Iterator[tuple[Plugin, Any]]:
 
 
 def step_options() -> dict[str, StepOption]:
-    """The options of all transforms by name. Raises ``PluginError`` where two packages declare one."""
+    """The options of all transforms by name. Raises ``PluginError`` if two packages declare the same one."""
     found: dict[str, StepOption] = {}
     taken = {each.name: "tenonnx-convert" for each in fields(ConvertConfig)}
     for plugin, kind in _classes():
@@ -77,10 +77,10 @@ def step_options() -> dict[str, StepOption]:
 def given_config(
     kind: type[Any], config: ExportConfig | None, given: Mapping[str, Any], without: Collection[str] = ()
 ) -> Any:
-    """A configuration with fields, and options of transforms, that were given besides.
+    """A configuration updated with the given fields and options of transforms.
 
-    Transforms that follow a step in ``without`` have none. Raises ``InvalidCall`` for an unknown option, naming those
-    that there are.
+    Transforms that follow a step in ``without`` are not available. Raises ``InvalidCall`` for an unknown option,
+    listing the known ones.
     """
     known = [each.name for each in fields(kind)]
     base = {} if config is None else {each.name: getattr(config, each.name) for each in fields(config)}
@@ -96,19 +96,19 @@ def given_config(
 
 
 def writes_folder(options: ConvertConfig) -> bool:
-    """Whether a transform that options ask for has the class attribute ``writes_folder``: the output is a folder."""
+    """Whether a requested transform has the class attribute ``writes_folder``, so that the output is a folder."""
     kinds = [kind for _, kind in _classes() if getattr(kind, "writes_folder", False)]
     return any(_made(kind, options) != kind() for kind in kinds)
 
 
 def _made(kind: Any, options: ConvertConfig) -> Any:
-    """A transform with the options given to it."""
+    """An instance of a transform with its given options."""
     own = {each.name for each in fields(kind)}
     return kind(**{name: value for name, value in options.step_options.items() if name in own})
 
 
 def placed(options: ConvertConfig, steps: Collection[str], state: Any) -> Sequence[Placed]:
-    """The transforms that options ask for, by name; then functions, in the order that they are given in."""
+    """The requested transforms, in order of name; then functions, in the given order."""
     given = [options.transforms] if isinstance(options.transforms, str) else list(options.transforms)
     named = {each for each in given if isinstance(each, str)}
     made = dict(_configured(options, named, state))
@@ -138,7 +138,7 @@ def placed(options: ConvertConfig, steps: Collection[str], state: Any) -> Sequen
 
 
 def _configured(options: ConvertConfig, named: Collection[str], state: Any) -> Iterator[tuple[Plugin, Any]]:
-    """Transforms with the options given to them, where these are named, or ask for the transform."""
+    """Transforms with their given options, if they are named or their options request them."""
     for plugin, kind in _classes():
         transform = _made(kind, options)
         asks = getattr(transform, "is_wanted", None)

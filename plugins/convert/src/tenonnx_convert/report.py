@@ -1,4 +1,4 @@
-"""The report of a conversion."""
+"""Report of a conversion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenonnx_convert.verifying.verification import Verification
 class ConversionPlan(NamedTuple):
     """Plan of a conversion: the target, the outcome of each node, and all obstacles.
 
-    ``ir_version`` is None where the target reads none that the graph can be written in.
+    ``ir_version`` is None if the target supports none that can hold the graph.
     """
 
     target: Target
@@ -23,11 +23,11 @@ class ConversionPlan(NamedTuple):
 
     @property
     def refused(self) -> list[Change]:
-        """Nodes that cannot be expressed in the target, with the reasons."""
+        """Nodes that the target cannot express, with the reasons."""
         return [change for change in self.changes if change.action == "refused"]
 
     def to_dict(self) -> dict[str, Any]:
-        """The target, the IR version and what becomes of each node, as data for JSON."""
+        """The target, the IR version and the outcome of each node, as data for JSON."""
         return {
             "target": str(self.target),
             "possible": not self.refused,
@@ -36,7 +36,7 @@ class ConversionPlan(NamedTuple):
         }
 
     def summary(self) -> str:
-        """The verdict and every node that is not kept, as text."""
+        """The verdict and all nodes that are not kept, as text."""
         return "\n".join([str(self), *(f"  {c}" for c in self.changes if c.action != "kept")])
 
     def __str__(self) -> str:
@@ -54,10 +54,10 @@ class ConversionPlan(NamedTuple):
 class Report:
     """Report of a conversion: the written files, the outcome of each node, and the comparison.
 
-    ``left_out`` are notes that the IR version cannot hold, with how many there were: ``{"metadata of nodes": 54}``.
-    ``verification`` is the comparison before the file was written, with ``compared_with``; where a transform was meant
-    to change numbers, ``from_source`` is that with the model as it was read. ``notes`` limit what was compared.
-    ``findings`` are what steps of packages tell, by name, such as ``half_precision``.
+    ``left_out`` counts the metadata that the IR version does not support: ``{"metadata of nodes": 54}``.
+    ``verification`` is the comparison with ``compared_with`` before the file was written; if a transform changes
+    numbers on purpose, ``from_source`` is the comparison with the original model. ``notes`` are limitations of the
+    comparison. ``findings`` are reports of packages' steps by name, such as ``half_precision``.
     """
 
     opsets: dict[str, int]
@@ -72,7 +72,7 @@ class Report:
 
     @property
     def rewritten(self) -> list[Change]:
-        """The nodes that were not kept as they were."""
+        """The nodes that were not kept unchanged."""
         return [change for change in self.changes if change.action != "kept"]
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,12 +101,12 @@ class Report:
         return f"Report({self})"
 
     def summary(self) -> str:
-        """The verdict, what was left out, and every node that was rewritten, as text."""
+        """The verdict, dropped metadata, and every rewritten node, as text."""
         lines = [str(self)]
         lines += [f"  left out, as IR {self.ir_version} does not support it: {what}" for what in self.notes_left_out]
         return "\n".join([*lines, *(f"  {change}" for change in self.rewritten)])
 
     @property
     def notes_left_out(self) -> list[str]:
-        """Notes that were left out, in words."""
+        """Dropped metadata with counts, as text."""
         return [f"{about} ({count:,})" for about, count in self.left_out.items()]

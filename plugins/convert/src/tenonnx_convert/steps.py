@@ -38,12 +38,12 @@ from tenonnx_convert.verifying.free_dims import check_batch
 from tenonnx_run.worker import NoAnswer, OutOfMemory, ProcessCrashed
 from tenonnx_run.written_file import written_to
 
-#: Characters of a reason in a note.
+#: Maximum length of a reason in a note, in characters.
 _LONGEST_REASON = 160
 
 
 def read(state: ConversionState) -> ConversionState:
-    """Read the source with its front end, and close the inputs that are to be constants."""
+    """Read the source with its front end, and close the inputs to be made constant."""
     request, graph, verifier = state.request, state.graph, state.verifier
     if not isinstance(request.source, Graph):
         graph, verifier = load_and_verifier(request.source, *request.examples, **request.reading)
@@ -58,7 +58,7 @@ def read(state: ConversionState) -> ConversionState:
 
 
 def dims(state: ConversionState) -> ConversionState:
-    """Set dims of inputs to numbers and to symbols, the batch among them."""
+    """Set fixed and dynamic dims of inputs, including the batch."""
     state = _with_batch(state)
     graph = set_dims(state.graph, state.options)
     if changes_sizes(state.graph, state.options):
@@ -67,7 +67,7 @@ def dims(state: ConversionState) -> ConversionState:
 
 
 def _with_batch(state: ConversionState) -> ConversionState:
-    """The state with the dynamic batch among ``free_dims``, or with a note where it was only to be tried."""
+    """The state with the dynamic batch added to ``free_dims``, or with a note if it was only tried."""
     wish, graph, options = state.options.dynamic_batch, state.graph, state.options
     if wish is None:
         return state
@@ -88,7 +88,7 @@ def _with_batch(state: ConversionState) -> ConversionState:
 
 
 def functions(state: ConversionState) -> ConversionState:
-    """Keep or inline the functions that the model defines for itself."""
+    """Keep or inline model-local functions."""
     graph, wanted = state.graph, state.options.functions
     if graph.functions and (wanted == "inline" or (wanted == "vendor" and calls_vendor_ops(graph))):
         graph = inline_functions(graph)
@@ -96,7 +96,7 @@ def functions(state: ConversionState) -> ConversionState:
 
 
 def retarget(state: ConversionState) -> ConversionState:
-    """Express ops as the target has them."""
+    """Retarget the graph."""
     options = state.options
     target = target_for(state.graph, options.opset_version, options.domains, _runtime(state))
     moved = retarget_where_needed(state.graph, target, options.domains, refuse=state.request.refuse)
@@ -104,7 +104,7 @@ def retarget(state: ConversionState) -> ConversionState:
 
 
 def _runtime(state: ConversionState) -> Any:
-    """The target that is asked for, with the ops and the accuracy that are allowed."""
+    """The requested target, restricted to the allowed ops and accuracy."""
     options = state.options
     if options.target is None and options.ops is None and not options.without:
         return None
@@ -114,7 +114,7 @@ def _runtime(state: ConversionState) -> Any:
 
 
 def as_functions(state: ConversionState) -> ConversionState:
-    """Define the ops of other packages as functions of the model, where that is asked for."""
+    """Convert third-party ops to model-local functions, on request."""
     state = replace(state, packages=packages_in_use(state.graph))
     if state.options.functions != "vendor" or state.is_refused:
         return state
@@ -124,7 +124,7 @@ def as_functions(state: ConversionState) -> ConversionState:
 
 
 def tidy(state: ConversionState) -> ConversionState:
-    """Set the IR version that is asked for, and infer every type where that is asked for."""
+    """Set the requested IR version, and infer all types on request."""
     from tenonnx.formats.onnx.ir import check_ir_version
 
     graph, asked = state.graph, state.options.ir_version
@@ -143,7 +143,7 @@ def tidy(state: ConversionState) -> ConversionState:
 
 
 def message(state: ConversionState) -> ConversionState:
-    """Build the message of the graph, its initializers apart."""
+    """Build the ModelProto of the graph and its separate initializers."""
     from tenonnx.formats.onnx.ir import ir_version, leave_out_notes
     from tenonnx.formats.onnx.training import add_training_state
     from tenonnx.formats.onnx.writer import model_and_initializers
@@ -160,7 +160,7 @@ def message(state: ConversionState) -> ConversionState:
     left_out = state.left_out
     if graph is not state.given or options.ir_version is not None:
         notes = leave_out_notes(model)
-        left_out = notes if state.verifier is None else {}  # what a front end noted was in no file
+        left_out = notes if state.verifier is None else {}  # metadata from a front end was never in a file
     if options.include_training_state:
         initializers = add_training_state(graph, model, initializers)
     name_packages(state.packages, model)
@@ -173,7 +173,7 @@ def message(state: ConversionState) -> ConversionState:
 
 
 def hooks(state: ConversionState) -> ConversionState:
-    """Let hooks change the message."""
+    """Run the hooks on the message."""
     wanted: Any = state.options.post_export_hooks
     if not wanted:
         return state
@@ -184,7 +184,7 @@ def hooks(state: ConversionState) -> ConversionState:
 
 
 def verify(state: ConversionState) -> ConversionState:
-    """Compare the graph that will be read back with the model as it was read."""
+    """Compare the graph read back from the result with the original model."""
     options, wanted = state.options, state.options.verify
     if wanted is False:
         return state
@@ -215,7 +215,7 @@ def verify(state: ConversionState) -> ConversionState:
                 if state.comparison is not None:
                     state.comparison.file = state.writer.opened(written)
             elif state.writer is not None:
-                with suppress(OSError):  # a file system without hard links: the file is written elsewhere, too
+                with suppress(OSError):  # a file system without hard links: write a second file
                     path = stack.enter_context(state.writer.unfinished())
                     stack.enter_context(written_to(written, path))
             judge(written)
@@ -231,7 +231,7 @@ def verify(state: ConversionState) -> ConversionState:
 
 
 def _check_target(state: ConversionState, written: Graph) -> None:
-    """Raise ``VerificationFailed`` where the runtime that the file is for is installed, and does not load it."""
+    """Raise ``VerificationFailed`` if the target's runtime is installed but cannot load the file."""
     runtime = state.target.runtime
     backend = "" if runtime is None else runtime.name.partition("-")[0]
     if runtime is None or state.format is not None or not has_default_session(backend):
@@ -239,14 +239,14 @@ def _check_target(state: ConversionState, written: Graph) -> None:
     try:
         default_program(written, backend)
     except (NoAnswer, OutOfMemory):
-        return  # the comparison has noted it
+        return  # the comparison has added a note
     except (UnsupportedOp, ProcessCrashed) as error:
         given = f"{error.what}: {error.given}"
         raise VerificationFailed(f"the file for {runtime.name} does not load", given=given) from error
 
 
 def _temporary(state: ConversionState) -> AtomicWriter | FormatWriter | None:
-    """The file under a temporary name; None for streams, native files and where its place is not known yet."""
+    """A temporary file; None for streams, native files, and if the final path is not known yet."""
     path, options = state.path, state.options
     if state.format is not None:
         return state.format_writer().__enter__()
@@ -267,7 +267,7 @@ def _first(*limits: Limit) -> Limit:
 
 
 def verify_with(state: ConversionState) -> ConversionState:
-    """Compare the file in the runner that is asked for."""
+    """Compare the file in the requested runner."""
     name = state.options.verify_with
     if name is None:
         return state
@@ -278,7 +278,7 @@ def verify_with(state: ConversionState) -> ConversionState:
 
 
 def write(state: ConversionState) -> ConversionState:
-    """Write the file, or to the stream."""
+    """Write the file or stream."""
     if state.writer is not None:
         state.writer.__exit__(None, None, None)
         return replace(state, writer=None)
@@ -294,7 +294,7 @@ def write(state: ConversionState) -> ConversionState:
     return state
 
 
-#: All steps but those of packages, which name the step that they follow.
+#: All steps except those of packages, which name the step that they follow.
 STEPS: Mapping[str, Step] = {
     each.__name__: each
     for each in (read, dims, functions, retarget, as_functions, tidy, message, hooks, verify, verify_with, write)

@@ -1,4 +1,4 @@
-"""Stripping a message of doc strings, stack traces and paths of the machine that exported it."""
+"""Removal of doc strings, stack traces and local paths from a message."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from google.protobuf.message import Message
 from tenonnx.formats.onnx.tensors import Initializers, TensorContents
 from tenonnx.graph.constants import Constant
 
-#: Folders that hold homes, temporary files and installed code; a path below one tells of a machine.
+#: Top-level folders of homes, temporary files and installed code; a path below them is specific to a machine.
 _ROOTS = "home|Users|root|tmp|var|private|opt|usr|srv|mnt|media|data|work|workspace|workspaces|content|app|builds?"
 
-#: A path: below such a folder, on a drive or a host of Windows, or in a URL of a file; with what follows it in a trace.
+#: A path below such a folder, on a Windows drive or host, or in a file URL, including the rest of a stack-trace line.
 _PATH = re.compile(
     rf"(?:file:/*|(?<![\w.:/\\])(?=/(?:{_ROOTS})/)|(?<!\w)[A-Za-z]:(?=[\\/]\w)|(?<!\\)\\\\(?=\w))[^\s\"'<>|,;:]*"
 )
 
 
 def strip(model: onnx.ModelProto, initializers: Initializers) -> Initializers:
-    """Strip ``model`` in place; returns the initializers, copied where they are stripped.
+    """Strip ``model`` in place; returns the initializers, copied if they are stripped.
 
-    Removes doc strings, stack traces and metadata entries that hold a path. Scopes of modules stay. In names of
-    graphs, nodes and producers a path becomes the name of its file. Names of values and attributes stay as they are.
+    Removes doc strings, stack traces and metadata entries that contain a path; module scopes are kept. In names of
+    graphs, nodes and producers a path is shortened to its file name. Names of values and attributes are unchanged.
     """
     here = _folders()
     _strip(model, here)
@@ -36,13 +36,13 @@ def strip(model: onnx.ModelProto, initializers: Initializers) -> Initializers:
 
 
 def _folders() -> list[str]:
-    """Folders of this machine, the longest first: they are paths whatever they are called."""
+    """Folders of this machine, longest first, which are local paths whatever their names."""
     found = {str(each) for each in (Path.home(), Path.cwd(), sys.prefix, tempfile.gettempdir())}
     return sorted((each for each in found if len(each) > 1), key=len, reverse=True)
 
 
 def holds_path(text: str, folders: Iterable[str] = ()) -> bool:
-    """Whether a text holds a path of a machine, such as one of ``folders``."""
+    """Whether a text contains a local path, such as one in ``folders``."""
     return _PATH.search(text) is not None or any(each in text for each in folders)
 
 
@@ -80,7 +80,7 @@ def _shorten(message: Message, field: str, here: list[str]) -> None:
 
 
 def _stripped(contents: Constant, here: list[str]) -> Constant:
-    """Contents whose message has no notes to strip, or a copy without these."""
+    """The contents, copied without notes if their message has any."""
     if not isinstance(contents, TensorContents):
         return contents
     proto = contents.proto

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def declare_types(model: onnx.ModelProto, graph: Graph, which: str) -> None:
-    """Let a message of ``graph`` declare the types of ``all`` values, or of the ``interface`` alone.
+    """Declare the types of ``all`` values of ``graph``, or only of the ``interface``, in its message.
 
-    Raises ``InvalidCall`` for another word.
+    Raises ``InvalidCall`` for other values of ``which``.
     """
     if which not in ("all", "interface"):
         raise InvalidCall("shapes is neither all nor interface", given=repr(which)[:80])
@@ -37,7 +37,7 @@ def declare_types(model: onnx.ModelProto, graph: Graph, which: str) -> None:
 
 
 def declare_what_runtimes_miss(model: onnx.ModelProto, graph: Graph) -> None:
-    """Let a message of ``graph`` declare the types of results whose ops have the trait ``declared``."""
+    """Declare the output types of ops with the trait ``declared`` in a message of ``graph``."""
     if any(map(_is_missed, graph.walk())):
         graph = copy_graph(graph)
         infer(graph, strict=False)

@@ -1,4 +1,4 @@
-"""Comparison of the converted model with its source, before anything is written."""
+"""Comparison of the converted model with its source before writing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tenonnx_convert.verifying.verify import verify
 
 
 def compared_with(source: str, changed_by: Sequence[str]) -> str:
-    """Reference of a comparison, in words."""
+    """Name of the model to compare with."""
     changed = " and ".join(f"--{name}" for name in changed_by)
     return f"{source} as {changed} left it" if changed else source
 
@@ -26,11 +26,10 @@ def compared_with(source: str, changed_by: Sequence[str]) -> str:
 class SourceComparison:
     """Comparison of the converted graph with its source, and its findings.
 
-    ``expected`` is what it is to compute: the graph that the last of those transforms left which were meant to change
-    what the graph that was ``read`` computes, whose names are ``changed_by``. ``as_before`` makes of the file to be a
-    graph that takes and gives what that did, where this was to change. ``verifier`` compares a graph with the source
-    itself. ``atol`` and ``rtol`` are the differences that are allowed in place of the table's. ``file`` is the file
-    where it is in another format than ONNX.
+    ``expected`` is the reference: the output of the last transform that changes numbers on purpose, or the graph that
+    was ``read``; ``changed_by`` names these transforms. ``as_before`` restores the original interface if that was
+    changed. ``verifier`` compares a graph with the source itself. ``atol`` and ``rtol`` override the table of
+    tolerances. ``file`` is the file in a format other than ONNX.
     """
 
     source: str
@@ -50,17 +49,17 @@ class SourceComparison:
 
     @property
     def compared_with(self) -> str:
-        """Reference of this comparison, in words."""
+        """Name of the reference of this comparison."""
         return compared_with(self.source, self.changed_by)
 
     def __call__(self, written: Graph) -> None:
-        """Raise ``VerificationFailed`` where numbers differ, and under --verify where none could be compared."""
+        """Raise ``VerificationFailed`` if outputs differ and, with --verify, if none could be compared."""
         compared = written if self.as_before is None else self.as_before(written, self.expected)
         try:
             found = None if self.changed_by else self._with_the_source(compared)
             if found is not None and self.file is not None:
                 found.raise_if_failed()
-                found = None  # the file is compared with the graph, beside the graph with its source
+                found = None  # the graph was compared with its source; the file is compared with the graph below
             found = found or self._verified(self.expected, compared, structure=compared is written)
         except (UnsupportedOp, InvalidFeed) as error:
             if self.options.feeds is not None:
@@ -99,7 +98,7 @@ class SourceComparison:
         )
 
     def _with_the_source(self, written: Graph) -> Verification | None:
-        """The comparison with what the model was read from, where that can be run on inputs of its own."""
+        """The comparison with the original source, if that can run with its own inputs."""
         asked = self.options
         if self.verifier is None or asked.feeds is not None or self.input_shapes or asked.free_dims or asked.exact:
             return None
@@ -108,14 +107,14 @@ class SourceComparison:
         return self.verifier(written, atol=self.atol, rtol=self.rtol)
 
     def _look_at_the_source(self, written: Graph) -> None:
-        """Measure differences from the model as it was read, which a transform was meant to change."""
+        """Measure the differences from the original model that transforms make on purpose."""
         try:
             self.from_source = self._verified(self.read, written, structure=False)
         except TenonnxError as error:
             self.notes.append(f"note: not compared with {self.source} as it was read: {error}")
 
     def _old_sizes(self) -> dict[str, int]:
-        """The sizes that freed dims had, of inputs that must be fed: a default has the sizes that it has."""
+        """The original sizes of freed dims in required inputs; defaults have fixed sizes."""
         return {
             symbol: size
             for value in self.expected.inputs
@@ -124,7 +123,7 @@ class SourceComparison:
         }
 
     def _run_at_other_sizes(self, written: Graph, old_sizes: Mapping[str, int]) -> None:
-        """Run a graph with freed dims where these have other sizes. Raises ``InvalidCall`` naming what cannot."""
+        """Run a graph with freed dims at other sizes. Raises ``InvalidCall`` naming the dims that fail."""
         shapes = {name: dims for name, dims in self.input_shapes.items() if name not in self.options.free_dims}
         try:
             for symbol, feeds in feeds_at_other_sizes(written, old_sizes, self.options.seed, shapes).items():

@@ -1,4 +1,4 @@
-"""Verification of the converted model by a runner of the user, before anything is written."""
+"""Verification of the converted model with a user's runner before writing."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tenonnx_run.worker import CallFailed, NoAnswer, ProcessCrashed
 
 
 def compared_in_runner(state: ConversionState, name: str) -> Verification:
-    """Comparison of the file in a runner with what it is to compute.
+    """Compare the outputs of the file in a runner with the expected ones.
 
-    Raises ``VerificationFailed`` where the runner fails or outputs differ.
+    Raises ``VerificationFailed`` if the runner fails or outputs differ.
     """
     if state.format is not None:
         raise InvalidCall("a runner was given for an output file that is not ONNX", given=f"verify_with {name}")

@@ -1,1 +1,1 @@
-"""Comparison of graphs, and verification of a converted model."""
+"""Comparison of graphs, and verification of converted models."""

@@ -1,4 +1,4 @@
-"""Comparison of outputs: with the original on the same backend, with its definition, or within quantization steps."""
+"""Comparison of outputs with the original on the same backend, with its definition, or within quantization steps."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tenonnx_convert.verifying.verification import GRADES, OutputDifference
 from tenonnx_run.compare import Difference, Tolerances, compare_by
 from tenonnx_run.compiling import compile_graph
 
-#: A tolerance of all outputs, or of those named, with "" for the others.
+#: A tolerance for all outputs, or by name, with "" for the others.
 Limit = float | Mapping[str, float] | None
 
 
 def limit_of(name: str, limit: Limit) -> float | None:
-    """The tolerance of an output; "" is any that has none of its own."""
+    """The tolerance of an output; "" applies to outputs without their own."""
     return limit.get(name, limit.get("")) if isinstance(limit, Mapping) else limit
 
 
 def rules_of_outputs(graph: Graph, rules: Tolerances, atol: Limit, rtol: Limit) -> dict[str, Tolerances]:
-    """The rules of the outputs that have tolerances of their own. Raises ``InvalidCall`` for anything but an output."""
+    """The tolerances of outputs that have their own. Raises ``InvalidCall`` for an unknown output."""
     named = [name for limit in (atol, rtol) if isinstance(limit, Mapping) for name in limit if name]
     known = [value.name for value in graph.outputs]
     for name in named:
@@ -40,12 +40,12 @@ def rules_of_outputs(graph: Graph, rules: Tolerances, atol: Limit, rtol: Limit) 
 
 @dataclass
 class Judge:
-    """Judges outputs of another model by those of ``graph``, which gives ``expected`` on ``reference``.
+    """Judges another model's outputs by ``graph``, whose outputs on the backend ``reference`` are ``expected``.
 
-    With ``itself`` the other model is ``graph``, so that backends are compared. ``exact`` asks for equality in every
-    bit; a tolerance that ``rules`` give replaces all others, and ``by_output`` has those of single outputs.
-    ``programs`` are those of ``graph``, by backend, that were made so far; ``make`` makes others. ``unrounded`` is
-    ``graph`` without the roundings that the other model may do in another way.
+    With ``itself`` the other model is ``graph``, so that backends are compared. ``exact`` requires equal bits; explicit
+    tolerances in ``rules`` override all others, and ``by_output`` has those of single outputs. ``programs`` caches
+    programs of ``graph`` by backend; ``make`` compiles them. ``unrounded`` is ``graph`` without the roundings in which
+    the other model may differ.
     """
 
     graph: Graph
@@ -66,7 +66,7 @@ class Judge:
         return replace(self, feeds=feeds, expected=expected, _on={})
 
     def original_on(self, backend: str) -> Mapping[str, Any] | TenonnxError:
-        """Outputs of the first model on a backend, or the reason why there are none."""
+        """Outputs of the first model on a backend, or the error if it fails."""
         if backend == self.reference:
             return self.expected
         if backend not in self._on:
@@ -81,7 +81,7 @@ class Judge:
         return self._on[backend]
 
     def judged(self, name: str, backend: str, actual: Any) -> OutputDifference:
-        """The verdict on one output, by the first rule that holds; where none does, by the first that applies."""
+        """The verdict on one output by the first rule that it satisfies, else by the first applicable rule."""
         attempts: list[tuple[str, Any]] = list(self._by(backend, name))
         rules = self.by_output.get(name, self.rules)
         found = [OutputDifference(name, backend, compare_by(rules, actual, each), rule=how) for how, each in attempts]
@@ -112,7 +112,7 @@ class Judge:
         return OutputDifference(name, backend, difference, GRADES[0] if difference.equal else "")
 
     def apart(self, backend: str, names: Sequence[str]) -> str:
-        """By how much ``names`` of the first model differ between the reference and a backend; empty if near."""
+        """Differences of outputs of the first model between the reference and a backend, as text; empty if equal."""
         own = self.original_on(backend)
         if not isinstance(own, Mapping) or self.itself:
             return ""

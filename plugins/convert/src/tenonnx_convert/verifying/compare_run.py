@@ -25,15 +25,15 @@ from tenonnx_run.compare import compare_by
 from tenonnx_run.compiling import compile_graph
 from tenonnx_run.worker import NoAnswer, OutOfMemory
 
-#: What to do about inputs that a backend, but not the other, fails on.
+#: Advice for inputs that fail on one backend only.
 OTHERS = "give inputs that the model accepts (feeds=, --inputs)"
 
 
 @dataclass(slots=True)
 class Compared:
-    """The other model, the ``names`` of its outputs to compare, and its programs by backend, made once for all runs.
+    """The other model, the ``names`` of outputs to compare, and its programs by backend, compiled once for all runs.
 
-    ``file`` is its file in another format; then ``backends`` has the name of that alone.
+    ``file`` is its file in another format; then ``backends`` has only the name of that.
     """
 
     graph: Graph
@@ -43,7 +43,7 @@ class Compared:
     file: WrittenFile | None = None
 
     def program(self, backend: str, *, by_default: bool) -> Run:
-        """The model on a backend: its file in a default session, or a session of ours."""
+        """The model on a backend: its file in a default session, or compiled with our options."""
         if self.file is not None:
             return self.file.run
         if backend not in self.programs:
@@ -59,11 +59,10 @@ def compare_run(
     run: str = "",
     feeds: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Run the other model on each backend that can, and that the original can run on; ``run`` tells it from others.
+    """Run the other model on each backend that supports both models; ``run`` is the name of the run.
 
-    ``feeds`` are those of the other model where it has inputs of its own. False where its file does not take them, by a
-    limit that is known. Raises ``UnsupportedOp`` where no backend
-    can.
+    ``feeds`` are those of the other model if its inputs differ. Returns False if its file rejects them because of a
+    known limit. Raises ``UnsupportedOp`` if no backend can run both.
     """
     against = other.graph
     unable: list[TenonnxError] = []
@@ -122,7 +121,7 @@ def _default_session(
     actual: dict[str, Any],
     found: Verification,
 ) -> tuple[list[OutputDifference], dict[str, Any]]:
-    """Outputs of a default session; where these are wrong, those of a session with options that help."""
+    """Outputs of a default session; if they are wrong, those of a session with corrective options."""
     problem, names = worst(outputs), [each.name for each in outputs]
     coarse = any(each.grade == GRADES[-1] for each in outputs)
     if problem is None and not coarse:
@@ -146,7 +145,7 @@ def _default_session(
 
 
 def _moved(outputs: Sequence[OutputDifference]) -> str:
-    """The largest difference that only roundings of quantized values explain."""
+    """The largest difference that is explained by quantization rounding, as text."""
     largest = max(outputs, key=lambda each: each.difference.absolute)
     return f"{largest.name} differs by up to {largest.difference.absolute:.3g}"
 
@@ -154,7 +153,7 @@ def _moved(outputs: Sequence[OutputDifference]) -> str:
 def _tell_difference(
     judge: Judge, against: Graph, backend: str, actual: Mapping[str, Any], names: Sequence[str], found: Verification
 ) -> None:
-    """Say where outputs that differ part, and whether their numbers do."""
+    """Add a note on where different outputs diverge, and whether their numbers differ."""
     near = replace(judge.rules, numbers=True)
     own = judge.original_on(backend)
     alike = isinstance(own, dict) and not judge.itself

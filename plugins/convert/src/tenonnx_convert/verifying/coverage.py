@@ -1,4 +1,4 @@
-"""Further runs of a verification, for branches, loop trip counts and dims that the first run did not cover."""
+"""Additional runs of a verification, for branches, loop trip counts and dims that the first run did not cover."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from tenonnx_convert.verifying.regions import (
 from tenonnx_convert.verifying.verification import Run, Verification
 from tenonnx_run.compiling import compile_graph
 
-#: All further runs together cost at most so many times the first, which costs 1; one that the original refuses, and the
-#: observation of regions, cost less.
+#: Budget of all additional runs in multiples of the first; cost of a run that the original rejects, and of observing
+#: regions.
 MOST, REFUSED, OBSERVED = 9.0, 0.25, 0.25
 
-#: Seconds that further runs may always take.
+#: Additional runs may always take this many seconds.
 SECONDS = 2.0
 
-#: Sizes of a dim beside that of the first run.
+#: Number of further sizes of a dim.
 _SIZES = 2
 
-#: Characters of what the original says of inputs that it refuses.
+#: Maximum length of the original's error message, in characters.
 _SHOWN = 120
 
 _NO_RUNS_LEFT = "ten times the cost of one run were used up"
@@ -48,9 +48,9 @@ _NO_RUNS_LEFT = "ten times the cost of one run were used up"
 
 @dataclass(slots=True)
 class DrawnInputs:
-    """Source of random inputs: ``draw`` returns feeds for ``sizes``, which have the size of each dim.
+    """Source of random inputs: ``draw(sizes)`` returns feeds for these sizes of dims.
 
-    Dims that are ``searched`` have sizes at which the model was found to run, and ``unlike`` sizes are not taken.
+    Dims in ``searched`` have sizes at which the model was found to run; sizes in ``unlike`` are excluded.
     """
 
     sizes: Mapping[str, int]
@@ -59,9 +59,9 @@ class DrawnInputs:
     unlike: Mapping[str, int] = field(default_factory=dict)
 
     def dims(self, *, apart: bool) -> dict[str, list[str]]:
-        """Dims as they are called, each with the names that share it: unknown dims share one for each axis.
+        """Dims by label, each with the symbols that share it: unknown dims share one for each axis.
 
-        Unless these are to be kept ``apart``, those of one size that was searched may depend on each other.
+        Unless ``apart``, dims of equal size that were searched share a label, since they may depend on each other.
         """
         found: dict[str, list[str]] = {}
         for name, size in self.sizes.items():
@@ -76,9 +76,10 @@ class DrawnInputs:
 
 
 class Coverage:
-    """The runs of a verification after the first, which ``judge`` compared; ``drawn`` is None for inputs of the user.
+    """The runs of a verification after the first one, compared by ``judge``; ``drawn`` is None for the user's inputs.
 
-    ``program`` is the original on the reference. ``described`` says what was fed first, and ``started`` when.
+    ``program`` is the original on the reference backend. ``described`` says what the first run was fed, ``started`` is
+    its start time.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Coverage:
         found.runs.append(Run(described, tuple(self._covered("", judge.feeds, sizes))))
 
     def run(self) -> Verification:
-        """Run what the first run missed, up to the first difference, and say what no run covers."""
+        """Run what the first run missed, up to the first difference, and note what no run covers."""
         for further in (self._set_inputs, self._resize_dims, self._empty_loops, self._run_branches):
             if self.found.equal:
                 further()
@@ -122,7 +123,7 @@ class Coverage:
         return self._left >= cost and in_time
 
     def _compare(self, name: str, feeds: Mapping[str, Any], sizes: Mapping[str, int]) -> bool:
-        """Compare one further run, and say whether the original took its inputs."""
+        """Compare one additional run; returns whether the original accepted its inputs."""
         started = time.monotonic()
         try:
             expected = self.program(feeds)
@@ -141,7 +142,7 @@ class Coverage:
         return True
 
     def _covered(self, name: str, feeds: Mapping[str, Any], sizes: Mapping[str, int]) -> Iterator[str]:
-        """Coverage that a run adds to that of the runs before."""
+        """Coverage that a run adds to the earlier runs."""
         for label, size in sizes.items():
             if size not in self._sizes.setdefault(label, {}):
                 self._sizes[label][size] = None
@@ -156,7 +157,7 @@ class Coverage:
     # ----- inputs that decide -----------------------------------------------------------------------------------------
 
     def _set_inputs(self) -> None:
-        """Set the booleans and the counts that regions depend on, one at a time, in inputs that reach their nodes."""
+        """Set the booleans and counts on which regions depend, one at a time, if they are graph inputs."""
         if self.drawn is None:
             return
         for region in self._ours.regions:
@@ -172,7 +173,7 @@ class Coverage:
     # ----- sizes ------------------------------------------------------------------------------------------------------
 
     def _resize_dims(self) -> None:
-        """Draw inputs anew with each dim at 1 and another size, the others as they were."""
+        """Draw new inputs with each dim at 1 and at another size, with the other dims unchanged."""
         if self.drawn is None:
             return
         for _ in range(_SIZES):
@@ -181,7 +182,7 @@ class Coverage:
                     self._resize(label)
 
     def _resize(self, label: str, candidates: Sequence[int] = ()) -> None:
-        """Compare at one further size of a dim, the first that the original takes."""
+        """Compare at one further size of a dim, the first that the original accepts."""
         assert self.drawn is not None
         names = self._dims[label]
         first = self.drawn.sizes[names[0]]
@@ -203,7 +204,7 @@ class Coverage:
                     return
 
     def _empty_loops(self) -> None:
-        """Make the dims empty that loops follow which no run left out."""
+        """Set dims to 0 on which loops depend that ran in every run."""
         if self.drawn is None:
             return
         for region in self._ours.regions:
@@ -215,12 +216,12 @@ class Coverage:
                 if wanted.intersection(names) and 0 in self._ours.missing(region):
                     self._resize(label, (0,))
 
-    # ----- branches by themselves -------------------------------------------------------------------------------------
+    # ----- separate runs of branches ----------------------------------------------------------------------------------
 
     def _run_branches(self) -> None:
-        """Run branches that no inputs reached, each as a graph of its own on what it captures."""
+        """Run branches that no inputs reached, each as a separate graph of its captures."""
         if self.other.file is not None or not any(region.is_branch for region in self._ours.never_entered()):
-            return  # a file cannot be run in part
+            return  # a file cannot be run partially
         if self._theirs is None:
             self._theirs = RegionCoverage(self.other.graph)
         pairs = paired_regions(self._ours.graph, self._theirs.graph)
@@ -296,7 +297,7 @@ class Coverage:
 
 
 def _others(contents: Any, region: NodeRegion, missing: set[int]) -> Iterator[np.ndarray[Any, Any]]:
-    """Other contents for an input that decides: what is not yet True or False, and counts of trips."""
+    """Other contents for an input that determines a region: missing booleans and trip counts."""
     if not isinstance(contents, np.ndarray) or not contents.size:
         return
     if contents.dtype == np.bool_:
@@ -310,7 +311,7 @@ def _others(contents: Any, region: NodeRegion, missing: set[int]) -> Iterator[np
 
 
 def _with(sizes: Mapping[str, int], names: Sequence[str], size: int) -> Iterator[dict[str, int]]:
-    """The sizes with another for some names: the others as they are, then dims that were a sum of it as that."""
+    """The sizes with some names changed: first with all others unchanged, then with sums that contain them adjusted."""
     first = sizes[names[0]]
     alone = {**sizes, **dict.fromkeys(names, size)}
     yield alone

@@ -17,12 +17,12 @@ from tenonnx_run.written_file import file_of
 
 
 def _part(backend: str, name: str) -> Any:
-    """Attribute of the module of a backend, None where it has none."""
+    """Attribute of a backend's module, None if it lacks it."""
     return getattr(load_backend(backend), name, None) if backend in backends() else None
 
 
 def start_default_sessions(chosen: Sequence[str]) -> None:
-    """Start the processes of default sessions ahead of their use, since their imports take long."""
+    """Start the processes of default sessions early, since their imports are slow."""
     for backend in chosen:
         if (start := _part(backend, "start_default_sessions")) is not None:
             start()
@@ -34,18 +34,18 @@ def has_default_session(backend: str) -> bool:
 
 
 def default_program(graph: Graph, backend: str) -> Program:
-    """The file of a graph in a default session of a backend.
+    """Compile the file of a graph in a default session of a backend.
 
-    Raises ``UnsupportedOp`` where it does not load, ``WorkerEnded`` where it ends the worker process.
+    Raises ``UnsupportedOp`` if it does not load, ``WorkerEnded`` if it crashes the worker process.
     """
     program: Program = _part(backend, "plain")(graph)
     return program
 
 
 def safe_program(graph: Graph, backend: str) -> Program:
-    """Program in a default session if the backend's own session would give the same outputs, else in the latter.
+    """A program in a default session if its outputs would equal those of the backend's own session, else the latter.
 
-    A default session runs in another process, so that a crash of the runtime does not end this one.
+    A default session runs in another process, so a crash of the runtime does not end this one.
     """
     if has_default_session(backend) and not _part(backend, "differs_by_default")(graph):
         try:
@@ -56,9 +56,9 @@ def safe_program(graph: Graph, backend: str) -> Program:
 
 
 def compared_program(graph: Graph, backend: str, found: Verification) -> Program:
-    """Program for comparing a graph with its source: a default session of its file, if one loads.
+    """A program for comparing a graph with its source: a default session of its file, if it loads.
 
-    Else the backend's own session for a graph without a file, and numpy, which is noted, for a file that does not load
+    Otherwise the backend's own session for a graph without a file, or numpy, with a note, for a file that does not load
     within the limits.
     """
     if file_of(graph) is None or not has_default_session(backend):
@@ -78,7 +78,7 @@ def compared_program(graph: Graph, backend: str, found: Verification) -> Program
 def spoiled(
     judge: Judge, graph: Graph, backend: str, feeds: Mapping[str, Any], names: Sequence[str], problem: str
 ) -> DefaultSession:
-    """Failure of a default session, with the option that helps."""
+    """Failure of a default session, with the option that avoids it."""
     helps = ""
     for option, program in (_part(backend, "remedies") or (lambda graph: ()))(graph):
         if _problem(judge, backend, program, feeds, names) is None:
@@ -94,7 +94,7 @@ def not_loaded(judge: Judge, graph: Graph, backend: str, names: Sequence[str], e
 
 
 def _is_spoiled(judge: Judge, graph: Graph, backend: str, names: Sequence[str]) -> bool:
-    """Whether the first model has a problem in a default session, too."""
+    """Whether the first model fails in a default session, too."""
     if judge.graph is graph:
         return False
     try:
@@ -107,7 +107,7 @@ def _is_spoiled(judge: Judge, graph: Graph, backend: str, names: Sequence[str]) 
 def _problem(
     judge: Judge, backend: str, program: Program, feeds: Mapping[str, Any], names: Sequence[str]
 ) -> str | None:
-    """Reason why a session fails or differs."""
+    """Reason why a session fails or differs, or None."""
     try:
         actual = program(feeds)
     except OutOfTime:
@@ -118,7 +118,7 @@ def _problem(
 
 
 def worst(found: Sequence[OutputDifference]) -> str | None:
-    """The largest difference in words, None where all are near."""
+    """The largest difference as text, None if all outputs match."""
     wrong = [each for each in found if not each.equal]
     if not wrong:
         return None

@@ -15,17 +15,17 @@ from tenonnx_convert.verifying.verification import Divergence
 from tenonnx_run.compare import Tolerances, compare_by
 from tenonnx_run.compiling import compile_graph
 
-#: Inner values that are looked at in one run.
+#: Number of inner values compared in one run.
 SHOWN = 16
 
 
 def first_divergence(
     graph: Graph, other: Graph, reference: str, backend: str, feeds: Mapping[str, Any], rules: Tolerances
 ) -> Divergence | None:
-    """The first value, in the order of ``other``, that both have and that differs in numbers, whatever its type.
+    """The first common value, in the order of ``other``, whose numbers differ, whatever its type.
 
-    A few values that lie evenly between are looked at in each round, then those ahead of the first that differs, so
-    that memory holds no more than these. A value that differs is taken to make later ones differ, too.
+    Each round compares a few evenly spaced values, and the next one those before the first that differs, to save
+    memory. This assumes that a difference propagates to all later values.
     """
     same = corresponding(graph, other)
     made = {v.name: node for node in other.nodes for v in node.outputs if v is not None and v.name in same}
@@ -37,7 +37,7 @@ def first_divergence(
         try:
             expected = compile_graph(with_outputs(graph, {same[name] for name in looked_at}), reference)(feeds)
             actual = compile_graph(with_outputs(other, looked_at), backend)(as_taken_by(other, feeds))
-        except TenonnxError:  # a value that this backend cannot give away
+        except TenonnxError:  # a value that this backend cannot return
             return found
         start = 0
         for place, name in enumerate(looked_at):
@@ -53,7 +53,7 @@ def first_divergence(
 
 
 def with_outputs(graph: Graph, names: Collection[str]) -> Graph:
-    """A copy of ``graph`` with computed values of these names as further outputs."""
+    """A copy of ``graph`` with these computed values as additional outputs."""
     copy = copy_graph(graph)
     shown = {v.name for v in copy.outputs}
     for node in copy.nodes:
@@ -62,7 +62,7 @@ def with_outputs(graph: Graph, names: Collection[str]) -> Graph:
 
 
 def as_taken_by(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """The feeds of another graph, floats in the types that this one has them in."""
+    """Another graph's feeds, with floats cast to the input types of this graph."""
     found = dict(feeds)
     for value in graph.all_inputs:
         kind, given = value.type, getattr(found.get(value.name), "dtype", None)

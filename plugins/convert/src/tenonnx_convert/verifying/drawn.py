@@ -9,12 +9,12 @@ from tenonnx.op.op import Op
 from tenonnx.registry.extensions import find_extension
 from tenonnx.transforms.rewrite import Call, Rewriter
 
-#: Why an output is not compared that depends on a node which draws.
+#: Reason for not comparing an output that depends on random numbers.
 DRAWN = "drawn at random"
 
 
 def drawn_outputs(graph: Graph) -> set[str]:
-    """The outputs that depend on a node that draws random numbers; one that is not in use, as a Dropout, does not."""
+    """The outputs that depend on random numbers; inactive nodes, such as a Dropout in inference, do not count."""
     if not any(map(_draws, graph.nodes)):
         return set()
     graph = (find_extension("simplify") or _drawing_expanded)(graph)
@@ -26,7 +26,7 @@ def drawn_outputs(graph: Graph) -> set[str]:
 
 
 def _drawing_expanded(graph: Graph) -> Graph:
-    """The graph with the bodies of ops that may draw: those that are not in use call none that does."""
+    """The graph with ops that may draw expanded, since bodies of inactive ones draw nothing."""
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         return None if call.op.pure or call.op.primitive else rewriter.expand(call)

@@ -1,4 +1,4 @@
-"""Proof of dynamic dims: each runs at another size than it had, the others at their own."""
+"""Test of dynamic dims: each runs at another size, with the others unchanged."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tenonnx_convert.verifying.sizes import feasible_feeds
 from tenonnx_run.compare import compare
 from tenonnx_run.compiling import compile_graph
 
-#: Terms of sums that round differently for a batch and for a sample.
+#: Number of summands assumed for rounding differences between a batch and a sample.
 _TERMS = 4096
 
-#: Sizes that are searched for a dim that others must follow, such as a mask as long as the tokens.
+#: Number of sizes tried for a dim that depends on others, such as a mask as long as the tokens.
 _ATTEMPTS = 12
 
 
 def feeds_at_other_sizes(
     graph: Graph, old_sizes: Mapping[str, int], seed: int, input_shapes: InputShapes
 ) -> dict[str, dict[str, Any]]:
-    """Inputs at which a graph runs, for each dynamic dim those where it has another size.
+    """Inputs at which a graph runs, for each dynamic dim with another size of it.
 
-    Other dims keep their old sizes, or grow with it where the graph asks for that. Raises ``InvalidCall`` naming the
-    node that holds the number.
+    Other dims keep their old sizes, or change with it if the graph requires that. Raises ``InvalidCall`` naming the
+    node that requires the old size.
     """
     typed = copy_graph(graph)
     infer(typed, strict=False)
@@ -78,7 +78,7 @@ def _refused(symbol: str, old: int, given: str) -> InvalidCall:
 
 
 def check_batch(graph: Graph, options: ConvertConfig) -> None:
-    """Raise ``TenonnxError`` unless a graph can have the dynamic batch of ``options``, whose ``free_dims`` have it."""
+    """Raise ``TenonnxError`` unless a graph supports the dynamic batch in the ``free_dims`` of ``options``."""
     freed = set_dims(graph, options)
     firsts = [value.shape[0] for value in graph.inputs if BATCH in options.free_dims.get(value.name, {}).values()]
     old = next((size for size in firsts if isinstance(size, int)), None)
@@ -89,9 +89,9 @@ def check_batch(graph: Graph, options: ConvertConfig) -> None:
 
 
 def compare_samples(original: Graph, freed: Graph, feeds: Mapping[str, Any], symbol: str, old: int) -> None:
-    """Raise ``InvalidCall`` unless a batch has the outputs that ``original`` has for its samples, ``old`` at a time.
+    """Raise ``InvalidCall`` unless outputs of a batch equal those of ``original`` for its samples, ``old`` at a time.
 
-    Outputs whose first dim is not the batch, and those of graphs that draw at random, are not compared.
+    Outputs whose first dim is not the batch, and random outputs, are not compared.
     """
     if any(isinstance(node.op, Op) and not node.op.pure for node in original.walk()):
         return

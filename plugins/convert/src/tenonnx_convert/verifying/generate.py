@@ -1,4 +1,4 @@
-"""Inputs made up for a graph: random contents of the types that its inputs declare."""
+"""Random inputs for a graph, by the types of its inputs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tenonnx.graph.symbolic import Dim, evaluate, symbol, symbols_of
 from tenonnx.graph.types import MapType, OptionalType, SequenceType, TensorType, Type
 from tenonnx.op.graph_inference import infer
 
-#: How a user gives what cannot be made up.
+#: Advice for inputs that cannot be generated.
 ADVICE = (
     "give the inputs (feeds=, --input name=file.npy), or their shapes (input_shapes=, --input-shapes name:1,3,224,224)"
 )
 
-#: No input of more elements is made up, whatever a file declares.
+#: Maximum number of elements of a generated input.
 LARGEST = 1 << 28
 
-#: Elements of a sequence and entries of a map.
+#: Length of generated sequences and maps.
 _LENGTH = 2
 
-#: Symbols get sizes from 2 upwards; more of them than this share sizes again, so that inputs stay small.
+#: Number of different sizes of symbols, from 2 upwards; further symbols reuse them, so that inputs stay small.
 _SIZES = 7
 
 #: The size of each symbol.
@@ -38,12 +38,12 @@ InputShapes = Mapping[str, Sequence[int | str | None]]
 def generate_feeds(
     graph: Graph, seed: int = 0, input_shapes: InputShapes | None = None, sizes: Sizes | None = None
 ) -> dict[str, Any]:
-    """Random contents for every input that must be fed; the same for the same seed.
+    """Random contents for every required input, reproducible by ``seed``.
 
-    A symbol has one size wherever it stands, which ``sizes`` may give. ``input_shapes`` give sizes to inputs, or say
-    dims by other symbols (``total`` by ``"past + sequence"``). Floats are normal with variance 1, integers 0 or 1, and
-    1 in what is called a mask, as models count with it. Raises ``InvalidFeed`` for an input of unknown type or rank,
-    and for one that is too large.
+    A symbol has the same size everywhere, given by ``sizes`` or chosen. ``input_shapes`` fix dims of inputs, or express
+    them by other symbols (``total`` by ``"past + sequence"``). Floats are normal with variance 1. Integers are 0 or 1,
+    and 1 in inputs named as masks, since models count mask entries. Raises ``InvalidFeed`` for an input of unknown type
+    or rank, and for one that is too large.
     """
     inputs = _narrowed(graph, input_shapes)
     known = {**_usual_sizes(inputs), **(sizes or {})}
@@ -52,12 +52,12 @@ def generate_feeds(
 
 
 def usual_sizes(graph: Graph, input_shapes: InputShapes | None = None) -> dict[str, int]:
-    """The sizes that symbols, and unknown dims of inputs, have unless others are given."""
+    """The default sizes of symbols and of unknown dims of inputs."""
     return _usual_sizes(_narrowed(graph, input_shapes))
 
 
 def _usual_sizes(inputs: Sequence[Value]) -> dict[str, int]:
-    """Small numbers, different ones for symbols; unknown dims share one for each axis, often a batch."""
+    """Small sizes, different for each symbol; unknown dims share one for each axis, often a batch."""
     sizes: dict[str, int] = {}
     axes: dict[str, int] = {}
     for value in inputs:
@@ -69,13 +69,13 @@ def _usual_sizes(inputs: Sequence[Value]) -> dict[str, int]:
                 sizes[name] = axes.setdefault(axis, 2 + (len(sizes) + len(axes)) % _SIZES)
     for name in sizes:
         parts = [size for part, size in sizes.items() if "total" not in part and ("past" in part or "seq" in part)]
-        if "total" in name and len(parts) == 2:  # as decoders with a cache call the tokens seen and the new ones
+        if "total" in name and len(parts) == 2:  # in decoders with a cache, the number of cached and new tokens
             sizes[name] = sum(parts)
     return sizes
 
 
 def _narrowed(graph: Graph, input_shapes: InputShapes | None) -> list[Value]:
-    """Stand-ins of the inputs with the types that ``input_shapes`` leave; the graph itself is not narrowed."""
+    """Copies of the inputs with types narrowed by ``input_shapes``; the graph is unchanged."""
     stand_in = Graph(graph.name)
     stand_in.all_inputs = [Value(v.name, v.type, data=v.data) for v in graph.all_inputs]
     infer(stand_in, input_shapes)
@@ -94,7 +94,7 @@ def _symbols(kind: Type | None, of: str) -> list[str]:
 
 
 def _named(shape: Sequence[Dim], of: str) -> list[Dim]:
-    """The dims, unknown ones named after their input and axis."""
+    """The dims, with symbols for unknown ones, named after input and axis."""
     return [symbol(f"? {of} {axis}") if dim is None else dim for axis, dim in enumerate(shape)]
 
 
@@ -123,7 +123,7 @@ def _shape(value: Value, kind: TensorType, sizes: Mapping[str, int]) -> tuple[in
         problem = "" if all(size >= 0 for size in shape) else "a dim is negative"
     except ValueError as error:
         shape, problem = (), str(error)
-    if math.prod(max(size, 1) for size in shape) > LARGEST:  # numpy counts like this, too
+    if math.prod(max(size, 1) for size in shape) > LARGEST:  # numpy counts empty dims like this, too
         problem = f"it would have {math.prod(shape):,} elements"
     if problem:
         given = ", ".join(f"{name}={size}" for name, size in sizes.items())
@@ -136,7 +136,7 @@ def _shape(value: Value, kind: TensorType, sizes: Mapping[str, int]) -> tuple[in
 
 
 def _tensor(name: str, dtype: DType, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray[Any, Any]:
-    if dtype is DType.float8e8m0:  # powers of two alone
+    if dtype is DType.float8e8m0:  # only powers of two
         return np.exp2(random.integers(-2, 3, shape).astype(np.float32)).astype(dtype.numpy)
     if dtype.is_float:
         return random.standard_normal(shape, np.float32).astype(dtype.numpy)
@@ -145,4 +145,4 @@ def _tensor(name: str, dtype: DType, shape: tuple[int, ...], random: np.random.G
     array = np.ones(shape, np.int64) if "mask" in name.lower() else random.integers(0, 2, shape)
     if dtype is not DType.string:
         return array.astype(dtype.numpy)
-    return np.asarray(np.array(["0", "1"], object)[array], object)  # each text is there once
+    return np.asarray(np.array(["0", "1"], object)[array], object)  # indexing shares the two string objects

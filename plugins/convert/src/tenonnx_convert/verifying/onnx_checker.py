@@ -1,6 +1,6 @@
-"""A program: ``onnx.checker`` on the model of standard input, or of a path; its objection goes to standard output.
+"""Program that runs ``onnx.checker`` on a model from stdin or a path, and prints its error to stdout.
 
-It loads the compiled part of onnx alone, by its path, as importing the whole package takes twenty times as long.
+It loads only the extension module of onnx by its path, as importing the whole package takes twenty times as long.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-#: The kinds of attributes as the compiled part of onnx calls them.
+#: Attribute types as named in the extension module of onnx.
 _KINDS = {
     "int": "INT",
     "float": "FLOAT",
@@ -24,10 +24,10 @@ _KINDS = {
 
 
 def main(extension: str, path: str, inferred: bool, declared: str) -> int:
-    """Exit code 0 where the model passes, 3 where it does not.
+    """Exit code: 0 if the model passes, 3 if it does not.
 
-    ``declared`` is a JSON list of ops that it is to take although the specification lacks them: the domain, the name,
-    and the kinds of the attributes by name.
+    ``declared`` is a JSON list of ops that are accepted although the specification lacks them: domain, name, and
+    attribute types by name.
     """
     spec = importlib.util.spec_from_file_location("onnx_cpp2py_export", extension)
     assert spec is not None
@@ -48,7 +48,7 @@ def main(extension: str, path: str, inferred: bool, declared: str) -> int:
 
 
 def _declare(defs: Any, domain: str, name: str, attributes: dict[str, str]) -> None:
-    """Let the checker know an op of any inputs and outputs."""
+    """Register an op with any inputs and outputs with the checker."""
     schema = defs.OpSchema
     kinds = sorted(defs.get_schema("Identity", "").type_constraints[0].allowed_type_strs)
     anything = schema.FormalParameter(

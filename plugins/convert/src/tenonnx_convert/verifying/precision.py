@@ -22,10 +22,10 @@ from tenonnx_run.tolerance import EXACT, rounding_for, tolerance_for
 
 @in_registry_of_graph
 def accumulation(graph: Graph) -> int:
-    """About how many roundings an output has behind it: one for each node of the longest path, and its longest sum.
+    """Approximate number of roundings behind an output: one for each node of the longest path, plus its longest sum.
 
-    A weight is summed over all of its elements that go to one output channel, which is its first or last axis; a node
-    whose weights are computed or fed, over as many products as each of its results takes.
+    The sum of a weight has one term for each element of an output channel (its first or last axis). The sum of a node
+    with computed or fed weights has one term for each product per result.
     """
     depth: dict[Value, int] = {}
     for node in graph.nodes:
@@ -45,7 +45,7 @@ def _terms(variable: Value) -> int:
 
 
 def _products(node: Node) -> int:
-    """Number of products in each sum of a node, by the rule ``cost`` of its op where sizes are known."""
+    """Number of products per result element of a node, by the rule ``cost`` of its op, if sizes are known."""
     definitions().load(node.domain)
     rule = find_rule(node.op, "cost") if isinstance(node.op, Op) else None
     kinds = [v.type for v in (*node.inputs, *node.outputs) if v is not None]
@@ -63,7 +63,7 @@ def _is_sized(kind: Type | None) -> bool:
 
 
 def half_precision(graph: Graph) -> DType | None:
-    """The half precision that a graph computes in, whatever its outputs are cast to; None where it does not."""
+    """The half precision in which a graph computes, whatever the types of its outputs are; None if it does not."""
     typed = typed_graph(graph)
     for kind in (DType.bfloat16, DType.float16):
         for node in typed.walk():
@@ -74,7 +74,7 @@ def half_precision(graph: Graph) -> DType | None:
 
 
 def typed_graph(graph: Graph) -> Graph:
-    """The graph, or a copy of it in which types are inferred where it lacks some."""
+    """The graph itself if all types are known, else a copy with inferred types."""
     if not any(v is not None and v.type is None for node in graph.walk() for v in node.outputs):
         return graph
     typed = copy_graph(graph)
@@ -90,7 +90,7 @@ def _has(values: Sequence[Value], kind: DType) -> bool:
 
 
 def grade_of(actual: Any, expected: Any, rules: Tolerances) -> str:
-    """Grade of contents that are near enough: equal in every bit, as roundings of the depth at hand, or less."""
+    """Grade of matching contents: equal bits, within rounding of the given depth, or within tolerance."""
     exact, rounding, tolerance, _ = GRADES
     if same_bits(actual, expected):
         return exact
@@ -98,7 +98,7 @@ def grade_of(actual: Any, expected: Any, rules: Tolerances) -> str:
 
 
 def same_bits(actual: Any, expected: Any) -> bool:
-    """Whether contents are the same, the sign of zero and the bits of NaN included."""
+    """Whether contents are equal, including the sign of zero and the bits of NaN."""
     import numpy as np
 
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
@@ -114,7 +114,7 @@ def same_bits(actual: Any, expected: Any) -> bool:
 
 
 def _within_rounding(actual: Any, expected: Any, rules: Tolerances) -> bool:
-    """Whether floats differ as those do that were rounded in another order: by the largest number of the output."""
+    """Whether another order of rounding explains the difference of floats, relative to the largest number."""
     import numpy as np
 
     if isinstance(expected, Mapping):

@@ -1,8 +1,8 @@
 """Effects of quantization rounding on outputs.
 
-A number half-way between two quantized values is rounded up on one backend and down on another, after differences of
-float32 that nobody minds. The effect on outputs depends on the model, so it is measured: weights and scales are nudged
-by as much as such differences, and the outputs are compared.
+A number half-way between two quantized values may be rounded up on one backend and down on another, after negligible
+float32 differences. The effect on outputs depends on the model, so it is measured: weights and scales are perturbed by
+such amounts, and the outputs are compared.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tenonnx_run.compare import Difference, Tolerances, compare_by
 from tenonnx_run.compiling import compile_graph
 from tenonnx_run.tolerance import distance_of
 
-#: By which share numbers are nudged: by no less than runtimes that compute with quantized values are off, as they also
-#: round a bias to a multiple of what a step of input and weight is. In how many runs; how many times what these show
-#: outputs may differ.
+#: Relative perturbation, at least the error of runtimes with integer arithmetic, which also round a bias to a multiple
+#: of input scale times weight scale; the number of runs; and the factor for the measured difference that outputs may
+#: have.
 NUDGE, RUNS, TIMES = 2.0**-13, 4, 2.0
 
 
 def outputs_behind_quantization(graph: Graph) -> set[str]:
-    """Outputs that depend on ops which mix quantized values and floats, or may compute with less than their type."""
+    """Outputs that depend on ops with quantized and float values, or on ops that may compute in lower precision."""
     typed = typed_graph(graph)
     behind: set[Value] = set()
     for node in typed.nodes:
@@ -53,9 +53,9 @@ def _rounds(node: Node) -> bool:
 def moved_by_roundings(
     graph: Graph, feeds: Mapping[str, Any], expected: Mapping[str, Any], unrounded: Graph | None = None
 ) -> dict[str, float]:
-    """By how much each output that is a tensor of numbers moves on numpy where weights and scales are nudged.
+    """Maximum change of each numeric tensor output on numpy when weights and scales are perturbed.
 
-    ``unrounded`` is ``graph`` without some roundings, of which outputs may be as far on the other side.
+    ``unrounded`` is ``graph`` without some roundings; its outputs count as another perturbation.
     """
     found: dict[str, float] = {}
     if unrounded is not None:
@@ -69,7 +69,7 @@ def moved_by_roundings(
             )
         except OutOfTime:
             raise
-        except TenonnxError:  # a nudged number that an op does not take
+        except TenonnxError:  # an op may reject a perturbed number
             continue
         for name, distance in _distances(results, expected).items():
             found[name] = max(found.get(name, 0.0), distance)
@@ -77,13 +77,13 @@ def moved_by_roundings(
 
 
 def _distances(results: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, float]:
-    """The largest absolute difference of each output from the expected one."""
+    """The maximum absolute difference of each output from the expected one."""
     exact = Tolerances(absolute=0.0, relative=0.0)
     return {name: compare_by(exact, results[name], wanted).absolute for name, wanted in expected.items()}
 
 
 def compared_by_steps(actual: Any, expected: Any, moved: float, rules: Tolerances) -> tuple[Difference, str]:
-    """The comparison of what lies behind quantized values, and the rule in words."""
+    """Compare an output that depends on quantized values; returns the difference and the rule as text."""
     steps = 0
     if isinstance(expected, np.ndarray) and DType.of(expected.dtype).bits <= 8 and expected.dtype.kind != "b":
         steps = 1
@@ -101,7 +101,7 @@ def compared_by_steps(actual: Any, expected: Any, moved: float, rules: Tolerance
 
 
 def _nudged(graph: Graph, random: np.random.Generator) -> Graph:
-    """A copy with other last digits in weights of two axes and more, and in what stands beside quantized values."""
+    """A copy with perturbed weights (of at least two axes) and constants that are used with quantized values."""
     copy = copy_graph(graph)
     shares: dict[Value, float] = {}
     for node in copy.walk():
@@ -131,7 +131,7 @@ def _nudge(array: Any, share: float, random: np.random.Generator) -> Any:
 
 
 def coarseness(node: Node) -> float:
-    """The relative error that an op with these attributes lets a runtime make, by its trait; 0 where it has none."""
+    """The relative error that an op with these attributes allows, by its trait ``coarseness``; 0 without it."""
     fact = find_trait(node.op, "coarseness") if isinstance(node.op, Op) else None
     if fact is None:
         return 0.0

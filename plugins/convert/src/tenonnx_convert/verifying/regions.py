@@ -1,4 +1,4 @@
-"""Regions of a graph: the branches and loop bodies that its nodes hold, and how often a run enters each."""
+"""Regions of a graph: branches and loop bodies, and how often a run enters each."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tenonnx.transforms.rewrite import copy_graph
 from tenonnx_convert.verifying.value_map import corresponding
 from tenonnx_run.compiling import compile_graph
 
-#: Where a region lies: of each node on the way its place in its graph, and the attribute.
+#: Path of a region: the position of each node on the way and the attribute.
 Path = tuple[tuple[int, str], ...]
 
-#: Number of leading inputs that decide what a node enters; of other ops, all inputs do.
+#: Number of leading inputs that determine how often regions are entered; for other ops all inputs do.
 _DECIDING = {"If": 1, "Loop": 2}
 
-#: Trips that make "several".
+#: Trip count that is reported as "several".
 SEVERAL = 3
 
 _DOMAIN = "tenonnx.verifying"
 
 
 class NodeRegion(NamedTuple):
-    """A subgraph that ``node`` holds as ``attribute``."""
+    """A subgraph of ``node`` in its ``attribute``."""
 
     path: Path
     node: Node
@@ -46,22 +46,22 @@ class NodeRegion(NamedTuple):
 
     @property
     def is_branch(self) -> bool:
-        """Whether the region takes nothing but captures, so that it runs once or not at all."""
+        """Whether the region has only captures as inputs, so that it runs at most once."""
         return not self.graph.all_inputs
 
     @property
     def deciding(self) -> Sequence[Value]:
-        """The inputs that decide how often it is entered."""
+        """The inputs that determine how often the region is entered."""
         return [value for value in self.node.inputs[: _DECIDING.get(self.node.op_type)] if value is not None]
 
     @property
     def is_decided(self) -> bool:
-        """Whether constants decide how often it is entered."""
+        """Whether constants determine how often the region is entered."""
         return all(value.data is not None for value in self.deciding)
 
 
 def regions_of(graph: Graph, path: Path = ()) -> Iterator[NodeRegion]:
-    """Every region, outer ones first."""
+    """All regions, outer ones first."""
     for place, node in enumerate(graph.nodes):
         for attribute, subgraph in node.attributes.items():
             if isinstance(subgraph, Graph):
@@ -71,7 +71,7 @@ def regions_of(graph: Graph, path: Path = ()) -> Iterator[NodeRegion]:
 
 
 def paired_regions(graph: Graph, other: Graph) -> dict[Path, NodeRegion]:
-    """The regions of ``other``, each by the path of that of ``graph`` which it is."""
+    """The regions of ``other`` by the path of the corresponding region of ``graph``."""
     if graph is other:
         return {region.path: region for region in regions_of(graph)}
     return dict(_paired(graph, other, (), ()))
@@ -96,7 +96,7 @@ def _paired(graph: Graph, other: Graph, path: Path, other_path: Path) -> Iterato
 
 
 def inputs_that_decide(graph: Graph, region: NodeRegion) -> set[Value]:
-    """The graph inputs that what decides about a region is computed from."""
+    """The graph inputs on which entering a region depends."""
     above: dict[Value, Sequence[Value]] = {}
     for each in graph.nested():
         for node in each.nodes:
@@ -118,13 +118,13 @@ def inputs_that_decide(graph: Graph, region: NodeRegion) -> set[Value]:
 
 @dataclass(slots=True)
 class Entries:
-    """Counts of the regions entered, each time that their node ran, and the contents that nodes captured first."""
+    """Trip counts of regions for each run of their nodes, and the first captured contents."""
 
     trips: dict[Path, set[int]] = field(default_factory=dict)
     captured: dict[Path, Sequence[Any]] = field(default_factory=dict)
 
     def add(self, other: Entries, under: Path = ()) -> None:
-        """Take in what another run entered, of the region at a path alone or of the whole graph."""
+        """Merge the entries of another run, of the whole graph or of the region at ``under``."""
         for path, counts in other.trips.items():
             self.trips.setdefault((*under, *path), set()).update(counts)
         for path, contents in other.captured.items():
@@ -132,7 +132,7 @@ class Entries:
 
 
 class _Recorder:
-    """Counts on the way: ``places`` are the paths that probes speak of."""
+    """Receives events of probes; ``places`` maps their numbers to paths."""
 
     def __init__(self, places: Sequence[Path]) -> None:
         self.places, self.found = places, Entries()
@@ -142,7 +142,7 @@ class _Recorder:
         path = self.places[place]
         self._close(path)
         self._open[path] = 0
-        self.found.captured.setdefault(path, captured)  # a buffer that is held here is not written again
+        self.found.captured.setdefault(path, captured)  # buffers that are referenced here are not reused
 
     def region_runs(self, place: int) -> None:
         path = self.places[place]
@@ -163,7 +163,7 @@ _recorder: ContextVar[_Recorder | None] = ContextVar("tenonnx_entered_regions", 
 
 @primitive("NodeRuns", domain=_DOMAIN, since=1, pure=False, type=lambda value, *captured, place: value.type)
 def node_runs(value, *captured, place: int):  # type: ignore[no-untyped-def]
-    """``value``; where it is computed, the recorder learns that the node runs whose region is at this place."""
+    """Identity that reports to the recorder that the node of the region at ``place`` runs."""
 
 
 @node_runs.numpy
@@ -175,7 +175,7 @@ def node_runs_numpy(value: Any, *captured: Any, place: int) -> Any:
 
 @primitive("RegionRuns", domain=_DOMAIN, since=1, pure=False, type=lambda value, *, place: value.type)
 def region_runs(value, *, place: int):  # type: ignore[no-untyped-def]
-    """``value``; where it is computed, the recorder learns that the region at this place runs."""
+    """Identity that reports to the recorder that the region at ``place`` runs."""
 
 
 @region_runs.numpy
@@ -186,7 +186,7 @@ def region_runs_numpy(value: Any, *, place: int) -> Any:
 
 
 class Observer:
-    """A graph on numpy, made to tell which regions a run enters."""
+    """A graph with probes on numpy, which records the regions that a run enters."""
 
     def __init__(self, graph: Graph) -> None:
         self._places: list[Path] = []
@@ -234,7 +234,7 @@ class Observer:
 
 
 class RegionCoverage:
-    """The regions of a graph, and what runs entered so far. ``problem`` says why that is unknown."""
+    """The regions of a graph and those entered so far. ``problem`` is the reason if that is unknown."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = inline_functions(graph) if graph.functions else copy_graph(graph)
@@ -251,14 +251,14 @@ class RegionCoverage:
             self.regions = []
 
     def observe(self, feeds: Mapping[str, Any]) -> tuple[Entries, list[str]]:
-        """Regions that a run is the first to enter, in words. Raises what the run raises."""
+        """Regions that this run enters first, as text. Raises the errors of the run."""
         if self._observer is None:
             return Entries(), []
         entries = self._observer(feeds)
         return entries, self.enter(entries)
 
     def enter(self, entries: Entries, under: Path = ()) -> list[str]:
-        """Take in what a run entered, of the region at a path alone or of the whole graph; what is new, in words."""
+        """Merge the entries of a run, of the whole graph or of the region at ``under``; returns new regions as text."""
         before = {path: set(counts) for path, counts in self.entries.trips.items()}
         self.entries.add(entries, under)
         found = []
@@ -272,7 +272,7 @@ class RegionCoverage:
         return found
 
     def missing(self, region: NodeRegion) -> set[int]:
-        """The trips that no run made of 0, 1 and several, or of a branch 1. What constants decide misses none."""
+        """The trip counts among 0, 1 and several (1 for a branch) that never occurred; empty if constants decide."""
         counts = self.entries.trips.get(region.path, set())
         if region.is_decided or any(region.path[: len(path)] == path for path in self._dead):
             return set()
@@ -282,27 +282,27 @@ class RegionCoverage:
 
     @property
     def _dead(self) -> list[Path]:
-        """Regions that constants keep every run out of."""
+        """Regions that constants prevent from being entered."""
         entered = {path for path, counts in self.entries.trips.items() if counts - {0}}
         ran = self.entries.captured.keys()
         return [each.path for each in self.regions if each.is_decided and each.path in ran and each.path not in entered]
 
     def never_entered(self) -> list[NodeRegion]:
-        """The regions that no run entered, though inputs decide about them."""
+        """The regions that no run entered, although they depend on inputs."""
         entered = {path for path, counts in self.entries.trips.items() if counts - {0}}
         return [each for each in self.regions if each.path not in entered and self.missing(each)]
 
 
-# ----- regions by themselves ------------------------------------------------------------------------------------------
+# ----- separate runs of regions ---------------------------------------------------------------------------------------
 
 
 def by_itself(
     region: NodeRegion, root: Graph, captured: Sequence[Any], like: NodeRegion | None = None
 ) -> tuple[Graph, dict[str, Any]]:
-    """A region as a graph of its own, with what it captured as its inputs, and their contents.
+    """A region as a separate graph whose inputs are its captures, with their contents.
 
-    Its outputs have the names of those of another that is ``like`` it. Raises ``UnsupportedOp`` where contents have no
-    type.
+    Outputs get the names of the corresponding region ``like``. Raises ``UnsupportedOp`` if the type of contents is
+    unknown.
     """
     names = [value.name for value in (like or region).graph.outputs]
     graph = copy_graph(region.graph)
@@ -327,7 +327,7 @@ def by_itself(
 
 
 def _name_outputs(graph: Graph, names: Sequence[str]) -> None:
-    """Give the outputs of a copied graph these names; inner values make room for them."""
+    """Rename the outputs of a copied graph; inner values with these names are renamed."""
     taken = {value.name: value for each in graph.nested() for value in each.values()}
     for value, name in zip(graph.outputs, names, strict=True):
         if value.name != name:

@@ -1,4 +1,4 @@
-"""Comparison of a model with outputs that were saved."""
+"""Comparison of a model with saved outputs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def verify_outputs(
     rtol: Limit = None,
     exact: bool = False,
 ) -> Verification:
-    """Compare the outputs that ``graph`` computes of ``feeds`` with those ``saved`` in a file called ``source``.
+    """Compare the outputs of ``graph`` for ``feeds`` with those ``saved`` in a file called ``source``.
 
-    Outputs that were not saved are ``unverified``. Raises ``InvalidCall`` where none was, and ``UnsupportedOp`` where
-    no backend runs the graph.
+    Outputs without saved ones are ``unverified``. Raises ``InvalidCall`` if none was saved, and ``UnsupportedOp`` if no
+    backend runs the graph.
     """
     names = [value.name for value in graph.outputs]
     known = [name for name in names if name in saved]

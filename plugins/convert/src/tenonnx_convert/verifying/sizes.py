@@ -1,8 +1,8 @@
 """Search for sizes of dims at which a graph runs, with random inputs.
 
-A file says of its dims that they are free, not what its nodes then demand: that a mask is as long as the past and the
-new tokens together, or that an image has a multiple of 32 pixels. What fails tells more: numbers in the error that are
-sizes of symbols must often be equal to others that stand there.
+A file declares dims as dynamic without the conditions of its nodes: a mask must be as long as past and new tokens
+together, or an image needs a multiple of 32 pixels. Errors help: if numbers in them are sizes of symbols, these must
+often be equal to other numbers in the message.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from tenonnx.errors import InvalidCall, InvalidFeed, OutOfTime, TenonnxError
 from tenonnx.graph.graph import Graph
 from tenonnx_convert.verifying.generate import ADVICE, InputShapes, generate_feeds, usual_sizes
 
-#: What networks divide their inputs by, the likely ones first.
+#: Factors by which networks often divide sizes, the most likely ones first.
 MULTIPLES = (8, 16, 32, 64, 128, 224, 384, 1)
 
-#: So many sizes are tried, for so many seconds of work: of this thread, as those that others take are no reason to
-#: give up.
+#: Maximum number of sizes to try, and maximum CPU seconds of this thread, which other load does not affect.
 ATTEMPTS, SECONDS = 200, 20.0
 
 
@@ -36,11 +35,10 @@ def feasible_feeds(
     least: Mapping[str, int] = MappingProxyType({}),
     attempts: int = ATTEMPTS,
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
-    """Made-up inputs that ``run`` takes, what it gives for them, and the sizes that are other than usual.
+    """Random inputs that ``run`` accepts, its outputs for them, and the sizes that differ from the default ones.
 
-    ``unlike`` are sizes of symbols that are not to be taken, and ``least`` the smallest that are. Raises
-    ``InvalidCall`` for a symbol that no input has, and ``InvalidFeed`` with the first error where none of the sizes
-    that were tried is taken.
+    ``unlike`` are excluded sizes of symbols, ``least`` their minimum sizes. Raises ``InvalidCall`` for an unknown
+    symbol, and ``InvalidFeed`` with the first error if none of the sizes works.
     """
     usual = {**usual_sizes(graph, input_shapes), **least}
     first: TenonnxError | None = None
@@ -86,7 +84,7 @@ def feasible_feeds(
 
 
 def _others(sizes: dict[str, int], error: str, *, is_first: bool) -> Iterator[tuple[int, dict[str, int]]]:
-    """Other sizes to try after an error, with what each costs: what is likely comes first."""
+    """Sizes to try after an error, with their costs; likely ones come first."""
     numbers = sorted({int(found) for found in re.findall(r"\b\d{1,4}\b", error)} - {0})
     for name, size in sizes.items():
         for wanted in numbers:
@@ -100,6 +98,6 @@ def _others(sizes: dict[str, int], error: str, *, is_first: bool) -> Iterator[tu
             yield 2, {**sizes, one: sizes[left] + sizes[right]}
     if is_first:
         for place, multiple in enumerate(MULTIPLES):
-            cost = 1 + place // 3  # so that numbers in errors, of which there may be many, do not come before all
+            cost = 1 + place // 3  # so that the numbers of long error messages do not come before all else
             yield cost, {name: multiple if k else size for k, (name, size) in enumerate(sizes.items())}
             yield cost, dict.fromkeys(sizes, multiple)

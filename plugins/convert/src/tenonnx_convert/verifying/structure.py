@@ -21,20 +21,20 @@ from tenonnx.graph.graph import Graph, Node
 from tenonnx.op.op import Op
 from tenonnx.op.signature import kind_of
 
-#: Initializers of more bytes are judged by their types alone: shape inference reads only small contents.
+#: Larger initializers are passed as types only, since shape inference reads only small contents.
 _LARGEST = 1 << 20
 
 
 def structure_problems(
     source: Graph | str | os.PathLike[str], *, inferred: bool = True, graph: Graph | None = None
 ) -> list[str]:
-    """The objections of ``onnx.checker`` to a graph or an ONNX file; none if it passes.
+    """Errors of ``onnx.checker`` for a graph or an ONNX file; empty if it passes.
 
-    Of ops that the specification lacks and an installed package knows it judges no more than their place, and then
-    infers no shapes, as it would miss theirs; of a file these are told by the ``graph`` that was loaded from it.
+    Ops that only an installed package defines are checked only structurally, and shape inference is then skipped, as it
+    lacks their types; for a file they are taken from ``graph``, which was loaded from it.
 
-    It infers all shapes, unless ``inferred`` is False. It runs in a subprocess with a timeout, since it crashes or
-    hangs on some models; both are objections, too.
+    All shapes are inferred unless ``inferred`` is False. The checker runs in a subprocess with a timeout, since it
+    crashes or hangs on some models; both are reported as errors.
     """
     if not isinstance(source, Graph):
         return _objections(str(Path(source)), b"", inferred, _declared(graph))
@@ -45,7 +45,7 @@ def structure_problems(
 
 
 def beyond_the_specification(graph: Graph) -> list[Node]:
-    """The nodes whose op an installed package knows, and the specification of its domain has later or never."""
+    """Nodes whose op an installed package defines, but the specification of its domain only later or never."""
     own = set(graph.functions.values())
     return [
         node
@@ -55,7 +55,7 @@ def beyond_the_specification(graph: Graph) -> list[Node]:
 
 
 def _declared(graph: Graph | None) -> str:
-    """The ops to declare to the checker: domain, name and kinds of attributes, in the domains that it judges."""
+    """The ops to register with the checker, in the domains that it checks: domain, name and attribute types."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     judged = onnx.onnx_cpp2py_export.defs.schema_version_map()
     for node in [] if graph is None else beyond_the_specification(graph):
@@ -84,7 +84,7 @@ def _objections(path: str, model: bytes, inferred: bool, declared: str) -> list[
 
 
 def _without_weights(graph: Graph) -> onnx.ModelProto:
-    """The model with its large tensors as inputs: the checker neither copies them nor looks for their files."""
+    """The model with large tensors as inputs, so that the checker neither copies them nor opens their files."""
     model, initializers = as_message(graph)
     listed = {info.name for info in model.graph.input}
     for name, contents in initializers:

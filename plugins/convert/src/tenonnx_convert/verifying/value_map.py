@@ -1,4 +1,4 @@
-"""Pairs of equal computed values of two graphs, whatever their names."""
+"""Matching of computed values in two graphs, whatever their names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from tenonnx.op.inference_cache import attributes_key
 
 
 def corresponding(graph: Graph, other: Graph) -> dict[str, str]:
-    """The names of computed values of ``other``, each with that of the value of ``graph`` that it is.
+    """Map names of computed values of ``other`` to those of equal values in ``graph``.
 
-    It is the one of its name; else the output of the node of its node's name and op, which transforms keep; else the
-    one that is computed by the same ops from the same inputs, whatever the weights hold; else by ops that differ in
-    attributes alone; else the one that the same ops use on the way to the same outputs. Of several such it is the one
-    in its place among them.
+    Values match by name; else by the name and op of their node, which transforms preserve; else if the same ops compute
+    them from the same inputs, regardless of weights; else regardless of attributes; else if the same ops lead from them
+    to the same outputs. Several matches are paired in order.
     """
     ours, theirs = ({value.name for _, _, value in _outputs(each)} for each in (graph, other))
     found = {name: name for name in ours & theirs}
@@ -56,7 +55,7 @@ def _by_node(graph: Graph) -> Iterator[tuple[Value, Hashable]]:
 def _by_computation(
     graph: Graph, numbers: dict[Hashable, int], *, attributes: bool = True
 ) -> Iterator[tuple[Value, Hashable]]:
-    """Each value with a number, which is that of all that are computed alike, in attributes, too, where these count."""
+    """Values with a number that identifies how they are computed, optionally regardless of attributes."""
     of: dict[Value, int] = {}
 
     def number(value: Value | None) -> int:
@@ -75,7 +74,7 @@ def _by_computation(
 
 
 def _by_use(graph: Graph, numbers: dict[Hashable, int]) -> Iterator[tuple[Value, Hashable]]:
-    """Each value with a number, which is that of all that lead to the same outputs by the same ops."""
+    """Values with a number that identifies the ops that lead from them to the outputs."""
     uses: dict[Value, list[Hashable]] = {value: [("output", value.name)] for value in graph.outputs}
     of: dict[Value, int] = {}
     for node in reversed(graph.nodes):

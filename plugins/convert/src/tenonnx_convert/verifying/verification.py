@@ -13,20 +13,20 @@ from tenonnx.registry.extensions import html_of
 from tenonnx_convert.verifying.regions import RegionCoverage
 from tenonnx_run.compare import Difference
 
-#: How near two outputs are, the best first. Behind roundings to quantized values, a number may be a step of these away.
+#: Grades of agreement, best first. After quantization, a number may additionally differ by one quantization step.
 GRADES = ("bit for bit", "within rounding", "within tolerance", "within one quantization step")
 
-#: What becomes of an output: it was compared and is as near as it must be; it was not compared; it is not.
+#: Status of an output: compared and equal within tolerance, not compared, or different.
 VERIFIED, NOT_VERIFIED, DIFFERENT = "verified", "not verified", "different"
 
 
 @dataclass(frozen=True, slots=True)
 class OutputDifference:
-    """Difference of one output of the other model on ``backend`` from that of the first model.
+    """Difference of one output between the other model on ``backend`` and the first model.
 
-    ``grade`` is one of ``GRADES`` where it is near enough; ``rule`` says by what it was judged where that is not the
-    first model on the same backend by the table of tolerances. ``run`` tells a further run, as in ``"batch=1"``, and is
-    empty for the first.
+    ``grade`` is one of ``GRADES`` if they match; ``rule`` is the rule that was applied, unless it was comparison with
+    the first model on the same backend by the table of tolerances. ``run`` names an additional run, such as
+    ``"batch=1"``, and is empty for the first.
     """
 
     name: str
@@ -70,7 +70,7 @@ class OutputDifference:
 
 @dataclass(frozen=True, slots=True)
 class OutputState:
-    """State of one output: verified, with its worst grade, or not verified or different, with the reason."""
+    """Status of one output: verified, with its worst grade; or not verified or different, with the reason."""
 
     name: str
     state: str
@@ -83,11 +83,11 @@ class OutputState:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of both models: what was fed, and what that covers that no run before it did.
+    """One run of both models: its feeds, and what it covers in addition to earlier runs.
 
-    ``feeds`` are ``"random inputs (seed 0)"``, a change of these such as ``"batch=1"``, or a branch ``"by itself"``,
-    which no inputs reached. ``covers`` are dims with their sizes, branches, and bodies of loops with their trips.
-    ``grade`` is that of a branch by itself, whose values are no outputs of the model.
+    ``feeds`` are ``"random inputs (seed 0)"``, a change of these such as ``"batch=1"``, or a separate run of a branch,
+    ``"by itself"``, which no inputs reached. ``covers`` lists sizes of dims, branches, and loop bodies with trip
+    counts. ``grade`` is that of a separate branch, whose values are not outputs of the model.
     """
 
     feeds: str
@@ -100,7 +100,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first node, in the order of the other model, that computes a value from which the first model differs."""
+    """The first node, in the order of the other model, whose output differs from the first model's."""
 
     node: str
     value: str
@@ -116,10 +116,10 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class DefaultSession:
-    """Whether the other model gives the same in a plain session of a backend, with the options that are its default.
+    """Whether the other model has the same outputs in a session of a backend with default options.
 
-    Else ``reason`` says what differs, ``helps`` which option mends it, and ``original_too`` whether the first model has
-    the same fault.
+    Otherwise ``reason`` says what differs, ``helps`` which option avoids it, and ``original_too`` whether the first
+    model is affected, too.
     """
 
     backend: str
@@ -146,12 +146,11 @@ def _badness(output: OutputDifference) -> tuple[bool, int, float]:
 
 @dataclass(slots=True)
 class Verification:
-    """Comparison of two models. ``problems`` break structure or running; ``notes`` limit the comparison.
+    """Comparison of two models. ``problems`` are errors of structure or execution; ``notes`` are limitations.
 
-    ``outputs`` hold each output on each backend once, from the run where it differs most. ``unverified`` are the
-    outputs that were not compared, each with the reason. ``default_session`` is the result of the other model in
-    sessions with default options. ``never_ran`` are the branches and bodies of loops that no run entered, each with
-    the reason.
+    ``outputs`` has each output once for each backend, from the run with the largest difference. ``unverified`` maps
+    outputs that were not compared to the reason. ``default_session`` is the result in sessions with default options.
+    ``never_ran`` maps branches and loop bodies that no run entered to the reason.
     """
 
     reference: str
@@ -181,7 +180,7 @@ class Verification:
 
     @property
     def grade(self) -> str:
-        """The worst grade of all outputs; empty where something differs or nothing was compared."""
+        """The worst grade of all outputs; empty if something differs or nothing was compared."""
         grades = [output.grade for output in self.outputs]
         if not grades or not self.equal or not all(grades):
             return ""
@@ -189,7 +188,7 @@ class Verification:
 
     @property
     def states(self) -> list[OutputState]:
-        """State of each output."""
+        """Status of each output."""
         left = [OutputState(name, NOT_VERIFIED, reason=why) for name, why in self.unverified.items()]
         return [self._state(name) for name in dict.fromkeys(output.name for output in self.outputs)] + left
 
@@ -202,7 +201,7 @@ class Verification:
         return OutputState(name, VERIFIED, worst.grade, worst.rule)
 
     def add_outputs(self, outputs: Sequence[OutputDifference], run: str = "") -> None:
-        """Take in the outputs of a run, in the place of those on the same backend that differ less."""
+        """Merge the outputs of a run; for each output and backend the larger difference is kept."""
         places = {(each.name, each.backend): k for k, each in enumerate(self.outputs)}
         for each in outputs:
             place = places.get((each.name, each.backend))
@@ -212,7 +211,7 @@ class Verification:
                 self.outputs[place] = replace(each, run=run)
 
     def add_run(self, name: str, graph: Graph, feeds: Mapping[str, Any]) -> None:
-        """Add a run of ``graph`` that was compared with its source, with what it covers."""
+        """Add a run of ``graph`` that was compared with its source, with its coverage."""
         if self._regions is None:
             self._regions = RegionCoverage(graph)
         covers: list[str] = []
@@ -231,7 +230,7 @@ class Verification:
             self.notes.append(text)
 
     def add_session(self, session: DefaultSession) -> None:
-        """Add what a default session gives, in the place of a better result on that backend."""
+        """Merge the result of a default session; the worse one for each backend is kept."""
         known = next((k for k, each in enumerate(self.default_session) if each.backend == session.backend), None)
         if known is None:
             self.default_session.append(session)
@@ -239,7 +238,7 @@ class Verification:
             self.default_session[known] = session
 
     def leave_empty(self, graph: Graph) -> Verification:
-        """Let outputs be not verified of which no number was compared, unless they never have any; returns itself."""
+        """Mark outputs as not verified if all compared tensors were empty, unless they always are; returns itself."""
         some = {each.name for each in self.outputs if not (each.equal and each.difference.empty)}
         never = {v for v in (*graph.inputs, *graph.outputs) if 0 in (getattr(v.type, "shape", None) or ())}
         some |= {v.name for v in graph.outputs if v in never or never.intersection(graph.inputs)}
@@ -250,7 +249,7 @@ class Verification:
         return self
 
     def raise_if_failed(self) -> Verification:
-        """Raise ``VerificationFailed`` unless everything was equal; returns itself."""
+        """Raise ``VerificationFailed`` if anything differs; returns itself."""
         if self.equal:
             return self
         wrong = [str(output) for output in self.outputs if not output.equal]
@@ -281,7 +280,7 @@ class Verification:
 
     @property
     def verdict(self) -> str:
-        """Equal, with the worst grade of all outputs, not equal, or not verified where nothing was compared."""
+        """Equal, with the worst grade of all outputs; not equal; or not verified if nothing was compared."""
         if self.equal and not self.outputs:
             return "not verified"
         if not self.equal:
@@ -300,7 +299,7 @@ class Verification:
         return f"Verification({self})"
 
     def summary(self) -> str:
-        """The verdict, every output on every backend, and what limits the comparison, as text."""
+        """The verdict, every output on every backend, and the limitations, as text."""
         lines = [f"{self.verdict}; largest differences from {self.reference}:"]
         lines += [f"  {output}" for output in self.outputs]
         lines += [f"  {name}: not verified: {why}" for name, why in self.unverified.items()]
@@ -313,4 +312,4 @@ class Verification:
             lines.append(f"  also run with {'; '.join(further)}")
         lines += [f"  {each}" for each in self.default_session]
         lines += [f"  note: {note}" for note in self.notes]
-        return "\n".join(line.replace("\n", "\\n") for line in lines)  # no name makes a line of its own
+        return "\n".join(line.replace("\n", "\\n") for line in lines)  # so that names cannot forge lines

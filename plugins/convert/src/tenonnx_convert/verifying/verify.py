@@ -1,4 +1,4 @@
-"""Verification: the structure of a model, then its numbers on two backends, then the node where they part."""
+"""Verification: structure of a model, its outputs on two backends, and the node where they diverge."""
 
 from __future__ import annotations
 
@@ -53,26 +53,25 @@ def verify(
     cover: bool = True,
     file: WrittenFile | None = None,
 ) -> Verification:
-    """Compare ``graph`` with ``other``, each on the same backends, or with itself on the further ones.
+    """Compare ``graph`` with ``other`` on each backend, or ``graph`` itself across backends.
 
-    ``other`` is claimed to be the same model: it is run on every backend, and its structure has to pass
-    ``onnx.checker`` if that of ``graph`` does. An output must be that of ``graph`` on the same backend or on the first;
-    where quantized values are rounded to on its way, it may be as far away as roundings of their ties carry, which is
-    measured. Each has a grade, and the rule that was applied (``Verification.outputs``); what was not compared is in
-    ``unverified``. Without ``feeds``, inputs are drawn at random from ``seed`` and ``input_shapes``. The backends are
-    numpy and onnxruntime, if that can be used; a note says why it cannot. ``atol`` and ``rtol`` replace all tolerances,
-    or those of outputs by name, with "" for the others; ``exact`` asks for the same bits; ``unlike`` are sizes of
-    symbols that random inputs are not to have.
+    ``other`` should be equivalent: it is run on every backend, and must pass ``onnx.checker`` if ``graph`` does. Each
+    output has to equal that of ``graph`` on the same backend or on the first one. If the graph quantizes values on the
+    way, rounding ties may add a measured difference. Each output gets a grade and the rule that was applied
+    (``Verification.outputs``); outputs that were not compared are in ``unverified``. Without ``feeds``, inputs are
+    drawn at random by ``seed`` and ``input_shapes``. The default backends are numpy and onnxruntime; a note says why
+    one cannot be used. ``atol`` and ``rtol`` override all tolerances, or those of outputs by name, with "" for the
+    others; ``exact`` requires equal bits; ``unlike`` are excluded sizes of symbols in random inputs.
 
-    Further runs cover what the first missed: branches, loops of 0, 1 and several trips, and each dynamic dim at 1 and
-    another size, one at a time. A branch that no inputs reach runs as a graph of its own on what it captures. All of it
-    costs at most ten times one run. ``runs`` says what each covers, ``never_ran`` and ``notes`` what none does. Inputs
-    that are given are not changed; ``cover=False`` leaves it at one run. ``file`` is the file of ``other`` in
-    another format, which is then compared in place of ``other`` on the backends.
+    Additional runs cover what the first missed: branches, loops of 0, 1 and several trips, and each dynamic dim at 1
+    and another size, one at a time. A branch that no inputs reach runs separately on its captures. All runs together
+    cost at most ten times the first. ``runs`` lists what each covers, ``never_ran`` and ``notes`` what none covers.
+    Given inputs are not varied; ``cover=False`` allows only one run. ``file`` is ``other`` in another format, which is
+    then compared instead of ``other`` on the backends.
 
-    Raises ``InvalidCall`` and ``PluginError`` for one of ``backends`` that cannot be used, ``UnsupportedOp`` when a
-    graph cannot run, ``InvalidFeed`` when it cannot with these inputs, ``OutOfTime`` at the end of ``limits.within``,
-    ``LimitExceeded`` before a run that takes more ``work`` than the limit.
+    Raises ``InvalidCall`` and ``PluginError`` for an unusable backend in ``backends``, ``UnsupportedOp`` if a graph
+    cannot run, ``InvalidFeed`` if it cannot run on these inputs, ``OutOfTime`` at the deadline of ``limits.within``,
+    ``LimitExceeded`` before a run that exceeds the limit ``work``.
     """
     if exact and (atol is not None or rtol is not None):
         raise InvalidCall("a tolerance was given for a bitwise comparison", given="exact with atol or rtol")
@@ -134,7 +133,7 @@ def verify(
 
 
 def _programs(graph: Graph, backends: Collection[str]) -> dict[str, Program]:
-    """The graph on those backends that can run it."""
+    """Programs of the graph on the backends that support it."""
     found = {}
     for backend in backends:
         with contextlib.suppress(TenonnxError):
@@ -149,10 +148,11 @@ def _made_up(
     input_shapes: InputShapes | None,
     unlike: Mapping[str, int] | None,
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
-    """Inputs that all programs take, or else the first, with what the first gives for them and their unusual sizes."""
+    """Inputs that all programs accept, or else the first one, with the first one's outputs and non-default sizes."""
 
     def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
-        *_, expected = [program(feeds) for program in reversed(programs)]  # the slow reference for what others take
+        # the slow reference runs last, on inputs that the others accept
+        *_, expected = [program(feeds) for program in reversed(programs)]
         return expected
 
     if len(programs) > 1:
@@ -162,12 +162,12 @@ def _made_up(
 
 
 def default_backends() -> tuple[str, ...]:
-    """numpy, and onnxruntime where it can be used."""
+    """numpy, and onnxruntime if it can be used."""
     return ("numpy",) if _unusable() else ("numpy", "onnxruntime")
 
 
 def left_out_backends() -> list[str]:
-    """A note for each backend that would be compared on if it could be used: why it cannot."""
+    """A note for each default backend that cannot be used, with the reason."""
     error = _unusable()
     if error is None:
         return []
@@ -190,7 +190,7 @@ def _compare_structure(graph: Graph, source: Any, against: Graph, found: Verific
     if beyond:
         found.notes.append(f"supported by some runtimes, but not in the specification: {', '.join(beyond)}")
     if problems and beyond_the_specification(graph) and not beyond:
-        # of the original no shapes could be inferred, so that what inference objects to may be as it was there
+        # without shape inference, as the original had errors in it, too
         left = structure_problems(source if from_disk else against, graph=against, inferred=False)
         found.notes += [f"onnx.checker infers other types than are declared: {p}" for p in problems if p not in left]
         problems = left

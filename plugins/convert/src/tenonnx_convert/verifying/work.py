@@ -1,4 +1,4 @@
-"""Work of a run, estimated before it: elements that nodes compute, and trips of loops."""
+"""Work of a run, estimated in advance: elements that nodes compute, and loop trips."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from tenonnx.transforms.decompose import inline_functions
 from tenonnx.transforms.rewrite import copy_graph
 from tenonnx_convert.verifying.generate import InputShapes, usual_sizes
 
-#: Elements that the call of a kernel costs as much as.
+#: Cost of a kernel call, in elements.
 _CALL = 1 << 7
 
-#: Trips of a loop that nothing ends.
+#: Trip count of an endless loop.
 _FOREVER = 1 << 62
 
-#: Elements of work that each element of inputs and weights justifies.
+#: Elements of work allowed for each element of inputs and weights.
 _JUSTIFIED = 1 << 12
 
 
 def check_work(graph: Graph, input_shapes: InputShapes | None = None) -> None:
-    """Raise ``LimitExceeded`` where a run on inputs of the usual sizes would take more work than the limit.
+    """Raise ``LimitExceeded`` if a run on inputs of default sizes would exceed the limit of work.
 
-    Large inputs and weights justify more. Loops that end by what they compute count one trip, unknown dims one element.
+    The limit grows with large inputs and weights. Loops that end by a computed condition count one trip, unknown dims
+    one element.
     """
     typed = inline_functions(graph) if graph.functions else copy_graph(graph)
     try:
         infer(typed, input_shapes, strict=False)
-    except InvalidCall:  # shapes that the inputs do not have: the run says so of what it is fed
+    except InvalidCall:  # inconsistent input shapes, which the run reports
         return
     sizes = usual_sizes(graph, input_shapes)
     brought = sum(_elements(value, sizes) for value in (*typed.inputs, *typed.variables))
@@ -64,7 +65,7 @@ def _size(dim: Any, sizes: Mapping[str, int]) -> int:
 
 
 def _trips(node: Node, sizes: Mapping[str, int]) -> int:
-    """Times that a run enters the subgraphs of a node, as far as constants and shapes tell."""
+    """Trip count of a node's subgraphs, as far as constants and shapes determine it."""
     if node.op_type == "Scan":
         scanned = int(node.attributes["num_scan_inputs"])
         value = node.inputs[-scanned]
@@ -82,7 +83,7 @@ def _trips(node: Node, sizes: Mapping[str, int]) -> int:
 
 
 def _goes_on(body: Graph) -> bool:
-    """Whether the condition that a body of a Loop computes is True whenever the one that it takes is."""
+    """Whether the condition computed by a Loop body is True if its input condition is."""
     value, makers = body.outputs[0], {made: node for node in body.nodes for made in node.outputs}
     while value in makers and makers[value].op_type == "Identity":
         (value,) = makers[value].uses
@@ -90,7 +91,7 @@ def _goes_on(body: Graph) -> bool:
 
 
 def _contents(value: Value) -> Any:
-    """The number that a scalar is known to be, which may depend on dims; None of others."""
+    """The value of a scalar if it is known, perhaps in terms of dims; None for other values."""
     if value.data is not None:
         array = value.data.array()
         return int(array.reshape(-1)[0]) if array.size == 1 else None
