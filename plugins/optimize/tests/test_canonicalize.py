@@ -1,4 +1,4 @@
-"""Canonicalization: graphs in the form of an op's body."""
+"""Canonicalization: rewriting graphs to the form of an op's body."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def convolved_pattern(y):
 @twice.pattern
 @square.pattern
 def square_pattern(y):
-    """Whatever is made of one value, be it a square or not: the proof is another's."""
+    """Proposes any function of one value, square or not: verification decides."""
     yield [x for x in y.producer.uses if x.data is None][:1], {}
 
 
@@ -165,7 +165,7 @@ WINDOWS = {
 @pytest.mark.parametrize("form", WINDOWS)
 def test_the_greatest_of_what_is_rectified(form, opset):
     window = WINDOWS[form]
-    if opset < 10:  # which has neither
+    if opset < 10:  # it has neither op
         window = {name: value for name, value in window.items() if name not in ("ceil_mode", "dilations")}
     graph = graph_of(lambda x: ops.max_pool(ops.relu(x), **window, _outputs=1), IMAGES, opset=22)
     check(tx.retarget(graph, opset_version=opset), pooled_relu, "MaxPool", "Relu", at=["MaxPool"])
@@ -204,7 +204,7 @@ TRANSPOSED = {"plain": {}, "padded": {"pads": [1, 0, 0, 2]}, "dilated": {"dilati
 @pytest.mark.parametrize("form", TRANSPOSED)
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_transposed_convolution_takes_numbers_by_channel(form, bias):
-    """It is a convolution with the kernels turned round."""
+    """It equals a convolution with flipped kernels."""
     random = np.random.default_rng(0)
     kernel = random.normal(size=(2, 4, 3, 3)).astype(np.float32)
     given = [kernel, random.normal(size=4).astype(np.float32)] if bias else [kernel]

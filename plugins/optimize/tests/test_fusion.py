@@ -1,4 +1,4 @@
-"""Fusion: the bodies of ops are found in other words, and nothing else is taken for them."""
+"""Fusion: bodies of ops are found in equivalent forms, and nothing else matches."""
 
 import math
 
@@ -19,7 +19,7 @@ def graph_of(function, *shapes, opset=23):
 
 
 def check(graph, *expected, ops=None, **attributes):
-    """Fused, the graph has these ops, and gives the same numbers; the first has these attributes."""
+    """The fused graph has these ops and the same outputs; the first node has these attributes."""
     before = [node.op_type for node in graph.nodes]
     fused = tx.fuse(graph, ops)
     assert [node.op_type for node in fused.nodes] == list(expected)
@@ -212,7 +212,7 @@ def test_an_export_fuses_for_another_domain_that_is_asked_for(tmp_path):
 
 @pytest.mark.parametrize(("dtype", "found"), [("float32", True), ("bfloat16", False)])
 def test_an_export_fuses_to_no_op_that_lacks_the_element_type(dtype, found, tmp_path):
-    """HardSwish takes no bfloat16 until version 22, Clip does from 13 on."""
+    """HardSwish supports bfloat16 only from version 22 on, Clip from 13 on."""
     graph = tx.Graph(opsets={"ai.onnx": 14})
     x = graph.input("x", dtype, ("n",))
     graph.output("y", x * ops.clip(x * (1 / 6) + 0.5, 0.0, 1.0))
@@ -253,7 +253,7 @@ def test_attention_with_a_mask_that_is_finite():
 
 
 def test_attention_with_a_mask_that_may_hide_every_key_stays():
-    """Attention gives zeros then, and the graph what is no number."""
+    """Attention returns zeros then, but the graph NaN."""
     fused = tx.fuse(graph_of(attended, HEADS, HEADS, HEADS, ("batch", 1, "length", "length")))
     assert "Attention" not in {node.op_type for node in fused.nodes}
 
@@ -272,7 +272,7 @@ def test_attention_with_a_past():
 
 
 def test_a_past_whose_present_nobody_reads_has_it_all_the_same():
-    """Without it onnxruntime refuses Attention, and forgets the past of MultiHeadAttention."""
+    """Without that output onnxruntime rejects Attention, and ignores the past in MultiHeadAttention."""
 
     def form(q, k, v, past_key, past_value):
         return attended(q, ops.concat(past_key, k, axis=2), ops.concat(past_value, v, axis=2))
@@ -287,7 +287,7 @@ def test_a_past_whose_present_nobody_reads_has_it_all_the_same():
     [("batch", 1, 1), (1, "batch", "batch"), ("batch", "batch", 1), ("batch", "other", "other"), (3, 1, 1), (1, 3, 3)],
 )
 def test_attention_that_repeats_a_batch_stays(batches):
-    """Products of matrices broadcast, where onnxruntime refuses Attention."""
+    """MatMul broadcasts, but onnxruntime rejects Attention then."""
     graph = graph_of(attended, *((batch, 2, "length", 8) for batch in batches))
     fused = tx.fuse(graph, also=["com.microsoft::MultiHeadAttention", "com.microsoft::GroupQueryAttention"])
     assert not {node.op_type for node in fused.nodes} & {"Attention", "MultiHeadAttention", "GroupQueryAttention"}
@@ -324,7 +324,7 @@ def test_group_normalization_by_reshaping():
 
     graph = graph_of(form, ("batch", 4, 3, 3))
     check(graph, "GroupNormalization", ops=["GroupNormalization"], num_groups=2, epsilon=1e-6)
-    check(graph, *[node.op_type for node in graph.nodes])  # which onnxruntime has no kernel for
+    check(graph, *[node.op_type for node in graph.nodes])  # onnxruntime has no kernel for the fused op
 
 
 def convolved(x, bias=True, **attributes):
@@ -387,7 +387,7 @@ def test_a_part_that_others_read_is_an_output_of_the_op():
 
 
 def test_what_fits_no_call_is_left():
-    """Gemm takes matrices alone."""
+    """Gemm only multiplies matrices."""
     check(graph_of(lambda a, b, c: ops.matmul(a, b) + c, SEQUENCES, (8, 8), (8,)), "MatMul", "Add")
 
 
@@ -402,7 +402,7 @@ def test_heads_are_joined_and_split():
 
 
 def by_heads(q, k, v, past_key, past_value, *more):
-    """Attention of joined heads to a past and to these; with what the past becomes."""
+    """Attention of joined heads, with a past that is extended; also returns the extended past."""
     q, k, v = (ops.transpose(ops.reshape(x, [0, -1, 2, 4]), perm=[0, 2, 1, 3]) for x in (q, k, v))
     keys, values = (ops.concat(*parts, axis=2) for parts in ((past_key, k, *more), (past_value, v, *more)))
     return ops.transpose(attended(q, keys, values), perm=[0, 2, 1, 3]), keys, values
@@ -432,7 +432,7 @@ def test_heads_with_more_than_a_past():
 
 
 def masked(mask):
-    """Attention behind a mask that a function makes of what the graph is given."""
+    """Attention with a mask computed from a graph input by a function."""
 
     def form(q, k, v, *given):
         scores = ops.matmul(q, ops.transpose(k, perm=[0, 1, 3, 2])) * 0.5
@@ -457,7 +457,7 @@ def attentions(form, given=None, length="length"):
 
 
 def test_a_mask_made_of_integers_hides_no_row():
-    """Nothing that is a number times 10,000 is minus infinity; a large number times the largest may be."""
+    """An integer times 10,000 is never minus infinity; a large number times the largest float may be."""
     assert attentions(lengths_masked(-1e4), "int64") == 1
     assert attentions(lengths_masked(-1e4), "int4") == 1
     assert attentions(lengths_masked(-3.4e38), "bool") == 1

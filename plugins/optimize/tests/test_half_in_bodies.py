@@ -1,4 +1,5 @@
-"""Half precision of graphs with bodies and functions: bodies take and give float32, and share lowered weights."""
+"""Half precision of graphs with subgraphs and functions: subgraphs have float32 interfaces, and share lowered
+weights."""
 
 from __future__ import annotations
 
@@ -105,7 +106,7 @@ def test_functions_are_lowered():
 
 @pytest.mark.parametrize("number", [1e-8, -1e-8, 0.0, 1e9])
 def test_a_scalar_outside_the_range(number):
-    """Also one without axes, with an interface of float16."""
+    """Also for a tensor without axes, with a float16 interface."""
     model = model_of("y = Mul (b, e)")
     model.graph.initializer.append(numpy_helper.from_array(np.array(number, np.float32), "e"))
     made = lowered(model, convert_interface=True)

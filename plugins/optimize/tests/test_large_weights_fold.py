@@ -8,7 +8,7 @@ import pytest
 
 import tenonnx as tx
 
-#: More than the limit below which any result is folded.
+#: above the limit below which any result is folded
 W = np.random.default_rng(0).standard_normal((520, 520)).astype(np.float32)
 NODES = {
     "Transpose": ("k = Transpose (w) y = MatMul (x, k)", ["MatMul"]),
@@ -37,7 +37,7 @@ def test_an_op_on_a_large_weight(name):
 
 
 def test_arithmetic_on_constants_has_a_budget():
-    """All products of 500 rows and columns would be 2e10 multiplications; each result is small."""
+    """All products of 500 rows and columns would take 2e10 multiplications, although each result is small."""
     nodes = "".join(f"s{k + 1} = MatMul (s{k}, s0) " for k in range(160))
     model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
         g (float[n, 500] x) => (float[n, 500] y) {{ {nodes} y = MatMul (x, s160) }}""")
@@ -47,7 +47,7 @@ def test_arithmetic_on_constants_has_a_budget():
 
 
 def test_parts_that_are_read_twice_stay_parts():
-    """Each node joins what came before with itself: 2^30 parts, if they were joined at once."""
+    """Each node concatenates the previous result with itself: merging all would give 2^30 operands."""
     nodes = "".join(f"s{k + 1} = Concat <axis = 0> (s{k}, s{k}) " for k in range(30))
     model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
         g (float[n] x) => (float[m] y) {{ s0 = Neg (x) {nodes} y = Neg (s30) }}""")

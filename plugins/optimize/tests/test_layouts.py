@@ -38,7 +38,7 @@ def same_numbers(before, after, *arrays):
 
 
 def convolved(graph, x, channels, name):
-    """A layer as Keras and Flax have it: channels last, and a bias along them."""
+    """A layer as in Keras and Flax: channels last, with a bias for each channel."""
     kernel, bias = graph.variable(f"{name}.kernel", array(channels, x.shape[-1], 3, 3)), array(channels)
     y = ops.conv(ops.transpose(x, perm=FIRST), kernel, pads=[1, 1, 1, 1])
     return ops.add(ops.transpose(y, perm=LAST), graph.variable(f"{name}.bias", bias))
@@ -46,7 +46,7 @@ def convolved(graph, x, channels, name):
 
 def network(graph, x):
     y = ops.relu(convolved(graph, x, 4, "first"))
-    z = ops.add(y, ops.gelu(convolved(graph, y, 4, "second")))  # beside what it is added to
+    z = ops.add(y, ops.gelu(convolved(graph, y, 4, "second")))  # a residual connection
     z = ops.concat(z, y, axis=3)
     return ops.softmax(ops.reduce_mean(z, [1, 2], keepdims=0), axis=-1)
 
@@ -90,7 +90,7 @@ def test_a_bias_that_is_computed_becomes_that_of_the_convolution():
         (lambda x: ops.div(x, ops.reduce_sum(x, [3])), 0),
         (lambda x: ops.sub(x, ops.unsqueeze(ops.reduce_max(x, [1, 2], keepdims=0), [1, 2])), 0),
         (lambda x: ops.add(x, array(3, 5, 4)), 0),
-        (lambda x: ops.layer_normalization(x, array(4))[0], 2),  # the last axes are no others
+        (lambda x: ops.layer_normalization(x, array(4))[0], 2),  # the last axes differ
         (lambda x: ops.matmul(x, array(4, 4)), 2),
         (lambda x: ops.cumsum(x, 3), 2),
     ],
@@ -184,7 +184,7 @@ def test_quantized_values_are_passed_through(opset, scales):
 @pytest.mark.parametrize(
     ("shape", "role"),
     [
-        ((5, 4, 3), Role("parameter", permutation=(2, 0, 1))),  # channels first, and nothing else
+        ((5, 4, 3), Role("parameter", permutation=(2, 0, 1))),  # channels first only
         ((1, 1, 1, 3), Role("parameter", made_of=("scale",))),
     ],
 )

@@ -1,4 +1,4 @@
-"""Rotary embeddings are found by halves and in turns, with angles that are computed, looked up or held."""
+"""Rotary embeddings are found in both layouts, with angles that are computed, gathered or constant."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def each_twice(x):
 
 
 def computed(x, axis=2):
-    """Angles of as many positions as ``x`` has."""
+    """Angles for the positions in ``x``."""
     positions = ops.cast(ops.range_(np.int64(0), ops.gather(ops.shape(x), np.int64(axis)), np.int64(1)), to=1)
     return ops.unsqueeze(ops.unsqueeze(positions, [1]) * FREQUENCIES, [0])
 
@@ -67,12 +67,12 @@ def pair_by_pair(x):
 
 
 def before_its_heads(x):
-    """Of (batch, length, heads, size)."""
+    """Rotary embedding of (batch, length, heads, size)."""
     return by_halves(x, lambda x: computed(x, 1), axis=2)
 
 
 def before_few_heads(x, swapped=swapped_halves):
-    """As exporters write it: joined heads apart, turned, and only then by heads."""
+    """As exporters write it: heads are split, rotated, and then transposed."""
     apart = ops.reshape(x, [0, 0, 2, 8])
     turned = by_halves(apart, lambda x: computed(x, 1), swapped, axis=2)
     return ops.transpose(turned, perm=[0, 2, 1, 3])
@@ -93,7 +93,7 @@ FORMS = {
 
 
 def made_for(domains):
-    """At an opset at which the last domain alone has the op."""
+    """A graph at an opset at which only the last domain has the op."""
     return tx.Graph(opsets={"ai.onnx": 23} if domains == ["ai.onnx"] else {"ai.onnx": 18, "com.microsoft": 1})
 
 

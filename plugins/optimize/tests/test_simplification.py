@@ -1,4 +1,4 @@
-"""Simplification: rewrites that keep every number."""
+"""Simplification: rewrites that preserve results."""
 
 import functools
 
@@ -248,11 +248,11 @@ def test_arithmetic_of_shapes_goes_with_what_it_decides():
 
 
 def test_integers_plus_zero():
-    assert simplified(lambda x: x + 0, ("n",), dtype="int64") == ["Identity"]  # an output has a name of its own
+    assert simplified(lambda x: x + 0, ("n",), dtype="int64") == ["Identity"]  # the output needs its own name
 
 
 def branching(rows):
-    """Twice of what has three rows, one more than what has others."""
+    """Twice an input with three rows, one more than any other."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", (rows, "n"))
     with building(graph):
@@ -294,7 +294,7 @@ def _weight(*shape):
 
 
 def _heads(count, wanted=(2, 5, 4, 2), bias=True):
-    """``count`` products of one operand, each with a bias and reshaped."""
+    """``count`` products with one shared operand, each with a bias and reshaped."""
 
     def body(x):
         products = [ops.matmul(x, _weight(6, 8) * (k + 1)) for k in range(count)]

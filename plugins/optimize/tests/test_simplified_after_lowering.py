@@ -1,4 +1,4 @@
-"""Simplification with an older opset: after the last lowering nothing is left to simplify."""
+"""Simplification with an older opset: nothing is left to simplify after the last lowering."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def graph_of(function, role, arrays):
 
 
 def kept(graph):
-    """The variables that nodes read, and what these were made of."""
+    """The variables that nodes read, and those from which they were computed."""
     read = {value for node in graph.nodes for value in node.uses}
     roles = [(v.name, v.role) for v in graph.variables if v in read]
     return {each for name, role in roles for each in (name, *(role.made_of if role else ()))}

@@ -26,7 +26,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a function when it is first used: the steps of a conversion declare their options without them."""
+    """Import a function lazily, so that conversion steps can declare their options without it."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,7 +1,7 @@
-"""Canonicalization: a graph in the form of an op's body.
+"""Canonicalization: rewriting a graph to the form of an op's body.
 
-It is fusion whose calls are expanded again: the op never stands in a graph, and its body may be longer than what it
-replaces, if that is what a consumer is faster with.
+Works like fusion, but expands the matched calls again: the op never appears in the graph. Its body may be longer than
+the original, if consumers run it faster.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tenonnx_optimize.replacement import Replacement, replaced
 from tenonnx_optimize.search import Worth
 from tenonnx_optimize.templates import Templates
 
-#: So many nodes before one that may be replaced are looked at with it, the one behind the other.
+#: Number of levels of producers that are considered together with a candidate node.
 REACH = 2
 
-#: It need not stand for more than one node, nor leave fewer.
+#: A call may replace a single node, and need not reduce the number of nodes.
 ANY = Worth(replaced=1, gain=-math.inf)
 
 
@@ -38,11 +38,11 @@ ANY = Worth(replaced=1, gain=-math.inf)
 @in_registry_of_graph
 @gc_paused()
 def canonicalize(graph: Graph, ops: Sequence[Op], *, at: Callable[[Node], bool]) -> Graph:
-    """``graph`` with the body of one of ``ops`` in the place of each node that computes the same by other words.
+    """``graph`` with equivalent subgraphs replaced by the bodies of ``ops``.
 
-    The ops have rules ``pattern``, which propose calls; each is proven as fusion proves it, and then written out. It
-    need not leave fewer nodes. Only nodes ``at`` which it may be are replaced: a graph without any is given back as it
-    is, and little but them and what they read is looked at. Subgraphs stay as they are.
+    The ops have rules ``pattern``, which propose calls; each is verified as in fusion, and then expanded. The number of
+    nodes may grow. Only nodes accepted by ``at`` are replaced, and little else is analyzed; a graph without any is
+    returned unchanged. Subgraphs are not rewritten.
     """
     if not any(map(at, graph.nodes)):
         return graph
@@ -58,16 +58,14 @@ def canonicalize(graph: Graph, ops: Sequence[Op], *, at: Callable[[Node], bool])
 
 
 class _Writing(Replacement):
-    """Puts what the bodies of calls give, at the versions of the graph where these can say it: an export has less to
-    do.
-    """
+    """Adds the expanded bodies of calls, at the graph's own versions if possible, to spare exports the adaptation."""
 
     @cached_property
     def legalizer(self) -> Legalizer:
         return Legalizer(target_for(self.source), self.graph.root)
 
     def put(self, fused: Fused, inputs: Sequence[Value | None]) -> dict[Value, Value]:
-        """Result of the body of the call, unless it is its input."""
+        """The results of the body of the call, unless they are its inputs."""
         proposal, (head, *_), start = fused.proposal, fused.outputs, len(self.nodes)
         result, *_ = self.expand(Call(proposal.op, inputs, proposal.attributes, 1))
         if result is not None and proposal.after is not None:

@@ -16,17 +16,17 @@ from tenonnx.extend.transforms import (
     leaving_defaults,
 )
 
-#: Constants of more bytes are told apart by what they are, not by what they hold.
+#: Larger constants are compared by identity instead of contents.
 LARGEST_SHARED = 1 << 16
 
 
 @leaving_defaults
 @in_registry_of_graph
 def merge_common_subexpressions(graph: Graph) -> Graph:
-    """``graph`` with one node for all that apply an op to the same inputs, or whose results are known to be equal.
+    """``graph`` with one node for all that apply an op to the same inputs, or have results known to be equal.
 
-    Those are integers with equal contents as expressions of the symbols in shapes, so that the length of an axis is
-    found out once, however many tensors have it. Subgraphs, and ops that draw random numbers, are left alone.
+    Known are integers that are equal as expressions of the symbols in shapes, so that the length of an axis is computed
+    once for all tensors with it. Subgraphs, and ops that draw random numbers, are unchanged.
     """
     shared = Rewriter(graph, merging()).run()
     drop_dead_nodes(shared)
@@ -34,7 +34,7 @@ def merge_common_subexpressions(graph: Graph) -> Graph:
 
 
 def merging() -> Decision:
-    """Decides that a node which is known already becomes what there is; for one graph."""
+    """A decision that replaces a node by an equal earlier one; for one graph."""
     seen: dict[Hashable, tuple[Value | None, ...]] = {}
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
@@ -56,7 +56,7 @@ def merging() -> Decision:
 
 
 def _as_key(value: Value | None) -> Hashable:
-    """An input, or what a small constant holds: files have one number under many names, which training may part."""
+    """Key of an input: contents of a small constant, unless training may change them, else the value itself."""
     held = static(value) if value is not None and value.is_constant and not is_trainable(value) else None
     if value is None or held is None or held.nbytes > LARGEST_SHARED or held.dtype == object:
         return value
@@ -64,7 +64,7 @@ def _as_key(value: Value | None) -> Hashable:
 
 
 def _contents(value: Value | None) -> Any:
-    """Key of the contents of an integer tensor, if these are known, also as expressions."""
+    """Key of the contents of an integer tensor if they are known, perhaps as expressions; else None."""
     if value is None or value.symbolic_contents is None or not isinstance(value.type, TensorType):
         return None
     contents = tuple(value.symbolic_contents.reshape(-1))

@@ -1,4 +1,4 @@
-"""Composition: two graphs as one, the second reading outputs of the first."""
+"""Composition: joining two graphs, the second of which reads outputs of the first."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from tenonnx.tools import Operator
 
 @in_registry_of_graph
 def compose(first: Graph, second: Graph, mapping: Mapping[str, str | Sequence[str]] | None = None) -> Graph:
-    """A graph that computes ``first`` and then ``second``, whose inputs read outputs of ``first``.
+    """A graph that computes ``first`` and then ``second`` on its outputs.
 
-    ``mapping`` leads from the name of an output to that of an input, or to those of several; without it equal names
-    are joined, or the only output and the only input. Inputs of ``second`` that nothing feeds are inputs of the whole,
-    outputs of ``first`` that nothing reads are outputs of it. Names of ``second`` that ``first`` has, too, get a
-    number. The opset of each domain is the newer one. Raises ``InvalidCall`` for a name that there is not, and for
-    types that contradict.
+    ``mapping`` maps names of outputs to names of inputs, one or several; by default equal names are joined, or a single
+    output and a single input. The remaining inputs of ``second`` and outputs of ``first`` belong to the result. Names
+    of ``second`` that ``first`` uses get a numeric suffix. The opset of each domain is the newer one. Raises
+    ``InvalidCall`` for an unknown name, and for incompatible types.
     """
     whole, part = copy_graph(first), copy_graph(second)
     ensure_inferred(whole)
@@ -54,7 +53,7 @@ def compose(first: Graph, second: Graph, mapping: Mapping[str, str | Sequence[st
 
 
 def _share_functions(part: Graph, whole: Graph) -> None:
-    """Let the functions of both be of ``whole``; what two parts of one model define alike is one function."""
+    """Merge the model-local functions into ``whole``; identical definitions become one function."""
     both = set(whole.functions) & set(part.functions)
     other = sorted(key for key in both if not _defined_alike(whole.functions[key], part.functions[key]))
     if other:
@@ -77,7 +76,7 @@ def _defined_alike(one: Operator, other: Operator) -> bool:
 def _joined(
     outputs: Mapping[str, Value], inputs: Mapping[str, Value], mapping: Mapping[str, str | Sequence[str]] | None
 ) -> Mapping[str, str]:
-    """For each input that is fed the output that feeds it."""
+    """The output for each input that is fed."""
     if mapping is None:
         mapping = {name: name for name in outputs if name in inputs}
         needed = [name for name, value in inputs.items() if value.data is None]
@@ -96,7 +95,7 @@ def _joined(
 
 
 def _move(part: Graph, whole: Graph, fed: Mapping[Value, Value]) -> None:
-    """Let values and nodes of ``part`` be of ``whole``, under names that it has not, and read what they are fed."""
+    """Move values and nodes of ``part`` to ``whole``, with new names, and connect fed inputs."""
     for nested in part.nested():
         for value in list(nested.values()):
             if value not in fed:

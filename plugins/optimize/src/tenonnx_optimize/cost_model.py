@@ -1,4 +1,4 @@
-"""Multiply-adds, bytes and live memory of a graph, node by node."""
+"""Cost model: multiply-adds, bytes and live memory of a graph, by node."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from tenonnx.extend.transforms import (
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of one node: multiplications, bytes of weights that it alone or first reads, bytes that it writes, and
-    the bytes of activations that are live while it runs. None where sizes are not known."""
+    """Cost of one node: multiplications; bytes of weights that it reads first; bytes that it writes; and bytes of
+    activations that are live while it runs. None if sizes are unknown."""
 
     node: str
     op: str
@@ -52,7 +52,7 @@ class Cost:
 
 @dataclass(slots=True)
 class Costs:
-    """The costs of all nodes, and the sizes that were assumed of symbols."""
+    """Costs of all nodes, and the sizes assumed for symbols."""
 
     nodes: list[Cost] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -71,11 +71,11 @@ class Costs:
 
     @property
     def unknown(self) -> list[str]:
-        """The nodes whose multiplications are not known."""
+        """The nodes whose number of multiplications is unknown."""
         return [cost.node for cost in self.nodes if cost.multiplications is None]
 
     def to_dict(self) -> dict[str, Any]:
-        """The costs as data for JSON: sums, the assumed sizes, and each node."""
+        """The costs as data for JSON: totals, assumed sizes, and each node."""
         return {
             "multiplications": self.multiplications,
             "weights": self.weights,
@@ -85,7 +85,7 @@ class Costs:
         }
 
     def plot(self, axes: Any = None, *, nodes: int = 20) -> Any:
-        """Draw the multiplications of the ``nodes`` that have most as bars; returns the axes of matplotlib."""
+        """Plot the multiplications of the ``nodes`` most expensive nodes as bars; returns the axes of matplotlib."""
         from tenonnx.tools import plot_axes
 
         axes = plot_axes(axes)
@@ -115,11 +115,11 @@ class Costs:
 
 @in_registry_of_graph
 def costs(graph: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Costs:
-    """The cost of each node of ``graph``, where symbols of inputs that ``input_shapes`` leave open are 1.
+    """The cost of each node of ``graph``; symbols that ``input_shapes`` do not fix are 1.
 
-    Families count the multiplications of an op by the rule ``cost``; any other op costs what its body does, and a
-    primitive none. A subgraph is counted once. Ops of gradients that no file has are counted as the ops that stand for
-    them at the versions of the graph. The graph is only read.
+    The rule ``cost`` counts the multiplications of an op; an op without it costs as much as its body, a primitive
+    nothing. A subgraph counts once. Internal gradient ops count as their lowerings at the graph's versions. The graph
+    is not modified.
     """
     sized = copy_graph(graph)
     infer(sized, input_shapes, strict=False)
@@ -160,7 +160,7 @@ def _sum(sizes: Any) -> int | None:
 
 
 def _bytes(kind: Type | None) -> int | None:
-    """The size of a tensor; None where a dim is not known."""
+    """The size of a tensor in bytes; None if a dim is unknown."""
     if not isinstance(kind, TensorType) or kind.shape is None:
         return None
     elements = math.prod(dim for dim in kind.shape if isinstance(dim, int))
@@ -194,7 +194,7 @@ def _counted(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, An
             if found is not None:
                 total += _by_rule(known_op(node), found, *bind(node))
         return total
-    except TenonnxError:  # a size that the body leaves open, or a call of the wrong types
+    except TenonnxError:  # a size that the body leaves unknown, or a call with wrong types
         return None
 
 

@@ -1,8 +1,8 @@
-"""Fusion: replacing subgraphs by ops whose bodies equal them.
+"""Fusion: replacing subgraphs by ops with equal bodies.
 
-A body is traced for the types at hand and looked for in the graph, both in normal form. What is found proposes a call:
-values for the inputs, numbers for the attributes. A family may propose calls by the rule ``pattern``. The proof is
-the expansion: the body of the proposed call, in normal form and on these very values, is what the graph computes.
+The body of an op is traced for the types in the graph and searched in the graph, both in normal form. A match proposes
+a call: values for the inputs, numbers for the attributes. The rule ``pattern`` may propose further calls. Each proposal
+is verified by expansion: the body of the call in normal form, on these values, has to equal the subgraph.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from tenonnx.extend.transforms import (
 from tenonnx_optimize.replacement import replaced
 from tenonnx_optimize.templates import Templates, can_be_traced
 
-#: Passes over a graph: one op may be part of the body of another.
+#: Number of passes over a graph, as one op may be part of another op's body.
 PASSES = 4
 
 
 @leaving_defaults
 @in_registry_of_graph
 def fuse(graph: Graph, ops: Iterable[str | Op] | None = None, *, also: Iterable[str | Op] = ()) -> Graph:
-    """Replace subgraphs that equal the body of an op by one node, where that leaves fewer nodes.
+    """Replace subgraphs that equal the body of an op by one node, if that reduces the number of nodes.
 
-    ``ops`` are the ops to look for, by name (``com.microsoft::FastGelu``, or ``Gelu`` for ``ai.onnx``) or themselves;
-    by default all that exist at the graph's opsets and have a body, but for those that runtimes have seldom a kernel
-    for, or no specification has: of these, the ones that are named in ``also``. What other nodes read inside a match
-    is an output of the op, or kept for them. Raises ``InvalidCall`` for a name that no installed package gives.
+    ``ops`` are the ops to search for, by name (``com.microsoft::FastGelu``, or ``Gelu`` for ``ai.onnx``) or as objects;
+    by default all ops with a body at the graph's opsets, except those that few runtimes implement or that no
+    specification has; ``also`` adds some of these. Inner values of a match with other consumers become outputs of the
+    op, or their nodes are kept. Raises ``InvalidCall`` for a name that no installed package provides.
     """
     registry = graph.root.registry or default_registry()
     if ops is None:

@@ -13,10 +13,10 @@ from tenonnx.extend.checks import InputShapes, as_taken_by, feasible_feeds, with
 from tenonnx.extend.transforms import inline_functions
 from tenonnx_optimize.precision import Lowered, greatest_of, lower_precision
 
-#: Rounds in which the worst nodes are put back, and which part of the nodes goes back in each.
+#: Number of rounds in which nodes return to float32, and their share in each round.
 ROUNDS, PART = 8, 0.1
 
-#: Where that is not enough, the number of nodes from the inputs on is found to one of so many parts.
+#: Precision, as a fraction of all nodes, of the search for the number of leading nodes to keep.
 PARTS = 32
 
 
@@ -31,13 +31,12 @@ def lower_within(
     seed: int = 0,
     convert_interface: bool = False,
 ) -> Lowered:
-    """``lower_precision`` with the nodes left in float32 without which an output differs by more than ``budget``.
+    """``lower_precision`` that keeps nodes in float32 until no output differs by more than ``budget``.
 
-    A difference is the largest one of an output by the largest number in it, on numpy, for ``feeds`` or inputs that
-    are made up. What gives or reads a number that leaves the range is mended first, then what adds most to the
-    difference, a tenth of all nodes at a time. Where that does not mend it, it is many roundings that grow on their
-    way, and the nodes from the inputs on stay, as many as it takes. What is left is noted. Raises as
-    ``lower_precision``.
+    A difference is relative to the largest number of the output, measured on numpy with ``feeds`` or random inputs.
+    First, nodes with numbers beyond the range return to float32, then the tenth of all nodes that contributes most to
+    the difference, repeatedly. If that does not suffice, errors accumulate over many nodes, and the necessary number of
+    leading nodes stays in float32. Remaining differences are noted. Raises as ``lower_precision``.
     """
     if not budget > 0:
         raise InvalidCall(
@@ -76,12 +75,12 @@ def lower_within(
     return lowered
 
 
-#: A lowered graph, by how much its outputs differ, and which of them does so most.
+#: A lowered graph, its largest relative difference, and the output concerned.
 _Attempt = tuple[Lowered, float, str]
 
 
 def _with_first_kept(attempt: Callable[[int], _Attempt], count: int, budget: float) -> _Attempt:
-    """Result of ``attempt`` for the fewest of ``count`` nodes that keep the budget; for all where no fewer do."""
+    """Result of ``attempt`` with the fewest of ``count`` leading nodes in float32 that meets the budget."""
     fewest, enough, found = 0, count, None
     while enough - fewest > max(1, count // PARTS):
         middle = (fewest + enough) // 2
@@ -94,12 +93,12 @@ def _with_first_kept(attempt: Callable[[int], _Attempt], count: int, budget: flo
 
 
 def _run(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs for feeds of the original."""
+    """The outputs for feeds of the original graph."""
     return compile_graph(graph, "numpy")(as_taken_by(graph, feeds))
 
 
 def _difference(found: Any, expected: Any) -> float:
-    """The largest difference by the largest number; infinite where a number is lost, 0 for anything but a float."""
+    """The largest difference relative to the largest number; infinite if a number is lost, 0 for other types."""
     if not _is_float(expected):
         return 0.0
     wanted, got = expected.astype(np.float64), found.astype(np.float64)
@@ -123,7 +122,7 @@ def _largest(array: Any) -> float:
 
 
 def _blamed(graph: Graph, lowered: Lowered, feeds: Mapping[str, Any], greatest: float) -> tuple[set[str], set[str]]:
-    """The nodes that give or read a number beyond the range, and the tenth that adds most to the difference."""
+    """Nodes with inputs or outputs beyond the range, and the tenth of nodes that contributes most to the difference."""
     computed = {v.name for node in graph.nodes for v in node.outputs if v is not None}
     made = {v.name for node in lowered.graph.nodes for v in node.outputs if v is not None}
     names = computed & made
@@ -148,7 +147,7 @@ def _blamed(graph: Graph, lowered: Lowered, feeds: Mapping[str, Any], greatest: 
 
 
 def with_float_interface(graph: Graph, original: Graph) -> Graph:
-    """``graph`` between casts, so that it takes and gives the types of ``original``, to be compared with it."""
+    """``graph`` with casts at its interface to the types of ``original``, for comparison."""
     outer = Graph(graph.name, opsets=graph.opsets)
     outer.registry = graph.registry
     casts = operators()

@@ -26,19 +26,19 @@ from tenonnx_optimize.weights import keep_names, role_of_reshaped, role_of_trans
 MOVES = rule_kind("moves", "inputs and attributes; a value, and for each axis of the result the one of that, or None")
 PASSES = rule_kind("laid_out", "a layout, inputs and attributes; the results of the call on inputs that lie so")
 
-#: Where the axes of a tensor lie in another, None for one of a single element that the other has not.
+#: For each axis of a tensor the axis of another one; None for an axis of one element that the other lacks.
 Axes = tuple[int | None, ...]
 
 
 class Laid(NamedTuple):
-    """A tensor as another one, whose axes were moved; those that it leaves out have one element."""
+    """A tensor as a permutation of another one; omitted axes have one element."""
 
     value: Value
     axes: Axes
 
     @classmethod
     def of(cls, value: Value, axes: Sequence[int | None]) -> Laid:
-        """Axes of ``value``: for a new axis of one element, any omitted axis does."""
+        """Axes of ``value``; a new axis of one element can be any omitted axis."""
         spare = iter([axis for axis in range(value.ndim) if axis not in axes])
         return cls(value, tuple(next(spare, None) if axis is None else axis for axis in axes))
 
@@ -52,10 +52,9 @@ class Laid(NamedTuple):
 def channels_first(graph: Graph) -> Graph:
     """Remove the Transpose nodes around Conv and other channels-last code by computing in channels-first layout.
 
-    Ops that compute element by element (the trait ``elementwise``), or along axes that they name, compute the same on
-    inputs that lie otherwise, by their rule ``laid_out``, so that what moves axes (``moves``) comes behind them. Inputs
-    and outputs lie as they did, which ``tx.transpose_interface`` changes. The graph is left as it is where
-    nothing is gained.
+    Elementwise ops (trait ``elementwise``) and ops along named axes are applied to inputs in another layout by the rule
+    ``laid_out``, which moves Transpose nodes (rule ``moves``) behind them. Inputs and outputs keep their layout;
+    ``tx.transpose_interface`` changes it. The graph is unchanged if nothing improves.
     """
     moved = prune(Rewriter(graph, _Pushing().decide).run())
     if _moves(moved) >= _moves(graph):
@@ -65,14 +64,14 @@ def channels_first(graph: Graph) -> Graph:
 
 
 def _moves(graph: Graph) -> int:
-    """The number of calls that move axes, as far as these are computed."""
+    """The number of calls that move axes of computed values."""
     computed = (node for node in graph.walk() if not all(v is None or v.is_constant for v in node.inputs))
     return sum(isinstance(node.op, Op) and find_rule(node.op, MOVES.name) is not None for node in computed)
 
 
 @dataclass
 class _Pushing:
-    """Decides about the calls of one graph."""
+    """Decisions about the calls of one graph."""
 
     laid: dict[Value, Laid] = field(default_factory=dict)
     made: dict[Laid, Value] = field(default_factory=dict)
@@ -88,7 +87,7 @@ class _Pushing:
                     results = [self.whole(each) for each in found]
                     if not _same_types(results, call):
                         raise NotRepresentable("a call on inputs of another layout returns another type")
-            except TenonnxError:  # what must be known is not, or would have to be moved for it
+            except TenonnxError:  # unknown types or shapes, or a tensor that would have to be moved
                 while len(self.made) > count:
                     self.made.popitem()
                 continue
@@ -111,7 +110,7 @@ class _Pushing:
             yield lambda: [self._broadcast(call)]
 
     def _broadcast(self, call: Call) -> Laid:
-        """A call by element on inputs without the axes in front that broadcasting adds."""
+        """Elementwise call on inputs without the leading axes that broadcasting adds."""
         inputs = [v if v is None else self._without_front(v) for v in call.inputs]
         if inputs == list(call.inputs):
             raise NotRepresentable("no input has leading axes to drop")
@@ -124,7 +123,7 @@ class _Pushing:
         return laid.value if laid is not None and is_grown else value
 
     def _remember(self, rewriter: Rewriter, call: Call) -> None:
-        """Remember the results of a call that stays, whose inputs were not moved."""
+        """Record the results of a call that is kept and whose inputs were not moved."""
         moves = find_rule(call.op, MOVES.name)
         output = None if call.node is None else call.node.outputs[0]
         if moves is None or output is None or any(v in self.laid for v in call.inputs):
@@ -141,14 +140,14 @@ class _Pushing:
         return [each if isinstance(each, Laid) else Laid(each, layout.axes) for each in several]
 
     def _under(self, given: Laid) -> Laid:
-        """The same as a tensor that nothing moved before."""
+        """The tensor expressed as a permutation of an unmoved tensor."""
         below = self.laid.get(given.value)
         if below is None:
             return given
         return Laid.of(below.value, [None if axis is None else below.axes[axis] for axis in given.axes])
 
     def whole(self, laid: Laid) -> Value:
-        """The tensor itself, moved by as few calls as there must be."""
+        """Materialize the tensor with as few calls as possible."""
         if laid.is_same:
             return laid.value
         if laid not in self.made:
@@ -180,7 +179,7 @@ def _is_weight(value: Value) -> bool:
 
 @dataclass(frozen=True)
 class PushedLayout:
-    """Layout of the inputs of a call before they were moved, for a rule ``laid_out``."""
+    """The unmoved inputs of a call, for a rule ``laid_out``."""
 
     pushing: _Pushing
     like: Laid
@@ -190,18 +189,18 @@ class PushedLayout:
         return self.like.axes
 
     def axis(self, axis: int) -> int:
-        """Position of an axis of the call. Raises ``NotRepresentable`` for an axis that was not moved."""
+        """Position of an axis in the unmoved input. Raises ``NotRepresentable`` for an axis that was not moved."""
         found = self.axes[axis]
         if found is None:
             raise NotRepresentable("an axis lies outside the moved axes", given=str(axis))
         return found
 
     def placed(self, value: Value, axes: Sequence[int | None]) -> Laid:
-        """A result that lies in another way than the inputs do."""
+        """A result in another layout than the inputs."""
         return Laid.of(value, axes)
 
     def of(self, value: Value | None) -> Value | None:
-        """An input as it lies there; raises ``NotRepresentable`` where it would have to be moved for that."""
+        """The unmoved version of an input; raises ``NotRepresentable`` if there is none."""
         if value is None:
             return None
         laid = self.pushing.laid.get(value, Laid(value, tuple(range(value.ndim))))

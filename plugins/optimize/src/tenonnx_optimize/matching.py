@@ -1,4 +1,4 @@
-"""Whether a value of one graph is computed as a value of another: graphs in normal form, modulo order of operands."""
+"""Equality of computations in two graphs in normal form, up to the order of operands."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 from tenonnx.extend import DType, Node, Op, Value, is_trainable
 from tenonnx.extend.transforms import bind
 
-#: Constants that differ by less, relative to their size, are one: files hold them with the digits of float32 or fewer.
+#: Constants with a smaller relative difference are equal: files store them with float32 precision or less.
 CLOSE = 2e-5
 
-#: The same of types with few digits: the last of them, once or twice, where one was computed from another.
+#: The same for dtypes of low precision: about one unit in the last place, as one may be computed from another.
 _FEW_DIGITS = {DType.float16: 2.0**-9, DType.bfloat16: 2.0**-7}
 
-#: Ways that operands of one product or sum may be told apart; beyond that they are not looked at.
+#: Maximum number of operands of one product or sum to match in any order.
 MOST_OPERANDS = 12
 
 
 @dataclass(slots=True)
 class Match:
-    """Values of each input of a pattern, and, of a loose match, the numbers that differ."""
+    """Values for the inputs of a pattern and, for a loose match, differing numbers."""
 
     values: dict[Value, Value] = field(default_factory=dict)
     numbers: list[Any] = field(default_factory=list)
@@ -37,10 +37,10 @@ class Match:
 
 
 class Matcher:
-    """Finds ``pattern`` values, whose free inputs stand for any value, in another graph.
+    """Finds ``pattern`` values, whose free inputs match any value, in another graph.
 
-    ``associative`` are the ops whose operands may come in any order and grouping. A ``loose`` matcher lets numbers and
-    attributes differ, and notes what it found in their place. It remembers what it saw: graphs must not change.
+    ``associative`` are the ops whose operands match in any order and grouping. A ``loose`` matcher accepts other
+    numbers and attributes, and records them. It caches results, so graphs must not change.
     """
 
     def __init__(self, associative: Mapping[Op, float], *, loose: bool = False) -> None:
@@ -51,7 +51,7 @@ class Matcher:
         self._parts: dict[Value, tuple[list[Value], float]] = {}
 
     def match(self, pattern: Value, value: Value, match: Match, free: frozenset[Value]) -> Iterator[Match]:
-        """Every way in which ``value`` is computed as ``pattern`` is."""
+        """All ways to match ``value`` with ``pattern``."""
         if pattern is value:
             yield match
             return
@@ -113,7 +113,7 @@ class Matcher:
         told_apart = self._apart[pattern]
         if told_apart is None:
             return
-        operands, number = told_apart  # what is told apart best is first
+        operands, number = told_apart  # most distinctive operands first
         wanted = sorted(operands, key=lambda v: (v in free and v not in match.values, v in free))
         made = None if not wanted or wanted[0] in free or wanted[0].producer is None else wanted[0].producer.op
         for operands, other in self._groupings(op, value, len(wanted)):
@@ -139,7 +139,7 @@ class Matcher:
                 yield from self._in_any_order(patterns[1:], [*values[:place], *values[place + 1 :]], found, free)
 
     def _groupings(self, op: Op, value: Value, count: int | None) -> Iterator[tuple[list[Value], float]]:
-        """The operands of a sum or product, and the number among them; ``count`` operands, or as many as there are."""
+        """The operands of a sum or product, grouped to ``count`` if given, and its constant factor or term."""
         pending = [self._split(op, value)]
         tried = 0
         while pending and tried < MOST_OPERANDS * MOST_OPERANDS:
@@ -148,14 +148,14 @@ class Matcher:
             nested = [k for k, v in enumerate(operands) if v.producer is not None and v.producer.op is op]
             if len(operands) == count or (count is None and not nested):
                 yield operands, number
-            if len(operands) <= (count or MOST_OPERANDS):  # one that is opened may hold a number alone beside another
+            if len(operands) <= (count or MOST_OPERANDS):  # an operand may itself be a sum or product with a number
                 for place in nested[: 1 if count is None else None]:
                     opened, inner = self._split(op, operands[place])
                     rest = [*operands[:place], *operands[place + 1 :], *opened]
                     pending.append((rest, number * inner if self.associative[op] == 1 else number + inner))
 
     def _split(self, op: Op, value: Value) -> tuple[list[Value], float]:
-        """The two operands of a value, but for a number among them, which is given apart."""
+        """The two operands of a value, with a constant number among them returned separately."""
         if value not in self._parts:
             operands, number = [], self.associative[op]
             for operand in () if value.producer is None else value.producer.inputs:
@@ -169,7 +169,7 @@ class Matcher:
 
 
 def _number(value: Value) -> float | None:
-    """The number that a constant of one floating-point element holds, if training does not change it."""
+    """The number in a non-trainable constant of one float element, else None."""
     if value.data is None or is_trainable(value) or value.data.nbytes > 16 or not value.data.type.dtype.is_float:
         return None
     array = value.data.array()
@@ -177,12 +177,12 @@ def _number(value: Value) -> float | None:
 
 
 def _tolerance(x: Value) -> float:
-    """The relative difference up to which constants of the element type of ``x`` are one."""
+    """The relative tolerance for equal constants of the element type of ``x``."""
     return _FEW_DIGITS.get(x.dtype, CLOSE)
 
 
 def _equal(a: Value, b: Value) -> bool:
-    """Whether two constants hold the same numbers, and go on to; one element is the same whatever its rank."""
+    """Whether two non-trainable constants are equal; scalars match tensors of one element."""
     if is_trainable(a) or is_trainable(b):
         return a is b
     if a.data is None or b.data is None or a.data.type.dtype is not b.data.type.dtype:
@@ -199,7 +199,7 @@ def _equal(a: Value, b: Value) -> bool:
 
 
 def _alike(a: Value, b: Value) -> bool:
-    """Whether one small constant may stand where another does, if only the attributes were others."""
+    """Whether two small constants are interchangeable if attributes differ."""
     if a.data is None or b.data is None or is_trainable(a) or is_trainable(b):
         return False
     return a.data.type.dtype is b.data.type.dtype and max(a.data.nbytes, b.data.nbytes) <= 256

@@ -1,7 +1,7 @@
 """Normal form of graphs, in which equivalent subgraphs look the same.
 
-Families give the words: an op's rule ``normal`` says a call by other ops (a difference as a sum, a square as a
-product), or returns None. Older meanings are said by today's. What is computed twice from the same is one value.
+Rules define it: ``normal`` expresses a call by other ops (a difference as a sum, a square as a product), or returns
+None. Older definitions of ops are expressed by the newest. Equal computations become one value.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tenonnx.extend.transforms import Call, Decision, Rewriter, attributes_key
 
 
 class Normalizer(Rewriter):
-    """Copies a graph with types into its normal form; ``mapping`` leads from its values to those of the copy.
+    """Copies a typed graph to its normal form; ``mapping`` maps its values to those of the copy.
 
-    Where ``among`` names nodes, it copies these alone, and what others compute is given.
+    If ``among`` names nodes, only these are copied, and outputs of others become inputs.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Normalizer(Rewriter):
         self.among = among
         self.seen: dict[Hashable, tuple[Value | None, ...]] = {}
         known = operators()
-        #: The ops whose operands may come in any order and grouping, each with what changes nothing.
+        #: commutative and associative ops, with their neutral elements
         self.associative = {op: unit for op, unit in ((known.add, 0.0), (known.multiply, 1.0)) if isinstance(op, Op)}
 
     def visit(self, node: Node) -> None:
@@ -40,10 +40,10 @@ class Normalizer(Rewriter):
             super().visit(node)
 
     def exists(self, op: Op) -> bool:
-        """Whether the graph may hold the op: it, or one that it became, is there at its opsets.
+        """Whether the graph's opsets have the op or a successor of it.
 
-        An op with the rule ``word`` says what its older meanings say, and may stand at any version. A graph without
-        ai.onnx may use its newest version.
+        An op with the trait ``any_version`` may be used at any version. A graph without ai.onnx may use its newest
+        version.
         """
         version = self.graph.root.opsets.get(op.domain, op.since if op.domain == "ai.onnx" else None)
         return version is not None and (op.since <= version or find_trait(op, "any_version") is True)
@@ -51,7 +51,7 @@ class Normalizer(Rewriter):
     def add(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], known: Any, **options: Any
     ) -> tuple[Value | None, ...]:
-        """The results of a call, which are those of one that is alike where there is one; equal constants are one."""
+        """The results of a call, or of an equal earlier one; equal constants are shared."""
         written = attributes_key(attributes)
         if written is None or not op.pure:
             return super().add(op, inputs, attributes, known, **options)
@@ -76,6 +76,6 @@ def _normal(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
             return said
         if not call.op.primitive and (call.op.before is not None or not rewriter.exists(call.op)):
             return rewriter.expand(call)
-    except TenonnxError:  # it stays as it is: a rank that must be known is not
+    except TenonnxError:  # keep the call: a required rank is unknown
         return None
     return None if call.node is None else rewriter.add(call.op, call.inputs, call.attributes, call.known)

@@ -1,8 +1,7 @@
-"""Packing of several calls into fewer that share inputs.
+"""Packing of several calls into fewer with shared inputs.
 
-Families say so by variants of the rule ``rewrite``: ``if_fewer`` says one call by others, of which calls beside it may
-need the same; ``together`` says several at once that differ in constants alone. Whoever packs counts nodes, and keeps
-what is less.
+Variants of the rule ``rewrite`` propose it: ``if_fewer`` expresses one call by others, which may be shared with other
+calls; ``together`` combines several calls that differ only in constants. The result with the fewest nodes is kept.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from tenonnx.extend.transforms import Call, Decision, Rewriter, attributes_key, 
 
 
 def pack(graph: Graph, settle: Callable[[Graph], Graph]) -> Graph:
-    """``graph`` packed and settled in the way that leaves fewest nodes."""
+    """``graph`` packed and simplified by ``settle``, in the order that leaves the fewest nodes."""
 
-    @functools.cache  # where one kind does nothing, both orders ask the other for the same
+    @functools.cache  # if one kind does nothing, both orders need the same result
     def by(kind: Callable[[Graph], Decision | None], source: Graph) -> Graph:
         deciding, decided = kind(source), False
         if deciding is None:
@@ -37,19 +36,19 @@ def pack(graph: Graph, settle: Callable[[Graph], Graph]) -> Graph:
 
 
 def size(graph: Graph) -> int:
-    """The number of nodes, those of subgraphs included."""
+    """The number of nodes, including those of subgraphs."""
     return sum(1 for _ in graph.walk())
 
 
 def _packing(graph: Graph) -> Decision | None:
-    """Decides by the rules ``rewrite.if_fewer``; None where no op of the graph has one."""
+    """A decision by the rules ``rewrite.if_fewer``; None if no op of the graph has one."""
     ops = {node.op for node in graph.walk() if isinstance(node.op, Op)}
     if not any(find_rule(op, "rewrite.if_fewer") for op in ops):
         return None
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if call.node is not None:
-            with contextlib.suppress(TenonnxError), rewriter.attempt():  # what must be known is not
+            with contextlib.suppress(TenonnxError), rewriter.attempt():  # required types or shapes are unknown
                 return rewriter.ask("rewrite.if_fewer", call)
         return None
 
@@ -57,7 +56,7 @@ def _packing(graph: Graph) -> Decision | None:
 
 
 def _joining(graph: Graph) -> Decision | None:
-    """Decides by ``rewrite.together``, about calls that have their first input in common, and constants beside it."""
+    """A decision by ``rewrite.together`` for calls that share their first input and otherwise have constants."""
     groups: dict[Hashable, list[Node]] = {}
     for node in graph.nodes:
         first, *others = node.inputs or (None,)

@@ -41,7 +41,7 @@ from tenonnx.extend.transforms import (
     leaving_defaults,
 )
 
-#: What can take the place of float32.
+#: Supported types of half precision.
 HALVES = (DType.float16, DType.bfloat16)
 
 
@@ -49,8 +49,8 @@ HALVES = (DType.float16, DType.bfloat16)
 class Lowered:
     """A graph in half precision.
 
-    ``kept`` are the nodes that stay in float32, by their label, with the reason, ``clipped`` the scalars that lie
-    beyond the range of the type. Whoever measures adds ``notes`` of differences, and the ``largest`` number of outputs.
+    ``kept`` maps the labels of nodes in float32 to the reason, ``clipped`` lists scalars beyond the range of the type.
+    Measurements add ``notes`` on differences, and the ``largest`` number of outputs.
     """
 
     graph: Graph
@@ -63,7 +63,7 @@ class Lowered:
         return {"kept": self.kept, "clipped": self.clipped, "notes": self.notes}
 
     def __str__(self) -> str:
-        """Nodes that stay in float32 and why, what was clipped, and what was measured."""
+        """Nodes in float32 with the reasons, clipped scalars, and measurements."""
         reasons: dict[str, list[str]] = {}
         for label, reason in self.kept.items():
             reasons.setdefault(reason, []).append(label)
@@ -88,11 +88,11 @@ def lower_precision(
 ) -> Lowered:
     """``graph`` with float32 tensors as ``dtype``, float16 or bfloat16.
 
-    Inputs and outputs stay as they are unless ``convert_interface``. A node stays in float32 where its label is among
-    ``keep``, where the op does not support the type at its version, where a family says that the op needs float32 (the
-    trait ``half``), and where the values of a weight exceed the range. One whose label is among ``widen`` computes in
-    float32, too, and its weights are cast to that when it reads them. A scalar beyond the range is clipped, and one too
-    small for it is the smallest. Raises ``InvalidCall`` for another dtype, and for a label that no node has.
+    Inputs and outputs keep their types unless ``convert_interface``. A node stays in float32 if its label is in
+    ``keep``, if the op does not support the type at its version, if the trait ``half`` excludes it, or if a weight has
+    values beyond the range. A node whose label is in ``widen`` also computes in float32, but its weights are stored in
+    half precision. Scalars beyond the range are clipped; those that would become zero become the smallest number.
+    Raises ``InvalidCall`` for another dtype, and for an unknown label.
     """
     half = DType.of(dtype)
     if half not in HALVES:
@@ -134,9 +134,9 @@ def _lowered(
 
 
 class Converted(Contents):
-    """Contents as another float type, converted when they are asked for.
+    """Contents in another float type, converted on access.
 
-    Numbers beyond its range are clipped, and a single one that would become zero is the smallest that does not.
+    Numbers beyond its range are clipped; a scalar that would become zero becomes the smallest positive number.
     """
 
     __slots__ = ("source", "type")
@@ -175,12 +175,12 @@ def smallest_of(dtype: DType) -> float:
 
 
 def vanishes(array: np.ndarray[Any, Any], dtype: DType) -> bool:
-    """Whether an array is a single number, such as an epsilon, that would become zero."""
+    """Whether an array is a scalar, such as an epsilon, that would become zero."""
     return array.size == 1 and 0.0 < abs(array.item()) <= smallest_of(dtype) / 2
 
 
 def beyond(array: np.ndarray[Any, Any], dtype: DType) -> bool:
-    """Whether a finite number of an array would become infinite."""
+    """Whether a finite element of an array would become infinite."""
     greatest, (least, most) = greatest_of(dtype), (array.min(initial=0.0), array.max(initial=0.0))
     if -greatest <= least and most <= greatest:
         return False
@@ -189,7 +189,7 @@ def beyond(array: np.ndarray[Any, Any], dtype: DType) -> bool:
 
 
 class _Lowering(Rewriter):
-    """Copies a graph, and casts what each node reads to the type in which the node computes."""
+    """Copies a graph and casts the inputs of each node to the type in which it computes."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class _Lowering(Rewriter):
         outer: Rewriter | None = None,
     ) -> None:
         super().__init__(source, lambda rewriter, call: None, strict=True, outer=outer)
-        self.inferred = False  # in a subgraph, too: its owner knows the types of before
+        self.inferred = False  # also in a subgraph, whose owner inferred the original types
         self.half, self.convert_interface, self.lowered = half, convert_interface, lowered
         self.kept, self.widened = kept, widened
         self.cast_values: dict[tuple[Value, DType], Value] = {}
@@ -236,7 +236,7 @@ class _Lowering(Rewriter):
         return copied
 
     def _with_bodies(self, copied: Node) -> Node:
-        """Let bodies take, capture and give float32; each is lowered by itself."""
+        """Give subgraphs float32 inputs, captures and outputs; each is lowered separately."""
         copied.inputs = tuple(self._as(v, DType.float32) for v in copied.inputs)
         captures = [found for v in copied.captures if (found := self._as(v, DType.float32)) is not None]
         copied._replace_fields(captures=captures)
@@ -266,7 +266,7 @@ class _Lowering(Rewriter):
         return said
 
     def _in_half(self, node: Node, copied: Node) -> bool:
-        """Let a node read half floats wherever its op takes them; False where it then refuses the call."""
+        """Cast the inputs of a node to half precision where its op allows it; False if it then rejects the call."""
         wanted = copied.inputs
         copied._replace_fields(
             inputs=tuple(
@@ -293,7 +293,7 @@ class _Lowering(Rewriter):
         return value.is_constant and value not in self.graph.all_inputs and _is_any(value, DType.float32)
 
     def _is_large(self, value: Value | None) -> bool:
-        """Whether a value is a matrix or more of weights that are in the range."""
+        """Whether a value is a weight of at least two axes within the range."""
         if value is None or value.data is None or not self._is_weight(value):
             return False
         return len(value.shape) > 1 and not self._exceeds(value)
@@ -305,7 +305,7 @@ class _Lowering(Rewriter):
         return self._exceeding[value]
 
     def _as(self, value: Value | None, dtype: DType) -> Value | None:
-        """A float value as another float type; anything else as it is."""
+        """A float value cast to another float type; other values are unchanged."""
         if value is None or not _is_any(value, DType.float32, self.half) or value.tensor.dtype is dtype:
             return value
         found = self.cast_values.get((value, dtype))
@@ -327,7 +327,7 @@ class _Lowering(Rewriter):
         return made
 
     def _shared_weight(self, value: Value) -> Value | None:
-        """Replacement of a captured weight in a body: the one that the graph around it and its other bodies read."""
+        """Replacement of a captured weight in a subgraph, shared with the enclosing graph and its other subgraphs."""
         if not isinstance(self.outer, _Lowering) or value not in self.graph.captures:
             return None
         place = self.graph.captures.index(value)

@@ -1,4 +1,4 @@
-"""Rewrite regions: places for a call in a graph, and nodes that it makes needless."""
+"""Rewrite regions: positions for a call in a graph, and the nodes that it makes redundant."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from tenonnx.extend import Graph, Node, Op, Value
 from tenonnx_optimize.normal_form import Normalizer
 from tenonnx_optimize.templates import Proposal
 
-#: A call that seems to stand for more nodes than this does not have all that leads to its value as inputs: the way back
-#: goes on to the inputs of the graph, for each such call anew.
+#: A call that seems to replace more nodes than this probably does not have all sources of its value as inputs; the
+#: search would then go back to the graph inputs for each such call.
 MOST_REPLACED = 256
 
 
 class Subject:
-    """A graph that calls are put into, beside its normal form, in which they are looked for.
+    """A graph to rewrite, with its normal form, in which calls are matched.
 
-    ``sources`` leads from values of the normal form to those of the graph. Only the nodes ``among`` which it is are
-    brought into normal form.
+    ``sources`` maps values of the normal form to those of the graph. Only the nodes in ``among`` are normalized.
     """
 
     def __init__(self, graph: Graph, *, among: Container[Node] | None = None) -> None:
@@ -35,16 +34,16 @@ class Subject:
         self.results = frozenset(graph.outputs)
 
     def read(self, node: Node) -> list[Value]:
-        """The outputs of a node that somebody reads."""
+        """The outputs of a node that have consumers."""
         return [v for v in node.outputs if v is not None and (v in self.readers or v in self.results)]
 
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """A call for values of the source: ``outputs`` has one for each output of the call, None where nobody reads it.
+    """A call for values of the source: ``outputs`` has one for each output of the call, None if it has no consumer.
 
-    The ``region`` is what it replaces, ``made`` are the values on the way to its inputs that no call that was chosen
-    before makes, and ``last`` is the place of the last node that it needs.
+    ``region`` is the set of nodes that it replaces, ``made`` are values to compute for its inputs that earlier calls do
+    not compute, and ``last`` is the position of the last node that it depends on.
     """
 
     proposal: Proposal
@@ -59,17 +58,17 @@ class Fused:
 
 
 class Placement:
-    """Regions of calls, one beside the other: what is made for the inputs of one is there for the next."""
+    """Disjoint regions of calls; values computed for one call's inputs are available to the next."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
-        #: Values of the normal form that the source has not, and calls that were chosen have as inputs.
+        #: values of the normal form that the source lacks, and that chosen calls need as inputs
         self.wanted: set[Value] = set()
 
     def of(self, value: Value, proposal: Proposal, results: Sequence[Value | None]) -> Fused | None:
-        """Nodes that a call for a value, and for other ``results`` of it in the source, makes needless.
+        """The call with the nodes that it makes redundant, for a value and other ``results`` in the source.
 
-        None where it cannot be put before all that reads them.
+        None if there is no position before all its consumers.
         """
         subject = self.subject
         given, made = self.needed(proposal)
@@ -95,7 +94,7 @@ class Placement:
         return None if early else Fused(proposal, outputs, tuple(region), frozenset(made), last)
 
     def needed(self, proposal: Proposal) -> tuple[set[Value], set[Value]]:
-        """The values of the source that the inputs are or are computed from, and those that are made on the way."""
+        """The source values on which the inputs depend, and the values to compute from them."""
         given: set[Value] = set()
         made: set[Value] = set()
         pending = [v for v in proposal.inputs if v is not None]
@@ -109,9 +108,9 @@ class Placement:
         return given, made - self.wanted
 
     def region(self, outputs: Sequence[Value | None], given: set[Value], *, alone: bool = False) -> list[Node]:
-        """The nodes that nobody needs once the outputs are there, found from these back.
+        """The nodes that become redundant once the outputs are replaced, found backwards from these.
 
-        ``alone``, as if none had other readers; then no more than one above ``MOST_REPLACED`` are looked for.
+        ``alone`` ignores other consumers; then the search ends just above ``MOST_REPLACED``.
         """
         subject = self.subject
         heads = {v for v in outputs if v is not None}

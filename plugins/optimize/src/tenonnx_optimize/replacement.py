@@ -1,4 +1,4 @@
-"""Replacement of subgraphs by calls: the entry point to search, match verification and rewrite regions."""
+"""Replacement of subgraphs by calls: runs search, match verification and rewriting."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def replaced(
     worth: Worth = USUAL,
     by: type[Replacement] | None = None,
 ) -> Graph | None:
-    """``graph`` with the calls that one search finds, None where it finds none.
+    """``graph`` with the calls that one search finds replaced, None if it finds none.
 
-    They stand for values of ``heads``, by default of any node, and are looked for ``among`` nodes; ``by`` says what is
-    put. The nodes of ``graph`` are put in another order.
+    They replace values of the nodes ``heads``, by default of any node, and are matched within the nodes ``among``;
+    ``by`` is the rewriter. The nodes of ``graph`` are sorted in place.
     """
     subject = Subject(graph, among=among)
     found = Search(subject, templates, patterns, worth).run(graph.nodes if heads is None else heads)
@@ -41,14 +41,14 @@ def replaced(
 
 
 class _Settled(Rewriter):
-    """Copies what stays, which has its types from the search."""
+    """Copies kept nodes, whose types are known from the search."""
 
     def is_settled(self, node: Node) -> bool:
         return True
 
 
 class Replacement(Rewriter):
-    """Copies a graph, and decides about the nodes that give values ``found`` alone."""
+    """Copies a graph and replaces only the values in ``found``."""
 
     def __init__(self, subject: Subject, found: Mapping[Value, Fused]) -> None:
         super().__init__(subject.graph, lambda _, call: self._results(call))
@@ -63,7 +63,7 @@ class Replacement(Rewriter):
         return _Settled(subgraph, self.decide, outer=self)
 
     def _results(self, call: Call) -> Sequence[Value | None] | None:
-        """Replacement of a node, put where the first result of its call is needed."""
+        """Replacement of a node, added where the first result of its call is needed."""
         value = None if call.node is None else next((v for v in call.node.outputs if v in self.found), None)
         if value is None:
             return None
@@ -73,7 +73,7 @@ class Replacement(Rewriter):
         return [self.made[value]] if value in self.made else None
 
     def put(self, fused: Fused, inputs: Sequence[Value | None]) -> dict[Value, Value]:
-        """The results of a call on these inputs, by the values that they stand for; one without any stays as it is."""
+        """The results of a call on these inputs, by the replaced values; an empty result keeps the node."""
         proposal = fused.proposal
         results = Builder.call(self, proposal.op, inputs, proposal.attributes, len(fused.outputs))
         pairs = itertools.zip_longest(fused.outputs, results)
@@ -88,7 +88,7 @@ class Replacement(Rewriter):
         return given
 
     def bring(self, value: Value) -> Value:
-        """A value of the normal form in the new graph: that of the source, or computed once from some of the source."""
+        """A value of the normal form in the new graph: copied from the source, or computed once from source values."""
         if value in self.sources:
             return self.copy(self.sources[value])
         if value.data is not None:

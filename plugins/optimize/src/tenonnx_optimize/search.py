@@ -1,4 +1,4 @@
-"""Search for calls that can replace subgraphs; those that replace most nodes are chosen."""
+"""Search for calls that replace subgraphs, preferring those that replace most nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx_optimize.verify_match import Prover
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """Minimum number of nodes that a call replaces, and by how much it must reduce the count alone."""
+    """Minimum number of nodes that a call must replace, and minimum reduction of the number of nodes."""
 
     replaced: int = 2
     gain: float = 1.0
@@ -25,7 +25,7 @@ USUAL = Worth()
 
 
 class Search:
-    """One search over a graph, by the bodies of ops and by the rules ``pattern`` of some."""
+    """One search in a graph, by bodies of ops and by rules ``pattern``."""
 
     def __init__(self, subject: Subject, templates: Templates, patterns: Sequence[Op], worth: Worth) -> None:
         self.subject, self.templates, self.patterns, self.worth = subject, templates, patterns, worth
@@ -36,7 +36,7 @@ class Search:
         self.taken: set[Node] = set()
 
     def run(self, heads: Sequence[Node]) -> dict[Value, Fused]:
-        """The calls that stand for values of ``heads``, by each of the values that they give."""
+        """The calls that replace values of ``heads``, by each replaced value."""
         shared: dict[frozenset[Value], list[Fused]] = {}
         for node in reversed(heads):
             read = self.subject.read(node)
@@ -47,7 +47,7 @@ class Search:
                 self._take(best)
             elif best is not None:
                 shared.setdefault(best.made, []).append(best)
-        for made, calls in shared.items():  # what is too much for one call may pay for several
+        for made, calls in shared.items():  # a cost too high for one call may pay off for several
             apart = [call for call in calls if not self.taken.intersection(call.region)]
             if sum(len(call.region) - 1 for call in apart) > len(made - self.placement.wanted):
                 for call in apart:
@@ -61,7 +61,7 @@ class Search:
         self.found.update((v, fused) for v in fused.outputs if v is not None)
 
     def _best(self, value: Value) -> Fused | None:
-        """The call that replaces most of what leads to a value."""
+        """The call that replaces the most producers of a value."""
         root = self.subject.normal.mapping.get(value)
         best: Fused | None = None
         if root is None or root.producer is None or not isinstance(root.type, TensorType):
@@ -88,14 +88,14 @@ class Search:
         return best
 
     def _guessed(self, root: Value) -> Iterator[Proposal]:
-        """Candidates that the rules ``pattern`` propose."""
+        """Candidates proposed by rules ``pattern``."""
         for op in self.patterns:
             rule = find_rule(op, "pattern")
             assert rule is not None
             try:
                 with foreseeing(op.title, [root], {}), interpreting(self.subject.normal):
                     guesses = list(rule(root))
-            except TenonnxError:  # what must be known is not
+            except TenonnxError:  # required types or shapes are unknown
                 continue
             for inputs, attributes, *more in guesses:
                 padded = (*inputs, *[None] * (len(op.signature.inputs) - len(inputs)))

@@ -1,4 +1,4 @@
-"""Simplification: the same numbers by fewer nodes."""
+"""Simplification: fewer nodes with the same results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tenonnx_optimize.common_subexpressions import merging
 from tenonnx_optimize.packing import pack, size
 from tenonnx_optimize.weights import folding_weights, keep_names
 
-#: Rounds after which a graph that still gets smaller is left as it is.
+#: Maximum number of rounds.
 ROUNDS = 8
 
 
@@ -41,26 +41,25 @@ def simplify(
 ) -> Graph:
     """Fold constants, merge equal nodes, and remove nodes that have no effect or whose outputs are unused.
 
-    Families say which calls change nothing, which two can be one, and which subgraph of a call can stand in its place,
-    by the rule ``rewrite`` of an op, which call takes in another that it alone reads, such as a BatchNormalization
-    behind a convolution, and which calls others can replace that are fewer in sum. Inputs, outputs and their types
-    stay. Of zeros the sign may be another, and where weights take in others numbers are rounded otherwise: these are
-    new weights, so that what is to be trained further is better left as it is. They keep the name of the first
-    parameter that they are made of, of which ``Value.role`` tells all. Without ``join`` several weights that are read
-    side by side do not become one. ``keep`` are op types whose nodes stay as they are, such as ``BatchNormalization``
-    where its statistics are read from the file later. A result of more than ``largest`` bytes is not folded, unless it
-    is no larger than its constants, or type inference computes it, as it does for few elements. ``observe`` is called
-    with the graph after each round.
+    The rule ``rewrite`` of an op removes calls without effect, merges two calls, inlines a subgraph, absorbs a producer
+    without other consumers (BatchNormalization into a convolution), or replaces calls by fewer ones. The interface is
+    unchanged. The sign of zeros may change. Absorbed weights are recomputed and rounded, so models to be trained
+    further are better left as they are; the new weights keep the name of the first parameter, and ``Value.role`` lists
+    all. ``join`` also merges weights that are used side by side. Nodes of the op types in ``keep`` are unchanged, such
+    as ``BatchNormalization`` if its statistics are needed later. A result of more than ``largest`` bytes is not folded,
+    unless it is no larger than its constants, or constant propagation computes it anyway. ``observe`` is called with
+    the graph after each round.
     """
     most = LARGEST_RESULT if largest is None else largest
     settle = functools.partial(_settled, keep=keep, largest=most, observe=observe)
     settled = settle(graph)
     found = pack(settled, settle) if join else settled
-    return retarget(found) if _is_newer(found) and not _is_newer(graph) else found  # rules speak in today's words
+    # rules return ops of the newest version
+    return retarget(found) if _is_newer(found) and not _is_newer(graph) else found
 
 
 def _is_newer(graph: Graph) -> bool:
-    """Whether a graph has nodes of newer versions than its opsets, as what is differentiated before it is exported."""
+    """Whether a graph has nodes newer than its opsets, as after differentiation."""
     return any(node.version > graph.opsets.get(node.domain, node.version) for node in graph.walk())
 
 
@@ -70,7 +69,7 @@ def _settled(
     largest: int = LARGEST_RESULT,
     observe: Callable[[Graph], object] | None = None,
 ) -> Graph:
-    """``graph`` simplified call by call until it gets no smaller, without the nodes of the op types ``keep``."""
+    """``graph`` simplified until its size no longer decreases; nodes of the op types ``keep`` are unchanged."""
     for _ in range(ROUNDS):
         before = size(graph)
         steps = folding_weights(largest), _simpler, _absorbing(graph), merging()
@@ -85,7 +84,7 @@ def _settled(
 
 
 def _drop_copies(graph: Graph) -> None:
-    """Let outputs that are copies of computed values be these, under the names that they have."""
+    """Replace outputs that are copies of computed values by these, under the output names."""
     for node in graph.nodes:
         for subgraph in node.subgraphs:
             _drop_copies(subgraph)
@@ -111,9 +110,9 @@ def _drop_copies(graph: Graph) -> None:
 
 @in_registry_of_graph
 def constant_where_fixed(graph: Graph) -> list[str]:
-    """The labels of nodes that would be constant if every dim of the inputs were a number, and are not now.
+    """Labels of nodes that would be constant if all dims of inputs were fixed, and are not yet.
 
-    None where no numbers are found that the graph takes.
+    Empty if no sizes are found that the graph accepts.
     """
     open_dims = dict.fromkeys(d for v in graph.inputs for d in _dims(v) if not isinstance(d, int))
     if not open_dims:
@@ -123,7 +122,7 @@ def constant_where_fixed(graph: Graph) -> list[str]:
         shapes = {v.name: [d if isinstance(d, int) else numbers[d] for d in _dims(v)] for v in graph.inputs if _dims(v)}
         try:
             return sorted(_constants(fix_shapes(graph, shapes)) - _constants(graph))
-        except TenonnxError:  # the graph does not take these
+        except TenonnxError:  # the graph rejects these sizes
             continue
     return []
 
@@ -133,7 +132,7 @@ def _dims(value: Value) -> tuple[Dim | None, ...]:
 
 
 def _constants(graph: Graph) -> set[str]:
-    """The labels of nodes that depend on static contents alone."""
+    """The labels of nodes that depend only on static contents."""
     found: set[str] = set()
     fold = folding()
 
@@ -160,7 +159,7 @@ def _simpler(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
 
 
 def _absorbing(graph: Graph) -> Decision:
-    """Decides by the rules ``rewrite(alone=True)`` about calls that alone read what is computed for them."""
+    """A decision by the rules ``rewrite(alone=True)`` for calls that are the only consumers of their inputs."""
     shared: set[Value] = set()
     for inner in graph.nested():
         uses = inner.uses()
@@ -176,15 +175,15 @@ def _absorbing(graph: Graph) -> Decision:
 
 
 def _said(rewriter: Rewriter, call: Call, ask: Callable[[], Sequence[Any] | None]) -> Sequence[Value | None] | None:
-    """Result of a rule for the outputs of a node, where that tells their types as well."""
+    """Result of a rule for a node's outputs, if it has at least as precise types."""
     if call.node is None:
         return None
     try:
         with rewriter.attempt():
             results = ask()
-            if results and isinstance(results[0], Graph):  # one of the call, to be put in its place
+            if results and isinstance(results[0], Graph):  # a subgraph of the call, to be inlined
                 results = inline(results[0], [], captures=[rewriter.copy(v) for v in call.node.captures])
-    except TenonnxError:  # what must be known is not
+    except TenonnxError:  # required types or shapes are unknown
         return None
     if results is None:
         return None
@@ -194,7 +193,7 @@ def _said(rewriter: Rewriter, call: Call, ask: Callable[[], Sequence[Any] | None
 
 
 def _lengths(rewriter: Rewriter, call: Call) -> Sequence[Value] | None:
-    """A vector that is computed from lengths, and known by name, taken from the inputs of the graph."""
+    """A vector of lengths with known symbols, computed from graph inputs instead."""
     held = None if len(call.known) != 1 or call.known[0] is None else call.known[0].symbolic_contents
     if held is None or held.ndim != 1 or rewriter.outer is not None:
         return None
@@ -207,7 +206,7 @@ def _lengths(rewriter: Rewriter, call: Call) -> Sequence[Value] | None:
 
 
 def _says_no_less(found: Type | None, known: Type | None) -> bool:
-    """Whether a type is another, or tells more."""
+    """Whether a type is at least as precise as another."""
     try:
         return unify_types(known, found) == found
     except ValueError:

@@ -1,4 +1,4 @@
-"""Steps of a conversion: fusion for the target, and half precision within a budget."""
+"""Conversion steps: fusion for the target, and half precision within a budget."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from tenonnx import Graph
     from tenonnx.extend.formats import Change, ConversionState, StepResult
 
-#: The share of the largest number of an output by which half precision may change it.
+#: Maximum change of an output by half precision, relative to its largest number.
 BUDGET = 0.01
 
 
 @step_behind("retarget")
 @dataclass(frozen=True)
 class Fuse:
-    """Fuse subgraphs into ops that the target has, those of ``domains`` included.
+    """Fuse subgraphs into ops that the target supports, including those of ``domains``.
 
-    ``fuse`` None fuses where a newer opset or another domain is asked for than the model has. Names of ops, in ``fuse``
-    or ``fuse_also``, add ops that few runtimes implement, such as ``ai.onnx::GroupNormalization``.
+    ``fuse`` None fuses if a newer opset or more domains are requested than the model has. Names of ops in ``fuse`` or
+    ``fuse_also`` add ops that few runtimes implement, such as ``ai.onnx::GroupNormalization``.
     """
 
     fuse: bool | Collection[str] | None = option(
@@ -47,7 +47,7 @@ class Fuse:
             raise InvalidCall("--fuse-also and --no-fuse were both given", do="remove one of them")
 
     def is_wanted(self, state: ConversionState) -> bool:
-        """Whether fusion is asked for, or more ops are than the model has."""
+        """Whether fusion is requested, or a newer opset or another domain is."""
         if self.fuse or self.fuse_also:
             return True
         asked = state.options
@@ -71,14 +71,15 @@ class Fuse:
         used = {node.domain for node in result.walk()}
         result.opsets = {d: v for d, v in result.opsets.items() if d in used or d in graph.opsets}
         before = {node.label: node.op_type for node in graph.nodes}
-        if any(before.get(node.label) != node.op_type for node in result.nodes):  # for these types it may lack them
+        # the new ops may be unsupported for these types
+        if any(before.get(node.label) != node.op_type for node in result.nodes):
             wide = replace(target, opsets={**result.opsets, **target.opsets}, also=frozenset(also))
             result = retarget_to(result, wide, refuse=target.runtime is not None).graph
         return result, _fused(result, before)
 
 
 def _more(graph: Graph, opset_version: int | Mapping[str, int] | None, domains: Collection[str] | None) -> bool:
-    """Whether newer versions or other domains are asked for than the graph has."""
+    """Whether newer versions or other domains are requested than the graph has."""
     wanted = {"ai.onnx": opset_version} if isinstance(opset_version, int) else opset_version or {}
     newer = any(version > graph.opsets.get(domain, 0) for domain, version in wanted.items())
     return newer or any(domain not in graph.opsets for domain in domains or ())
@@ -101,7 +102,7 @@ def _fused(graph: Graph, before: Mapping[str, str]) -> list[Change]:
 @step_behind("retarget")
 @dataclass(frozen=True)
 class SimplifyLowered:
-    """Simplify again what lowering to another opset added, with ``simplify``."""
+    """With ``simplify``, simplify again after lowering to another opset."""
 
     def is_wanted(self, state: ConversionState) -> bool:
         return "simplify" in state.options.transforms
@@ -120,7 +121,7 @@ class SimplifyLowered:
 @step_behind("dims")
 @dataclass(frozen=True)
 class HalfPrecision:
-    """Write float32 in half precision within ``budget``; ``half_interface`` that of inputs and outputs, too."""
+    """Convert float32 to half precision within ``budget``; ``half_interface`` includes inputs and outputs."""
 
     float16: bool = option(
         False, "Convert float32 to float16. Inputs and outputs stay float32, and so do nodes that need it.", "--float16"

@@ -1,4 +1,4 @@
-"""Bodies of ops in normal form, for fusion to look for, and the calls that they propose where they are found."""
+"""Bodies of ops in normal form as templates of fusion, and the calls that a match proposes."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from tenonnx.extend.transforms import Builder, attributes_key, drop_dead_nodes, 
 from tenonnx_optimize.matching import Match, Matcher
 from tenonnx_optimize.normal_form import Normalizer
 
-#: Assignments of attributes that are tried for one place.
+#: Maximum number of attribute combinations tried for one match.
 MOST_ATTRIBUTES = 64
 
-#: Optional inputs beyond so many are not left out one by one.
+#: Optional inputs beyond this number are not omitted individually.
 MOST_OPTIONAL = 3
 
-#: Attributes that may be more words are taken as they are by default.
+#: String attributes with more choices are only tried with their default.
 MOST_WORDS = 4
 
-#: So many sets of bodies are kept for the next graph.
+#: Maximum number of template sets cached for further graphs.
 MOST_REMEMBERED = 8
 
-#: Ways to match one body at one place that are looked at.
+#: Maximum number of matches of one template at one position.
 MOST_MATCHES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A call that may stand for a value of a graph in normal form; ``inputs`` are values of that graph.
+    """A candidate call for a value of a graph in normal form; ``inputs`` are values of that graph.
 
-    With ``after`` it stands for what leads to that value, which this makes of the first result. There are always so
-    many ``outputs``, whether somebody reads them or not.
+    With ``after``, a function, the value is computed from the first result by it. ``outputs`` is the number of outputs
+    of the call, including unused ones.
     """
 
     op: Op
@@ -49,9 +49,9 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The body of an op in normal form, for some attributes and types.
+    """The body of an op in normal form, for certain attributes and types.
 
-    ``inputs`` are None where an input is absent, or where the op's rule ``filled`` gives one that changes nothing.
+    ``inputs`` are None for absent inputs, and for those that the rule ``pattern.absent`` fills with a neutral value.
     """
 
     op: Op
@@ -61,18 +61,18 @@ class Template:
 
     @property
     def last(self) -> Any:
-        """The op that the body ends in."""
+        """The op that produces the body's output."""
         return None if self.output.producer is None else self.output.producer.op
 
     @property
     def vocabulary(self) -> frozenset[Op]:
-        """The ops that the body is made of."""
+        """The ops in the body."""
         graph = self.output.graph
         nodes = [] if graph is None else needed_nodes(graph, [self.output])
         return frozenset(node.op for node in nodes if isinstance(node.op, Op))
 
     def proposals(self, root: Value, matcher: Matcher, normal: Normalizer) -> Iterator[Proposal]:
-        """The calls that may stand for ``root``; what is filled in must be constants."""
+        """Candidate calls for ``root``; inputs filled by a rule must be constants."""
         free = frozenset(v for v in self.inputs if v is not None)
         for match in itertools.islice(matcher.match(self.output, root, Match(), free), MOST_MATCHES):
             if all(value is None or value in match.values for value in self.inputs):
@@ -85,14 +85,14 @@ class Template:
 
 
 def can_be_traced(op: Op) -> bool:
-    """Whether the op has a body, which can be traced without knowing how it is called."""
+    """Whether the op has a body that can be traced without knowing a call."""
     signature = op.signature
     known = not signature.variadic and REQUIRED not in signature.attributes.values() and not signature.reads_graph
     return known and not op.primitive and op.pure
 
 
 class Templates:
-    """The bodies of ops in normal form, for the types at which they are looked for."""
+    """Templates of ops for the types in a graph."""
 
     def __init__(self, graph: Graph, ops: Sequence[Op]) -> None:
         self.choices = [(op, attributes) for op in ops for attributes in _choices(op)]
@@ -103,7 +103,7 @@ class Templates:
 
     @classmethod
     def of_graph(cls, graph: Graph, ops: Sequence[Op]) -> Templates:
-        """Those of these ops at the opsets of a graph, which graphs after each other share."""
+        """Templates of the ops that exist at a graph's opsets, cached across graphs."""
         registry = graph.root.registry or default_registry()
         key = cls, tuple(sorted(graph.opsets.items())), tuple(ops)
         if key not in registry.made and len(registry.made) >= MOST_REMEMBERED:
@@ -111,10 +111,9 @@ class Templates:
         return registry.made.setdefault(key, cls(graph, ops))  # type: ignore[no-any-return]
 
     def prove(self, proposal: Proposal, root: Value, strict: Matcher) -> bool:
-        """Whether ``root`` is the body of a call, as it is for inputs of these types whatever they hold.
+        """Whether ``root`` equals the body of a call, for any contents of its inputs.
 
-        What holds for any length holds where one is not known. What is not proven so may still be by the body for what
-        the inputs hold.
+        Symbolic lengths stand for any length. A failed proof may still succeed with the actual contents.
         """
         kinds = tuple(None if v is None else _with_lengths(v.type, k) for k, v in enumerate(proposal.inputs))
         written = attributes_key(proposal.attributes)
@@ -131,9 +130,9 @@ class Templates:
         return any(strict.match(template.output, root, Match(given), frozenset(given)))
 
     def of(self, root: Value, present: frozenset[Op]) -> Sequence[Template]:
-        """Those that end as ``root`` does, of ops that need no others than are ``present`` in the graph.
+        """Templates that end like ``root``, of ops whose bodies need only ops that are ``present`` in the graph.
 
-        They are of its element type and rank, and of lengths that are not known: the proof is by those that are.
+        They have its element type and rank, and unknown lengths; verification uses the actual ones.
         """
         kind = root.type
         if not isinstance(kind, TensorType) or kind.shape is None or not kind.dtype.is_float or root.producer is None:
@@ -148,7 +147,7 @@ class Templates:
         return self._ending[key].get(root.producer.op, ())
 
     def _of_choice(self, place: int, dtype: DType, rank: int, present: frozenset[Op]) -> Sequence[Template]:
-        """All ways to give a choice its inputs, if what it needs at least is present."""
+        """Templates of one op with one set of attributes, for all sets of inputs, if the required ops are present."""
         op = self.choices[place][0]
         kind = TensorType(dtype, tuple(symbol(f"size{axis}") for axis in range(rank)))
         needed, everything = [not p.optional for p in op.signature.inputs], [True] * len(op.signature.inputs)
@@ -166,7 +165,7 @@ class Templates:
         return self._traced[key]
 
     def traced(self, op: Op, attributes: Mapping[str, Any], kinds: Sequence[Type | None]) -> Template | None:
-        """The body for inputs of these types, in normal form; None where they do not fit."""
+        """The body for inputs of these types, in normal form; None if the types do not fit."""
         source = Graph("template", opsets=self.opsets)
         source.registry = self.registry
         inputs = [None if kind is None else source.input(f"input{k}", kind) for k, kind in enumerate(kinds)]
@@ -188,21 +187,21 @@ class Templates:
 
 
 def _filled(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> tuple[Value | None, ...]:
-    """The inputs of a call, with those that the rule ``pattern.absent`` gives for absent ones that must be there."""
+    """The inputs of a call, with absent required ones filled by the rule ``pattern.absent``."""
     rule = find_rule(op, "pattern.absent")
     absent = any(v is None and not p.optional for v, p in zip(inputs, op.signature.inputs, strict=True))
     return tuple(inputs if rule is None or not absent else rule(*inputs, **attributes))
 
 
 def _with_lengths(kind: Type | None, place: int) -> Type | None:
-    """A type whose unknown lengths have names."""
+    """A type with symbols for unknown lengths."""
     if not isinstance(kind, TensorType) or kind.shape is None or None not in kind.shape:
         return kind
     return kind.with_shape(tuple(symbol(f"size{place}_{k}") if d is None else d for k, d in enumerate(kind.shape)))
 
 
 def _given(op: Op, attributes: Mapping[str, Any], kind: TensorType, there: Sequence[bool]) -> list[Type | None]:
-    """Types for the inputs that are given: that of the result, or the shape that must hold where the first has it."""
+    """Types for the inputs that are present: that of the result, or the shape required if the first input has it."""
     open_kinds = [kind, *[kind.with_shape(None)] * (len(there) - 1)]
     values = [Value("", open_kinds[k]) if given else None for k, given in enumerate(there)]
     try:
@@ -214,7 +213,7 @@ def _given(op: Op, attributes: Mapping[str, Any], kind: TensorType, there: Seque
 
 
 def _presences(op: Op) -> Iterator[list[bool]]:
-    """Sets of inputs that are given: all ways for a few optional ones, the first so many of more."""
+    """Sets of present inputs: all subsets of a few optional ones, prefixes of more."""
     inputs, filled = op.signature.inputs, find_rule(op, "pattern.absent") is not None
     optional = [p.name for k, p in enumerate(inputs) if p.optional or (filled and k)]
     chosen: Iterable[Sequence[str]] = (optional[:count] for count in range(len(optional), -1, -1))
@@ -227,10 +226,9 @@ def _presences(op: Op) -> Iterator[list[bool]]:
 
 
 def _choices(op: Op) -> Iterator[dict[str, Any]]:
-    """The defaults, and each of them with another of the words or, for a factor, dropped where it is not by default.
+    """The defaults, and variants with another string choice, or with a scale factor that the default omits.
 
-    Only functions of one value get a factor that they have not by default: a product of several would take it from what
-    it is given.
+    Only functions of one value get such a factor: with several inputs it could be absorbed by an input.
     """
     defaults = op.signature.attributes
     yield dict(defaults)
@@ -244,7 +242,7 @@ def _choices(op: Op) -> Iterator[dict[str, Any]]:
 
 
 def _assignments(template: Template, numbers: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Attributes for which the template may be what was found: what it was traced with, then the numbers there."""
+    """Attributes under which the template may equal the match: the traced ones, then numbers from the graph."""
     found = [np.asarray(n) for n in numbers if n is not None]
     floats = list(dict.fromkeys(float(n.reshape(-1)[0]) for n in found if n.dtype.kind == "f" and n.size == 1))
     ints = list(dict.fromkeys(int(i) for n in found if n.dtype.kind in "iu" for i in n.reshape(-1)[:8]))

@@ -11,19 +11,20 @@ from tenonnx import default_registry
 from tenonnx.extend import Graph, InvalidCall, Node, Op, Registry, TensorType, Value, find_trait
 from tenonnx.extend.transforms import in_registry_of_graph
 
-#: From here down numbers that are added are those of masks.
+#: Added constants below this are those of masks.
 _MASKED = -1e4
 
-#: How far a value is computed: of constants and whole numbers, of floats that are fed, or with weights.
+#: Origin of a value: constants and integers, fed floats, or computed with weights.
 _FIXED, _FED, _WEIGHED = range(3)
 
 
 @dataclass
 class TrainableVariables:
-    """The floating-point variables of a graph by what they are to training.
+    """The floating-point variables of a graph by their role in training.
 
-    ``parameters`` are to be trained; ``frozen`` are parameters that are to stay; ``buffers`` are known to be none;
-    ``others`` are used as no weight is, where nobody said more. ``fixed_rows`` of parameters stay as they are.
+    ``parameters`` are trainable; ``frozen`` are parameters excluded from training; ``buffers`` are declared as not
+    trainable; ``others`` have no declared role and are not used as weights. ``fixed_rows`` of parameters are not
+    trained.
     """
 
     parameters: list[str] = field(default_factory=list)
@@ -35,10 +36,10 @@ class TrainableVariables:
 
 @in_registry_of_graph
 def trainable_variables(graph: Graph) -> TrainableVariables:
-    """Trainable initializers of ``graph``, whose types are known.
+    """Classify the variables of ``graph``, whose types are known.
 
-    That is what its maker said (``Value.role``); of what nobody spoke, the constants with axes that ops take for
-    weights: those are named by the traits ``weights`` and ``adjusts``.
+    Declared roles (``Value.role``) have priority. Without one, constants with axes are trainable if ops use them as
+    weights, according to the traits ``weights`` and ``adjusts``.
     """
     found = TrainableVariables()
     floats = [v for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float]
@@ -56,7 +57,7 @@ def trainable_variables(graph: Graph) -> TrainableVariables:
 
 
 def check_made_alike(source: Graph, target: Graph, names: Iterable[str]) -> None:
-    """Raise ``InvalidCall`` for a variable that was made of others in one of two graphs than in the other."""
+    """Raise ``InvalidCall`` for a variable that was computed from different variables in the two graphs."""
     made_of = [{v.name: v.role.made_of for v in graph.variables if v.role is not None} for graph in (source, target)]
     for name in names:
         one, other = (each.get(name, ()) for each in made_of)
@@ -69,7 +70,7 @@ def check_made_alike(source: Graph, target: Graph, names: Iterable[str]) -> None
 
 
 def _is_computed_number(value: Value) -> bool:
-    """Whether PyTorch's dynamo exporter computed a single number, such as the scale of attention: it calls it val_N."""
+    """Whether a scalar was computed by PyTorch's dynamo exporter, such as the scale of attention; its name is val_N."""
     return set(value.tensor.shape or ()) == {1} and re.fullmatch(r"val_[0-9]+", value.name) is not None
 
 
@@ -78,7 +79,7 @@ def _told(value: Value) -> bool:
 
 
 class _Weights:
-    """``found`` are the names of variables that ops use as weights, also by way of what is computed from them alone."""
+    """``found`` are the names of variables that ops use as weights, directly or after operations on variables only."""
 
     def __init__(self, graph: Graph) -> None:
         registry = graph.root.registry
@@ -91,7 +92,7 @@ class _Weights:
         self.levels: dict[Value, int] = {v: _FED for v in graph.inputs if _is_float(v)}
         self.adjusting: set[str] = set()
         self.walk(graph)
-        self.found = self.found or self.adjusting  # a model of sums and products alone
+        self.found = self.found or self.adjusting  # a model of only sums and products
 
     def walk(self, graph: Graph) -> None:
         for node in graph.nodes:
@@ -100,7 +101,7 @@ class _Weights:
             self.visit(node)
 
     def enter(self, node: Node, subgraph: Graph) -> None:
-        """Facts of a subgraph about its captures; its inputs may be computed with weights."""
+        """Analyze a subgraph with facts about its captures; its inputs may depend on weights."""
         for stand_in, value in zip(subgraph.captures, node.captures, strict=False):
             self.levels[stand_in] = self.levels.get(value, _FIXED)
             if value in self.sources:
@@ -123,13 +124,13 @@ class _Weights:
                 self.levels[output] = level
 
     def operands(self, node: Node) -> Iterator[tuple[int, Value]]:
-        """The inputs of a node that are computed from variables alone."""
+        """The inputs of a node that depend only on variables."""
         return ((place, v) for place, v in enumerate(node.inputs) if v is not None and v in self.sources)
 
     def is_weight(self, node: Node, place: int, operand: Value) -> bool:
         op = node.op
         if not isinstance(op, Op) or not self.declares(op.domain):
-            return True  # nobody says what its inputs are
+            return True  # the op's inputs are not declared
         if not op.signature.inputs:
             return False
         name = op.signature.input_at(place).name
@@ -146,7 +147,7 @@ class _Weights:
         return False
 
     def declares(self, domain: str) -> bool:
-        """Whether a package says of the ops of a domain which weights they have."""
+        """Whether a package declares weights for ops of a domain."""
         if domain not in self.declared:
             self.declared[domain] = any(find_trait(op, "weights") for op in self.registry.ops(domain))
         return self.declared[domain]
@@ -161,13 +162,13 @@ def _is_float(value: Value) -> bool:
 
 
 def _holds_quantized(value: Value | None) -> bool:
-    """Whether a value is of quantized values, which are read by a scale and a zero point."""
+    """Whether a value has a quantized type, which is used with scale and zero point."""
     kind = None if value is None else value.type
     return isinstance(kind, TensorType) and kind.dtype.is_integer and kind.dtype.bits <= 16
 
 
 def _is_mask(value: Value) -> bool:
-    """Whether constant contents are what attention leaves out, or a single number."""
+    """Whether constant contents are an attention mask, or a single number."""
     if value.data is None:
         return False
     sizes = value.tensor.shape or ()

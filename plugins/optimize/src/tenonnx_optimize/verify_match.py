@@ -1,4 +1,4 @@
-"""Match verification: the body of a proposed call, in normal form, must equal the subgraph."""
+"""Match verification: the body of a proposed call in normal form must equal the subgraph."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tenonnx_optimize.matching import Match, Matcher
 from tenonnx_optimize.normal_form import Normalizer
 from tenonnx_optimize.templates import Proposal, Templates
 
-#: A length that no graph names, which is a multiple of what heads and blocks may be.
+#: A length that occurs in no graph, divisible by usual numbers of heads and block sizes.
 ANY_LENGTH = math.lcm(*range(1, 17)) * 2**10
 
 
 class Prover:
-    """Proves calls on values of one graph in normal form."""
+    """Verifies calls on values of one graph in normal form."""
 
     def __init__(self, normal: Normalizer, templates: Templates) -> None:
         self.normal, self.templates = normal, templates
         self.matcher = Matcher(normal.associative)
 
     def results(self, proposal: Proposal, root: Value, *, alone: bool) -> Sequence[Value | None] | None:
-        """Results of the call, in normal form, if the first of it is ``root``; None if it is not.
+        """Results of the call in normal form, if the first one equals ``root``; else None.
 
-        That first one ``alone`` will do where nobody reads what is inside.
+        ``alone`` requires only the first one, if inner values have no other consumers.
         """
         try:
             found = self._traced(proposal, root, alone=alone)
@@ -43,14 +43,15 @@ class Prover:
         if alone and after is None and self.templates.prove(proposal, root, self.matcher):
             return [root]
         with interpreting(self.normal):
-            if after is None and root.producer is not None and root.producer.op is op:  # a word of the normal form
+            # an op of the normal form itself
+            if after is None and root.producer is not None and root.producer.op is op:
                 return self.normal.call(op, inputs, attributes, count)
             first, *others = self.normal.expand(Call(op, inputs, attributes, count))
             return [first if first is None or after is None else after(first), *others]
 
 
 def _of_any_length(value: Value | None) -> Value | None:
-    """A value of a large length where that is a symbol, so that nothing counts on its being a number beside it."""
+    """A value with symbolic lengths replaced by ``ANY_LENGTH``, so that bodies do not depend on actual sizes."""
     if value is None or not isinstance(value.type, TensorType) or value.type.shape is None or value.data is not None:
         return value
     lengths = [ANY_LENGTH if symbols_of(d) == {str(d)} else d if isinstance(d, int) else None for d in value.type.shape]

@@ -1,4 +1,4 @@
-"""Constant folding of weights, with the names of variables kept and transpositions recorded."""
+"""Constant folding of weights, keeping names of variables and recording transpositions."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ from tenonnx.extend.transforms import (
 
 
 def folding_weights(largest: int = LARGEST_RESULT) -> Decision:
-    """Decides as ``folding``, but that a transposed variable stays this variable, and one that others read as it is.
+    """A decision like ``folding``, which keeps names of transposed variables, and variables with other consumers.
 
-    So do quantized values that stand for numbers: runtimes that find the numbers would make other quantized values of
-    them.
+    Quantized values are not folded to floats, since runtimes would requantize the result to other values.
     """
     fold = folding(largest)
 
@@ -42,7 +41,7 @@ def folding_weights(largest: int = LARGEST_RESULT) -> Decision:
 
 
 def _variable(call: Call) -> Value | None:
-    """The tensor of floats with axes that a call does nothing with but move its elements."""
+    """The float variable whose elements the call only moves, else None."""
     source = call.inputs[0] if len(call.inputs) == len(call.known) == 1 else None
     if source is None or not source.is_constant or not isinstance(source.type, TensorType) or not source.tensor.shape:
         return None
@@ -50,7 +49,7 @@ def _variable(call: Call) -> Value | None:
 
 
 def _is_shared(rewriter: Rewriter, call: Call) -> bool:
-    """Whether a call moves a parameter that others read, too: two copies of it would part when it is trained."""
+    """Whether a call moves a parameter with other consumers: copies would diverge in training."""
     source = _variable(call)
     if not is_trainable(source) or call.node is None:
         return False
@@ -59,7 +58,7 @@ def _is_shared(rewriter: Rewriter, call: Call) -> bool:
 
 
 def _transposed(rewriter: Rewriter, call: Call) -> Value | None:
-    """The constant that a call makes of a variable by ordering its axes; it knows which variable, and how it lies."""
+    """The transposed constant of a variable, with its name and permutation in its role."""
     import numpy as np
 
     source, largest = _variable(call), max(LARGEST_RESULT, constant_share(rewriter, call))
@@ -68,7 +67,7 @@ def _transposed(rewriter: Rewriter, call: Call) -> Value | None:
     if source not in rewriter.graph.variables and (source.role is None or not source.role.name):
         return None
     sizes = [dim for dim in source.tensor.shape or () if isinstance(dim, int)]
-    places = np.empty(sizes, np.int8)  # only how it lies is looked at
+    places = np.empty(sizes, np.int8)  # only the layout matters
     evaluator = Evaluator()
     held = constant_value(places, DType.int8, None, source.name)
     (result,) = evaluator.call(call.op, [held], call.attributes, call.outputs)
@@ -85,7 +84,7 @@ def _transposed(rewriter: Rewriter, call: Call) -> Value | None:
 
 
 def role_of_transposed(source: Value, order: Sequence[int]) -> Role:
-    """Role of a weight in whose place the same with its axes in another ``order`` comes."""
+    """Role of a weight that replaces ``source``, with axes in ``order``."""
     role = source.role or Role("")
     before = role.permutation or tuple(range(len(order)))
     permutation = tuple(before[axis] for axis in order)
@@ -94,22 +93,22 @@ def role_of_transposed(source: Value, order: Sequence[int]) -> Role:
 
 
 def role_of_reshaped(source: Value) -> Role:
-    """Role of a weight in whose place the same with other axes of one element comes."""
+    """Role of a weight that replaces ``source``, with added or removed axes of one element."""
     role = source.role or Role("")
     name = role.name or source.name
     return replace(role, name=name, permutation=None, made_of=role.made_of or (name,))
 
 
 def _lies_as(one: Any, other: Any) -> bool:
-    """Whether two arrays are the same places of memory in one order; where an axis has one element, any stride is."""
+    """Whether two arrays have the same shape and strides, ignoring the strides of axes of one element."""
     lies = [[(n, step) for n, step in zip(a.shape, a.strides, strict=True) if n > 1] for a in (one, other)]
     return bool(one.shape == other.shape and lies[0] == lies[1])
 
 
 def keep_names(graph: Graph) -> None:
-    """Let what was folded of variables that nothing reads any more be these, under their names.
+    """Rename folded constants to the variables that they replace, if these are unused.
 
-    Where several were made of one, such as the parts of a weight, a number behind the name tells them apart.
+    Several constants made from one variable, such as parts of a weight, get numbers as suffixes.
     """
     used = list(dict.fromkeys(v for inner in graph.nested() for node in inner.nodes for v in node.uses))
     taken = {value.name for inner in graph.nested() for value in inner.values()}
