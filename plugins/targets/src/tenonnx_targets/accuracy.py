@@ -8,7 +8,7 @@ from enum import IntEnum
 class Accuracy(IntEnum):
     """Accuracy class of a lowering, the most accurate first.
 
-    ``EXACT`` gives equal numbers, ``ROUNDING`` differs by rounding, ``FINITE`` is wrong for NaN, infinities or huge
+    ``EXACT`` has equal results, ``ROUNDING`` differs by rounding, ``FINITE`` is wrong for NaN, infinities or huge
     values, and ``APPROXIMATE`` has an error that its docstring states.
     """
 

@@ -13,7 +13,7 @@ from tenonnx_targets.accuracy import Accuracy
 from tenonnx_targets.schema import WrongTarget, read_targets
 from tenonnx_targets.target import Target
 
-#: Plugins of this entry-point group are packages that hold files of targets.
+#: Entry-point group of packages that contain target files.
 GROUP = "tenonnx.targets"
 
 #: Suffixes of target files.
@@ -23,7 +23,7 @@ _SCHEMA = "docs/reference/target-files.md says what is in such a file"
 
 
 def runtimes() -> tuple[dict[str, Target], list[PluginError]]:
-    """The targets of all installed files by name, and the errors of the files that cannot be read."""
+    """The targets of all installed files by name, and the errors of unreadable files."""
     found: dict[str, Target] = {}
     failures: list[PluginError] = []
     for package, folder in _folders(failures):
@@ -42,7 +42,7 @@ def runtimes() -> tuple[dict[str, Target], list[PluginError]]:
 
 
 def find_runtime(name: str) -> Target:
-    """The target with this name, or in this file. Raises ``InvalidCall`` with similar names."""
+    """The target of that name or file path. Raises ``InvalidCall`` with similar names."""
     if Path(name.partition("#")[0]).suffix in SUFFIXES:
         return load_target(name)
     found, failures = runtimes()
@@ -85,9 +85,9 @@ def narrowed_target(
     without: Collection[str] = (),
     accuracy: str = "rounding",
 ) -> Target | None:
-    """A target with some of its ops, reached by lowerings of an accuracy class; None without any of these.
+    """A target restricted to some of its ops, with lowerings of an accuracy class; None without any restriction.
 
-    Without a target, ``ops`` are one, or else the ops of ``domains`` at any version.
+    Without a target, the restriction applies to ``ops``, or else to the ops of ``domains`` at any version.
     """
     found = find_runtime(target) if isinstance(target, str) else target
     if found is None and ops is None and not without:
@@ -102,7 +102,7 @@ def narrowed_target(
 
 
 def _folders(failures: list[PluginError]) -> Iterator[tuple[str, Any]]:
-    """The folders that hold target files, with the package that each is of."""
+    """The folders with target files, and their packages."""
     from importlib import resources
 
     for plugin in plugins(GROUP):

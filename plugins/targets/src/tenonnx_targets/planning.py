@@ -16,21 +16,21 @@ from tenonnx.tools import Plugin, plugins
 from tenonnx_targets.accuracy import Accuracy
 from tenonnx_targets.recipes import SMALL, Recipe, recipe
 
-#: Plugins of this entry-point group are modules with ``LOWERINGS``: by op, pairs of an accuracy class and a function.
+#: Entry-point group of modules with ``LOWERINGS``: for each op, pairs of an accuracy class and a function.
 GROUP = "tenonnx.lowerings"
 
 #: Maximum number of kinds of calls in the search for one call.
 MOST_KINDS = 600
 
-#: Cost that a way adds to that of the calls in it: multiply-adds, nodes, and nesting of ways.
+#: Cost of a way without that of its calls: multiply-adds, nodes, and nesting of ways.
 _Cost = tuple[int, int, int]
 
-#: Ways that are tried for one call: the first may fail for contents that calls of its kind do not share.
+#: Number of ways to try for one call: one may fail for contents that are not part of the call's kind.
 _TRIED = 3
 
 
 class _Way(NamedTuple):
-    """A way to express a call: how accurate it is, and how to take it with a rewriter that has such a call."""
+    """A way to express a call: its accuracy, and a function of a rewriter that applies it."""
 
     key: Hashable
     accuracy: Accuracy
@@ -40,9 +40,9 @@ class _Way(NamedTuple):
 
 @dataclass(slots=True)
 class _Kind:
-    """Calls that are alike: the cost if the target takes them, else a tracer with such a call, and its ways.
+    """A kind of calls: its cost if the target supports it, else a tracer with a sample call, and its ways.
 
-    ``calls`` are the kinds of calls in each way that was traced, None where it does not serve.
+    ``calls`` maps each traced way to the kinds of its calls, None if it fails.
     """
 
     legal: _Cost | None
@@ -52,7 +52,7 @@ class _Kind:
 
 
 def ways_by_cost(target: Any, retargeting: Retargeting, call: Call, own: Ways) -> Ways:
-    """The ways of a call and those of packages that lead to the target, the cheapest first."""
+    """The ways of a call, including those of packages, that lead to the target, cheapest first."""
     planner = retargeting.context.plans.get(target.name)
     if planner is None:
         planner = retargeting.context.plans[target.name] = _Planner(target, retargeting.context)
@@ -64,14 +64,14 @@ def ways_by_cost(target: Any, retargeting: Retargeting, call: Call, own: Ways) -
         return [(way.action, way.take) for way in sorted(ways, key=lambda way: way.accuracy)]
     order = planner.order(kind, call)
     if not order:
-        return own  # for the reasons
+        return own  # to report the reasons
     found = {way.key: way for way in ways}
     chosen = [found[key] for key in order if key in found][:_TRIED]
     return [(way.action, functools.partial(planner.take, way, kind, retargeting, call)) for way in chosen]
 
 
 def _all_ways(retargeting: Retargeting, call: Call, own: Ways, most: Accuracy) -> Iterator[_Way]:
-    """The ways of the op itself, and those of packages for lists of ops."""
+    """The ways of the op itself, and for lists of ops those of packages."""
     for action, take in own:
         yield _Way((action, getattr(take, "args", ())[1:]), Accuracy.EXACT, action, take)
     if any(v is not None and not (isinstance(v.type, TensorType) and v.type.shape is not None) for v in call.inputs):
@@ -84,7 +84,7 @@ def _all_ways(retargeting: Retargeting, call: Call, own: Ways, most: Accuracy) -
 
 @functools.cache
 def _lowerings(*installed: Plugin) -> dict[Op[Any], list[tuple[Accuracy, Callable[..., Any]]]]:
-    """The lowerings of packages by op, remembered as long as these are the packages."""
+    """The lowerings of packages by op, cached for this set of packages."""
     found: dict[Op[Any], list[tuple[Accuracy, Callable[..., Any]]]] = {}
     for plugin in installed:
         for op, ways in plugin.load().LOWERINGS.items():
@@ -96,7 +96,7 @@ def _lowerings(*installed: Plugin) -> dict[Op[Any], list[tuple[Accuracy, Callabl
 
 
 def kind_of_call(call: Call) -> Hashable | None:
-    """Key of calls that are alike: op, attributes, types of inputs and small contents. None with subgraphs."""
+    """Key of similar calls: op, attributes, input types and small contents. None with subgraphs."""
     if any(hasattr(a, "nodes") for a in call.attributes.values()):
         return None
     attributes = tuple((name, _frozen(a)) for name, a in call.attributes.items())
@@ -128,7 +128,7 @@ def _frozen_value(value: Value | None) -> Hashable:
 
 
 class _Tracer(Retargeting):
-    """Records the calls of one way without deciding about them."""
+    """Records the calls of one way without converting them."""
 
     def __init__(self, registry: Any, context: RetargetState) -> None:
         blank = Graph("way")
@@ -144,7 +144,7 @@ class _Tracer(Retargeting):
         return list(self._ways(call))
 
     def alike(self, call: Call) -> Call:
-        """Such a call, on values of this graph."""
+        """A copy of the call on values of this graph."""
         made = {value: self._stand_in_for(value) for value in call.inputs if value is not None}
         inputs = [None if value is None else made[value] for value in call.inputs]
         return Call(call.op, inputs, call.attributes, call.outputs, None, call.known)
@@ -156,7 +156,7 @@ class _Tracer(Retargeting):
 
 
 class _Planner:
-    """The costs of the kinds of calls of one graph on the way to one target."""
+    """Costs of the kinds of calls in one graph on the way to one target."""
 
     def __init__(self, target: Any, context: RetargetState) -> None:
         self.target, self.legalizer = target, context.legalizer
@@ -165,7 +165,7 @@ class _Planner:
         self.recipes: dict[Hashable, Recipe] = {}
 
     def take(self, way: _Way, kind: Hashable, retargeting: Retargeting, call: Call) -> Any:
-        """The results of a way, whose nodes are kept for further calls of the kind."""
+        """Apply a way, and record its nodes for further calls of the kind."""
         start = len(retargeting.nodes)
         results = way.take()
         if results is not None and (made := recipe(way.action, call, retargeting.nodes[start:], results)) is not None:
@@ -173,7 +173,7 @@ class _Planner:
         return results
 
     def order(self, root: Hashable, call: Call) -> list[Hashable]:
-        """The keys of the ways that lead to the target, by class and cost."""
+        """The keys of the ways that lead to the target, sorted by accuracy class and cost."""
         if root not in self.orders:
             self.kinds.setdefault(root, self._looked_at(call))
             self.orders[root] = self._order(root, self._explored(root))
@@ -193,7 +193,7 @@ class _Planner:
         return list(found)
 
     def _explored(self, root: Hashable) -> list[Hashable]:
-        """Kinds of calls that the ways lead to, nearest first: until there is a way, and those one step further."""
+        """Kinds of calls reachable by ways, breadth first: until a way is found, and one step further."""
         seen = dict.fromkeys([root])
         costs: dict[Hashable, _Cost] = {}
         layer, further = [root], 1
@@ -205,12 +205,12 @@ class _Planner:
                 further -= 1
                 if further < 0:
                     break
-        if not layer:  # whatever has no cost by now leads nowhere
+        if not layer:  # kinds without a cost by now cannot be expressed
             self.orders.update((kind, []) for kind in seen if kind not in costs)
         return list(seen)
 
     def _next(self, kind: _Kind) -> Iterator[Hashable]:
-        """The kinds of calls in the ways of one."""
+        """The kinds of calls in the ways of a kind."""
         for way in kind.ways:
             if way.key not in kind.calls:
                 kind.calls[way.key] = self._calls(kind, way)
@@ -227,7 +227,7 @@ class _Planner:
         return _Kind((_multiply_adds(call), 1, 0))
 
     def _calls(self, kind: _Kind, way: _Way) -> list[Hashable] | None:
-        """The kinds of calls in one way; None where it does not serve."""
+        """The kinds of calls in one way; None if it fails."""
         tracer = kind.tracer
         assert tracer is not None
         tracer.calls = []
@@ -248,7 +248,7 @@ class _Planner:
         return found
 
     def _solve(self, kinds: Sequence[Hashable], accuracy: Accuracy) -> dict[Hashable, _Cost]:
-        """The least cost of each kind, by Knuth's algorithm over ways (AND) and kinds (OR)."""
+        """The minimum cost of each kind, by Knuth's generalization of Dijkstra's algorithm to AND-OR graphs."""
         costs: dict[Hashable, _Cost] = {}
         ready: list[tuple[_Cost, int, Hashable]] = []
         waiting: dict[Hashable, list[tuple[Hashable, list[Hashable], set[Hashable]]]] = {}
@@ -286,9 +286,9 @@ def _sum(costs: Any) -> _Cost:
 
 
 def _multiply_adds(call: Call) -> int:
-    """The multiply-adds of a call as far as sizes are known; those of an element by element op are its elements.
+    """The multiply-adds of a call as far as sizes are known; the number of elements for elementwise ops.
 
-    Rules build graphs of their own, so they run outside of the trace.
+    Rules build their own graphs, so they run outside of the trace.
     """
     rule = find_rule(call.op, "cost")
     shapes = [v.type.shape for v in call.inputs if v is not None and isinstance(v.type, TensorType)]

@@ -12,15 +12,15 @@ from tenonnx.extend import Graph, Node, Op, Value
 from tenonnx.extend.symbolic import symbols_of
 from tenonnx.extend.transforms import Call, Retargeting
 
-#: Constants of more bytes are not part of the kind of a call.
+#: Larger constants are not part of the kind of a call.
 SMALL = 1024
 
-#: Place of a value: among the inputs of the call and the values made since, a constant itself, or None for no value.
+#: Place of a value: an index into the inputs of the call followed by the new values, a constant, or None.
 _Place = int | Value | None
 
 
 class _Made(NamedTuple):
-    """An output of a node: its type and contents as far as they are known."""
+    """An output of a node: its inferred type and known contents."""
 
     type: Any
     symbolic_contents: Any
@@ -69,10 +69,10 @@ class Recipe:
 
 
 def recipe(action: str, call: Call, nodes: Sequence[Node], results: Sequence[Value | None]) -> Recipe | None:
-    """The recipe of a call that these nodes replace.
+    """Record the replacement of a call by these nodes.
 
-    None if they depend on more than the kind of the call: large contents, subgraphs, other values of the graph, or
-    dims that only the nodes introduce.
+    None if they depend on more than the kind of the call: large contents, subgraphs, other values of the graph, or dims
+    that the nodes introduce.
     """
     if any(value is not None and not _is_in_kind(value) for value in call.inputs):
         return None
@@ -96,7 +96,7 @@ def recipe(action: str, call: Call, nodes: Sequence[Node], results: Sequence[Val
 
 
 def _is_in_kind(value: Value) -> bool:
-    """Whether the kind of a call holds everything that a lowering may read of an input."""
+    """Whether the kind of a call covers everything that a lowering may read of an input."""
     return value.data is None or (value.data.nbytes <= SMALL and value.role is None)
 
 

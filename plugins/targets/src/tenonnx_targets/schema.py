@@ -1,4 +1,4 @@
-"""Reading target files."""
+"""Parsing target files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from tenonnx.extend import DType
 from tenonnx_targets.target import ANY_VERSION, OpLimits, Target
 
-#: What a target may say, here or for all targets of its file, and of which type.
+#: Keys of a target, or defaults for all targets of a file, with their types.
 _KEYS: Mapping[str, type] = {
     "title": str,
     "source": str,
@@ -29,13 +29,13 @@ _KEYS: Mapping[str, type] = {
     "failures": list,
 }
 
-#: Limits of whole models, which a target has unchanged.
+#: Limits of whole models, which are copied to the target unchanged.
 _PLAIN, _SIZES = ("static_shapes", "control_flow", "external_data"), ("max_rank", "batch", "file_size")
 
-#: What an installed target has; one that is given by path has opsets of any version where it names none.
+#: Required keys of an installed target; a target given by path may omit opsets to allow any version.
 _REQUIRED = ("title", "source", "opsets")
 
-#: What a measured failure says, and of which type.
+#: Keys of a measured failure, with their types.
 _FAILURE_KEYS: Mapping[str, type] = {
     "op": str,
     "outcome": str,
@@ -45,7 +45,7 @@ _FAILURE_KEYS: Mapping[str, type] = {
     "reason": str,
 }
 
-#: What a table of ``ops`` may say, and of which type.
+#: Keys of an entry in ``ops``, with their types.
 _OP_KEYS: Mapping[str, type] = {
     "names": list,
     "domain": str,
@@ -59,7 +59,7 @@ _OP_KEYS: Mapping[str, type] = {
 
 
 class WrongTarget(ValueError):
-    """A target file is invalid: ``near`` are words of the line at fault, ``line`` is its number where it is known."""
+    """A target file is invalid: ``near`` are words of the line at fault, ``line`` is its number if known."""
 
     def __init__(self, message: str, *near: str) -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ class WrongTarget(ValueError):
 
 
 def read_targets(text: str, *, json: bool = False, package: str = "", alone: str = "") -> Iterator[Target]:
-    """The targets of a file. Keys without a table ``targets`` are one target of the name ``alone``, if that is given.
+    """The targets of a file. Without a table ``targets`` the file is one target called ``alone``, if that is given.
 
     Raises ``WrongTarget`` with the line at fault.
     """
@@ -106,7 +106,7 @@ def _parsed(text: str, json: bool) -> dict[str, Any]:
 
 
 def _line(text: str, near: tuple[str, ...]) -> int | None:
-    """The number of the line that has these words, each after the one before it."""
+    """The number of the first line that has these words, each searched after the previous one."""
     lines, start, found = text.splitlines(), 0, None
     for word in near:
         pattern = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])")

@@ -1,4 +1,4 @@
-"""Limits of a runtime or converter, and of its single ops."""
+"""Limits of a runtime or converter, and of its ops."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from tenonnx.extend import Type, Value
     from tenonnx.extend.transforms import Ways
 
-#: The version of a domain whose limit is not documented.
+#: Text for the versions of a domain without a documented limit.
 ANY_VERSION = "any"
 
-#: Name of all ops of a domain in a list of ops.
+#: Wildcard for all ops of a domain in a list of ops.
 ALL_OPS = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class OpLimits:
-    """Limits of an op in one entry of a target's list; None and empty for what is not limited.
+    """Limits of an op in one entry of a target's list; None or empty means unlimited.
 
     ``dtypes`` are the element types of the first input (of the first output, without inputs), ``ranks`` those of the
-    inputs that are no scalars, ``constant`` names inputs that are constants, and ``attributes`` lists their values.
+    non-scalar inputs, ``constant`` names inputs that must be constants, and ``attributes`` lists allowed values.
     """
 
     dtypes: frozenset[DType] | None = None
@@ -38,7 +38,7 @@ class OpLimits:
     def problem(
         self, op: Any, version: int, inputs: Sequence[Value | None], kind: Any, given: Mapping[str, Any]
     ) -> str:
-        """The part of a call that the entry does not take, or nothing. An unknown type matches any."""
+        """The violated limit of the entry, or an empty string. An unknown type matches any."""
         if self.dtypes is not None and isinstance(kind, TensorType) and kind.dtype not in self.dtypes:
             return str(kind.dtype)
         if not (self.since or version) <= version <= (self.until or version):
@@ -47,7 +47,7 @@ class OpLimits:
         wrong = [rank for rank in ranks if rank and self.ranks is not None and rank not in self.ranks]
         if wrong:
             return f"rank {wrong[0]}"
-        from tenonnx.extend import Op  # which names of targets, in completions, need not wait for
+        from tenonnx.extend import Op  # imported lazily, to keep completion of target names fast
 
         if isinstance(op, Op):
             for place, value in enumerate(inputs):
@@ -134,12 +134,12 @@ class Target:
         return replace(self, ops=listed, without=self.without | {_op_of(name) for name in ops})
 
     def nearest(self, domain: str, version: int) -> int:
-        """The version of a domain that is nearest to ``version``."""
+        """The supported version of a domain that is nearest to ``version``."""
         newest = self.opsets[domain]
         return max(self.minimum.get(domain, 1), version if newest is None else min(newest, version))
 
     def versions(self, domain: str) -> str:
-        """The versions of a domain in words."""
+        """The supported versions of a domain, as text."""
         oldest, newest = self.minimum.get(domain), self.opsets[domain]
         if newest is None:
             return ANY_VERSION if oldest is None else f"{oldest} and newer"
@@ -161,7 +161,7 @@ class Target:
         given: Mapping[str, Any],
         /,
     ) -> str:
-        """Reason why this target does not take an op on these values, or nothing; an unknown type matches any."""
+        """Reason why the target does not support a call, or an empty string; an unknown type matches any."""
         title, kinds = f"{op.domain}::{op.name}", [None if v is None else v.type for v in inputs]
         entries = self._entries(op.domain, op.name)
         if entries is None:
@@ -184,12 +184,12 @@ class Target:
         return ""
 
     def _measured(self, title: str) -> str:
-        """The outcomes of calls of an op that failed, in words."""
+        """The measured failures of an op, as text."""
         outcomes = [each["outcome"] for each in self.failures if each["op"] in (title, title.removeprefix("ai.onnx::"))]
         return f" (measured: {', '.join(outcomes)})" if outcomes else ""
 
     def interface_problem(self, what: str, value: Value) -> tuple[str, str]:
-        """Reason why this target does not take an input or output of a model, and what to do; empty where it does."""
+        """Reason why this target does not support an input or output of a model, and advice; empty if it does."""
         kind = value.type
         while kind is not None and not hasattr(kind, "dtype"):
             kind = getattr(kind, "element", None)
@@ -206,7 +206,7 @@ class Target:
         return "", ""
 
     def ways(self, retargeting: Any, call: Any, ways: Ways) -> Ways:
-        """The ways to try for a call that the target does not take, the cheapest first."""
+        """Ways to try for a call that the target does not support, cheapest first."""
         if self.ops is None and self.control_flow:
             return ways
         from tenonnx_targets.planning import ways_by_cost
