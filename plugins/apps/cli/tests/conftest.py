@@ -54,7 +54,7 @@ def tenonnx(capfd, monkeypatch, tmp_path):
 
 
 def chain():
-    """``exp(affine(2 * x * w))``: one op is composite, and one has another meaning below version 4."""
+    """``exp(affine(2 * x * w))``: one op is composite, and one has another definition below version 4."""
     graph = Graph("chain", opsets={"tiny": 4})
     graph.doc = "a chain of ops"
     graph.metadata["license"] = "none"
@@ -74,7 +74,7 @@ def model(tmp_path):
 
 @pytest.fixture
 def unknown(tmp_path):
-    """A model whose ops nobody provides."""
+    """A model whose ops no package provides."""
     proto = to_model(chain())
     for node in proto.graph.node:
         node.domain = "acme"

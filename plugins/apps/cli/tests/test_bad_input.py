@@ -1,4 +1,4 @@
-"""Bad use and bad input: a clear error on stderr, exit code 2, nothing on stdout, nothing written."""
+"""Invalid arguments and input: a clear error on stderr, exit code 2, nothing on stdout, nothing written."""
 
 import shutil
 from pathlib import Path
@@ -21,7 +21,7 @@ def write(path, data):
 
 
 def nested(depth):
-    """A model whose graphs lie ``depth`` deep in each other, as bytes: protobuf itself would not make it."""
+    """A model with ``depth`` nested graphs, as bytes, since protobuf itself would refuse to serialize it."""
 
     def field(tag, data):
         size, encoded = len(data), bytearray()
@@ -37,7 +37,7 @@ def nested(depth):
 
 
 def external(**entries):
-    """Moves the initializer outside of the model, to where ``entries`` say."""
+    """Make the initializer external, at the location in ``entries``."""
 
     def change(model):
         tensor = model.graph.initializer[0]

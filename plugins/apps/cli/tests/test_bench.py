@@ -26,7 +26,7 @@ class Other:
 
 @pytest.fixture
 def other(monkeypatch, tmp_path):
-    """Installs a backend called other, in an empty home folder."""
+    """Install a backend called other, with an empty home folder."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
     def install(backend):
@@ -95,7 +95,7 @@ def test_a_backend_that_cannot_run_the_model_says_why(tenonnx, model, other):
 
 
 class Broken(Other):
-    """Breaks at its first call."""
+    """Fails on its first call."""
 
     backend, state = "other", {}
 

@@ -61,7 +61,8 @@ def test_unknown_ops_convert_where_they_stay(tenonnx, unknown, tmp_path):
     refused = tenonnx("convert", unknown, "-o", "plain.onnx", "--domains", "ai.onnx")
     assert refused.code == 2
     assert "4 nodes cannot be expressed in the target" in refused.err
-    assert tenonnx("convert", unknown, "-o", "plain.onnx", "--verify").code == 1  # what was asked for could not be done
+    # the requested verification was impossible
+    assert tenonnx("convert", unknown, "-o", "plain.onnx", "--verify").code == 1
     assert not (tmp_path / "plain.onnx").exists()
 
 

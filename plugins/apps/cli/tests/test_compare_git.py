@@ -41,7 +41,7 @@ def repository(tmp_path):
 
 
 def doubled(path):
-    """Write the model with another bias and one node more."""
+    """Write the model with another bias and one more node."""
     model = onnx.load(path)
     bias = next(tensor for tensor in model.graph.initializer if tensor.name == "classifier.bias")
     bias.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(bias) + 1, bias.name))

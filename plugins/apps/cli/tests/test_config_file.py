@@ -1,4 +1,4 @@
-"""Options from a TOML file: read, overridden, and refused where they are wrong."""
+"""Options from a TOML file: read, overridden, and refused if they are invalid."""
 
 import json
 import tomllib

@@ -1,4 +1,4 @@
-"""Drawings: every node is there, names are escaped, and the layout holds."""
+"""Drawings: every node is drawn, names are escaped, and the layout is valid."""
 
 import itertools
 import re
@@ -40,7 +40,7 @@ def test_svg_draws_each_node_once_and_no_two_at_one_place(graph):
 
 
 def boxes_of(tree):
-    """The rectangles but for the ground."""
+    """The rectangles except the background."""
     return [rect for rect in tree.iter(f"{SVG}rect") if rect.get("class") != "ground"]
 
 
@@ -50,7 +50,7 @@ def apart(one, other):
 
 
 def ladder(steps, name=lambda step: "", back=lambda step: step // 2):
-    """A chain of additions, each of the last and of one above, whose nodes are called as ``name`` says."""
+    """A chain of additions, each of the previous node and an earlier one, with node names from ``name``."""
     graph = Graph("ladder", opsets={"tiny": 5})
     values = [graph.input("x", "float32", ("n", 2))]
     for step in range(steps):
@@ -94,7 +94,7 @@ def test_nodes_of_one_path_are_a_group_that_opens():
 
 
 def test_nodes_that_make_a_weight_are_just_above_its_reader():
-    """An input, two nodes that make a weight, and ten nodes in a chain, the last of which reads the weight."""
+    """The graph has two nodes that compute a weight, and a chain of ten nodes, the last of which reads the weight."""
     chain = [0, *range(3, 13)]
     lines = [Line(1, 2), Line(2, 12), *(Line(source, target) for source, target in itertools.pairwise(chain))]
     tops = arrange([(20.0, 10.0)] * 13, lines, first=[0]).tops
@@ -115,7 +115,7 @@ def test_large_graphs_are_drawn_with_closed_groups_and_stay_narrow():
 
 @pytest.mark.parametrize("calls", [1, 3])
 def test_a_module_that_is_called_again_is_another_group(calls):
-    """So that no line leads up."""
+    """Otherwise edges would lead upwards."""
     graph = ladder(6 * calls, lambda step: f"/{'ab'[step // 3 % 2]}/add.{step}", back=lambda step: step)
     drawn = picture(graph, set())
     again = [f"{name} ({call})" for call in range(2, calls + 1) for name in "ab"]

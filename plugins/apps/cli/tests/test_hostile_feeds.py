@@ -1,4 +1,4 @@
-"""Files of inputs and outputs that hurt: they are refused by their headers, and written so that they hurt nobody."""
+"""Malicious files of inputs and outputs: they are refused by their headers, and written safely."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from tenonnx_cli.printable import printable
 
 @pytest.fixture
 def named(tmp_path):
-    """Makes a model of Double whose output has another name."""
+    """Factory of a model of Double with another output name."""
 
     def make(name, path="named.onnx"):
         graph = helper.make_graph(

@@ -1,4 +1,4 @@
-"""``convert FILE.py:FUNCTION``: a model that a function makes, and examples to read it with."""
+"""``convert FILE.py:FUNCTION``: a model made by a function, with examples for tracing."""
 
 import sys
 import types
@@ -45,7 +45,7 @@ def _written(tmp_path):
 
 @pytest.fixture
 def read(monkeypatch):
-    """A front end for ``nets``, which remembers how it was called."""
+    """A front end for ``nets``, which records its calls."""
     called = []
 
     def read(source, *examples, registry, dims=None):

@@ -18,7 +18,7 @@ from tenonnx_cli.program import COMMANDS, SECTIONS
 
 PROGRAM = [sys.executable, "-m", "tenonnx"]
 
-#: What a command of these tests calls, and no module imports at its top, which would keep what stands there meanwhile.
+#: A function that commands call through its module, so that tests can replace it.
 DESCRIBE = "tenonnx_cli.describe.describe"
 
 
@@ -163,7 +163,7 @@ def test_a_reader_that_leaves_is_no_error(model):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
 def test_a_process_that_is_killed_leaves_the_source(tmp_path, model):
-    """Kill it at the moment when the new file would take the place of the old one."""
+    """The process is killed just before the new file replaces the old one."""
     code = (
         "import os, sys, pathlib; from tenonnx_cli import main\n"
         "pathlib.Path.replace = lambda *_: os.kill(os.getpid(), 9)\n"
@@ -190,7 +190,7 @@ def add_part(group):
 
 @pytest.fixture
 def plugged(tenonnx, monkeypatch):
-    """The program with commands of plugins, given by name as the objects that their entry points name."""
+    """The program with commands of plugins, given by name as objects of entry points."""
 
     def install(*commands):
         found = [Plugin(name, f"acme:{name}", "tenonnx.commands", package, "1.0") for name, package, _ in commands]
@@ -210,7 +210,7 @@ def test_commands_of_plugins_are_listed_and_run(plugged):
 
 
 def test_help_lists_our_commands_by_what_they_are_for(tenonnx):
-    """A line each: those of packages that are not installed are left out, and none of ours is among those of others."""
+    """Commands of packages that are not installed are omitted, and ours are not listed as third-party."""
     named = {name: line for lines in SECTIONS.values() for name, line in lines.items()}
     assert set(COMMANDS) <= set(named) == names_of("tenonnx.commands") | set(COMMANDS)
     text = tenonnx("--help").out

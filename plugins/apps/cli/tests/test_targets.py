@@ -1,4 +1,4 @@
-"""Targets by name on the command line: the list, plans, conversions, and a file that is wrong."""
+"""Targets by name on the command line: list, plans, conversions, and an invalid file."""
 
 import sys
 
@@ -25,7 +25,7 @@ names = ["Mul", "Add", "Exp"]
 
 @pytest.fixture
 def toy(tenonnx, tmp_path, monkeypatch):
-    """The command line with a plugin that holds a good file of targets and a wrong one."""
+    """The command line with a plugin that has a valid and an invalid target file."""
     folder = tmp_path / "plugins" / "tenonnx_toy_files"
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()

@@ -1,4 +1,4 @@
-"""Output for people: the verdict, the table of before and after, colors, -q and -v."""
+"""Output for people: the verdict, the table of sizes, colors, -q and -v."""
 
 import re
 import sys
@@ -13,13 +13,13 @@ ESCAPE = "\x1b["
 
 
 def row(text, name):
-    """The cells of a row of a table."""
+    """The cells of a table row."""
     return re.search(rf"(?m)^ *{re.escape(name)}  +(.*)$", text)[1].split()
 
 
 @pytest.fixture
 def external(tmp_path):
-    """A file with its weights in another."""
+    """A model with external data."""
     text = (
         '<ir_version: 8, opset_import: ["tiny": 4]> g (float[n, 3] x) => (float[n, 3] y) { y = tiny.Multiply (x, w) }'
     )

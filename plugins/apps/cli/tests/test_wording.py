@@ -1,4 +1,4 @@
-"""Messages in the words of the command line."""
+"""Messages in terms of the command line."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command line. Large modules are imported by the command that needs them, when it runs."""
+"""The command line. Heavy modules are imported by the commands that need them, when they run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tenonnx import TenonnxError
 
-#: The variable by which a shell asks what completes a line, with what it says.
+#: Environment variable with which a shell requests completions.
 COMPLETION = "_TENONNX_COMPLETE"
 
 __all__ = ["BROKEN_PIPE", "FAILED", "INTERRUPTED", "REFUSED", "main"]
@@ -25,7 +25,7 @@ __all__ = ["BROKEN_PIPE", "FAILED", "INTERRUPTED", "REFUSED", "main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors are printed, never raised."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # whoever started us has closed it
+        if getattr(sys, name) is None:  # the parent process closed it
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
     try:
         return _answer(sys.argv[1:] if arguments is None else list(arguments))
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupted() -> int:
-    """Print "interrupted"; a second Ctrl-C has no effect meanwhile."""
+    """Print "interrupted", ignoring a second Ctrl-C."""
     with contextlib.suppress(KeyboardInterrupt, OSError, ValueError):
         sys.stderr.write("interrupted\n")
     return INTERRUPTED
@@ -77,7 +77,7 @@ def _answer(arguments: list[str]) -> int:
 
 
 def _say_error(arguments: list[str], error: Exception, text: str = "") -> None:
-    """With --json, print the error on stdout, too, unless a model was to go there."""
+    """With --json, print the error on stdout, too, unless stdout is for a model."""
     pairs = set(itertools.pairwise(arguments))
     if "--json" in arguments and not {("-o", "-"), ("--output", "-")} & pairs:
         from tenonnx_cli.output import say_json
@@ -111,7 +111,7 @@ def _run(arguments: list[str]) -> int:
         return answer(program, COMPLETION, instruction)
     asked = set(arguments)
     printing: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-    if "--json" in asked and not asked & {"-h", "--help"}:  # packages may print while they are loaded, or run
+    if "--json" in asked and not asked & {"-h", "--help"}:  # packages may print while they are loaded or run
         printing = aside() if arguments[0] in COMMANDS else one_document(arguments[0])
     with watched(), program.make_context("tenonnx", arguments, color=in_color(sys.stdout)) as context:
         with printing:
@@ -121,7 +121,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _report(text: str) -> None:
-    """Print the error that is being handled, with its traceback where that is asked for."""
+    """Print the error that is being handled, with its traceback on request."""
     from tenonnx_cli.output import complain
 
     if os.environ.get("TENONNX_TRACEBACK"):

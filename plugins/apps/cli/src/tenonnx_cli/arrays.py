@@ -1,4 +1,4 @@
-"""Contents of inputs and outputs in files of numpy."""
+"""Reading and writing inputs and outputs in files of numpy."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tenonnx_cli.printable import printable
 from tenonnx_cli.tables import PARQUET, write_table
 from tenonnx_data import is_table, read_members, read_table
 
-#: Characters of the name of a member of an archive; the format has 65,535 bytes.
+#: Maximum length of a member's name in characters; the zip format allows 65,535 bytes.
 LONGEST_NAME = 1000
 
 
 def read_feeds(
     graph: Graph, inputs: Sequence[str], archive: str | None, columns: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, Any]:
-    """Feeds by ``--input name=file`` and ``--inputs file``; names in an archive that are no inputs are ignored.
+    """Feeds from ``--input name=file`` and ``--inputs file``; names in an archive that are not inputs are ignored.
 
-    A table is given by either option; ``columns`` are its columns by input.
+    Either option accepts a table; ``columns`` maps inputs to its columns.
     """
     all_inputs = {value.name: value for value in graph.all_inputs}
     feeds: dict[str, Any] = {}
@@ -66,7 +66,7 @@ def read_feeds(
 
 
 def table_feeds(graph: Graph, path: str, columns: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The inputs from a table: from ``columns``, those of their names, or all for a single input."""
+    """Inputs from a table: from ``columns``, by name, or from all columns for a single input."""
     table = read_table(path, data_file)
     feeds = table.feeds(graph, columns, ())
     used = {*feeds, *(name for names in columns.values() for name in names)}
@@ -76,7 +76,7 @@ def table_feeds(graph: Graph, path: str, columns: Mapping[str, Sequence[str]]) -
 
 
 def _is_table(path: str) -> bool:
-    """Whether a file is a table, by its name or, from standard input, because it is no file of numpy."""
+    """Whether a file is a table, by its name or, from standard input, because it is not a file of numpy."""
     return is_table(path) if path != "-" else not data_file(path).read(8).startswith((b"PK", b"\x93NUMPY"))
 
 
@@ -89,7 +89,7 @@ def read_array(path: str) -> Any:
 
 
 def read_outputs(graph: Graph, path: str) -> dict[str, Any]:
-    """Outputs that ``write_arrays`` wrote, by name."""
+    """Outputs by name from a file written by ``write_arrays``."""
     kinds = {value.name: value for value in graph.outputs}
     held = read_members(path, data_file)
     if not isinstance(held, dict):
@@ -100,7 +100,7 @@ def read_outputs(graph: Graph, path: str) -> dict[str, Any]:
 
 
 def _typed(array: Any, value: Value) -> Any:
-    """The array with the dtype that numpy forgets in a file when it does not have it itself."""
+    """The array with its declared dtype if numpy lacks it and stored raw bytes."""
     kind = value.type
     if array.dtype.kind == "V" and isinstance(kind, TensorType) and kind.dtype.numpy.itemsize == array.dtype.itemsize:
         return array.view(kind.dtype.numpy)
@@ -108,9 +108,9 @@ def _typed(array: Any, value: Value) -> Any:
 
 
 def write_arrays(path: str, contents: Mapping[str, Any]) -> None:
-    """Write outputs as a .npz, .csv or .parquet file, or a single one as a .npy file; whole or not at all.
+    """Write outputs to a .npz, .csv or .parquet file, or a single one to a .npy file, atomically.
 
-    To standard output, which is called -, they go as a .npz file.
+    Standard output, called -, gets the .npz format.
     """
     if path != "-" and (path.lower().endswith(".csv") or path.lower().endswith(PARQUET)):
         write_table(path, contents)
@@ -138,7 +138,7 @@ def write_arrays(path: str, contents: Mapping[str, Any]) -> None:
 
 
 def flattened(contents: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Tensors by name; those inside of a sequence or map by the way to them, such as ``y[0]['setosa']``."""
+    """Tensors by name; elements of sequences and maps by their path, such as ``y[0]['setosa']``."""
     found: list[tuple[str, Any]] = []
     for name, each in contents.items():
         if isinstance(each, list | tuple):
@@ -152,14 +152,14 @@ def flattened(contents: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _as_text(array: Any) -> Any:
-    """Text as numpy writes it, where each takes the room of the longest."""
+    """Strings as numpy stores them, padded to the longest."""
     longest = max((len(each) for each in array.reshape(-1)), default=0)
     limits.check_memory(4 * longest * array.size, "text in a file of numpy")
     return array.astype(str)
 
 
 def _members(names: Iterable[str]) -> list[str]:
-    """Names of members of an archive that lead nowhere else where it is unpacked, and differ; in their order."""
+    """Safe and distinct member names for an archive, in the order of ``names``."""
     found: dict[str, None] = {}
     for given in names:
         parts = [part for part in printable(given).replace("\\", "/").split("/") if part not in ("", ".", "..")]

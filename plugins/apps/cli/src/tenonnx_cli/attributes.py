@@ -1,18 +1,18 @@
-"""Attributes of nodes as text and as JSON, and statistics of weights."""
+"""Attributes of nodes as text and JSON, and statistics of weights."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: Characters of an attribute that are shown.
+#: Maximum length of an attribute's text.
 LONGEST = 60
 
-#: Items of a list, and elements of a tensor, that are shown.
+#: Maximum number of list items and tensor elements shown.
 ITEMS = 20
 
 
 def attribute_text(value: Any) -> str:
-    """An attribute in few words."""
+    """An attribute as short text."""
     if hasattr(value, "array"):
         array = value.array()
         text = f"{value.type} {array.tolist()}" if array.size <= ITEMS else str(value.type)
@@ -31,7 +31,7 @@ def attribute_text(value: Any) -> str:
 
 
 def attribute_json(value: Any) -> Any:
-    """An attribute as JSON: numbers, texts and lists as they are, tensors as their type and a few values."""
+    """An attribute as JSON: numbers, strings and lists unchanged, tensors as their type and some values."""
     if isinstance(value, bool | int | str):
         return value
     if isinstance(value, float) and value - value == 0:
@@ -42,7 +42,7 @@ def attribute_json(value: Any) -> Any:
 
 
 def statistics(array: Any) -> dict[str, float | None]:
-    """The minimum, maximum, mean and share of zeros of numbers; of the finite ones, None where there are none."""
+    """Minimum, maximum, mean and share of zeros of the finite numbers; None if there are none."""
     import numpy as np
 
     numbers = np.asarray(array)

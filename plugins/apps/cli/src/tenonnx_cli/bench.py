@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from tenonnx_cli.benchmark import Benchmark, Timing
     from tenonnx_cli.node_times import NodeTime
 
-#: Nodes that are listed for a backend.
+#: Maximum number of nodes listed for a backend.
 MOST_NODES = 10
 
 
 def _numbers(ctx: click.Context, option: click.Parameter, text: str | None) -> list[int]:
-    """``1,8,32`` as numbers."""
+    """Parse ``1,8,32``."""
     parts = [] if text is None else [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
         raise click.BadParameter(f"{text!r} is not a list of positive numbers such as 1,8,32", ctx, option)
@@ -183,7 +183,7 @@ def _write_choice(path: str, found: Benchmark) -> None:
 
 
 def _said_of_choice(written: str | None) -> str:
-    """A line on the file that keeps the choice of a backend."""
+    """A line about the written file with the order of backends."""
     used = os.environ.get("TENONNX_BACKEND_CHOICE")
     if written is not None:
         return f"{written}: order of the backends, used where TENONNX_BACKEND_CHOICE={written} is set"
@@ -193,13 +193,13 @@ def _said_of_choice(written: str | None) -> str:
 
 
 def _say(found: Benchmark) -> None:
-    """Print the settings that ran as two tables: the calls, and what comes before them, its memory and its numbers."""
+    """Print the settings that ran as two tables: calls; and compilation, memory and differences."""
     timings = found.measured
     settings = [_setting(timing) for timing in timings]
     several = {"model": len({timing.model for timing in found.timings}) > 1}
     for part in (_calls, _apart):
         rows = [setting | part(timing) for setting, timing in zip(settings, timings, strict=True)]
-        # Columns that are the same or empty for all say nothing.
+        # omit columns that are empty or equal in all rows
         names = [name for name in (rows or [{}])[0] if several.get(name, any(row[name] for row in rows))]
         if rows:
             say_table([[row[name] for name in names] for row in rows], names)
@@ -247,9 +247,9 @@ def _time_nodes(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Print the nodes of each model that take longest on each backend, and why some are not measured.
+    """Print the slowest nodes of each model on each backend, and why some are not measured.
 
-    Raises what the first one raised where none is.
+    Raises the first error if none is measured.
     """
     from tenonnx.tools import compile_graph
     from tenonnx_cli.node_times import measuring_nodes, node_times
@@ -263,7 +263,7 @@ def _time_nodes(
                 with working(f"timing {model}"), interruptible(), within(timeout, not_finished):
                     given, _ = complete(graph, compile_graph(graph, "numpy"), feeds, seed, input_shapes)
                     nodes = node_times(graph, given, name)
-            except Exception as error:  # of the runtime, too
+            except Exception as error:  # including those of the runtime
                 failures.append(error)
                 shown.append({"file": model, "backend": name, "problem": str(error)})
                 continue

@@ -21,15 +21,15 @@ from tenonnx_cli.output import human_seconds, plural
 if TYPE_CHECKING:
     import os
 
-#: Calls that are measured at most, and rounds in which all settings take turns.
+#: Maximum number of measured calls, and number of rounds in which the settings alternate.
 MOST_CALLS, ROUNDS = 10_000, 10
 
-#: Calls before those that are measured, the first included.
+#: Number of warm-up calls, including the first.
 WARM_UP = 2
 
 
 class Ratio(NamedTuple):
-    """Times of one setting relative to another: the median of the rounds, and their quartiles."""
+    """Ratio of one setting's times to another's: median and quartiles of the rounds."""
 
     median: float
     low: float
@@ -41,11 +41,12 @@ class Ratio(NamedTuple):
 
 @dataclass(slots=True)
 class Timing:
-    """Seconds of the calls of a model in one setting; ``problem`` says why there are none.
+    """Call times of a model in one setting, in seconds; ``problem`` is the reason if there are none.
 
-    ``rounds`` hold the calls in the order of measurement. ``memory`` is the growth of the process while it compiled and
-    ran first, None where the system does not tell; ``difference`` is the largest from numpy. ``compilations`` counts
-    those for new sizes. ``ratio`` compares with the fastest setting of the same batch size.
+    ``rounds`` has the calls in the order of measurement. ``memory`` is the growth of the process during compilation and
+    the first run, None if the system does not report it; ``difference`` is the largest difference from numpy.
+    ``compilations`` counts compilations for new sizes. ``ratio`` compares with the fastest setting of the same batch
+    size.
     """
 
     backend: str
@@ -64,11 +65,11 @@ class Timing:
 
     @property
     def calls(self) -> list[float]:
-        """The seconds of every call, sorted."""
+        """The seconds of all calls, sorted."""
         return sorted(itertools.chain(*self.rounds))
 
     def quantile(self, share: float) -> float:
-        """The seconds within which this share of the calls ended."""
+        """The quantile ``share`` of the calls, in seconds."""
         calls = self.calls
         return calls[min(int(share * len(calls)), len(calls) - 1)]
 
@@ -117,11 +118,11 @@ class Benchmark:
 
     @property
     def fastest(self) -> Timing | None:
-        """The setting with the smallest median; None where nothing ran."""
+        """The setting with the smallest median; None if none ran."""
         return min(self.measured, key=lambda timing: timing.seconds, default=None)
 
     def title(self, timing: Timing) -> str:
-        """The name of a setting, by what differs between settings."""
+        """The name of a setting, composed of what differs between settings."""
         parts = [timing.backend]
         if len({each.model for each in self.timings}) > 1:
             parts.insert(0, timing.model)
@@ -135,7 +136,7 @@ class Benchmark:
         return {"backends": [timing.to_dict() for timing in self.timings]}
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the median of each setting as a bar, with the 90th percentile; returns the axes of matplotlib."""
+        """Plot the median of each setting as a bar, with the 90th percentile; returns the axes of matplotlib."""
         axes = plot_axes(axes)
         rows, places = self.measured, range(len(self.measured))
         middle = [timing.seconds * 1e3 for timing in rows]
@@ -174,14 +175,13 @@ def bench(
     seed: int = 0,
     seconds: float = 1.0,
 ) -> Benchmark:
-    """Time calls of ``models``, ``seconds`` for each setting: all combinations of what is given.
+    """Time calls of ``models``, for ``seconds`` in each setting: all combinations of the arguments.
 
-    ``titles`` name the models in the result, by default their files or graphs.
-    ``backends`` are all that are installed by default. ``providers`` are execution providers of the backends that have
-    such. With ``batch_sizes``, the first dim of each input that leaves it open has each of these sizes. Inputs that
-    ``feeds`` leave out are drawn at random from ``seed``. Settings take turns, so that a change of the machine's load
-    meets all of them. A setting that fails is a ``Timing`` with a ``problem``. Raises ``InvalidCall`` for a backend
-    that is not installed, and for batch sizes where no input has a free first dim.
+    ``titles`` name the models in the result, by default by file or graph. ``backends`` are all installed ones by
+    default. ``providers`` are execution providers of backends that have them. With ``batch_sizes``, the dynamic first
+    dim of inputs takes each of these sizes. Missing inputs are drawn at random by ``seed``. Settings alternate, so that
+    load on the machine affects all of them. A setting that fails is a ``Timing`` with a ``problem``. Raises
+    ``InvalidCall`` for a backend that is not installed, and for batch sizes without a dynamic first dim.
     """
     known = ["numpy", *installed_backends()]
     for name in backends or ():
@@ -208,7 +208,7 @@ def bench(
 
 
 def _settings(backends: Sequence[str], providers: Sequence[str], threads: Sequence[int]) -> Iterator[Timing]:
-    """All combinations; a backend without an option for providers or threads is there once for all of them."""
+    """All combinations; a backend without an option for providers or threads occurs once for all of them."""
     for backend in backends:
         known = ("threads",) if backend == "numpy" else _option_names(backend)
         for provider in providers if providers and "provider" in known else (None,):
@@ -217,7 +217,7 @@ def _settings(backends: Sequence[str], providers: Sequence[str], threads: Sequen
 
 
 def _option_names(backend: str) -> Collection[str]:
-    """The options of a backend; none of one that cannot be loaded, which fails when it is timed."""
+    """The options of a backend; empty for one that fails to load, which is reported when it is timed."""
     try:
         return signature(installed_backends()[backend].load().compile).parameters
     except TenonnxError:
@@ -231,7 +231,7 @@ def _inputs(
     seed: int,
     size: int | None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Feeds at a batch size, what is not given drawn at random, and what numpy makes of them."""
+    """Feeds for a batch size, completed with random inputs, and the outputs of numpy."""
     import numpy as np
 
     given, wanted = dict(feeds), dict(shapes)
@@ -260,7 +260,7 @@ def _is_free(shape: Sequence[Any]) -> bool:
 
 
 def _prepared(timing: Timing, graph: Graph, feeds: Mapping[str, Any], expected: Mapping[str, Any]) -> Program | None:
-    """The program of a setting after its first calls; None, with the problem, where it does not run."""
+    """The program of a setting after its first calls; None if it fails, with the problem recorded."""
     before, memory = _compilations(timing.backend), _reset_peak()
     try:
         start = time.perf_counter()
@@ -297,7 +297,7 @@ def _options(timing: Timing) -> dict[str, Any]:
 
 
 def _measure(running: Sequence[tuple[Timing, Program, Mapping[str, Any]]], seconds: float) -> None:
-    """Time calls in rounds, until each setting had its ``seconds`` or was called often enough."""
+    """Time calls in rounds, until each setting had its ``seconds`` or ``MOST_CALLS`` calls."""
     spent = dict.fromkeys(range(len(running)), 0.0)
     for _ in range(ROUNDS):
         for place, (timing, program, feeds) in enumerate(running):
@@ -313,7 +313,7 @@ def _measure(running: Sequence[tuple[Timing, Program, Mapping[str, Any]]], secon
 
 
 def _difference(graph: Graph, results: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """Difference of outputs from those of numpy beyond rounding; empty if none, or if some are random."""
+    """Difference of outputs from numpy's beyond rounding, as text; empty if there is none, or if outputs are random."""
     if not all(getattr(node.op, "pure", False) for node in graph.walk()):
         return ""
     allowed = Tolerance(1e-2, 1e-2, "backends may compute in lower precision")
@@ -324,13 +324,13 @@ def _difference(graph: Graph, results: Mapping[str, Any], expected: Mapping[str,
 
 
 def _compilations(name: str) -> int | None:
-    """Number of compilations of a backend for sizes of inputs so far; None for backends without any."""
+    """Number of compilations for input sizes so far; None for backends that do not count them."""
     count = None if name == "numpy" else getattr(installed_backends()[name].load(), "compilations", None)
     return None if count is None else int(count())
 
 
 def _reset_peak() -> int | None:
-    """Forget the peak memory of the process; returns the memory now, None where the system does not tell."""
+    """Reset the peak memory of the process; returns the current memory, None if the system does not report it."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:

@@ -1,4 +1,4 @@
-"""Changes of nodes as text: counts by action and op, then one by one."""
+"""Outcomes of nodes as text: counts by action and op, then one by one."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from tenonnx import Graph
     from tenonnx.tools import Change
 
-#: How many nodes, and how many of the ops that took the place of one, are named.
+#: Maximum number of nodes, and of ops that replace one, listed by name.
 _NODES, _OPS = 3, 8
 
-#: In the order of the pains that they cost.
+#: From least to most severe.
 _ACTIONS = ("kept", "adapted", "fused", "folded", "lowered", "expanded", "inlined", "cast", "closed", "refused")
 
 
 def summarize(changes: Sequence[Change]) -> dict[str, Any]:
-    """Counts of nodes by op and action; the ops with refused nodes come first, then the most frequent."""
+    """Counts of nodes by op and action; ops with refused nodes come first, then the most frequent."""
     ops: dict[str, Counter[str]] = {}
     for change in changes:
         ops.setdefault(change.op, Counter())[change.action] += 1
@@ -35,7 +35,7 @@ def summarize(changes: Sequence[Change]) -> dict[str, Any]:
 
 
 def say_summary(changes: Sequence[Change]) -> None:
-    """Print how many nodes of each op met which fate, as a table."""
+    """Print a table of the outcomes by op."""
     summary = summarize(changes)
     if not summary["ops"]:
         return
@@ -44,7 +44,7 @@ def say_summary(changes: Sequence[Change]) -> None:
 
 
 def removed_nodes(before: Graph, after: Graph, changes: Sequence[Change], transforms: Sequence[str]) -> list[Change]:
-    """The nodes that transforms removed or merged, which no other change tells of."""
+    """Nodes that transforms removed or merged, which have no other outcome."""
     told = {change.node for change in changes}
     left = {node.name for node in after.walk()}
     from tenonnx.tools import Change
@@ -58,7 +58,7 @@ def removed_nodes(before: Graph, after: Graph, changes: Sequence[Change], transf
 
 
 def say_changes(changes: Sequence[Change], *, all_nodes: bool = False) -> None:
-    """Print the nodes that were not kept, the refused ones last; with ``all_nodes`` the name of each."""
+    """Print the nodes that were not kept, refused ones last; with ``all_nodes`` each by name."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for change in changes:
         if change.action != "kept":

@@ -63,7 +63,7 @@ def command(model: str, input_shapes: InputShapes, timeout: float | None, untrus
 
 
 def _refuse_trust() -> None:
-    """Raise ``InvalidCall`` where an option would run code."""
+    """Raise ``InvalidCall`` if an option would run code."""
     from tenonnx import InvalidCall
 
     context = click.get_current_context()
@@ -98,7 +98,7 @@ def _checked(model: str, input_shapes: InputShapes, as_json: bool) -> int:
     verdict = plural(len(problems), "problem") if problems else "valid"
     say(f"{model}: {verdict}", style="red" if problems else "green")
     for entry in problems:
-        say_lines(f"{entry['found_by']}: {entry['problem']}".replace("\n", "\n  "))  # no name makes a line of its own
+        say_lines(f"{entry['found_by']}: {entry['problem']}".replace("\n", "\n  "))  # so that names cannot forge lines
     for op in unknown:
         say(f"not checked, as no installed package provides it: {op}")
     for op in beyond:
@@ -126,7 +126,7 @@ def _problems(graph: Graph, model: str, input_shapes: InputShapes) -> tuple[list
 
 
 def _beyond(graph: Graph) -> list[str]:
-    """The ops that the specification lacks, with the packages that know them."""
+    """The ops that the specification lacks, with their packages."""
     from collections import Counter
 
     from tenonnx.tools import beyond_the_specification

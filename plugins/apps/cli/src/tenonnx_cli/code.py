@@ -1,4 +1,4 @@
-"""Python files that a command is given: they are run, as code that the user trusts."""
+"""Execution of Python files given to a command, as code that the user trusts."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def called(path: str, name: str) -> Any:
 
 
 def loaded(path: str) -> ModuleType:
-    """The module that a file is."""
+    """A file as a module."""
     with _run(path) as module:
         return module
 
 
 def function_of(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
-    """The function, or class, of that name in a file. Raises ``InvalidCall`` naming those that it has."""
+    """The function or class of that name in a file. Raises ``InvalidCall`` listing those that exist."""
     function = getattr(module, name, None)
     if callable(function):
         return function  # type: ignore[no-any-return]
@@ -40,7 +40,7 @@ def function_of(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
 
 
 def telling(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``function`` of a file: what it raises is reported with the line in the file."""
+    """Wrap ``function`` of a file: its exceptions are reported with their line in the file."""
     return wraps(function)(partial(_told, Path(path).absolute(), function))
 
 
@@ -53,7 +53,7 @@ def _run(path: str) -> Iterator[ModuleType]:
     if spec is None or spec.loader is None:
         raise InvalidCall("a file of functions does not end in .py", given=path, do="name it *.py")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(file.parent))  # as for python FILE.py: it may import what lies beside it
+    sys.path.insert(0, str(file.parent))  # as ``python FILE.py`` does, so that the file can import its neighbors
     try:
         _told(file, spec.loader.exec_module, module)
         yield module
@@ -62,7 +62,7 @@ def _run(path: str) -> Iterator[ModuleType]:
 
 
 def _told(file: Path, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call what the user wrote; what it raises is told with the line of the file."""
+    """Call a user's function; exceptions are reported with their line in the file."""
     try:
         return function(*arguments)
     except TenonnxError:

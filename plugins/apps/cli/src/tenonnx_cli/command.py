@@ -1,4 +1,4 @@
-"""Commands whose help shows examples first and options in groups: the usual ones for ``-h``, all for ``--help``."""
+"""Commands whose help has examples and groups of options: the usual ones for ``-h``, all for ``--help``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-#: Groups of options that commands share, in the order of the help.
+#: Groups of options shared by commands, in the order of the help.
 GROUPS: Mapping[str, Sequence[str]] = {
     "Source": [
         "--rules",
@@ -102,7 +102,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ],
 }
 
-#: Options that ``-h`` shows where a command has more than ``FEW``.
+#: Options that ``-h`` shows for commands with more than ``FEW`` options.
 USUAL = frozenset(
     [
         "--output",
@@ -131,15 +131,15 @@ USUAL = frozenset(
     ]
 )
 
-#: So many options are shown whole.
+#: Up to this many options ``-h`` shows all.
 FEW = 16
 
-#: Where a context keeps that the usual options are asked for.
+#: Context key for a request of the usual options.
 _SHORT = "tenonnx.short_help"
 
 
 class Command(click.Command):
-    """A command with ``examples``, lines of a shell, and further ``groups`` of its options by title."""
+    """A command with ``examples``, which are shell lines, and further ``groups`` of its options by title."""
 
     def __init__(
         self,
@@ -160,9 +160,9 @@ class Command(click.Command):
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse with the defaults of a file of settings, or print what was given as such a file.
+        """Parse with defaults from a settings file, or print the arguments as such a file.
 
-        A command that another program parses has no settings of the current folder.
+        A command that another program parses ignores settings of the current folder.
         """
         if ctx.resilient_parsing or not isinstance(ctx.find_root().command, click.Group):
             return super().parse_args(ctx, args)
@@ -183,7 +183,7 @@ class Command(click.Command):
         return rest
 
     def options(self, ctx: click.Context) -> dict[str, list[click.Option]]:
-        """The options by the title of their group; those of packages come under "Packages"."""
+        """The options by the title of their group; those of packages are in "Packages"."""
         found: dict[str, list[click.Option]] = {}
         own = {id(each) for each in self.params}
         for option in self.get_params(ctx):
@@ -195,7 +195,7 @@ class Command(click.Command):
         return dict(sorted(found.items(), key=lambda each: order.index(each[0])))
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Draw the help by cloup, which is imported here alone, since it takes as long as click."""
+        """Render the help with cloup, imported lazily, since its import takes as long as click's."""
         from cloup.formatting import HelpFormatter, HelpSection
         from cloup.styling import HelpTheme, Style
 
@@ -222,7 +222,7 @@ class Command(click.Command):
         formatter.write(drawn.getvalue())
 
     def help_text(self) -> str:
-        """The help without the options."""
+        """The help without options."""
         import inspect
 
         return inspect.cleandoc(self.help or "")
@@ -261,7 +261,7 @@ def _settings_options() -> list[click.Option]:
 
 
 def _usual(options: Mapping[str, Sequence[click.Option]]) -> dict[str, Sequence[click.Option]]:
-    """The options that are used most, in their groups; all where they are few."""
+    """The usual options in their groups; all if there are few."""
     if sum(map(len, options.values())) <= FEW:
         return dict(options)
     chosen = {title: [o for o in group if o.required or set(o.opts) & USUAL] for title, group in options.items()}

@@ -123,7 +123,7 @@ def command(
 
 
 def _say(found: Comparison, first: str, second: str, comparison: ComparisonOptions, verbose: bool) -> None:
-    """Print the verdict and the differences of structure."""
+    """Print the verdict and the structural differences."""
     say_verdict(f"{second}: {said_verdict(found.verification, first, comparison.given)}", found.verification)
     for kind, rows in found.structure.items():
         say(f"{kind.replace('_', ' ')}: {plural(len(rows), 'difference')}")
@@ -137,7 +137,7 @@ def _say(found: Comparison, first: str, second: str, comparison: ComparisonOptio
 
 
 def _compare_for_git(path: str, old: str | None, rest: Sequence[str], comparison: ComparisonOptions) -> int:
-    """Print the differences between two versions of a file; the exit code is 0, as git takes another for a failure."""
+    """Print the differences between two versions of a file; returns 0, as git treats other codes as failures."""
     if old is None or len(rest) < 5:
         given = " ".join([path, *([old] if old else []), *rest])
         raise InvalidCall(
@@ -157,7 +157,7 @@ def _compare_for_git(path: str, old: str | None, rest: Sequence[str], comparison
         with within(comparison.timeout):
             one, other = load_model(old), load_model(new)
         found = compared(one, other, comparison.run(one, other, f"comparing {path}", structure=False))
-    except TenonnxError as error:  # weights in another file, which git does not give
+    except TenonnxError as error:  # external data, which git does not pass
         say_lines(f"not compared: {error}")
         return 0
     _say(found, "before", "after", comparison, verbose=False)
@@ -169,7 +169,7 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-#: Rows of a kind of differences that are shown without -v.
+#: Maximum number of rows for a kind of difference, without -v.
 _ROWS = 20
 
 
@@ -198,7 +198,7 @@ def _compare_saved(
 
 
 def _map_hint(one: Graph, other: Graph) -> str:
-    """Options that pair the inputs and outputs of which each model has names of its own, in order."""
+    """Options that pair inputs and outputs whose names exist in one model only, in order."""
     found = []
     for ours, theirs in ((one.inputs, other.inputs), (one.outputs, other.outputs)):
         names = [[v.name for v in side] for side in (ours, theirs)]

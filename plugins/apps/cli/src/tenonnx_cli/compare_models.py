@@ -1,4 +1,4 @@
-"""Differences between two models, as an object."""
+"""Result of a comparison of two models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Comparison:
     """Comparison of two models.
 
-    ``structure`` lists differences by kind, each with ``name``, ``first`` and ``second``. ``paired`` of ``values``
+    ``structure`` lists differences by kind, each with ``name``, ``first`` and ``second``. ``paired`` of the ``values``
     computed values of the second model correspond to one of the first. ``verification`` compares the outputs.
     """
 
@@ -52,7 +52,7 @@ class Comparison:
         return "\n".join([*lines, f"numbers: {self.verification.summary()}"])
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the largest absolute difference of each output by backend as bars; returns the axes of matplotlib."""
+        """Plot the largest absolute difference of each output by backend as bars; returns the axes of matplotlib."""
         axes = plot_axes(axes)
         outputs = self.verification.outputs
         names = list(dict.fromkeys(output.name for output in outputs))
@@ -93,8 +93,8 @@ def compare(
     """Compare two models: their structure, their numbers, and the first node that diverges.
 
     ``mapping`` pairs names of inputs and outputs of ``first`` with those of ``second``. ``options`` are those of
-    ``verify``, such as ``feeds`` and ``seed``. The graphs are only read. Raises ``InvalidCall`` for a name in
-    ``mapping`` that no input or output has, and what ``verify`` raises.
+    ``verify``, such as ``feeds`` and ``seed``. The graphs are not modified. Raises ``InvalidCall`` for an unknown name
+    in ``mapping``, and the errors of ``verify``.
     """
     one = first if isinstance(first, Graph) else load(first)
     other = second.copy() if isinstance(second, Graph) else load(second)
@@ -103,18 +103,18 @@ def compare(
 
 
 def compared(one: Graph, other: Graph, verification: Verification) -> Comparison:
-    """The comparison of two graphs whose numbers are compared."""
+    """The comparison of two graphs, given that of their outputs."""
     paired = len(corresponding(one, other))
     return Comparison(structural_differences(one, other), paired, computed(other), verification)
 
 
 def computed(graph: Graph) -> int:
-    """The number of values that nodes of the main graph compute."""
+    """The number of values computed by nodes of the main graph."""
     return sum(value is not None for node in graph.nodes for value in node.outputs)
 
 
 def call_alike(one: Graph, other: Graph, mapping: Mapping[str, str]) -> None:
-    """Give inputs and outputs of the second model the names that they have in the first."""
+    """Rename inputs and outputs of the second model to the names in the first."""
     from tenonnx_cli.parts import rename_all
 
     for graph, names in ((one, mapping.keys()), (other, mapping.values())):

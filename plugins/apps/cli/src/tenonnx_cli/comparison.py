@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """The options of a comparison of two models, as the command line gives them."""
+    """The command-line options of a comparison of two models."""
 
     inputs: Sequence[str]
     archive: str | None
@@ -42,13 +42,13 @@ class ComparisonOptions:
 
     @property
     def given(self) -> str:
-        """Source of the inputs, in words."""
+        """Description of the inputs' source."""
         return said_of_inputs(bool(self.inputs or self.archive), self.seed)
 
     def run(self, one: Graph, other: Graph | None, doing: str, **more: Any) -> Verification:
-        """Compare two models, or one model across backends, and return the result.
+        """Compare two models, or one model across backends.
 
-        A terminal shows ``doing`` meanwhile; ``more`` are further arguments of ``verify``.
+        ``doing`` is shown on a terminal in the meantime; ``more`` are further arguments of ``verify``.
         """
         from tenonnx import verify
         from tenonnx_cli.arrays import read_feeds
@@ -79,7 +79,7 @@ class ComparisonOptions:
     def run_saved(
         self, graph: Graph, saved: Mapping[str, Any], source: str, doing: str
     ) -> tuple[Verification, dict[str, Any]]:
-        """The comparison of a model with saved outputs, and what it computes on numpy."""
+        """Compare a model with saved outputs; also returns its outputs on numpy."""
         from tenonnx.tools import verify_outputs
 
         with working(doing), interruptible(), within(self.timeout):
@@ -98,7 +98,7 @@ class ComparisonOptions:
         return complete(one, compile_graph(one, "numpy"), given, self.seed, shapes)
 
 
-#: The options of a command that compares two models, which gets them as ``comparison``.
+#: Options of a command that compares two models, passed as ``comparison``.
 comparison_options = in_order(
     input_options,
     shapes_option,

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 def answer(program: click.Command, variable: str, instruction: str) -> int:
-    """Print what a shell asks for, a script or what completes a line. The exit code."""
+    """Print the answer to a shell: a script, or completions. Returns the exit code."""
     for shell in (BashComplete, ZshComplete, FishComplete):
         add_completion_class(type(shell.__name__, (_Named, shell), {}))
     return shell_complete(program, {}, "tenonnx", variable, instruction)
 
 
 class _Named:
-    """A shell to which the names of what is installed, and of values of a model, are offered, too.
+    """A shell that also completes names of installed plugins, and of values of a model.
 
-    It prints nothing else: what fails, or warns, completes nothing.
+    Errors and warnings are suppressed and complete nothing.
     """
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
@@ -67,12 +67,12 @@ _OF_VALUES = frozenset(
 
 
 def _model_in(args: list[str]) -> str | None:
-    """The model that a line names before the word to complete."""
+    """The model that the line names before the incomplete word."""
     return next((each for each in args if each.endswith((".onnx", ".safetensors")) and Path(each).is_file()), None)
 
 
 def _values(args: list[str]) -> Iterable[str]:
-    """Names of values of that model, or of its nodes or inputs for the options that take these."""
+    """Names of values of that model, or of its nodes or inputs, depending on the option."""
     from tenonnx import load
 
     path = _model_in(args)
@@ -114,7 +114,7 @@ def _domains() -> Iterable[str]:
     return [domain for domain in default_registry().domains() if domain != INTERNAL_DOMAIN]
 
 
-#: By the word before: an option, or a command of which it is the first argument.
+#: Sources of names by the previous word: an option, or a command whose first argument is a name.
 _NAMES: dict[str, Callable[[], Iterable[Any]]] = {
     "--backend": _backends,
     "--target": _targets,

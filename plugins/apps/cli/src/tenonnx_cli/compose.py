@@ -12,15 +12,15 @@ from tenonnx_cli.command import Command
 from tenonnx_cli.options import load_model, models_argument
 from tenonnx_cli.parts import output_option, pairs, pairs_among, write, write_options
 
-#: The file of an image processor, and that of a model of timm.
+#: Configuration files of an image processor, and of a timm model.
 PROCESSOR, OF_TIMM = "preprocessor_config.json", "config.json"
 
-#: The word for images in gray frames, as YOLO reads them.
+#: Keyword for YOLO's preprocessing, which pads images with gray borders.
 LETTERBOX = "letterbox"
 
 
 def is_tokenizer(path: str) -> bool:
-    """Whether a path is that of a tokenizer: a file, or a folder with one."""
+    """Whether a path is a tokenizer: a file, or a folder with one."""
     names = {"tokenizer.json", "vocab.txt"}
     given = Path(path)
     if given.is_dir():
@@ -29,7 +29,7 @@ def is_tokenizer(path: str) -> bool:
 
 
 def is_image_processor(path: str) -> bool:
-    """Whether a path is that of an image processor: its file, a folder with it and no tokenizer, or "letterbox"."""
+    """Whether a path is an image processor: its file, a folder with it and no tokenizer, or "letterbox"."""
     given = Path(path)
     return (
         path == LETTERBOX
@@ -158,7 +158,7 @@ def command(
 
 
 def _of_pixels(outputs: Sequence[str], model: Any) -> list[tuple[str, str]]:
-    """Connections of the outputs of an image processor, where its pixels go to an input of another name."""
+    """Connections of an image processor's outputs, if the network's pixel input has another name."""
     inputs = [value.name for value in model.inputs]
     if "pixel_values" not in outputs or "pixel_values" in inputs:
         return []

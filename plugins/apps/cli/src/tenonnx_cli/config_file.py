@@ -1,4 +1,4 @@
-"""Settings: defaults of options in a TOML file, by command and by profile, and as a file of their own."""
+"""Settings: defaults of options in a TOML file, by command and by profile."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from tenonnx.extend import did_you_mean_file
 from tenonnx.tools import did_you_mean, listing
 from tenonnx_cli.printable import printable
 
-#: The file of settings; those of a project may also be in its pyproject.toml, below ``[tool.tenonnx]``.
+#: Settings file; alternatively the table ``[tool.tenonnx]`` of a project's pyproject.toml.
 SETTINGS, PROJECT = "tenonnx.toml", "pyproject.toml"
 
-#: The options that choose settings.
+#: The options that select settings.
 CHOOSING = frozenset({"--config", "--profile", "--print-config"})
 
-#: Options that belong to one call, or whose text the command line itself reads.
+#: Options that belong to a single call, or are parsed before click.
 _NOT_IN_FILES = CHOOSING | {"--help", "-h", "--json", "--output", "--input", "--inputs"}
 
-#: Options that run code, lift a limit, open this machine to others or write further files: read from a file that the
-#: user names, never from one that lies in the folder. An option that takes a Python file is one of these, too.
+#: Options that run code, lift a limit, open this machine to others or write further files. They are accepted from a
+#: settings file that the user names, but not from one found in the folder. Options that take a Python file are
+#: included.
 _NAMED_ALONE = frozenset(
     [
         *("--trust", "--load", "--rules", "--hook", "--check", "--timeout", "--on"),
@@ -35,7 +36,7 @@ _NAMED_ALONE = frozenset(
 
 
 def settings_of(ctx: click.Context, command: click.Command, path: str | None, profile: str | None) -> dict[str, Any]:
-    """Defaults of the parameters of a command, from the file named or the nearest one, and from a profile in it.
+    """Defaults of a command's parameters, from the named or nearest file and a profile in it.
 
     Raises ``InvalidCall`` for a file that cannot be read, an unknown option or profile, and a value of another type.
     """
@@ -65,7 +66,7 @@ def settings_of(ctx: click.Context, command: click.Command, path: str | None, pr
 
 
 def nearest(folder: Path) -> Path | None:
-    """The file of settings of a folder, or of the nearest one above that has one."""
+    """The settings file of a folder, or of the nearest parent that has one."""
     for place in (folder, *folder.parents):
         if (own := place / SETTINGS).is_file():
             return own
@@ -119,7 +120,7 @@ def _defaults(
 
 
 def options_in_files(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, click.Option]]:
-    """The options that files may have, by flags without dashes."""
+    """The options that files may set, by flags without dashes."""
     for option in command.get_params(ctx):
         if isinstance(option, click.Option) and not _NOT_IN_FILES.intersection(option.opts):
             for flag in option.opts:
@@ -132,7 +133,7 @@ def _is_named_alone(option: click.Option) -> bool:
 
 
 def _as_given(path: str, key: str, value: Any, option: click.Option) -> Any:
-    """A value as the command line would give it to click."""
+    """Convert a value to the form that click expects from the command line."""
     if option.is_flag:
         if isinstance(value, bool):
             return value
@@ -146,7 +147,7 @@ def _as_given(path: str, key: str, value: Any, option: click.Option) -> Any:
 
 
 def as_settings(ctx: click.Context, command: click.Command, given: Mapping[str, Any]) -> str:
-    """The options of a call as a file of settings, those with a default included."""
+    """The options of a call as a settings file, including those with a default."""
     lines = [f"[{command.name}]"]
     for flag, option in options_in_files(command, ctx):
         if f"--{flag}" != next(each for each in option.opts if each.startswith("--")):

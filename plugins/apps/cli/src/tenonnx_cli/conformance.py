@@ -33,7 +33,7 @@ def command(
 
     kit = import_optional("tenonnx_testing.suite", "run conformance tests")
     wanted = name or kit.project_of(Path.cwd())
-    kit.conformance(wanted, op=op)  # refuses a name that is none
+    kit.conformance(wanted, op=op)  # raises for an unknown name
     options = [f"--tenonnx-examples={examples}", *([f"--tenonnx-report={report}"] if report else [])]
     options += [f"--tenonnx-seed={seed}", "--tenonnx-table", *(["-k", selected] if selected else [])]
     with tempfile.TemporaryDirectory(prefix="tenonnx-test-") as folder:

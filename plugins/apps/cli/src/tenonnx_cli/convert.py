@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 
-#: What a model can be written as.
+#: Suffixes of output files without a plugin.
 SUFFIXES = (".onnx", ".safetensors")
 
 
@@ -99,13 +99,13 @@ def command(
         made = source.read(model, config.seed)
     with working(f"converting {model}"), within(config.timeout) as deadline:
         measured = partial(model_size, costs=costs, input_shapes=config.input_shapes)
-        before = measured(made.graph, model)  # the output may replace the file
+        before = measured(made.graph, model)  # before writing, as the output may replace the file
         config = replace(config, feeds=read_feeds(made.graph, inputs, archive) or None)
         file = standard_output() if output == "-" else output
         conversion = Conversion(made.graph, file, config, STEPS, verifier=made.verifier, name=model)
         with closing(conversion):
             conversion.run(until="write")
-            deadline.met()  # what is written now is not to be interrupted
+            deadline.met()  # writing must not be interrupted
             report = conversion.run().report
     for note in report.notes:
         complain(note)
@@ -131,7 +131,7 @@ def command(
 
 
 def export_folder(exported: Callable[..., Any], model: str, output: str, *, as_json: bool) -> None:
-    """Let a layout read a model and write its folder; it takes the options that were given by their names."""
+    """Let a layout read a model and write its folder, with the options given by name."""
     from tenonnx import ExportConfig, InvalidCall
     from tenonnx.tools import options_of
 
@@ -156,12 +156,12 @@ def export_folder(exported: Callable[..., Any], model: str, output: str, *, as_j
         say_lines(str(report))
 
 
-#: Parameters of ``convert`` that are not those of a layout.
+#: Parameters of ``convert`` that layouts do not take.
 _OF_COMMAND = {"model", "output", "as_json", "verbose"}
 
 
 def check_output(output: str, *inputs: str, formats: bool = False) -> None:
-    """Raise ``InvalidCall`` for a file of no known format; other ``formats`` than our own are known where asked for."""
+    """Raise ``InvalidCall`` for a file of unknown format; ``formats`` allows those of plugins."""
     from tenonnx import InvalidCall
     from tenonnx.tools import output_format, output_suffixes
 
@@ -177,7 +177,7 @@ def check_output(output: str, *inputs: str, formats: bool = False) -> None:
 
 
 def note_replaced(output: str, inputs: Iterable[str]) -> None:
-    """Say that a file which is read will be written, too."""
+    """Print a note if the output replaces an input."""
     path = Path(output)
     if path.exists() and any(each and Path(each).exists() and path.samefile(each) for each in inputs):
         complain(f"note: {output} is an input of this command, and will be replaced")

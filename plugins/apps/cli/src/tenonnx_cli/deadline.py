@@ -1,4 +1,4 @@
-"""``--timeout``: work on a model that may never end."""
+"""``--timeout``: time limit for work that may never end."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tenonnx.tools import TIMEOUT
 from tenonnx_cli.exit_codes import code_of
 from tenonnx_cli.output import complain
 
-#: How many more seconds work in another language may take.
+#: Additional seconds for native code to finish.
 GRACE = 10.0
 
-#: Of a command that runs a model for its outputs.
+#: for a command that runs a model for its outputs
 running_timeout_option = click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -29,7 +29,7 @@ running_timeout_option = click.option(
 
 
 def not_finished(seconds: float) -> OutOfTime:
-    """The error of a run that took longer."""
+    """The error of a run that exceeded its time limit."""
     return OutOfTime(
         f"not finished within {seconds:g} s",
         do="allow more time (--timeout SECONDS), or use a smaller model or smaller inputs",
@@ -37,7 +37,7 @@ def not_finished(seconds: float) -> OutOfTime:
 
 
 class Deadline:
-    """Ends the process where work in another language does not hear of a deadline, unless ``met`` comes first."""
+    """Kills the process if native code does not observe the deadline, unless ``met`` is called first."""
 
     def __init__(self, seconds: float, error: TenonnxError) -> None:
         self._error = error
@@ -46,7 +46,7 @@ class Deadline:
         self._timer.start()
 
     def met(self) -> None:
-        """Nothing can hang any more: what is under way is not to be interrupted."""
+        """Cancel the deadline before work that must not be interrupted."""
         self._timer.cancel()
 
     def _end(self) -> None:
@@ -56,8 +56,8 @@ class Deadline:
 
 @contextmanager
 def within(seconds: float, late: Callable[[float], TenonnxError] | None = None) -> Iterator[Deadline]:
-    """Let work end within so many seconds. Raises what ``late`` gives where it does not."""
-    from tenonnx.tools import ending_within, not_verified  # which need numpy, and --help does not
+    """Limit the time of the block. Raises ``late(seconds)`` when it is exceeded."""
+    from tenonnx.tools import ending_within, not_verified  # imported lazily with numpy, to keep --help fast
 
     late = late or not_verified
     deadline = Deadline(seconds, late(seconds))

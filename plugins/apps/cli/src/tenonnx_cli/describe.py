@@ -1,4 +1,4 @@
-"""A description of a model as data, for ``inspect``."""
+"""Description of a model as data, for ``inspect``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def describe(graph: Graph) -> dict[str, Any]:
 
 @singledispatch
 def to_dict(part: Any) -> dict[str, Any]:
-    """A graph, or a part of one, as data for JSON."""
+    """A graph or a part of one as data for JSON."""
     raise NotImplementedError(type(part).__name__)
 
 
@@ -84,7 +84,7 @@ def add_statistics(graph: Graph, variables: list[dict[str, Any]]) -> None:
 
 
 def _training_state(graph: Graph) -> dict[str, Any] | None:
-    """The tensors and settings that an optimizer goes on from."""
+    """Tensors and settings of the optimizer state."""
     if (state := graph.training_state) is None:
         return None
     tensors = [{"name": n, "type": str(data.type), "bytes": data.nbytes} for n, data in state.tensors.items()]
@@ -92,7 +92,7 @@ def _training_state(graph: Graph) -> dict[str, Any] | None:
 
 
 def list_nodes(graph: Graph) -> list[dict[str, Any]]:
-    """Every node of the main graph."""
+    """All nodes of the main graph."""
     return [to_dict(node) for node in graph.nodes]
 
 
@@ -112,12 +112,12 @@ def op_name(node: Node) -> str:
 
 
 def full_name(domain: str, name: str) -> str:
-    """An op's name, with its domain where that is not the default one."""
+    """An op's name, with its domain unless that is the default one."""
     return name if domain == "ai.onnx" else f"{domain}::{name}"
 
 
 def _ops(graph: Graph) -> list[dict[str, Any]]:
-    """Each op of the graph, most frequent first: how often, and which package provides it or would."""
+    """The ops of the graph, most frequent first, with counts and the packages that provide them or would."""
     counts: Counter[tuple[str, str, int, str, str]] = Counter()
     registry = graph.registry or default_registry()
     for node in graph.walk():
@@ -138,7 +138,7 @@ def _ops(graph: Graph) -> list[dict[str, Any]]:
 
 
 def _package(registry: Registry, node: Node) -> tuple[str, str]:
-    """The package that provides the op of a node or would, and why it does not."""
+    """The package that provides the op of a node or would, and advice if it is missing."""
     if isinstance(node.op, Op):
         return registry.source(node.op), ""
     lacking = absence(registry, node.domain, node.op_type, node.version)

@@ -1,4 +1,4 @@
-"""Options that set where a graph runs: the backend's device, or a mesh of several and how arrays are cut."""
+"""Options of placement: the backend's device, or a mesh of devices with sharding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx_cli.options import gathered, in_order
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """Options of the device. Those that are not given are None and do not reach the backend."""
+    """Options of the device. Missing ones are None and not passed to the backend."""
 
     device: str | None
     provider: str | None
@@ -29,7 +29,7 @@ class DeviceOptions:
 
 
 def _mesh(ctx: click.Context, option: click.Parameter, text: str | None) -> dict[str, int] | None:
-    """``data=4,model=2`` as axes with sizes."""
+    """Parse ``data=4,model=2`` as mesh axes with sizes."""
     if text is None:
         return None
     pairs = [part.partition("=") for part in text.split(",")]
@@ -43,7 +43,7 @@ def _mesh(ctx: click.Context, option: click.Parameter, text: str | None) -> dict
 def _sharding(
     ctx: click.Context, option: click.Parameter, texts: Sequence[str]
 ) -> dict[str, tuple[str | tuple[str, ...] | None, ...]] | None:
-    """``*.weight=-,model`` as axes of the mesh, ``-`` being None and ``data+model`` two for one axis."""
+    """Parse ``*.weight=-,model`` as mesh axes; ``-`` is None and ``data+model`` are two for one axis."""
     found: dict[str, tuple[str | tuple[str, ...] | None, ...]] = {}
     for text in texts:
         pattern, equals, axes = text.rpartition("=")
@@ -99,5 +99,5 @@ _THREADS = click.option(
 #: ``--device``, ``--provider``, ``--threads``, ``--devices``, ``--mesh`` and ``--sharding``, as ``where``.
 device_options = in_order(_DEVICE, _PROVIDER, _THREADS, *_MESH, gathered("where", DeviceOptions))
 
-#: The same without ``--device``, each as it is.
+#: the mesh options, each as its own argument
 mesh_options = in_order(*_MESH)

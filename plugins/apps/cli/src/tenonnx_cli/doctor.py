@@ -1,4 +1,4 @@
-"""``tenonnx doctor``: versions, backends that start, and reasons why a model may be slow."""
+"""``tenonnx doctor``: versions, working backends, and reasons why a model may be slow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tenonnx_cli.output import complain, human_bytes, plural, say, say_json, say
 if TYPE_CHECKING:
     from tenonnx import Graph
 
-#: Packages beside those of tenonnx whose versions decide what works.
+#: Third-party packages whose versions are reported.
 LIBRARIES = [
     "numpy",
     "onnx",
@@ -43,7 +43,7 @@ LIBRARIES = [
     "pyarrow",
 ]
 
-#: Variables that change what a command does.
+#: Environment variables that affect commands.
 VARIABLES = ("TENONNX_", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "NO_COLOR", "FORCE_COLOR")
 
 
@@ -94,7 +94,7 @@ def command(model: str | None, as_json: bool) -> int:
 
 
 def anonymous(text: str) -> str:
-    """A text in which no path of this machine and no user name is left."""
+    """A text without local paths and the user name."""
     places = {sys.prefix: "...", sys.base_prefix: "...", os.getcwd(): "...", str(Path.home()): "~"}  # noqa: PTH109
     for folder in sorted(places, key=len, reverse=True):
         text = re.sub(rf"{re.escape(folder)}(?![\w.-])", places[folder], text) if len(folder) > 1 else text
@@ -102,7 +102,7 @@ def anonymous(text: str) -> str:
 
 
 def free_memory() -> int | None:
-    """Bytes that a process could still get, as Linux tells; None elsewhere."""
+    """Bytes of available memory on Linux; None elsewhere."""
     try:
         lines = Path("/proc/meminfo").read_text("ascii").splitlines()
     except OSError:
@@ -136,7 +136,7 @@ def _plugins() -> dict[str, Any]:
 
 
 def _backends() -> list[dict[str, Any]]:
-    """Each installed backend, and whether it computes a small graph."""
+    """The installed backends, with whether each computes a small graph."""
     from tenonnx.tools import backends
 
     return [_started(name) for name in ("numpy", *backends())]
@@ -162,7 +162,7 @@ def _started(name: str) -> dict[str, Any]:
 
 
 def _what_slows(graph: Graph) -> list[str]:
-    """Changes that make a session faster, in words."""
+    """Changes that would make a session faster, as text."""
     import tenonnx as tx
     from tenonnx.tools import find_extension
 
@@ -188,7 +188,7 @@ def _what_slows(graph: Graph) -> list[str]:
 
 
 def _refusing(graph: Graph) -> list[str]:
-    """The backends that do not run the whole graph, with what they say."""
+    """The backends that do not run the whole graph, with their errors."""
     from tenonnx.tools import backends, compile_graph
 
     found = []

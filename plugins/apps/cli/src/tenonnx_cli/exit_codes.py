@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tenonnx import TenonnxError
 
-#: Exit codes beside 0: a check or verification failed; bad use, bad input or a bug; stopped by the user or the reader.
+#: Exit codes other than 0: a check or verification failed; bad arguments, bad input or a bug; interrupted by the user;
+#: broken pipe.
 FAILED, REFUSED, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
 
 def code_of(error: TenonnxError) -> int:
-    """The exit code of a command that ends with this error."""
+    """The exit code of a command that fails with this error."""
     from tenonnx import VerificationFailed
 
     return FAILED if isinstance(error, VerificationFailed) else REFUSED

@@ -81,7 +81,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the reader of arrays, and numpy with it, on first use: help and completion do without."""
+    """Import the reader of arrays lazily with numpy, which help and completion do not need."""
     if name != "read_feeds":
         raise AttributeError(f"{__name__} has no {name!r}")
     from tenonnx_cli.arrays import read_feeds

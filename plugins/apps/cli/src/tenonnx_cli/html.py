@@ -8,12 +8,12 @@ from typing import Any
 
 from tenonnx_cli.printable import printable_lines
 
-#: Rows of a table that are shown.
+#: Maximum number of rows in a table.
 SHOWN = 100
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table as HTML; rows beyond ``SHOWN`` are counted. Nothing in a cell is markup."""
+    """An HTML table; rows beyond ``SHOWN`` are counted. Cells are escaped."""
     all_rows = list(rows)
     lines = [_row("th", columns), *(_row("td", row) for row in all_rows[:SHOWN])]
     more = len(all_rows) - SHOWN
@@ -22,13 +22,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def part(head: str, *bodies: str, notes: Iterable[str] = ()) -> str:
-    """A heading, with markup below it and lines of notes, which are text."""
+    """An escaped heading, followed by HTML bodies and escaped notes."""
     below = "".join(f"<li>{shown(note)}</li>" for note in notes)
     return f"<div><p><b>{shown(head)}</b></p>{''.join(bodies)}{f'<ul>{below}</ul>' if below else ''}</div>"
 
 
 def shown(text: Any) -> str:
-    """Text as a part of a page."""
+    """Text escaped for a page."""
     return escape(printable_lines(str(text)))
 
 

@@ -1,4 +1,4 @@
-"""``tenonnx targets import``: target files from the tables that others measured."""
+"""``tenonnx targets import``: target files from measurements published by others."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tenonnx import Graph
     from tenonnx_optimize.cost_model import Costs
 
-#: Characters of a metadata entry that are printed.
+#: Maximum length of a printed metadata entry.
 LONGEST = 160
 
 
@@ -117,7 +117,7 @@ def command(
 
 
 def _chosen(listed: list[dict[str, Any]], nodes: Sequence[str], ops: Sequence[str]) -> list[dict[str, Any]]:
-    """The nodes of these names, or that compute these values, and those of these types; all where none is named."""
+    """The nodes with these names, of these values or of these op types; all if none are given."""
     if not nodes and not ops:
         return listed
     found = []
@@ -164,7 +164,7 @@ def _attributes(attributes: Mapping[str, Any]) -> str:
 
 
 def _say_whole(listed: Sequence[Mapping[str, Any]]) -> None:
-    """Print each node on lines of its own."""
+    """Print each node on several lines."""
     for node in listed:
         say(f"{node['op']}@{node['version']} {node['name']}".rstrip())
         rows = [("input", name or "-", "") for name in node["inputs"]]
@@ -233,14 +233,14 @@ def _say_head(data: dict[str, Any]) -> None:
 
 
 def _setting(value: Any) -> str:
-    """A setting in few words: what has a name goes by it."""
+    """Short text of a setting; objects with a name are represented by it."""
     if isinstance(value, list):
         return ", ".join(map(_setting, value))
     return str(value.get("name", value)) if isinstance(value, dict) else str(value)
 
 
 def _cut(text: str) -> str:
-    """The first line of a text, as far as it is not long; --json has all of it."""
+    """The first line of a text, truncated; --json has all of it."""
     first = text.strip().partition("\n")[0]
     return first if len(first) <= LONGEST else f"{first[:LONGEST]}..."
 

@@ -9,12 +9,12 @@ from tenonnx_cli.compare_models import Comparison
 from tenonnx_cli.output import plural
 from tenonnx_cli.printable import printable
 
-#: Rows of a kind of differences that are shown.
+#: Maximum number of rows for a kind of difference.
 ROWS = 20
 
 
 def markdown_of(found: Comparison, first: str, second: str) -> str:
-    """A heading with the verdict, a table of each output, and one of each kind of structural differences."""
+    """A heading with the verdict, a table of outputs, and one for each kind of structural difference."""
     lines = [f"### {_cell(second)}: {_cell(found.verification.verdict)}", ""]
     outputs = [
         (each.name, each.backend, f"{each.difference.absolute:.3g}", f"{each.difference.relative:.3g}", each.grade)
@@ -44,7 +44,7 @@ def _row(cells: Sequence[Any]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Text of a cell, in which no name of a file or a model ends it or begins markup."""
+    """Text of a cell, escaped so that names cannot end it or begin markup."""
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     text = printable(text).replace("\\", "\\\\")
     for mark in "|<>`*_[]":

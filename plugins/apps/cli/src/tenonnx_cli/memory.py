@@ -1,4 +1,4 @@
-"""Memory limit of a command, runtimes in C++ included."""
+"""Memory limit of a command, including native runtimes."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 _PERIOD = 0.05
 
-#: Bytes that the models of the command at work brought along.
+#: Bytes of the models of the running command.
 _brought = [0]
 
 
 def brought(amount: int) -> None:
-    """Let the command take more memory, for what a file holds."""
+    """Raise the memory limit of the command by a file's contents."""
     _brought[0] += amount
 
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """End the process where it grows by more than the limit ``memory``, and four times what was brought along.
+    """Kill the process if it grows by more than the limit ``memory`` plus four times the size of its models.
 
-    Nothing in the process could be asked to stop while a runtime is at work. Files are replaced whole or not at all.
+    Native code cannot be asked to stop. Files are replaced atomically, so none is damaged.
     """
     from tenonnx import limits
 

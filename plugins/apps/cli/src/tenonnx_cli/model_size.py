@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelSize:
-    """Counts of one model; ``bytes`` and ``multiplications`` are None where they are not known.
+    """Counts of one model; ``bytes`` and ``multiplications`` are None if unknown.
 
-    ``is_partial`` where the multiplications of some nodes are not known; ``sizes`` are those of symbols in them.
+    ``is_partial`` means that multiplications of some nodes are unknown; ``sizes`` are those assumed for symbols.
     """
 
     opsets: Mapping[str, int]
@@ -72,7 +72,7 @@ def model_size(
 
 
 def _file_bytes(file: str, graph: Graph) -> int | None:
-    """Bytes of a model file and of its data files, None for anything but a file."""
+    """Total size of a model file and its data files; None for anything but a file."""
     path = Path(file)
     if not path.is_file() or path.suffix.lower() not in (".onnx", ".safetensors"):
         return None
@@ -83,7 +83,7 @@ def _file_bytes(file: str, graph: Graph) -> int | None:
 
 
 def say_sizes(before: ModelSize, after: ModelSize) -> None:
-    """Print one line with nodes and bytes, then a table of all that changed."""
+    """Print one line with nodes and bytes, then a table of all changes."""
     line = f"{before.nodes:,} -> {after.nodes:,} nodes"
     if before.bytes is not None and after.bytes is not None:
         line += f", {' -> '.join(human_bytes(before.bytes, after.bytes))}"

@@ -1,4 +1,4 @@
-"""The nodes of a graph folded by the modules that they come from."""
+"""The nodes of a graph grouped by module."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tenonnx import Graph, Node
 
-#: The entry of a node in which the exporter of PyTorch lists its modules.
+#: Metadata key in which PyTorch's exporter lists the modules of a node.
 SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 @dataclass
 class Module:
-    """A module with what it holds: ``nodes`` counts those of modules inside, too."""
+    """A module and its contents: ``nodes`` includes those of nested modules."""
 
     name: str
     nodes: int = 0
@@ -29,7 +29,7 @@ class Module:
         return {"name": self.name, "nodes": self.nodes, "weights": self.weights, "ops": self.ops, "modules": inner}
 
     def rows(self, depth: int = 0) -> list[tuple[str, str, str, str]]:
-        """A row for each module: its name, nodes, parameters, and the ops that are directly in it."""
+        """A row for each module: its name, nodes, parameters, and its direct ops."""
         ops = ", ".join(f"{op} {count}" if count > 1 else op for op, count in self.ops.most_common(6))
         more = f" and {len(self.ops) - 6} more" if len(self.ops) > 6 else ""
         row = f"{'  ' * depth}{self.name}", f"{self.nodes:,}", f"{self.weights:,}", f"{ops}{more}"
@@ -37,7 +37,7 @@ class Module:
 
 
 def module_tree(graph: Graph) -> Module:
-    """The modules of a graph, in the order of their first nodes; a weight counts where it is read first."""
+    """The modules of a graph, in the order of their first nodes; a weight belongs to its first reader."""
     root, seen = Module(graph.name), set()
     for node in graph.nodes:
         sizes = 0
@@ -56,7 +56,7 @@ def module_tree(graph: Graph) -> Module:
 
 
 def module_path(node: Node) -> list[str]:
-    """The modules around a node: those that its exporter lists, else the parts of its name."""
+    """The modules that contain a node: those listed by the exporter, else the parts of its name."""
     listed = {entry.key: entry.value for entry in getattr(node.origin, "metadata_props", ())}.get(SCOPES)
     if listed is not None:
         try:

@@ -158,7 +158,7 @@ def _refuse(name: str, domain: str | None, parts: list[Part]) -> None:
 
 
 def _owner(name: str, domain: str | None, parts: list[Part]) -> str:
-    """Owner of the name of a package, its module, its domain or one of its entry points; empty where all are free."""
+    """Owner of a package's name, module, domain or entry points; empty if all are unused."""
     from tenonnx.tools import GROUPS, is_ours, plugins, provider
 
     words = _words(name, domain or "")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def paired_nodes(one: Graph, other: Graph) -> tuple[list[tuple[Node, Node]], int]:
-    """Nodes of the same op that compute the same value, and how many values of the second graph are paired."""
+    """Pairs of equal nodes, by the values that they compute, and the number of paired values of the second graph."""
     from tenonnx.extend.checks import corresponding
 
     same = corresponding(one, other)
@@ -27,7 +27,7 @@ def paired_nodes(one: Graph, other: Graph) -> tuple[list[tuple[Node, Node]], int
 
 
 def attribute_differences(pairs: list[tuple[Node, Node]]) -> list[dict[str, str]]:
-    """Attributes that nodes of the same op have otherwise; defaults count where they are not written."""
+    """Attributes that differ between paired nodes; unwritten ones count with their defaults."""
     from tenonnx.extend.transforms import same_attribute
 
     found = []
@@ -42,7 +42,7 @@ def attribute_differences(pairs: list[tuple[Node, Node]]) -> list[dict[str, str]
 
 
 def weight_differences(pairs: list[tuple[Node, Node]]) -> list[dict[str, Any]]:
-    """Weights of the same type that hold other numbers: where they differ most, and both numbers there."""
+    """Weights of the same type with different contents: the position of the largest difference, with both numbers."""
     found: dict[str, dict[str, Any]] = {}
     for ours, theirs in _weights(pairs):
         if ours.name not in found and (row := _difference(ours, theirs)) is not None:
@@ -82,7 +82,7 @@ def _difference(ours: Value, theirs: Value) -> dict[str, Any] | None:
 
 
 def _number(element: Any) -> Any:
-    """An element of an array as JSON has it: a number where it is a finite one, else text."""
+    """An element of an array as JSON: a number if finite, else text."""
     import numpy as np
 
     if np.asarray(element).dtype.kind in "iu":
@@ -98,7 +98,7 @@ def _title(node: Node) -> str:
 
 
 def _attributes(node: Node) -> Mapping[str, Any]:
-    """The written attributes with the defaults of the others, without subgraphs."""
+    """The complete attributes, with defaults, without subgraphs."""
     from tenonnx import Graph
     from tenonnx.extend import REQUIRED
     from tenonnx.extend.testing import signature_at

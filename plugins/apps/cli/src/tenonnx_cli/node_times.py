@@ -12,18 +12,18 @@ from typing import Any
 from tenonnx import Graph, InvalidCall, Node, PluginError
 from tenonnx.tools import NumpyProgram, backends
 
-#: Calls that are measured, after some that are not.
+#: Number of measured calls, after warm-up calls.
 CALLS = 20
 
-#: A graph, what it is fed with and how often: the seconds of each node, by its name, in each call.
+#: Function of a graph, feeds and a number of calls: seconds by node name, for each call.
 Measure = Callable[[Graph, Mapping[str, Any], int], list[dict[str, float]]]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTime:
-    """The median ``seconds`` of what a backend runs for ``node`` in a call.
+    """Median ``seconds`` per call of what a backend runs for ``node``.
 
-    ``node`` is None for what it runs under a name of its own, such as several nodes fused into one kernel.
+    ``node`` is None for a kernel with a name of its own, such as several fused nodes.
     """
 
     name: str
@@ -36,7 +36,7 @@ class NodeTime:
 
 
 def node_times(graph: Graph, feeds: Mapping[str, Any], backend: str, *, calls: int = CALLS) -> list[NodeTime]:
-    """The times of the nodes of ``graph``, the longest first; those that an op is expanded into count for its node.
+    """The times of the nodes of ``graph``, longest first; kernels of an expanded node are added up.
 
     Raises ``InvalidCall`` for a backend that does not measure nodes: its module has no ``node_seconds``.
     """
@@ -64,7 +64,7 @@ def measuring_nodes() -> list[str]:
 def _measuring() -> dict[str, Measure]:
     found: dict[str, Measure] = {"numpy": _numpy_seconds}
     for name, plugin in backends().items():
-        with suppress(PluginError):  # one that cannot be loaded measures nothing
+        with suppress(PluginError):  # a backend that fails to load measures nothing
             function = getattr(plugin.load(), "node_seconds", None)
             if function is not None:
                 found[name] = function
@@ -72,9 +72,9 @@ def _measuring() -> dict[str, Measure]:
 
 
 def _numpy_seconds(graph: Graph, feeds: Mapping[str, Any], calls: int) -> list[dict[str, float]]:
-    """The seconds of each node, by its name, in each of so many calls with the same feeds."""
+    """The seconds of each node by name, for each of ``calls`` calls with the same feeds."""
     program, measured = NumpyProgram(graph), []
-    for _ in range(2):  # the second call makes kernels for these shapes
+    for _ in range(2):  # the second call specializes kernels for these shapes
         program(feeds)
     for _ in range(calls):
         clock = _Clock()
@@ -84,7 +84,7 @@ def _numpy_seconds(graph: Graph, feeds: Mapping[str, Any], calls: int) -> list[d
 
 
 class _Clock:
-    """The seconds between steps, by the names of their nodes."""
+    """Adds up the seconds between steps by node name."""
 
     def __init__(self) -> None:
         self.spent: dict[str, float] = {}
@@ -97,7 +97,7 @@ class _Clock:
 
 
 def _owner(name: str, known: Mapping[str, Node]) -> str:
-    """The node of the graph that a name is of: what a node is expanded into is named after it, behind a slash."""
+    """The node of the graph to which a name belongs: nodes of an expansion are named after it, with a slash."""
     part = name
     while part not in known and "/" in part:
         part = part.rpartition("/")[0]

@@ -12,13 +12,13 @@ from tenonnx.tools import Change
 from tenonnx_cli import drawing
 from tenonnx_cli.html import part, table
 
-#: Facts, and items of a list, that are shown.
+#: Maximum number of facts, and of list items.
 LISTED = 50
 
 
 @singledispatch
 def to_html(thing: Any) -> str:
-    """A part of a page that shows ``thing``: its line, then its data as tables."""
+    """HTML fragment for ``thing``: its line, then its data as tables."""
     facts, tables = [], []
     for name, value in thing.to_dict().items():
         title = name.replace("_", " ")
@@ -34,7 +34,7 @@ def to_html(thing: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Data of a result in few words."""
+    """Short text of a result's data."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: ""}[value]
     if isinstance(value, float):
@@ -82,7 +82,7 @@ def to_html_register_3(verification: Verification) -> str:
 
 
 def _by_op(changes: Sequence[Change]) -> str:
-    """Outcomes of nodes as a table, those refused first, alike ones in one row."""
+    """Outcomes of nodes as a table, refused ones first, equal ones in one row."""
     counts = Counter((c.op, c.action, ", ".join(c.into), c.reason) for c in changes)
     ordered = sorted(counts.items(), key=lambda item: (item[0][1] != "refused", item[0][1] == "kept", -item[1]))
     rows = [(count, op.removeprefix("ai.onnx::"), action, into, why) for (op, action, into, why), count in ordered]

@@ -63,7 +63,7 @@ def command(name: str | None, domain: str | None, package: str | None, markdown:
 
 
 def _of_package(rows: list[dict[str, Any]], package: str) -> list[dict[str, Any]]:
-    """The ops of one package. Raises ``InvalidCall`` naming those that have any."""
+    """The ops of one package. Raises ``InvalidCall`` listing the packages with ops."""
     from tenonnx import InvalidCall
     from tenonnx.tools import normalized
 
@@ -90,7 +90,7 @@ def _attributes(row: dict[str, Any]) -> str:
 
 
 def _outputs(op: Op) -> list[str]:
-    """Outputs of an op by its schema, else by its function; none where only its rules know."""
+    """Outputs of an op by its schema, else by its function; empty if only rules know them."""
     import ast
     import textwrap
 
@@ -126,7 +126,7 @@ def _outputs(op: Op) -> list[str]:
 
 
 def _refuse(registry: Registry, name: str, domain: str | None, known: set[str]) -> None:
-    """Raise ``InvalidCall`` saying what there is instead."""
+    """Raise ``InvalidCall`` with the available alternatives."""
     from tenonnx import InvalidCall
     from tenonnx.tools import INTERNAL_DOMAIN, cure, did_you_mean
 
@@ -173,7 +173,7 @@ def _versions(since: int, before: int | None) -> str:
 
 
 def _default(value: Any) -> Any:
-    """The default of an attribute: a finite number as it is, anything else as text."""
+    """The default of an attribute: a finite number unchanged, anything else as text."""
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return value
     return "required" if value is inspect.Parameter.empty else repr(value)

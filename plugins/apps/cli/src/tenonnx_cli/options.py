@@ -25,7 +25,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 InputShapes = dict[str, tuple[int | str | None, ...]]
 FreeDims = dict[str, dict[int, str]]
 
-#: Names that systems have for standard input and output, which are ``-`` to a command.
+#: Device names of standard input and output, which are treated like ``-``.
 _STREAMS = {"/dev/stdin", "/dev/stdout", "/dev/fd/0", "/dev/fd/1"}
 
 
@@ -43,7 +43,7 @@ _AXIS = re.compile(r"\s*-?[0-9]{1,9}\s*")
 
 
 def _opsets(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> dict[str, int] | None:
-    """``13`` and ``com.microsoft=1`` as versions by domain."""
+    """Parse ``13`` and ``com.microsoft=1`` as versions by domain."""
     versions: dict[str, int] = {}
     for text in values:
         domain, _, version = text.rpartition("=")
@@ -54,7 +54,7 @@ def _opsets(ctx: click.Context, option: click.Parameter, values: Sequence[str]) 
 
 
 def names_like(example: str) -> Callable[[click.Context, click.Parameter, str | None], list[str] | None]:
-    """Parser of names with commas between, such as those of the example."""
+    """Parser of comma-separated names, such as those of the example."""
 
     def read(ctx: click.Context, option: click.Parameter, value: str | None) -> list[str] | None:
         names = None if value is None else [name.strip() for name in value.split(",")]
@@ -66,7 +66,7 @@ def names_like(example: str) -> Callable[[click.Context, click.Parameter, str | 
 
 
 def input_columns(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> dict[str, list[str]]:
-    """``x=age,income`` as the columns of a table that make an input."""
+    """Parse ``x=age,income`` as the table columns of an input."""
     found = {}
     for text in values:
         name, equals, names = text.partition("=")
@@ -88,7 +88,7 @@ columns_option = click.option(
 
 
 def parse_shapes(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> InputShapes:
-    """``x:1,batch,?`` as dims: numbers, symbols or expressions of them, and None."""
+    """Parse ``x:1,batch,?`` as dims: numbers, symbols or expressions, and None."""
     shapes: InputShapes = {}
     for text in values:
         name, colon, dims = text.rpartition(":")
@@ -106,7 +106,7 @@ def _dim(text: str) -> int | str | None:
 
 
 def _rules(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> None:
-    """Let ``load_model`` know the rules of the files."""
+    """Store the rules of the files for ``load_model``."""
     from tenonnx import InvalidCall
     from tenonnx.tools import rules_of
     from tenonnx_cli.code import loaded, telling
@@ -119,7 +119,7 @@ def _rules(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -
         ctx.meta.setdefault(RULES, []).extend(found)
 
 
-#: Where a command keeps the rules of files.
+#: Context key for the rules of files.
 RULES = "tenonnx.rules"
 
 rules_option = click.option(
@@ -135,25 +135,25 @@ rules_option = click.option(
 
 
 def model_argument(command: Decorated) -> Decorated:
-    """The model that a command reads, and ``--rules`` for that."""
+    """The argument for a model, with ``--rules``."""
     return click.argument("model", type=FILE, metavar="MODEL")(rules_option(command))
 
 
 def models_argument(command: Decorated) -> Decorated:
-    """The two models that a command reads, and ``--rules`` for these."""
+    """The arguments for two models, with ``--rules``."""
     both = click.argument("second", type=FILE, metavar="SECOND")(rules_option(command))
     return click.argument("first", type=FILE, metavar="FIRST")(both)
 
 
 def rules_given() -> dict[str, Any]:
-    """The argument ``rules`` of ``load``, where rules of files were given."""
+    """The argument ``rules`` of ``load``, if ``--rules`` was given."""
     context = click.get_current_context(silent=True)
     rules = None if context is None else context.meta.get(RULES)
     return {"rules": rules} if rules else {}
 
 
 def _free_dims(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> FreeDims:
-    """``image:0=batch,2=height`` as symbols by input and axis."""
+    """Parse ``image:0=batch,2=height`` as symbols by input and axis."""
     found: FreeDims = {}
     for text in values:
         name, colon, dims = text.rpartition(":")
@@ -166,7 +166,7 @@ def _free_dims(ctx: click.Context, option: click.Parameter, values: Sequence[str
 
 
 def _hooks(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> list[Any]:
-    """Functions of files, and names of hooks that packages offer."""
+    """Parse functions of files, and names of installed hooks."""
     if not values:
         return []
     found = []
@@ -181,7 +181,7 @@ def _hooks(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -
 
 
 def _contents(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> dict[str, Any]:
-    """``NAME=FILE.npy`` and ``NAME=VALUE`` in JSON as contents by name."""
+    """Parse ``NAME=FILE.npy`` and ``NAME=VALUE`` (JSON) as contents by name."""
     found: dict[str, Any] = {}
     for text in values:
         from tenonnx_cli.arrays import read_array
@@ -197,7 +197,7 @@ def _contents(ctx: click.Context, option: click.Parameter, values: Sequence[str]
 
 
 def _limits(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> float | dict[str, float] | None:
-    """``1e-3`` for all outputs and ``logits=1e-2`` for one; a number where no output is named."""
+    """Parse ``1e-3`` for all outputs and ``logits=1e-2`` for one; a number if no output is named."""
     found: dict[str, float] = {}
     for text in values:
         name, _, number = text.rpartition("=")
@@ -211,7 +211,7 @@ def _limits(ctx: click.Context, option: click.Parameter, values: Sequence[str]) 
     return found[""] if found.keys() == {""} else found or None
 
 
-#: By the kind of an option of a conversion, how click reads it.
+#: click's parameters for each kind of conversion option
 _KINDS: Mapping[str, Mapping[str, Any]] = {
     "flag": {"is_flag": True},
     "text": {},
@@ -233,9 +233,9 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 def config_options(
     *names: str, of: type[Any] | None = None, kinds: Mapping[str, Mapping[str, Any]] = _KINDS
 ) -> Callable[[Decorated], Decorated]:
-    """A decorator that gives a command options, in order: fields of a configuration, by default ``ConvertConfig``.
+    """Decorator that adds options to a command, in order: fields of a configuration, by default ``ConvertConfig``.
 
-    ``kinds`` says how click reads an option, by its kind.
+    ``kinds`` has click's parameters for each kind of option.
     """
     from tenonnx.tools import ConvertConfig, options_of
 
@@ -263,7 +263,7 @@ def _attributes(told: Option, default: Any, kinds: Mapping[str, Mapping[str, Any
 
 
 def gathered(name: str, kind: type[Any]) -> Callable[[Decorated], Decorated]:
-    """A decorator that hands a command the options which are fields of ``kind`` as one argument, ``name``."""
+    """Decorator that passes options which are fields of ``kind`` to a command as one argument ``name``."""
     own = [each.name for each in fields(kind)]
 
     def decorate(command: Decorated) -> Decorated:
@@ -278,7 +278,7 @@ def gathered(name: str, kind: type[Any]) -> Callable[[Decorated], Decorated]:
 
 
 def in_order(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
-    """One decorator of several options, which ``--help`` shows in this order."""
+    """Combine decorators of options, which ``--help`` shows in this order."""
 
     def decorate(command: Decorated) -> Decorated:
         for decorator in reversed(decorators):
@@ -298,12 +298,12 @@ def _be_quiet(ctx: click.Context, option: click.Parameter, wanted: bool) -> None
         verdict_alone(ctx)
 
 
-#: ``-q`` of a command whose first line is its verdict.
+#: ``-q`` for a command whose first line is its verdict
 quiet_option = click.option(
     "-q", "--quiet", is_flag=True, expose_value=False, callback=_be_quiet, help="Print the verdict alone."
 )
 
-#: ``-v`` of a command that lists many things, as ``verbose``.
+#: ``-v`` for a command with long lists, as ``verbose``
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="List everything, however long the lists are.")
 
 
@@ -322,13 +322,13 @@ seed_option = config_options("seed")
 exact_option = config_options("exact")
 overwrite_option = config_options("overwrite")
 
-#: How near numbers must be: ``--atol`` and ``--rtol``.
+#: tolerances: ``--atol`` and ``--rtol``
 tolerance_options = config_options("atol", "rtol")
 
-#: What a file may hold: ``--opset`` and ``--domains``.
+#: versions of a file: ``--opset`` and ``--domains``
 version_options = config_options("opset_version", "domains")
 
-#: Where to go: ``--opset``, ``--domains`` and ``--target``.
+#: destination: ``--opset``, ``--domains`` and ``--target``
 target_options = config_options("opset_version", "domains", "target")
 
 
@@ -359,9 +359,9 @@ def hook_option(command: Decorated) -> Decorated:
 
 
 class TransformingCommand(Command):
-    """A command with the options and flags of the transforms that packages offer; see ``transforms_given``."""
+    """A command with the options and flags of packages' transforms; see ``transforms_given``."""
 
-    #: The steps whose options the command does without.
+    #: steps whose options the command lacks
     without: Collection[str] = ()
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -380,25 +380,25 @@ class TransformingCommand(Command):
 
 
 class PlanningCommand(TransformingCommand):
-    """A command without the options of steps that only writing needs."""
+    """A command without the options of steps that are only needed for writing."""
 
     without = ("tidy", "message", "hooks", "verify", "verify_with", "write")
 
 
 def _transforms() -> list[Plugin]:
-    """The transforms that are a flag."""
+    """The transforms that are flags."""
     from tenonnx.tools import TRANSFORMS, has_options, plugins
 
     return [plugin for plugin in plugins(TRANSFORMS) if not has_options(plugin)]
 
 
 def _flags(plugin: Plugin) -> dict[str, None]:
-    """``--channels-first`` of ``channels_first``, and the name as it is."""
+    """``--channels-first`` for ``channels_first``, and the name unchanged."""
     return dict.fromkeys((f"--{plugin.name.replace('_', '-')}", f"--{plugin.name}"))
 
 
 class _Transform(click.Option):
-    """A flag whose help is what the transform says of itself first. It is imported for that alone."""
+    """A flag whose help is the first paragraph of the transform's docstring, which is imported only for that."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         from tenonnx import PluginError
@@ -421,18 +421,18 @@ def _plugin_of(option: click.Parameter) -> Plugin:
     return next(plugin for plugin in _transforms() if list(_flags(plugin)) == option.opts)
 
 
-#: Where a command keeps the names of the transforms whose flags were given.
+#: Context key for the names of requested transforms.
 _GIVEN = "tenonnx.transforms"
 
 
 def transforms_given() -> Sequence[str]:
-    """The names of the transforms whose flags were given."""
+    """The names of the requested transforms."""
     given: Sequence[str] = click.get_current_context().meta.get(_GIVEN, ())
     return given
 
 
 def common_sizes(one: Graph, other: Graph) -> InputShapes:
-    """The numbers that the second model demands where the first leaves a dim open."""
+    """Fixed sizes of the second model for dims that are dynamic in the first."""
     from tenonnx import TensorType
 
     theirs = {value.name: value.type for value in other.inputs}
@@ -446,14 +446,14 @@ def common_sizes(one: Graph, other: Graph) -> InputShapes:
 
 
 def note_unused(asked: Mapping[str, int] | None, domains: Collection[str]) -> None:
-    """Say which versions were asked for that no node of the result has a use for."""
+    """Print the requested versions of domains that the result does not use."""
     for domain in asked or ():
         if domain not in domains:
             complain(f'note: no node is of domain "{domain}", so its version is ignored')
 
 
 def loading_options(given: Sequence[str]) -> dict[str, Any]:
-    """Options ``NAME=VALUE`` of what reads a model; a value that is no JSON is text."""
+    """Parse options ``NAME=VALUE`` of a front end; a value that is not JSON is a string."""
     from tenonnx import InvalidCall
 
     found: dict[str, Any] = {}
@@ -470,7 +470,7 @@ def loading_options(given: Sequence[str]) -> dict[str, Any]:
 
 
 def load_model(path: str, *, trust: bool = False, **options: Any) -> Graph:
-    """The model that a command was given; a file whose code is run to read it must be trusted."""
+    """Load the model of a command; a file that runs code needs ``trust``."""
     from tenonnx import limits, load
     from tenonnx.tools import weight_bytes
     from tenonnx_cli.memory import brought
@@ -484,7 +484,7 @@ def load_model(path: str, *, trust: bool = False, **options: Any) -> Graph:
 
 
 def opened_for_reading(path: str) -> str | bytes:
-    """Open a model that was named on the command line for ``load`` and the like."""
+    """A model named on the command line, as an argument of ``load`` and the like."""
     if path.endswith(".py"):
         from tenonnx import InvalidCall
 
@@ -493,5 +493,5 @@ def opened_for_reading(path: str) -> str | bytes:
     return standard_input() if path == "-" else path
 
 
-#: ``--timeout`` of a command that compares.
+#: ``--timeout`` for a command that compares
 timeout_option = config_options("timeout")

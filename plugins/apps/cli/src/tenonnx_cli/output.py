@@ -15,32 +15,32 @@ from tenonnx_cli.wording import for_command_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: Seconds after which work is long.
+#: Seconds after which progress is shown.
 PATIENCE = 1.0
 
 
 def say(text: str = "", *, style: str = "") -> None:
-    """Print a line of the result, on a terminal in the style given."""
+    """Print a line of the result, with the style on a terminal."""
     _print(printable(text), style)
 
 
 def say_lines(text: str) -> None:
-    """Print lines of the result, in which no text of a file may be but such as is printable."""
+    """Print lines of the result, with text from files escaped."""
     _print(printable_lines(text))
 
 
-#: Whether the verdict was printed, behind which a quiet command prints nothing; empty for other commands.
+#: Whether the verdict was printed, after which a quiet command prints nothing; empty for other commands.
 _quiet: list[bool] = []
 
 
 def verdict_alone(ctx: click.Context) -> None:
-    """Print the first line of the result and no more, until the command ends."""
+    """Print only the first line of the result, until the command ends."""
     _quiet.append(False)
     ctx.call_on_close(_quiet.clear)
 
 
 def is_quiet() -> bool:
-    """Whether the verdict alone is printed."""
+    """Whether only the verdict is printed."""
     return bool(_quiet)
 
 
@@ -68,22 +68,22 @@ def complain(text: str, *, style: str = "yellow") -> None:
         click.echo(text, err=True)
 
 
-#: Longest beginning of a note, up to its colon, that is drawn as a label.
+#: Maximum length of a note's prefix, up to its colon, that is styled as a label.
 _LABEL = 24
 
 
 def is_drawn(stream: TextIO) -> bool:
-    """Whether tables have lines and fit the width: on a terminal, and where FORCE_COLOR is set."""
+    """Whether tables are drawn and fit to the width: on a terminal, or with FORCE_COLOR."""
     return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
 
 def in_color(stream: TextIO) -> bool:
-    """Whether text has colors: NO_COLOR turns them off, FORCE_COLOR on where the stream is no terminal."""
+    """Whether text has colors: NO_COLOR disables them, FORCE_COLOR enables them without a terminal."""
     return not os.environ.get("NO_COLOR") and is_drawn(stream)
 
 
 def _draw(stream: TextIO, text: str, style: str, rest: str = "") -> None:
-    """Print through rich, which is imported only here and for tables; it wraps no line."""
+    """Print with rich, imported lazily; lines are not wrapped."""
     from rich.console import Console
     from rich.text import Text
 
@@ -92,7 +92,7 @@ def _draw(stream: TextIO, text: str, style: str, rest: str = "") -> None:
 
 
 def complain_of_unused(path: str, names: Sequence[str]) -> None:
-    """Say what in a file of inputs is none."""
+    """Print the names in a file of inputs that are not inputs."""
     if names:
         complain(f"{printable(path)}: {printable(', '.join(names))} left out, as the model has no such input")
 
@@ -104,7 +104,7 @@ def say_json(data: Any) -> None:
 
 
 def say_table(rows: Sequence[Sequence[str]], headers: Sequence[str] = ()) -> None:
-    """Print rows in columns: by rich on a terminal, else one line each, padded with spaces."""
+    """Print rows in columns: with rich on a terminal, else as lines padded with spaces."""
     stream = _results[-1] if _results else sys.stdout
     if _quiet:
         return
@@ -129,21 +129,21 @@ def _say_rich(rows: Sequence[Sequence[str]], headers: Sequence[str], stream: Tex
     Console(file=stream, highlight=False).print(table)
 
 
-#: Where results are printed while stdout is stderr.
+#: the stream for results while a command writes its file to stdout
 _results: list[TextIO] = []
 
 
 def results_aside() -> None:
-    """Let results go to stderr, where the file that the command writes goes to stdout."""
+    """Redirect results to stderr, since the command writes its file to stdout."""
     _results.append(sys.stderr)
     click.get_current_context().call_on_close(_results.clear)
 
 
 def standard_output() -> BinaryIO:
-    """Standard output for a file called -. Raises ``InvalidCall`` for a terminal, and where it is closed."""
+    """Standard output for a file called -. Raises ``InvalidCall`` if it is a terminal or closed."""
     from tenonnx import InvalidCall
 
-    stdout = next((each for each in _results if each is not sys.stderr), sys.stdout)  # stdout may be aside
+    stdout = next((each for each in _results if each is not sys.stderr), sys.stdout)  # stdout may be redirected
     if sys.__stdout__ is None and stdout.name == os.devnull:
         raise InvalidCall("cannot write to standard output (-): it is closed", do="give -o FILE")
     if stdout.isatty():
@@ -155,9 +155,9 @@ def standard_output() -> BinaryIO:
 
 
 def standard_input(of: str = "the model") -> bytes:
-    """The bytes that are piped to a command, where a file called - is read, for what it is.
+    """The bytes piped to a command, for a file called -; ``of`` names its content for messages.
 
-    Raises ``InvalidCall`` where there are none, as for the second of two such files.
+    Raises ``InvalidCall`` if there are none, as for a second file called -.
     """
     from tenonnx import InvalidCall
 
@@ -169,9 +169,9 @@ def standard_input(of: str = "the model") -> bytes:
 
 
 def data_file(path: str) -> BinaryIO:
-    """A file of arrays or a table, from its beginning; - is what is piped to the command, as often as it is read.
+    """A file of arrays or a table, from its start; - is the piped input, which may be read repeatedly.
 
-    Raises ``InvalidCall`` for a folder, a pipe or a device, which would be waited for.
+    Raises ``InvalidCall`` for a folder, a pipe or a device, which would block.
     """
     import io
     from pathlib import Path
@@ -188,13 +188,13 @@ def data_file(path: str) -> BinaryIO:
     return io.BytesIO(held[_PIPED])
 
 
-#: Where a command keeps what was piped to it as data.
+#: Context key for piped data.
 _PIPED = "tenonnx.piped"
 
 
 @contextmanager
 def aside() -> Iterator[None]:
-    """Let what others print, in Python or not, go to stderr: stdout is for results."""
+    """Redirect prints of other code, native or Python, to stderr, as stdout is for results."""
     if _results:
         yield
         return
@@ -204,7 +204,7 @@ def aside() -> Iterator[None]:
         stack.callback(_results.clear)
         stack.callback(setattr, sys, "stdout", stdout)
         sys.stdout = sys.stderr
-        with suppress(OSError, ValueError, AttributeError):  # what takes their place may be no file
+        with suppress(OSError, ValueError, AttributeError):  # replaced streams may not be files
             if (stdout.fileno(), sys.stderr.fileno()) == (1, 2):
                 stdout.flush()
                 _results[-1] = stack.enter_context(os.fdopen(kept := os.dup(1), "w", encoding=stdout.encoding))
@@ -215,9 +215,9 @@ def aside() -> Iterator[None]:
 
 @contextmanager
 def one_document(of: str) -> Iterator[None]:
-    """Let what a command of a package prints reach stdout if it is JSON as a whole, else stderr.
+    """Forward the stdout of a package's command if it is a single JSON document, else to stderr.
 
-    Raises ``PluginError`` where it is not; where the command fails, what it printed goes to stderr.
+    Raises ``PluginError`` if it is not JSON; if the command fails, its output goes to stderr.
     """
     import io
     import json
@@ -226,7 +226,7 @@ def one_document(of: str) -> Iterator[None]:
 
     printed, end, text = io.BytesIO(), None, ""
     try:
-        with aside():  # what Python does not print
+        with aside():  # for native code
             outside = sys.stdout, _results[-1]
             sys.stdout = _results[-1] = io.TextIOWrapper(printed, "utf-8", newline="", write_through=True)
             try:
@@ -255,8 +255,8 @@ def one_document(of: str) -> Iterator[None]:
 
 @contextmanager
 def working(on: str) -> Iterator[None]:
-    """Show on a terminal's stderr what is being worked on, once it takes long. What others print goes to stderr."""
-    with aside():  # around what is shown, which also stands in the place of stdout
+    """Show on a terminal's stderr what is being done, once it takes long. Prints of other code go to stderr."""
+    with aside():  # outermost, since the progress display replaces stdout, too
         if sys.stderr.isatty():
             with _shown_late(on):
                 yield
@@ -283,9 +283,9 @@ def _shown_late(on: str) -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C end the process at once, as long work in another language would keep Python from hearing of it.
+    """Let Ctrl-C kill the process at once, since native code would delay Python's handler.
 
-    For work that writes nothing. A shell tells the exit code of the signal, which is that of an interruption here.
+    Only for work that writes nothing. The shell reports the signal's exit code, which is that of an interruption.
     """
     import signal
 
@@ -306,7 +306,7 @@ def _show_status(text: str) -> Any:
 
 
 def human_bytes(*sizes: int) -> list[str]:
-    """Sizes in the unit of the largest, which the last one names: ``97.6``, ``97.4 MiB``."""
+    """Sizes in the unit of the largest, which only the last one shows: ``97.6``, ``97.4 MiB``."""
     units = ["bytes", "KiB", "MiB", "GiB", "TiB"]
     power = min(max(max(sizes, default=0).bit_length() - 1, 0) // 10, len(units) - 1)
     texts = [f"{size / 1024**power:.1f}" if power else f"{size:,}" for size in sizes]
@@ -314,7 +314,7 @@ def human_bytes(*sizes: int) -> list[str]:
 
 
 def human_seconds(seconds: float) -> str:
-    """A time in its unit: ``65.4 µs``, ``25.5 s``."""
+    """A time with a suitable unit: ``65.4 µs``, ``25.5 s``."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from tenonnx import Graph
 
 
-#: A comma, or an equals sign, that a backslash does not make part of a name.
+#: Commas and equals signs without a preceding backslash.
 _COMMA, _EQUALS = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\)=")
 
 
 def names(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> Sequence[str]:
-    """Check that each text is of the form ``a,b``, for ``names_among``."""
+    """Check that each text has the form ``a,b``, for ``names_among``."""
     if not all(part.strip() for text in values for part in _COMMA.split(text)):
         raise click.BadParameter(f"{', '.join(values)!r} is not a list of names such as a,b", ctx, option)
     return values
 
 
 def names_among(known: Collection[str], texts: Sequence[str]) -> list[str]:
-    """Texts of the form ``a,b`` as one list of names. A text that is a ``known`` name is one, whatever is in it."""
+    """Split texts of the form ``a,b`` into names. A text that is a ``known`` name is not split."""
     return [
         name
         for text in texts
@@ -36,7 +36,7 @@ def names_among(known: Collection[str], texts: Sequence[str]) -> list[str]:
 
 
 def pairs(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> Sequence[str]:
-    """Check that each text is of the form ``old=new``, for ``pairs_among``."""
+    """Check that each text has the form ``old=new``, for ``pairs_among``."""
     for text in values:
         if not any(0 < each.start() < len(text) - 1 for each in _EQUALS.finditer(text)):
             raise click.BadParameter(f"{text!r} is not of the form old=new", ctx, option)
@@ -44,7 +44,7 @@ def pairs(ctx: click.Context, option: click.Parameter, values: Sequence[str]) ->
 
 
 def pairs_among(known: Collection[str], texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Texts of the form ``old=new`` as pairs: cut where that leaves a ``known`` name, or at the first equals sign."""
+    """Split texts of the form ``old=new``: where that yields a ``known`` name, else at the first equals sign."""
     found = []
     for text in texts:
         ends = [each.start() for each in _EQUALS.finditer(text) if 0 < each.start() < len(text) - 1]
@@ -54,12 +54,12 @@ def pairs_among(known: Collection[str], texts: Sequence[str]) -> list[tuple[str,
 
 
 def _plain(text: str) -> str:
-    """A name without the backslashes ahead of commas and equals signs."""
+    """A name with backslashes before commas and equals signs removed."""
     return re.sub(r"\\([,=])", r"\1", text)
 
 
 def renaming(graph: Graph, texts: Sequence[str]) -> dict[str, str]:
-    """Texts of the form ``old=new`` as a mapping. Raises ``InvalidCall`` for a name that comes twice on one side."""
+    """Texts of the form ``old=new`` as a mapping. Raises ``InvalidCall`` for a name that occurs twice on one side."""
     from tenonnx import InvalidCall
 
     found = pairs_among({value.name for value in graph.values()}, texts)
@@ -71,7 +71,7 @@ def renaming(graph: Graph, texts: Sequence[str]) -> dict[str, str]:
 
 
 def rename_all(graph: Graph, renamed: Mapping[str, str]) -> None:
-    """Give values other names, old to new; two may be exchanged."""
+    """Rename values; names may be swapped."""
     with graph.editing():
         values = {new: graph.find(old) for old, new in renamed.items()}
         for value in values.values():
@@ -81,7 +81,7 @@ def rename_all(graph: Graph, renamed: Mapping[str, str]) -> None:
 
 
 def output_file(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """A file that a model can be written to, if one is named; that is judged before anything is read."""
+    """Validate an output file, if there is one, before anything is read."""
     from tenonnx_cli.convert import check_output
 
     if value is not None:
@@ -89,7 +89,7 @@ def output_file(ctx: click.Context, option: click.Parameter, value: str | None) 
     return value
 
 
-#: ``-o FILE``, a model: - is standard output, as ``opened`` has it.
+#: ``-o FILE`` for a model; - is standard output, see ``opened``.
 output_option = click.option(
     "-o",
     "--output",
@@ -102,7 +102,7 @@ output_option = click.option(
 
 
 def opened(file: str) -> str | BinaryIO:
-    """Open a file that was named on the command line for ``export``."""
+    """A file named on the command line, as an argument of ``export``."""
     return standard_output() if file == "-" else file
 
 
@@ -120,7 +120,7 @@ def write(
     post_export_hooks: Sequence[Any] = (),
     training_state: bool = False,
 ) -> None:
-    """Write a model, made of the files ``inputs``, and say what it takes and gives."""
+    """Write a model made of the files ``inputs``, and print its interface."""
     from tenonnx import export
     from tenonnx_cli.convert import note_replaced
 

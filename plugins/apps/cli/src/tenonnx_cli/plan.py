@@ -25,7 +25,7 @@ from tenonnx_cli.source import SourceOptions, source_options
 if TYPE_CHECKING:
     from tenonnx import Graph
 
-#: What may be asked of the steps that are planned.
+#: Options that affect the planned steps.
 _OPTIONS = (
     "opset_version",
     "domains",
@@ -133,7 +133,7 @@ def command(
 
 
 def _sizes(graph: Graph, moved: Graph, shapes: InputShapes) -> list[ModelSize]:
-    """Sizes of the model as it is and as it would be, with multiplications where these can be counted."""
+    """Sizes of the model before and after, with multiplications if these can be counted."""
     from tenonnx.tools import find_extension
 
     costs = find_extension("costs") is not None
@@ -141,7 +141,7 @@ def _sizes(graph: Graph, moved: Graph, shapes: InputShapes) -> list[ModelSize]:
 
 
 def _helpful(graph: Graph, refused: int, options: dict[str, Any]) -> dict[str, int]:
-    """Accuracy options under which fewer nodes are refused, each with how many are left."""
+    """Accuracy options with which fewer nodes are refused, each with the number that remains."""
     from tenonnx.tools import plan
 
     found: dict[str, int] = {}
@@ -165,7 +165,7 @@ def _over_devices(
     as_json: bool,
     options: dict[str, Any],
 ) -> int:
-    """Arrays of each of several devices, and their exchanges."""
+    """Show the arrays of each device, and the communication between devices."""
     from tenonnx import InvalidCall, infer
     from tenonnx.tools import extension
 

@@ -52,7 +52,7 @@ def _list(check: bool, as_json: bool) -> int:
 
 
 def installed_plugins(check: bool) -> tuple[list[dict[str, Any]], list[str]]:
-    """All plugins as rows, and what is wrong with those that are not loaded."""
+    """All plugins as rows, and the problems of those that are not loaded."""
     import warnings
 
     from tenonnx import default_registry
@@ -69,7 +69,7 @@ def installed_plugins(check: bool) -> tuple[list[dict[str, Any]], list[str]]:
     )
 
     registry = default_registry()
-    with warnings.catch_warnings(action="ignore"):  # all of it is told below
+    with warnings.catch_warnings(action="ignore"):  # all of them are reported below
         registry.load_all()
         found = [p for group in GROUPS for p in plugins(group) if group != EXTENSIONS or not p.is_ours]
         rows = [_row(p, *_status(p, registry.failures.get(p))) for p in found]
@@ -86,14 +86,14 @@ def installed_plugins(check: bool) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _rules(plugin: Plugin) -> list[str]:
-    """The import rules of a plugin, in words."""
+    """Descriptions of a plugin's import rules."""
     from tenonnx.tools import rules_of
 
     return [f"{rule.title}, priority {rule.priority}" for rule in rules_of(plugin.load())]
 
 
 def _status(plugin: Plugin, failure: PluginError | None) -> tuple[str, str]:
-    """Whether a plugin can be loaded, and why not."""
+    """Whether a plugin can be loaded, and the reason if not."""
     from tenonnx import PluginError
 
     if failure is None and plugin.group != "tenonnx.ops":
@@ -118,7 +118,7 @@ def _row(plugin: Plugin, status: str, reason: str) -> dict[str, Any]:
 
 
 def _conflicts_of_rules() -> list[str]:
-    """Rules of different packages for the same nodes with one priority, in words."""
+    """Conflicts: rules of different packages for the same nodes with equal priority."""
     from tenonnx.extend.rules import installed_rules
 
     first: dict[Any, Any] = {}

@@ -1,10 +1,10 @@
-"""Escaping of text from files, so that it cannot steer a terminal or forge a line."""
+"""Escaping of text from files, so that it cannot control a terminal or forge lines."""
 
 from __future__ import annotations
 
 import re
 
-#: Controls, marks that turn the direction of text or are not seen, separators of lines, and what is no character.
+#: Control characters, bidirectional and invisible marks, line separators, and unassigned code points.
 _HIDDEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ufffe\uffff\U000e0000-\U000e007f"
@@ -15,12 +15,12 @@ _IN_A_LINE = re.compile(f"[{_HIDDEN}\ud800-\udfff\t\n]")
 
 
 def printable(text: str) -> str:
-    """``text`` as one line."""
+    """``text`` escaped as one line."""
     return _IN_A_LINE.sub(_escaped, text)
 
 
 def printable_lines(text: str) -> str:
-    """``text`` with its lines."""
+    """``text`` escaped, keeping its lines."""
     return _IN_LINES.sub(_escaped, text)
 
 

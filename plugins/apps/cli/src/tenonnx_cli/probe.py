@@ -1,4 +1,4 @@
-"""``tenonnx targets probe``: a target file measured by running single ops in a consumer."""
+"""``tenonnx targets probe``: measure a target file by running single ops in a consumer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx_cli.output import complain, plural, say, say_json, say_table, worki
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Words for outcomes, in the order of the summary.
+#: Descriptions of outcomes, in the order of the summary.
 _OUTCOMES = {
     "right": "computed rightly",
     "wrong": "computed wrongly",

@@ -1,4 +1,4 @@
-"""The program: its own commands, and those of plugins, each imported when it is run."""
+"""The program: built-in commands and those of plugins, each imported when it runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 import tenonnx
 from tenonnx_cli.trust import add_time_option
 
-#: Each is a module beside this one.
+#: Names of modules next to this one.
 COMMANDS = (
     "inspect",
     "check",
@@ -31,7 +31,7 @@ COMMANDS = (
     "version",
 )
 
-#: The help text: our commands, those of further packages too, by what they are for. None is imported for it.
+#: Sections of the help text, including commands of other packages, without imports.
 SECTIONS = {
     "Look at a model": {
         "inspect": "Show inputs, outputs, operators and weights; draw the graph.",
@@ -74,7 +74,7 @@ SECTIONS = {
     },
 }
 
-#: Plugins of this entry-point group are commands: a click command, or a function that adds one to the group given.
+#: Entry-point group of commands: a click command, or a function that adds commands to a given group.
 GROUP = "tenonnx.commands"
 
 
@@ -87,7 +87,7 @@ class CommandGroup(click.Group):
         return [*COMMANDS, *sorted({p.name for p in plugins(GROUP)} - set(COMMANDS))]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The names of commands, none of which is imported."""
+        """The names of commands, without imports."""
         about = {name: line for lines in SECTIONS.values() for name, line in lines.items()}
         names = (name for name in self.list_commands(ctx) if name.startswith(incomplete))
         return [CompletionItem(name, help=about.get(name)) for name in names]
@@ -95,7 +95,7 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with a suggestion where the name is mistyped."""
+        """As click does, with a suggestion for a mistyped name."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             from tenonnx.tools import did_you_mean
@@ -135,7 +135,7 @@ class CommandGroup(click.Group):
         return loaded
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by what they are for; those of others by the package that they come from."""
+        """List the commands by purpose; third-party ones by package."""
         from tenonnx.tools import plugins
 
         left = dict.fromkeys(self.list_commands(ctx), "")

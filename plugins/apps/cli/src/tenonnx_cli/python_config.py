@@ -1,4 +1,4 @@
-"""Settings of a file for Python."""
+"""Settings files for the Python interface."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tenonnx_cli.printable import printable
 if TYPE_CHECKING:
     from tenonnx import ConvertConfig
 
-#: Options of ``convert`` that change what is printed alone.
+#: Options of ``convert`` that only affect printing.
 _PRINTED = frozenset({"costs", "quiet", "verbose"})
 
 
 def read_config(path: str | os.PathLike[str], profile: str | None = None) -> ConvertConfig:
     """The options of ``tenonnx convert --config`` in a TOML file, for ``tx.convert(..., config=...)``.
 
-    They are in the table ``[tool.tenonnx.convert]`` of a pyproject.toml, ``[convert]`` of other files; those of
-    ``profile`` take precedence. Raises ``InvalidCall`` for a file that cannot be read, an unknown option or profile, a
-    value that the option does not take, and an option that tells how the source is read.
+    They are in the table ``[tool.tenonnx.convert]`` of a pyproject.toml, or ``[convert]`` of other files; those of
+    ``profile`` have priority. Raises ``InvalidCall`` for a file that cannot be read, an unknown option or profile, an
+    invalid value, and an option of reading the source.
     """
     from tenonnx import ConvertConfig
     from tenonnx.tools import given_config, step_options

@@ -1,4 +1,4 @@
-"""``module.py:make_model``: a model that a function of the user returns, and the options for reading it."""
+"""``module.py:make_model``: a model returned by a user's function, with options for reading it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def is_made(model: str) -> bool:
 
 
 class Made(NamedTuple):
-    """The graph of what a function returned, and what compares a graph with that itself, where its front end can."""
+    """The graph of a function's result, and the front end's function to compare with the source, if any."""
 
     graph: Graph
     verifier: Callable[..., Any] | None
 
 
 def made_options(command: Decorated) -> Decorated:
-    """``--example`` and the names of inputs, outputs and dims: how what a function makes is read, as ``reading``."""
+    """``--example`` and names of inputs, outputs and dims, which describe a function's result, as ``reading``."""
     options: list[Callable[[Any], Any]] = [
         click.option(
             "--example",
@@ -81,12 +81,12 @@ def made_options(command: Decorated) -> Decorated:
     return command
 
 
-#: Flags that are not called like the option of ``load`` that they give.
+#: Flags whose names differ from the option of ``load``.
 _FLAGS = {"simplify": "fold"}
 
 
 def check_reading(model: str, examples: Sequence[str], reading: Mapping[str, Any]) -> None:
-    """Raise ``InvalidCall`` where how to read what a function makes was said of a file."""
+    """Raise ``InvalidCall`` for options of functions that are given for a file."""
     given = ["--example"] if examples else []
     given += [f"--{_FLAGS.get(name, name).replace('_', '-')}" for name, value in reading.items() if value is not None]
     if given and not is_made(model):
@@ -98,7 +98,7 @@ def check_reading(model: str, examples: Sequence[str], reading: Mapping[str, Any
 
 
 def load_made(model: str, examples: Sequence[str], seed: int, reading: Mapping[str, Any] | None = None) -> Made:
-    """Result of the function ``FILE.py:NAME``, as a graph. The file is run: it is code that the user trusts."""
+    """Load the result of ``FILE.py:NAME`` as a graph. The file is executed as code that the user trusts."""
     from tenonnx import Graph
     from tenonnx.tools import generate_feeds, load_and_verifier
     from tenonnx_cli.arrays import read_array
@@ -130,7 +130,7 @@ def load_made(model: str, examples: Sequence[str], seed: int, reading: Mapping[s
 
 
 def _parsed(text: str) -> tuple[str, tuple[int, ...], dict[int, str]]:
-    """``int64:batch=2,16`` as element type, sizes, and the names of axes that vary."""
+    """Parse ``int64:batch=2,16`` as element type, sizes, and names of dynamic axes."""
     from tenonnx import DType
 
     dtype, _, dims = text.rpartition(":")

@@ -7,12 +7,12 @@ from typing import Any
 
 from tenonnx_cli.output import say, say_table
 
-#: The shares of the elements whose differences are told.
+#: Reported quantiles.
 SHARES = (0.5, 0.9, 0.99, 0.999, 1.0)
 
 
 def quantiles(actual: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """By output and share, the absolute difference that so many elements do not exceed. NaN equals NaN."""
+    """Quantiles of absolute differences, by output and share of elements. NaN equals NaN."""
     import numpy as np
 
     found = {}

@@ -1,4 +1,4 @@
-"""Contents for the inputs that a command is not given."""
+"""Random contents for missing inputs of a command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx_cli.printable import printable
 def complete(
     graph: Graph, program: Program, given: Mapping[str, Any], seed: int, input_shapes: InputShapes
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """All feeds, what is not given made up in the sizes of what is, and what ``program`` makes of them."""
+    """All feeds, completed with random inputs of matching sizes, and the outputs of ``program``."""
 
     def run(made: Mapping[str, Any]) -> dict[str, Any]:
         feeds = {**made, **given}

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
     from tenonnx.tools import Type
 
-#: Lines that are printed of one output.
+#: Maximum number of lines printed of one output.
 MOST_LINES = 8
 
-#: Characters that are printed of one text.
+#: Maximum number of characters printed of one string.
 LONGEST_SHOWN = 200
 
-#: Characters of a tensor of texts that are written out in JSON.
+#: String tensors with more characters are not included in JSON.
 MOST_CHARACTERS = 1_000_000
 
-#: Tensors of more elements are described in JSON, not written out; -o writes everything.
+#: Tensors of more elements are only described in JSON; -o writes everything.
 LARGEST_SHOWN = 1000
 
 
@@ -110,7 +110,7 @@ def command(
 
 
 def _note_lost(results: Mapping[str, Any]) -> None:
-    """Say which outputs hold numbers that are none."""
+    """Print the names of outputs that contain NaN or infinities."""
     import numpy as np
 
     from tenonnx import TensorType
@@ -126,7 +126,7 @@ def _note_lost(results: Mapping[str, Any]) -> None:
 
 
 def _as_declared(contents: Any, kind: Type | None) -> Any:
-    """The contents with the entries of maps in the element type of the graph's output: runtimes return floats."""
+    """Contents with map values in the element type of the graph's output, as runtimes return Python floats."""
     import numpy as np
 
     from tenonnx import MapType, SequenceType, TensorType
@@ -155,7 +155,7 @@ def _text(contents: Any) -> str:
 
 
 class Short(reprlib.Repr):
-    """Writes out the beginning of sequences, maps and texts alone."""
+    """Truncates sequences, maps and strings."""
 
     maxlist = maxdict = 100
     maxstring = maxother = LONGEST_SHOWN
@@ -183,12 +183,12 @@ def _to_json(contents: Any) -> Any:
 
 
 def _characters(array: Any) -> bool:
-    """Whether an array holds no more text than is written out."""
+    """Whether an array has at most ``MOST_CHARACTERS`` characters."""
     return bool(array.dtype.kind != "O" or sum(map(len, map(str, array.reshape(-1)))) <= MOST_CHARACTERS)
 
 
 def _values(array: Any) -> Any:
-    if array.dtype.isbuiltin != 1 and array.dtype.kind != "O":  # types that JSON cannot have, such as bfloat16
+    if array.dtype.isbuiltin != 1 and array.dtype.kind != "O":  # types that JSON lacks, such as bfloat16
         array = array.astype("float64")
     if array.dtype.kind == "c":
         array = array.astype(str)

@@ -1,4 +1,4 @@
-"""Options of reading a model, from a file that may need trust or by a function of a Python file."""
+"""Options of reading a model, from a file that may need trust or a function of a Python file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SourceOptions:
     loading: Sequence[str]
 
     def read(self, model: str, seed: int) -> Made:
-        """The graph, and what compares another with the source. Python files of ``--load`` run first."""
+        """Load the graph and the function to compare with the source. Python files of ``--load`` run first."""
         reading = {
             "dims": self.dims,
             "task": self.task,
@@ -44,7 +44,7 @@ class SourceOptions:
         return Made(load_model(model, trust=self.trust, **given), None)
 
 
-#: The options of a command that reads a model from wherever it comes, which gets them as ``source``.
+#: Options of a command that reads a model from any source, passed as ``source``.
 source_options = in_order(
     made_options,
     click.option(

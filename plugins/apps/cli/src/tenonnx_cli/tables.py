@@ -12,17 +12,17 @@ import numpy as np
 from tenonnx import InvalidCall
 from tenonnx.tools import import_optional, write_bytes
 
-#: What a spreadsheet begins a formula with.
+#: Characters with which spreadsheets begin a formula.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
-#: How the other kind of table is called.
+#: Suffix of the other table format.
 PARQUET = ".parquet"
 
 
 def write_table(path: str, results: Mapping[str, Any]) -> None:
-    """Write outputs as a CSV or Parquet file with a row for each sample; whole or not at all.
+    """Write outputs to a CSV or Parquet file with a row for each sample, atomically.
 
-    Several numbers of a sample are columns ``name[0]``, ``name[1]`` ...; maps are columns ``name[key]``. Raises
+    Several numbers of a sample become columns ``name[0]``, ``name[1]`` ...; maps become columns ``name[key]``. Raises
     ``InvalidCall`` for outputs that do not have one entry for each sample.
     """
     columns: dict[str, Sequence[Any]] = {}
@@ -47,7 +47,7 @@ def _csv(columns: Mapping[str, Sequence[Any]]) -> bytes:
 
 
 def _harmless(field: Any) -> Any:
-    """A text as no spreadsheet takes it for a formula: behind an apostrophe, which such programs do not show."""
+    """Prefix text with an apostrophe if a spreadsheet would take it for a formula; spreadsheets hide the apostrophe."""
     return f"'{field}" if isinstance(field, str) and field.startswith(_FORMULAS) else field
 
 

@@ -1,4 +1,4 @@
-"""``tenonnx targets``: the runtimes and converters that have a name."""
+"""``tenonnx targets``: the named runtimes and converters."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def _unknown_ops(runtime: Target) -> list[str]:
-    """The listed ops of a plugin's file that neither the specification has nor a package that serves their domain.
+    """The ops listed in a plugin's file that neither the specification nor a package of their domain has.
 
-    Of a domain that a package covers in part, such as com.microsoft, nothing can be said.
+    Domains that packages cover only partially, such as com.microsoft, are not checked.
     """
     import onnx
 
@@ -35,7 +35,7 @@ def _unknown_ops(runtime: Target) -> list[str]:
 
 
 class _TargetsCommand(Command):
-    """A command of one argument, in whose place the name of one of ``commands`` may stand."""
+    """A command with one argument, which may be the name of one of ``commands``."""
 
     commands = MappingProxyType({str(each.name): each for each in (probe, import_targets)})
 

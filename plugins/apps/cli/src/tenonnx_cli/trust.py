@@ -1,4 +1,4 @@
-"""Trust in the file that a command reads, and the time that it may take: ``--trust``, ``--load``, ``--timeout``."""
+"""Trust in the file of a command, and its time limit: ``--trust``, ``--load``, ``--timeout``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import click
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-#: Where the context of a command holds the options of ``load`` that trust a file.
+#: Context key for options of ``load`` that trust a file.
 TRUST = "tenonnx.trust"
 
-#: Where it holds the Python files that ran first.
+#: Context key for the Python files that ran first.
 PYTHON_FILES = "tenonnx.python_files"
 
-#: Seconds that a file of strangers gets where no other time is given.
+#: Default time limit for untrusted files, in seconds.
 UNTRUSTED_SECONDS = 60.0
 
 
@@ -47,19 +47,19 @@ def trust_options(command: _Command) -> _Command:
 
 
 def trust_given() -> dict[str, Any]:
-    """The options of ``load`` that trust a file, where ``--trust`` was given."""
+    """The options of ``load`` that trust a file, if ``--trust`` was given."""
     context = click.get_current_context(silent=True)
     return {"trust": True} if context is not None and context.meta.get(TRUST) else {}
 
 
 def time_option() -> click.Option:
-    """``--timeout`` of a command that may take as long as it likes by default."""
+    """``--timeout`` for a command without a default time limit."""
     kind = click.FloatRange(min=0, min_open=True)
     return click.Option(["--timeout"], type=kind, metavar="SECONDS", help="Stop after this many seconds.")
 
 
 def add_time_option(command: click.Command) -> click.Command:
-    """Add ``--timeout`` to a command, and to those of a group, unless it has such an option."""
+    """Add ``--timeout`` to a command, or to those of a group, unless it has such an option."""
     for inner in command.commands.values() if isinstance(command, click.Group) else ():
         add_time_option(inner)
     callback = command.callback
@@ -77,7 +77,7 @@ def add_time_option(command: click.Command) -> click.Command:
 
 
 def in_time(seconds: float | None) -> AbstractContextManager[Any]:
-    """A limit of the time that a command takes; None is no limit."""
+    """Time limit of a command; None means no limit."""
     from tenonnx_cli.deadline import not_finished, within
 
     return nullcontext() if seconds is None else within(seconds, not_finished)

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 def said_of_inputs(given: bool, seed: int) -> str:
-    """Description of the inputs, in words."""
+    """Description of the inputs."""
     return "the inputs given" if given else f"random inputs (seed {seed})"
 
 
 def has_passed(found: Verification | None) -> bool | None:
-    """Whether the outputs are as near as they need to be; None where no output was compared."""
+    """Whether all outputs match; None if no output was compared."""
     if found is None or (found.equal and not found.outputs):
         return None
     return found.equal
 
 
 def said_verdict(found: Verification | None, compared_with: str, given: str) -> str:
-    """The verdict, and the original, in one line."""
+    """The verdict and the reference, in one line."""
     if found is None or has_passed(found) is None:
         return "not verified"
     if not found.equal:
@@ -38,7 +38,7 @@ def said_verdict(found: Verification | None, compared_with: str, given: str) -> 
 
 
 def oracle(found: Verification, source: str) -> str:
-    """Origin of the expected outputs, as the user knows it: a framework, or the original file in its runtimes."""
+    """Name of the reference: a framework, or the original file in its runtimes."""
     from tenonnx.tools import backends
 
     where = " and ".join(_backends(found))
@@ -49,12 +49,12 @@ def oracle(found: Verification, source: str) -> str:
 
 
 def _backends(found: Verification) -> list[str]:
-    """The backends that outputs were computed on."""
+    """The backends on which outputs were computed."""
     return list(dict.fromkeys(each.backend for each in found.outputs))
 
 
 def given_of(found: Verification, given: str) -> str:
-    """The inputs in words, with the further runs, and what none of them entered."""
+    """Description of the inputs, with the additional runs, and the regions that none entered."""
     runs = dict.fromkeys([*(run.feeds for run in found.runs[1:]), *(each.run for each in found.outputs)])
     others = ", ".join(filter(None, runs))
     said = f"{given}, and at {others}" if others else given
@@ -62,14 +62,14 @@ def given_of(found: Verification, given: str) -> str:
 
 
 def say_verdict(text: str, found: Verification | None) -> None:
-    """Print a verdict: green where all is verified, yellow where something is not, red where something differs."""
+    """Print a verdict: green if all is verified, yellow if something is not, red if something differs."""
     passed = has_passed(found)
     good = found is not None and found.verified
     say(text, style="red" if passed is False else "green" if good else "yellow")
 
 
 def say_comparison(report: Report, source: str, changes: Sequence[str], *, verbose: bool = False) -> None:
-    """Print how far each output is from the original, and how far from the source where that was to change."""
+    """Print the differences from the original, and from the source if changes were intended."""
     if report.verification is None:
         return
     say_differences(report.verification, verbose=verbose)
@@ -85,7 +85,7 @@ def say_comparison(report: Report, source: str, changes: Sequence[str], *, verbo
 
 
 def _of_other_kinds(found: Verification) -> list[Any]:
-    """The outputs that are of another kind or shape, so that there are no numbers to tell."""
+    """The outputs with different types or shapes, for which there are no numeric differences."""
     return [each for each in found.outputs if not each.equal and not each.difference.absolute]
 
 
@@ -119,5 +119,5 @@ def _size(output: Any) -> tuple[bool, float]:
     return not output.equal, output.difference.absolute
 
 
-#: Of so many outputs the differences are printed without -v.
+#: Maximum number of outputs whose differences are printed without -v.
 _OUTPUTS = 20

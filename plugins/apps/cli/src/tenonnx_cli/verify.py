@@ -86,7 +86,7 @@ def command(
 
 
 def _is_same_file(one: str, other: str) -> bool:
-    """Whether two paths, or two functions of Python files, are one model."""
+    """Whether two paths, or two functions of Python files, are the same model."""
     if one == other:
         return True
     paths = Path(one), Path(other)

@@ -1,4 +1,4 @@
-"""A graph as a drawing: for Graphviz, as SVG in a layout of our own, and as a part of a page."""
+"""Drawing graphs: for Graphviz, as SVG with a layout of our own, and as HTML."""
 
 from tenonnx_cli.drawing.dot import to_dot
 from tenonnx_cli.drawing.outline import automatic, group_keys, path_of, subgraphs

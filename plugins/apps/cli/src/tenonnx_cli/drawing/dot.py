@@ -1,4 +1,4 @@
-"""A graph in the language of Graphviz."""
+"""A graph in the DOT language of Graphviz."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx_cli.printable import printable, printable_lines
 
 
 def to_dot(graph: Graph) -> str:
-    """``graph`` in the language of Graphviz, nested graphs as clusters."""
+    """``graph`` in the DOT language, with nested graphs as clusters."""
     lines = ["digraph {", "  node [shape=box, fontname=sans-serif]; rankdir=TB;"]
     numbers: dict[Value | Node, str] = {}
     lines += _lines(graph, numbers, "  ")
@@ -29,7 +29,7 @@ def _lines(graph: Graph, numbers: dict[Value | Node, str], indent: str) -> Itera
         yield f"{indent}{numbers[node]} [label={_quoted(short(node.op_type))}, tooltip={_quoted(title)}];"
         yield from _edges((value for value in node.uses if not value.is_constant), numbers, numbers[node], indent)
         for place, (_, inner) in enumerate(subgraphs(node)):
-            cluster = f"cluster_{numbers[node]}_{place}"  # also of graphs without a box of their own
+            cluster = f"cluster_{numbers[node]}_{place}"  # a unique name also without a box
             yield f"{indent}subgraph {cluster} {{ label={_quoted(f'{short(node.op_type)}: {inner.name}')};"
             for outer, stand_in in zip(node.captures, inner.captures, strict=False):
                 numbers[stand_in] = numbers.get(outer.producer or outer, numbers[node])

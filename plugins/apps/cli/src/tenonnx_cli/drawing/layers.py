@@ -1,7 +1,7 @@
-"""Boxes and lines on a plane, from above to below: a layered layout, after Sugiyama.
+"""Layered graph drawing from top to bottom, after Sugiyama.
 
-Each box gets a layer below those that it reads, lines that pass layers get a place in each, the order within layers is
-chosen so that lines cross little, and places then so that lines are straight.
+Each box is assigned to a layer below its inputs; edges that cross layers get a position in each; the order within
+layers minimizes crossings; then positions are chosen that straighten edges.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-#: Between boxes of one layer, and between layers.
+#: Distance between boxes of one layer, and between layers.
 GAP, LAYER_GAP = 22.0, 40.0
 
-#: The room of a line that passes a layer.
+#: Width of an edge that passes a layer.
 PASSING = 10.0
 
-#: Between the ends of lines at one box, at most.
+#: Maximum distance between the ends of edges at one box.
 ENDS = 16.0
 
-#: A line that would take part in more layers than this, all lines together, is drawn without places of its own.
+#: Maximum total number of layers that edges pass; further edges get no positions in layers.
 MOST_PASSING = 60_000
 
-#: How straight lines want to be: between boxes, from a box into a passage, within one.
+#: Weights of straightness for edge segments: between boxes, from a box into a passage, within a passage.
 _STRAIGHT = (1.0, 2.0, 8.0)
 
 
 @dataclass(slots=True)
 class Line:
-    """From the box of one number to that of another; those of one ``bundle`` of a source share their way.
+    """Edge between two boxes, given by index; edges of a source with the same ``bundle`` share their route.
 
-    ``leaves`` and ``enters`` are places at the boxes, from their middles, or None where the layout chooses.
+    ``leaves`` and ``enters`` are offsets from the centers of the boxes, or None for automatic ones.
     """
 
     source: int
@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(slots=True)
 class _Vertex:
-    """A box, or the place where a bundle of lines passes a layer."""
+    """A box, or the position at which a bundle of edges passes a layer."""
 
     width: float
     height: float
@@ -58,7 +58,7 @@ class _Vertex:
 
 @dataclass(slots=True)
 class Arrangement:
-    """The middles and tops of boxes, and the extent of all."""
+    """Centers and tops of boxes, and the total extent."""
 
     middles: list[float]
     tops: list[float]
@@ -72,9 +72,9 @@ def arrange(
     first: Sequence[int] = (),
     last: Sequence[int] = (),
 ) -> Arrangement:
-    """Places for boxes of these sizes, and the points of lines, which lead from a box to one of a larger number.
+    """Positions for boxes of these sizes, and points of edges, which lead to boxes of larger index.
 
-    Boxes of ``first`` and ``last`` are at the rims. Points are ends of curves that begin and end downwards.
+    Boxes in ``first`` and ``last`` are placed at the borders. Points are ends of curves with vertical tangents.
     """
     vertices = [
         _Vertex(width, height, layer, True)
@@ -100,7 +100,7 @@ def arrange(
 
 
 def _layers(count: int, lines: Sequence[Line], first: Sequence[int], last: Sequence[int]) -> list[int]:
-    """The layer of each box: below all that it reads, and near to what reads it where that makes lines shorter."""
+    """The layer of each box: below its inputs, and near its consumers if that shortens edges."""
     sources: list[list[int]] = [[] for _ in range(count)]
     targets: list[list[int]] = [[] for _ in range(count)]
     for line in lines:
@@ -109,7 +109,7 @@ def _layers(count: int, lines: Sequence[Line], first: Sequence[int], last: Seque
     rim = set(first)
     start = 1 if rim else 0
     layer = [0] * count
-    constant = [False] * count  # read no input of the graph, and nothing that does
+    constant = [False] * count  # reads no graph input, directly or indirectly
     for box in range(count):
         if box not in rim:
             layer[box] = max((layer[s] + 1 for s in sources[box]), default=start)
@@ -126,7 +126,7 @@ def _layers(count: int, lines: Sequence[Line], first: Sequence[int], last: Seque
 
 
 def _ways(vertices: list[_Vertex], lines: Sequence[Line]) -> list[list[_Vertex]]:
-    """The places that each line passes; these are added to the vertices, and all are connected."""
+    """Add vertices where edges pass layers, and connect all; returns the vertices of each edge."""
     shared: dict[tuple[int, int], list[_Vertex]] = {}
     ways: list[list[_Vertex]] = []
     added = 0
@@ -161,7 +161,7 @@ def _connect(upper: _Vertex, lower: _Vertex, weight: float) -> None:
 
 
 def _order(rows: list[list[_Vertex]]) -> None:
-    """Sort each layer by the middles of what it is connected with above and below, in turns."""
+    """Sort each layer by barycenters of neighbors above and below, alternately."""
     for row in rows:
         row.sort(key=lambda v: v.order)
         for place, vertex in enumerate(row):
@@ -174,7 +174,7 @@ def _order(rows: list[list[_Vertex]]) -> None:
                 continue
             for place, vertex in enumerate(row):
                 near = vertex.above if down else vertex.below
-                if len(near) == 1:  # nearly all, where lines are long
+                if len(near) == 1:  # most vertices, if edges are long
                     vertex.x = near[0][0].order
                 else:
                     vertex.x = sum(v.order for v, _ in near) / len(near) if near else place
@@ -187,7 +187,7 @@ def _order(rows: list[list[_Vertex]]) -> None:
 
 
 def _straighten(rows: list[list[_Vertex]]) -> None:
-    """Move vertices below and above what they are connected with, as far as the order allows."""
+    """Move vertices towards their neighbors in other layers, as far as the order allows."""
     offsets = [_offsets(row) for row in rows]
     for row, offset in zip(rows, offsets, strict=True):
         for vertex, x in zip(row, offset, strict=True):
@@ -209,7 +209,7 @@ def _straighten(rows: list[list[_Vertex]]) -> None:
 
 
 def _offsets(row: list[_Vertex]) -> list[float]:
-    """How far the middle of each is from that of the first at least."""
+    """Minimum distance of each center from the first."""
     offsets = [0.0] * min(len(row), 1)
     for before, vertex in pairwise(row):
         offsets.append(offsets[-1] + (before.width + vertex.width) / 2 + (_gap(before) + _gap(vertex)) / 2)
@@ -221,8 +221,8 @@ def _gap(vertex: _Vertex) -> float:
 
 
 def _place(row: list[_Vertex], offsets: list[float], wanted: list[float], weights: list[float]) -> None:
-    """The places nearest to those wanted, in order and apart: an isotonic regression, by pooling of neighbors."""
-    pools: list[tuple[float, float, int]] = []  # of neighbors at one place: where, weight, how many
+    """Positions nearest to ``wanted``, in order and with minimum distances: isotonic regression by pooling."""
+    pools: list[tuple[float, float, int]] = []  # pools of neighbors at one position: position, weight, count
     for offset, where, weight in zip(offsets, wanted, weights, strict=True):
         where, many = where - offset, 1
         while pools and pools[-1][0] > where:
@@ -238,7 +238,7 @@ def _place(row: list[_Vertex], offsets: list[float], wanted: list[float], weight
 
 
 def _stack(rows: list[list[_Vertex]]) -> list[float]:
-    """Let layers follow each other; the tops of them, and of what would follow."""
+    """Stack the layers; returns their tops, and the bottom."""
     tops, top = [], 0.0
     for row in rows:
         height = max((v.height for v in row), default=0.0)
@@ -275,7 +275,7 @@ def _route(
 
 
 def _spread_ends(vertices: list[_Vertex], lines: Sequence[Line], ways: list[list[_Vertex]]) -> None:
-    """Choose where lines leave and enter boxes, in the order of where they come from and go to."""
+    """Choose where edges leave and enter boxes, sorted by the positions of their other ends."""
     leaving: dict[int, dict[int, list[tuple[Line, float]]]] = {}
     entering: dict[int, list[tuple[float, Line]]] = {}
     for line, way in zip(lines, ways, strict=True):
@@ -301,7 +301,7 @@ def _spread(count: int, width: float) -> list[float]:
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Without points between two straight pieces, or of no length."""
+    """Points without those between two straight pieces, and without duplicates."""
     kept = [points[0]]
     for before, point in enumerate(points[1:]):
         following = points[before + 2] if before + 2 < len(points) else None

@@ -1,4 +1,4 @@
-"""The outline of a drawing: nodes, groups by paths of names, subgraphs, open or closed."""
+"""Outline of a drawing: nodes, groups by paths of names, and subgraphs, open or closed."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from tenonnx.extend import Constant
 from tenonnx.tools import Op
 from tenonnx_cli.drawing.text import short
 
-#: Elements that are drawn where nobody says what is open.
+#: Default maximum number of elements to draw.
 BUDGET = 160
 
-#: Lines about a node: its weights and attributes.
+#: Maximum number of lines on a node's weights and attributes.
 MOST_FACTS = 4
 
-#: Elements of a constant that are written out.
+#: Maximum number of elements of a constant to print.
 _FEW = 4
 
-#: Groups inside each other.
+#: Maximum nesting depth of groups.
 _DEEPEST = 12
 
-#: Where the exporter of PyTorch notes the modules that a node is of, as a list, and what is read of it.
+#: Metadata key in which PyTorch's exporter lists the modules of a node, and the maximum length that is parsed.
 _SCOPES, _LONGEST_SCOPES = "pkg.torch.onnx.name_scopes", 4000
 
 
 @dataclass(slots=True, eq=False)
 class Element:
-    """A box: a node, an input or output, a group of nodes, or where a line enters or leaves an open group.
+    """A box: a node, an input or output, a group, or the point where an edge crosses an open group's border.
 
-    ``key`` is the way to it: ``n3`` is the fourth node, ``n3/then_branch/n0`` the first of a subgraph of it, and ``g:``
-    leads to a group. ``inside`` is what is drawn in it.
+    ``key`` is its path: ``n3`` is the fourth node, ``n3/then_branch/n0`` the first of a subgraph in it, and ``g:``
+    begins a group. ``inside`` is drawn within it.
     """
 
     key: str
@@ -53,7 +53,7 @@ class Element:
 
 @dataclass(slots=True, eq=False)
 class Link:
-    """A value on its way between two elements of a scope, or to and from the rim of that."""
+    """A value between two elements of a scope, or between an element and the scope's border."""
 
     source: Element
     target: Element
@@ -63,7 +63,7 @@ class Link:
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """Elements that are laid out together, with the lines between them. ``entries`` and ``exits`` are at the rims."""
+    """Elements that are laid out together, with the edges between them. ``entries`` and ``exits`` are on the border."""
 
     title: str = ""
     elements: list[Element] = field(default_factory=list)
@@ -81,13 +81,13 @@ class Scope:
             self.links.append(Link(source, target, value))
 
 
-#: What else can be drawn in a node, such as its decomposition: titles with graphs.
+#: Function that returns further graphs to draw in a node, such as its decomposition, with titles.
 Bodies = Callable[[str, Node], Sequence[tuple[str, Graph]]]
 
 
 @dataclass(slots=True)
 class _Group:
-    """Nodes whose names begin alike."""
+    """Nodes with a common name prefix."""
 
     path: str
     title: str
@@ -99,17 +99,16 @@ class _Group:
 def outline(
     graph: Graph, opened: Collection[str] | None = None, bodies: Bodies | None = None, prefix: str = ""
 ) -> Scope:
-    """Elements to draw, where those of the keys ``opened`` are open; with None as many as a picture has room for.
+    """Elements to draw, with those in ``opened`` expanded; with None as many as fit in a picture.
 
-    Inside an open node are its subgraphs, or what ``bodies`` gives for it, which is asked of nodes that are ``opened``.
-    Every key begins with ``prefix``.
+    An open node shows its subgraphs, or the graphs that ``bodies`` returns for it. All keys begin with ``prefix``.
     """
     keys = opened if opened is not None else {f"{prefix}{key}" for key in automatic(graph)}
     return _Outline(graph, keys, bodies, prefix).scope
 
 
 def automatic(graph: Graph, budget: int = BUDGET) -> set[str]:
-    """The keys of groups and nodes to open, from outside in, as long as there is room."""
+    """The keys of groups and nodes to open, from outside in, within the budget."""
     root = _grouped(graph)
     opened: set[str] = set()
     shown = len(root.nodes) + len(root.groups) + len(graph.all_inputs) + len(graph.outputs)
@@ -134,12 +133,12 @@ def automatic(graph: Graph, budget: int = BUDGET) -> set[str]:
 
 
 class _Outline:
-    """The outline of one graph. ``prefix`` is the way to it from that which is drawn as a whole."""
+    """The outline of one graph. ``prefix`` is its path from the drawn graph."""
 
     def __init__(self, graph: Graph, opened: Collection[str], bodies: Bodies | None, prefix: str = "") -> None:
         self.graph, self.opened, self.bodies, self.prefix = graph, opened, bodies, prefix
         self.scope = Scope(graph.name)
-        #: Of what makes a value, the elements that it is in, from outside in; and so of each node.
+        #: for each producer of a value, and for each node, the elements that contain it, from outside in
         self.ways: dict[Node | Value, list[Element]] = {}
         self.scopes: dict[Element, Scope] = {}
         for number, value in enumerate(graph.all_inputs):
@@ -163,7 +162,7 @@ class _Outline:
         return Element(self.prefix + name, kind, short(value.name), [short(str(value.type or "?"))], value)
 
     def _add(self, group: _Group, scope: Scope, way: list[Element]) -> None:
-        """The elements of a group, in the order of the graph."""
+        """Add the elements of a group, in the order of the graph."""
         parts: list[tuple[int, int | _Group]] = [(number, number) for number in group.nodes]
         parts += [(_first(inner), inner) for inner in group.groups.values()]
         for _, part in sorted(parts, key=lambda each: each[0]):
@@ -204,9 +203,9 @@ class _Outline:
         return element
 
     def _lead(self, value: Value, to: list[Element]) -> None:
-        """A line from what makes a value to an element, through the rims of the open groups between."""
+        """Add an edge from a value's producer to an element, through the borders of open groups."""
         start = self.ways.get(value.producer or value)
-        if start is None:  # a constant, or from outside
+        if start is None:  # a constant, or a captured value
             return
         level = 0
         while level < min(len(start), len(to)) and start[level] is to[level]:
@@ -236,7 +235,7 @@ def _rim(rims: dict[Value, Element], value: Value, scope: Scope, kind: str) -> E
 
 
 def group_keys(graph: Graph) -> dict[Node, list[str]]:
-    """The keys of the groups that each node of a graph is in, from outside in."""
+    """The keys of the groups that contain each node, from outside in."""
     found: dict[Node, list[str]] = {}
 
     def note(group: _Group, keys: list[str]) -> None:
@@ -250,9 +249,9 @@ def group_keys(graph: Graph) -> dict[Node, list[str]]:
 
 
 def _grouped(graph: Graph) -> _Group:
-    """The nodes of a graph by the paths of their names; groups of one part alone are left out.
+    """Group the nodes of a graph by the paths of their names; groups with a single member are omitted.
 
-    A module that is called twice becomes two groups, so that no line between groups leads back up.
+    A module that is called twice becomes two groups, so that edges between groups never lead upwards.
     """
     root = _Group("", "")
     joined = _Joined()
@@ -264,23 +263,23 @@ def _grouped(graph: Graph) -> _Group:
         joined.add(node, around, left)
         group.nodes.append(number)
     _tidy(root)
-    while not root.nodes and len(root.groups) == 1:  # a group of everything tells nothing
+    while not root.nodes and len(root.groups) == 1:  # a group of everything adds no information
         (root,) = root.groups.values()
     return root
 
 
 class _Joined:
-    """The groups that nodes are in and behind, as bits of integers, while nodes are added in order."""
+    """Groups that contain nodes or lie on paths to them, as bit sets, while nodes are added in order."""
 
     def __init__(self) -> None:
         self._bits: dict[int, int] = {}
         self._calls: dict[tuple[int, str], int] = {}
-        #: By node, the groups that it is in, and those that a way to it has left.
+        #: for each node the groups that contain it, and those that a path to it has left
         self._inside: dict[Node, int] = {}
         self._left: dict[Node, int] = {}
 
     def group(self, outer: _Group, part: str, left: int) -> _Group:
-        """The last group of a part of a path, or another where that one is among those ``left``."""
+        """The last group with this name, or a new one if that is in ``left``."""
         call = self._calls.get((id(outer), part), 1)
         found = outer.groups.get(_called(part, call))
         if found is not None and not left & self._bits[id(found)]:
@@ -293,7 +292,7 @@ class _Joined:
         return made
 
     def left_by(self, node: Node) -> int:
-        """The groups that a path to the node enters and leaves."""
+        """The groups that some path to the node enters and leaves."""
         left = 0
         for value in node.uses:
             if value.producer in self._left:
@@ -301,7 +300,7 @@ class _Joined:
         return left
 
     def add(self, node: Node, around: Sequence[_Group], left: int) -> None:
-        """Record the groups around a node, and those that paths to it have left."""
+        """Record the groups that contain a node, and those that paths to it have left."""
         inside = 0
         for group in around:
             inside |= self._bits[id(group)]
@@ -315,9 +314,10 @@ def _called(part: str, call: int) -> str:
 
 
 def path_of(node: Node) -> list[str]:
-    """The names of the modules that a node is in, as PyTorch's exporter notes them, or as its own name tells."""
+    """The names of the modules that contain a node, from PyTorch's exporter or from its own name."""
     noted = next((e.value for e in getattr(node.origin, "metadata_props", ()) if e.key == _SCOPES), "")
-    scopes = re.findall(r"'([^']*)'", noted[:_LONGEST_SCOPES])  # each with those around it, the last is the node itself
+    # each includes the enclosing ones, the last is the node itself
+    scopes = re.findall(r"'([^']*)'", noted[:_LONGEST_SCOPES])
     if len(scopes) > 1:
         return [part for part in scopes[-2].split(".") if part][:_DEEPEST]
     name = node.name
@@ -350,11 +350,11 @@ def _first(group: _Group) -> int:
     return min(_all(group))
 
 
-# ----- what is said of a node -----------------------------------------------------------------------------------------
+# ----- facts about a node ---------------------------------------------------------------------------------------------
 
 
 def subgraphs(node: Node) -> Iterator[tuple[str, Graph]]:
-    """The graphs that a node holds, by the names of its attributes."""
+    """The subgraphs of a node, by attribute name."""
     for name, attribute in node.attributes.items():
         several = attribute if isinstance(attribute, list) else [attribute]
         for place, inner in enumerate(several):
@@ -363,7 +363,7 @@ def subgraphs(node: Node) -> Iterator[tuple[str, Graph]]:
 
 
 def facts(node: Node) -> list[str]:
-    """The sizes of a node's weights or few numbers, and attributes that are not as by default, in few lines."""
+    """Short facts about a node: sizes of weights, small constants, and attributes that differ from the default."""
     found = []
     for value in node.inputs:
         if value is not None and value.is_constant and isinstance(value.type, TensorType):
@@ -380,7 +380,7 @@ def facts(node: Node) -> list[str]:
 
 
 def _contents(value: Value) -> str:
-    """The numbers or texts of a constant of few; empty where there are more."""
+    """The elements of a small constant; empty for a larger one."""
     shape = value.type.shape if isinstance(value.type, TensorType) else None
     if value.data is None or shape is None or len(shape) > 1 or not 0 < math.prod(map(_number, shape)) <= _FEW:
         return ""
@@ -409,7 +409,7 @@ def _attribute(attribute: Any) -> str:
 
 
 def sizes(kind: Any) -> str:
-    """The dims of a tensor, as on a line: ``n×3×224×224``; empty where they are not known."""
+    """The dims of a tensor, as label of an edge: ``n×3×224×224``; empty if unknown."""
     shape = getattr(kind, "shape", None)
     if shape is None:
         return ""

@@ -1,4 +1,4 @@
-"""A graph as a part of a page, as notebooks show it: a summary, the drawing, and details of the box that is clicked."""
+"""HTML fragment of a graph for notebooks: a summary, the drawing, and details of the clicked box."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tenonnx_cli.drawing.text import short
 from tenonnx_cli.html import part, table
 from tenonnx_cli.printable import printable
 
-#: Values of an interface that are listed, and characters of an attribute that are shown.
+#: Maximum number of interface values listed, and maximum length of an attribute.
 LISTED, LONGEST = 50, 200
 
 
 def to_html(graph: Graph) -> str:
-    """A summary of ``graph`` and its drawing, as a part of a page; groups of nodes of large graphs are closed.
+    """HTML fragment with a summary of ``graph`` and its drawing; groups of large graphs are closed.
 
-    A click on a box shows its details below the drawing. No script does that, so that it works where none may run.
+    A click on a box shows its details below the drawing. This uses no scripts, as they may be blocked.
     """
     infer(graph, strict=False)
     interface = [
@@ -39,7 +39,7 @@ def to_html(graph: Graph) -> str:
 
 
 def _style(made: Picture) -> str:
-    """Styles that show the details of a box while it, or they themselves, have the focus."""
+    """Styles that show the details of a box while the box or the details have the focus."""
     rules = [
         ".tenonnx-graph .details{display:none}",
         ".tenonnx-graph .details:hover,.tenonnx-graph .details:focus{display:block;outline:none}",
@@ -56,7 +56,7 @@ def _details(made: Picture) -> str:
 
 
 def _facts(box: Element) -> Iterator[tuple[str, str, str]]:
-    """Facts of a box: kind of fact, name, text."""
+    """Facts about a box: kind of fact, name, text."""
     item = box.item
     if isinstance(item, Value):
         yield box.kind, printable(item.name), str(item.type or "?")

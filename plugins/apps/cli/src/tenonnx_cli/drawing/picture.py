@@ -1,4 +1,4 @@
-"""Layout of an outline: places of boxes and routes of edges."""
+"""Layout of an outline: positions of boxes and routes of edges."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tenonnx_cli.drawing.layers import Arrangement, Line, arrange
 from tenonnx_cli.drawing.outline import Bodies, Element, Scope, outline, sizes
 from tenonnx_cli.drawing.text import short, width
 
-#: Heights of a title and of a line below it, and the room within a box.
+#: Height of a title and of a fact line, and padding of a box.
 TITLE, FACT, INSET = 17.0, 13.0, 9.0
 
-#: The room above what is in an open group, for its title, and around it.
+#: Space above the contents of an open group, for its title, and around them.
 HEAD, MARGIN = 26.0, 16.0
 
-#: Characters of a note in a box.
+#: Maximum length of a note in a box.
 _LONGEST_NOTE = 64
 
-#: Layouts of groups that are kept, so that one that is opened again, or beside others, is not laid out anew.
+#: Number of cached group layouts, which are reused when a group is reopened.
 _KEPT = 512
 
-#: Where a line goes through the rim of a group.
+#: Size of the point where an edge crosses the border of a group.
 _RIM = (4.0, 0.0)
 
 
 @dataclass(slots=True)
 class Drawn:
-    """A line of a value, with the text beside its beginning, and the boxes at its ends, which may be rims."""
+    """An edge with its label, and the boxes at its ends, which may be border points."""
 
     points: list[tuple[float, float]]
     value: Value
@@ -45,7 +45,7 @@ class Drawn:
 
 @dataclass(slots=True)
 class Picture:
-    """Boxes, those around others first, and lines."""
+    """Boxes, outer ones first, and edges."""
 
     boxes: list[Element] = field(default_factory=list)
     lines: list[Drawn] = field(default_factory=list)
@@ -61,7 +61,7 @@ def picture(
     prefix: str = "",
     notes: Mapping[str, str] | None = None,
 ) -> Picture:
-    """``graph`` drawn with the elements of these keys open, and ``notes`` in boxes by their keys; see ``outline``."""
+    """Lay out ``graph`` with the elements ``opened`` expanded, and ``notes`` in boxes by key; see ``outline``."""
     scope = outline(graph, opened, bodies, prefix)
     if notes:
         _annotate(scope, notes)
@@ -80,7 +80,7 @@ def _annotate(scope: Scope, notes: Mapping[str, str]) -> None:
 
 
 def _lay_out(scope: Scope) -> None:
-    """Give the elements of a scope their places in it, and those inside of them theirs."""
+    """Assign positions to the elements of a scope, recursively."""
     elements = scope.elements
     for element in elements:
         _measure(element)
@@ -94,7 +94,7 @@ def _lay_out(scope: Scope) -> None:
         source, target = number[link.source], number[link.target]
         leaves, enters = _end(link.source, link.value, "exits"), _end(link.target, link.value, "entries")
         bundle = bundles.setdefault((link.source, link.value), len(bundles))
-        back = source > target  # groups can read each other: such a line goes up
+        back = source > target  # groups may depend on each other: such an edge leads up
         if back:
             source, target, leaves, enters = target, source, enters, leaves
         turned.append(back)
@@ -108,7 +108,7 @@ def _lay_out(scope: Scope) -> None:
     scope.width, scope.height = places.width, places.height
 
 
-#: A line from one box to another: the boxes, its bundle, and the places where it leaves and enters.
+#: An edge between boxes: their indices, its bundle, and its offsets at both ends.
 _Ends = tuple[int, int, int, float | None, float | None]
 
 
@@ -116,14 +116,14 @@ _Ends = tuple[int, int, int, float | None, float | None]
 def _arranged(
     boxes: tuple[tuple[float, float], ...], ends: tuple[_Ends, ...], first: int, last: int
 ) -> tuple[Arrangement, list[list[tuple[float, float]]]]:
-    """The layout of boxes of these sizes, so many of which are at each rim, and the points of the lines."""
+    """The layout of boxes of these sizes, ``first`` and ``last`` of them on the borders, and the points of edges."""
     lines = [Line(*each) for each in ends]
     places = arrange(boxes, lines, range(first), range(len(boxes) - last, len(boxes)))
     return places, [line.points for line in lines]
 
 
 def _measure(element: Element) -> None:
-    """The size of a box: that of its text, or of what is drawn in it."""
+    """Set the size of a box by its text, or by its contents."""
     if element.kind in ("entry", "exit"):
         element.width, element.height = _RIM
         return
@@ -141,7 +141,7 @@ def _measure(element: Element) -> None:
 
 
 def _end(element: Element, value: Any, rims: str) -> float | None:
-    """Point where a line meets the rim of an open group, from the middle of that."""
+    """Offset at which an edge meets the border of an open group, from its center."""
     if element.kind != "group" or not element.inside:
         return None
     (scope,) = element.inside
@@ -152,7 +152,7 @@ def _end(element: Element, value: Any, rims: str) -> float | None:
 
 
 def _collect(scope: Scope, left: float, top: float, made: Picture) -> None:
-    """Note boxes and lines where they are in the whole picture."""
+    """Add boxes and edges with their positions in the whole picture."""
     labeled = set()
     for element in scope.elements:
         element.x += left
@@ -179,7 +179,7 @@ def _collect(scope: Scope, left: float, top: float, made: Picture) -> None:
 
 
 def _stretch(scope: Scope, around: Element, made: Picture) -> None:
-    """Lines of the rims of an open group on to its border."""
+    """Add edges from the border points of an open group to its border."""
     for rims, end in ((scope.entries, around.y), (scope.exits, around.y + around.height)):
         for value, rim in rims.items():
             x = rim.x + rim.width / 2
@@ -187,7 +187,7 @@ def _stretch(scope: Scope, around: Element, made: Picture) -> None:
 
 
 def kind_of(element: Element) -> str:
-    """Kind of a box: an input, output or group, or the kind of its op, as far as the op declares it."""
+    """Kind of a box: an input, output or group, or the kind that its op declares."""
     node = element.item
     if element.kind != "node" or not isinstance(node, Node):
         return element.kind

@@ -1,4 +1,4 @@
-"""A picture as SVG, for files and notebooks: light or dark as the reader likes, details where a pointer rests."""
+"""Rendering as SVG for files and notebooks: light or dark by the reader's preference, with tooltips."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenonnx_cli.drawing.picture import FACT, HEAD, INSET, TITLE, Picture, kind_
 from tenonnx_cli.drawing.text import escape, markup
 from tenonnx_cli.printable import printable
 
-#: Kinds of boxes, with their fill and border on light and on dark ground.
+#: Kinds of boxes, with fill and border colors in light and dark mode.
 COLORS = {
     "input": ("#dff3e4", "#3d8b57", "#1d3a28", "#5fb37c"),
     "output": ("#e6e1f7", "#6d55b8", "#2d2550", "#9d88e0"),
@@ -24,15 +24,15 @@ COLORS = {
 
 
 def to_svg(graph: Graph, opened: Collection[str] | None = None) -> str:
-    """``graph`` as SVG, from inputs down to outputs, with subgraphs and, where there is room, groups of nodes open.
+    """``graph`` as SVG from inputs down to outputs, with subgraphs and, if there is room, groups of nodes open.
 
-    Nodes are grouped by the paths of their names; elements of the keys ``opened`` are open, or as many as have room.
+    Nodes are grouped by the paths of their names; elements with keys in ``opened`` are open, or as many as fit.
     """
     return draw(picture(graph, opened))
 
 
 def draw(made: Picture, *, can_choose: bool = False) -> str:
-    """A picture as SVG. Where boxes ``can_choose``, box ``k`` takes the focus and is of the class ``box-k``."""
+    """A picture as SVG. With ``can_choose``, box ``k`` takes the focus and has the class ``box-k``."""
     number = {id(box): k if can_choose else None for k, box in enumerate(made.boxes)}
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="tenonnx" width="{made.width:.0f}" height="{made.height:.0f}" '
@@ -50,7 +50,7 @@ def draw(made: Picture, *, can_choose: bool = False) -> str:
 
 
 def _style() -> str:
-    """Of the drawing alone, also among others on a page. Colors are attributes, too, for what reads no styles."""
+    """Styles of the drawing, scoped to it. Colors are also attributes, for renderers without CSS."""
     light = [".tenonnx text{fill:#1c2330}.tenonnx .fact,.tenonnx .size{fill:#566072}.tenonnx .line{stroke:#8b95a5}"]
     light.append(".tenonnx .head{fill:#8b95a5}.tenonnx .ground{fill:#ffffff}")
     dark = [".tenonnx .ground{fill:#15181e}"]
@@ -114,7 +114,7 @@ def _lines(made: Picture) -> Iterator[str]:
 
 
 def curve(points: list[tuple[float, float]]) -> str:
-    """Points as a path: each piece begins and ends downwards."""
+    """SVG path through the points, with vertical tangents at each."""
     (x, y), *others = points
     parts = [f"M{x:.1f} {y:.1f}"]
     for to_x, to_y in others:
