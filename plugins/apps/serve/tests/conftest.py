@@ -1,4 +1,4 @@
-"""A server without a socket, and a page's questions to it."""
+"""A server without a socket, and a client that acts as its page."""
 
 import time
 
@@ -12,7 +12,7 @@ TOKEN, PORT = "secret", 8123
 
 
 class Page:
-    """Client that asks a server as its page does."""
+    """Client that sends the requests of the page."""
 
     def __init__(self, client, server):
         self.client, self.server = client, server
@@ -31,7 +31,7 @@ class Page:
         return self.client.get(f"/api/jobs/{id}").json()
 
     def done(self, **question):
-        """A job that has come to its end."""
+        """Start a job and wait for its end."""
         return self.awaited(self.ask("/jobs", **question)["id"])
 
     def awaited(self, id, state=("done", "failed", "cancelled")):
@@ -44,7 +44,7 @@ class Page:
 
 @pytest.fixture
 def serve():
-    """Starts servers: ``serve(given, seconds=..., largest=...)`` gives the page of one."""
+    """Starts servers: ``serve(given, seconds=..., largest=...)`` returns a client."""
     clients = []
 
     def start(given=None, **settings):

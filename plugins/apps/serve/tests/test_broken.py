@@ -1,4 +1,4 @@
-"""Broken models: each is drawn, with its faults at the nodes that have them."""
+"""Broken models are drawn, with faults at the nodes that have them."""
 
 import numpy as np
 import onnx

@@ -1,4 +1,4 @@
-"""Connections of clients without a token: few, and not for long."""
+"""Connections of clients without a token are limited in number and time."""
 
 import socket
 import threading

@@ -22,7 +22,8 @@ def info(name):
 
 @pytest.fixture
 def made():
-    """x -> Relu -> If (with a subgraph that reads what Relu gives) -> ExpNeg, a function -> y; MatMul with a weight."""
+    """x -> Relu -> If (with a subgraph that captures Relu's output) -> ExpNeg, a function -> y; MatMul with a
+    weight."""
     weight = numpy_helper.from_array(np.arange(24, dtype=np.float32).reshape(2, 3, 4), "w")
     then = helper.make_graph([node("Exp", ["r"], ["t"], name="inner")], "then", [], [info("t")])
     other = helper.make_graph([node("Neg", ["x"], ["t"], name="else")], "else", [], [info("t")])
@@ -181,7 +182,7 @@ def test_what_is_laid_out_once_is_not_laid_out_again(serve):
     from tenonnx_cli.drawing import picture
     from tenonnx_cli.drawing.picture import _arranged
 
-    ops = ["Relu", "Tanh", "Sigmoid", "Softsign"]  # alike groups share one layout
+    ops = ["Relu", "Tanh", "Sigmoid", "Softsign"]  # equal groups share one layout
     nodes = [node(ops[k // 10], [f"v{k}"], [f"v{k + 1}"], name=f"/layer.{k // 10}/r.{k}") for k in range(40)]
     graph = tx.load(helper.make_model(helper.make_graph(nodes, "g", [info("v0")], [info("v40")]), ir_version=9))
     _arranged.cache_clear()

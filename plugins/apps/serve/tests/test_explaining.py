@@ -64,7 +64,7 @@ def test_a_table_gets_its_features_in_the_order_of_their_attributions(page):
 
 
 def tokens_model():
-    """The sum of rows of a table: token 2 is for the output, token 3 against it."""
+    """The sum of rows of a table: token 2 contributes positively, token 3 negatively."""
     table = np.array([[0, 0], [0, 0], [3, 1], [-2, 0]], np.float32)
     nodes = [
         helper.make_node("Gather", ["table", "ids"], ["rows"]),

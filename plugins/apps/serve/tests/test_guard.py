@@ -1,8 +1,8 @@
-"""Refused requests: other names, pages of other sites, and requests without the token."""
+"""Refused requests: other host names, pages of other sites, and requests without the token."""
 
 import pytest
 
-#: As in conftest.py.
+#: as in conftest.py
 TOKEN, PORT = "secret", 8123
 
 
@@ -21,7 +21,7 @@ TOKEN, PORT = "secret", 8123
     ],
 )
 def test_another_name_of_the_server_is_refused(serve, host):
-    """Refusal of DNS rebinding."""
+    """This prevents DNS rebinding."""
     assert serve().client.get("/api/state", headers={"host": host}).status_code == 400
 
 

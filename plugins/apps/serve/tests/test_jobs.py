@@ -179,7 +179,7 @@ def test_a_run_tells_outputs_and_every_value(page):
     assert set(outputs.files) == {"label", "probabilities"}
 
 
-# ----- what goes wrong ------------------------------------------------------------------------------------------------
+# ----- failures -------------------------------------------------------------------------------------------------------
 
 
 def made(tmp_path, text):

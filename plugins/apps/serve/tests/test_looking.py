@@ -123,7 +123,7 @@ def test_a_function_of_a_model_opens_in_place(page):
 
 
 def branching(then):
-    """A model that gives Exp or ``then`` of its input."""
+    """A model that returns Exp or ``then`` of its input."""
     one = [helper.make_tensor_value_info("z", TensorProto.FLOAT, [2])]
     branches = {
         "then_branch": helper.make_graph(

@@ -1,4 +1,4 @@
-"""Commands as tools: their schemas, paths and processes. ``browser/test_mcp.py`` has the server."""
+"""Commands as tools: schemas, paths and processes. ``browser/test_mcp.py`` tests the server."""
 
 import asyncio
 import json

@@ -177,7 +177,7 @@ def test_only_files_of_inputs_are_taken_as_inputs(serve):
 
 
 def test_files_of_inputs_are_no_models(serve):
-    """They have a bound of their own, so that they do not push a model out."""
+    """They have a limit of their own, so that they do not evict models."""
     page = serve()
     model = page.send("m.onnx", DIGITS)
     for number in range(MOST_FEEDS + 3):
@@ -199,7 +199,7 @@ def saved_model(names=("model/saved_model.pb", "model/variables/variables.index"
 
 @pytest.fixture
 def front_ends(monkeypatch):
-    """Front ends for files of two kinds are installed."""
+    """Front ends for two file formats are installed."""
     monkeypatch.setattr(sources, "read_suffixes", lambda: (".onnx", ".safetensors", ".keras", ".pb"))
 
 
@@ -232,7 +232,7 @@ def test_archives_of_something_else_are_refused(serve, front_ends, body, tmp_pat
     page = serve()
     answer = page.client.put("/api/files", params={"name": "m.zip"}, content=body)
     assert not list(page.server.folder.parent.glob("escaped/*"))
-    if answer.status_code == 200:  # what leads out lies inside
+    if answer.status_code == 200:  # malicious paths were sanitized
         source = page.server.sources.find(answer.json()["id"]).source
         assert Path(source).is_relative_to(page.server.folder)
     else:

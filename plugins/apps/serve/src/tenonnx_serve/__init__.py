@@ -1,1 +1,1 @@
-"""A page in the browser, served on this machine: look at a model, export, compare and run it."""
+"""Browser page served on this machine: look at a model, export, compare and run it."""

@@ -29,16 +29,16 @@ from tenonnx_serve.reports import REPORTS
 from tenonnx_serve.sources import Refused, Sources
 from tenonnx_serve.views import Views
 
-#: The files of the page.
+#: Static files of the page.
 STATIC = Path(__file__).parent / "static"
 
-#: Bytes of a question.
+#: Maximum size of a request body in JSON, in bytes.
 LARGEST_QUESTION = 1 << 20
 
-#: Seconds after which a stream of news says again what it said.
+#: Seconds after which an event stream repeats its last state as a heartbeat.
 BEAT = 15.0
 
-#: What can be asked of a model that is looked at, and what is done as a job.
+#: Requests about an open model, and tasks that run as jobs.
 LOOKS = ("open", "draw", "node", "value", "path", "histogram", "costs")
 WORKS = ("export", "compare", "run", "compute", "explain")
 
@@ -47,7 +47,7 @@ WORKS = ("export", "compare", "run", "compute", "explain")
 class Settings:
     """``given`` is a model, FILE.py:FUNCTION to be read with ``reading``, a folder or None.
 
-    A job may take so many ``seconds``, and a file that is sent be of ``largest`` bytes.
+    ``seconds`` is the time limit of a job, ``largest`` the maximum size of an upload in bytes.
     """
 
     given: str | None = None
@@ -57,7 +57,7 @@ class Settings:
     reading: Mapping[str, Any] = field(default_factory=dict)
 
 
-#: The folder of a server is called so, followed by the number of its process.
+#: Prefix of a server's folder, followed by its process ID.
 _PREFIX = "tenonnx-serve-"
 
 
@@ -74,13 +74,13 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it is of another user
+    except OSError:  # it belongs to another user
         return True
     return True
 
 
 class Server:
-    """State behind the answers. Everything that it writes is in one folder, which goes with it."""
+    """State of the server. All its files are in one folder, which is removed with it."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -101,13 +101,13 @@ class Server:
         self.remove_files()
 
     def remove_files(self) -> None:
-        """Remove what was sent and made; processes of jobs end by themselves once the server has."""
+        """Remove uploads and results; job processes exit by themselves once the server has."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # ----- models -----------------------------------------------------------------------------------------------------
 
     async def state(self, request: Request) -> Response:
-        """State for a page that is opened, or opened again."""
+        """State for a page that is opened or reloaded."""
         return JSONResponse(
             {
                 "server": self.number,
@@ -120,23 +120,23 @@ class Server:
         )
 
     async def send(self, request: Request) -> Response:
-        """A file on its way to this machine, in the body of the request."""
+        """Receive an upload in the request body."""
         length = request.headers.get("content-length", "")
         size = int(length) if length.isascii() and length.isdigit() else None
         name, beside = request.query_params.get("name", ""), request.query_params.get("beside", "")
         feeds = request.query_params.get("feeds") == "1"
         model = await self.sources.receive(name, beside, size, request.stream(), feeds)
-        if beside:  # it is read again, with its data
+        if beside:  # a data file was added, so the model is reloaded
             await self.views.forget(model.id)
         return JSONResponse(model.to_dict())
 
     async def open(self, request: Request) -> Response:
-        """A model of the folder."""
+        """Open a model of the folder."""
         question = await _question(request)
         return JSONResponse(self.sources.open(str(question.get("file", ""))).to_dict())
 
     async def look(self, request: Request) -> Response:
-        """Answer of the process of a model."""
+        """Answer from the process of a model."""
         task = request.path_params["task"]
         if task not in LOOKS:
             raise Refused(404, "There is no such question.")
@@ -164,11 +164,11 @@ class Server:
         return FileResponse(folder / name, filename=name, media_type="application/octet-stream", background=remove)
 
     async def alive(self, request: Request) -> Response:
-        """The number of this server, which is another after it was started again."""
+        """The number of this server, which changes on restart."""
         return JSONResponse({"server": self.number})
 
     async def report(self, request: Request) -> Response:
-        """The report of an export, as a page or as Markdown."""
+        """The report of an export, as HTML or Markdown."""
         job, format = self._job(request), request.path_params["format"]
         if job.task != "export" or job.state != "done" or format not in REPORTS:
             raise Refused(404, "There is no such report.")
@@ -178,7 +178,7 @@ class Server:
         return Response(written(job.title, job.result), media_type=kind, headers=headers)
 
     async def close_model(self, request: Request) -> Response:
-        """Let go of a model."""
+        """Close a model."""
         model = self.sources.find(request.path_params["model"])
         await self.views.forget(model.id)
         self.sources.forget(model.id)
@@ -187,7 +187,7 @@ class Server:
     # ----- jobs -------------------------------------------------------------------------------------------------------
 
     async def start(self, request: Request) -> Response:
-        """A job for a model. Other models and files are told by their ids."""
+        """Start a job for a model. Other models and files are given by ID."""
         question = await _question(request)
         task = question.get("task")
         if task not in WORKS:
@@ -205,7 +205,7 @@ class Server:
         return JSONResponse(self._job(request).to_dict())
 
     async def news(self, request: Request) -> Response:
-        """A job as it goes on, as events."""
+        """Progress of a job as server-sent events."""
         job = self._job(request)
         return StreamingResponse(_events(self.jobs.follow(job, BEAT)), media_type="text/event-stream")
 
@@ -215,7 +215,7 @@ class Server:
         return JSONResponse(job.to_dict())
 
     async def file(self, request: Request) -> Response:
-        """File made by a job."""
+        """The file that a job made."""
         job = self._job(request)
         if job.file is None:
             raise Refused(404, "This job gave no file.")
@@ -229,7 +229,7 @@ class Server:
 
 
 async def _question(request: Request) -> dict[str, Any]:
-    """The JSON that a request brings. Raises ``Refused``."""
+    """The JSON body of a request. Raises ``Refused``."""
     body = b""
     async for chunk in request.stream():
         body += chunk
@@ -250,7 +250,7 @@ async def _events(states: AsyncIterator[Job]) -> AsyncIterator[str]:
 
 
 def _answering(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Refusals and failures as the page shows them."""
+    """Convert refusals and failures to responses that the page shows."""
 
     async def answered(request: Request) -> Response:
         try:
@@ -268,7 +268,7 @@ def _answering(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
 
 
 def application(server: Server) -> Starlette:
-    """The application of a server, without its guard."""
+    """The application of a server, without access control."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""``tenonnx serve``: the page, on this machine, and tools of the Model Context Protocol."""
+"""``tenonnx serve``: the page on this machine, and tools of the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tenonnx import InvalidCall
 from tenonnx.extend import did_you_mean_file, import_optional
 from tenonnx_cli.extend import Command, check_reading, complain, is_made, made_options, say
 
-#: How long a token is at least where other machines reach the server: letters and digits of more than 128 bits.
+#: Minimum length of a token if other machines can reach the server: more than 128 bits in letters and digits.
 _TOKEN = 22
 
 
@@ -145,11 +145,11 @@ def command(
     try:
         uvicorn.Server(config).run(sockets=[listener])
     finally:
-        server.remove_files()  # also where Ctrl-C came twice
+        server.remove_files()  # also after a second Ctrl-C
 
 
 def _serve_mcp(source: str | None, write: Path | None, timeout: float, jobs: int) -> None:
-    """Serve tools on stdin and stdout. Raises ``InvalidCall`` for options of the page, and where mcp is missing."""
+    """Serve tools on stdin and stdout. Raises ``InvalidCall`` for options of the page, and if mcp is not installed."""
     ctx = click.get_current_context()
     used = {"source", "mcp", "write", "timeout", "jobs", "config", "profile"}
     given = [
@@ -179,13 +179,13 @@ def _is_loopback(host: str) -> bool:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises ``InvalidCall`` where it cannot."""
+    """A listening socket. Raises ``InvalidCall`` if the address is not available."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen()  # whoever reads the address may ask at once
+        listener.listen()  # before the address is printed, as a client may connect at once
     except OSError as error:
         raise InvalidCall(
             "the server cannot listen on this address",

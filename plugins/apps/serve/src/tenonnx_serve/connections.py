@@ -1,4 +1,4 @@
-"""Limits of connections: their number, and the time for headers and between requests."""
+"""Limits of connections: their number, and timeouts for headers, bodies and idling."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: Connections at once. One more is closed before anything of it is read.
+#: Maximum number of connections. Further ones are closed unread.
 MOST = 64
 
-#: Seconds for the headers of a request, and for each further piece of its body.
+#: Seconds for the headers of a request, and for each chunk of its body.
 HEADERS, BODY = 10.0, 60.0
 
 #: Seconds that a connection may be idle between requests.
@@ -18,7 +18,7 @@ IDLE = 15
 
 
 class LimitedProtocol(H11Protocol):
-    """HTTP for clients that nobody knows yet: a token is asked for only once the headers are read."""
+    """HTTP protocol for unauthenticated clients, as the token is checked only once the headers are read."""
 
     _timer: asyncio.TimerHandle | None = None
 
@@ -32,7 +32,7 @@ class LimitedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
-            if self._timer is None:  # headers may take so long in all
+            if self._timer is None:  # one timeout for all headers together
                 self._wait(HEADERS)
         elif self.cycle.more_body:
             self._wait(BODY)

@@ -1,4 +1,4 @@
-"""The form of a conversion, made from the options of the commands."""
+"""The form of a conversion, generated from command options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx.tools import backends, output_formats, runtimes
 from tenonnx_cli.tools import program
 from tenonnx_serve.sources import read_suffixes
 
-#: Options that are not for the page: they name files of this machine, run code, or change only what a terminal shows.
+#: Options that the page lacks: they name files of this machine, run code, or only affect a terminal.
 KEPT_BACK = frozenset(
     (
         "--output",
@@ -38,13 +38,13 @@ KEPT_BACK = frozenset(
     )
 )
 
-#: The parameters of ``convert`` that tell how FILE.py:FUNCTION is read, and what the reader calls them.
+#: Parameters of ``convert`` for reading FILE.py:FUNCTION, with their names in the reader.
 READING = {"task": "task", "input_names": "input_names", "output_names": "output_names", "fold": "simplify"}
 
 
 @cache
 def form() -> dict[str, Any]:
-    """The options of ``convert``, and of other commands where their packages are there; formats and targets."""
+    """The options of ``convert`` and of other installed commands, with formats and targets."""
     found, _ = runtimes()
     return {
         "convert": [_described(option, context) for option, context in _options("convert")],
@@ -58,12 +58,12 @@ def form() -> dict[str, Any]:
 
 
 def written_formats() -> dict[str, str]:
-    """Titles of the formats that an export can have, by suffix: those whose runtimes are installed."""
+    """Export formats by suffix, with titles: those whose runtimes are installed."""
     return {each["suffix"]: each["title"] for each in output_formats() if each["installed"]}
 
 
 def methods_of_attribution() -> list[str]:
-    """The methods of ``explain``, none where its package is not there."""
+    """The attribution methods of ``explain``; empty if its package is not installed."""
     command = command_named("explain")
     options = () if command is None else command.params
     method = next((each for each in options if each.name == "method"), None)
@@ -71,9 +71,9 @@ def methods_of_attribution() -> list[str]:
 
 
 def arguments(command: str, options: Mapping[str, Any]) -> list[str]:
-    """Options by flag as arguments of a command: true or false, a text, or several.
+    """Convert options by flag to command-line arguments; values are booleans, a string, or several.
 
-    Raises ``InvalidCall`` for what the page cannot ask for.
+    Raises ``InvalidCall`` for options that the page does not offer.
     """
     known = {max(option.opts, key=len): option for option, _ in _options(command)}
     found = []
@@ -90,7 +90,7 @@ def arguments(command: str, options: Mapping[str, Any]) -> list[str]:
 
 
 def command_named(name: str) -> click.Command | None:
-    """A command of the command line, where its package is installed."""
+    """A command of the command line, None if its package is not installed."""
     try:
         return program.get_command(click.Context(program), name)
     except PluginError:
@@ -111,7 +111,7 @@ def _options(name: str) -> Sequence[tuple[click.Option, click.Context]]:
 
 def _described(option: click.Option, context: click.Context) -> dict[str, Any]:
     flag = max(option.opts, key=len)
-    told = option.get_help_record(context)  # transforms know their help then
+    told = option.get_help_record(context)  # loads the help texts of transforms
     kind = "choice" if isinstance(option.type, click.Choice) else "text"
     if option.is_flag:
         kind = "switch" if option.secondary_opts else "flag"

@@ -1,4 +1,4 @@
-"""Messages between the server and the process of a job: JSON with its length ahead."""
+"""Messages between the server and a job's process: JSON with a length prefix."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import math
 import struct
 from typing import Any
 
-#: The length ahead of a message.
+#: Length prefix of a message.
 HEAD = struct.Struct("<I")
 
-#: Bytes of one message.
+#: Maximum size of a message in bytes.
 LARGEST = 1 << 28
 
 
 def framed(message: Any) -> bytes:
-    """A message with its length. Raises ``ValueError`` where it is too long, and for what JSON cannot say."""
+    """A message with its length prefix. Raises ``ValueError`` if it is too long or not valid as JSON."""
     try:
         body = json.dumps(message, allow_nan=False).encode()
-    except ValueError:  # a number that JSON does not have
+    except ValueError:  # a number that JSON lacks
         body = json.dumps(_finite(message), allow_nan=False).encode()
     if len(body) > LARGEST:
         raise ValueError(f"an answer of {len(body):,} bytes, more than {LARGEST:,}")
@@ -26,7 +26,7 @@ def framed(message: Any) -> bytes:
 
 
 def _finite(part: Any) -> Any:
-    """The same with None for infinities and what is no number."""
+    """The same data with None for infinities and NaN."""
     if isinstance(part, dict):
         return {key: _finite(each) for key, each in part.items()}
     if isinstance(part, list | tuple):

@@ -1,4 +1,4 @@
-"""Access control: the token and the name of this server are required, and pages of other sites are refused."""
+"""Access control: requests need the token and the server's host name, and pages of other sites are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-#: What every answer says. Nothing is loaded from elsewhere, no text becomes a script, no page may hold this one.
+#: Headers of every response. Nothing is loaded from elsewhere, no text becomes a script, no page may embed this one.
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
@@ -31,10 +31,10 @@ HEADERS = {
 
 
 class Guard:
-    """Lets requests to ``app`` that come from its own page, or from a program with the token.
+    """Forwards requests to ``app`` that come from its own page, or from a program with the token.
 
-    The page is opened as ``/?token=...``; from then on a cookie for this address alone has the token. ``names`` are
-    those by which the server may be asked; ``any_address`` also takes addresses in numbers, which are no names.
+    The page is opened as ``/?token=...``, which sets a cookie with the token for this host only. ``names`` are the
+    allowed host names; ``any_address`` also allows IP addresses.
     """
 
     def __init__(self, app: ASGIApp, token: str, port: int, names: Collection[str], any_address: bool = False) -> None:
@@ -58,7 +58,7 @@ class Guard:
         await (answer or self.app)(scope, receive, send_guarded)
 
     def _answer(self, scope: Scope, headers: Headers) -> Response | None:
-        """The answer to what is refused, and to who comes with the token in the address."""
+        """Response to refused requests, and to those with the token in the URL; None forwards the request."""
         host = headers.get("host", "")
         if not self._is_named(host):
             return _refused(400, "This server does not answer to that name. Open the address that it printed.")
@@ -88,7 +88,7 @@ class Guard:
         return name.lower() in self.names or (self.any_address and _is_address(name))
 
     def _sent(self, headers: Headers) -> str:
-        """The token that a request brings."""
+        """The token in a request."""
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return token

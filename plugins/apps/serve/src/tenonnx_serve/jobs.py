@@ -1,4 +1,4 @@
-"""Jobs: running, waiting and finished."""
+"""Jobs: waiting, running and finished."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from typing import Any
 
 from tenonnx_serve.processes import JobFailed, Pool
 
-#: Jobs that wait at most, and finished ones that are remembered with their files.
+#: Maximum number of waiting jobs, and of finished ones that are kept with their files.
 MOST_WAITING, KEPT = 20, 20
 
 ENDED = ("done", "failed", "cancelled")
 
 
 class TooManyJobs(Exception):
-    """There is no room for another job."""
+    """The queue is full."""
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """``state`` is waiting, running, done, failed or cancelled. ``file`` is what can be downloaded."""
+    """``state`` is waiting, running, done, failed or cancelled. ``file`` is the result for download."""
 
     id: str
     task: str
@@ -57,7 +57,7 @@ class Job:
 
 
 class Jobs:
-    """Does jobs in the order in which they came, ``at_once`` at a time, each within so many ``seconds``."""
+    """Runs jobs in order of arrival, ``at_once`` at a time, with a limit of ``seconds`` each."""
 
     def __init__(self, pool: Pool, folder: Path, seconds: float, at_once: int = 1) -> None:
         self._pool, self._folder, self._seconds = pool, folder, seconds
@@ -65,7 +65,7 @@ class Jobs:
         self.all: dict[str, Job] = {}
 
     def add(self, task: str, title: str, model: str, arguments: Mapping[str, Any]) -> Job:
-        """A job that will be done. Raises ``TooManyJobs``."""
+        """Enqueue a job. Raises ``TooManyJobs``."""
         if sum(job.state not in ENDED for job in self.all.values()) >= MOST_WAITING:
             raise TooManyJobs
         id = secrets.token_hex(8)
@@ -76,11 +76,11 @@ class Jobs:
         return job
 
     async def cancel(self, job: Job) -> None:
-        """End a job, whatever it is at."""
+        """Cancel a job in any state."""
         if job.state not in ENDED and job.work is not None:
             job.work.cancel()
             await asyncio.wait([job.work])
-            if job.state not in ENDED:  # it had not begun
+            if job.state not in ENDED:  # it had not started
                 job.state = "cancelled"
                 job.note()
 
@@ -90,7 +90,7 @@ class Jobs:
             await self.cancel(job)
 
     async def follow(self, job: Job, beat: float) -> AsyncIterator[Job]:
-        """The job now, and whenever it changes or so many seconds have gone, until it has ended."""
+        """Yield the job now, on every change and after every ``beat`` seconds, until it has ended."""
         while True:
             changed = job.changed
             yield job
@@ -107,7 +107,7 @@ class Jobs:
             job.state = "cancelled"
         except JobFailed as failure:
             job.state, job.error = "failed", failure.error
-        except Exception as error:  # of ours: said, and the server goes on
+        except Exception as error:  # an internal error: reported, and the server continues
             job.state, job.error = "failed", {"kind": type(error).__name__, "what": f"{error} (unexpected)"}
         finally:
             if job.file is None:
@@ -130,7 +130,7 @@ class Jobs:
         job.state = "done"
 
     def _forget(self) -> None:
-        """Let go of the oldest jobs that have ended, with their files."""
+        """Drop the oldest finished jobs, with their files."""
         ended = [job for job in self.all.values() if job.state in ENDED]
         for job in ended[: max(0, len(ended) - KEPT)]:
             del self.all[job.id]

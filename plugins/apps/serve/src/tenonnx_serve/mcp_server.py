@@ -1,4 +1,4 @@
-"""A server of the Model Context Protocol on stdin and stdout, with commands as tools."""
+"""Model Context Protocol server on stdin and stdout, with commands as tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INSTRUCTIONS = (
 
 
 def serve(limits: Limits, at_once: int) -> None:
-    """Answer a client until stdin ends, with ``at_once`` calls running at the same time."""
+    """Answer a client until stdin ends, with at most ``at_once`` concurrent calls."""
     with tempfile.TemporaryDirectory(prefix="tenonnx-serve-", ignore_cleanup_errors=True) as folder:
         asyncio.run(_serve(limits, at_once, folder))
 

@@ -1,4 +1,4 @@
-"""Commands as tools of the Model Context Protocol: schemas of arguments, checked paths, and calls with a time limit."""
+"""Commands as tools of the Model Context Protocol: argument schemas, checked paths, and calls with a time limit."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _TARGET = (
 )
 _COMPARISON = "inputs input-shapes seed atol rtol exact"
 
-#: Options of each command that a client may give. None of them runs code, trusts a file or names a file to write,
-#: except the output of convert.
+#: Options of each command that a client may set. Except convert's output, none runs code, trusts a file or names a file
+#: to write.
 OPTIONS: Mapping[str, Sequence[str]] = {
     command: options.split()
     for command, options in {
@@ -46,13 +46,13 @@ OPTIONS: Mapping[str, Sequence[str]] = {
 #: Arguments that are files to read.
 _READ = frozenset(["model", "first", "second", "inputs"])
 
-#: Arguments of commands for other callers.
+#: Arguments of commands that are not offered.
 _HIDDEN = frozenset(["rest"])
 
-#: The argument of convert that allows it to replace a file.
+#: The argument of convert that allows overwriting.
 _REPLACE = "replace"
 
-#: Python types of the values of JSON types; numbers are fine where a text is expected, as in opset.
+#: Python types accepted for JSON types; numbers are accepted as strings, as for opset.
 _ACCEPTED: Mapping[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "integer": (int,),
@@ -60,7 +60,7 @@ _ACCEPTED: Mapping[str, tuple[type, ...]] = {
     "string": (str, int, float),
 }
 
-#: Characters of a result, and items of each list in a longer one, which is tried with fewer and fewer.
+#: Maximum length of a result in characters, and the decreasing numbers of list items tried to shorten one.
 LONGEST, _ITEMS = 60_000, (100, 30, 10, 3)
 
 
@@ -90,7 +90,7 @@ class Limits:
     def writable(self, given: str, replace: bool) -> str:
         """The absolute path of a file to write, with links resolved.
 
-        Raises ``InvalidCall`` where nothing may be written, for a path outside of the folder, and for an existing file
+        Raises ``InvalidCall`` if writing is not allowed, for a path outside of the folder, and for an existing file
         without ``replace``.
         """
         if self.write is None:
@@ -106,14 +106,14 @@ class Limits:
 def _resolved(path: Path) -> Path:
     try:
         found = path.resolve()
-        found.exists()  # raises where a name is too long
+        found.exists()  # raises if a name is too long
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidCall("cannot read the path", given=repr(str(path)), available=str(error)) from error
     return found
 
 
 def parameters(command: str) -> Mapping[str, click.Parameter]:
-    """The parameters of a command that a client may give, by the names of its arguments."""
+    """The parameters of a command that a client may set, by argument name."""
     found = program.get_command(click.Context(program), command)
     assert found is not None
     held: dict[str, click.Parameter] = {}
@@ -167,9 +167,9 @@ def _property(parameter: click.Parameter) -> dict[str, Any]:
 
 
 def command_line(command: str, arguments: Mapping[str, Any], limits: Limits) -> list[str]:
-    """The words of the command line for the arguments of a tool.
+    """The command line for the arguments of a tool.
 
-    Raises ``InvalidCall`` for an unknown or missing argument, a value of another type, and a path that is refused.
+    Raises ``InvalidCall`` for an unknown or missing argument, a value of another type, and a refused path.
     """
     held = parameters(command)
     given = {name: value for name, value in arguments.items() if value is not None}
@@ -202,7 +202,7 @@ def command_line(command: str, arguments: Mapping[str, Any], limits: Limits) -> 
 
 
 def _values(name: str, parameter: click.Parameter, value: Any) -> Sequence[Any]:
-    """The values that were given for an argument. Raises ``InvalidCall`` for one of another type."""
+    """The values of an argument. Raises ``InvalidCall`` for a value of another type."""
     expected = str(_property(parameter)["type"])
     several = list(value) if expected == "array" and isinstance(value, list) else [value]
     accepted = _ACCEPTED["string" if expected == "array" else expected]
@@ -214,13 +214,13 @@ def _values(name: str, parameter: click.Parameter, value: Any) -> Sequence[Any]:
 
 
 async def call(command: str, arguments: Mapping[str, Any], limits: Limits, folder: str) -> str:
-    """The result of a command as JSON, computed in a process of its own with ``folder`` for temporary files.
+    """The result of a command as JSON, computed in a child process with ``folder`` for temporary files.
 
-    Raises ``InvalidCall`` with the message of the command, or where the call exceeds its time limit.
+    Raises ``InvalidCall`` with the command's error message, or if the call exceeds its time limit.
     """
     line = command_line(command, arguments, limits)
     settings = Path(folder) / "settings.toml"
-    settings.touch()  # so that no settings of the folder apply
+    settings.touch()  # an empty settings file, so that those of the folder do not apply
     where = line.index("--")
     line[where:where] = [f"--config={settings}", f"--timeout={limits.seconds:g}"]
     result = await _run(["tenonnx", *line], limits.seconds, folder)
@@ -231,7 +231,7 @@ async def call(command: str, arguments: Mapping[str, Any], limits: Limits, folde
 
 
 async def _run(words: Sequence[str], seconds: float, folder: str) -> Any:
-    """The JSON that a module prints. Raises ``InvalidCall``; when this ends, so have all its processes."""
+    """Run a module and parse its JSON output. Raises ``InvalidCall``; all its processes have ended on return."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-P", "-m", *words),
@@ -243,7 +243,7 @@ async def _run(words: Sequence[str], seconds: float, folder: str) -> Any:
         env={**os.environ, "TMPDIR": folder, "PYTHONIOENCODING": "utf-8"},
     )
     try:
-        async with asyncio.timeout(seconds + 1):  # the command itself ends in time, as a rule, and says more
+        async with asyncio.timeout(seconds + 1):  # the command's own timeout comes first and has a better message
             printed, said = await process.communicate()
     except TimeoutError:
         with suppress(ProcessLookupError):
@@ -274,9 +274,9 @@ def _failure(result: Any) -> InvalidCall:
 
 
 def shortened(result: Any) -> str:
-    """A result as JSON. In a long one, lists end after some items with the number of the others.
+    """A result as JSON; if it is long, lists are truncated and the number of omitted items is added.
 
-    Raises ``InvalidCall`` for one that stays too long.
+    Raises ``InvalidCall`` if it is still too long.
     """
     text = json.dumps(result, ensure_ascii=False)
     for most in _ITEMS:

@@ -18,7 +18,7 @@ def op_sources(name: str) -> dict[str, str]:
             try:
                 found[f"{op.__module__}.{op.__name__}"] = inspect.getsource(op.function)
             except (OSError, TypeError):
-                continue  # made at run time
+                continue  # generated at run time
     return found
 
 

@@ -1,4 +1,4 @@
-"""Processes for jobs: one each, with an end by force, and one that is ready ahead of the next."""
+"""Processes of jobs: one killable process for each job, and one started in advance."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 
 from tenonnx_serve.frames import HEAD, LARGEST, framed
 
-#: Characters of what a process printed that are kept.
+#: Maximum number of characters kept of a process's output.
 _PRINTED = 4000
 
 News = Callable[[Mapping[str, Any]], None]
 
 
 class JobFailed(Exception):
-    """A job that gives no result: ``error`` is the parts of an error of ours, as JSON."""
+    """A job failed: ``error`` has the parts of a ``TenonnxError`` as JSON."""
 
     def __init__(self, what: str, **parts: Any) -> None:
         super().__init__(what)
@@ -37,7 +37,7 @@ class Worker:
 
     @classmethod
     async def start(cls, folder: str) -> Worker:
-        """A process with ``folder`` as its own, for what runtimes write, too; it imports nothing from there."""
+        """Start a process with the working folder ``folder``, from which it imports nothing."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -58,7 +58,7 @@ class Worker:
         return self._process.returncode is None
 
     async def ask(self, task: str, arguments: Mapping[str, Any], seconds: float, news: News | None = None) -> Any:
-        """The result of a task. Raises ``JobFailed``; where it takes longer than ``seconds``, the process has ended."""
+        """The result of a task. Raises ``JobFailed``; after ``seconds`` the process is killed."""
         assert self._process.stdin is not None
         try:
             async with asyncio.timeout(seconds):
@@ -102,7 +102,7 @@ class Worker:
         return (f"the process of the job exited unexpectedly, with {how}" + (f": {last[0][:300]}" if last else ""),)
 
     async def end(self) -> None:
-        """End the process, and all that it started."""
+        """Kill the process and its descendants."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
@@ -114,7 +114,7 @@ class Worker:
 
 
 class Pool:
-    """Starts processes, and keeps one ready, so that nobody waits for imports."""
+    """Starts processes in advance, to hide the time of imports."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -122,12 +122,12 @@ class Pool:
         self._out: set[Worker] = set()
 
     def prepare(self) -> None:
-        """Let a process be ready."""
+        """Start a process in advance."""
         if self._ready is None:
             self._ready = asyncio.create_task(Worker.start(self._folder))
 
     async def take(self) -> Worker:
-        """A process of one's own, which ``give_back`` ends."""
+        """A process for exclusive use, until ``give_back`` ends it."""
         self.prepare()
         assert self._ready is not None
         ready, self._ready = self._ready, None

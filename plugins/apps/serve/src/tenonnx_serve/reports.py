@@ -1,4 +1,4 @@
-"""The report of an export, as a page of its own and as Markdown for a pull request."""
+"""Report of an export, as an HTML page, and as Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-#: A heading, a text, a list, a table with its headers, or a command: the kind, and what it holds.
+#: A block of the report: its kind (heading, text, list, table with headers, or command) and contents.
 _Block = tuple[str, Any]
 
-#: Rows of a table.
+#: Maximum number of rows in a table.
 _MOST = 100
 
 
@@ -20,7 +20,7 @@ def to_markdown(title: str, found: Mapping[str, Any]) -> str:
 
 
 def to_html(title: str, found: Mapping[str, Any]) -> str:
-    """The report of an export of the model ``title`` with this result, as a page."""
+    """The report of an export of the model ``title`` with this result, as an HTML page."""
     body = "\n".join(_as_html(kind, contents) for kind, contents in _blocks(title, found))
     style = (
         ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;"
@@ -35,7 +35,7 @@ def to_html(title: str, found: Mapping[str, Any]) -> str:
     )
 
 
-#: By suffix, the function that writes a report, and the type of what it writes.
+#: For each suffix the function that renders a report, and its media type.
 REPORTS: Mapping[str, tuple[Callable[[str, Mapping[str, Any]], str], str]] = {
     "html": (to_html, "text/html; charset=utf-8"),
     "md": (to_markdown, "text/markdown; charset=utf-8"),
@@ -126,7 +126,7 @@ def _as_markdown(kind: str, contents: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text of a model in Markdown: nothing in it is read as markup."""
+    """A text of a model, escaped for Markdown."""
     return re.sub(r"([\\`*_\[\]<>|#~&@])", r"\\\1", " ".join(text.split()))
 
 

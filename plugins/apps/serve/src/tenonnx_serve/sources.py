@@ -1,4 +1,4 @@
-"""Models that the server was started with, and uploads."""
+"""Models given at the start of the server, and uploads."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from typing import Any
 from tenonnx.tools import FRONTENDS, plugins
 from tenonnx_cli.extend import SUFFIXES
 
-#: Files of a folder that are listed, and folders inside each other that are looked into.
+#: Maximum number of listed files, and maximum depth of folders.
 LISTED, DEEPEST = 2000, 8
 
-#: Uploads at one time, and models and files of inputs that are kept.
+#: Maximum number of concurrent uploads, of stored models, and of stored files of inputs.
 AT_ONCE, MOST_MODELS, MOST_FEEDS = 4, 50, 20
 
 #: Bytes that must stay free on the disk.
 SPARED = 1 << 30
 
-#: Characters of the name of a file.
+#: Maximum length of a file name.
 _LONGEST_NAME = 200
 
-#: Files with values of inputs, and files beside a model that hold its weights.
+#: Suffixes of files with input values, and of external data.
 FEEDS, DATA = (".npz", ".npy", ".csv"), (".data", ".bin", ".weight")
 
-#: Suffixes of models that are seldom one: such files of a folder are opened, but not listed.
+#: Suffixes that are seldom models: such files of a folder can be opened but are not listed.
 _SELDOM = frozenset((".json", ".txt", ".pb"))
 
-#: A SavedModel is a folder with this file, and is sent as an archive.
+#: File that identifies a SavedModel folder, which is uploaded as an archive.
 _SAVED_MODEL = "saved_model.pb"
 
-#: Files of an archive, and their bytes together beside those of the archive.
+#: Maximum number of files in an archive, and maximum ratio of their total size to the archive's.
 _MOST_FILES, _MOST_EXPANSION = 10_000, 20
 
 
-#: The suffixes of models in words.
+#: Description of model suffixes, for messages.
 _KINDS = f"{' or '.join(SUFFIXES)}, or as an installed front end reads them"
 
 
 @cache
 def read_suffixes() -> tuple[str, ...]:
-    """The suffixes of models: ONNX, our own format, and what the installed front ends read."""
+    """The suffixes of models: ONNX, the native format, and those of installed front ends."""
     return (*SUFFIXES, *sorted({f".{plugin.name}" for plugin in plugins(FRONTENDS)} - set(SUFFIXES)))
 
 
@@ -59,7 +59,7 @@ def is_listed(name: str) -> bool:
 
 
 class Refused(Exception):
-    """A request that cannot be, with the status of HTTP that says so."""
+    """A refused request, with the HTTP status."""
 
     def __init__(self, status: int, what: str) -> None:
         super().__init__(what)
@@ -68,7 +68,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """``source`` is a path or FILE.py:FUNCTION, read with ``reading``; a file of our ``own`` is removed with it."""
+    """``source`` is a path or FILE.py:FUNCTION, read with ``reading``; an upload (``own``) is removed with it."""
 
     id: str
     name: str
@@ -81,7 +81,7 @@ class Model:
 
 
 class Sources:
-    """Models by their ids. ``given`` is what the server was started for: nothing, a folder, or one model."""
+    """Models by ID. ``given`` is the server's argument: nothing, a folder, or one model."""
 
     def __init__(self, folder: Path, given: str | None, largest: int, reading: Mapping[str, Any]) -> None:
         self._folder, self._largest = folder, largest
@@ -105,13 +105,13 @@ class Sources:
         return known
 
     def find(self, id: str) -> Model:
-        """Raises ``Refused`` for a model that there is not."""
+        """The model with this ID. Raises ``Refused`` if there is none."""
         if id not in self.models:
             raise Refused(404, "This model is not open any more. Open it again.")
         return self.models[id]
 
     def find_feeds(self, id: str) -> Model:
-        """A file with values of inputs. Raises ``Refused`` for one that there is not."""
+        """An uploaded file of inputs. Raises ``Refused`` if there is none."""
         if id not in self.feeds:
             raise Refused(404, "This file of inputs is not there any more. Choose it again.")
         return self.feeds[id]
@@ -119,7 +119,7 @@ class Sources:
     # ----- the folder -------------------------------------------------------------------------------------------------
 
     def listing(self) -> list[str]:
-        """The models in the folder, by their ways from it."""
+        """The models in the folder, as relative paths."""
         found: list[str] = []
         if self.given is None:
             return found
@@ -138,7 +138,7 @@ class Sources:
         return found[:LISTED]
 
     def open(self, way: str) -> Model:
-        """A model of the folder. Raises ``Refused`` for other paths, wherever links lead."""
+        """Open a model of the folder. Raises ``Refused`` for paths outside, links resolved."""
         if self.given is None:
             raise Refused(403, "This server was not given a folder.")
         try:
@@ -152,14 +152,14 @@ class Sources:
             raise Refused(403, f"Models are files that end in {_KINDS}.")
         return self._add(way, str(path))
 
-    # ----- what the page sends ----------------------------------------------------------------------------------------
+    # ----- uploads ----------------------------------------------------------------------------------------------------
 
     async def receive(
         self, name: str, beside: str, size: int | None, chunks: AsyncIterator[bytes], feeds: bool = False
     ) -> Model:
-        """A file as a model or as values of inputs, or ``beside`` the file of another model as its external data.
+        """Receive a model, a file of input values, or with ``beside`` an external data file of another model.
 
-        With ``feeds`` only values of inputs are taken. Raises ``Refused``; then nothing of it is left.
+        With ``feeds`` only input values are accepted. Raises ``Refused`` and then leaves no files.
         """
         if feeds and not name.lower().endswith(FEEDS):
             raise Refused(400, f"Files that end in {', '.join(FEEDS)} are taken as inputs.")
@@ -181,7 +181,7 @@ class Sources:
             await self._write(path, chunks)
         except BaseException:
             path.unlink(missing_ok=True)
-            with suppress(OSError):  # others may be beside it
+            with suppress(OSError):  # the folder may contain other uploads
                 folder.rmdir()
             raise
         finally:
@@ -200,7 +200,7 @@ class Sources:
         return self._add(path.name, str(source), own=True)
 
     def _unpacked(self, archive: Path) -> Path:
-        """The folder of the SavedModel in an archive. Raises ``Refused``; then nothing of it is left."""
+        """Unpack the SavedModel of an archive; returns its folder. Raises ``Refused`` and then leaves no files."""
         folder = archive.parent / "unpacked"
         try:
             with zipfile.ZipFile(archive) as file:
@@ -241,19 +241,19 @@ class Sources:
             raise Refused(507, "There is too little room on the disk for this file.")
 
     def forget(self, id: str) -> None:
-        """Let go of a model; a file of our own is removed."""
+        """Close a model; an upload is removed."""
         model = self.models.pop(id)
         if model.own:
             self._remove(model)
 
     def _remove(self, sent: Model) -> None:
-        """Remove the folder of a file that was sent, with the files beside it."""
+        """Remove the folder of an upload, with its data files."""
         place = Path(sent.source).relative_to(self._folder).parts[0]
         shutil.rmtree(self._folder / place, ignore_errors=True)
 
 
 def _file_name(name: str) -> str:
-    """The name of a file that is sent. Raises ``Refused`` for one that leads elsewhere."""
+    """The name of an uploaded file. Raises ``Refused`` for a path."""
     plain = Path(name).name == name and "\\" not in name and name.isprintable() and not name.startswith(".")
     if not plain or not 0 < len(name.encode()) <= _LONGEST_NAME:
         raise Refused(400, "A file is sent by its plain name.")

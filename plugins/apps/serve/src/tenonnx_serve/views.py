@@ -1,4 +1,4 @@
-"""Open models: a process for each, with the model in memory, that answers requests of the page."""
+"""Open models: a process for each, with the model in memory, to answer requests of the page."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from tenonnx_serve.processes import Pool, Worker
 from tenonnx_serve.sources import Model
 
-#: Models that are looked at in one time.
+#: Maximum number of open processes.
 MOST = 3
 
 
 class View:
-    """One model in a process, which is started when it is first asked, and again after it ended."""
+    """One model in a process, which is started on the first request, and restarted after it ended."""
 
     def __init__(self, model: Model, pool: Pool, seconds: float) -> None:
         self._model, self._pool, self._seconds = model, pool, seconds
@@ -49,13 +49,13 @@ class View:
             await asyncio.shield(self._pool.give_back(worker))
 
     async def close(self) -> None:
-        """End the process, once it has answered."""
+        """End the process, after its current answer."""
         async with self._lock:
             await self._close()
 
 
 class Views:
-    """The models that were looked at last."""
+    """The most recently used models."""
 
     def __init__(self, pool: Pool, seconds: float) -> None:
         self._pool, self._seconds = pool, seconds
@@ -70,6 +70,6 @@ class Views:
         return await view.ask(task, arguments)
 
     async def forget(self, id: str) -> None:
-        """Let go of the view of a model."""
+        """Close the view of a model."""
         if id in self._views:
             await self._views.pop(id).close()

@@ -1,4 +1,4 @@
-"""The process that a job is done in: it takes requests on stdin and answers on stdout, until stdin ends."""
+"""Process of a job: takes requests on stdin and answers on stdout, until stdin ends."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tenonnx_serve.frames import HEAD, framed
 
 
 def main() -> None:
-    """Answer requests, each ``{"task": name, "arguments": {...}}``, one after the other."""
+    """Answer requests, each ``{"task": name, "arguments": {...}}``, sequentially."""
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what others print
+    os.dup2(2, 1)  # prints of other code go to stderr
     sys.stdout = sys.stderr
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
@@ -44,7 +44,7 @@ def _teller(answers: BinaryIO) -> Any:
 
 
 def _listen(stream: BinaryIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
-    """Pass requests on; when the server is gone, there is nobody to work for."""
+    """Enqueue requests; exit when the server is gone."""
     while len(head := stream.read(HEAD.size)) == HEAD.size:
         requests.put(json.loads(stream.read(HEAD.unpack(head)[0])))
     os._exit(0)

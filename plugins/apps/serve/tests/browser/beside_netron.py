@@ -1,7 +1,7 @@
-"""Write the comparison with Netron in README.md, measured in one browser, in turns.
+"""Write the comparison with Netron in README.md, measured alternately in one browser.
 
-``python plugins/apps/serve/tests/browser/beside_netron.py``, where ``netron`` is installed, too. Times are of the
-processor, of the browser and the server together, so that other work on the machine counts little.
+``python plugins/apps/serve/tests/browser/beside_netron.py``; requires ``netron``. Times are CPU times of browser and
+server together, so that other load has little influence.
 """
 
 import importlib.metadata
@@ -21,12 +21,12 @@ from playwright.sync_api import sync_playwright
 
 README = Path(__file__).parents[2] / "README.md"
 SIZES = (10, 500, 3000, 10_000)
-KNOWN = ("squeezenet", "densenet121", "inception_v2")  # of the onnx wheel
+KNOWN = ("squeezenet", "densenet121", "inception_v2")  # from the onnx wheel
 FRAMES, LONGEST = 10, 240_000
 
 
 def save(path, count):
-    """A model of so many nodes, in groups by their names: every fourth node reads two others."""
+    """A model of ``count`` nodes, grouped by name: every fourth node has two inputs."""
     nodes, last = [], "x"
     for k in range(0, count, 4):
         group = f"/layer.{k // 200}/block.{k // 20}"
@@ -46,7 +46,7 @@ def save(path, count):
 
 
 def tree():
-    """The processes that this one started, and those that they did."""
+    """This process's descendants."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -60,7 +60,7 @@ def tree():
 
 
 def spent():
-    """Seconds of the processor of all that was started and runs."""
+    """CPU seconds of all running descendants."""
     total = 0
     for process in tree():
         try:
@@ -71,7 +71,7 @@ def spent():
 
 
 def peak():
-    """Megabytes that the process of the tab held at most."""
+    """Peak memory of the tab's process in megabytes."""
     found = [0]
     for process in tree():
         try:
@@ -109,18 +109,18 @@ def open_netron(page, address):
 
 
 def zoom(page, session):
-    """Turn the wheel over the drawing, and wait for two frames each time."""
+    """Scroll over the drawing, and wait for two frames after each step."""
     frames = "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
     page.mouse.move(500, 400)
     for k in range(FRAMES):
         page.keyboard.down("Control")
         page.mouse.wheel(0, 40 if k % 2 else -40)
         page.keyboard.up("Control")
-        session.send("Runtime.evaluate", {"expression": frames, "awaitPromise": True})  # Netron takes eval away
+        session.send("Runtime.evaluate", {"expression": frames, "awaitPromise": True})  # Netron removes eval
 
 
 def measured(command, opens):
-    """Seconds to the first drawing, milliseconds of a step of zoom, and megabytes at most; None where it failed."""
+    """Seconds to the first drawing, milliseconds per zoom step, and peak megabytes; None on failure."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         address = re.search(r"http://\S+", server.stdout.readline())[0].rstrip("'")
         try:
@@ -138,7 +138,7 @@ def measured(command, opens):
                 most = peak()
                 browser.close()
                 return first, frame, most
-        except Exception as error:  # told in the table
+        except Exception as error:  # reported in the table
             sys.stderr.write(f"{command}: {error}\n")
             return None
         finally:

@@ -1,4 +1,4 @@
-"""Without Playwright nothing here is collected: these tests have an environment of their own, see README.md."""
+"""Fixtures of browser tests. They need Playwright in a separate environment: see README.md."""
 
 import importlib.util
 import os
@@ -13,7 +13,7 @@ collect_ignore_glob = ["*"] if importlib.util.find_spec("playwright") is None el
 
 EXAMPLES = Path(__file__).parents[5] / "examples"
 
-#: Of the browser: it asks nobody but the server.
+#: Browser flags: it connects only to the server.
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -36,7 +36,7 @@ def browser():
 
 @pytest.fixture(scope="session")
 def servers():
-    """Starts servers: ``servers(given, options...)`` gives the address of one."""
+    """Starts servers: ``servers(given, options...)`` returns the address."""
     processes = []
 
     def start(given, *options):
@@ -53,13 +53,13 @@ def servers():
 
 @pytest.fixture(scope="session")
 def address(servers):
-    """The address of a server of the examples."""
+    """The address of a server for the examples."""
     return servers(EXAMPLES)
 
 
 @pytest.fixture
 def step_down():
-    """Goes down in the first drawing of a page, ``times`` boxes, once it is drawn."""
+    """Press the down arrow ``times`` times in the first drawing, once it is rendered."""
 
     def step(page, times=2):
         page.locator(".drawing[data-drawn]").first.wait_for()
@@ -71,7 +71,7 @@ def step_down():
 
 @pytest.fixture
 def opened(browser):
-    """Opens pages: ``opened(address)``. What they say on the console is a failure, and so are other hosts."""
+    """Opens pages: ``opened(address)``. Console errors and requests to other hosts fail the test."""
     contexts, said = [], []
 
     def open_page(address, **options):
@@ -95,6 +95,6 @@ def opened(browser):
     yield open_page
     for context in contexts:
         context.close()
-    expected = ("status of 4", "ERR_")  # refusals, which the page shows, and servers that a test ends
+    expected = ("status of 4", "ERR_")  # refused requests, which the page shows, and servers that a test ends
     told = [text for text in said if not any(words in text for words in expected)]
     assert not told

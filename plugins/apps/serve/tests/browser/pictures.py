@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/how-to/page.md anew: ``python plugins/apps/serve/tests/browser/pictures.py``."""
+"""Update the screenshots in docs/how-to/page.md: ``python plugins/apps/serve/tests/browser/pictures.py``."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ FOLDER = ROOT / "docs" / "how-to" / "page"
 
 
 def take(browser, address):
-    """Open the page in each of its states."""
+    """Take a screenshot of the page in each of its states."""
 
     def opened(way, **options):
         page = browser.new_context(**{"viewport": {"width": 1100, "height": 640}, **options}).new_page()
@@ -31,7 +31,7 @@ def take(browser, address):
         page.get_by_role("button", name=name, exact=True).last.click()
 
     def keep(page, name):
-        page.wait_for_timeout(700)  # what moves comes to rest
+        page.wait_for_timeout(700)  # animations end
         page.screenshot(path=FOLDER / f"{name}.png")
 
     page = opened("exports/resnet-dynamo.onnx")

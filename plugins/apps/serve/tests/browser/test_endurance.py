@@ -1,4 +1,4 @@
-"""A hundred jobs, one after the other: no growth of memory, and no file left."""
+"""A hundred jobs in sequence: memory does not grow, and no file is left."""
 
 import json
 import os
@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parents[5] / "examples"
 
 
 def resident(process):
-    """Bytes of a process."""
+    """Resident memory of a process in bytes."""
     pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 EXAMPLES = Path(__file__).parents[5] / "examples"
 
-#: The colors of a canvas where nothing is for the output, and where something is: [r, g, b].
+#: The color of a canvas pixel: [r, g, b].
 PIXEL = "([x, y]) => [...document.querySelector('canvas.heat').getContext('2d').getImageData(x, y, 1, 1).data]"
 
 
@@ -45,7 +45,8 @@ def model_of(nodes, inputs, outputs, weights):
 
 
 def test_a_heat_map_is_red_where_pixels_are_for_the_output(explain, tmp_path):
-    """Of a sum of pixels that are weighted: the upper left one counts, the lower right one counts against it."""
+    """The model is a weighted sum of pixels: the upper left one has a positive weight, the lower right one a
+    negative."""
     weight = np.zeros((1, 3, 8, 8), np.float32)
     weight[0, :, 0, 0], weight[0, :, 7, 7] = 1, -1
     nodes = [

@@ -13,7 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from onnx import TensorProto, helper, numpy_helper
 from playwright.sync_api import expect
 
-#: A machine with other work takes long.
+#: for machines with other load
 expect.set_options(timeout=60_000)
 
 WIDTHS = (1600, 1280, 640, 390)
@@ -88,7 +88,7 @@ def pane(page):
 
 
 def check(page, what):
-    """Nobody is kept out: axe finds nothing, and nothing is wider than the page."""
+    """Accessibility: axe reports nothing, and nothing is wider than the page."""
     found = Axe().run(page)
     told = [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found.response["violations"]]
     assert not told, what
@@ -175,7 +175,7 @@ def test_values_lead_from_node_to_node_and_to_pages_of_functions(opened, address
     expect(pane(page)).to_contain_text("of a lab")
     page.get_by_role("button", name="Back to the model").click()
     drawn(page, 6)
-    # a line, by the pointer: between the first two boxes, which are below each other
+    # an edge, by the pointer: between the first two boxes, one below the other
     box = page.locator("canvas").bounding_box()
     page.get_by_role("button", name="To the top").click()
     for y in range(60, 260, 3):
@@ -285,7 +285,8 @@ def test_structure_is_compared_before_numbers_and_drawings_move_together(opened,
     page.keyboard.down("Control")
     page.mouse.wheel(0, -120)
     page.keyboard.up("Control")
-    page.wait_for_function("([c, before]) => c[1].toDataURL() !== before", arg=[both, before])  # it follows the first
+    # it follows the first drawing
+    page.wait_for_function("([c, before]) => c[1].toDataURL() !== before", arg=[both, before])
     page.wait_for_function(same, arg=both)
 
 
@@ -294,7 +295,7 @@ def test_a_choice_by_keys_passes_others_on_its_way(opened, address):
     open_model(page, "a.onnx")
     tab(page, "Compare")
     other = page.get_by_label("A model")
-    names = other.locator("option").all_inner_texts()  # models that other tests have opened come first
+    names = other.locator("option").all_inner_texts()  # after models that other tests have opened
     chosen, broken = names.index("b.onnx"), names.index("cycle.onnx")
     last = max(chosen, broken)
     for key in ["ArrowDown"] * last + ["ArrowUp"] * (last - chosen):
@@ -318,7 +319,7 @@ def test_focus_goes_where_the_eye_goes(opened, address):
     expect(page.get_by_role("link", name="Download")).to_be_focused()
     tab(page, "Look")
     pane(page).get_by_role("button", name="MatMul", exact=True).click()
-    page.keyboard.press("Enter")  # what is found first
+    page.keyboard.press("Enter")  # the first result
     canvas = page.locator("canvas")
     expect(canvas).to_be_focused()
     expect(pane(page).locator("h2")).to_contain_text("MatMul")
@@ -343,7 +344,7 @@ def test_the_address_keeps_a_comparison(opened, servers, folder):
     page.reload()
     expect(page.locator(".verdict")).to_be_visible()
     expect(page.get_by_label("A model").locator("option:checked")).to_have_text("b.onnx")
-    other = page.context.new_page()  # it knows no job of this page
+    other = page.context.new_page()  # it does not know jobs of the first page
     other.goto(link)
     expect(other.locator(".verdict")).to_be_visible()
     other.goto(re.sub(r"compare/\w+", "compare/0", link))  # as after a restart of the server
@@ -380,7 +381,8 @@ def test_the_page_comes_back_with_its_model_after_a_restart(opened, folder, step
         drawn(page, 6)
         expect(pane(page).locator("h2")).to_contain_text("MatMul")
         tab(page, "Export")
-        page.route("**/news", lambda route: (end(server), route.continue_()))  # just when the page follows the job
+        # just as the page starts to follow the job
+        page.route("**/news", lambda route: (end(server), route.continue_()))
         page.get_by_role("button", name="Export", exact=True).last.click()
         expect(page.locator(".spinner")).to_have_count(0)
         expect(page.locator(".result .problem")).to_contain_text("does not answer")
@@ -401,7 +403,7 @@ def test_a_drawing_is_told_once_it_is_there(opened, address, step_down):
     with page.expect_request("**/draw"):
         tab(page, "Look")
     expect(page.locator(".drawing .busy")).to_be_visible()
-    page.set_viewport_size({"width": 900, "height": 700})  # the canvas is drawn again, without boxes
+    page.set_viewport_size({"width": 900, "height": 700})  # the canvas is redrawn, without boxes
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     expect(page.locator(".drawing[data-drawn]")).to_have_count(0)
     held[0].continue_()

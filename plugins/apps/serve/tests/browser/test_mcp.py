@@ -1,4 +1,4 @@
-"""``tenonnx serve --mcp``, asked by a client of the Model Context Protocol over stdin and stdout."""
+"""``tenonnx serve --mcp`` with a client of the Model Context Protocol on stdin and stdout."""
 
 import asyncio
 import contextlib
@@ -22,13 +22,13 @@ CNN = EXAMPLES / "digits_cnn" / "digits-cnn.onnx"
 
 
 def finished(function):
-    """Result of a coroutine function, in a thread: tests of the page leave an event loop running in this one."""
+    """Result of a coroutine function, in a thread, as browser tests leave an event loop running in this one."""
     with ThreadPoolExecutor(1) as threads:
         return threads.submit(lambda: asyncio.run(function())).result()
 
 
 def asked(*calls, options=(), cwd=None, environment=()):
-    """Tools of a server with the options, and its answers to calls: whether each failed, and its text."""
+    """Tools of a server with these options, and its answers to calls: whether each failed, and its text."""
 
     async def ask():
         words = ["-P", "-m", "tenonnx", "serve", "--mcp", *map(str, options)]

@@ -1,4 +1,4 @@
-"""The page as people use it, in a browser."""
+"""The page from a user's view, in a browser."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 
 import tenonnx as tx
 
-#: A machine with other work takes long.
+#: for machines with other load
 expect.set_options(timeout=60_000)
 
 EXAMPLES = Path(__file__).parents[5] / "examples"
@@ -129,7 +129,7 @@ def test_a_job_is_cancelled_and_found_again_by_a_page_that_is_loaded_anew(opened
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory):
-    """A model of 10,000 nodes, whose names have no paths."""
+    """A model of 10,000 nodes without paths in their names."""
     nodes, last = [], "x"
     for k in range(2500):
         nodes += [
@@ -304,7 +304,8 @@ def test_a_model_that_is_read_slowly_does_not_replace_a_later_page(opened, addre
     expect(page.get_by_role("heading", name="In the folder")).to_be_visible()
     with page.expect_response("**/open"):
         held[0].continue_()
-    page.evaluate("() => fetch('/api/alive').then((answer) => answer.text())")  # the page has read what came before
+    # wait until the page has handled earlier answers
+    page.evaluate("() => fetch('/api/alive').then((answer) => answer.text())")
     expect(page.get_by_role("heading", name="In the folder")).to_be_visible()
     assert not page.locator("#model").is_visible()
 

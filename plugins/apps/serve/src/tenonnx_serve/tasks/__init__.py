@@ -1,4 +1,4 @@
-"""Functions that run in the process of a job, from arguments to JSON."""
+"""Tasks of a job's process: functions from arguments to JSON data."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-#: Tells the server what is being done.
+#: Callback that reports progress to the server.
 Tell = Callable[..., None]
 
 Task = Callable[..., Any]
 
 
 def _later(module: str, name: str) -> Task:
-    """The function of a module that is imported when it is first called."""
+    """A task whose module is imported on first call."""
 
     def run(*arguments: Any, **named: Any) -> Any:
         return getattr(import_module(f"tenonnx_serve.tasks.{module}"), name)(*arguments, **named)
@@ -21,7 +21,7 @@ def _later(module: str, name: str) -> Task:
     return run
 
 
-#: By the names that requests have for them.
+#: Tasks by the names in requests.
 TASKS: dict[str, Task] = {
     "open": _later("look", "open_model"),
     "draw": _later("look", "draw"),

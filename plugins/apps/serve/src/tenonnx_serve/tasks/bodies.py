@@ -1,4 +1,4 @@
-"""The body of an op's call as a graph, one step deep."""
+"""The body of a call's op as a graph, expanded one level."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx.tools import Op
 
 
 def body_of(node: Node, graph: Graph) -> Sequence[tuple[str, Graph]]:
-    """The body of a node's op on its inputs, or what a function of the model does; nothing where there is no body."""
+    """The body of a node's op or model-local function for its inputs; empty if it has none."""
     alone = Graph(node.op_type, opsets={**graph.opsets, node.domain: node.version})
     alone.registry, alone.functions = graph.registry, dict(graph.functions)
     with_contents: list[Value | None] = []

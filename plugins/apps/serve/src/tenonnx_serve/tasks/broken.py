@@ -1,4 +1,4 @@
-"""Models that break a rule of ONNX, changed as little as drawing them takes, with the faults noted at their nodes."""
+"""Models that violate ONNX rules, repaired just enough to be drawn, with the faults noted at their nodes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import onnx
 from tenonnx import Graph, Node, TenonnxError, load
 from tenonnx_cli.tools import op_name
 
-#: The domain of nodes whose op refuses them: nothing there is checked.
+#: Domain for nodes that their ops reject; nothing is checked there.
 REFUSED = "refused"
 
-#: Keys of a node's metadata: for its faults, the values that it reads although they depend on it, and its domain.
+#: Metadata keys of a node: its faults, values that it reads in a cycle, and its original domain.
 _FAULT, _CUT, _DOMAIN = "tenonnx.serve.fault", "tenonnx.serve.cut", "tenonnx.serve.domain"
 
-#: Nodes of a cycle that are named.
+#: Maximum number of nodes of a cycle in a message.
 _NAMED = 6
 
 
 @dataclass(slots=True)
 class Repaired:
-    """``graph`` with ``faults`` of inputs and outputs by their names, and the reasons why weights are ``missing``."""
+    """``graph`` with ``faults`` of inputs and outputs by name, and for ``missing`` weights the reasons."""
 
     graph: Graph
     faults: dict[str, str]
@@ -32,7 +32,7 @@ class Repaired:
 
 
 def repair(source: str, error: TenonnxError) -> Repaired:
-    """The model of a file that was refused with ``error``. Raises that where nothing can be drawn."""
+    """Repair the model of a file that was rejected with ``error``. Raises ``error`` if it cannot be drawn."""
     path = Path(source)
     try:
         message = onnx.load(path, load_external_data=False) if path.suffix.lower() == ".onnx" else onnx.ModelProto()
@@ -53,22 +53,22 @@ def repair(source: str, error: TenonnxError) -> Repaired:
 
 
 def faults_of(node: Node) -> list[str]:
-    """The faults that a repair noted at a node."""
+    """The faults noted at a node."""
     return _noted(node, _FAULT)
 
 
 def cut_values(node: Node) -> list[str]:
-    """The names of the values that a node reads although they depend on it."""
+    """The names of values that a node reads in a cycle."""
     return _noted(node, _CUT)
 
 
 def is_refused(node: Node) -> bool:
-    """Whether the op of a node refuses it, which was read without it."""
+    """Whether the op of a node rejected it, so that it was read without its op."""
     return node.domain == REFUSED and bool(_noted(node, _DOMAIN))
 
 
 def named_op(node: Node) -> str:
-    """The op of a node as its file names it."""
+    """The op of a node as named in its file."""
     if not is_refused(node):
         return op_name(node)
     domain = _noted(node, _DOMAIN)[0]
@@ -92,7 +92,7 @@ class _Repair:
     _weights: dict[str, onnx.TensorProto] = field(default_factory=dict)
 
     def mend(self) -> None:
-        """Give every value one name and one origin, and nodes an order."""
+        """Give every value one name and one producer, and sort the nodes."""
         graph = self.message.graph
         self._mend(graph, set())
         known = {each.name for each in graph.input}
@@ -102,7 +102,7 @@ class _Repair:
                 graph.input.append(_untyped(name, self._weights.get(name)))
 
     def read(self) -> Repaired:
-        """Read the mended message; weights whose file is missing take no memory."""
+        """Read the repaired message; weights without their file use no memory."""
         graph = load(self.message, base_dir=self.folder)
         for name, tensor in self._weights.items():
             dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
@@ -115,7 +115,7 @@ class _Repair:
         return Repaired(graph, self.faults, self.missing)
 
     def set_aside(self) -> None:
-        """Move nodes that their ops refuse to a domain without rules, and note why."""
+        """Move nodes that their ops reject to the domain without rules, and note the errors."""
         opsets = {each.domain or "ai.onnx": each for each in self.message.opset_import}
         for node in list(_walk(self.message.graph)):
             error = self._refusal(node)
@@ -130,7 +130,7 @@ class _Repair:
                 del node.attribute[:]
 
     def _refusal(self, node: onnx.NodeProto) -> TenonnxError | None:
-        """The error of a model of this node alone."""
+        """The error of a model with only this node."""
         alone = onnx.ModelProto(ir_version=self.message.ir_version)
         alone.opset_import.extend(self.message.opset_import)
         alone.functions.extend(self.message.functions)
@@ -147,7 +147,7 @@ class _Repair:
     # ----- one graph --------------------------------------------------------------------------------------------------
 
     def _mend(self, graph: onnx.GraphProto, outer: set[str]) -> None:
-        """Mend a graph in which the names ``outer`` are known, too."""
+        """Repair a graph that can read the ``outer`` names."""
         _drop_repeated(graph.input, self.faults, "is given twice as an input")
         self._take_out_missing(graph)
         _drop_repeated(graph.initializer, self.faults, "is given twice as an initializer")
@@ -179,7 +179,7 @@ class _Repair:
         self._order(graph, makers)
 
     def _take_out_missing(self, graph: onnx.GraphProto) -> None:
-        """Take out weights whose data file is missing or too short."""
+        """Remove weights whose data file is missing or too short."""
         for tensor in list(graph.initializer):
             if (why := self._absence(tensor)) is not None:
                 self.missing[tensor.name] = why
@@ -191,7 +191,7 @@ class _Repair:
                     graph.input.remove(each)
 
     def _absence(self, tensor: onnx.TensorProto) -> str | None:
-        """Reason why the data of a tensor cannot be read from its file."""
+        """Reason why the external data of a tensor cannot be read."""
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             return None
         where = {each.key: each.value for each in tensor.external_data}
@@ -207,7 +207,7 @@ class _Repair:
         return None
 
     def _order(self, graph: onnx.GraphProto, makers: dict[str, onnx.NodeProto | None]) -> None:
-        """Put nodes behind those that they read; what closes a cycle is read from an input instead."""
+        """Sort nodes topologically; cycles are broken by reading from an added input."""
         nodes = list(graph.node)
         place = {id(node): number for number, node in enumerate(nodes)}
         number_of = {name: place[id(node)] for name, node in makers.items() if node is not None}
@@ -244,7 +244,7 @@ class _Repair:
         graph.node.extend(copies)
 
     def _cut(self, cycle: list[onnx.NodeProto], name: str) -> None:
-        """Let the last node of a cycle, each of which reads the next, read ``name`` from an input."""
+        """Break a cycle of nodes, each of which reads the next: its last node reads ``name`` from an input."""
         names = [_label(node) for node in reversed(cycle)]
         way = " → ".join([*names[:_NAMED], "…"] if len(names) > _NAMED else [*names, names[0]])
         for node in cycle:
@@ -302,7 +302,7 @@ def _walk(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _read_by(node: onnx.NodeProto) -> Iterator[str]:
-    """The names that a node reads, those that its subgraphs read from outside included."""
+    """The names that a node reads, including those captured by its subgraphs."""
     yield from filter(None, node.input)
     for inner in _subgraphs(node):
         own = {*_given(inner), *(name for each in inner.node for name in each.output)}
@@ -311,7 +311,7 @@ def _read_by(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def _rename(node: onnx.NodeProto, old: str, new: str) -> None:
-    """Let a node and its subgraphs read ``new`` instead of ``old``."""
+    """Make a node and its subgraphs read ``new`` instead of ``old``."""
     for place, name in enumerate(node.input):
         if name == old:
             node.input[place] = new

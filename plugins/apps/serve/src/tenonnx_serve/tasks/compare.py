@@ -27,7 +27,7 @@ def compare(
     reading: Mapping[str, Any] | None = None,
     feeds: str | None = None,
 ) -> dict[str, Any]:
-    """The fate of each node of both, by key; then numbers, and the first node that diverges."""
+    """Compare two models: the status of all nodes by key, differences of outputs, and the first node that diverges."""
     tell(step="Reading both models")
     one, two = read(source, reading).graph, read(other).graph
     for graph in (one, two):
@@ -45,16 +45,17 @@ def compare(
     places = {v.name: f"n{k}" for k, node in enumerate(two.nodes) for v in node.outputs if v is not None}
     return {
         **result,
-        "passed": has_passed(found) if found.outputs else None,  # other inputs or outputs: nothing was compared
+        # None if nothing was compared, because of different inputs or outputs
+        "passed": has_passed(found) if found.outputs else None,
         "verification": found.to_dict(),
         "diverging": None if diverging is None else {**diverging.to_dict(), "key": places.get(diverging.value, "")},
     }
 
 
 def node_fates(one: Graph, two: Graph) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """The fates of the nodes of both graphs by key, subgraphs included, and the partners of those of the first.
+    """The status of all nodes by key, including subgraphs, and for nodes of the first graph those of the second.
 
-    A fate is equal, attributes or weights, where only these changed, changed, removed (of the first), or added.
+    A status is equal, attributes or weights (only these changed), changed, removed (from the first), or added.
     """
     found: tuple[dict[str, str], dict[str, str], dict[str, str]] = ({}, {}, {})
     _compare(one, two, {}, ("", ""), found)
@@ -68,8 +69,8 @@ def _compare(
     ways: tuple[str, str],
     fates: tuple[dict[str, str], dict[str, str], dict[str, str]],
 ) -> None:
-    """The fates of the nodes of two graphs, to which ``ways`` lead; ``outer`` are the same values around them."""
-    same = {**outer, **corresponding(one, two)}  # names of the second to those of the first
+    """Compare nodes of two graphs with key prefixes ``ways``; ``outer`` maps names of equal outer values."""
+    same = {**outer, **corresponding(one, two)}  # names of the second graph to those of the first
     same |= {b.name: a.name for a, b in zip(one.inputs, two.inputs, strict=False)} if ways[0] else {}
     makers = {v.name: (k, node) for k, node in enumerate(one.nodes) for v in node.outputs if v is not None}
     for k, node in enumerate(one.nodes):
@@ -93,7 +94,7 @@ def _compare(
 
 
 def _all_of(node: Node, key: str, fate: str, fates: dict[str, str]) -> None:
-    """One fate for a node and for all that is in its subgraphs."""
+    """Set the status of a node and of all nodes in its subgraphs."""
     fates[key] = fate
     for name, inner in subgraphs(node):
         _all_in(inner, f"{key}/{name}/", fate, fates)
@@ -105,7 +106,7 @@ def _all_in(graph: Graph, way: str, fate: str, fates: dict[str, str]) -> None:
 
 
 def _change(one: Node, two: Node, same: Mapping[str, str]) -> str:
-    """Whether two nodes are equal, or what of them changed: attributes, weights, or more."""
+    """Whether two nodes are equal, or differ in attributes, weights, or more."""
     if (one.domain, one.op_type, len(one.inputs)) != (two.domain, two.op_type, len(two.inputs)):
         return "changed"
     inputs = list(zip(one.inputs, two.inputs, strict=True))

@@ -18,16 +18,16 @@ from tenonnx_serve.tasks import Tell
 from tenonnx_serve.tasks.broken import faults_of, named_op
 from tenonnx_serve.tasks.look import Looked, model
 
-#: Characters of an attribute that are told, and bytes of a constant that is written out.
+#: Maximum length of an attribute in characters, and maximum size of a constant to print, in bytes.
 _TEXT, _SMALL = 400, 512
 
-#: Bars of a histogram, and elements that are looked at.
+#: Number of bars of a histogram, and maximum number of elements used for it.
 _BARS, _LOOKED_AT = 40, 4_000_000
 
-#: Links to the consumers of one value.
+#: Maximum number of links to consumers of a value.
 _LINKS = 100
 
-#: What an array is downloaded as.
+#: File formats for downloads of arrays.
 FORMATS = (".npy", ".csv")
 
 
@@ -86,13 +86,13 @@ def _marked(looked: Looked, key: str) -> list[str]:
 
 
 def value(tell: Tell, key: str) -> dict[str, Any]:
-    """Facts about the value of a line."""
+    """Facts about the value of an edge."""
     looked = model()
     return {"key": key, **_value(looked, looked.value(key))}
 
 
 def path(tell: Tell, key: str) -> dict[str, Any]:
-    """The shortest way from a node or input to an output, as links."""
+    """The shortest path from a node or input to an output, as links."""
     looked = model()
     looked.scope(key)
     return {"steps": looked.places.path_to_output(key)}
@@ -116,7 +116,7 @@ def _value(looked: Looked, value: Value, called: str = "") -> dict[str, Any]:
 
 
 def _contents(value: Value) -> str:
-    """A small constant, written out."""
+    """A small constant, printed."""
     if value.data is None or value.data.nbytes > _SMALL:
         return ""
     return np.array2string(np.asarray(value.data.array()), threshold=32)[:_TEXT]
@@ -130,7 +130,7 @@ def _attribute(value: Any) -> str:
 
 
 def _weight(key: str, place: int, what: str) -> tuple[Value, np.ndarray[Any, Any]]:
-    """A weight of a node and its contents. Raises ``InvalidCall``, which says ``what`` is made of it."""
+    """A weight of a node and its contents. Raises ``InvalidCall``; ``what`` names the purpose in the message."""
     looked = model()
     inputs = looked.find(key).inputs
     value = inputs[place] if 0 <= place < len(inputs) else None
@@ -167,20 +167,21 @@ def _number(number: Any) -> float | None:
 
 
 def array(tell: Tell, key: str, place: int, format: str, folder: str) -> dict[str, Any]:
-    """A weight of a node as a file in ``folder``."""
+    """Write a weight of a node to a file in ``folder``."""
     value, contents = _weight(key, place, "a file")
     return {"file": write_array(Path(folder), value.name, contents, format)}
 
 
 def write_array(folder: Path, name: str, contents: Any, format: str) -> str:
-    """Write one array; the name of the file. A .csv file has a row for each position of all axes but the last."""
+    """Write an array; returns the file name. A .csv file has a row for each position of all axes except the last."""
     if format not in FORMATS:
         raise InvalidCall(
             "cannot write an array to a file of this format", given=format[:80], available=", ".join(FORMATS)
         )
     plain = "".join(each if each.isalnum() or each in "._-" else "-" for each in name).strip(".-")[-100:] or "array"
     path, contents = folder / f"{plain}{format}", np.asarray(contents)
-    if contents.dtype.kind in "OV" and format == ".npy":  # bfloat16 and the like are no types of numpy's files
+    # .npy files do not support bfloat16 and other types of ml_dtypes
+    if contents.dtype.kind in "OV" and format == ".npy":
         contents = contents.astype(np.str_ if contents.dtype == object else np.float32)
     if format == ".npy":
         np.save(path, contents, allow_pickle=False)

@@ -18,10 +18,10 @@ from tenonnx_serve.tasks.run import number_of, stated, text_of
 
 Array = np.ndarray[Any, Any]
 
-#: Rows that are shown, pixels along the longer side of an image, features of a row, and tokens.
+#: Maximum number of rows, pixels on the longer side of an image, features of a row, and tokens.
 _ROWS, _PIXELS, _FEATURES, _TOKENS = 16, 112, 30, 512
 
-#: Options of the page that ``tx.explain`` takes, with their types.
+#: Options of the page for ``tx.explain``, with their types.
 _OPTIONS = {"method": str, "of": str, "at": str, "wrt": str, "target": int, "steps": int, "samples": int}
 
 
@@ -34,7 +34,7 @@ def explain(
     reading: Mapping[str, Any] | None = None,
     feeds: str | None = None,
 ) -> dict[str, Any]:
-    """Attributions for inputs, of which those that are not given are made up by the seed, as the page draws them."""
+    """Attributions for the inputs, in the format of the page; missing inputs are drawn at random by the seed."""
     tell(step="Reading")
     graph = read(source, reading).graph
     infer(graph, strict=False)
@@ -68,7 +68,7 @@ def explain(
 
 
 def _asked(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were filled in. Raises ``InvalidCall`` for one that is not a number where one is needed."""
+    """The options that are set. Raises ``InvalidCall`` for text where a number is expected."""
     texts = {name: (number_of if kind is int else text_of)(options, name) for name, kind in _OPTIONS.items()}
     return {name: _OPTIONS[name](text) for name, text in texts.items() if text}
 
@@ -88,12 +88,12 @@ def _rows(contents: Any) -> list[list[float]]:
 
 
 def _listed(array: Array) -> Any:
-    """An array as lists, with zero for what is not finite, since JSON has no NaN."""
+    """An array as lists, with zero for NaN and infinities, which JSON lacks."""
     return np.nan_to_num(array.astype(np.float64), posinf=0.0, neginf=0.0).tolist()
 
 
 def _shown(graph: Graph, name: str, found: Array, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """One attribution as the page draws it: its ``kind`` is image, tokens, table or none."""
+    """One attribution in the format of the page; its ``kind`` is image, tokens, table or none."""
     explained = name.rpartition("/")[0]
     values = {value.name: value for value in graph.values()}
     about = {"name": name, "shape": list(found.shape)}
@@ -125,7 +125,7 @@ def _image(feeds: Mapping[str, Any]) -> Array | None:
 
 
 def _pictures(image: Array | None) -> list[Array | None]:
-    """Each image of a batch as ``uint8[height, width, channels]``, from black at the least to white at the greatest."""
+    """The images of a batch as ``uint8[height, width, channels]``, scaled from minimum to maximum."""
     if image is None:
         return [None] * _ROWS
     axes = image_axes(list(image.shape))
@@ -146,7 +146,7 @@ def _heat(found: Array, picture: Array | None) -> dict[str, Any]:
 
 
 def _smaller(image: Array) -> Array:
-    """Means over squares of pixels, so that no side is longer than ``_PIXELS``: ``[height, width, channels]``."""
+    """Average-pool an image until no side is longer than ``_PIXELS``: ``[height, width, channels]``."""
     step = -(-max(image.shape[:2]) // _PIXELS)
     if step <= 1:
         return image
@@ -161,7 +161,7 @@ def _smaller(image: Array) -> Array:
 
 
 def _bars(found: Array, rows: Array | None) -> list[dict[str, Any]]:
-    """For each row the features of the largest attributions, with their values; of several outputs, a list for each."""
+    """For each row the features with the largest attributions, with their values; a list for each output."""
     made = []
     for number, row in enumerate(found):
         largest = np.abs(row).reshape(len(row), -1).max(axis=1)
@@ -172,7 +172,7 @@ def _bars(found: Array, rows: Array | None) -> list[dict[str, Any]]:
 
 
 def _tokens(found: Array, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributions ``[rows, tokens]`` with the token numbers, or texts, of the input of this shape."""
+    """Attributions ``[rows, tokens]`` with the token IDs or strings of the input of this shape."""
     arrays = map(np.asarray, feeds.values())
     numbers = next((each for each in arrays if each.shape == found.shape and each.dtype.kind in "iuUO"), None)
     tokens = np.arange(found.shape[1])[None].repeat(len(found), 0) if numbers is None else numbers

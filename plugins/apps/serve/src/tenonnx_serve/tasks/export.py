@@ -1,4 +1,4 @@
-"""An export with the options of ``tenonnx convert``, with progress, and the file to download."""
+"""Export with the options of ``tenonnx convert``, with progress, to a file for download."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from tenonnx_serve.tasks.failures import described
 from tenonnx_serve.tasks.keys import keyed
 from tenonnx_serve.tasks.reading import read, size
 
-#: Nodes that are named of one fate.
+#: Maximum number of nodes listed for one outcome.
 _NAMED = 200
 
-#: The steps of a conversion, in words.
+#: Descriptions of the steps of a conversion.
 _STEPS = {
     "read": "Reading",
     "dims": "Setting dims",
@@ -59,7 +59,7 @@ def export(
     reading: Mapping[str, Any] | None = None,
     feeds: str | None = None,
 ) -> dict[str, Any]:
-    """Convert a model with the options of the form, by command, and compare it.
+    """Convert a model with the options of the form, by command name, and verify the result.
 
     Lists all nodes that the target cannot express, and all outputs that differ.
     """
@@ -122,7 +122,7 @@ def export(
 
 
 def _command_line(name: str, output: str, asked: list[str], quantizing: list[str] | None, feeds: str | None) -> str:
-    """The commands that write the same file: ``convert``, then ``quantize`` where it was asked for."""
+    """The commands that write the same file: ``convert``, then ``quantize`` if requested."""
     given = [f"--inputs={Path(feeds).name}"] if feeds else []
     lines = [["tenonnx", "convert", name, "-o", output, *asked, *given]]
     if quantizing is not None:
@@ -131,7 +131,7 @@ def _command_line(name: str, output: str, asked: list[str], quantizing: list[str
 
 
 def _named(name: str, options: Mapping[str, Any]) -> str:
-    """File name of the output for a model of that name."""
+    """Name of the output file for a model's name."""
     stem = (
         re.sub(r"[^\w.-]", "-", Path(name.rpartition(":")[2] if ".py:" in name else name).stem).strip(".-") or "model"
     )
@@ -143,7 +143,7 @@ def _named(name: str, options: Mapping[str, Any]) -> str:
 
 
 def _suffix(options: Mapping[str, Any]) -> str:
-    """Suffix of the requested format. Raises ``InvalidCall`` for an unknown or unquantizable one."""
+    """Suffix of the requested format. Raises ``InvalidCall`` if it is unknown or cannot be quantized."""
     suffix = options.get("format") or ".onnx"
     if suffix not in written_formats():
         raise InvalidCall("unknown output format", given=str(suffix)[:80], available=", ".join(written_formats()))
@@ -164,7 +164,7 @@ def _told(step: str, function: Any, tell: Tell) -> Any:
 
 
 def _refusals(graph: Graph, config: ConvertConfig, keys: Mapping[str, str], error: NotRepresentable) -> dict[str, Any]:
-    """The obstacles, with equal nodes grouped, each with its key in the drawing."""
+    """The obstacles, grouped by equal nodes, with the nodes' keys in the drawing."""
     _, changes, _ = plan(graph, config)
     groups: dict[tuple[str, str, str], list[list[str]]] = {}
     for change in changes:
@@ -176,7 +176,7 @@ def _refusals(graph: Graph, config: ConvertConfig, keys: Mapping[str, str], erro
 
 
 def _fates(changes: Sequence[Change], keys: Mapping[str, str]) -> dict[str, Any]:
-    """Number of kept nodes, and outcomes of the others, alike ones together."""
+    """Number of kept nodes, and grouped outcomes of the others."""
     groups: dict[tuple[str, str, str, str], list[list[str]]] = {}
     for change in changes:
         if change.action != "kept":
@@ -196,9 +196,9 @@ def _fates(changes: Sequence[Change], keys: Mapping[str, str]) -> dict[str, Any]
 
 
 def _quantized(output: Path, asked: list[str], feeds: str | None) -> dict[str, Any]:
-    """Quantize the file in place; the verdict on it and what ``tenonnx quantize`` reports. Raises what that raises."""
+    """Quantize the file in place; returns the verdict and the report of ``tenonnx quantize``. Raises its errors."""
     command = command_named("quantize")
-    assert command is not None  # its options were asked for
+    assert command is not None  # it is installed, as the page offers its options
     printed = io.StringIO()
     given = [f"--inputs={feeds}"] if feeds else []
     with contextlib.redirect_stdout(printed):
@@ -213,7 +213,7 @@ def _quantized(output: Path, asked: list[str], feeds: str | None) -> dict[str, A
 
 
 def _one_file(output: Path, written: Sequence[Path]) -> str:
-    """File to download: the model, or an archive with its data."""
+    """File for download: the model, or an archive with its data files."""
     if len(written) == 1:
         return output.name
     archive = output.with_suffix(".zip")

@@ -1,4 +1,4 @@
-"""Faults of a model, each with the key of its place in the drawing."""
+"""Faults of a model, with the keys of their places in the drawing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tenonnx_cli.tools import op_name
 from tenonnx_serve.tasks.broken import cut_values, faults_of, is_refused
 from tenonnx_serve.tasks.keys import keyed
 
-#: Faults that are told, and problems of inference among them.
+#: Maximum number of faults, and of type inference errors among them.
 _MOST, _PROBLEMS = 500, 50
 
 
 def faults_in(graph: Graph, of_ends: Mapping[str, str], problems: Sequence[TenonnxError]) -> list[dict[str, str]]:
-    """The faults of nodes, of inputs and outputs (``of_ends``, by name), and those of inferred types."""
+    """The faults of nodes, of inputs and outputs (``of_ends``, by name), and of type inference."""
     found = [
         {"key": f"{kind}{place}", "label": value.name, "what": of_ends[value.name]}
         for kind, values in (("i", graph.all_inputs), ("o", graph.outputs))
@@ -44,7 +44,7 @@ def _is_function(node: Node, graph: Graph) -> bool:
 
 
 def closed_groups(graph: Graph, faults: Sequence[Mapping[str, str]]) -> dict[str, int]:
-    """Number of nodes with faults in each group, and in each node with subgraphs."""
+    """Number of faulty nodes in each group, and in each node with subgraphs."""
     groups = group_keys(graph)
     counts: dict[str, int] = {}
     for key in {fault["key"] for fault in faults}:
@@ -58,7 +58,7 @@ def closed_groups(graph: Graph, faults: Sequence[Mapping[str, str]]) -> dict[str
 
 
 def lines_back(graph: Graph) -> list[list[str]]:
-    """The lines that close cycles, by the keys of the nodes at their ends."""
+    """The edges that close cycles, as pairs of node keys."""
     keys: dict[str, str] = {}
     cut: list[tuple[str, str]] = []
     for key, _, node in keyed(graph):

@@ -1,4 +1,4 @@
-"""Nodes by the keys that a drawing has for them, and by their labels."""
+"""Nodes by their keys in a drawing, and by their labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tenonnx_cli.drawing import subgraphs
 
 
 def keyed(graph: Graph, key: str = "", label: str = "") -> Iterator[tuple[str, str, Node]]:
-    """Every node, those of subgraphs too, with its key in a drawing and the way to it in reports."""
+    """All nodes, including those of subgraphs, with their keys in a drawing and their paths in reports."""
     for number, node in enumerate(graph.nodes):
         for name, inner in subgraphs(node):
             attribute = name.partition(".")[0]

@@ -1,4 +1,4 @@
-"""The description and the drawing of one model."""
+"""Outline and drawing of one model."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tenonnx_serve.tasks.keys import keyed
 from tenonnx_serve.tasks.places import Places
 from tenonnx_serve.tasks.reading import read, size
 
-#: What is told of problems, and of text in attributes.
+#: Maximum number of problems, and maximum length of an attribute's text.
 _PROBLEMS, _TEXT = 20, 400
 
 
 @dataclass(slots=True)
 class Looked:
-    """The model of this process. ``bodies`` are those that were drawn, by the keys of their nodes.
+    """The model of this process. ``bodies`` are the drawn ones, by the keys of their nodes.
 
-    Weights that are ``missing`` have no contents, but reasons; ``marked`` are the faults of nodes and groups, by key.
+    ``missing`` maps weights without contents to the reason; ``marked`` has the faults of nodes and groups by key.
     """
 
     graph: Graph
@@ -45,7 +45,7 @@ class Looked:
         return self.bodies[key]
 
     def function(self, number: int) -> tuple[str, Graph]:
-        """The prefix and the body of a function of the model. Raises ``InvalidCall``."""
+        """The key prefix and the body of a model-local function. Raises ``InvalidCall``."""
         functions = list(self.graph.functions.values())
         if not 0 <= number < len(functions):
             raise InvalidCall("the model has no such function", given=str(number), available=str(len(functions)))
@@ -76,7 +76,7 @@ class Looked:
         return graph, last
 
     def find(self, key: str) -> Node:
-        """The node of a key. Raises ``InvalidCall``."""
+        """The node with this key. Raises ``InvalidCall``."""
         graph, last = self.scope(key)
         try:
             return graph.nodes[int(last[1:])]
@@ -84,7 +84,7 @@ class Looked:
             raise _no_such(key) from None
 
     def value(self, key: str) -> Value:
-        """The value of a key. Raises ``InvalidCall``."""
+        """The value with this key. Raises ``InvalidCall``."""
         self.scope(key)
         if key not in self.places.by_key:
             raise _no_such(key)
@@ -106,7 +106,7 @@ def model() -> Looked:
 
 
 def open_model(tell: Tell, source: str, reading: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Outline of a model, and search terms of its nodes. A broken one is repaired as far as drawing it takes."""
+    """Open a model; returns its outline and search terms of its nodes. An invalid model is repaired for drawing."""
     faults: Mapping[str, str] = {}
     missing: Mapping[str, str] = {}
     broken: dict[str, Any] | None = None
@@ -115,7 +115,7 @@ def open_model(tell: Tell, source: str, reading: Mapping[str, Any] | None = None
     except (InvalidModel, UnsupportedOp) as error:
         found = repair(source, error)
         graph, faults, missing, broken = found.graph, found.faults, found.missing, described(error)
-        if missing:  # the faults tell which, and where they were looked for
+        if missing:  # the faults list the weights and the expected paths
             broken |= {"given": "", "do": "put the data file beside the model, or send it"}
     problems = infer(graph, strict=False)
     told = faults_in(graph, faults, problems)
@@ -152,13 +152,13 @@ def open_model(tell: Tell, source: str, reading: Mapping[str, Any] | None = None
 
 
 def _interface(graph: Graph) -> list[list[Any]]:
-    """The inputs and outputs of a graph for the search."""
+    """Search entries for the inputs and outputs of a graph."""
     inputs = [[f"i{place}", "input", value.name, [], {}] for place, value in enumerate(graph.all_inputs)]
     return inputs + [[f"o{place}", "output", value.name, [], {}] for place, value in enumerate(graph.outputs)]
 
 
 def _found_by(key: str, label: str, node: Node) -> list[Any]:
-    """Key, op and name of a node, the names of its weights and outputs, and its attributes of one number or text."""
+    """Search entry of a node: key, op and name, names of its weights and outputs, and scalar and text attributes."""
     weights = [value.name for value in node.inputs if value is not None and value.is_constant]
     names = [name for name in (*weights, *(v.name for v in node.outputs if v is not None)) if name != label]
     attributes = {name: short for name, value in node.attributes.items() if (short := _short(value)) is not None}
@@ -166,7 +166,7 @@ def _found_by(key: str, label: str, node: Node) -> list[Any]:
 
 
 def _short(value: Any) -> int | float | str | None:
-    """An attribute of one number or text, as JSON holds it; None of others."""
+    """A scalar or text attribute as JSON; None for others."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, str):
@@ -175,7 +175,7 @@ def _short(value: Any) -> int | float | str | None:
 
 
 def image_axes(shape: Sequence[Any] | None) -> dict[str, int] | None:
-    """The axes of height and width, where an input has the dims of images: few channels, before them or after."""
+    """The axes of height and width of an input with image dims: few channels, first or last."""
     if shape is None or len(shape) != 4:
         return None
     if shape[1] in (1, 3, 4):
@@ -190,9 +190,9 @@ def draw(
     function: int | None = None,
     everything: bool = False,
 ) -> dict[str, Any]:
-    """The drawing, with the elements of these keys open, or as many as have room, or all; and which are.
+    """The drawing with the elements of the keys ``opened`` expanded, or as many as fit, or all; also returns which.
 
-    What is around the node ``reveal`` is open, too. The body of a function of the model is drawn by its number.
+    The surroundings of the node ``reveal`` are expanded, too. ``function`` draws the body of a model-local function.
     """
     looked = model()
     if reveal is not None and reveal.startswith("f"):
@@ -252,7 +252,7 @@ def _all_keys(graph: Graph) -> Iterator[str]:
 
 
 def _around(looked: Looked, key: str) -> set[str]:
-    """The keys of the groups and nodes that a node is in."""
+    """The keys of the groups and nodes that contain a node."""
     parts = key.split("/")
     found = set()
     for length in range(1, len(parts) + 1, 2):
@@ -268,7 +268,7 @@ def _around(looked: Looked, key: str) -> set[str]:
 
 
 def costs(tell: Tell) -> dict[str, Any]:
-    """Multiplications and bytes of each node and group, by key. Raises ``PluginError`` without the optimizer."""
+    """Multiplications and bytes of each node and group, by key. Raises ``PluginError`` without tenonnx-optimize."""
     graph = model().graph
     found = extension("costs")(graph)
     groups = group_keys(graph)

@@ -1,4 +1,4 @@
-"""Values and nodes of a graph by their keys: producers, consumers and paths."""
+"""Values and nodes of a graph by key: producers, consumers and paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx_serve.tasks.keys import keyed
 
 @dataclass(slots=True)
 class Places:
-    """The key of a value is that of its node with the number of the output (``n3:0``), or that of an input (``i0``)."""
+    """The key of a value is its node's key with the output number (``n3:0``), or an input's key (``i0``)."""
 
     values: dict[Value, str] = field(default_factory=dict)
     by_key: dict[str, Value] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class Places:
     _outer: dict[Value, Value] = field(default_factory=dict)
 
     def add(self, graph: Graph, prefix: str = "") -> None:
-        """Take in a graph to which ``prefix`` leads, with its subgraphs."""
+        """Add a graph, whose keys begin with ``prefix``, with its subgraphs."""
         for node in graph.walk():
             for _, inner in subgraphs(node):
                 self._outer |= zip(inner.captures, node.captures, strict=True)
@@ -51,17 +51,17 @@ class Places:
         self.by_key[key] = value
 
     def origin(self, value: Value) -> Value:
-        """The value itself, of one that a subgraph reads from outside."""
+        """The original value of a captured one."""
         while value in self._outer:
             value = self._outer[value]
         return value
 
     def key(self, value: Value) -> str | None:
-        """The key of a value, or None where it is a constant or was not drawn."""
+        """The key of a value, or None if it is a constant or not drawn."""
         return self.values.get(self.origin(value))
 
     def producer(self, value: Value) -> dict[str, str] | None:
-        """The node or input that a value comes from, as a link."""
+        """The node or input that produces a value, as a link."""
         key = self.key(value)
         return None if key is None else self.link(key.partition(":")[0])
 
@@ -73,7 +73,7 @@ class Places:
         return {"key": key, "label": self.labels.get(key, key)}
 
     def path_to_output(self, start: str) -> list[dict[str, str]]:
-        """The shortest way from a node or input to an output of its graph; empty where none leads there."""
+        """The shortest path from a node or input to an output of its graph; empty if there is none."""
         scope = start.rpartition("/")[0]
         before: dict[str, str] = {start: ""}
         waiting = deque([start])
@@ -92,7 +92,7 @@ class Places:
         return []
 
     def _following(self, key: str, way: str, last: str) -> Iterator[str]:
-        """The readers of a node's outputs, or of those that an output of a subgraph leads to."""
+        """The consumers of a node's outputs, or of the outer output that a subgraph output determines."""
         if last.startswith("o"):
             key = way.rpartition("/")[0]
         if key in self.by_key:

@@ -1,4 +1,4 @@
-"""Reading the model of a job."""
+"""Loading the model of a job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenonnx_cli.tools import Made, is_made, load_made, load_model
 
 
 def read(source: str, reading: Mapping[str, Any] | None = None, seed: int = 0) -> Made:
-    """The model of a path or FILE.py:FUNCTION, which was given with ``reading`` at the start of the server."""
+    """Load the model of a path or FILE.py:FUNCTION, the latter with the ``reading`` options of the server."""
     if not is_made(source):
         return Made(load_model(source), None)
     options = dict(reading or {})
@@ -21,7 +21,7 @@ def read(source: str, reading: Mapping[str, Any] | None = None, seed: int = 0) -
 
 
 def size(source: str, graph: Graph) -> int | None:
-    """The bytes of a model's file, those beside it that hold weights included; None of what a function made."""
+    """The size of a model's file with its external data, in bytes; None for a model made by a function."""
     if is_made(source):
         return None
     path, weights = Path(source), weight_bytes(graph)

@@ -1,4 +1,4 @@
-"""A run: statistics of every value of a model, and times of nodes."""
+"""A run: statistics of all values of a model, and times of nodes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tenonnx_serve.tasks import Tell
 from tenonnx_serve.tasks.details import write_array
 from tenonnx_serve.tasks.reading import read
 
-#: Values that are computed in one call, so that few are held at a time.
+#: Number of values computed in one call, to limit memory.
 _AT_ONCE = 64
 
-#: Elements of an output that are shown.
+#: Maximum number of elements shown of an output.
 _SHOWN = 8
 
 
@@ -33,7 +33,7 @@ def run(
     reading: Mapping[str, Any] | None = None,
     feeds: str | None = None,
 ) -> dict[str, Any]:
-    """Outputs, and statistics of every value, by the key of its node; inputs that are not given are made up."""
+    """Outputs, and statistics of all values by the keys of their nodes; missing inputs are random."""
     tell(step="Reading")
     graph = read(source, reading).graph
     backend = str(options.get("backend") or "auto")
@@ -66,7 +66,7 @@ def compute(
     reading: Mapping[str, Any] | None = None,
     feeds: str | None = None,
 ) -> dict[str, Any]:
-    """One value of a model as a file: what ``run`` computes for it with the same options."""
+    """One value of a model as a file, computed as by ``run`` with the same options."""
     tell(step="Reading")
     graph = read(source, reading).graph
     wanted, backend = str(options.get("value") or ""), str(options.get("backend") or "auto")
@@ -81,13 +81,13 @@ def compute(
 def _run_once(
     graph: Graph, backend: str, given: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[Program, dict[str, Any], dict[str, Any]]:
-    """The model on a backend, with all its inputs and its outputs; those that are not given are drawn by the seed."""
+    """The program of a backend, with all inputs and the outputs. Missing inputs are random, by the seed."""
     program = compile_graph(graph, backend)
     return (program, *complete(graph, program, given, int(number_of(options, "seed") or 0), {}))
 
 
 def _statistics(graph: Graph, backend: str, feeds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Statistics of the values that nodes compute, by the keys of the nodes and their outputs."""
+    """Statistics of computed values, by the keys of their nodes and outputs."""
     places = {v.name: (f"n{k}", v) for k, node in enumerate(graph.nodes) for v in node.outputs if v is not None}
     names = list(places)
     found: dict[str, dict[str, Any]] = {}
@@ -100,7 +100,7 @@ def _statistics(graph: Graph, backend: str, feeds: Mapping[str, Any]) -> dict[st
 
 
 def _times(graph: Graph, backend: str, feeds: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Times of nodes, the longest first, with the keys of those that are in the graph; none if not known."""
+    """Times of nodes, longest first, with the keys of those in the graph; empty if unknown."""
     if backend not in measuring_nodes():
         return []
     keys = {node: f"n{k}" for k, node in enumerate(graph.nodes)}
@@ -111,7 +111,7 @@ def _times(graph: Graph, backend: str, feeds: Mapping[str, Any]) -> list[dict[st
 
 
 def stated(contents: Any) -> dict[str, Any]:
-    """The type of contents and, of real numbers, their smallest, largest, mean and spread."""
+    """The type of contents and, for real numbers, their minimum, maximum, mean and standard deviation."""
     said: dict[str, Any] = {"type": str(type_of(contents) or type(contents).__name__)}
     if not isinstance(contents, np.ndarray) or contents.dtype.kind in "OSUc" or not contents.size:
         return said
@@ -133,12 +133,12 @@ def _first(contents: Any) -> str:
 
 
 def text_of(options: Mapping[str, Any], name: str) -> str:
-    """The text of an option, without spaces around it; empty where it was left out."""
+    """The stripped text of an option; empty if it is missing."""
     return str(options.get(name) or "").strip()
 
 
 def number_of(options: Mapping[str, Any], name: str) -> str:
-    """The text of an option that is a whole number, or empty. Raises ``InvalidCall`` for other text."""
+    """The text of an integer option, or empty. Raises ``InvalidCall`` for other text."""
     text = text_of(options, name)
     if text and not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise InvalidCall(f'"{name}" is not a whole number', given=text[:80])
